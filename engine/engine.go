@@ -1,0 +1,124 @@
+// Package engine is the seam between the rules and what keeps their state.
+//
+// State is a set of rows. A [Row] has a key, a value, and two attributes the
+// rules need an index for: the owner whose end takes the row along, and the
+// instant at which the row is due for attention. The rules (packages
+// registry, kvstore, queue, dispatch) are functions over a [Tx]; they own their
+// key schemas and their values' encodings, and no engine knows either.
+//
+// # Contract
+//
+//   - Update runs fn as one transaction: atomic, serial with every other
+//     Update, and durable when it returns nil. An error from fn, or from the
+//     engine, changes nothing.
+//   - View runs fn against one consistent state and changes nothing.
+//   - Neither returns, with or without an error, before the state that fn saw
+//     is durable: no answer tells of something that a crash could undo.
+//   - [Tx.Put] is durable. [Tx.Touch] may be forgotten by a crash: the row
+//     then comes back as it was last Put, or not at all if it never was. It
+//     costs no disk write where the engine has a memory of its own.
+//   - Now is the engine's clock: it never goes back within a process, is
+//     finer than a millisecond, and is near the wall clock when opened.
+//   - A change wakes whoever watches its key, after it is durable.
+//   - A commit that fails is final: the engine answers [ErrFailed] from then
+//     on, until it is opened again.
+//
+// # Faults inside a transaction
+//
+// The methods of Tx return no error. A read that the engine cannot serve
+// yields no row and poisons the transaction: whatever fn returns, Update or
+// View then returns the engine's error and nothing is changed. So the rules
+// read as rules, and must have no effect outside their Tx that a retry or a
+// failure could not bear.
+//
+// # The choice not taken
+//
+// An interface with typed methods per domain (Lease, Waiter, Entry, …) was the
+// first draft. It put every index and every encoding into each engine, twice,
+// and made the engines import the rules. Rows with an owner and a due time
+// keep the rules in one place and leave an engine of a few hundred lines.
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A Row is one record. Its zero Owner is nobody and its zero Due is never.
+type Row struct {
+	Key   string    // 1 to MaxKey bytes, any
+	Value string    // at most MaxValue bytes, any
+	Owner uuid.UUID // whose end takes the row along
+	Due   time.Time // when the row is due for attention
+}
+
+const (
+	MaxKey   = 4 << 10 // bytes in a row's key
+	MaxValue = 8 << 20 // bytes in a row's value
+)
+
+// A Tx is one transaction. It is valid only inside the function it is given
+// to, and only on that function's goroutine. Iterators see the rows as they
+// stand when each is reached; the body may Put, Touch or Delete any row,
+// including the one it was just given.
+type Tx interface {
+	// Now is the engine's clock, the same throughout the transaction.
+	Now() time.Time
+
+	// Get returns the row under key.
+	Get(key string) (Row, bool)
+	// Scan yields the rows whose key starts with prefix, in key order.
+	Scan(prefix string) iter.Seq[Row]
+	// Owned yields the rows of owner, in no promised order.
+	Owned(owner uuid.UUID) iter.Seq[Row]
+	// Due yields the rows whose Due is before Now, earliest first.
+	Due() iter.Seq[Row]
+
+	// Put writes row durably, replacing the one under its key.
+	Put(row Row)
+	// Touch writes row for as long as the process lives.
+	Touch(row Row)
+	// Delete removes the row under key, durably if it was ever Put. A
+	// missing row is no fault.
+	Delete(key string)
+}
+
+// An Engine keeps rows.
+type Engine interface {
+	// Update runs fn in a transaction that may write.
+	Update(ctx context.Context, fn func(Tx) error) error
+	// View runs fn in a transaction that must not write.
+	View(ctx context.Context, fn func(Tx) error) error
+	// Watch starts to listen for changes of the row under key; the empty
+	// key listens for every change. Whoever calls Watch must Stop it.
+	Watch(key string) *Watch
+	// WaitDue returns nil once some row's Due is before the engine's now,
+	// or ctx's cause when that ends first.
+	WaitDue(ctx context.Context) error
+	// Close releases what the engine holds. Updates under way finish first;
+	// later ones answer ErrClosed.
+	Close() error
+}
+
+var (
+	// ErrClosed answers every use of an engine after Close.
+	ErrClosed = errors.New("engine: closed")
+
+	// ErrFailed answers every use of an engine one of whose commits failed:
+	// what it holds in memory may be ahead of what is stored. Open it again.
+	ErrFailed = errors.New("engine: a commit failed; reopen the state to go on")
+
+	// ErrLocked answers an Open of a state that another process has open.
+	ErrLocked = errors.New("engine: state is in use by another process")
+
+	// ErrCorrupt answers an Open that met a record it cannot read. The
+	// error that wraps it names the record's key.
+	ErrCorrupt = errors.New("engine: corrupt record")
+
+	// ErrTooLarge answers an Update that wrote a row over MaxKey or MaxValue.
+	ErrTooLarge = errors.New("engine: row too large")
+)

@@ -1,0 +1,87 @@
+package engine
+
+import "sync"
+
+// A Watch tells of changes: C holds one value when something changed since it
+// was last received. A burst of changes may be told as one.
+type Watch struct {
+	C    <-chan struct{}
+	c    chan struct{}
+	key  string
+	hub  *Hub
+	next *Watch // in hub's list for key
+}
+
+// Stop ends the Watch. C is not closed.
+func (w *Watch) Stop() { w.hub.remove(w) }
+
+// A Hub keeps the watches of an engine. Its zero value is ready.
+type Hub struct {
+	mu    sync.Mutex
+	watch map[string]*Watch
+}
+
+// Watch adds a watch for key.
+func (h *Hub) Watch(key string) *Watch {
+	c := make(chan struct{}, 1)
+	w := &Watch{C: c, c: c, key: key, hub: h}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watch == nil {
+		h.watch = make(map[string]*Watch)
+	}
+	w.next = h.watch[key]
+	h.watch[key] = w
+	return w
+}
+
+// Notify wakes the watches of keys, and those of every change.
+func (h *Hub) Notify(keys ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.watch) == 0 || len(keys) == 0 {
+		return
+	}
+	h.wakeLocked("")
+	for _, key := range keys {
+		h.wakeLocked(key)
+	}
+}
+
+// NotifyAll wakes every watch, for an engine that ends.
+func (h *Hub) NotifyAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range h.watch {
+		h.wakeLocked(key)
+	}
+}
+
+func (h *Hub) wakeLocked(key string) {
+	for w := h.watch[key]; w != nil; w = w.next {
+		select {
+		case w.c <- struct{}{}:
+		default: // an earlier change is still to be received: it tells of this one too
+		}
+	}
+}
+
+func (h *Hub) remove(w *Watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	head := h.watch[w.key]
+	if head == w {
+		if w.next == nil {
+			delete(h.watch, w.key)
+		} else {
+			h.watch[w.key] = w.next
+		}
+		return
+	}
+	for p := head; p != nil; p = p.next {
+		if p.next == w {
+			p.next = w.next
+			return
+		}
+	}
+}
