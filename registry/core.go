@@ -1,0 +1,176 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Bounds of what may be asked.
+const (
+	MinTTL       = time.Second
+	MaxTTL       = 24 * time.Hour
+	DefaultTTL   = time.Minute
+	MaxWait      = 50 * time.Second // clients cut calls at 60 s
+	ParkTime     = 30 * time.Second // how long a ticket keeps its place unasked
+	MaxKey       = 512              // bytes
+	MaxRequestID = 128              // bytes
+)
+
+const (
+	// longTTL is from where on a restart must not give the full ttl again.
+	longTTL = 5 * time.Minute
+	// checkpointEvery is how often what is left of a long lease is written.
+	checkpointEvery = 5 * time.Minute
+	// keepLost is how long a holder can still be told what became of a lease.
+	keepLost = time.Hour
+	// keepRequest is how long after its lease a request_id is remembered.
+	keepRequest = 10 * time.Minute
+)
+
+// Tx is what the rules need of a transaction; an [engine.Tx] is one.
+type Tx interface {
+	Now() time.Time
+	Get(key string) (engine.Row, bool)
+	Scan(prefix string) iter.Seq[engine.Row]
+	Owned(owner uuid.UUID) iter.Seq[engine.Row]
+	Put(row engine.Row)
+	Touch(row engine.Row)
+	Delete(key string)
+}
+
+// Options of a Core. The zero value serves a core without parties of its own.
+type Options struct {
+	// SessionOpen reports in tx whether a session has not ended: nothing is
+	// granted to one that has. Nil: every session is open.
+	SessionOpen func(tx Tx, session uuid.UUID) bool
+
+	// Present reports whether the session has a live connection or process
+	// now: only then are its keep_alive leases extended. Nil: always.
+	Present func(session uuid.UUID) bool
+
+	MaxWaitersPerKey   int // 1000
+	MaxWaitersPerActor int // 100
+	MaxLeasesPerScope  int // 100 000
+}
+
+// A Core is the rules of a lease over one engine.
+type Core struct {
+	eng  engine.Engine
+	opts Options
+
+	mu    sync.Mutex
+	calls map[uuid.UUID]context.Context // the calls that wait in this process
+}
+
+// New returns the Core over eng.
+func New(eng engine.Engine, opts Options) *Core {
+	opts.MaxWaitersPerKey = cmp.Or(opts.MaxWaitersPerKey, 1000)
+	opts.MaxWaitersPerActor = cmp.Or(opts.MaxWaitersPerActor, 100)
+	opts.MaxLeasesPerScope = cmp.Or(opts.MaxLeasesPerScope, 100_000)
+	if opts.SessionOpen == nil {
+		opts.SessionOpen = func(Tx, uuid.UUID) bool { return true }
+	}
+	if opts.Present == nil {
+		opts.Present = func(uuid.UUID) bool { return true }
+	}
+	return &Core{eng: eng, opts: opts, calls: make(map[uuid.UUID]context.Context)}
+}
+
+// Registry returns the core bound to scope.
+func (c *Core) Registry(scope string) *Registry { return &Registry{core: c, scope: scope} }
+
+// Recover readies the leases of a state just opened, before anything else
+// runs: each gets its full ttl from now on, a long one what was left of it.
+// A lease that cannot be read is an [engine.ErrCorrupt].
+func (c *Core) Recover(ctx context.Context) error {
+	return c.eng.Update(ctx, func(tx engine.Tx) error {
+		count := make(map[string]uint64)
+		for row := range tx.Scan(leasePrefix) {
+			l, err := leaseOf(row)
+			if err != nil {
+				return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err)
+			}
+			l.Deadline = tx.Now().Add(l.remaining)
+			tx.Touch(leaseRow(l, tx.Now()))
+			tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
+			count[l.Scope]++
+		}
+		for scope, n := range count {
+			setCount(tx, scope, n)
+		}
+		return recoverTokens(tx)
+	})
+}
+
+// Renew moves the lease's deadline to ttl from now, if that is later; a zero
+// ttl stands for the one it has. Another session of the holder's actor that
+// knows the id adopts the lease: a reconnect keeps what it held.
+func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
+	if ttl != 0 {
+		if err := checkTTL(ttl); err != nil {
+			return Lease{}, err
+		}
+	}
+	return l, c.update(ctx, func(tx Tx) (refusal error) {
+		l, refusal = c.renew(tx, caller, id, ttl)
+		return refusal
+	})
+}
+
+// Release gives the lease back and hands it to whoever waits first. It
+// reports false, and why, if the lease is not held any more: that is an
+// answer, not a failure.
+func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
+	err = c.update(ctx, func(tx Tx) (refusal error) {
+		released, why, refusal = c.release(tx, caller, id)
+		return refusal
+	})
+	return released, why, err
+}
+
+// update runs one rule. A rule's refusal is its answer, not a fault of the
+// transaction: what it did on the way (an expiry it came upon) stands.
+func (c *Core) update(ctx context.Context, rule func(Tx) error) error {
+	var refusal error
+	err := c.eng.Update(ctx, func(tx engine.Tx) error {
+		refusal = rule(tx)
+		return nil
+	})
+	return cmp.Or(err, refusal)
+}
+
+// answering registers a call that waits, and returns what ends that.
+func (c *Core) answering(ctx context.Context, call uuid.UUID) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[call] = ctx
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.calls, call)
+	}
+}
+
+// asking reports whether a call still wants an answer.
+func (c *Core) asking(call uuid.UUID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, ok := c.calls[call]
+	return ok && ctx.Err() == nil
+}
+
+func checkTTL(ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return &ArgumentError{"ttl_secs", fmt.Sprintf("must be from %d to %d", MinTTL/time.Second, MaxTTL/time.Second)}
+	}
+	return nil
+}
+

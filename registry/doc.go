@@ -1,0 +1,56 @@
+// Package registry is the lease core: who holds what, until when, and who is
+// next.
+//
+// There are only a few types here. A [Core] is the rules over one engine. A
+// [Registry] is the Core bound to one scope: "run:<id>" for what a whole run
+// contends for, "layer:<id>" for one layer's /leases/*. A [Lease] is held by a
+// [Holder], which is a session: the actor and its path are for those who read
+// who is in their way. Whoever is refused gets a [HeldError]; whoever lost a
+// lease gets a [LostError].
+//
+// # Contract
+//
+//   - At most one session holds a key of a scope. Each grant carries a token
+//     greater than any this state ever issued; renewal and re-entry keep it.
+//   - A lease is kept at least its ttl from the last grant or renewal, and may
+//     be taken only when now > deadline. A restart gives each lease one full
+//     ttl more, so it never cuts one short.
+//   - A deadline is only ever moved later.
+//   - Release, expiry and the end of a session hand over, in the transaction
+//     that frees the key, to the first who waits and is still there. Nobody
+//     overtakes: a key is free only while nobody waits for it.
+//   - Everything a session holds and waits for goes with it, in the
+//     transaction that ends it ([Core.EndSession]).
+//   - A refusal changes nothing and says what is in the way now.
+//
+// # A place in the line
+//
+//	          acquire, held            freed, first in line, call alive
+//	(none) ───────────────▶ waiting ───────────────────────────────────▶ holds
+//	                         │   ▲
+//	          wait_secs over │   │ acquire with the ticket
+//	                         ▼   │
+//	                        parked ──── 30 s ───▶ (none)
+//
+// Whoever is parked has had an answer and is not asking: a key that becomes
+// free passes over them, for nothing may stand free while somebody waits, but
+// they keep their place before all who came later. Reserving the key for them
+// was the choice not taken: it stops everyone for as long as a model thinks.
+//
+// # Key schema
+//
+//	lease/<scope>␀<key>            Lease       owner session, due at its next attention
+//	leaseid/<lease id>             its row key memory only
+//	leases/<scope>                 how many    memory only
+//	wait/<scope>␀<key>␀<seq>       Waiter      memory only, owner session, due when parked
+//	ticket/<actor><ticket>         its row key memory only, owner session; what a waiting call watches
+//	request/<session><request id>  the grant   owner session, due some time after the lease ended
+//	lost/<actor><lease id>         what became of it, due when it may be forgotten
+//	place                          the last place given in any line, memory only
+//	token                          the last one issued, and how many are reserved on disk
+//
+// A renewal only Touches its row, so it costs no disk write. What a restart
+// needs of a deadline is the ttl, and for a long one the remaining time, which
+// is checkpointed every few minutes: else a state that restarts often would
+// keep a day's lease for ever.
+package registry

@@ -1,0 +1,82 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+var (
+	// ErrNotHolder answers a renewal or release by somebody who does not
+	// hold the lease and never did.
+	ErrNotHolder = errors.New("no lease of yours has this lease_id; lease_list shows what is held")
+
+	// ErrRequestIDReused answers a request under a request_id that this
+	// session used for another one.
+	ErrRequestIDReused = errors.New("request_id was used for a different request; use a new one")
+
+	// ErrSessionEnded answers a session that has ended: it holds nothing
+	// and can be given nothing.
+	ErrSessionEnded = errors.New("this session has ended; connect again")
+)
+
+// A HeldError says who holds the key that was asked for.
+type HeldError struct {
+	Scope     string
+	Key       string
+	Holder    Holder
+	ExpiresIn time.Duration
+	Waiters   int // how many wait for it
+}
+
+// Error is the contention text, which is fixed: see the contract in the book.
+func (e *HeldError) Error() string {
+	secs := (e.ExpiresIn + time.Second - 1) / time.Second
+	return fmt.Sprintf("lease %q held by actor %s (%s), expires in %ds", e.Key, e.Holder.Actor, e.Holder.Path, secs)
+}
+
+// A WaitError says that a wait ended without a grant. Asking again with the
+// ticket within [ParkTime] keeps the place.
+type WaitError struct {
+	HeldError
+	Position int // 1 is first
+	Ticket   uuid.UUID
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("%s; you are number %d in line: ask again with this ticket within %d s to keep the place",
+		e.HeldError.Error(), e.Position, ParkTime/time.Second)
+}
+
+// A LostError says what became of a lease that its holder no longer has.
+type LostError struct {
+	Lost
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("lease %q is no longer yours: %s", e.Key, e.Reason)
+	if e.SupersededBy != "" {
+		s += ", now held by " + e.SupersededBy
+	}
+	return s + "; acquire it again before you touch what it guards"
+}
+
+// A LimitError says which bound a request met. Nothing was changed.
+type LimitError struct {
+	Which string
+	Max   int64
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("limit reached: %s, at most %d", e.Which, e.Max)
+}
+
+// An ArgumentError names the argument that is wrong, and what is allowed.
+type ArgumentError struct {
+	Argument string
+	Problem  string // "must be …"
+}
+
+func (e *ArgumentError) Error() string { return e.Argument + " " + e.Problem }

@@ -1,0 +1,255 @@
+package registry
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// The prefixes of the key schema in the package doc.
+const (
+	leasePrefix   = "lease/"
+	idPrefix      = "leaseid/"
+	countPrefix   = "leases/"
+	waitPrefix    = "wait/"
+	ticketPrefix  = "ticket/"
+	requestPrefix = "request/"
+	lostPrefix    = "lost/"
+	tokenKey      = "token"
+	placeKey      = "place"
+)
+
+func leaseKey(scope, key string) string    { return leasePrefix + scope + "\x00" + key }
+func idKey(id uuid.UUID) string            { return idPrefix + string(id[:]) }
+func countKey(scope string) string         { return countPrefix + scope }
+func waitKeys(scope, key string) string    { return waitPrefix + scope + "\x00" + key + "\x00" }
+func ticketKeys(actor uuid.UUID) string    { return ticketPrefix + string(actor[:]) }
+func ticketKey(actor, id uuid.UUID) string { return ticketKeys(actor) + string(id[:]) }
+func lostKeys(actor uuid.UUID) string      { return lostPrefix + string(actor[:]) }
+func lostKey(actor, id uuid.UUID) string   { return lostKeys(actor) + string(id[:]) }
+func requestKey(session uuid.UUID, id string) string {
+	return requestPrefix + string(session[:]) + id
+}
+
+func leaseOf(row engine.Row) (Lease, error) {
+	l, err := decodeLease(row.Value)
+	if err != nil {
+		return Lease{}, err
+	}
+	scope, key, ok := strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
+	if !ok {
+		return Lease{}, errLeaseRecord
+	}
+	l.Scope, l.Key, l.Holder.Session = scope, key, row.Owner
+	return l, nil
+}
+
+// mustLease reads a row that Recover has read before, or that this process
+// wrote: that it cannot be read now is a fault of the program.
+func mustLease(row engine.Row) Lease {
+	l, err := leaseOf(row)
+	if err != nil {
+		panic(fmt.Sprintf("registry: row %q: %v", row.Key, err))
+	}
+	return l
+}
+
+func getLease(tx Tx, scope, key string) (Lease, bool) {
+	row, ok := tx.Get(leaseKey(scope, key))
+	if !ok {
+		return Lease{}, false
+	}
+	return mustLease(row), true
+}
+
+// leaseByID finds a lease by its secret.
+func leaseByID(tx Tx, id uuid.UUID) (Lease, bool) {
+	ref, ok := tx.Get(idKey(id))
+	if !ok {
+		return Lease{}, false
+	}
+	row, ok := tx.Get(ref.Value)
+	if !ok {
+		return Lease{}, false
+	}
+	return mustLease(row), true
+}
+
+// leaseRow is due when the lease wants attention next: at its deadline; half a
+// ttl from now if the server is to extend it; in time for a checkpoint.
+func leaseRow(l Lease, now time.Time) engine.Row {
+	due := l.Deadline
+	if l.KeepAlive {
+		due = earliest(due, now.Add(l.TTL/2))
+	}
+	if l.TTL > longTTL {
+		due = earliest(due, now.Add(checkpointEvery))
+	}
+	return engine.Row{Key: leaseKey(l.Scope, l.Key), Value: l.encode(), Owner: l.Holder.Session, Due: due}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// tokenBlock is how many tokens one disk write reserves. A crash skips what is
+// left of the block: tokens rise, they need not be dense.
+const tokenBlock = 1024
+
+// nextToken issues a token greater than any issued before.
+func nextToken(tx Tx) uint64 {
+	last, reserved := tokens(tx)
+	last++
+	if last > reserved {
+		reserved = last + tokenBlock
+		tx.Put(tokenRow(reserved, reserved)) // what a crash leaves: all of the block is spent
+	}
+	tx.Touch(tokenRow(last, reserved))
+	return last
+}
+
+func tokens(tx Tx) (last, reserved uint64) {
+	row, ok := tx.Get(tokenKey)
+	if !ok {
+		return 0, 0
+	}
+	b := []byte(row.Value)
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+}
+
+func tokenRow(last, reserved uint64) engine.Row {
+	b := make([]byte, 0, 16)
+	b = binary.BigEndian.AppendUint64(b, last)
+	b = binary.BigEndian.AppendUint64(b, reserved)
+	return engine.Row{Key: tokenKey, Value: string(b)}
+}
+
+func recoverTokens(tx Tx) error {
+	if row, ok := tx.Get(tokenKey); ok && len(row.Value) != 16 {
+		return fmt.Errorf("%w: %q", engine.ErrCorrupt, tokenKey)
+	}
+	return nil
+}
+
+// count is how many leases a scope has.
+func count(tx Tx, scope string) uint64 {
+	row, ok := tx.Get(countKey(scope))
+	if !ok {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte(row.Value))
+}
+
+func setCount(tx Tx, scope string, n uint64) {
+	tx.Touch(engine.Row{Key: countKey(scope), Value: string(binary.BigEndian.AppendUint64(nil, n))})
+}
+
+// A waiter is one place in the line for a key.
+type waiter struct {
+	Scope, Key string
+	Seq        uint64
+	Ticket     uuid.UUID
+	Call       uuid.UUID // who is told of a grant; zero while parked
+	LeaseID    uuid.UUID // what a grant is to be known by
+	Holder     Holder
+	TTL        time.Duration
+	RequestID  string
+	KeepAlive  bool
+	Since      time.Time
+}
+
+func (w waiter) parked() bool { return w.Call == uuid.Nil }
+
+func (w waiter) rowKey() string {
+	return waitKeys(w.Scope, w.Key) + string(binary.BigEndian.AppendUint64(nil, w.Seq))
+}
+
+// put writes the place and its ticket; until is when a parked one is given up.
+func (w waiter) put(tx Tx, until time.Time) {
+	tx.Touch(engine.Row{Key: w.rowKey(), Value: encodeJSON(w), Owner: w.Holder.Session, Due: until})
+	tx.Touch(engine.Row{Key: ticketKey(w.Holder.Actor, w.Ticket), Value: w.rowKey(), Owner: w.Holder.Session})
+}
+
+func (w waiter) remove(tx Tx) {
+	tx.Delete(w.rowKey())
+	tx.Delete(ticketKey(w.Holder.Actor, w.Ticket))
+}
+
+// waiters yields the line for a key, first in line first.
+func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
+	return func(yield func(waiter) bool) {
+		for row := range tx.Scan(waitKeys(scope, key)) {
+			if !yield(decodeJSON[waiter](row)) {
+				return
+			}
+		}
+	}
+}
+
+func waiterByTicket(tx Tx, actor, ticket uuid.UUID) (waiter, bool) {
+	ref, ok := tx.Get(ticketKey(actor, ticket))
+	if !ok {
+		return waiter{}, false
+	}
+	row, ok := tx.Get(ref.Value)
+	if !ok {
+		return waiter{}, false
+	}
+	return decodeJSON[waiter](row), true
+}
+
+func lineLength(tx Tx, prefix string) (n int) {
+	for range tx.Scan(prefix) {
+		n++
+	}
+	return n
+}
+
+// A request is what an idempotent request was and which lease answered it.
+type request struct {
+	Scope, Key string
+	TTL        time.Duration
+	KeepAlive  bool
+	Lease      uuid.UUID
+}
+
+// A Lost says what became of a lease that its holder did not release.
+type Lost struct {
+	Scope, Key   string
+	LeaseID      uuid.UUID
+	Token        uint64
+	Session      uuid.UUID // that held it
+	Reason       string    // a Cause
+	At           time.Time
+	SupersededBy string // path of who holds it now; "" if nobody did then
+	Told         bool
+}
+
+func (l Lost) put(tx Tx, actor uuid.UUID) {
+	tx.Put(engine.Row{Key: lostKey(actor, l.LeaseID), Value: encodeJSON(l), Due: l.At.Add(keepLost)})
+}
+
+func encodeJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("registry: %T: %v", v, err)) // plain structs: cannot fail
+	}
+	return string(b)
+}
+
+func decodeJSON[T any](row engine.Row) (v T) {
+	if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
+		panic(fmt.Sprintf("registry: row %q: %v", row.Key, err))
+	}
+	return v
+}
