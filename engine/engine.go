@@ -121,4 +121,10 @@ var (
 
 	// ErrTooLarge answers an Update that wrote a row over MaxKey or MaxValue.
 	ErrTooLarge = errors.New("engine: row too large")
+
+	// ErrNoKey answers an Update that wrote a row with an empty key.
+	ErrNoKey = errors.New("engine: row has no key")
+
+	// ErrReadOnly answers a View that wrote.
+	ErrReadOnly = errors.New("engine: write in a View")
 )

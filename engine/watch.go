@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // A Watch tells of changes: C holds one value when something changed since it
 // was last received. A burst of changes may be told as one.
@@ -12,14 +15,21 @@ type Watch struct {
 	next *Watch // in hub's list for key
 }
 
-// Stop ends the Watch. C is not closed.
+// Stop ends the Watch. C is not closed. Stopping again does nothing.
 func (w *Watch) Stop() { w.hub.remove(w) }
 
 // A Hub keeps the watches of an engine. Its zero value is ready.
 type Hub struct {
+	count atomic.Int64 // of watches; changed under mu
+
 	mu    sync.Mutex
 	watch map[string]*Watch
 }
+
+// Idle tells that nobody watches, so that a change need not be told. An
+// engine may ask as early as it makes the change, before that is durable:
+// whoever begins to watch after this answer, and then looks, sees the change.
+func (h *Hub) Idle() bool { return h.count.Load() == 0 }
 
 // Watch adds a watch for key.
 func (h *Hub) Watch(key string) *Watch {
@@ -32,6 +42,7 @@ func (h *Hub) Watch(key string) *Watch {
 	}
 	w.next = h.watch[key]
 	h.watch[key] = w
+	h.count.Add(1)
 	return w
 }
 
@@ -71,6 +82,7 @@ func (h *Hub) remove(w *Watch) {
 	defer h.mu.Unlock()
 	head := h.watch[w.key]
 	if head == w {
+		h.count.Add(-1)
 		if w.next == nil {
 			delete(h.watch, w.key)
 		} else {
@@ -81,6 +93,7 @@ func (h *Hub) remove(w *Watch) {
 	for p := head; p != nil; p = p.next {
 		if p.next == w {
 			p.next = w.next
+			h.count.Add(-1)
 			return
 		}
 	}
