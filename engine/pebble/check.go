@@ -1,0 +1,121 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Check proves that the rows, the indexes and the store agree. It is for
+// tests: it reads everything, with the lock held.
+func (e *Engine) Check() error {
+	if err := e.View(context.Background(), func(engine.Tx) error { return nil }); err != nil {
+		return err // and all that is to be compared with is durable
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.refusalLocked(); err != nil {
+		return err
+	}
+	return errors.Join(e.checkRowsLocked(), e.checkOwnersLocked(), e.checkDueLocked(), e.checkStoreLocked())
+}
+
+func (e *Engine) checkRowsLocked() error {
+	var errs []error
+	last := ""
+	for _, r := range e.mem.rows.Items() {
+		if r.key <= last {
+			errs = append(errs, fmt.Errorf("row %q follows row %q", r.key, last))
+		}
+		if r.dirty != 0 {
+			errs = append(errs, fmt.Errorf("row %q is still dirty", r.key))
+		}
+		last = r.key
+	}
+	if n := len(e.mem.cursors); n != 0 {
+		errs = append(errs, fmt.Errorf("%d cursors are left", n))
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) checkOwnersLocked() error {
+	var errs []error
+	listed := make(map[*row]bool)
+	for id, o := range e.mem.owners {
+		if o.id != id || id == uuid.Nil || o.head == nil {
+			errs = append(errs, fmt.Errorf("owner %v: listed as %v, empty %t", o.id, id, o.head == nil))
+		}
+		var prev *row
+		for r := o.head; r != nil; prev, r = r, r.next {
+			if r.owner != o || r.prev != prev || e.mem.get(r.key) != r {
+				errs = append(errs, fmt.Errorf("owner %v: row %q is not his, or badly linked", id, r.key))
+			}
+			listed[r] = true
+		}
+	}
+	for _, r := range e.mem.rows.Items() {
+		if (r.owner != nil) != listed[r] {
+			errs = append(errs, fmt.Errorf("row %q: owned %t, listed %t", r.key, r.owner != nil, listed[r]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) checkDueLocked() error {
+	var errs []error
+	var last *row
+	for _, r := range e.mem.due.Items() {
+		if last != nil && !byDue(last, r) {
+			errs = append(errs, fmt.Errorf("row %q is due after row %q, by the index", r.key, last.key))
+		}
+		if e.mem.get(r.key) != r {
+			errs = append(errs, fmt.Errorf("row %q is due and gone", r.key))
+		}
+		last = r
+	}
+	n := 0
+	for _, r := range e.mem.rows.Items() {
+		if r.due != never {
+			n++
+		}
+	}
+	if n != e.mem.due.Len() {
+		errs = append(errs, fmt.Errorf("%d rows are due ever, and %d indexed", n, e.mem.due.Len()))
+	}
+	return errors.Join(errs...)
+}
+
+// checkStoreLocked compares keys only where a row was touched since it was
+// put: which those are is not kept.
+func (e *Engine) checkStoreLocked() error {
+	it, err := e.rowsStored()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+		r, _, err := decodeRow(it.Key(), it.Value())
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if live := e.mem.get(r.key); live == nil || !live.stored {
+			errs = append(errs, fmt.Errorf("row %q is stored and memory does not know", r.key))
+		}
+	}
+	for _, r := range e.mem.rows.Items() {
+		if r.stored {
+			n--
+		}
+	}
+	if n != 0 {
+		errs = append(errs, fmt.Errorf("%d more rows are stored than memory knows", n))
+	}
+	return errors.Join(append(errs, it.Close())...)
+}

@@ -1,0 +1,240 @@
+// Package pebble is the embedded engine: memory for the working set, a Pebble
+// store for what must outlive the process.
+//
+// # How it keeps the contract
+//
+// Every row is in memory, under one lock, so transactions are serial and a
+// read costs no I/O. An Update runs its function against memory, then appends
+// one Pebble batch with what was Put or Deleted, both inside the lock: the
+// order of the log is the order of the transactions. It waits for the log's
+// fsync outside the lock, so any number of Updates share one. Since the log is
+// in order, a commit that is durable has everything durable that it was built
+// on. A transaction that writes nothing durable waits for the last commit
+// before it, and so tells of nothing that a crash could undo.
+//
+// A commit that fails leaves memory ahead of the store. There is no way back
+// from that but to read the store again, so the failure is final.
+//
+// # Schema
+//
+//	0x00 "format"   the version of this schema, one byte
+//	0x01 key        one row: its owner, due time and value (see row.go)
+package pebble
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Options say where and how to open a state.
+type Options struct {
+	// Dir is the directory of the state. It is made, for its owner alone,
+	// if there is none.
+	Dir string
+	// Logf is told what an operator should know, such as a failing disk. It
+	// may be called from any goroutine. Nil discards.
+	Logf func(format string, args ...any)
+	// FS is where Dir is: nil is the real disk. It is for tests.
+	FS vfs.FS
+}
+
+// An Engine is an open state. It is safe for concurrent use, but not from
+// within a transaction: a function given to Update or View must not call the
+// engine it runs in.
+type Engine struct {
+	db    *pebble.DB
+	fs    *stateFS
+	logf  func(format string, args ...any)
+	clock clock
+	hub   engine.Hub
+	alarm alarm
+
+	// failure is the first failure of a commit. It is set at most once, by
+	// whoever meets it, with or without mu.
+	failure atomic.Pointer[error]
+	// wrecked tells that Pebble was left in the middle of a commit, with
+	// its locks held: it cannot even be closed.
+	wrecked atomic.Bool
+
+	mu     sync.Mutex // the single writer: one transaction at a time
+	mem    *memory
+	last   *commit // the last one appended to the log
+	closed bool
+	undo   []undo // for the next transaction to use again
+	writes []write
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Update implements [engine.Engine]. A ctx that has ended stops it from
+// starting, and nothing else: once a batch is appended it will be durable
+// whether or not anybody waits, so the outcome is what the caller needs, and
+// a wait for the lock is short, as nobody does I/O of his own in there.
+func (e *Engine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.transact(ctx, true, fn)
+}
+
+// View implements [engine.Engine].
+func (e *Engine) View(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.transact(ctx, false, fn)
+}
+
+func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx) error) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var end ending
+	// Deferred so that a panic, too, leaves only with what is durable.
+	defer func() {
+		if failure := e.settle(&end); failure != nil {
+			err = failure
+		}
+	}()
+	return e.locked(writable, fn, &end)
+}
+
+// An ending is what is left to do of a transaction after the lock.
+type ending struct {
+	seen    *commit  // what it has seen is durable when this is
+	mine    bool     // seen is its own commit
+	changed []string // the keys to tell the watches of
+}
+
+func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.refusalLocked(); err != nil {
+		return err
+	}
+	t := &tx{e: e, now: e.clock.now(), writable: writable, undo: e.undo[:0], writes: e.writes[:0]}
+	done := false
+	defer func() {
+		if !done {
+			t.rollback()
+		}
+		end.seen = e.last
+		e.undo, e.writes = reuse(t.undo), reuse(t.writes)
+		t.e = nil
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	done = true
+	if len(t.undo) == 0 {
+		return nil
+	}
+	if err := e.appendLocked(t, end); err != nil {
+		return err
+	}
+	if !e.hub.Idle() {
+		end.changed = t.keys()
+	}
+	e.alarm.set(e.mem)
+	return nil
+}
+
+// reuse empties s for its next use. It lets go of a large one.
+func reuse[T any](s []T) []T {
+	if cap(s) > 1<<12 {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// refusalLocked tells why the engine does not take work, if so.
+func (e *Engine) refusalLocked() error {
+	if e.closed {
+		return engine.ErrClosed
+	}
+	return e.failed()
+}
+
+// Watch implements [engine.Engine].
+func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
+
+// WaitDue implements [engine.Engine].
+func (e *Engine) WaitDue(ctx context.Context) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// Armed under the lock: a transaction that brings an earlier due
+		// time comes before, and is in due, or after, and finds the alarm.
+		// A failure or Close that comes after the refusal was asked for
+		// finds it too.
+		e.mu.Lock()
+		due := e.mem.earliest()
+		rung := e.alarm.arm(due)
+		err := e.refusalLocked()
+		now := e.clock.now().UnixNano()
+		e.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if due < now {
+			return nil
+		}
+		if err := sleep(ctx, rung, due, now); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep returns once due is past, or the alarm has rung, or ctx has ended,
+// and an error in the last case.
+func sleep(ctx context.Context, rung <-chan struct{}, due, now int64) error {
+	var past <-chan time.Time
+	if due != never {
+		// Strictly past. A sum that wraps is centuries away.
+		d := time.Duration(due - now + 1)
+		if d <= 0 {
+			d = 1<<63 - 1
+		}
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		past = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-past:
+	case <-rung:
+	}
+	return nil
+}
+
+// Close implements [engine.Engine].
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return engine.ErrClosed
+	}
+	e.closed = true
+	last := e.last
+	e.mu.Unlock()
+
+	e.hub.NotifyAll()
+	e.alarm.ring()
+	err := last.wait()
+	if e.wrecked.Load() {
+		e.fs.abandon()
+		return err
+	}
+	if cerr := e.db.Close(); cerr != nil && err == nil {
+		err = fmt.Errorf("engine: close: %w", cerr)
+	}
+	return err
+}

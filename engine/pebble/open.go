@@ -1,0 +1,82 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+const memtableSize = 64 << 20
+
+// Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
+// when another process, or this one, has it open, and [engine.ErrCorrupt] when
+// it holds a record that cannot be read.
+func Open(o Options) (*Engine, error) {
+	if o.Dir == "" {
+		return nil, errors.New("engine: no directory to open")
+	}
+	fs := o.FS
+	if fs == nil {
+		fs = vfs.Default
+		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("engine: %w", err)
+		}
+	}
+	e := &Engine{
+		fs:    &stateFS{FS: fs, dir: o.Dir},
+		logf:  o.Logf,
+		clock: newClock(),
+		mem:   newMemory(),
+	}
+	if e.logf == nil {
+		e.logf = func(string, ...any) {}
+	}
+	db, err := pebble.Open(o.Dir, e.options())
+	if err != nil {
+		if errors.Is(err, engine.ErrLocked) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+	}
+	e.db = db
+	if err := e.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w, in %s", err, o.Dir), db.Close())
+	}
+	if err := e.failed(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *Engine) options() *pebble.Options {
+	return &pebble.Options{
+		FS:                          e.fs,
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                memtableSize,
+		MemTableStopWritesThreshold: 4,
+		Logger:                      logger{e},
+		EventListener: &pebble.EventListener{
+			// A store that cannot flush will stall the next writer, who
+			// holds the lock, for good. It is better to say so at once.
+			BackgroundError: e.fail,
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				e.fail(fmt.Errorf("corruption: %v", info))
+			},
+		},
+	}
+}
+
+// A logger hears what Pebble has to say. Its Fatalf returns, so Pebble goes on
+// after what it takes for its end; nobody uses it from there on.
+type logger struct{ e *Engine }
+
+func (l logger) Infof(string, ...any) {}
+
+func (l logger) Errorf(format string, args ...any) { l.e.logf("pebble: "+format, args...) }
+
+func (l logger) Fatalf(format string, args ...any) { l.e.wreck(fmt.Errorf(format, args...)) }

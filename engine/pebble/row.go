@@ -1,0 +1,131 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A row is one record of the working set. A row that lives is in memory.rows,
+// in its owner's list when it has one, and in memory.due when it is due ever.
+type row struct {
+	key   string
+	value string
+	owner *owner // nil is nobody
+	due   int64  // unix nanoseconds, or never
+
+	prev, next *row // in owner's list
+
+	dirty  int32 // 1 + its place in the transaction's writes, or 0
+	stored bool  // a record under key is in the store
+}
+
+// An owner is the head of the list of the rows it owns.
+type owner struct {
+	id   uuid.UUID
+	head *row
+}
+
+// never is the due time of a row that has none.
+const never = math.MaxInt64
+
+// instant gives t as unix nanoseconds. Instants that do not fit, before 1678
+// or after 2262, become the nearest that do.
+func instant(t time.Time) int64 {
+	switch {
+	case t.IsZero():
+		return never
+	case t.Year() < 1678:
+		return math.MinInt64
+	case t.Year() > 2261:
+		return never - 1
+	}
+	return t.UnixNano()
+}
+
+func (r *row) public() engine.Row {
+	p := engine.Row{Key: r.key, Value: r.value}
+	if r.owner != nil {
+		p.Owner = r.owner.id
+	}
+	if r.due != never {
+		p.Due = time.Unix(0, r.due).UTC()
+	}
+	return p
+}
+
+// A record is a row as the store keeps it, under its key:
+//
+//	byte      recordVersion<<4 | hasOwner | hasDue
+//	[16]byte  owner, if hasOwner
+//	int64     due in unix nanoseconds, big endian, if hasDue
+//	...       value
+const (
+	recordVersion = 1
+	hasOwner      = 1 << 0
+	hasDue        = 1 << 1
+)
+
+func recordSize(value string, owner uuid.UUID, due int64) int {
+	n := 1 + len(value)
+	if owner != uuid.Nil {
+		n += len(owner)
+	}
+	if due != never {
+		n += 8
+	}
+	return n
+}
+
+// encodeRecord fills b, which has the record's size.
+func encodeRecord(b []byte, value string, owner uuid.UUID, due int64) {
+	head := byte(recordVersion << 4)
+	n := 1
+	if owner != uuid.Nil {
+		head |= hasOwner
+		n += copy(b[n:], owner[:])
+	}
+	if due != never {
+		head |= hasDue
+		binary.BigEndian.PutUint64(b[n:], uint64(due))
+		n += 8
+	}
+	copy(b[n:], value)
+	b[0] = head
+}
+
+var errRecord = errors.New("not a record of a known version")
+
+// decodeRecord reads a record. Its value aliases b.
+func decodeRecord(b []byte) (value []byte, owner uuid.UUID, due int64, err error) {
+	due = never
+	if len(b) == 0 || b[0]>>4 != recordVersion || b[0]&0xf&^(hasOwner|hasDue) != 0 {
+		return nil, owner, due, errRecord
+	}
+	head, b := b[0], b[1:]
+	if head&hasOwner != 0 {
+		if len(b) < len(owner) {
+			return nil, owner, due, errors.New("record ends within its owner")
+		}
+		if b = b[copy(owner[:], b):]; owner == uuid.Nil {
+			return nil, owner, due, errors.New("record is owned by nobody")
+		}
+	}
+	if head&hasDue != 0 {
+		if len(b) < 8 {
+			return nil, owner, due, errors.New("record ends within its due time")
+		}
+		if due, b = int64(binary.BigEndian.Uint64(b)), b[8:]; due == never {
+			return nil, owner, due, errors.New("record is due never")
+		}
+	}
+	if len(b) > engine.MaxValue {
+		return nil, owner, due, errors.New("record's value is too large")
+	}
+	return b, owner, due, nil
+}

@@ -1,0 +1,210 @@
+package pebble
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A tx is one transaction. It changes the working set at once and keeps what
+// it takes to change it back.
+type tx struct {
+	e        *Engine // nil after the transaction's end
+	now      time.Time
+	writable bool
+	err      error // what the transaction answers, whatever its function returned
+
+	undo   []undo
+	writes []write
+}
+
+// An undo is a change of the working set, and the row as it was before.
+type undo struct {
+	kind  change
+	r     *row
+	value string
+	owner uuid.UUID
+	due   int64
+}
+
+type change uint8
+
+const (
+	inserted change = iota
+	changed
+	removed
+)
+
+// A write is what the store is to be told about one row. It is a copy, since
+// a later Touch in the same transaction changes the row and not the record.
+type write struct {
+	kind  writeKind
+	r     *row
+	value string
+	owner uuid.UUID
+	due   int64
+}
+
+type writeKind uint8
+
+const (
+	nothing writeKind = iota // the row came and went within the transaction
+	put
+	deletion
+)
+
+var _ engine.Tx = (*tx)(nil)
+
+// live stops a use after the end, which would race with another transaction.
+func (t *tx) live() *memory {
+	if t.e == nil {
+		panic("engine: Tx used after its transaction ended")
+	}
+	return t.e.mem
+}
+
+func (t *tx) Now() time.Time { return t.now }
+
+func (t *tx) Get(key string) (engine.Row, bool) {
+	if r := t.live().get(key); r != nil {
+		return r.public(), true
+	}
+	return engine.Row{}, false
+}
+
+func (t *tx) Scan(prefix string) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		t.live().scan(prefix, func(r *row) bool { return yield(r.public()) })
+	}
+}
+
+func (t *tx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		t.live().owned(owner, func(r *row) bool { return yield(r.public()) })
+	}
+}
+
+func (t *tx) Due() iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		t.live().dueBefore(t.now.UnixNano(), func(r *row) bool { return yield(r.public()) })
+	}
+}
+
+func (t *tx) Put(p engine.Row) {
+	r := t.set(p)
+	if r == nil {
+		return
+	}
+	t.record(write{kind: put, r: r, value: r.value, owner: p.Owner, due: r.due})
+}
+
+func (t *tx) Touch(p engine.Row) { t.set(p) }
+
+func (t *tx) Delete(key string) {
+	m := t.live()
+	if !t.mayWrite() {
+		return
+	}
+	r := m.get(key)
+	if r == nil {
+		return
+	}
+	t.undo = append(t.undo, undo{removed, r, r.value, r.ownerID(), r.due})
+	m.remove(r)
+	switch {
+	case r.stored:
+		t.record(write{kind: deletion, r: r})
+	case r.dirty != 0:
+		t.record(write{kind: nothing, r: r})
+	}
+}
+
+// set makes the working set agree with p. It gives nil when p is refused.
+func (t *tx) set(p engine.Row) *row {
+	m := t.live()
+	if !t.mayWrite() {
+		return nil
+	}
+	switch {
+	case p.Key == "":
+		t.poison(engine.ErrNoKey)
+		return nil
+	case len(p.Key) > engine.MaxKey:
+		t.poison(fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey))
+		return nil
+	case len(p.Value) > engine.MaxValue:
+		t.poison(fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue))
+		return nil
+	}
+	r := m.get(p.Key)
+	if r == nil {
+		r = &row{key: strings.Clone(p.Key), value: strings.Clone(p.Value), due: instant(p.Due)}
+		t.undo = append(t.undo, undo{kind: inserted, r: r})
+		m.insert(r, p.Owner)
+		return r
+	}
+	t.undo = append(t.undo, undo{changed, r, r.value, r.ownerID(), r.due})
+	r.value = own(p.Value, r.value)
+	m.setOwner(r, p.Owner)
+	m.setDue(r, instant(p.Due))
+	return r
+}
+
+func (t *tx) mayWrite() bool {
+	if !t.writable {
+		t.poison(engine.ErrReadOnly)
+	}
+	return t.writable
+}
+
+func (t *tx) poison(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// record notes w, in place of an earlier write of the same row. Rows that
+// held one key in turn keep their order: a deletion comes before what follows.
+func (t *tx) record(w write) {
+	if w.r.dirty == 0 {
+		t.writes = append(t.writes, w)
+		w.r.dirty = int32(len(t.writes))
+		return
+	}
+	t.writes[w.r.dirty-1] = w
+}
+
+// rollback restores the working set.
+func (t *tx) rollback() {
+	m := t.e.mem
+	for i := len(t.undo) - 1; i >= 0; i-- {
+		u := &t.undo[i]
+		switch u.kind {
+		case inserted:
+			m.remove(u.r)
+		case changed:
+			u.r.value = u.value
+			m.setOwner(u.r, u.owner)
+			m.setDue(u.r, u.due)
+		case removed:
+			m.insert(u.r, u.owner)
+		}
+	}
+	for i := range t.writes {
+		t.writes[i].r.dirty = 0
+	}
+}
+
+// keys gives the keys of the rows that changed.
+func (t *tx) keys() []string {
+	keys := make([]string, len(t.undo))
+	for i := range t.undo {
+		keys[i] = t.undo[i].r.key
+	}
+	return keys
+}
