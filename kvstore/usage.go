@@ -1,0 +1,149 @@
+package kvstore
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// The prefixes of the key schema in the package doc.
+const (
+	entryPrefix   = "kv/"
+	usagePrefix   = "kvuse/"
+	versionPrefix = "kvver/"
+)
+
+// A Usage is how much a store holds. It is kept with every write and never
+// counted anew; [Txn.Check] proves it.
+type Usage struct {
+	Entries int64
+	Bytes   int64 // of paths and values
+}
+
+func (s *Store) usage(tx Tx) Usage {
+	row, ok := tx.Get(usagePrefix + s.layer)
+	if !ok {
+		return Usage{}
+	}
+	return decodeUsage(row.Value)
+}
+
+func (s *Store) putUsage(tx Tx, u Usage) {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), uint64(u.Entries))
+	b = binary.BigEndian.AppendUint64(b, uint64(u.Bytes))
+	tx.Put(engine.Row{Key: usagePrefix + s.layer, Value: string(b)})
+}
+
+// decodeUsage reads what putUsage wrote; what else it is given shows in Check.
+func decodeUsage(record string) Usage {
+	if len(record) != 16 {
+		return Usage{-1, -1}
+	}
+	b := []byte(record)
+	return Usage{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
+}
+
+// nextVersion gives a version greater than any given in p's space before.
+func (s *Store) nextVersion(tx Tx, p Path) uint64 {
+	key := versionPrefix + s.layer + p.space()
+	version := uint64(1)
+	if row, ok := tx.Get(key); ok {
+		version = decodeVersion(row.Value) + 1
+	}
+	tx.Put(engine.Row{Key: key, Value: string(binary.BigEndian.AppendUint64(nil, version))})
+	return version
+}
+
+// decodeVersion gives 0 for what nextVersion cannot have written.
+func decodeVersion(record string) uint64 {
+	if len(record) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte(record))
+}
+
+// Check reports where the rows of the store contradict one another: an entry
+// that cannot be read, lies under no path or has a version that its space has
+// not given; a usage that is not the sum of the entries. The error names the
+// key and is an [engine.ErrCorrupt].
+func (t Txn) Check() error { return check(t.tx, t.store.layer) }
+
+// Recover checks the stores of all layers of a state just opened, before
+// anything else runs. It changes nothing.
+func Recover(ctx context.Context, eng engine.Engine) error {
+	return eng.View(ctx, func(tx engine.Tx) error { return check(tx, "") })
+}
+
+// check checks one layer's rows, or with an empty layer those of all.
+func check(tx Tx, layer string) error {
+	sum := make(map[string]Usage)
+	for row := range tx.Scan(entryPrefix + layer) {
+		id, size, err := checkEntry(tx, row)
+		if err != nil {
+			return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err)
+		}
+		u := sum[id]
+		sum[id] = Usage{u.Entries + 1, u.Bytes + size}
+	}
+	for row := range tx.Scan(usagePrefix + layer) {
+		id := strings.TrimPrefix(row.Key, usagePrefix)
+		if have := decodeUsage(row.Value); have != sum[id] {
+			return fmt.Errorf("%w: %q: says %+v where the entries are %+v", engine.ErrCorrupt, row.Key, have, sum[id])
+		}
+		delete(sum, id)
+	}
+	for id, u := range sum {
+		return fmt.Errorf("%w: %q: missing, where the entries are %+v", engine.ErrCorrupt, usagePrefix+id, u)
+	}
+	for row := range tx.Scan(versionPrefix + layer) {
+		if decodeVersion(row.Value) == 0 {
+			return fmt.Errorf("%w: %q: not a version record", engine.ErrCorrupt, row.Key)
+		}
+	}
+	return nil
+}
+
+// checkEntry checks one row, and gives its layer and what it counts for.
+func checkEntry(tx Tx, row engine.Row) (layer string, size int64, err error) {
+	layer, at, ok := splitEntryKey(row.Key)
+	if !ok {
+		return "", 0, errEntryRecord
+	}
+	p, err := ParsePath(at)
+	if err == nil {
+		err = checkWritable(p)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	e, value, err := decodeEntry(row.Value)
+	if err != nil {
+		return "", 0, err
+	}
+	if !json.Valid([]byte(value)) {
+		return "", 0, fmt.Errorf("its value is not JSON")
+	}
+	given := uint64(0)
+	if counter, ok := tx.Get(versionPrefix + layer + p.space()); ok {
+		given = decodeVersion(counter.Value)
+	}
+	if e.Version == 0 || e.Version > given {
+		return "", 0, fmt.Errorf("has version %d, but the last given in %s is %d", e.Version, p.space(), given)
+	}
+	return layer, int64(len(at) + len(value)), nil
+}
+
+func splitEntryKey(key string) (layer, path string, ok bool) {
+	rest := strings.TrimPrefix(key, entryPrefix)
+	if len(rest) < layerLen {
+		return "", "", false
+	}
+	_, err := uuid.Parse(rest[:layerLen])
+	return rest[:layerLen], rest[layerLen:], err == nil
+}
