@@ -173,4 +173,3 @@ func checkTTL(ttl time.Duration) error {
 	}
 	return nil
 }
-

@@ -22,6 +22,7 @@ const (
 	ticketPrefix  = "ticket/"
 	requestPrefix = "request/"
 	lostPrefix    = "lost/"
+	newsPrefix    = "news/"
 	tokenKey      = "token"
 	placeKey      = "place"
 )
@@ -34,6 +35,7 @@ func ticketKeys(actor uuid.UUID) string    { return ticketPrefix + string(actor[
 func ticketKey(actor, id uuid.UUID) string { return ticketKeys(actor) + string(id[:]) }
 func lostKeys(actor uuid.UUID) string      { return lostPrefix + string(actor[:]) }
 func lostKey(actor, id uuid.UUID) string   { return lostKeys(actor) + string(id[:]) }
+func newsKey(session uuid.UUID) string     { return newsPrefix + string(session[:]) }
 func requestKey(session uuid.UUID, id string) string {
 	return requestPrefix + string(session[:]) + id
 }

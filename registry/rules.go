@@ -273,10 +273,15 @@ func (c *Core) forgetRequest(tx Tx, l Lease) {
 }
 
 func putLost(tx Tx, l Lease, cause Cause, next string) {
-	Lost{
+	lost := Lost{
 		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token, Session: l.Holder.Session,
 		Reason: string(cause), At: tx.Now(), SupersededBy: next,
-	}.put(tx, l.Holder.Actor)
+		Told: cause == SessionEnded, // there is nobody to tell; another session learns by its lease_id
+	}
+	lost.put(tx, l.Holder.Actor)
+	if !lost.Told {
+		tx.Put(engine.Row{Key: newsKey(lost.Session), Value: string(lost.LeaseID[:]), Owner: lost.Session})
+	}
 }
 
 func contention(tx Tx, l Lease) *HeldError {
@@ -287,7 +292,7 @@ func contention(tx Tx, l Lease) *HeldError {
 }
 
 // EndSession takes back everything the session holds and waits for, and
-// removes its requests. It is part of the transaction that ends the session.
+// forgets its requests. It is part of the transaction that ends the session.
 func (c *Core) EndSession(tx Tx, session uuid.UUID) {
 	// Its places go first, so that nothing is handed over to it.
 	var leases []Lease
@@ -303,10 +308,20 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID) {
 		c.free(tx, l, SessionEnded)
 	}
 	for row := range tx.Owned(session) {
-		if strings.HasPrefix(row.Key, requestPrefix) {
+		if strings.HasPrefix(row.Key, requestPrefix) || strings.HasPrefix(row.Key, newsPrefix) {
 			tx.Delete(row.Key)
 		}
 	}
+}
+
+// Holds reports whether the session has any lease.
+func (c *Core) Holds(tx Tx, session uuid.UUID) bool {
+	for row := range tx.Owned(session) {
+		if strings.HasPrefix(row.Key, leasePrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Core) drop(tx Tx, scope string) {
@@ -351,18 +366,30 @@ func (c *Core) tendLease(tx Tx, l Lease) {
 	}
 }
 
-// Notices returns the losses that the session has not been told of, and marks
-// them told.
-func (c *Core) Notices(tx Tx, actor, session uuid.UUID) []Lost {
-	var news []Lost
-	for row := range tx.Scan(lostKeys(actor)) {
-		l := decodeJSON[Lost](row)
-		if l.Session != session || l.Told {
-			continue
+// Untold returns the losses that the session has not been told of. It costs one
+// look-up where there are none, which is nearly always.
+func (c *Core) Untold(tx Tx, holder Holder) (news []Lost) {
+	if _, ok := tx.Get(newsKey(holder.Session)); !ok {
+		return nil
+	}
+	for row := range tx.Scan(lostKeys(holder.Actor)) {
+		if l := decodeJSON[Lost](row); l.Session == holder.Session && !l.Told {
+			news = append(news, l)
 		}
-		news = append(news, l)
-		l.Told = true
-		tx.Touch(engine.Row{Key: row.Key, Value: encodeJSON(l), Due: row.Due})
 	}
 	return news
 }
+
+// MarkTold notes that the session has been told of losses.
+func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
+	for _, l := range news {
+		l.Told = true
+		l.put(tx, holder.Actor)
+	}
+	if len(c.Untold(tx, holder)) == 0 {
+		tx.Delete(newsKey(holder.Session))
+	}
+}
+
+// NewsKey is the key of a row that changes when the session loses a lease.
+func NewsKey(session uuid.UUID) string { return newsKey(session) }

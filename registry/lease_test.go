@@ -1,0 +1,371 @@
+package registry_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/registry"
+)
+
+func TestRefusalNamesHolderPlaceAndTime(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		w2, s2 := h.party("S1→W2"), h.party("S2")
+		w2.acquire(registry.Request{Key: "output.json", TTL: 30 * time.Second})
+		time.Sleep(2*time.Second + time.Millisecond)
+		_, err := s2.try(registry.Request{Key: "output.json"})
+		held := mustBe[*registry.HeldError](t, err)
+		want := fmt.Sprintf("lease %q held by actor %s (S1→W2), expires in 28s", "output.json", w2.Actor)
+		if held.Error() != want {
+			t.Errorf("refusal reads\n%s\nwant\n%s", held, want)
+		}
+	})
+}
+
+func TestScopesAreApart(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("S1"), h.party("S2")
+		for _, scope := range []string{"layer:1", "layer:2", "layer:", "run:1"} {
+			for i, p := range []party{a, b} {
+				_, err := h.Registry(scope).Acquire(t.Context(), registry.Request{Key: "x", Holder: p.Holder})
+				if granted := err == nil; granted != (i == 0) {
+					t.Errorf("%s takes x in %s: %v", p.Path, scope, err)
+				}
+			}
+		}
+	})
+}
+
+func TestReentryKeepsTokenAndNeverShortens(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		first := p.acquire(registry.Request{Key: "x", TTL: time.Minute})
+		again := p.acquire(registry.Request{Key: "x", TTL: time.Second})
+		if !again.Reentrant || again.ID != first.ID || again.Token != first.Token || !again.Deadline.Equal(first.Deadline) {
+			t.Errorf("re-entry gave %+v, want the same lease as %+v", again, first)
+		}
+		longer := p.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		if got := time.Until(longer.Deadline); got != time.Hour {
+			t.Errorf("re-entry with a longer ttl leaves %v, want 1h", got)
+		}
+	})
+}
+
+func TestAnotherSessionOfTheActorIsAnotherPartyUntilItAdopts(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		one := h.party("W1")
+		two := one.again()
+		g := one.acquire(registry.Request{Key: "x"})
+		_, err := two.try(registry.Request{Key: "x"})
+		mustBe[*registry.HeldError](t, err)
+
+		l, err := two.renew(g, 0)
+		if err != nil || l.Token != g.Token || l.Holder.Session != two.Session {
+			t.Fatalf("adoption: %+v %v", l, err)
+		}
+		h.endSession(one) // the late clean-up of the old session
+		h.view(func(tx registry.Tx) {
+			l, ok := h.Registry("run:1").Get(tx, "x")
+			if !ok || l.Holder.Session != two.Session {
+				t.Errorf("after the old session's end the lease is %+v %v, want it adopted", l, ok)
+			}
+		})
+	})
+}
+
+func TestStrangersCanNeitherRenewNorRelease(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("W1"), h.party("W2")
+		g := a.acquire(registry.Request{Key: "x"})
+		if _, err := b.renew(g, 0); !errors.Is(err, registry.ErrNotHolder) {
+			t.Errorf("renew: %v", err)
+		}
+		if _, _, err := h.Release(t.Context(), b.Holder, g.ID); !errors.Is(err, registry.ErrNotHolder) {
+			t.Errorf("release: %v", err)
+		}
+		if _, err := a.renew(registry.Grant{Lease: registry.Lease{ID: uuid.New()}}, 0); !errors.Is(err, registry.ErrNotHolder) {
+			t.Errorf("renewal of an unknown lease: %v", err)
+		}
+	})
+}
+
+func TestReleaseIsIdempotentAndAnOldIDTouchesNothingNew(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		old := p.acquire(registry.Request{Key: "x"})
+		p.release(old)
+		fresh := p.acquire(registry.Request{Key: "x"})
+		if fresh.Token <= old.Token {
+			t.Errorf("token %d after %d", fresh.Token, old.Token)
+		}
+		released, why, err := h.Release(t.Context(), p.Holder, old.ID)
+		if released || why != "not held" || err != nil {
+			t.Errorf("second release: %v %q %v", released, why, err)
+		}
+		if _, err := p.renew(fresh, 0); err != nil {
+			t.Errorf("the newer grant is gone: %v", err)
+		}
+	})
+}
+
+func TestExpiryIsStrictlyAfterTheDeadline(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("W1"), h.party("W2")
+		g := a.acquire(registry.Request{Key: "x", TTL: 10 * time.Second})
+		got := b.wait(registry.Request{Key: "x"})
+		time.Sleep(10*time.Second - 1)
+		waits(t, got)
+		if _, err := a.renew(g, time.Second); err != nil {
+			t.Fatalf("renewal before the deadline: %v", err)
+		}
+		time.Sleep(time.Second + 1)
+		ans := granted(t, got)
+		if late := ans.AcquiredAt.Sub(g.AcquiredAt); late <= 11*time.Second-1 {
+			t.Errorf("handed over %v after the grant, within its ttl", late)
+		}
+	})
+}
+
+func TestLateRenewalOfAnUnwantedLease(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		// Nobody tends due rows here: the lease is past its deadline and
+		// stands, because nobody has expired it.
+		h.stop()
+		<-h.done
+		h.done <- nil
+		a, b := h.party("W1"), h.party("W2")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
+		time.Sleep(time.Minute)
+		l, err := a.renew(g, time.Second)
+		if err != nil || l.Token != g.Token {
+			t.Fatalf("renewal of a lease nobody wants: %+v %v", l, err)
+		}
+		got := b.wait(registry.Request{Key: "x"})
+		time.Sleep(2 * time.Second)
+		_, err = a.renew(g, time.Second)
+		lost := mustBe[*registry.LostError](t, err)
+		if lost.Reason != string(registry.Expired) || lost.SupersededBy != "W2" {
+			t.Errorf("lost: %+v", lost)
+		}
+		granted(t, got)
+	})
+}
+
+func TestLossIsToldOnceWithItsCauseAndSuccessor(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("W1"), h.party("W2")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
+		got := b.wait(registry.Request{Key: "x"})
+		time.Sleep(2 * time.Second)
+		granted(t, got)
+		_, err := a.renew(g, 0)
+		lost := mustBe[*registry.LostError](t, err)
+		if lost.Reason != "expired" || lost.SupersededBy != "W2" {
+			t.Errorf("renewal says %+v", lost)
+		}
+		h.crash() // a restart must not silence it
+		h.view(func(tx registry.Tx) {
+			news := h.Untold(tx, a.Holder)
+			if len(news) != 1 || news[0].LeaseID != g.ID {
+				t.Errorf("untold: %+v", news)
+			}
+			if other := h.Untold(tx, b.Holder); len(other) != 0 {
+				t.Errorf("told to another: %+v", other)
+			}
+		})
+	})
+}
+
+func TestRequestIDGivesTheSameGrantAlsoAfterARestart(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p, q := h.party("W1"), h.party("W2")
+		req := registry.Request{Key: "x", TTL: time.Minute, RequestID: "r1"}
+		first := p.acquire(req)
+		h.crash()
+		again := p.acquire(req)
+		if again.ID != first.ID || again.Token != first.Token {
+			t.Errorf("again %+v, want %+v", again, first)
+		}
+		other := req
+		other.Key = "y"
+		if _, err := p.try(other); !errors.Is(err, registry.ErrRequestIDReused) {
+			t.Errorf("other parameters under the id: %v", err)
+		}
+		other.Key = "z"
+		q.acquire(other) // another session's request ids are its own
+
+		p.release(first)
+		_, err := p.try(req)
+		if lost := mustBe[*registry.LostError](t, err); lost.Reason != "released" {
+			t.Errorf("after release: %+v", lost)
+		}
+		time.Sleep(11 * time.Minute)
+		if g := p.acquire(req); g.Token <= first.Token {
+			t.Errorf("forgotten id gave token %d after %d", g.Token, first.Token)
+		}
+	})
+}
+
+func TestRestartKeepsAcknowledgedLeasesForAFullTTL(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		g := p.acquire(registry.Request{Key: "x", TTL: time.Minute})
+		time.Sleep(50 * time.Second)
+		h.crash()
+		reopened := time.Now()
+		_, err := h.party("W2").try(registry.Request{Key: "x"})
+		held := mustBe[*registry.HeldError](t, err)
+		if held.ExpiresIn < time.Minute-time.Second {
+			t.Errorf("after the restart it has %v left, want its full ttl", held.ExpiresIn)
+		}
+		l, err := p.renew(g, 0)
+		if err != nil || l.Token != g.Token {
+			t.Fatalf("renewal after the restart: %+v %v", l, err)
+		}
+		time.Sleep(time.Until(reopened.Add(2 * time.Minute)))
+		if g2 := h.party("W2").acquire(registry.Request{Key: "x"}); g2.Token <= g.Token {
+			t.Errorf("token %d after %d", g2.Token, g.Token)
+		}
+	})
+}
+
+func TestRestartsDoNotKeepALongLeaseForEver(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		g := p.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		for range 20 {
+			time.Sleep(7 * time.Minute)
+			h.crash()
+		}
+		if left := time.Since(g.Deadline); left < 0 {
+			t.Fatalf("the story is too short: %v", left)
+		}
+		h.party("W2").acquire(registry.Request{Key: "x"})
+	})
+}
+
+func TestARestartNeverCutsARenewedLongLeaseShort(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		g := p.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		time.Sleep(50 * time.Minute) // checkpointed on the way
+		l, err := p.renew(g, 2*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.crash()
+		time.Sleep(time.Until(l.Deadline))
+		_, err = h.party("W2").try(registry.Request{Key: "x"})
+		mustBe[*registry.HeldError](t, err)
+	})
+}
+
+func TestKeepAliveLastsAsLongAsItsSessionIsPresent(t *testing.T) {
+	var present atomic.Bool
+	present.Store(true)
+	inHouse(t, registry.Options{Present: func(uuid.UUID) bool { return present.Load() }}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		p.acquire(registry.Request{Key: "x", TTL: 10 * time.Second, KeepAlive: true})
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			_, err := h.party("W2").try(registry.Request{Key: "x"})
+			if held := mustBe[*registry.HeldError](t, err); held.ExpiresIn < 5*time.Second-time.Millisecond {
+				t.Fatalf("only %v left of a lease that is kept alive", held.ExpiresIn)
+			}
+		}
+		present.Store(false)
+		time.Sleep(11 * time.Second)
+		h.party("W2").acquire(registry.Request{Key: "x"})
+	})
+}
+
+func TestMassExpiryHandsOverEveryKey(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("W1"), h.party("W2")
+		const n = 90
+		var got []<-chan answer
+		for i := range n {
+			a.acquire(registry.Request{Key: fmt.Sprint(i), TTL: time.Second})
+		}
+		for i := range n {
+			got = append(got, b.wait(registry.Request{Key: fmt.Sprint(i)}))
+		}
+		time.Sleep(time.Second + 1)
+		for _, c := range got {
+			granted(t, c)
+		}
+	})
+}
+
+func TestArgumentsOutOfRangeAreNamedAndChangeNothing(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		for _, c := range []struct {
+			argument string
+			req      registry.Request
+		}{
+			{"ttl_secs", registry.Request{Key: "x", TTL: time.Second - 1}},
+			{"ttl_secs", registry.Request{Key: "x", TTL: 24*time.Hour + 1}},
+			{"ttl_secs", registry.Request{Key: "x", TTL: -time.Second}},
+			{"wait_secs", registry.Request{Key: "x", Wait: -1}},
+			{"wait_secs", registry.Request{Key: "x", Wait: registry.MaxWait + 1}},
+			{"key", registry.Request{Key: ""}},
+			{"key", registry.Request{Key: strings.Repeat("k", 513)}},
+			{"key", registry.Request{Key: "a\x00b"}},
+			{"key", registry.Request{Key: "a\nb"}},
+			{"key", registry.Request{Key: "\xff"}},
+			{"request_id", registry.Request{Key: "x", RequestID: strings.Repeat("r", 129)}},
+		} {
+			_, err := p.try(c.req)
+			if bad := mustBe[*registry.ArgumentError](t, err); bad.Argument != c.argument {
+				t.Errorf("%+v: names %s, want %s", c.req, bad.Argument, c.argument)
+			}
+		}
+		h.view(func(tx registry.Tx) {
+			if list := h.Registry("run:1").List(tx, ""); len(list) != 0 {
+				t.Errorf("leases %+v", list)
+			}
+		})
+	})
+}
+
+func TestLeasesOfAScopeAreBounded(t *testing.T) {
+	inHouse(t, registry.Options{MaxLeasesPerScope: 2}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		p.acquire(registry.Request{Key: "1"})
+		g := p.acquire(registry.Request{Key: "2"})
+		_, err := p.try(registry.Request{Key: "3"})
+		mustBe[*registry.LimitError](t, err)
+		p.release(g)
+		p.acquire(registry.Request{Key: "3"})
+		h.crash()
+		_, err = p.try(registry.Request{Key: "4"})
+		mustBe[*registry.LimitError](t, err)
+	})
+}
+
+func TestListShowsHoldersAndTheLine(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("S1"), h.party("S2"), h.party("S3")
+		a.acquire(registry.Request{Key: "out/1"})
+		a.acquire(registry.Request{Key: "other"})
+		b.wait(registry.Request{Key: "out/1"})
+		c.wait(registry.Request{Key: "out/1"})
+		h.view(func(tx registry.Tx) {
+			list := h.Registry("run:1").List(tx, "out/")
+			if len(list) != 1 || list[0].Holder.Path != "S1" || len(list[0].Waiters) != 2 ||
+				list[0].Waiters[0].Holder.Path != "S2" || list[0].Waiters[1].Holder.Path != "S3" {
+				t.Errorf("list: %+v", list)
+			}
+		})
+		synctest.Wait()
+		h.endSession(b)
+		h.endSession(c)
+	})
+}

@@ -1,0 +1,212 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/registry"
+)
+
+var (
+	rounds = flag.Int("rounds", 10_000, "operations of TestRandomOperationsAgainstAModel")
+	seed   = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
+)
+
+// keys is how many keys the sessions of the random test contend for.
+const keys = 3
+
+// A model is what must be true of a key, told by those who use it. It knows
+// nothing of lines or rows: only who was told that they hold, and until when.
+type model struct {
+	mu   sync.Mutex
+	t    *testing.T
+	held map[string]holding
+	last map[string]uint64 // the greatest token seen on a key
+}
+
+type holding struct {
+	session  uuid.UUID
+	token    uint64
+	deadline time.Time
+	freeing  bool // its holder has begun to give it back
+}
+
+func (m *model) granted(key string, p party, g registry.Grant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was, ok := m.held[key]
+	switch {
+	case ok && was.session == p.Session && was.token == g.Token: // re-entry, or a hand-over told twice
+		was.deadline = g.Deadline
+		m.held[key] = was
+		return
+	case ok && !was.freeing && !g.AcquiredAt.After(was.deadline):
+		m.t.Errorf("%q granted to %s at %v: %s holds it until %v", key, p.Session, g.AcquiredAt, was.session, was.deadline)
+	}
+	if g.Token <= m.last[key] {
+		m.t.Errorf("%q granted with token %d after %d", key, g.Token, m.last[key])
+	}
+	m.last[key] = g.Token
+	m.held[key] = holding{session: p.Session, token: g.Token, deadline: g.Deadline}
+}
+
+func (m *model) freeing(key string, token uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was := m.held[key]; was.token == token {
+		was.freeing = true
+		m.held[key] = was
+	}
+}
+
+func (m *model) renewed(key string, l registry.Lease) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was := m.held[key]; was.token == l.Token {
+		was.deadline = l.Deadline
+		m.held[key] = was
+	}
+}
+
+// TestRandomOperationsAgainstAModel lets sessions acquire, wait, renew,
+// release, cancel, let expire and end at random. No key ever has two holders,
+// tokens rise, no wait runs to its end while the lease is free (Check, after
+// every operation, finds whoever waits for what is free), and nobody is
+// granted a lease after its end.
+func TestRandomOperationsAgainstAModel(t *testing.T) {
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed=%d -rounds=%d", s, *rounds)
+
+	const workers = 10
+	ended := &endings{}
+	opts := registry.Options{SessionOpen: func(_ registry.Tx, id uuid.UUID) bool { return !ended.has(id) }}
+	inHouse(t, opts, func(t *testing.T, h *house) {
+		m := &model{t: t, held: make(map[string]holding), last: make(map[string]uint64)}
+		var wg sync.WaitGroup
+		for w := range workers {
+			rnd := rand.New(rand.NewPCG(s, uint64(w)))
+			wg.Go(func() {
+				p := h.party(fmt.Sprint("W", w))
+				for range *rounds / workers {
+					p = step(h, m, ended, rnd, p, fmt.Sprint(rnd.IntN(keys)))
+					h.check()
+				}
+				for k := range keys {
+					m.freeingAll(fmt.Sprint(k), p.Session)
+				}
+				ended.add(p.Session)
+				h.endSession(p)
+			})
+		}
+		wg.Wait()
+		h.view(func(tx registry.Tx) {
+			if list := h.Registry("run:1").List(tx, ""); len(list) != 0 {
+				t.Errorf("everybody has gone, and this stands: %+v", list)
+			}
+		})
+	})
+}
+
+// step is one thing a session does with a key, and the session that goes on.
+func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key string) party {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	defer cancel()
+	req := registry.Request{
+		Key:  key,
+		TTL:  time.Second + time.Duration(rnd.IntN(3000))*time.Millisecond,
+		Wait: time.Duration(rnd.IntN(4)) * time.Second,
+	}
+	if rnd.IntN(5) == 0 {
+		cancelled := time.AfterFunc(time.Duration(rnd.IntN(2000))*time.Millisecond, cancel)
+		defer cancelled.Stop()
+	}
+	g, err := p.tryCtx(ctx, req)
+	var wait *registry.WaitError
+	var held *registry.HeldError
+	switch {
+	case errors.As(err, &wait) && rnd.IntN(2) == 0:
+		req.Ticket = wait.Ticket
+		if g, err = p.tryCtx(ctx, req); err != nil {
+			return p
+		}
+	case errors.As(err, &wait), errors.As(err, &held):
+		if req.Wait == 0 && wait != nil {
+			h.t.Errorf("a call that did not wait says %v", err)
+		}
+		return p
+	case err != nil:
+		if !errors.Is(err, context.Canceled) {
+			h.t.Errorf("acquire: %v", err)
+		}
+		return p
+	}
+	m.granted(key, p, g)
+
+	time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
+	switch rnd.IntN(6) {
+	case 0: // let it expire
+		time.Sleep(time.Until(g.Deadline) + time.Duration(rnd.IntN(3)-1))
+	case 1: // die
+		m.freeing(key, g.Token)
+		for k := range keys { // whatever else it holds goes too
+			m.freeingAll(fmt.Sprint(k), p.Session)
+		}
+		ended.add(p.Session)
+		h.endSession(p)
+		return h.party(p.Path)
+	case 2: // keep it for longer
+		l, err := p.renew(g, 2*time.Second)
+		if err == nil {
+			m.renewed(key, l)
+			time.Sleep(time.Second)
+		}
+		fallthrough
+	default:
+		m.freeing(key, g.Token)
+		if _, _, err := h.Release(h.t.Context(), p.Holder, g.ID); err != nil {
+			h.t.Errorf("release: %v", err)
+		}
+	}
+	return p
+}
+
+func (m *model) freeingAll(key string, session uuid.UUID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was := m.held[key]; was.session == session {
+		was.freeing = true
+		m.held[key] = was
+	}
+}
+
+// endings are the sessions that have ended.
+type endings struct {
+	mu  sync.Mutex
+	ids map[uuid.UUID]bool
+}
+
+func (e *endings) add(id uuid.UUID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ids == nil {
+		e.ids = make(map[uuid.UUID]bool)
+	}
+	e.ids[id] = true
+}
+
+func (e *endings) has(id uuid.UUID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ids[id]
+}
