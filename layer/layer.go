@@ -1,0 +1,163 @@
+package layer
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Options of a [Layer].
+type Options struct {
+	// Name gives the name of the member of this layer with the id. Nil: a
+	// member is known by its id to itself alone.
+	Name func(tx registry.Tx, id uuid.UUID) (name string, ok bool)
+}
+
+// A Layer is one layer's store behind the access table. Like the store it
+// keeps no state of its own.
+type Layer struct {
+	eng   engine.Engine
+	store *kvstore.Store
+	opts  Options
+}
+
+// New returns the Layer over a store that eng keeps.
+func New(eng engine.Engine, store *kvstore.Store, opts Options) *Layer {
+	if opts.Name == nil {
+		opts.Name = func(registry.Tx, uuid.UUID) (string, bool) { return "", false }
+	}
+	return &Layer{eng: eng, store: store, opts: opts}
+}
+
+// Store is the store itself, which knows no callers.
+func (l *Layer) Store() *kvstore.Store { return l.store }
+
+// Leases is the registry of the layer's /leases/.
+func (l *Layer) Leases() *registry.Registry { return l.store.Leases() }
+
+// As is the Layer as m sees it. Whoever calls answers for m.
+func (l *Layer) As(m Member) *View { return &View{layer: l, member: m} }
+
+// A View is a Layer as one member sees it. Besides what each method names, it
+// answers a [registry.ArgumentError] for what cannot be read as a path or a
+// glob, and a [ForbiddenError].
+type View struct {
+	layer  *Layer
+	member Member
+}
+
+// A Write is one change of an entry.
+type Write struct {
+	Path     string
+	Value    json.RawMessage // of no meaning to Delete
+	Override bool            // the lead writes in the /peer of another
+}
+
+// Get returns the entry at path, or nil.
+func (v *View) Get(ctx context.Context, path string) (e *kvstore.Entry, err error) {
+	err = v.layer.eng.View(ctx, func(tx engine.Tx) error {
+		p, err := v.reading(tx, path)
+		if err != nil {
+			return err
+		}
+		e = v.layer.store.In(tx).Get(p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Set writes an entry, whatever is there, and returns its version. It may be
+// a [registry.LimitError].
+func (v *View) Set(ctx context.Context, w Write) (version uint64, err error) {
+	return v.write(ctx, w, nil, kvstore.Txn.Set)
+}
+
+// CAS writes an entry if the one there has the expected version, with 0 if
+// there is none, and returns its version. It may be a [kvstore.VersionError]
+// or a [registry.LimitError].
+func (v *View) CAS(ctx context.Context, w Write, expected uint64) (version uint64, err error) {
+	return v.write(ctx, w, &expected, kvstore.Txn.Set)
+}
+
+// Delete removes an entry, with expected only if it has that version, else it
+// is a [kvstore.VersionError]. It returns the version that was there, 0 if
+// there was no entry.
+func (v *View) Delete(ctx context.Context, w Write, expected *uint64) (version uint64, err error) {
+	return v.write(ctx, w, expected, kvstore.Txn.Delete)
+}
+
+// List returns the entries that glob matches and that the caller may read, at
+// most limit, with 0 at most [kvstore.DefaultList].
+func (v *View) List(ctx context.Context, glob string, limit int, values bool) (l kvstore.Listing, err error) {
+	err = v.layer.eng.View(ctx, func(tx engine.Tx) error {
+		g, err := v.glob(tx, glob)
+		if err != nil {
+			return err
+		}
+		l, err = v.layer.store.In(tx).List(kvstore.Query{Glob: g, Limit: limit, Values: values, Visible: v.member.sees})
+		return err
+	})
+	if err != nil {
+		return kvstore.Listing{}, err
+	}
+	return l, nil
+}
+
+// Wait is [kvstore.Store.Wait] for what the caller may read.
+func (v *View) Wait(ctx context.Context, path string, minVersion uint64, wait time.Duration) (e *kvstore.Entry, reached bool, err error) {
+	var p kvstore.Path
+	err = v.layer.eng.View(ctx, func(tx engine.Tx) (err error) {
+		p, err = v.reading(tx, path)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return v.layer.store.Wait(ctx, p, minVersion, wait)
+}
+
+func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(kvstore.Txn, kvstore.Write) (uint64, error)) (version uint64, err error) {
+	err = v.layer.eng.Update(ctx, func(tx engine.Tx) error {
+		p, err := v.writing(tx, w)
+		if err != nil {
+			return err
+		}
+		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return version, nil
+}
+
+// reading gives the path that s means if the caller may read there.
+func (v *View) reading(tx registry.Tx, s string) (kvstore.Path, error) {
+	p, err := v.path(tx, s)
+	if err != nil {
+		return kvstore.Path{}, err
+	}
+	return p, v.member.may(read, p)
+}
+
+// writing gives the path that w means if the caller may write there.
+func (v *View) writing(tx registry.Tx, w Write) (kvstore.Path, error) {
+	p, err := v.path(tx, w.Path)
+	if err != nil {
+		return kvstore.Path{}, err
+	}
+	need := write
+	if w.Override {
+		need = overridable
+	}
+	return p, v.member.may(need, p)
+}
