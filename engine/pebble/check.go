@@ -31,10 +31,16 @@ func (e *Engine) checkRowsLocked() error {
 		if r.key <= last {
 			errs = append(errs, fmt.Errorf("row %q follows row %q", r.key, last))
 		}
+		if e.mem.get(r.key) != r {
+			errs = append(errs, fmt.Errorf("row %q is not found by its key", r.key))
+		}
 		if r.dirty != 0 {
 			errs = append(errs, fmt.Errorf("row %q is still dirty", r.key))
 		}
 		last = r.key
+	}
+	if n, m := e.mem.rows.Len(), len(e.mem.byKey); n != m {
+		errs = append(errs, fmt.Errorf("%d rows in order, and %d by key", n, m))
 	}
 	if n := len(e.mem.cursors); n != 0 {
 		errs = append(errs, fmt.Errorf("%d cursors are left", n))
@@ -69,7 +75,7 @@ func (e *Engine) checkDueLocked() error {
 	var errs []error
 	var last *row
 	for _, r := range e.mem.due.Items() {
-		if last != nil && !byDue(last, r) {
+		if last != nil && !dueLess(last, r) {
 			errs = append(errs, fmt.Errorf("row %q is due after row %q, by the index", r.key, last.key))
 		}
 		if e.mem.get(r.key) != r {

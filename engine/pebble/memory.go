@@ -11,7 +11,8 @@ import (
 // A memory is the working set: every row, and the indexes over them. It is
 // guarded by Engine.mu.
 type memory struct {
-	rows   *btree.BTreeG[*row] // by key
+	byKey  map[string]*row
+	rows   *btree.BTreeG[*row] // in the order of their keys
 	due    *btree.BTreeG[*row] // those that have a due time, by due and key
 	owners map[uuid.UUID]*owner
 
@@ -27,9 +28,9 @@ type memory struct {
 // moves it on, so a list may change in any way while it is walked.
 type cursor struct{ next *row }
 
-func byKey(a, b *row) bool { return a.key < b.key }
+func keyLess(a, b *row) bool { return a.key < b.key }
 
-func byDue(a, b *row) bool {
+func dueLess(a, b *row) bool {
 	if a.due != b.due {
 		return a.due < b.due
 	}
@@ -39,20 +40,18 @@ func byDue(a, b *row) bool {
 func newMemory() *memory {
 	opts := btree.Options{NoLocks: true}
 	return &memory{
-		rows:   btree.NewBTreeGOptions(byKey, opts),
-		due:    btree.NewBTreeGOptions(byDue, opts),
+		byKey:  make(map[string]*row),
+		rows:   btree.NewBTreeGOptions(keyLess, opts),
+		due:    btree.NewBTreeGOptions(dueLess, opts),
 		owners: make(map[uuid.UUID]*owner),
 	}
 }
 
-func (m *memory) get(key string) *row {
-	m.probe.key = key
-	r, _ := m.rows.Get(&m.probe)
-	return r
-}
+func (m *memory) get(key string) *row { return m.byKey[key] }
 
 // insert adds r, whose key is not in use, and links it to owner.
 func (m *memory) insert(r *row, id uuid.UUID) {
+	m.byKey[r.key] = r
 	m.rows.Set(r)
 	m.rowsMoved++
 	m.link(r, id)
@@ -64,6 +63,7 @@ func (m *memory) insert(r *row, id uuid.UUID) {
 
 // remove takes r out and leaves its fields but the links as they are.
 func (m *memory) remove(r *row) {
+	delete(m.byKey, r.key)
 	m.rows.Delete(r)
 	m.rowsMoved++
 	m.unlink(r)
@@ -196,7 +196,7 @@ func (m *memory) dueBefore(now int64, yield func(*row) bool) {
 		// due after the instant it was reached at.
 		probe := row{key: r.key, due: at}
 		it = m.due.Iter()
-		if ok = it.Seek(&probe); ok && !byDue(&probe, it.Item()) {
+		if ok = it.Seek(&probe); ok && !dueLess(&probe, it.Item()) {
 			ok = it.Next()
 		}
 	}

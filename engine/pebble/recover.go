@@ -37,6 +37,7 @@ func (e *Engine) recover() error {
 			return errors.Join(err, it.Close())
 		}
 		r.stored = true
+		e.mem.byKey[r.key] = r
 		e.mem.rows.Load(r) // they come in order
 		e.mem.link(r, owner)
 		if r.due != never {

@@ -1,0 +1,16 @@
+package pebble
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// OpenBare opens a Pebble of its own with the engine's options, to measure
+// the engine against.
+func OpenBare(dir string) (*pebble.DB, error) {
+	e := &Engine{fs: &stateFS{FS: vfs.Default, dir: dir}, logf: func(string, ...any) {}}
+	return pebble.Open(dir, e.options())
+}
+
+// Metrics gives Pebble's own counts.
+func (e *Engine) Metrics() *pebble.Metrics { return e.db.Metrics() }
