@@ -314,14 +314,17 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID) {
 	}
 }
 
-// Holds reports whether the session has any lease.
-func (c *Core) Holds(tx Tx, session uuid.UUID) bool {
+// Load counts what the session holds, and what it waits for.
+func (c *Core) Load(tx Tx, session uuid.UUID) (held, waiting int) {
 	for row := range tx.Owned(session) {
-		if strings.HasPrefix(row.Key, leasePrefix) {
-			return true
+		switch {
+		case strings.HasPrefix(row.Key, leasePrefix):
+			held++
+		case strings.HasPrefix(row.Key, waitPrefix):
+			waiting++
 		}
 	}
-	return false
+	return held, waiting
 }
 
 func (c *Core) drop(tx Tx, scope string) {

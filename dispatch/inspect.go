@@ -1,0 +1,168 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/layer"
+)
+
+// An ActorInfo is an actor and what it has at the moment.
+type ActorInfo struct {
+	Actor
+	Sessions int
+	Leases   int
+	Waiting  int
+}
+
+// A RunInfo is a run and its actors, each lead before its layer.
+type RunInfo struct {
+	Run
+	Actors []ActorInfo
+}
+
+// Actors lists whom the session's actor works with: a lead its whole sub-tree,
+// a worker the layer it is in.
+func (se *Session) Actors(ctx context.Context) (list []ActorInfo, err error) {
+	a := se.actor
+	if a.Role == Operator {
+		return nil, forbidden("an operator is in no tree; leasehold tree shows every run")
+	}
+	return list, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		if a.Role.Leads() {
+			list = se.state.tree(tx, a, nil)
+			return nil
+		}
+		l, _ := getLayer(tx, a.Layer)
+		if lead, ok := getActor(tx, l.Lead); ok {
+			list = append(list, se.state.info(tx, lead))
+		}
+		for m := range members(tx, a.Layer) {
+			list = append(list, se.state.info(tx, m))
+		}
+		return nil
+	})
+}
+
+// Runs describes the runs of that name, or with "" all of them, by name.
+func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err error) {
+	return list, s.eng.View(ctx, func(tx engine.Tx) error {
+		for row := range tx.Scan(runPrefix) {
+			run := decode[Run](row)
+			if name != "" && run.Name != name {
+				continue
+			}
+			root, _ := getActor(tx, run.Root)
+			list = append(list, RunInfo{run, s.tree(tx, root, nil)})
+		}
+		if name != "" && len(list) == 0 {
+			return notFound("run %q", name)
+		}
+		return nil
+	})
+}
+
+// RunLeases lists all leases of a run: those that span it, then each layer's,
+// by the layer's path. A layer's path narrows it to that layer.
+func (s *State) RunLeases(ctx context.Context, name string, scopes []Scope, path, prefix string) (list []LeaseInfo, err error) {
+	return list, s.eng.View(ctx, func(tx engine.Tx) error {
+		run, ok := getRun(tx, name)
+		if !ok {
+			return notFound("run %q", name)
+		}
+		if slices.Contains(scopes, RunScope) && path == "" {
+			for _, l := range s.leasesOf(run).List(tx, prefix) {
+				list = append(list, LeaseInfo{l, RunScope, ""})
+			}
+		}
+		if !slices.Contains(scopes, LayerScope) {
+			return nil
+		}
+		layers, err := layersAt(tx, run, path)
+		if err != nil {
+			return err
+		}
+		for _, l := range layers {
+			for _, standing := range s.core.Registry(l.scope()).List(tx, prefix) {
+				list = append(list, LeaseInfo{standing, LayerScope, l.Path})
+			}
+		}
+		return nil
+	})
+}
+
+// RunStore is the store of the layer at a path of a run, as its operator sees
+// it: everything, and nothing to write.
+func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.View, err error) {
+	return view, s.eng.View(ctx, func(tx engine.Tx) error {
+		run, ok := getRun(tx, name)
+		if !ok {
+			return notFound("run %q", name)
+		}
+		layers, err := layersAt(tx, run, path)
+		if err != nil {
+			return err
+		}
+		operator := layer.Member{ID: uuid.Max, Name: "operator", Path: "operator", ReadOnly: true}
+		view = s.layer(layers[0].ID, run.Caps).As(operator)
+		return nil
+	})
+}
+
+// layersAt gives the layer of the lead at path, or with "" all layers of a
+// run, by path, the root's first.
+func layersAt(tx engine.Tx, run Run, path string) ([]layerRecord, error) {
+	if path != "" {
+		lead, err := actorAt(tx, run, path)
+		if err != nil {
+			return nil, err
+		}
+		if !lead.Role.Leads() {
+			return nil, notFound("layer of %s, which is a worker", path)
+		}
+		l, _ := getLayer(tx, lead.Leads)
+		return []layerRecord{l}, nil
+	}
+	root, _ := getLayer(tx, run.Layer)
+	return sublayers(tx, root, nil), nil
+}
+
+func sublayers(tx engine.Tx, l layerRecord, list []layerRecord) []layerRecord {
+	list = append(list, l)
+	for m := range members(tx, l.ID) {
+		if sub, ok := getLayer(tx, m.Leads); ok && m.Role.Leads() {
+			list = sublayers(tx, sub, list)
+		}
+	}
+	return list
+}
+
+// tree appends an actor and all below it, living or ended, to list.
+func (s *State) tree(tx engine.Tx, a Actor, list []ActorInfo) []ActorInfo {
+	list = append(list, s.info(tx, a))
+	if a.Role.Leads() {
+		for m := range members(tx, a.Leads) {
+			list = s.tree(tx, m, list)
+		}
+	}
+	return list
+}
+
+func (s *State) info(tx engine.Tx, a Actor) ActorInfo {
+	a.TokenHash = nil
+	info := ActorInfo{Actor: a}
+	for row := range tx.Owned(a.ID) {
+		if !strings.HasPrefix(row.Key, sessionPrefix) {
+			continue
+		}
+		info.Sessions++
+		held, waiting := s.core.Load(tx, decode[sessionRecord](row).ID)
+		info.Leases += held
+		info.Waiting += waiting
+	}
+	return info
+}

@@ -1,0 +1,154 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A Scope says how far a lease reaches.
+type Scope string
+
+const (
+	LayerScope Scope = "layer" // the caller's own layer
+	RunScope   Scope = "run"   // the whole run
+)
+
+// A LeaseInfo is one lease of a listing.
+type LeaseInfo struct {
+	registry.Standing
+	Scope Scope
+	Layer string // path of the layer's lead, for a layer's lease
+}
+
+// Acquire takes a lease for the session; req's Holder is filled in.
+func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Request) (registry.Grant, error) {
+	r, err := se.registry(ctx, scope)
+	if err != nil {
+		return registry.Grant{}, err
+	}
+	ctx, stop := se.within(ctx)
+	defer stop()
+	req.Holder = se.Holder()
+	return r.Acquire(ctx, req)
+}
+
+// Renew extends a lease of the session's actor, of either scope.
+func (se *Session) Renew(ctx context.Context, id uuid.UUID, ttl time.Duration) (registry.Lease, error) {
+	return se.state.core.Renew(ctx, se.Holder(), id, ttl)
+}
+
+// Release gives back a lease of the session's actor, of either scope.
+func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, why string, err error) {
+	return se.state.core.Release(ctx, se.Holder(), id)
+}
+
+// Leases lists what stands in the scopes that the session can take leases in.
+func (se *Session) Leases(ctx context.Context, scopes []Scope, prefix string) ([]LeaseInfo, error) {
+	var list []LeaseInfo
+	for _, scope := range scopes {
+		r, err := se.registry(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		err = se.state.eng.View(ctx, func(tx engine.Tx) error {
+			home := ""
+			if scope == LayerScope {
+				l, _ := getLayer(tx, se.actor.HomeLayer())
+				home = l.Path
+			}
+			for _, standing := range r.List(tx, prefix) {
+				list = append(list, LeaseInfo{standing, scope, home})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// registry is where the session's leases of a scope are.
+func (se *Session) registry(ctx context.Context, scope Scope) (*registry.Registry, error) {
+	if se.actor.Role == Operator {
+		return nil, forbidden("an operator is in no run and takes no leases; connect with an actor's token")
+	}
+	if scope == LayerScope {
+		return se.state.core.Registry(layerScope(se.actor.HomeLayer())), nil
+	}
+	run, err := se.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return se.state.leasesOf(run), nil
+}
+
+func (se *Session) run(ctx context.Context) (run Run, err error) {
+	return run, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		var ok bool
+		if run, ok = getRun(tx, se.actor.Run); !ok {
+			return notFound("run %q", se.actor.Run)
+		}
+		return nil
+	})
+}
+
+// within bounds ctx by the session: its end cancels what it has under way.
+func (se *Session) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(se.ctx, func() { cancel(context.Cause(se.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// TakeLosses returns the losses that the session has not been told of, and
+// counts them as told.
+func (se *Session) TakeLosses(ctx context.Context) ([]registry.Lost, error) {
+	news, err := se.untold(ctx)
+	if err != nil || len(news) == 0 {
+		return nil, err
+	}
+	return news, se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		se.state.core.MarkTold(tx, se.Holder(), news)
+		return nil
+	})
+}
+
+func (se *Session) untold(ctx context.Context) (news []registry.Lost, err error) {
+	return news, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		news = se.state.core.Untold(tx, se.Holder())
+		return nil
+	})
+}
+
+// WatchLosses calls tell with each loss of the session as it happens, until
+// ctx or the session ends. It does not count them as told: a notification may
+// never be read, the next answer is.
+func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
+	ctx, stop := se.within(ctx)
+	defer stop()
+	watch := se.state.eng.Watch(registry.NewsKey(se.id))
+	defer watch.Stop()
+	told := make(map[uuid.UUID]bool)
+	for {
+		select {
+		case <-watch.C:
+		case <-ctx.Done():
+			return
+		}
+		news, err := se.untold(ctx)
+		if err != nil {
+			return // the engine or the session has ended
+		}
+		for _, l := range news {
+			if !told[l.LeaseID] {
+				told[l.LeaseID] = true
+				tell(l)
+			}
+		}
+	}
+}

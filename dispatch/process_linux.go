@@ -1,0 +1,37 @@
+package dispatch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+)
+
+// processStart names the instant at which a process started: the boot, and the
+// ticks since. A zombie has ended.
+func processStart(pid int) (string, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", false
+	}
+	// The command, field 2, is in parentheses and may hold anything.
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return "", false
+	}
+	fields := strings.Fields(string(stat[i+1:]))
+	const state, startTime = 3 - 3, 22 - 3 // numbered from field 3 on
+	if len(fields) <= startTime || fields[state] == "Z" || fields[state] == "X" {
+		return "", false
+	}
+	return bootID() + ":" + fields[startTime], true
+}
+
+var bootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})

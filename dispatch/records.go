@@ -1,0 +1,217 @@
+package dispatch
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
+)
+
+// A Role is what an actor is in the tree.
+type Role string
+
+const (
+	Root     Role = "root"
+	Sublead  Role = "sublead"
+	Worker   Role = "worker"
+	Operator Role = "operator" // the user of the daemon, in no tree
+)
+
+// Leads reports whether actors of the role have a layer of their own.
+func (r Role) Leads() bool { return r == Root || r == Sublead }
+
+// An Actor is a party of a run.
+type Actor struct {
+	ID        uuid.UUID
+	Run       string // the run's name
+	Name      string
+	Role      Role
+	Path      string    // names below the root joined by →; the root's is "root"
+	Layer     uuid.UUID // of which it is a member; for the root, the one it leads
+	Leads     uuid.UUID // its own layer; zero for a worker
+	ReadDown  bool      // its parent may read its layer
+	Transient bool      // joined by itself: ends with its last session
+	CreatedAt time.Time
+	EndedAt   time.Time // zero while it lives
+	EndCause  string
+	TokenHash []byte `json:",omitempty"` // nil: nobody can connect as it
+}
+
+// Ended reports whether the actor has ended.
+func (a Actor) Ended() bool { return !a.EndedAt.IsZero() }
+
+// HomeLayer is the layer an actor means by its own: the one it leads, else the
+// one it is a member of.
+func (a Actor) HomeLayer() uuid.UUID {
+	if a.Role.Leads() {
+		return a.Leads
+	}
+	return a.Layer
+}
+
+// A Run is one dispatch tree.
+type Run struct {
+	Name      string
+	ID        uuid.UUID
+	Root      uuid.UUID // the root actor
+	Layer     uuid.UUID // the root's layer
+	Caps      Caps
+	Actors    int // living
+	CreatedAt time.Time
+	EndedAt   time.Time
+}
+
+func (r Run) scope() string { return "run:" + r.ID.String() }
+
+// Caps bound the tree of a run. Zero fields stand for the defaults.
+type Caps struct {
+	Depth       int            // names in a path; 4
+	LayerActors int            // living actors of a layer, its lead not counted; 1000
+	RunActors   int            // living actors of a run; 10 000
+	Store       kvstore.Limits // of each layer's store
+}
+
+// layerRecord is one layer.
+type layerRecord struct {
+	ID      uuid.UUID
+	Run     string
+	Lead    uuid.UUID
+	Parent  uuid.UUID // layer of which the lead is a member; zero for the root's
+	Path    string    // of the lead
+	Members int       // living, the lead not counted
+}
+
+func (l layerRecord) scope() string { return layerScope(l.ID) }
+
+func layerScope(id uuid.UUID) string { return "layer:" + id.String() }
+
+// sessionRecord is what a restart needs of a session.
+type sessionRecord struct {
+	ID       uuid.UUID
+	Actor    uuid.UUID
+	Secret   []byte // hash of the handle's secret
+	Peer     Peer
+	OpenedAt time.Time
+}
+
+const (
+	runPrefix     = "run/"
+	layerPrefix   = "layer/"
+	actorPrefix   = "actor/"
+	memberPrefix  = "member/"
+	sessionPrefix = "session/"
+)
+
+func runKey(name string) string                         { return runPrefix + name }
+func layerKey(id uuid.UUID) string                      { return layerPrefix + string(id[:]) }
+func actorKey(id uuid.UUID) string                      { return actorPrefix + string(id[:]) }
+func memberKeys(layer uuid.UUID) string                 { return memberPrefix + string(layer[:]) }
+func memberKey(layer uuid.UUID, name string) string     { return memberKeys(layer) + name }
+func sessionKey(id uuid.UUID) string                    { return sessionPrefix + string(id[:]) }
+func getRun(tx engine.Tx, name string) (Run, bool)      { return get[Run](tx, runKey(name)) }
+func getActor(tx engine.Tx, id uuid.UUID) (Actor, bool) { return get[Actor](tx, actorKey(id)) }
+func getLayer(tx engine.Tx, id uuid.UUID) (layerRecord, bool) {
+	return get[layerRecord](tx, layerKey(id))
+}
+
+func putRun(tx engine.Tx, r Run)           { put(tx, runKey(r.Name), r, uuid.Nil) }
+func putActor(tx engine.Tx, a Actor)       { put(tx, actorKey(a.ID), a, uuid.Nil) }
+func putLayer(tx engine.Tx, l layerRecord) { put(tx, layerKey(l.ID), l, uuid.Nil) }
+func putSession(tx engine.Tx, s sessionRecord) {
+	put(tx, sessionKey(s.ID), s, s.Actor)
+}
+
+func putMember(tx engine.Tx, a Actor) {
+	tx.Put(engine.Row{Key: memberKey(a.Layer, a.Name), Value: string(a.ID[:])})
+}
+
+// memberNamed finds an actor of a layer, living or ended.
+func memberNamed(tx engine.Tx, layer uuid.UUID, name string) (Actor, bool) {
+	row, ok := tx.Get(memberKey(layer, name))
+	if !ok {
+		return Actor{}, false
+	}
+	return memberOf(tx, row)
+}
+
+// members yields the actors of a layer by name, its lead not among them.
+func members(tx engine.Tx, layer uuid.UUID) iter.Seq[Actor] {
+	return func(yield func(Actor) bool) {
+		for row := range tx.Scan(memberKeys(layer)) {
+			if a, ok := memberOf(tx, row); ok && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+func memberOf(tx engine.Tx, row engine.Row) (Actor, bool) {
+	id, err := uuid.FromBytes([]byte(row.Value))
+	if err != nil {
+		panic(fmt.Sprintf("dispatch: row %q: %v", row.Key, err))
+	}
+	return getActor(tx, id)
+}
+
+// sessionsOf yields the sessions of an actor.
+func sessionsOf(tx engine.Tx, actor uuid.UUID) iter.Seq[sessionRecord] {
+	return func(yield func(sessionRecord) bool) {
+		for row := range tx.Owned(actor) {
+			if strings.HasPrefix(row.Key, sessionPrefix) && !yield(decode[sessionRecord](row)) {
+				return
+			}
+		}
+	}
+}
+
+func get[T any](tx engine.Tx, key string) (v T, ok bool) {
+	row, ok := tx.Get(key)
+	if !ok {
+		return v, false
+	}
+	return decode[T](row), true
+}
+
+func put(tx engine.Tx, key string, v any, owner uuid.UUID) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("dispatch: %T: %v", v, err)) // plain structs: cannot fail
+	}
+	tx.Put(engine.Row{Key: key, Value: string(b), Owner: owner})
+}
+
+// decode reads a row that checkRecords has read before, or that this process
+// wrote.
+func decode[T any](row engine.Row) (v T) {
+	if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
+		panic(fmt.Sprintf("dispatch: row %q: %v", row.Key, err))
+	}
+	return v
+}
+
+// checkRecords refuses a state with a record that cannot be read.
+func checkRecords(tx engine.Tx) error {
+	return cmp.Or(
+		readable[Run](tx, runPrefix),
+		readable[layerRecord](tx, layerPrefix),
+		readable[Actor](tx, actorPrefix),
+		readable[sessionRecord](tx, sessionPrefix),
+	)
+}
+
+func readable[T any](tx engine.Tx, prefix string) error {
+	for row := range tx.Scan(prefix) {
+		var v T
+		if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
+			return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err)
+		}
+	}
+	return nil
+}

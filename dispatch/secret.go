@@ -1,0 +1,51 @@
+package dispatch
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// A secret is handed out once, as text that names what it opens; only its hash
+// is kept.
+const (
+	tokenMark  = "lht_" // an actor's token
+	handleMark = "lhs_" // a session's handle
+
+	secretBytes = 32
+)
+
+// newSecret makes the secret that opens id, and its hash.
+func newSecret(mark string, id uuid.UUID) (text string, hash []byte) {
+	b := make([]byte, 16+secretBytes)
+	copy(b, id[:])
+	rand.Read(b[16:]) // never fails: crypto/rand ends the program instead
+	return mark + base64.RawURLEncoding.EncodeToString(b), hashSecret(b[16:])
+}
+
+// openSecret reads what newSecret made. A text of another form opens nothing.
+func openSecret(mark, text string) (id uuid.UUID, secret []byte, ok bool) {
+	rest, ok := strings.CutPrefix(text, mark)
+	if !ok {
+		return uuid.Nil, nil, false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(rest)
+	if err != nil || len(b) != 16+secretBytes {
+		return uuid.Nil, nil, false
+	}
+	return uuid.UUID(b[:16]), b[16:], true
+}
+
+func hashSecret(secret []byte) []byte {
+	sum := sha256.Sum256(secret)
+	return sum[:]
+}
+
+// matches compares in constant time; no hash matches nothing.
+func matches(hash, secret []byte) bool {
+	return len(hash) > 0 && subtle.ConstantTimeCompare(hash, hashSecret(secret)) == 1
+}

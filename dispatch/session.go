@@ -1,0 +1,313 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Credentials say who connects.
+type Credentials struct {
+	Handle   string // of an earlier session, tried first
+	Token    string // of an actor
+	Operator bool   // the user of the daemon; the transport vouches for it
+
+	// Without any of these, the caller joins Run as a new worker of its root
+	// layer, called Name, or Name-2, Name-3, … where that is taken.
+	Run  string
+	Name string
+}
+
+// A Session is one connection's hold on a session. Several connections may
+// hold one; it ends with the last of them, or with its actor.
+type Session struct {
+	*party
+	resumed bool
+	once    sync.Once
+	err     error
+}
+
+// A party is a session that is connected to this process.
+type party struct {
+	state  *State
+	id     uuid.UUID
+	actor  Actor
+	handle string
+	ctx    context.Context
+	end    context.CancelCauseFunc
+
+	attached int  // connections; under State.mu
+	ending   bool // cannot be resumed any more; under State.mu
+}
+
+// ID names the session. It is not a secret.
+func (p *party) ID() uuid.UUID { return p.id }
+
+// Actor is whom the session acts for, as it was when it connected.
+func (p *party) Actor() Actor { return p.actor }
+
+// Handle is the secret by which the session is resumed; "" for an operator's.
+func (p *party) Handle() string { return p.handle }
+
+// Context ends, with the cause, when the session has ended.
+func (p *party) Context() context.Context { return p.ctx }
+
+// Holder is the session as a party to leases.
+func (p *party) Holder() registry.Holder {
+	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path}
+}
+
+// Resumed reports whether this connection went on with an earlier one's
+// session.
+func (se *Session) Resumed() bool { return se.resumed }
+
+// Connect opens a session, or resumes one.
+func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session, error) {
+	if c.Operator {
+		return s.connectOperator(), nil
+	}
+	if c.Handle != "" {
+		se, err := s.resume(ctx, c.Handle)
+		if se != nil || err != nil {
+			return se, err
+		}
+		if c.Token == "" && c.Run == "" {
+			return nil, fmt.Errorf("%w: the session to resume has ended", ErrUnauthenticated)
+		}
+	}
+	record := sessionRecord{ID: uuid.New(), Peer: peer}
+	handle, hash := newSecret(handleMark, record.ID)
+	record.Secret = hash
+
+	var actor Actor
+	err := s.eng.Update(ctx, func(tx engine.Tx) (err error) {
+		if c.Token != "" {
+			actor, err = authenticate(tx, c.Token)
+		} else {
+			actor, err = s.join(tx, c.Run, c.Name)
+		}
+		if err != nil {
+			return err
+		}
+		record.Actor, record.OpenedAt = actor.ID, tx.Now()
+		putSession(tx, record)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := s.newParty(record.ID, actor, handle)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parties[p.id] = p
+	p.attached = 1
+	return &Session{party: p}, nil
+}
+
+func (s *State) newParty(id uuid.UUID, a Actor, handle string) *party {
+	ctx, end := context.WithCancelCause(context.Background())
+	return &party{state: s, id: id, actor: a, handle: handle, ctx: ctx, end: end}
+}
+
+// connectOperator gives the user of the daemon a session that is in no tree,
+// holds nothing and needs no record.
+func (s *State) connectOperator() *Session {
+	id := uuid.New()
+	p := s.newParty(id, Actor{ID: id, Name: "operator", Role: Operator, Path: "operator"}, "")
+	p.attached = 1
+	return &Session{party: p}
+}
+
+// Authenticate returns the actor that token belongs to.
+func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err error) {
+	return a, s.eng.View(ctx, func(tx engine.Tx) (err error) {
+		a, err = authenticate(tx, token)
+		return err
+	})
+}
+
+func authenticate(tx engine.Tx, token string) (Actor, error) {
+	id, secret, ok := openSecret(tokenMark, token)
+	if !ok {
+		return Actor{}, ErrUnauthenticated
+	}
+	a, ok := getActor(tx, id)
+	if !ok || !matches(a.TokenHash, secret) {
+		return Actor{}, ErrUnauthenticated
+	}
+	return a, nil
+}
+
+// join makes a worker of the root layer of a run, and the run if need be.
+func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
+	if err := checkRun(run); err != nil {
+		return Actor{}, err
+	}
+	if err := checkName(name); err != nil {
+		return Actor{}, err
+	}
+	r, ok := getRun(tx, run)
+	if !ok || !r.EndedAt.IsZero() {
+		s.makeRun(tx, NewActor{Run: run, Name: RootPath, Role: Root})
+		r, _ = getRun(tx, run)
+	}
+	lead, _ := getActor(tx, r.Root)
+	base := name
+	for n := 2; ; n++ {
+		a, err := addMember(tx, r, lead, NewActor{Run: run, Name: name, Role: Worker})
+		if errors.Is(err, ErrExists) {
+			suffix := fmt.Sprintf("-%d", n)
+			name = base[:min(len(base), layer.MaxName-len(suffix))] + suffix
+			continue
+		}
+		if err != nil {
+			return Actor{}, err
+		}
+		a.Transient = true
+		putActor(tx, a)
+		return a, nil
+	}
+}
+
+// resume attaches to the session that handle opens; nil if it has ended.
+//
+// The party is attached before the record is read, and whoever ends a session
+// marks the party before removing the record: so either the record is still
+// there and will be seen to be attached, or this finds it gone.
+func (s *State) resume(ctx context.Context, handle string) (*Session, error) {
+	id, secret, ok := openSecret(handleMark, handle)
+	if !ok {
+		return nil, ErrUnauthenticated
+	}
+	p, ok := s.attach(id, handle)
+	if !ok {
+		return nil, nil
+	}
+	var actor Actor
+	err := s.eng.View(ctx, func(tx engine.Tx) error {
+		record, ok := get[sessionRecord](tx, sessionKey(id))
+		if ok && !matches(record.Secret, secret) {
+			return ErrUnauthenticated
+		}
+		if !ok {
+			return ErrNotFound
+		}
+		actor, _ = getActor(tx, record.Actor)
+		return nil
+	})
+	if err != nil {
+		s.unattach(p)
+		if errors.Is(err, ErrNotFound) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
+		p.actor = actor
+	}
+	delete(s.detached, id)
+	return &Session{party: p, resumed: true}, nil
+}
+
+// attach counts one more connection to a session, unless it is ending.
+func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.parties[id]
+	if !ok {
+		p = s.newParty(id, Actor{}, handle)
+		s.parties[id] = p
+	}
+	if p.ending {
+		return nil, false
+	}
+	p.attached++
+	return p, true
+}
+
+// unattach takes back an attach that found no session to resume.
+func (s *State) unattach(p *party) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.attached--; p.attached == 0 {
+		delete(s.parties, p.id)
+	}
+}
+
+// present reports whether a session is connected to this process.
+func (s *State) present(session uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.parties[session]
+	return ok && p.attached > 0 && !p.ending
+}
+
+// Close ends this connection's hold. The last one ends the session: its calls
+// are cancelled, and everything it held and waited for is given back in one
+// transaction. Closing again answers the same.
+func (se *Session) Close(cause error) error {
+	se.once.Do(func() { se.err = se.state.detach(se.party, cause) })
+	return se.err
+}
+
+func (s *State) detach(p *party, cause error) error {
+	s.mu.Lock()
+	p.attached--
+	last := p.attached == 0 && !p.ending
+	p.ending = p.ending || last
+	s.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return s.endSession(p.id, cause)
+}
+
+// endSession ends one session that nobody can resume any more. The calls that
+// wait are cancelled first, so that none of them is granted what is freed.
+func (s *State) endSession(id uuid.UUID, cause error) error {
+	s.sever([]uuid.UUID{id}, cause)
+	// Whoever is gone cannot cancel this: it must happen.
+	return s.eng.Update(context.Background(), func(tx engine.Tx) error {
+		record, ok := get[sessionRecord](tx, sessionKey(id))
+		if !ok {
+			return nil // ended with its actor, or an operator's
+		}
+		tx.Delete(sessionKey(id))
+		s.core.EndSession(tx, id)
+		a, ok := getActor(tx, record.Actor)
+		if ok && a.Transient && !hasSession(tx, a.ID) {
+			s.removeActor(tx, a)
+		}
+		return nil
+	})
+}
+
+func hasSession(tx engine.Tx, actor uuid.UUID) bool {
+	for range sessionsOf(tx, actor) {
+		return true
+	}
+	return false
+}
+
+// sever ends the contexts of sessions, and forgets them.
+func (s *State) sever(sessions []uuid.UUID, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range sessions {
+		delete(s.detached, id)
+		if p, ok := s.parties[id]; ok {
+			p.ending = true
+			p.end(cause)
+			delete(s.parties, id)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Options of a State. The zero value is a production one.
+type Options struct {
+	Caps   Caps             // of runs that are made without their own
+	Leases registry.Options // bounds; its SessionOpen and Present are the State's own
+
+	// Alive reports whether the process of a session that was connected
+	// before a restart still runs. Nil: [Peer.Alive].
+	Alive func(Peer) bool
+
+	// DetachedGrace is how long such a session is kept, once it holds no
+	// lease, for its process to connect again. Zero: 30 s.
+	DetachedGrace time.Duration
+}
+
+// State is all runs of one engine: the trees, the leases that span them, and
+// the sessions.
+type State struct {
+	eng  engine.Engine
+	core *registry.Core
+	opts Options
+
+	mu       sync.Mutex
+	parties  map[uuid.UUID]*party // the sessions that are connected to this process
+	layers   map[uuid.UUID]*layer.Layer
+	detached map[uuid.UUID]detached // the sessions that wait to be resumed
+}
+
+// Open readies the state that eng holds: every lease gets its ttl anew, and
+// sessions whose process is gone are ended. The caller runs [State.Tend].
+func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) {
+	if opts.Alive == nil {
+		opts.Alive = Peer.Alive
+	}
+	opts.DetachedGrace = cmp.Or(opts.DetachedGrace, 30*time.Second)
+	s := &State{
+		eng: eng, opts: opts,
+		parties:  make(map[uuid.UUID]*party),
+		layers:   make(map[uuid.UUID]*layer.Layer),
+		detached: make(map[uuid.UUID]detached),
+	}
+	opts.Leases.SessionOpen = sessionOpen
+	opts.Leases.Present = s.present
+	s.core = registry.New(eng, opts.Leases)
+
+	if err := eng.View(ctx, checkRecords); err != nil {
+		return nil, err
+	}
+	if err := s.core.Recover(ctx); err != nil {
+		return nil, err
+	}
+	if err := kvstore.Recover(ctx, eng); err != nil {
+		return nil, err
+	}
+	if err := s.recoverSessions(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// sessionOpen is asked by the lease rules in the transaction that grants.
+func sessionOpen(tx registry.Tx, session uuid.UUID) bool {
+	_, ok := tx.Get(sessionKey(session))
+	return ok
+}
+
+// tendBatch bounds one transaction of Tend, so that many rows due at once are
+// spread and nobody waits behind them all.
+const tendBatch = 256
+
+// Tend does what falls due, until ctx ends: leases expire and are handed over,
+// sessions that nobody resumes end. It is the one long-lived goroutine of a
+// State, owned by its caller.
+func (s *State) Tend(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.tendRows(ctx) })
+	g.Go(func() error { return s.tendDetached(ctx) })
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (s *State) tendRows(ctx context.Context) error {
+	for {
+		if err := s.eng.WaitDue(ctx); err != nil {
+			return err
+		}
+		err := s.eng.Update(ctx, func(tx engine.Tx) error {
+			n := 0
+			for row := range tx.Due() {
+				if !s.core.Tend(tx, row) {
+					return fmt.Errorf("dispatch: row %q is due and nobody's", row.Key)
+				}
+				if n++; n == tendBatch {
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Changes wakes on every change of the state, for those who show it.
+func (s *State) Changes() *engine.Watch { return s.eng.Watch("") }
+
+// leasesOf is the registry that spans a run.
+func (s *State) leasesOf(run Run) *registry.Registry { return s.core.Registry(run.scope()) }
+
+// layer returns the store of a layer, one for all its callers.
+func (s *State) layer(id uuid.UUID, caps Caps) *layer.Layer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.layers[id]
+	if !ok {
+		store := kvstore.New(s.eng, s.core.Registry(layerScope(id)), id, caps.Store)
+		l = layer.New(s.eng, store, layer.Options{Name: memberName(id)})
+		s.layers[id] = l
+	}
+	return l
+}
+
+// memberName resolves ids to names among those who belong to a layer.
+func memberName(id uuid.UUID) func(registry.Tx, uuid.UUID) (string, bool) {
+	return func(tx registry.Tx, actor uuid.UUID) (string, bool) {
+		row, ok := tx.Get(actorKey(actor))
+		if !ok {
+			return "", false
+		}
+		a := decode[Actor](row)
+		return a.Name, a.Layer == id || a.Leads == id
+	}
+}

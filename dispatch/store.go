@@ -1,0 +1,63 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/layer"
+)
+
+// Words for the layers a session can name; any other is a sub-lead's name.
+const (
+	SelfLayer   = "self"
+	ParentLayer = "parent"
+)
+
+// Store is a layer's store as the session's actor may use it: its own layer,
+// for a sub-lead the one above, where it is a peer, or for a lead that of a
+// sub-lead it spawned with read_down, to read.
+func (se *Session) Store(ctx context.Context, name string) (view *layer.View, err error) {
+	a := se.actor
+	if a.Role == Operator {
+		return nil, forbidden("an operator is in no layer; leasehold kv shows every layer's entries")
+	}
+	return view, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		run, ok := getRun(tx, a.Run)
+		if !ok {
+			return notFound("run %q", a.Run)
+		}
+		id, member, err := standing(tx, a, name)
+		if err != nil {
+			return err
+		}
+		view = se.state.layer(id, run.Caps).As(member)
+		return nil
+	})
+}
+
+// standing is where a layer's name leads an actor, and what it is there.
+func standing(tx engine.Tx, a Actor, name string) (id uuid.UUID, m layer.Member, err error) {
+	m = layer.Member{ID: a.ID, Name: a.Name, Path: a.Path}
+	switch {
+	case name == SelfLayer:
+		m.Lead = a.Role.Leads()
+		return a.HomeLayer(), m, nil
+	case name == ParentLayer && a.Role == Sublead:
+		return a.Layer, m, nil
+	case name == ParentLayer:
+		return uuid.Nil, m, forbidden("only a sub-lead has a layer above its own; yours is layer \"self\"")
+	case !a.Role.Leads():
+		return uuid.Nil, m, forbidden("%s leads no layer and reads only its own, layer \"self\"", a.Path)
+	}
+	sub, ok := memberNamed(tx, a.Leads, name)
+	if !ok || sub.Role != Sublead {
+		return uuid.Nil, m, notFound("sub-lead %q in the layer of %s; actor_list shows who is there", name, a.Path)
+	}
+	if !sub.ReadDown {
+		return uuid.Nil, m, forbidden("the layer of %s is its own: it was not spawned with read_down", sub.Path)
+	}
+	m.ReadOnly = true
+	return sub.Leads, m, nil
+}

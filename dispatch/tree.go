@@ -1,0 +1,309 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Separator joins the names of a path.
+const Separator = "→"
+
+// RootPath is the path of every run's root.
+const RootPath = "root"
+
+// NewActor says which actor to make.
+type NewActor struct {
+	Run      string
+	Name     string
+	Role     Role   // root, sublead or worker
+	Parent   string // path of the lead; "": the root
+	ReadDown bool   // a sub-lead's parent may read its layer
+	Caps     Caps   // of the run, with role root
+}
+
+// AddActor makes an actor and its token, which is told once. A root makes its
+// run, or takes the root's place in one that came to be without.
+func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string, err error) {
+	if err := checkRun(n.Run); err != nil {
+		return Actor{}, "", err
+	}
+	if err := checkName(n.Name); err != nil {
+		return Actor{}, "", err
+	}
+	err = s.eng.Update(ctx, func(tx engine.Tx) (err error) {
+		a, err = s.addActor(tx, n)
+		if err != nil {
+			return err
+		}
+		token, a.TokenHash = newSecret(tokenMark, a.ID)
+		putActor(tx, a)
+		return nil
+	})
+	return a, token, err
+}
+
+func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
+	run, exists := getRun(tx, n.Run)
+	exists = exists && run.EndedAt.IsZero()
+	switch n.Role {
+	case Root:
+		if n.Parent != "" {
+			return Actor{}, &registry.ArgumentError{Argument: "parent", Problem: "must be left out for a root"}
+		}
+		if !exists {
+			return s.makeRun(tx, n), nil
+		}
+		return claimRoot(tx, run, n.Name)
+	case Sublead, Worker:
+		if !exists {
+			return Actor{}, notFound("run %q: make its root first (actor add --run %s --role root)", n.Run, n.Run)
+		}
+		lead, err := actorAt(tx, run, cmp.Or(n.Parent, RootPath))
+		if err != nil {
+			return Actor{}, err
+		}
+		if !lead.Role.Leads() {
+			return Actor{}, &registry.ArgumentError{Argument: "parent", Problem: fmt.Sprintf("must be a lead, and %s is a worker", lead.Path)}
+		}
+		return addMember(tx, run, lead, n)
+	default:
+		return Actor{}, &registry.ArgumentError{Argument: "role", Problem: "must be root, sublead or worker"}
+	}
+}
+
+// makeRun makes a run and its root, in place of an ended run of that name.
+func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
+	if old, ok := getRun(tx, n.Run); ok {
+		s.dropRun(tx, old)
+	}
+	now := tx.Now()
+	a := Actor{ID: uuid.New(), Run: n.Run, Name: n.Name, Role: Root, Path: RootPath, CreatedAt: now}
+	l := layerRecord{ID: uuid.New(), Run: n.Run, Lead: a.ID, Path: RootPath}
+	a.Layer, a.Leads = l.ID, l.ID
+	putRun(tx, Run{
+		Name: n.Run, ID: uuid.New(), Root: a.ID, Layer: l.ID, CreatedAt: now, Actors: 1,
+		Caps: n.Caps.or(s.opts.Caps).or(defaultCaps),
+	})
+	putLayer(tx, l)
+	putActor(tx, a)
+	return a
+}
+
+// claimRoot names the root of a run that workers joined before it had one.
+func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
+	root, _ := getActor(tx, run.Root)
+	if root.TokenHash != nil {
+		return Actor{}, fmt.Errorf("run %q and its root: %w; end it (actor end --run %s root) or choose another name", run.Name, ErrExists, run.Name)
+	}
+	if _, taken := memberNamed(tx, run.Layer, name); taken {
+		return Actor{}, fmt.Errorf("name %q in the layer of root: %w", name, ErrExists)
+	}
+	root.Name = name
+	return root, nil
+}
+
+func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
+	if n.Name == RootPath {
+		return Actor{}, &registry.ArgumentError{Argument: "name", Problem: "must not be \"root\", which is the path of the root"}
+	}
+	l, _ := getLayer(tx, lead.Leads)
+	if _, taken := memberNamed(tx, l.ID, n.Name); taken || n.Name == lead.Name {
+		return Actor{}, fmt.Errorf("name %q in the layer of %s: %w; choose another", n.Name, lead.Path, ErrExists)
+	}
+	path := n.Name
+	if lead.Role != Root {
+		path = lead.Path + Separator + n.Name
+	}
+	switch depth := strings.Count(path, Separator) + 1; {
+	case depth > run.Caps.Depth:
+		return Actor{}, &registry.LimitError{Which: "depth of the tree", Max: int64(run.Caps.Depth)}
+	case l.Members >= run.Caps.LayerActors:
+		return Actor{}, &registry.LimitError{Which: "actors of one layer", Max: int64(run.Caps.LayerActors)}
+	case run.Actors >= run.Caps.RunActors:
+		return Actor{}, &registry.LimitError{Which: "actors of one run", Max: int64(run.Caps.RunActors)}
+	}
+
+	a := Actor{
+		ID: uuid.New(), Run: run.Name, Name: n.Name, Role: n.Role, Path: path,
+		Layer: l.ID, ReadDown: n.ReadDown && n.Role == Sublead, CreatedAt: tx.Now(),
+	}
+	if a.Role == Sublead {
+		own := layerRecord{ID: uuid.New(), Run: run.Name, Lead: a.ID, Parent: l.ID, Path: path}
+		a.Leads = own.ID
+		putLayer(tx, own)
+	}
+	l.Members++
+	run.Actors++
+	putLayer(tx, l)
+	putRun(tx, run)
+	putMember(tx, a)
+	putActor(tx, a)
+	return a, nil
+}
+
+// EndActor ends the actor at path and, if it leads, its whole sub-tree: tokens
+// are void, sessions end, what they held is handed over. Ending the root ends
+// the run.
+func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
+	var ended []uuid.UUID
+	err := s.eng.Update(ctx, func(tx engine.Tx) error {
+		r, ok := getRun(tx, run)
+		if !ok || !r.EndedAt.IsZero() {
+			return notFound("run %q", run)
+		}
+		a, err := actorAt(tx, r, path)
+		if err != nil {
+			return err
+		}
+		ended = s.endActor(tx, a, cause)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.sever(ended, fmt.Errorf("actor %s of run %s has ended: %s", path, run, cause))
+	return nil
+}
+
+// endActor ends a's sub-tree and returns the sessions that ended with it. All
+// of them are closed before the first lease is freed, so that nothing is
+// handed over within the sub-tree.
+func (s *State) endActor(tx engine.Tx, a Actor, cause string) (sessions []uuid.UUID) {
+	tree := subtree(tx, a, nil)
+	for _, a := range tree {
+		for se := range sessionsOf(tx, a.ID) {
+			tx.Delete(sessionKey(se.ID))
+			sessions = append(sessions, se.ID)
+		}
+	}
+	for _, id := range sessions {
+		s.core.EndSession(tx, id)
+	}
+	for _, a := range tree {
+		if a.Transient {
+			s.removeActor(tx, a)
+			continue
+		}
+		run, _ := getRun(tx, a.Run)
+		run.Actors--
+		if a.Role == Root {
+			run.EndedAt = tx.Now()
+		} else {
+			uncount(tx, a.Layer)
+		}
+		putRun(tx, run)
+		a.EndedAt, a.EndCause, a.TokenHash = tx.Now(), cause, nil
+		putActor(tx, a)
+	}
+	return sessions
+}
+
+func uncount(tx engine.Tx, layer uuid.UUID) {
+	l, _ := getLayer(tx, layer)
+	l.Members--
+	putLayer(tx, l)
+}
+
+// subtree appends a and all living actors below it to list, leads first.
+func subtree(tx engine.Tx, a Actor, list []Actor) []Actor {
+	list = append(list, a)
+	if a.Role.Leads() {
+		for m := range members(tx, a.Leads) {
+			if !m.Ended() {
+				list = subtree(tx, m, list)
+			}
+		}
+	}
+	return list
+}
+
+// removeActor leaves no trace of an actor that joined by itself.
+func (s *State) removeActor(tx engine.Tx, a Actor) {
+	run, _ := getRun(tx, a.Run)
+	run.Actors--
+	putRun(tx, run)
+	uncount(tx, a.Layer)
+	tx.Delete(memberKey(a.Layer, a.Name))
+	tx.Delete(actorKey(a.ID))
+	s.layer(a.Layer, run.Caps).Store().In(tx).DropPeer(a.Name)
+}
+
+// dropRun removes every row of an ended run.
+func (s *State) dropRun(tx engine.Tx, run Run) {
+	s.leasesOf(run).Drop(tx)
+	s.dropLayer(tx, run.Layer, run.Caps)
+	tx.Delete(actorKey(run.Root))
+	tx.Delete(runKey(run.Name))
+}
+
+func (s *State) dropLayer(tx engine.Tx, id uuid.UUID, caps Caps) {
+	for m := range members(tx, id) {
+		if m.Role.Leads() {
+			s.dropLayer(tx, m.Leads, caps)
+		}
+		tx.Delete(memberKey(id, m.Name))
+		tx.Delete(actorKey(m.ID))
+	}
+	s.layer(id, caps).Store().In(tx).Drop()
+	tx.Delete(layerKey(id))
+}
+
+// actorAt finds the living actor at a path.
+func actorAt(tx engine.Tx, run Run, path string) (Actor, error) {
+	a, _ := getActor(tx, run.Root)
+	if path == RootPath {
+		return a, nil
+	}
+	for name := range strings.SplitSeq(path, Separator) {
+		m, ok := memberNamed(tx, a.Leads, name)
+		if !ok || m.Ended() {
+			return Actor{}, notFound("actor %s in run %q", path, run.Name)
+		}
+		a = m
+	}
+	return a, nil
+}
+
+var runPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+func checkRun(name string) error {
+	if !runPattern.MatchString(name) {
+		return &registry.ArgumentError{Argument: "run", Problem: "must be 1 to 64 of A-Z a-z 0-9 . _ -"}
+	}
+	return nil
+}
+
+// checkName refuses what could not be told from another party or its path.
+func checkName(name string) error {
+	switch name {
+	case "parent", "operator":
+		return &registry.ArgumentError{Argument: "name", Problem: fmt.Sprintf("must not be %q, which has a meaning of its own", name)}
+	}
+	return layer.CheckName(name)
+}
+
+var defaultCaps = Caps{Depth: 4, LayerActors: 1000, RunActors: 10_000}
+
+// or fills what c leaves open from d.
+func (c Caps) or(d Caps) Caps {
+	return Caps{
+		Depth:       cmp.Or(c.Depth, d.Depth),
+		LayerActors: cmp.Or(c.LayerActors, d.LayerActors),
+		RunActors:   cmp.Or(c.RunActors, d.RunActors),
+		Store: kvstore.Limits{
+			ValueBytes: cmp.Or(c.Store.ValueBytes, d.Store.ValueBytes),
+			Bytes:      cmp.Or(c.Store.Bytes, d.Store.Bytes),
+			Entries:    cmp.Or(c.Store.Entries, d.Store.Entries),
+		},
+	}
+}
