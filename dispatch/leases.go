@@ -31,7 +31,7 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	if err != nil {
 		return registry.Grant{}, err
 	}
-	ctx, stop := se.within(ctx)
+	ctx, stop := se.Within(ctx)
 	defer stop()
 	req.Holder = se.Holder()
 	return r.Acquire(ctx, req)
@@ -98,8 +98,8 @@ func (se *Session) run(ctx context.Context) (run Run, err error) {
 	})
 }
 
-// within bounds ctx by the session: its end cancels what it has under way.
-func (se *Session) within(ctx context.Context) (context.Context, func()) {
+// Within bounds ctx by the session: its end cancels what it has under way.
+func (se *Session) Within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(se.ctx, func() { cancel(context.Cause(se.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }
@@ -129,7 +129,7 @@ func (se *Session) untold(ctx context.Context) (news []registry.Lost, err error)
 // ctx or the session ends. It does not count them as told: a notification may
 // never be read, the next answer is.
 func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
-	ctx, stop := se.within(ctx)
+	ctx, stop := se.Within(ctx)
 	defer stop()
 	watch := se.state.eng.Watch(registry.NewsKey(se.id))
 	defer watch.Stop()

@@ -1,0 +1,258 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
+)
+
+const howLeasesWork = " Held by someone else: refused at once with who holds it, where and for how long, or with wait_secs you wait in line, first come first served. " +
+	"Held by you: you get it again, extended if that is longer. It ends when you release it, when your session ends (disconnect, crash, cancel), or at its ttl."
+
+// leaseTools are the tools about leases.
+func leaseTools() []Tool {
+	return []Tool{
+		tool("lease_acquire", "Take a lease in your layer",
+			"Take a lease on something that only your own sub-tree touches; another layer's lease of the same name is another lease. When in doubt use run_lease_acquire."+howLeasesWork,
+			Effect{Idempotent: true}, acquireLayer),
+		tool("run_lease_acquire", "Take a lease across the run",
+			"Take a lease on something that agents of any sub-tree may touch: a file, a port, a deployment."+howLeasesWork,
+			Effect{Idempotent: true}, acquireRun),
+		tool("lease_renew", "Keep a lease for longer",
+			"Move the end of a lease of yours to ttl_secs from now, if that is later. After a reconnect this makes the lease your new session's. LEASE_LOST says why it is gone: stop touching what it guards.",
+			Effect{Idempotent: true}, renew),
+		tool("lease_release", "Give a lease back",
+			"Give a lease of yours back; the first who waits for it gets it at once. Releasing one you no longer hold is no error: the answer says why.",
+			Effect{Idempotent: true, Destructive: true}, release),
+		tool("run_lease_release", "Give a lease across the run back",
+			"Give a run lease of yours back; the first who waits for it gets it at once. Releasing one you no longer hold is no error: the answer says why.",
+			Effect{Idempotent: true, Destructive: true}, release),
+		tool("lease_list", "See who holds what",
+			"The leases you can contend for and who waits for each, first in line first. Shows lease_id only of your own.",
+			Effect{ReadOnly: true, Idempotent: true}, listLeases),
+	}
+}
+
+// acquireArgs are the arguments of every acquire.
+type acquireArgs struct {
+	TTL       seconds `json:"ttl_secs,omitempty" doc:"how long you hold it unless you renew it" min:"1" max:"86400" default:"60"`
+	Wait      seconds `json:"wait_secs,omitempty" doc:"how long to wait in line if it is held; 0 answers at once" min:"0" max:"50" default:"0"`
+	Ticket    string  `json:"ticket,omitempty" doc:"from a WAIT_TIMEOUT: keeps your place in line if you ask again within 30 s"`
+	RequestID string  `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same grant again" max:"128"`
+	KeepAlive bool    `json:"keep_alive,omitempty" doc:"the server extends it for as long as your session lives" default:"false"`
+}
+
+func (a acquireArgs) request(key string) (req registry.Request, err error) {
+	req = registry.Request{
+		Key: key, TTL: a.TTL.duration(), Wait: a.Wait.duration(),
+		RequestID: a.RequestID, KeepAlive: a.KeepAlive,
+	}
+	if a.Ticket != "" {
+		req.Ticket, err = parseID("ticket", a.Ticket)
+	}
+	return req, err
+}
+
+type acquireLayerArgs struct {
+	Name string `json:"name" doc:"a path under /leases/: output.json and /leases/output.json are the same lease" min:"1" max:"520"`
+	acquireArgs
+}
+
+type acquireRunArgs struct {
+	Key string `json:"key" doc:"any printable string, compared exactly" min:"1" max:"512"`
+	acquireArgs
+}
+
+// lease is what every lease is told as.
+type lease struct {
+	LeaseID     string    `json:"lease_id,omitempty" jsonschema:"secret: needed to renew or release"`
+	Name        string    `json:"name,omitempty" jsonschema:"of a layer's lease"`
+	Key         string    `json:"key,omitempty" jsonschema:"of a run's lease"`
+	Scope       string    `json:"scope" jsonschema:"layer or run"`
+	Token       uint64    `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
+	Holder      holder    `json:"holder"`
+	AcquiredAt  time.Time `json:"acquired_at"`
+	ExpiresAt   time.Time `json:"expires_at"`
+	ExpiresInMS int64     `json:"expires_in_ms"`
+}
+
+func leaseOf(l registry.Lease) lease {
+	out := lease{
+		LeaseID: l.ID.String(), Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
+		AcquiredAt: l.AcquiredAt.UTC(), ExpiresAt: l.Deadline.UTC(), ExpiresInMS: l.ExpiresIn(time.Now()).Milliseconds(),
+	}
+	if out.Scope == string(dispatch.LayerScope) {
+		out.Name = l.Key
+	} else {
+		out.Key = l.Key
+	}
+	return out
+}
+
+func (l lease) named() string { return fmt.Sprintf("%s lease %q", l.Scope, l.Name+l.Key) }
+
+func (l lease) expires() string {
+	return fmt.Sprintf("expires in %ds", (l.ExpiresInMS+999)/1000)
+}
+
+// heldLease is the answer to a renewal.
+type heldLease struct{ lease }
+
+func (l heldLease) Text() string {
+	return fmt.Sprintf("%s renewed, %s, token %d", l.named(), l.expires(), l.Token)
+}
+
+// grant is the answer to an acquire.
+type grant struct {
+	lease
+	Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
+}
+
+func (g grant) Text() string {
+	verb := "acquired"
+	if g.Reentrant {
+		verb = "already yours"
+	}
+	return fmt.Sprintf("%s %s, %s, token %d, lease_id %s", g.named(), verb, g.expires(), g.Token, g.LeaseID)
+}
+
+func acquireLayer(ctx context.Context, se *dispatch.Session, a acquireLayerArgs) (grant, error) {
+	name, err := kvstore.LeaseName(a.Name)
+	if err != nil {
+		return grant{}, err
+	}
+	return acquire(ctx, se, dispatch.LayerScope, name, a.acquireArgs)
+}
+
+func acquireRun(ctx context.Context, se *dispatch.Session, a acquireRunArgs) (grant, error) {
+	return acquire(ctx, se, dispatch.RunScope, a.Key, a.acquireArgs)
+}
+
+func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, key string, a acquireArgs) (grant, error) {
+	req, err := a.request(key)
+	if err != nil {
+		return grant{}, err
+	}
+	g, err := se.Acquire(ctx, scope, req)
+	if err != nil {
+		return grant{}, err
+	}
+	return grant{leaseOf(g.Lease), g.Reentrant}, nil
+}
+
+type renewArgs struct {
+	LeaseID string  `json:"lease_id" doc:"from the grant"`
+	TTL     seconds `json:"ttl_secs,omitempty" doc:"as left out: the ttl it has" min:"1" max:"86400"`
+}
+
+func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (heldLease, error) {
+	id, err := parseID("lease_id", a.LeaseID)
+	if err != nil {
+		return heldLease{}, err
+	}
+	l, err := se.Renew(ctx, id, a.TTL.duration())
+	if err != nil {
+		return heldLease{}, err
+	}
+	return heldLease{leaseOf(l)}, nil
+}
+
+type releaseArgs struct {
+	LeaseID string `json:"lease_id" doc:"from the grant"`
+}
+
+type released struct {
+	Released bool   `json:"released"`
+	Reason   string `json:"reason,omitempty" jsonschema:"why it was not held any more"`
+}
+
+func (r released) Text() string {
+	if r.Released {
+		return "released"
+	}
+	return "nothing to release: " + r.Reason
+}
+
+func release(ctx context.Context, se *dispatch.Session, a releaseArgs) (released, error) {
+	id, err := parseID("lease_id", a.LeaseID)
+	if err != nil {
+		return released{}, err
+	}
+	ok, why, err := se.Release(ctx, id)
+	return released{ok, why}, err
+}
+
+type listArgs struct {
+	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
+	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
+}
+
+type leaseList struct {
+	Leases []listedLease `json:"leases"`
+}
+
+type listedLease struct {
+	lease
+	Layer   string    `json:"layer,omitempty" jsonschema:"path of the layer's lead"`
+	Waiters []waiting `json:"waiters" jsonschema:"first in line first"`
+}
+
+type waiting struct {
+	holder
+	WaitingMS int64 `json:"waiting_ms"`
+}
+
+func (l leaseList) Text() string {
+	if len(l.Leases) == 0 {
+		return "no leases"
+	}
+	var texts []string
+	for _, l := range l.Leases {
+		s := fmt.Sprintf("%s held by %s, %s", l.named(), l.Holder.Path, l.expires())
+		if n := len(l.Waiters); n > 0 {
+			s += fmt.Sprintf(", %d waiting", n)
+		}
+		texts = append(texts, s)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
+	infos, err := se.Leases(ctx, scopesOf(a.Scope), strings.TrimPrefix(a.Prefix, "/leases/"))
+	if err != nil {
+		return leaseList{}, err
+	}
+	return leaseListOf(infos, se.ID()), nil
+}
+
+func scopesOf(word string) []dispatch.Scope {
+	if word == "all" {
+		return []dispatch.Scope{dispatch.LayerScope, dispatch.RunScope}
+	}
+	return []dispatch.Scope{dispatch.Scope(word)}
+}
+
+// leaseListOf tells leases, and the ids of those of one session.
+func leaseListOf(infos []dispatch.LeaseInfo, own uuid.UUID) leaseList {
+	list := leaseList{Leases: []listedLease{}}
+	now := time.Now()
+	for _, info := range infos {
+		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}}
+		if info.Holder.Session != own {
+			l.LeaseID = ""
+		}
+		for _, w := range info.Waiters {
+			l.Waiters = append(l.Waiters, waiting{holderOf(w.Holder), max(0, now.Sub(w.Since).Milliseconds())})
+		}
+		list.Leases = append(list.Leases, l)
+	}
+	return list
+}
+

@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// operatorTools are what leasehold's own commands call. Agents do not see
+// them.
+func (s *Server) operatorTools() []Tool {
+	read := Effect{ReadOnly: true, Idempotent: true}
+	return []Tool{
+		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is told once.", Effect{}, s.addActor),
+		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, s.endActor),
+		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, s.showTree),
+		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, s.showLeases),
+		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, s.showStore),
+		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, s.waitForChange),
+	}
+}
+
+type runArg struct {
+	Run string `json:"run,omitempty" doc:"name of the run" default:"\"default\"" max:"64"`
+}
+
+type addActorArgs struct {
+	runArg
+	Name     string `json:"name" doc:"unique in its layer" min:"1" max:"64"`
+	Role     string `json:"role" doc:"what it is in the tree" enum:"root|sublead|worker"`
+	Parent   string `json:"parent,omitempty" doc:"path of its lead; left out: the root" max:"512"`
+	ReadDown bool   `json:"read_down,omitempty" doc:"the parent may read a sub-lead's layer" default:"false"`
+	MaxDepth int    `json:"max_depth,omitempty" doc:"with role root: names in a path of this run" min:"1" max:"32"`
+}
+
+type addedActor struct {
+	ActorID string `json:"actor_id"`
+	Run     string `json:"run"`
+	Path    string `json:"path"`
+	Token   string `json:"token" jsonschema:"secret, told once"`
+}
+
+// Text does not repeat the token: a line of text ends up in logs.
+func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s", a.Path, a.Run) }
+
+func (s *Server) addActor(ctx context.Context, _ *dispatch.Session, a addActorArgs) (addedActor, error) {
+	made, token, err := s.state.AddActor(ctx, dispatch.NewActor{
+		Run: a.Run, Name: a.Name, Role: dispatch.Role(a.Role), Parent: a.Parent, ReadDown: a.ReadDown,
+		Caps: dispatch.Caps{Depth: a.MaxDepth},
+	})
+	return addedActor{made.ID.String(), made.Run, made.Path, token}, err
+}
+
+type endActorArgs struct {
+	runArg
+	Path   string `json:"path" doc:"of the actor; root ends the run" min:"1" max:"512"`
+	Reason string `json:"reason,omitempty" doc:"told to those it concerns" max:"512" default:"\"ended by the operator\""`
+}
+
+type endedActor struct {
+	Run  string `json:"run"`
+	Path string `json:"path"`
+}
+
+func (a endedActor) Text() string { return fmt.Sprintf("actor %s of run %s ended", a.Path, a.Run) }
+
+func (s *Server) endActor(ctx context.Context, _ *dispatch.Session, a endActorArgs) (endedActor, error) {
+	return endedActor{a.Run, a.Path}, s.state.EndActor(ctx, a.Run, a.Path, a.Reason)
+}
+
+type treeArgs struct {
+	Run string `json:"run,omitempty" doc:"left out: all runs" max:"64"`
+}
+
+type runList struct {
+	Runs []run `json:"runs"`
+}
+
+type run struct {
+	Run       string     `json:"run"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Actors    []actor    `json:"actors"`
+}
+
+func (l runList) Text() string { return fmt.Sprintf("%d runs", len(l.Runs)) }
+
+func (s *Server) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs) (runList, error) {
+	infos, err := s.state.Runs(ctx, a.Run)
+	if err != nil {
+		return runList{}, err
+	}
+	list := runList{Runs: []run{}}
+	for _, info := range infos {
+		r := run{Run: info.Name, CreatedAt: info.CreatedAt.UTC(), Actors: []actor{}}
+		if !info.EndedAt.IsZero() {
+			at := info.EndedAt.UTC()
+			r.EndedAt = &at
+		}
+		for _, a := range info.Actors {
+			r.Actors = append(r.Actors, actorOf(a))
+		}
+		list.Runs = append(list.Runs, r)
+	}
+	return list, nil
+}
+
+type showLeasesArgs struct {
+	runArg
+	listArgs
+	Layer string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`
+}
+
+func (s *Server) showLeases(ctx context.Context, _ *dispatch.Session, a showLeasesArgs) (leaseList, error) {
+	infos, err := s.state.RunLeases(ctx, a.Run, scopesOf(a.Scope), a.Layer, a.Prefix)
+	if err != nil {
+		return leaseList{}, err
+	}
+	return leaseListOf(infos, uuid.Nil), nil
+}
+
+type showStoreArgs struct {
+	runArg
+	Layer  string `json:"layer,omitempty" doc:"path of the layer's lead" default:"\"root\"" max:"512"`
+	Glob   string `json:"glob,omitempty" default:"\"/**\"" max:"512"`
+	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
+	Values bool   `json:"values,omitempty" doc:"with their values" default:"true"`
+}
+
+func (s *Server) showStore(ctx context.Context, _ *dispatch.Session, a showStoreArgs) (entryList, error) {
+	view, err := s.state.RunStore(ctx, a.Run, a.Layer)
+	if err != nil {
+		return entryList{}, err
+	}
+	return listEntries(ctx, view, a.Glob, a.Limit, a.Values)
+}
+
+type watchArgs struct {
+	Wait seconds `json:"wait_secs,omitempty" doc:"how long at most" min:"0" max:"50" default:"50"`
+}
+
+type changed struct {
+	Changed bool `json:"changed"`
+}
+
+func (c changed) Text() string {
+	if c.Changed {
+		return "changed"
+	}
+	return "no change"
+}
+
+// waitForChange keeps one watch for each session, from its first call to its
+// end, so that what changes between two calls is not missed.
+func (s *Server) waitForChange(ctx context.Context, se *dispatch.Session, a watchArgs) (changed, error) {
+	s.mu.Lock()
+	watch, ok := s.watches[se.ID()]
+	if !ok {
+		watch = s.state.Changes()
+		s.watches[se.ID()] = watch
+		context.AfterFunc(se.Context(), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.watches, se.ID())
+			watch.Stop()
+		})
+	}
+	s.mu.Unlock()
+	if !ok {
+		return changed{true}, nil
+	}
+	ctx, stop := se.Within(ctx)
+	defer stop()
+	timeout := time.NewTimer(a.Wait.duration())
+	defer timeout.Stop()
+	select {
+	case <-watch.C:
+		return changed{true}, nil
+	case <-timeout.C:
+		return changed{false}, nil
+	case <-ctx.Done():
+		return changed{}, context.Cause(ctx)
+	}
+}
+

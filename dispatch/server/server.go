@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+	"github.com/rs/zerolog"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Options of a Server. The zero value is a production one.
+type Options struct {
+	Version string         // of the daemon, told to clients
+	Log     zerolog.Logger // the zero Logger is silent
+	Transport
+}
+
+// A Server speaks MCP for a State.
+type Server struct {
+	state     *dispatch.State
+	opts      Options
+	agents    *mcpserver.MCPServer
+	operators *mcpserver.MCPServer
+
+	mu      sync.Mutex
+	watches map[uuid.UUID]*engine.Watch // of the sessions that wait for changes
+}
+
+// instructions are what an agent reads before it sees a tool.
+const instructions = `Leasehold keeps agents that work side by side off each other's toes.
+1. Before you touch something shared (a file, a port, a deployment), take a lease: run_lease_acquire, or lease_acquire for what only your own sub-tree touches. Ask with wait_secs to wait in line.
+2. Work. Renew with lease_renew before expires_in_ms runs out, or take it with keep_alive. If an answer says you lost the lease, stop.
+3. Give it back with lease_release or run_lease_release. If you crash or disconnect it is given back for you.`
+
+// New returns a Server for state.
+func New(state *dispatch.State, opts Options) *Server {
+	opts.Transport = opts.withDefaults()
+	s := &Server{state: state, opts: opts, watches: make(map[uuid.UUID]*engine.Watch)}
+	s.agents = serve(opts.Version, AgentTools())
+	s.operators = serve(opts.Version, s.operatorTools())
+	return s
+}
+
+// AgentTools are the tools that agents see, in the order of the book.
+func AgentTools() []Tool {
+	var tools []Tool
+	tools = append(tools, leaseTools()...)
+	tools = append(tools, storeTools()...)
+	tools = append(tools, treeTools()...)
+	return tools
+}
+
+func serve(version string, tools []Tool) *mcpserver.MCPServer {
+	m := mcpserver.NewMCPServer("leasehold", version,
+		mcpserver.WithTitle("Leasehold"),
+		mcpserver.WithInstructions(instructions),
+		mcpserver.WithLogging(),
+		mcpserver.WithToolCapabilities(false),
+		mcpserver.WithRecovery(),
+	)
+	for _, t := range tools {
+		m.AddTool(t.definition(), t.handle)
+	}
+	return m
+}
+
+// mcpFor is the MCP server whose tools the session may call.
+func (s *Server) mcpFor(se *dispatch.Session) *mcpserver.MCPServer {
+	if se.Actor().Role == dispatch.Operator {
+		return s.operators
+	}
+	return s.agents
+}
+
+type sessionKey struct{}
+
+// withSession gives a call the session it acts for.
+func withSession(ctx context.Context, se *dispatch.Session) context.Context {
+	return context.WithValue(ctx, sessionKey{}, se)
+}
+
+// sessionFrom is the session that a call acts for.
+func sessionFrom(ctx context.Context) *dispatch.Session {
+	se, _ := ctx.Value(sessionKey{}).(*dispatch.Session)
+	return se
+}

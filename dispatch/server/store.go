@@ -1,0 +1,206 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/layer"
+)
+
+const whereStoreIs = " Paths start with /ref/ (the lead writes, all read), /shared/ (all write), /peer/self/ (yours; only you and the lead see it) or /leases/ (read only)."
+
+// storeTools are the tools about the store of a layer.
+func storeTools() []Tool {
+	read := Effect{ReadOnly: true, Idempotent: true}
+	return []Tool{
+		tool("kv_get", "Read an entry", "Read one entry of your layer's store; null if there is none."+whereStoreIs, read, kvGet),
+		tool("kv_set", "Write an entry", "Write an entry, whatever is there."+whereStoreIs, Effect{Idempotent: true, Destructive: true}, kvSet),
+		tool("kv_cas", "Write an entry if it is unchanged", "Write an entry only if it still has the version you read, or with expected_version 0 only if there is none. VERSION_MISMATCH gives the version that is there.", Effect{Destructive: true}, kvCAS),
+		tool("kv_delete", "Delete an entry", "Delete an entry, with expected_version only if it still has that version. Answers the version that was there, 0 if there was none.", Effect{Idempotent: true, Destructive: true}, kvDelete),
+		tool("kv_list", "List entries", "List the entries that a glob matches, by path: * stops at /, ** does not. Only what you may read is listed.", read, kvList),
+		tool("kv_wait", "Wait for an entry", "Wait until an entry exists, or has at least min_version; answers what is there when the wait is over.", read, kvWait),
+	}
+}
+
+// layerArg is which layer's store is meant.
+type layerArg struct {
+	Layer string `json:"layer,omitempty" doc:"self; parent: for a sub-lead the layer above; or a sub-lead's name, if you spawned it with read_down" default:"\"self\"" max:"64"`
+}
+
+type pathArg struct {
+	Path string `json:"path" doc:"for instance /shared/plan" min:"1" max:"512"`
+}
+
+// entry is one entry of a store.
+type entry struct {
+	Path      string          `json:"path"`
+	Value     json.RawMessage `json:"value,omitempty"`
+	Version   uint64          `json:"version"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	UpdatedBy string          `json:"updated_by" jsonschema:"path of the actor"`
+}
+
+func entryOf(e *kvstore.Entry) *entry {
+	if e == nil {
+		return nil
+	}
+	return &entry{e.Path.String(), e.Value, e.Version, e.UpdatedAt.UTC(), e.UpdatedBy}
+}
+
+type gotEntry struct {
+	Entry *entry `json:"entry" jsonschema:"null if there is none"`
+}
+
+func (g gotEntry) Text() string {
+	if g.Entry == nil {
+		return "no entry"
+	}
+	return fmt.Sprintf("%s version %d by %s: %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy, clip(string(g.Entry.Value)))
+}
+
+// clip keeps the line of text short; the object has all of it.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+type version struct {
+	Version uint64 `json:"version"`
+}
+
+func (v version) Text() string { return fmt.Sprintf("version %d", v.Version) }
+
+type kvGetArgs struct {
+	pathArg
+	layerArg
+}
+
+func kvGet(ctx context.Context, se *dispatch.Session, a kvGetArgs) (gotEntry, error) {
+	view, err := se.Store(ctx, a.Layer)
+	if err != nil {
+		return gotEntry{}, err
+	}
+	e, err := view.Get(ctx, a.Path)
+	return gotEntry{entryOf(e)}, err
+}
+
+type writeArgs struct {
+	pathArg
+	Override bool `json:"override,omitempty" doc:"as the lead, write in the /peer of another" default:"false"`
+	layerArg
+}
+
+func (a writeArgs) write(value json.RawMessage) layer.Write {
+	return layer.Write{Path: a.Path, Value: value, Override: a.Override}
+}
+
+type kvSetArgs struct {
+	writeArgs
+	Value json.RawMessage `json:"value" doc:"any JSON, at most 1 MiB"`
+}
+
+func kvSet(ctx context.Context, se *dispatch.Session, a kvSetArgs) (version, error) {
+	view, err := se.Store(ctx, a.Layer)
+	if err != nil {
+		return version{}, err
+	}
+	v, err := view.Set(ctx, a.write(a.Value))
+	return version{v}, err
+}
+
+type kvCASArgs struct {
+	writeArgs
+	Expected uint64          `json:"expected_version" doc:"the version you read; 0: there must be no entry" min:"0"`
+	Value    json.RawMessage `json:"value" doc:"any JSON, at most 1 MiB"`
+}
+
+func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, error) {
+	view, err := se.Store(ctx, a.Layer)
+	if err != nil {
+		return version{}, err
+	}
+	v, err := view.CAS(ctx, a.write(a.Value), a.Expected)
+	return version{v}, err
+}
+
+type kvDeleteArgs struct {
+	writeArgs
+	Expected *uint64 `json:"expected_version,omitempty" doc:"delete only this version" min:"0"`
+}
+
+func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (version, error) {
+	view, err := se.Store(ctx, a.Layer)
+	if err != nil {
+		return version{}, err
+	}
+	v, err := view.Delete(ctx, a.write(nil), a.Expected)
+	return version{v}, err
+}
+
+type kvListArgs struct {
+	Glob   string `json:"glob" doc:"for instance /shared/**" min:"1" max:"512"`
+	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
+	Values bool   `json:"values,omitempty" doc:"with their values" default:"false"`
+	layerArg
+}
+
+type entryList struct {
+	Entries   []entry `json:"entries"`
+	Truncated bool    `json:"truncated" jsonschema:"there are more: narrow the glob or raise the limit"`
+}
+
+func (l entryList) Text() string {
+	s := fmt.Sprintf("%d entries", len(l.Entries))
+	if len(l.Entries) == 1 {
+		s = "1 entry"
+	}
+	if l.Truncated {
+		s += ", and there are more"
+	}
+	return s
+}
+
+func kvList(ctx context.Context, se *dispatch.Session, a kvListArgs) (entryList, error) {
+	view, err := se.Store(ctx, a.Layer)
+	if err != nil {
+		return entryList{}, err
+	}
+	return listEntries(ctx, view, a.Glob, a.Limit, a.Values)
+}
+
+func listEntries(ctx context.Context, view *layer.View, glob string, limit int, values bool) (entryList, error) {
+	l, err := view.List(ctx, glob, limit, values)
+	if err != nil {
+		return entryList{}, err
+	}
+	list := entryList{Entries: []entry{}, Truncated: l.Truncated}
+	for i := range l.Entries {
+		list.Entries = append(list.Entries, *entryOf(&l.Entries[i]))
+	}
+	return list, nil
+}
+
+type kvWaitArgs struct {
+	pathArg
+	MinVersion uint64  `json:"min_version,omitempty" doc:"wait for this version or a later one; left out: until there is an entry" min:"0"`
+	Wait       seconds `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
+	layerArg
+}
+
+func kvWait(ctx context.Context, se *dispatch.Session, a kvWaitArgs) (gotEntry, error) {
+	view, err := se.Store(ctx, a.Layer)
+	if err != nil {
+		return gotEntry{}, err
+	}
+	ctx, stop := se.Within(ctx)
+	defer stop()
+	e, _, err := view.Wait(ctx, a.Path, a.MinVersion, a.Wait.duration())
+	return gotEntry{entryOf(e)}, err
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// A Tool is one MCP tool. Its schemas, its page in the book and its replies
+// all come from this one definition.
+type Tool struct {
+	Name        string
+	Title       string
+	Description string
+	Effect      Effect
+	Input       *jsonschema.Schema
+	Output      *jsonschema.Schema
+
+	call func(ctx context.Context, se *dispatch.Session, args json.RawMessage) (answer, error)
+}
+
+// Effect is what a client may know of a tool before it calls it.
+type Effect struct {
+	ReadOnly    bool
+	Destructive bool // may undo what is there
+	Idempotent  bool // a second call with the same arguments changes nothing more
+}
+
+// An answer is what a tool says: an object, and the same in one line of text.
+type answer interface {
+	Text() string
+}
+
+// tool makes a Tool of a function from arguments A to an answer R. The fields
+// of A carry their doc and bounds in tags, see field.
+func tool[A any, R answer](name, title, description string, effect Effect, fn func(context.Context, *dispatch.Session, A) (R, error)) Tool {
+	return Tool{
+		Name: name, Title: title, Description: description, Effect: effect,
+		Input: inputSchema[A](), Output: outputSchema[R](),
+		call: func(ctx context.Context, se *dispatch.Session, raw json.RawMessage) (answer, error) {
+			args, err := decode[A](raw)
+			if err != nil {
+				return nil, err
+			}
+			return fn(ctx, se, args)
+		},
+	}
+}
+
+// definition is the tool as MCP lists it.
+func (t Tool) definition() mcp.Tool {
+	no := false
+	return mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description,
+		RawInputSchema:  mustJSON(t.Input),
+		RawOutputSchema: mustJSON(t.Output),
+		Annotations: mcp.ToolAnnotation{
+			Title:        t.Title,
+			ReadOnlyHint: &t.Effect.ReadOnly, DestructiveHint: &t.Effect.Destructive,
+			IdempotentHint: &t.Effect.Idempotent, OpenWorldHint: &no,
+		},
+	}
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("server: %T: %v", v, err)) // schemas and answers are plain data
+	}
+	return b
+}
