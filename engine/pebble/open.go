@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-const memtableSize = 64 << 20
+const memtableSize = 8 << 20
 
 // Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
 // when another process, or this one, has it open, and [engine.ErrCorrupt] when

@@ -1,0 +1,179 @@
+package enginetest
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+var durability = []test{
+	{"WhatWasPutSurvivesAReopen", whatWasPutSurvivesAReopen},
+	{"WhatWasAnsweredSurvivesACrash", whatWasAnsweredSurvivesACrash},
+	{"ATouchNeverReplacesWhatWasPut", aTouchNeverReplacesAPut},
+	{"AcknowledgedTransactionsAreWholeAfterACrash", acknowledgedAreWhole},
+}
+
+// script is a life of rows, one Update at a time.
+var script = []func(tx engine.Tx){
+	func(tx engine.Tx) { tx.Put(row("a", "1")) },
+	func(tx engine.Tx) { tx.Put(engine.Row{Key: "a", Value: "2", Owner: ann}) },
+	func(tx engine.Tx) { tx.Put(row("b", "1")); tx.Put(row("b", "2")); tx.Put(row("c", "1")) },
+	func(tx engine.Tx) { tx.Delete("a") },
+	func(tx engine.Tx) { tx.Delete("b"); tx.Put(row("b", "3")) },
+	func(tx engine.Tx) { tx.Put(row("d", "1")); tx.Delete("d") },
+	func(tx engine.Tx) { tx.Put(row("b", "4")); tx.Delete("b"); tx.Delete("c") },
+	func(tx engine.Tx) { tx.Put(engine.Row{Key: "a", Due: time.Unix(1e9, 1), Owner: bob}) },
+	func(tx engine.Tx) {},
+	func(tx engine.Tx) { tx.Delete("a"); tx.Put(row("z", "")) },
+}
+
+// contents gives every row.
+func contents(w *world) (rows []engine.Row) {
+	w.Helper()
+	w.view(func(tx engine.Tx) {
+		for r := range tx.Scan("") {
+			rows = append(rows, r)
+		}
+	})
+	return rows
+}
+
+func whatWasPutSurvivesAReopen(w *world) {
+	for _, step := range script {
+		w.update(step)
+		want := contents(w)
+		w.reopen()
+		w.want(want...)
+	}
+}
+
+func whatWasAnsweredSurvivesACrash(w *world) {
+	if !w.canCrash() {
+		w.Skip("the harness cannot crash")
+	}
+	for _, step := range script {
+		w.update(step)
+		want := contents(w)
+		w.crash()
+		w.want(want...)
+	}
+}
+
+func aTouchNeverReplacesAPut(w *world) {
+	restarts := []func(){w.reopen}
+	if w.canCrash() {
+		restarts = append(restarts, w.crash)
+	}
+	for _, restart := range restarts {
+		w.update(func(tx engine.Tx) {
+			tx.Put(engine.Row{Key: "both", Value: "put", Owner: ann})
+			tx.Touch(engine.Row{Key: "both", Value: "touched", Owner: bob, Due: tx.Now()})
+			tx.Put(row("put", "put"))
+			tx.Touch(row("touched", "touched"))
+			tx.Touch(row("touched, then put", "touched"))
+			tx.Put(row("touched, then put", "put"))
+			tx.Touch(row("gone", "touched"))
+		})
+		w.update(func(tx engine.Tx) {
+			tx.Touch(row("put", "touched"))
+			tx.Delete("gone")
+		})
+		live := contents(w)
+		restart()
+		got := make(map[string]engine.Row)
+		for _, r := range contents(w) {
+			got[r.Key] = r
+		}
+		for _, r := range live { // as it was, or as it was put, or gone if it never was
+			put := row(r.Key, "put")
+			if r.Key == "both" {
+				put.Owner = ann
+			}
+			after, ok := got[r.Key]
+			switch {
+			case ok && (same(after, r) || r.Key != "touched" && same(after, put)):
+			case !ok && r.Key == "touched":
+			default:
+				w.Errorf("%v has come back as %v, %t", r, after, ok)
+			}
+			delete(got, r.Key)
+		}
+		if len(got) != 0 {
+			w.Errorf("rows out of nowhere: %v", got)
+		}
+		w.update(func(tx engine.Tx) {
+			for r := range tx.Scan("") {
+				tx.Delete(r.Key)
+			}
+		})
+	}
+}
+
+// acknowledgedAreWhole crashes in the midst of concurrent Updates of pairs of
+// rows, and Views of them: what any of them answered before is there after,
+// and no pair is torn.
+func acknowledgedAreWhole(w *world) {
+	if !w.canCrash() {
+		w.Skip("the harness cannot crash")
+	}
+	const goroutines, each = 8, 20
+	for range 5 {
+		var mu sync.Mutex
+		told := make([]int, goroutines)
+		tell := func(g, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[g] = max(told[g], n)
+		}
+		half := make(chan struct{}, goroutines)
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			a, b := fmt.Sprintf("a%d", g), fmt.Sprintf("b%d", g)
+			wg.Go(func() {
+				for i := range each {
+					var n int
+					w.update(func(tx engine.Tx) {
+						r, _ := tx.Get(a)
+						n, _ = strconv.Atoi(r.Value)
+						n++
+						tx.Put(row(a, strconv.Itoa(n)))
+						tx.Put(row(b, strconv.Itoa(n)))
+					})
+					tell(g, n)
+					if i == each/2 {
+						half <- struct{}{}
+					}
+				}
+			})
+			wg.Go(func() {
+				for range each {
+					var n int
+					w.view(func(tx engine.Tx) {
+						r, _ := tx.Get(a)
+						n, _ = strconv.Atoi(r.Value)
+					})
+					tell(g, n)
+				}
+			})
+		}
+		<-half
+		mu.Lock()
+		w.state.Crash()
+		want := append([]int(nil), told...)
+		mu.Unlock()
+		wg.Wait()
+		w.reopen()
+		w.view(func(tx engine.Tx) {
+			for g, want := range want {
+				a, _ := tx.Get(fmt.Sprintf("a%d", g))
+				b, _ := tx.Get(fmt.Sprintf("b%d", g))
+				if n, _ := strconv.Atoi(a.Value); a.Value != b.Value || n < want {
+					w.Errorf("after a crash a%d is %q and b%d is %q; %d was answered", g, a.Value, g, b.Value, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,239 @@
+// Package enginetest is the conformance suite of engines. It is written against
+// [engine.Engine] alone: an engine that passes it keeps the contract the rules
+// are written for, whatever it keeps its rows in.
+//
+// Its tests are named for the property each proves. They wait for events and
+// never for a time to pass; an engine whose every goroutine can live in a
+// synctest bubble is run in one, where times are exact.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A Harness gives the suite engines to test.
+type Harness struct {
+	// New makes a state for one test. It may use t's Cleanup.
+	New func(t *testing.T) State
+	// Bubble runs each test in a synctest bubble.
+	Bubble bool
+}
+
+// A State is what engines are opened on, one at a time.
+type State struct {
+	// Open opens the state: as the last Close left it, or as the last Crash.
+	Open func() (engine.Engine, error)
+	// Crash keeps the state as a crash at this instant would leave it, for
+	// the next Open. The engine that is open goes on, to be closed, and what
+	// it does after is lost. Nil if the harness cannot.
+	Crash func()
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	for _, group := range [][]test{transactions, rows, iteration, durability, watches, waiting, limits, endings, models} {
+		for _, test := range group {
+			t.Run(test.name, func(t *testing.T) { h.run(t, test.fn) })
+		}
+	}
+}
+
+type test struct {
+	name string
+	fn   func(w *world)
+}
+
+func (h Harness) run(t *testing.T, fn func(w *world)) {
+	whole := func(t *testing.T) {
+		w := &world{T: t, state: h.New(t), bubble: h.Bubble}
+		w.open()
+		defer w.end()
+		fn(w)
+	}
+	if h.Bubble {
+		synctest.Test(t, whole)
+		return
+	}
+	whole(t)
+}
+
+// A world is what a test acts in: a state, and the engine open on it.
+type world struct {
+	*testing.T
+	state  State
+	bubble bool
+	engine.Engine
+}
+
+func (w *world) open() {
+	w.Helper()
+	e, err := w.state.Open()
+	if err != nil {
+		w.Fatalf("open: %v", err)
+	}
+	w.Engine = e
+}
+
+// end closes the engine, if the test has not, and checks its invariants.
+func (w *world) end() {
+	w.Helper()
+	w.check()
+	if err := w.Close(); err != nil && !errors.Is(err, engine.ErrClosed) {
+		w.Errorf("close: %v", err)
+	}
+}
+
+// check has the engine prove its own invariants, if it can.
+func (w *world) check() {
+	w.Helper()
+	if c, ok := w.Engine.(interface{ Check() error }); ok {
+		if err := c.Check(); err != nil && !errors.Is(err, engine.ErrClosed) {
+			w.Errorf("check: %v", err)
+		}
+	}
+}
+
+func (w *world) reopen() {
+	w.Helper()
+	w.check()
+	if err := w.Close(); err != nil {
+		w.Fatalf("close: %v", err)
+	}
+	w.open()
+}
+
+func (w *world) canCrash() bool { return w.state.Crash != nil }
+
+func (w *world) crash() {
+	w.Helper()
+	w.state.Crash()
+	w.reopen()
+}
+
+// quiet waits until nothing moves, where that can be known.
+func (w *world) quiet() bool {
+	if w.bubble {
+		synctest.Wait()
+	}
+	return w.bubble
+}
+
+// update runs fn in an Update that is to succeed.
+func (w *world) update(fn func(tx engine.Tx)) {
+	w.Helper()
+	if err := w.Update(w.Context(), func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
+		w.Fatalf("update: %v", err)
+	}
+}
+
+// view runs fn in a View that is to succeed.
+func (w *world) view(fn func(tx engine.Tx)) {
+	w.Helper()
+	if err := w.View(w.Context(), func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
+		w.Fatalf("view: %v", err)
+	}
+}
+
+func (w *world) put(rows ...engine.Row) {
+	w.Helper()
+	w.update(func(tx engine.Tx) {
+		for _, r := range rows {
+			tx.Put(r)
+		}
+	})
+}
+
+// want compares the rows there are with want, in key order, and with all that
+// an engine can be asked about them.
+func (w *world) want(want ...engine.Row) {
+	w.Helper()
+	w.view(func(tx engine.Tx) { compare(w, tx, want) })
+}
+
+// A failer is a test, or one run of a property.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+func compare(t failer, tx engine.Tx, want []engine.Row) {
+	t.Helper()
+	if got := slices.Collect(tx.Scan("")); !slices.EqualFunc(got, want, same) {
+		t.Errorf("rows:\n got %v\nwant %v", got, want)
+	}
+	owned := make(map[uuid.UUID][]string)
+	var due []string
+	for _, r := range want {
+		if got, ok := tx.Get(r.Key); !ok || !same(got, r) {
+			t.Errorf("get %q:\n got %v, %t\nwant %v", r.Key, got, ok, r)
+		}
+		owned[r.Owner] = append(owned[r.Owner], r.Key)
+		if !r.Due.IsZero() && r.Due.Before(tx.Now()) {
+			due = append(due, r.Key)
+		}
+	}
+	delete(owned, uuid.Nil)
+	for owner, want := range owned {
+		if got := keys(slices.SortedFunc(tx.Owned(owner), byKey)); !slices.Equal(got, want) {
+			t.Errorf("owned by %v:\n got %q\nwant %q", owner, got, want)
+		}
+	}
+	var last time.Time
+	var got []string
+	for r := range tx.Due() {
+		if r.Due.Before(last) {
+			t.Errorf("due %q at %v comes after %v", r.Key, r.Due, last)
+		}
+		last = r.Due
+		got = append(got, r.Key)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, due) {
+		t.Errorf("due:\n got %q\nwant %q", got, due)
+	}
+}
+
+// same compares rows, their times as instants.
+func same(a, b engine.Row) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.Owner == b.Owner && a.Due.Equal(b.Due)
+}
+
+func byKey(a, b engine.Row) int {
+	if a.Key < b.Key {
+		return -1
+	}
+	return 1 // keys are never equal
+}
+
+func keys(rows []engine.Row) []string {
+	var keys []string
+	for _, r := range rows {
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
+func row(key, value string) engine.Row { return engine.Row{Key: key, Value: value} }
+
+var (
+	ann = uuid.MustParse("a0000000-0000-4000-8000-000000000001")
+	bob = uuid.MustParse("b0000000-0000-4000-8000-000000000002")
+)
+
+var errRefused = errors.New("refused by the test")
+
+// cancelled gives a context that ended because of cause.
+func cancelled(w *world, cause error) context.Context {
+	ctx, cancel := context.WithCancelCause(w.Context())
+	cancel(cause)
+	return ctx
+}

@@ -1,0 +1,124 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+var waiting = []test{
+	{"WaitDueAnswersOnceSomethingIsDue", waitDueAnswers},
+	{"WaitDueAnswersAtOnceIfSomethingIsDue", waitDueAnswersAtOnce},
+	{"WaitDueWakesForAnEarlierRow", waitDueWakesForAnEarlierRow},
+	{"WaitDueOutlivesARowThatIsPutOff", waitDueOutlivesARowPutOff},
+	{"WaitDueEndsWithItsContext", waitDueEndsWithItsContext},
+}
+
+// soon is near enough to wait for on a real clock, and in a bubble is exact.
+const soon = 20 * time.Millisecond
+
+// dueIn puts, or touches, a row that is due after d, and gives the instant.
+func (w *world) dueIn(key string, d time.Duration) (due time.Time) {
+	w.Helper()
+	w.update(func(tx engine.Tx) {
+		due = tx.Now().Add(d)
+		if len(key)%2 == 0 {
+			tx.Touch(engine.Row{Key: key, Due: due})
+		} else {
+			tx.Put(engine.Row{Key: key, Due: due})
+		}
+	})
+	return due
+}
+
+// waited checks that WaitDue has answered once something was due, and, where
+// time is exact, no more than a millisecond after due.
+func (w *world) waited(err error, due time.Time) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("wait due: %v", err)
+	}
+	w.view(func(tx engine.Tx) {
+		n := 0
+		for range tx.Due() {
+			n++
+		}
+		if n == 0 {
+			w.Error("WaitDue has answered, and nothing is due")
+		}
+		if late := tx.Now().Sub(due); w.bubble && late > time.Millisecond {
+			w.Errorf("WaitDue has answered %v late", late)
+		}
+	})
+}
+
+func waitDueAnswers(w *world) {
+	for _, d := range []time.Duration{soon, time.Millisecond, 1500 * time.Microsecond, time.Nanosecond} {
+		for _, key := range []string{"put", "touched!"} {
+			due := w.dueIn(key, d)
+			w.waited(w.WaitDue(w.Context()), due)
+			w.update(func(tx engine.Tx) { tx.Delete(key) })
+		}
+	}
+}
+
+func waitDueAnswersAtOnce(w *world) {
+	due := w.dueIn("a", -time.Hour)
+	w.dueIn("b", time.Hour)
+	for range 3 { // and does so while it is not seen to
+		if err := w.WaitDue(w.Context()); err != nil {
+			w.Error(err)
+		}
+	}
+	w.reopen()
+	w.waited(w.WaitDue(w.Context()), due.Add(10*time.Hour))
+}
+
+func waitDueWakesForAnEarlierRow(w *world) {
+	for _, first := range []time.Duration{0, time.Hour} { // 0: nothing is due ever
+		if first != 0 {
+			w.dueIn("far", first)
+		}
+		var wg sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			wg.Go(func() { errs[i] = w.WaitDue(w.Context()) })
+		}
+		w.quiet() // where that can be known, all sleep
+		due := w.dueIn("near", soon)
+		wg.Wait()
+		for _, err := range errs {
+			w.waited(err, due)
+		}
+		w.update(func(tx engine.Tx) { tx.Delete("near") })
+	}
+}
+
+func waitDueOutlivesARowPutOff(w *world) {
+	first := w.dueIn("a", soon)
+	done := make(chan error, 1)
+	go func() { done <- w.WaitDue(w.Context()) }()
+	w.quiet()
+	due := w.dueIn("a", 2*soon)
+	err := <-done
+	if !w.bubble && time.Now().Before(due) {
+		// On a real clock the first may have been due before it was put off.
+		due = first
+	}
+	w.waited(err, due)
+}
+
+func waitDueEndsWithItsContext(w *world) {
+	w.dueIn("a", time.Hour)
+	ctx, cancel := context.WithCancelCause(w.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.WaitDue(ctx) }()
+	w.quiet()
+	cancel(errRefused)
+	if err := <-done; !errors.Is(err, errRefused) {
+		w.Errorf("wait due: %v", err)
+	}
+}

@@ -1,0 +1,119 @@
+package enginetest
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+var watches = []test{
+	{"AChangeWakesItsWatchers", aChangeWakesItsWatchers},
+	{"NothingElseWakesAWatcher", nothingElseWakesAWatcher},
+	{"NoChangeIsLostBetweenWatchAndLook", noChangeIsLost},
+	{"WatchersEndCleanly", watchersEndCleanly},
+}
+
+func aChangeWakesItsWatchers(w *world) {
+	one, other, every := w.Watch("k"), w.Watch("k"), w.Watch("")
+	defer one.Stop()
+	defer other.Stop()
+	defer every.Stop()
+	for _, change := range []func(tx engine.Tx){
+		func(tx engine.Tx) { tx.Put(row("k", "1")) },
+		func(tx engine.Tx) { tx.Touch(row("k", "2")) },
+		func(tx engine.Tx) { tx.Delete("k") },
+		func(tx engine.Tx) { tx.Touch(row("k", "3")) },
+		func(tx engine.Tx) { tx.Delete("k") },
+		func(tx engine.Tx) { tx.Put(row("j", "")); tx.Put(row("k", "")); tx.Put(row("l", "")) },
+	} {
+		w.update(change)
+		<-one.C
+		<-other.C
+		<-every.C
+	}
+}
+
+func nothingElseWakesAWatcher(w *world) {
+	if !w.quiet() {
+		w.Skip("not in a bubble: a wake-up too many could still be on its way")
+	}
+	w.put(row("k", "1"))
+	watch := w.Watch("k")
+	defer watch.Stop()
+	w.put(row("j", ""), row("kk", ""), row("l", ""))
+	w.update(func(tx engine.Tx) { tx.Delete("missing"); tx.Delete("kk") })
+	w.view(func(tx engine.Tx) { tx.Get("k") })
+	_ = w.Update(w.Context(), func(tx engine.Tx) error { tx.Put(row("k", "2")); return errRefused })
+	w.quiet()
+	select {
+	case <-watch.C:
+		w.Error("woken, and k has not changed")
+	default:
+	}
+	for range 3 { // a burst is told at least once, and not more often
+		w.put(row("k", "3"))
+	}
+	w.quiet()
+	<-watch.C
+	select {
+	case <-watch.C:
+		w.Error("woken again, and k has not changed since")
+	default:
+	}
+}
+
+// noChangeIsLost has many watch a row and look at it in turn, each until it
+// has seen the last of a row's changes.
+func noChangeIsLost(w *world) {
+	const changes, watchers = 100, 8
+	var wg sync.WaitGroup
+	for i := range watchers {
+		wg.Go(func() {
+			key := "k"
+			if i == 0 {
+				key = ""
+			}
+			for {
+				watch := w.Watch(key)
+				var n int
+				w.view(func(tx engine.Tx) {
+					r, _ := tx.Get("k")
+					n, _ = strconv.Atoi(r.Value)
+				})
+				if n < changes {
+					<-watch.C
+				}
+				watch.Stop()
+				if n == changes {
+					return
+				}
+			}
+		})
+	}
+	for i := range changes {
+		w.put(row("k", strconv.Itoa(i+1)))
+	}
+	wg.Wait()
+}
+
+func watchersEndCleanly(w *world) {
+	watches := []*engine.Watch{w.Watch("a"), w.Watch("a"), w.Watch("a"), w.Watch("b")}
+	watches[1].Stop()
+	watches[1].Stop() // once more is no harm
+	w.put(row("a", ""))
+	<-watches[0].C
+	<-watches[2].C
+	if w.quiet() {
+		select {
+		case <-watches[1].C:
+			w.Error("a stopped watch was woken")
+		default:
+		}
+	}
+	watches[2].Stop()
+	watches[0].Stop()
+	w.put(row("a", ""), row("b", ""))
+	<-watches[3].C
+	watches[3].Stop()
+}
