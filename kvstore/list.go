@@ -87,8 +87,11 @@ func (s *Store) list(tx Tx, l *lister, prefix string) {
 // listLeases comes first: /leases/ sorts before the other three.
 func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 	const root = "/" + Leases + "/"
-	below, ok := strings.CutPrefix(prefix, root)
-	if !ok && !strings.HasPrefix(root, prefix) {
+	below := ""
+	switch {
+	case strings.HasPrefix(prefix, root):
+		below = strings.TrimPrefix(prefix, root)
+	case !strings.HasPrefix(root, prefix):
 		return true
 	}
 	for _, standing := range t.store.leases.List(t.tx, below) {
