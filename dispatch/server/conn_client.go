@@ -1,0 +1,112 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A client is one MCP client as mcp-go knows it. Its id is random and means
+// nothing: what belongs to whom goes by the dispatch session.
+type client struct {
+	id          string
+	notices     chan mcp.JSONRPCNotification
+	initialized atomic.Bool
+
+	mu           sync.Mutex
+	level        mcp.LoggingLevel
+	version      string
+	info         mcp.Implementation
+	capabilities mcp.ClientCapabilities
+}
+
+func newClient() *client {
+	return &client{
+		id:      uuid.NewString(),
+		notices: make(chan mcp.JSONRPCNotification, maxNotices),
+		level:   mcp.LoggingLevelWarning,
+	}
+}
+
+func (c *client) SessionID() string                                   { return c.id }
+func (c *client) NotificationChannel() chan<- mcp.JSONRPCNotification { return c.notices }
+func (c *client) Initialize()                                         { c.initialized.Store(true) }
+func (c *client) Initialized() bool                                   { return c.initialized.Load() }
+
+func (c *client) SetLogLevel(level mcp.LoggingLevel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.level = level
+}
+
+func (c *client) GetLogLevel() mcp.LoggingLevel {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.level
+}
+
+func (c *client) SetProtocolVersion(version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version = version
+}
+
+func (c *client) ProtocolVersion() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
+}
+
+func (c *client) SetClientInfo(info mcp.Implementation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.info = info
+}
+
+func (c *client) GetClientInfo() mcp.Implementation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info
+}
+
+func (c *client) SetClientCapabilities(capabilities mcp.ClientCapabilities) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.capabilities = capabilities
+}
+
+func (c *client) GetClientCapabilities() mcp.ClientCapabilities {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.capabilities
+}
+
+// tellLoss warns the client of a lease that its session lost. A client that
+// reads no notices misses it here, and reads it in its next answer.
+func (c *client) tellLoss(l registry.Lost) {
+	if !c.Initialized() || !mcp.LoggingLevelWarning.ShouldSendTo(c.GetLogLevel()) {
+		return
+	}
+	data := struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+		notice
+	}{"LEASE_LOST", (&registry.LostError{Lost: l}).Error(), noticeOf(l)}
+	message := mcp.JSONRPCNotification{
+		JSONRPC: mcp.JSONRPC_VERSION,
+		Notification: mcp.Notification{
+			Method: "notifications/message",
+			Params: mcp.NotificationParams{AdditionalFields: map[string]any{
+				"level": mcp.LoggingLevelWarning, "logger": "leasehold", "data": data,
+			}},
+		},
+	}
+	select {
+	case c.notices <- message:
+	default:
+	}
+}

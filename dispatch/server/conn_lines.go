@@ -1,0 +1,73 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+var (
+	// errTooLong ends a connection whose message has no end within bounds.
+	errTooLong = fmt.Errorf("a message is larger than %d MiB", MaxMessage>>20)
+
+	// errSlowPeer ends a connection whose peer does not read.
+	errSlowPeer = errors.New("the client reads no answers: it is stopped or too slow")
+)
+
+// readLine returns the next line without its end, in memory of its own: calls
+// keep it.
+func readLine(br *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		if len(line)+len(part) > limit+1 { // the newline does not count
+			return nil, errTooLong
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err // a line without an end is no message
+		}
+	}
+}
+
+// A lineWriter writes lines to a peer, one at a time. Whoever answers writes:
+// with a queue between, a peer that does not read would grow it.
+type lineWriter struct {
+	nc      net.Conn
+	timeout time.Duration
+	cut     context.CancelCauseFunc // told why nothing can be written any more
+
+	mu     sync.Mutex
+	failed bool
+}
+
+// writePart is how much a peer must take within the timeout.
+const writePart = 64 << 10
+
+// write writes a line, its end included. After a failure the connection is
+// closed, which also stops whoever reads from it.
+func (w *lineWriter) write(line []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(line) > 0 && !w.failed {
+		part := line[:min(len(line), writePart)]
+		w.nc.SetWriteDeadline(time.Now().Add(w.timeout))
+		n, err := w.nc.Write(part)
+		if err != nil {
+			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+				err = errSlowPeer
+			}
+			w.failed = true
+			w.cut(err)
+			w.nc.Close()
+		}
+		line = line[n:]
+	}
+}

@@ -1,0 +1,253 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
+
+func TestInitializeCompletesBeforeWhatFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		go p.send("%s", initialize+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		if m := p.receive(); string(m.ID) != "1" || m.Result.ProtocolVersion != "2025-06-18" {
+			t.Errorf("first answer: %+v", m)
+		}
+		if m := p.receive(); string(m.ID) != "2" || m.Error != nil {
+			t.Errorf("second answer: %+v", m)
+		}
+	})
+}
+
+func TestModernClientsAreToldToInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+		m := p.receive()
+		if m.Error == nil || m.Error.Code != -32022 || !strings.Contains(string(m.Error.Data), `"2025-11-25"`) ||
+			strings.Contains(strings.Split(string(m.Error.Data), "requested")[0], "2026-07-28") {
+			t.Fatalf("answer to server/discover: %+v", m.Error)
+		}
+		p.send("%s", initialize)
+		if m := p.receive(); m.Error != nil {
+			t.Errorf("answer to initialize: %+v", m.Error)
+		}
+	})
+}
+
+func TestBlockedCallsStarveNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		p := d.dial(t, "w")
+		for i := range server.MaxWaits {
+			p.call(i, "block", waiting)
+			<-b.began
+		}
+		start := time.Now()
+		p.call("release", "echo", `{}`)
+		if m := p.receive(); string(m.ID) != `"release"` || m.text() != "echo" {
+			t.Errorf("answer: %+v", m)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		p.call("one more", "block", waiting)
+		if m := p.receive(); !m.Result.IsError || !strings.Contains(string(m.Result.StructuredContent), `"LIMIT"`) {
+			t.Errorf("one wait too many: %+v", m)
+		}
+	})
+}
+
+func TestCancelledCallEndsWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		p := d.dial(t, "w")
+		p.call("a", "block", waiting)
+		<-b.began
+		p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)
+		if err := <-b.ended; err == nil || err.Error() != "cancelled by the client" {
+			t.Errorf("cause: %v", err)
+		}
+		p.call("b", "echo", `{}`)
+		if m := p.receive(); string(m.ID) != `"b"` {
+			t.Errorf("the cancelled call was answered: %+v", m)
+		}
+		p.call("a", "echo", `{}`) // its id is free again
+		if m := p.receive(); m.text() != "echo" {
+			t.Errorf("answer: %+v", m)
+		}
+	})
+}
+
+func TestDuplicateIDIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		p := d.dial(t, "w")
+		p.call(7, "block", waiting)
+		<-b.began
+		p.call("7", "echo", `{}`) // another id
+		if m := p.receive(); m.text() != "echo" {
+			t.Errorf("answer: %+v", m)
+		}
+		p.call(7, "echo", `{}`)
+		if m := p.receive(); m.Error == nil || m.Error.Code != -32600 {
+			t.Errorf("answer: %+v", m)
+		}
+	})
+}
+
+func TestIDsComeBackExactly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		for _, id := range []string{"9007199254740993", `"é"`, "-1", "1.5"} {
+			p.send(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
+			if m := p.receive(); string(m.ID) != id {
+				t.Errorf("id %s came back as %s", id, m.ID)
+			}
+		}
+	})
+}
+
+func TestMalformedMessagesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		for msg, code := range map[string]int{
+			`{`:                                      -32700,
+			`[]`:                                     -32600,
+			`{"jsonrpc":"2.0"}`:                      -32600,
+			`{"jsonrpc":"1.0","id":1,"method":"a"}`:  -32600,
+			`{"jsonrpc":"2.0","id":{},"method":"a"}`: -32600,
+			`{"jsonrpc":"2.0","id":null,"method":1}`: -32600,
+			`{"jsonrpc":"2.0","id":1,"method":"a"}`:  -32601,
+		} {
+			p.send("%s", msg)
+			if m := p.receive(); m.Error == nil || m.Error.Code != code {
+				t.Errorf("%s: %+v, want %d", msg, m.Error, code)
+			}
+		}
+	})
+}
+
+func TestTooLongMessageIsAnsweredAndCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		p := d.dial(t, "w")
+		p.call(1, "block", waiting)
+		se := <-b.began
+		go p.nc.Write([]byte(strings.Repeat("x", server.MaxMessage+64<<10)))
+		if m := p.receive(); m.Error == nil || !strings.Contains(m.Error.Message, "4 MiB") {
+			t.Errorf("answer: %+v", m)
+		}
+		p.expectClosed()
+		if err := sessionEnds(t, se); !strings.Contains(err.Error(), "4 MiB") {
+			t.Errorf("cause: %v", err)
+		}
+	})
+}
+
+func TestGoneClientEndsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		p := d.dial(t, "w")
+		p.call(1, "block", waiting)
+		se := <-b.began
+		start := time.Now()
+		p.nc.Close()
+		if err := <-b.ended; err == nil || !strings.Contains(err.Error(), "closed it") {
+			t.Errorf("cause of the call: %v", err)
+		}
+		sessionEnds(t, se)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := d.state.Connect(t.Context(), dispatch.Credentials{Handle: se.Handle()}, dispatch.Peer{}); err == nil {
+			t.Error("the session can still be resumed")
+		}
+	})
+}
+
+func TestFrozenPeerIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{Transport: server.Transport{WriteTimeout: 3 * time.Second}})
+		b := d.addBlocker()
+		p := d.dial(t, "w")
+		p.call(1, "block", waiting)
+		se := <-b.began
+		start := time.Now()
+		p.call(2, "echo", `{}`) // and never read
+		if err := sessionEnds(t, se); !strings.Contains(err.Error(), "reads no answers") {
+			t.Errorf("cause: %v", err)
+		}
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		<-b.ended
+	})
+}
+
+func TestShutdownEndsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		finish := make(chan struct{})
+		d.AddTestTool("slow", func(context.Context, *dispatch.Session) string {
+			<-finish
+			return "done"
+		})
+		p := d.dial(t, "w")
+		p.call(1, "block", waiting)
+		se := <-b.began
+		p.call(2, "slow", `{}`)
+		synctest.Wait()
+		d.stop()
+		<-b.ended // what waits ends at once
+		time.AfterFunc(time.Second, func() { close(finish) })
+		if m := p.receive(); string(m.ID) != "2" || m.text() != "done" {
+			t.Errorf("the short call: %+v", m)
+		}
+		p.expectClosed()
+		d.conns.Wait()
+		if err := se.Context().Err(); err != nil {
+			t.Errorf("the session ended: %v", context.Cause(se.Context()))
+		}
+	})
+}
+
+func TestEndedActorIsToldAndCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		d.token(t, "root")
+		token := d.token(t, "w")
+		p := d.pipe(t)
+		p.greet(server.Hello{Token: token})
+		p.call(1, "block", waiting)
+		<-b.began
+		if err := d.state.EndActor(t.Context(), "r", "w", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-b.ended; !strings.Contains(err.Error(), "enough") {
+			t.Errorf("cause: %v", err)
+		}
+		if m := p.receive(); string(m.ID) != "1" {
+			t.Errorf("answer: %+v", m)
+		}
+		p.expectClosed()
+	})
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// HelloVersion is the version of the exchange that opens a connection to the
+// socket: a line with a [Hello], answered by a line with a [Welcome]. MCP
+// follows.
+const HelloVersion = 1
+
+// maxHello bounds the line that opens a connection, in bytes.
+const maxHello = 16 << 10
+
+// A Hello says who connects. Its fields stand for those of
+// [dispatch.Credentials].
+type Hello struct {
+	Leasehold int    `json:"leasehold"` // HelloVersion
+	Handle    string `json:"handle,omitempty"`
+	Token     string `json:"token,omitempty"`
+	Operator  bool   `json:"operator,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// A Welcome answers a Hello: a session, or an error after which the connection
+// is closed.
+type Welcome struct {
+	OK      bool          `json:"ok"`
+	Version string        `json:"version,omitempty"` // of the daemon
+	Handle  string        `json:"handle,omitempty"`  // resumes the session; a secret
+	Resumed bool          `json:"resumed,omitempty"`
+	Actor   *WelcomeActor `json:"actor,omitempty"`
+	Error   *HelloError   `json:"error,omitempty"`
+}
+
+// A WelcomeActor is whom the session acts for.
+type WelcomeActor struct {
+	ID   uuid.UUID     `json:"actor_id"`
+	Run  string        `json:"run,omitempty"`
+	Name string        `json:"name"`
+	Path string        `json:"path"`
+	Role dispatch.Role `json:"role"`
+}
+
+// A HelloError is why there is no session.
+type HelloError struct {
+	Code    string `json:"code"` // of the contract
+	Message string `json:"message"`
+}
+
+func (e *HelloError) Error() string { return e.Message }
+
+// Greet opens a connection to the daemon at the other end of nc, which stays
+// the caller's to close. What follows is to be read from the Reader. The error
+// is a [*HelloError] if the daemon refused. Deadlines of nc are the caller's.
+func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
+	h.Leasehold = HelloVersion
+	if _, err := nc.Write(encodeLine(h)); err != nil {
+		return nil, Welcome{}, err
+	}
+	br := bufio.NewReaderSize(nc, 16<<10)
+	line, err := readLine(br, maxHello)
+	if err != nil {
+		return nil, Welcome{}, err
+	}
+	var w Welcome
+	if err := json.Unmarshal(line, &w); err != nil {
+		return nil, Welcome{}, fmt.Errorf("this is no leasehold daemon: %w", err)
+	}
+	if w.Error != nil {
+		return nil, w, w.Error
+	}
+	return br, w, nil
+}
+
+// welcome reads a hello, opens its session and says so. Reading is bounded by
+// ctx through the deadline that ends with it; see ServeConn.
+func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer dispatch.Peer) (*dispatch.Session, error) {
+	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
+	se, err := s.session(ctx, br, peer)
+	if err != nil {
+		r := refusalOf(err)
+		nc.Write(encodeLine(Welcome{Error: &HelloError{r.code, r.message}}))
+		return nil, err
+	}
+	a := se.Actor()
+	_, err = nc.Write(encodeLine(Welcome{
+		OK: true, Version: s.opts.Version, Handle: se.Handle(), Resumed: se.Resumed(),
+		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
+	}))
+	if err != nil {
+		return nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
+	}
+	nc.SetDeadline(time.Time{})
+	if ctx.Err() != nil {
+		nc.SetReadDeadline(time.Unix(1, 0)) // it ended between, and its deadline was just undone
+	}
+	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
+		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
+	return se, nil
+}
+
+func (s *Server) session(ctx context.Context, br *bufio.Reader, peer dispatch.Peer) (*dispatch.Session, error) {
+	line, err := readLine(br, maxHello)
+	if err != nil {
+		return nil, fmt.Errorf("no hello: %w", err)
+	}
+	var h Hello
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&h); err != nil {
+		return nil, &registry.ArgumentError{Argument: "hello", Problem: "must be one JSON object in one line: " + err.Error()}
+	}
+	if h.Leasehold != HelloVersion {
+		return nil, &registry.ArgumentError{Argument: "leasehold", Problem: fmt.Sprintf(
+			"must be %d: the daemon is version %s and the client is not; restart the older of the two", HelloVersion, s.opts.Version)}
+	}
+	return s.state.Connect(ctx, dispatch.Credentials{
+		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
+	}, peer)
+}

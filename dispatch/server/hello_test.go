@@ -1,0 +1,83 @@
+package server_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+func TestWelcomeSaysWhoOneIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{Version: "v9"})
+		d.token(t, "root")
+		p := d.pipe(t)
+		p.greet(server.Hello{Token: d.token(t, "W1")})
+		w := p.welcome
+		if !w.OK || w.Version != "v9" || w.Resumed || w.Handle == "" ||
+			w.Actor.Path != "W1" || w.Actor.Role != dispatch.Worker || w.Actor.Run != "r" {
+			t.Errorf("welcome: %+v %+v", w, w.Actor)
+		}
+
+		again := d.pipe(t)
+		again.greet(server.Hello{Handle: w.Handle})
+		if !again.welcome.Resumed || again.welcome.Actor.ID != w.Actor.ID {
+			t.Errorf("welcome: %+v", again.welcome)
+		}
+
+		op := d.pipe(t)
+		op.greet(server.Hello{Operator: true})
+		if op.welcome.Actor.Role != dispatch.Operator || op.welcome.Handle != "" {
+			t.Errorf("welcome: %+v", op.welcome)
+		}
+	})
+}
+
+func TestBadHelloIsRefusedByCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		for hello, code := range map[string]string{
+			`{"leasehold":1,"token":"lht_no"}`:                     "UNAUTHENTICATED",
+			`{"leasehold":1,"handle":"lhs_no"}`:                    "UNAUTHENTICATED",
+			`{"leasehold":1,"run":"r"}`:                            "INVALID_ARGUMENT",
+			`{"leasehold":2,"run":"r","name":"w"}`:                 "INVALID_ARGUMENT",
+			`{"leasehold":1,"run":"r","name":"w","shoe_size":"9"}`: "INVALID_ARGUMENT",
+			`hello`: "INVALID_ARGUMENT",
+		} {
+			p := d.pipe(t)
+			p.send("%s", hello)
+			line, err := p.br.ReadString('\n')
+			if err != nil || !strings.Contains(line, `"code":"`+code+`"`) {
+				t.Errorf("%s: %s %v, want %s", hello, line, err, code)
+			}
+			p.expectClosed()
+		}
+	})
+}
+
+func TestRefusalIsAnErrorOfGreet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		_, _, err := server.Greet(d.pipe(t).nc, server.Hello{Token: "lht_no"})
+		if refused, ok := errors.AsType[*server.HelloError](err); !ok || refused.Code != "UNAUTHENTICATED" {
+			t.Errorf("error: %v", err)
+		}
+	})
+}
+
+func TestWhoSaysNoHelloIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		start := time.Now()
+		p := d.pipe(t)
+		p.nc.Write([]byte(`{"leasehold":1,`)) // and no more
+		p.expectClosed()
+		if took := time.Since(start); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

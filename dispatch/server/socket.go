@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// acceptRetry is how long to wait when a connection cannot be accepted, for
+// want of file descriptors as a rule.
+const acceptRetry = 50 * time.Millisecond
+
+// ServeSocket serves the clients that connect to ln, a unix socket, until ctx
+// ends, and closes it. Only processes of the daemon's own user are served.
+// Each connection holds one session: see [Server.ServeConn].
+func (s *Server) ServeSocket(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
+
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	slots := make(chan struct{}, s.opts.MaxConns)
+	for {
+		nc, err := ln.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				nc.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			cancel() // nobody can connect again: let those who are go
+			return err
+		case err != nil:
+			s.opts.Log.Warn().Err(err).Msg("a connection could not be accepted")
+			select {
+			case <-time.After(acceptRetry):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			conns.Go(func() {
+				defer func() { <-slots }()
+				s.accept(ctx, nc)
+			})
+		default:
+			turnAway(nc, &HelloError{"LIMIT", fmt.Sprintf("limit reached: connections, at most %d", s.opts.MaxConns)})
+		}
+	}
+}
+
+func (s *Server) accept(ctx context.Context, nc net.Conn) {
+	peer, err := peerOf(nc)
+	if err != nil {
+		s.opts.Log.Warn().Err(err).Msg("a peer was turned away")
+		turnAway(nc, &HelloError{"UNAUTHENTICATED", err.Error()})
+		return
+	}
+	s.ServeConn(ctx, nc, peer)
+}
+
+// turnAway closes a connection with a reason, if the peer takes one at once.
+func turnAway(nc net.Conn, reason *HelloError) {
+	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	nc.Write(encodeLine(Welcome{Error: reason}))
+	nc.Close()
+}
+
+// peerOf is the process at the other end of a unix socket, which must be of
+// our own user.
+func peerOf(nc net.Conn) (dispatch.Peer, error) {
+	uc, ok := nc.(*net.UnixConn)
+	if !ok {
+		return dispatch.Peer{}, fmt.Errorf("a %T has no peer to check", nc)
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return dispatch.Peer{}, err
+	}
+	var pid, uid int
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { pid, uid, credErr = peerCredentials(int(fd)) }); err != nil {
+		return dispatch.Peer{}, err
+	}
+	if credErr != nil {
+		return dispatch.Peer{}, fmt.Errorf("peer credentials: %w", credErr)
+	}
+	return admit(pid, uid)
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrSocketInUse answers a ListenSocket where another daemon listens.
+var ErrSocketInUse = errors.New("another daemon listens there")
+
+// maxSocketPath is what the system leaves for a socket's path, its final zero
+// not counted.
+var maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// ListenSocket listens at path for processes of this user. It makes the
+// directory if need be, 0700, and the socket 0600. A socket that a daemon left
+// behind is replaced; one where a daemon listens is not: the error is then
+// [ErrSocketInUse]. Close removes the socket.
+//
+// A lock beside the socket, held until Close, settles who may replace it. A
+// look at whether anybody answers is not enough: two daemons that start at once
+// would each find nobody, and the second would take the path from the first.
+func ListenSocket(path string) (net.Listener, error) {
+	if err := CheckSocketPath(path); err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	if err := checkPrivate(dir); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	ln, err := replaceSocket(path)
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	return &socketListener{Listener: ln, path: path, lock: lock}, nil
+}
+
+// CheckSocketPath refuses a path that is too long for a socket.
+func CheckSocketPath(path string) error {
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("socket path %q has %d bytes, and this system allows %d: choose a shorter one with --socket or LEASEHOLD_SOCKET",
+			path, len(path), maxSocketPath)
+	}
+	return nil
+}
+
+// checkPrivate refuses a directory in which another user could replace the
+// socket.
+func checkPrivate(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	shared := info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Getuid() {
+		shared = true
+	}
+	if shared {
+		return fmt.Errorf("others may write in its directory, mode %v: chmod 700 %s", info.Mode(), dir)
+	}
+	return nil
+}
+
+// lockFile takes a lock that ends with the process, or with the file's Close.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, ErrSocketInUse
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// replaceSocket listens at path, of which the caller has the lock.
+func replaceSocket(path string) (net.Listener, error) {
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, errors.New("a file that is no socket is in its place")
+	default:
+		// Somebody who knows no lock may still listen.
+		if nc, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			nc.Close()
+			return nil, ErrSocketInUse
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	// Linux makes the socket with the mode of its descriptor; elsewhere the
+	// chmod below comes an instant later, and peers are checked in any case.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}}
+	ln, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln, nil
+}
+
+// A socketListener owns the path it listens at.
+type socketListener struct {
+	net.Listener
+	path string
+	lock *os.File
+	once sync.Once
+	err  error
+}
+
+func (l *socketListener) Close() error {
+	l.once.Do(func() {
+		// In this order: whoever gets the lock next finds no socket of ours,
+		// and makes one that we do not remove.
+		l.err = l.Listener.Close()
+		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			l.err = errors.Join(l.err, err)
+		}
+		l.lock.Close()
+	})
+	return l.err
+}
