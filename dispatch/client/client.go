@@ -1,0 +1,120 @@
+// Package client is an MCP client of a daemon's socket, for leasehold's own
+// commands and stories.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A Client is one session with a daemon.
+type Client struct {
+	server.Welcome
+	nc  net.Conn
+	mcp *mcpclient.Client
+}
+
+// Connect opens a session over nc, which is the Client's from then on, and
+// shakes hands. A daemon that refuses is a [*server.HelloError].
+func Connect(ctx context.Context, nc net.Conn, hello server.Hello, name, version string) (*Client, error) {
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	c, err := connect(ctx, nc, hello, mcp.Implementation{Name: name, Version: version})
+	if !stop() && err == nil { // nc is closed already
+		c.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Implementation) (*Client, error) {
+	br, welcome, err := server.Greet(nc, hello)
+	if err != nil {
+		return nil, err
+	}
+	m := mcpclient.NewClient(transport.NewIO(br, nc, io.NopCloser(bytes.NewReader(nil))))
+	if err := m.Start(ctx); err != nil {
+		return nil, err
+	}
+	handshake := mcp.InitializeRequest{}
+	handshake.Params.ProtocolVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	handshake.Params.ClientInfo = info
+	if _, err := m.Initialize(ctx, handshake); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return &Client{Welcome: welcome, nc: nc, mcp: m}, nil
+}
+
+// Close ends the connection, and with it the session if no other has it.
+func (c *Client) Close() error {
+	err := c.nc.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, c.mcp.Close())
+}
+
+// An Answer is what a tool said.
+type Answer struct {
+	Text   string
+	Object json.RawMessage
+}
+
+// A Refusal is an answer that refuses.
+type Refusal struct {
+	Code    string
+	Message string
+	Answer
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+// Call calls a tool. A refusal is a [*Refusal].
+func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error) {
+	request := mcp.CallToolRequest{}
+	request.Params.Name, request.Params.Arguments = tool, args
+	result, err := c.mcp.CallTool(ctx, request)
+	if err != nil {
+		return Answer{}, err
+	}
+	var a Answer
+	for _, content := range result.Content {
+		if text, ok := content.(mcp.TextContent); ok {
+			a.Text += text.Text
+		}
+	}
+	if a.Object, err = json.Marshal(result.StructuredContent); err != nil {
+		return Answer{}, err
+	}
+	if !result.IsError {
+		return a, nil
+	}
+	r := &Refusal{Answer: a}
+	if err := json.Unmarshal(a.Object, r); err != nil || r.Code == "" {
+		return Answer{}, fmt.Errorf("%s: %s", tool, a.Text)
+	}
+	return a, r
+}
+
+// Tools lists the tools that the session may call.
+func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
+	result, err := c.mcp.ListTools(ctx, mcp.ListToolsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return result.Tools, nil
+}
