@@ -46,7 +46,7 @@ func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Impl
 	if err != nil {
 		return nil, err
 	}
-	m := mcpclient.NewClient(transport.NewIO(br, nc, io.NopCloser(bytes.NewReader(nil))))
+	m := mcpclient.NewClient(transport.NewIO(untilEnd{br}, nc, io.NopCloser(bytes.NewReader(nil))))
 	if err := m.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -57,6 +57,18 @@ func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Impl
 		return nil, errors.Join(err, m.Close())
 	}
 	return &Client{Welcome: welcome, nc: nc, mcp: m}, nil
+}
+
+// untilEnd takes every failure to read for the end: the caller learns of it by
+// the calls that fail, and mcp-go would log it.
+type untilEnd struct{ io.Reader }
+
+func (r untilEnd) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // Close ends the connection, and with it the session if no other has it.
