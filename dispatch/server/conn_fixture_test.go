@@ -192,6 +192,9 @@ func (d *daemon) addBlocker() blocker {
 	return b
 }
 
+// dispatchSession is short for what test tools are given.
+type dispatchSession = dispatch.Session
+
 const waiting = `{"wait_secs":50}`
 
 // sessionEnds waits for a session to end, and returns why.

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// checkOrigin refuses what a browser sends on behalf of a page that is not
+// ours: with a foreign Origin, or, if its name was rebound to our address, with
+// a foreign Host. Our own are the loopback, the address itself, and hosts.
+func checkOrigin(r *http.Request, hosts []string) error {
+	if !ownHost(r, r.Host, hosts) {
+		return fmt.Errorf("forbidden: host %q is not this server's", r.Host)
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || !ownHost(r, u.Host, hosts) {
+			return fmt.Errorf("forbidden: origin %q is not this server's", origin)
+		}
+	}
+	return nil
+}
+
+func ownHost(r *http.Request, hostport string, hosts []string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]") // no port
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		return ip.IsLoopback() || local != nil && local.AddrPort().Addr().Unmap() == ip.Unmap()
+	}
+	return slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, host) })
+}
+
+// authenticate returns the actor whose token the request bears.
+func (e *endpoint) authenticate(r *http.Request) (dispatch.Actor, error) {
+	return e.server.state.Authenticate(r.Context(), bearer(r))
+}
+
+// bearer is the token a request bears; "" if none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// checkVersion refuses a protocol version that is not served. Clients of
+// 2025-03-26 and before send none.
+func checkVersion(r *http.Request) error {
+	version := r.Header.Get(mcp.HeaderProtocolVersion)
+	if version == "" || slices.Contains(legacyVersions, version) {
+		return nil
+	}
+	return fmt.Errorf("protocol version %q is not served; served are %s", version, strings.Join(legacyVersions, ", "))
+}
+
+var errNotAcceptable = errors.New("Accept must allow application/json or text/event-stream")
+
+// accepts reports which of the two forms of an answer the client takes.
+func accepts(r *http.Request) (json, stream bool) {
+	values := r.Header.Values("Accept")
+	if len(values) == 0 {
+		return true, false // it says nothing, so it expects nothing unusual
+	}
+	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		media, _, _ := strings.Cut(part, ";")
+		switch strings.ToLower(strings.TrimSpace(media)) {
+		case "application/json", "application/*":
+			json = true
+		case "text/event-stream", "text/*":
+			stream = true
+		case "*/*":
+			json = true
+		}
+	}
+	return json, stream
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/registry"
+)
+
+const sessionHeader = "Mcp-Session-Id"
+
+// maxStreams bounds the streams a session has open at once.
+const maxStreams = 8
+
+// errNoSession answers a session id that is unknown, ended, or another
+// actor's: which of these is not told.
+var errNoSession = errors.New("no such session: it has ended or is not yours; send initialize to open one")
+
+// An httpSession is one client of the endpoint.
+type httpSession struct {
+	endpoint *endpoint
+	mcp      *mcpserver.MCPServer
+	se       *dispatch.Session
+	client   *client
+	presence presence
+	calls    calls
+
+	ctx context.Context // of its calls and streams; ends with it
+	cut context.CancelCauseFunc
+
+	watch   sync.WaitGroup // WatchLosses and the watch over se
+	release func()         // stops them
+
+	mu      sync.Mutex
+	streams int
+}
+
+// open makes a session for the actor whose token came with r, or goes on with
+// the one that handle names.
+func (e *endpoint) open(r *http.Request, c dispatch.Credentials) (*httpSession, error) {
+	if err := e.room(); err != nil {
+		return nil, err
+	}
+	// A client that goes away meanwhile must not leave a session behind that
+	// nobody closes.
+	se, err := e.server.state.Connect(context.WithoutCancel(r.Context()), c, dispatch.Peer{Transport: "http"})
+	if err != nil {
+		return nil, err
+	}
+	hs := &httpSession{endpoint: e, mcp: e.server.mcpFor(se), se: se, client: newClient()}
+	hs.presence.grace, hs.presence.idle = e.server.opts.HTTPGrace, e.server.opts.HTTPIdle
+	hs.presence.over = func(cause error) { e.ending(func() { hs.end(cause) }) }
+
+	ctx, cut := context.WithCancelCause(context.Background())
+	ctx = mcpserver.WithSupportedProtocolVersions(ctx, legacyVersions)
+	hs.ctx, hs.cut = hs.mcp.WithContext(withSession(ctx, se), hs.client), cut
+
+	// Under the lock, so that whoever finds the session finds it whole.
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return nil, errShutdown
+	}
+	if other := e.sessions[se.Handle()]; other != nil {
+		return other, se.Close(nil) // two requests resumed it at once
+	}
+	if err := hs.mcp.RegisterSession(hs.ctx, hs.client); err != nil {
+		panic("server: a random id met itself: " + err.Error())
+	}
+	watchCtx, stopWatch := context.WithCancel(hs.ctx)
+	stopEnd := context.AfterFunc(se.Context(), func() {
+		e.ending(func() { hs.end(context.Cause(se.Context())) })
+	})
+	hs.release = func() { stopEnd(); stopWatch() }
+	hs.watch.Go(func() { se.WatchLosses(watchCtx, hs.client.tellLoss) })
+	e.sessions[se.Handle()] = hs
+	e.server.opts.Log.Info().Stringer("session", se.ID()).Str("actor", se.Actor().Path).Str("run", se.Actor().Run).
+		Bool("resumed", se.Resumed()).Msg("connected over HTTP")
+	return hs, nil
+}
+
+func (e *endpoint) room() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if limit := e.server.opts.HTTPSessions; len(e.sessions) >= limit {
+		return &registry.LimitError{Which: "HTTP sessions", Max: int64(limit)}
+	}
+	return nil
+}
+
+// session finds the session a request belongs to; status goes with an error.
+func (e *endpoint) session(r *http.Request, actor dispatch.Actor) (hs *httpSession, status int, err error) {
+	handle := r.Header.Get(sessionHeader)
+	if handle == "" {
+		return nil, http.StatusBadRequest, fmt.Errorf("header %s is missing: send initialize first", sessionHeader)
+	}
+	e.mu.Lock()
+	hs = e.sessions[handle]
+	e.mu.Unlock()
+	if hs == nil {
+		if hs, err = e.resume(r, handle, actor); err != nil {
+			if errors.Is(err, dispatch.ErrUnauthenticated) {
+				return nil, http.StatusNotFound, errNoSession
+			}
+			return nil, http.StatusServiceUnavailable, err
+		}
+	}
+	if hs.se.Actor().ID != actor.ID {
+		return nil, http.StatusNotFound, errNoSession
+	}
+	return hs, 0, nil
+}
+
+// resume goes on with a session from before the daemon's restart.
+func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
+	hs, err := e.open(r, dispatch.Credentials{Handle: handle})
+	if err != nil {
+		return nil, err
+	}
+	// It was initialized, or its client would have no id to send.
+	hs.client.Initialize()
+	hs.touch()
+	return hs, nil
+}
+
+// touch starts the watch over a session that no request is in yet.
+func (hs *httpSession) touch() {
+	if hs.presence.begin() {
+		hs.presence.answered()
+	}
+}
+
+// ending runs the end of a session that no request asked for, unless the
+// daemon ends, which ends none.
+func (e *endpoint) ending(end func()) {
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return
+	}
+	e.endings.Add(1)
+	e.mu.Unlock()
+	defer e.endings.Done()
+	end()
+}
+
+// end gives back what the session holds. Its calls are cancelled first, so
+// that none of them is granted what the session frees.
+func (hs *httpSession) end(cause error) {
+	e := hs.endpoint
+	e.mu.Lock()
+	first := e.sessions[hs.se.Handle()] == hs
+	if first {
+		delete(e.sessions, hs.se.Handle())
+	}
+	e.mu.Unlock()
+	if !first {
+		return
+	}
+	hs.stop(cause)
+	log := e.server.opts.Log
+	if err := hs.se.Close(cause); err != nil {
+		log.Error().Err(err).Stringer("session", hs.se.ID()).Msg("a session could not be closed")
+	} else {
+		log.Info().Stringer("session", hs.se.ID()).Str("actor", hs.se.Actor().Path).AnErr("cause", cause).Msg("disconnected")
+	}
+	hs.watch.Wait()
+}
+
+// detach lets go of a session that the daemon's end leaves as it is.
+func (hs *httpSession) detach() {
+	hs.calls.drain(errShutdown)
+	hs.presence.stop()
+	hs.release()
+	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)
+	hs.watch.Wait()
+}
+
+func (hs *httpSession) stop(cause error) {
+	hs.presence.stop()
+	hs.calls.cancelAll(cause)
+	hs.cut(cause)
+	hs.release()
+	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)
+}

@@ -1,0 +1,461 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// pipeListener is a network inside a synctest bubble.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case nc := <-l.conns:
+		return nc, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// A web is a daemon's HTTP endpoint and a client of it.
+type web struct {
+	*daemon
+	client *http.Client
+	token  string
+}
+
+func newWeb(t *testing.T, opts server.Options) *web {
+	t.Helper()
+	d := newDaemon(t, opts)
+	d.token(t, "root")
+	w := &web{daemon: d, token: d.token(t, "w")}
+	w.listen(t)
+	return w
+}
+
+func (w *web) listen(t *testing.T) {
+	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	ctx := w.ctx
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := w.ServeEndpoint(ctx, ln); err != nil {
+			t.Errorf("ServeEndpoint: %v", err)
+		}
+	}()
+	transport := &http.Transport{DialContext: ln.dial}
+	w.client = &http.Client{Transport: transport}
+	t.Cleanup(func() { // before newDaemon's
+		w.stop()
+		<-served
+		transport.CloseIdleConnections()
+	})
+}
+
+func (w *web) request(t *testing.T, method, body string, header ...string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/mcp", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	return r
+}
+
+// do sends a request and returns the answer, its body read.
+func (w *web) do(t *testing.T, method, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	resp, err := w.client.Do(w.request(t, method, body, header...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+// open initializes a session and returns the header that names it.
+func (w *web) open(t *testing.T) []string {
+	t.Helper()
+	resp, body := w.do(t, "POST", initialize)
+	if resp.StatusCode != 200 || resp.Header.Get("Mcp-Session-Id") == "" {
+		t.Fatalf("initialize: %s: %s", resp.Status, body)
+	}
+	return []string{"Mcp-Session-Id", resp.Header.Get("Mcp-Session-Id")}
+}
+
+const (
+	echo  = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo"}}`
+	block = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"block","arguments":{"wait_secs":50}}}`
+	ping  = `{"jsonrpc":"2.0","id":4,"method":"ping"}`
+)
+
+func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPHosts: []string{"leases.example"}}})
+		w.addBlocker()
+		session := w.open(t)
+		w2 := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "w2")}
+		foreign := w2.open(t)
+		big := `{"jsonrpc":"2.0","id":1,"method":"ping","params":"` + strings.Repeat("x", server.MaxMessage) + `"}`
+		for _, c := range []struct {
+			method, body string
+			header       []string
+			status       int
+		}{
+			{"POST", echo, nil, 200},
+			{"POST", echo, []string{"Origin", "http://localhost:6274"}, 200},
+			{"POST", echo, []string{"Host", "127.0.0.1:80"}, 200},
+			{"POST", echo, []string{"Host", "[::1]"}, 200},
+			{"POST", echo, []string{"Host", "leases.example", "Origin", "https://leases.example"}, 200},
+			{"POST", echo, []string{"Mcp-Protocol-Version", "2025-11-25"}, 200},
+			{"POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil, 202},
+			{"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 202},
+
+			{"POST", echo, []string{"Authorization", ""}, 401},
+			{"POST", echo, []string{"Authorization", "Bearer lht_no"}, 401},
+			{"POST", initialize, []string{"Authorization", "Basic x"}, 401},
+			{"GET", "", []string{"Authorization", ""}, 401},
+			{"POST", echo, []string{"Host", "evil.example"}, 403},
+			{"POST", echo, []string{"Host", "10.0.0.1"}, 403},
+			{"POST", echo, []string{"Origin", "https://evil.example"}, 403},
+			{"POST", echo, []string{"Origin", "null"}, 403},
+			{"GET", "", []string{"Origin", "https://evil.example"}, 403},
+			{"PUT", echo, nil, 405},
+			{"POST", echo, []string{"Accept", "text/html"}, 406},
+			{"GET", "", []string{"Accept", "application/json"}, 406},
+			{"POST", big, nil, 413},
+			{"POST", echo, []string{"Content-Type", "text/plain"}, 415},
+
+			{"POST", echo, []string{"Mcp-Session-Id", ""}, 400},
+			{"POST", `{`, nil, 400},
+			{"POST", echo, []string{"Mcp-Protocol-Version", "2026-07-28"}, 400},
+			{"POST", echo, []string{"Mcp-Protocol-Version", "1999-01-01"}, 400},
+			{"GET", "", []string{"Mcp-Protocol-Version", "1999-01-01"}, 400},
+			{"DELETE", "", []string{"Mcp-Session-Id", ""}, 400},
+			{"POST", echo, []string{"Mcp-Session-Id", "lhs_no"}, 404},
+			{"GET", "", []string{"Mcp-Session-Id", "nonsense"}, 404},
+			{"POST", echo, foreign, 404},
+			{"DELETE", "", foreign, 404},
+		} {
+			resp, body := w.do(t, c.method, c.body, append(session[:2:2], c.header...)...)
+			if resp.StatusCode != c.status {
+				t.Errorf("%s %.60s %v: %s, want %d: %.200s", c.method, c.body, c.header, resp.Status, c.status, body)
+			}
+			if resp.StatusCode == 401 && !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
+				t.Errorf("%s without a challenge", resp.Status)
+			}
+		}
+	})
+}
+
+func TestHTTPChunkedBodyIsCapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		r := w.request(t, "POST", "")
+		r.Body, r.ContentLength = io.NopCloser(io.LimitReader(spaces{}, server.MaxMessage+1)), -1
+		resp, err := w.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 413 {
+			t.Errorf("%s", resp.Status)
+		}
+	})
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil }
+
+// events reads the messages of a stream.
+type events struct {
+	body io.ReadCloser
+	br   *bufio.Reader
+}
+
+func (w *web) startStream(t *testing.T, method, body string, header ...string) *events {
+	t.Helper()
+	resp, err := w.client.Do(w.request(t, method, body, header...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s %s: %s, %s", method, body, resp.Status, resp.Header.Get("Content-Type"))
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return &events{resp.Body, bufio.NewReader(resp.Body)}
+}
+
+// next returns false at the end of the stream.
+func (e *events) next(t *testing.T) (m message, ok bool) {
+	t.Helper()
+	for {
+		line, err := e.br.ReadString('\n')
+		if err != nil {
+			return m, false
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &m); err != nil {
+				t.Fatal(err)
+			}
+			return m, true
+		}
+	}
+}
+
+func TestHTTPAnswersInTheFormThatFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		b := w.addBlocker()
+		w.AddTestTool("slow", func(context.Context, *dispatchSession) string {
+			time.Sleep(time.Second)
+			return "done"
+		})
+		session := w.open(t)
+		slow := strings.Replace(echo, "echo", "slow", 1)
+
+		resp, body := w.do(t, "POST", echo, session...)
+		if resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(body, "echo") {
+			t.Errorf("at once: %s: %s", resp.Header.Get("Content-Type"), body)
+		}
+		resp, body = w.do(t, "POST", slow, session...)
+		if resp.Header.Get("Content-Type") != "text/event-stream" || !strings.Contains(body, "done") {
+			t.Errorf("later: %s: %s", resp.Header.Get("Content-Type"), body)
+		}
+		resp, body = w.do(t, "POST", slow, append(session, "Accept", "application/json")...)
+		if resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(body, "done") {
+			t.Errorf("later, as JSON: %s: %s", resp.Header.Get("Content-Type"), body)
+		}
+
+		e := w.startStream(t, "POST", block, session...)
+		<-b.began
+		if resp, body := w.do(t, "POST", block, session...); resp.StatusCode != 200 || !strings.Contains(body, "not answered yet") {
+			t.Errorf("a duplicate id: %s: %s", resp.Status, body)
+		}
+		w.do(t, "POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, session...)
+		<-b.ended
+		if m, ok := e.next(t); ok {
+			t.Errorf("a cancelled call was answered: %+v", m)
+		}
+	})
+}
+
+func TestHTTPDeleteEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		b := w.addBlocker()
+		session := w.open(t)
+		stream := w.startStream(t, "GET", "", session...)
+		call := w.startStream(t, "POST", block, session...)
+		se := <-b.began
+		start := time.Now()
+		if resp, body := w.do(t, "DELETE", "", session...); resp.StatusCode != 204 {
+			t.Errorf("DELETE: %s: %s", resp.Status, body)
+		}
+		<-b.ended
+		sessionEnds(t, se)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		call.next(t)
+		if m, ok := stream.next(t); ok {
+			t.Errorf("the stream goes on: %+v", m)
+		}
+		if resp, _ := w.do(t, "POST", ping, session...); resp.StatusCode != 404 {
+			t.Errorf("after DELETE: %s", resp.Status)
+		}
+	})
+}
+
+func TestHTTPClientThatDiesLosesItsSessionAfterTheGrace(t *testing.T) {
+	for _, held := range []string{"stream", "call", "both"} {
+		t.Run(held, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWeb(t, server.Options{})
+				b := w.addBlocker()
+				session := w.open(t)
+				seen := make(chan *dispatchSession, 1)
+				w.AddTestTool("whoami", func(_ context.Context, se *dispatchSession) string { seen <- se; return "" })
+				w.do(t, "POST", strings.Replace(echo, "echo", "whoami", 1), session...)
+				se := <-seen
+				var lines []*events
+				if held != "call" {
+					lines = append(lines, w.startStream(t, "GET", "", session...))
+				}
+				if held != "stream" {
+					lines = append(lines, w.startStream(t, "POST", block, session...))
+					<-b.began
+				}
+				for _, e := range lines {
+					go io.Copy(io.Discard, e.body) // who reads nothing is cut off
+				}
+				time.Sleep(time.Hour) // however long it waits
+				if err := se.Context().Err(); err != nil {
+					t.Fatalf("it ended early: %v", context.Cause(se.Context()))
+				}
+				start := time.Now()
+				for _, e := range lines {
+					e.body.Close()
+				}
+				if held != "stream" {
+					if err := <-b.ended; !strings.Contains(err.Error(), "closed the request") {
+						t.Errorf("cause of the call: %v", err)
+					}
+				}
+				if err := sessionEnds(t, se); !strings.Contains(err.Error(), "did not come back") {
+					t.Errorf("cause: %v", err)
+				}
+				if took := time.Since(start); took != 4*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestHTTPClientWithoutStreamsMayThink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		for range 3 {
+			time.Sleep(14 * time.Minute)
+			if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
+				t.Fatalf("%s: %s", resp.Status, body)
+			}
+		}
+		time.Sleep(15*time.Minute + time.Second)
+		if resp, _ := w.do(t, "POST", ping, session...); resp.StatusCode != 404 {
+			t.Errorf("after the idle limit: %s", resp.Status)
+		}
+	})
+}
+
+func TestHTTPSessionOutlastsTheDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		b := w.addBlocker()
+		session := w.open(t)
+		call := w.startStream(t, "POST", block, session...)
+		se := <-b.began
+		stream := w.startStream(t, "GET", "", session...)
+		w.stop()
+		if m, ok := call.next(t); !ok || !strings.Contains(string(m.Result.StructuredContent), "UNAVAILABLE") {
+			t.Errorf("the waiting call: %+v", m)
+		}
+		if m, ok := stream.next(t); ok {
+			t.Errorf("the stream goes on: %+v", m)
+		}
+		time.Sleep(time.Hour)
+		if err := se.Context().Err(); err != nil {
+			t.Fatalf("the session ended: %v", context.Cause(se.Context()))
+		}
+
+		w.ctx, w.stop = context.WithCancel(context.Background())
+		w.Server = server.New(w.state, server.Options{})
+		b = w.addBlocker()
+		w.listen(t)
+		w.do(t, "POST", echo, session...)
+		w.startStream(t, "POST", block, session...)
+		if again := <-b.began; again.ID() != se.ID() || !again.Resumed() {
+			t.Errorf("another session: %v, was %v", again.ID(), se.ID())
+		}
+	})
+}
+
+func TestHTTPEndedActorLosesItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		b := w.addBlocker()
+		session := w.open(t)
+		stream := w.startStream(t, "GET", "", session...)
+		w.startStream(t, "POST", block, session...)
+		<-b.began
+		if err := w.state.EndActor(t.Context(), "r", "w", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		<-b.ended
+		if m, ok := stream.next(t); ok {
+			t.Errorf("the stream goes on: %+v", m)
+		}
+		if resp, _ := w.do(t, "POST", ping, session...); resp.StatusCode != 401 {
+			t.Errorf("after the end: %s", resp.Status)
+		}
+	})
+}
+
+func TestHTTPStreamsAreBoundedAndShareNotices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 1}})
+		session := w.open(t)
+		if resp, _ := w.do(t, "POST", initialize); resp.StatusCode != 503 {
+			t.Errorf("one session too many: %s", resp.Status)
+		}
+		for range 8 {
+			w.startStream(t, "GET", "", session...)
+		}
+		if resp, _ := w.do(t, "GET", "", session...); resp.StatusCode != 429 {
+			t.Errorf("one stream too many: %s", resp.Status)
+		}
+	})
+}
+
+func TestHTTPListensOnTheLoopbackUnlessTold(t *testing.T) {
+	for addr, public := range map[string]bool{"127.0.0.1:0": false, "localhost:0": false, ":0": true, "0.0.0.0:0": true} {
+		ln, err := server.ListenHTTP(addr, false)
+		if (err != nil) != public {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if err == nil {
+			ln.Close()
+		}
+		if ln, err = server.ListenHTTP(addr, true); err != nil {
+			t.Errorf("%s, public: %v", addr, err)
+		} else {
+			ln.Close()
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "d", "s.sock")
+}
+
+func mode(t *testing.T, path string) fs.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func TestSocketIsPrivateAndGoesAway(t *testing.T) {
+	path := socketPath(t)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := mode(t, path); m != 0o600 {
+		t.Errorf("socket has mode %v", m)
+	}
+	if m := mode(t, filepath.Dir(path)); m != 0o700 {
+		t.Errorf("its directory has mode %v", m)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestStaleSocketIsReplacedALiveOneIsNot(t *testing.T) {
+	path := socketPath(t)
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stale, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.ListenSocket(path); !errors.Is(err, server.ErrSocketInUse) {
+		t.Fatalf("beside one that knows no lock: %v", err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if _, err := server.ListenSocket(path); !errors.Is(err, server.ErrSocketInUse) {
+		t.Errorf("beside another daemon: %v", err)
+	}
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the first does not listen any more: %v", err)
+	}
+	nc.Close()
+}
+
+func TestSocketThatCannotBePrivateIsRefused(t *testing.T) {
+	path := socketPath(t)
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(path), 0o770); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.ListenSocket(path); err == nil || !strings.Contains(err.Error(), "chmod 700") {
+		t.Errorf("in a shared directory: %v", err)
+	}
+	if _, err := server.ListenSocket("/tmp/" + strings.Repeat("x", 110)); err == nil || !strings.Contains(err.Error(), "--socket") {
+		t.Errorf("with a long path: %v", err)
+	}
+	file := filepath.Join(filepath.Dir(filepath.Dir(path)), "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.ListenSocket(file); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("in place of a file: %v", err)
+	}
+}
+
+func TestSocketKnowsItsPeers(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{MaxConns: 1}})
+	path := socketPath(t)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- d.ServeSocket(ctx, ln) }()
+
+	dial := func() net.Conn {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nc
+	}
+	first := dial()
+	if _, w, err := server.Greet(first, server.Hello{Operator: true}); err != nil || w.Actor.Path != "operator" {
+		t.Errorf("greeting: %+v %v", w, err)
+	}
+	second := dial()
+	defer second.Close()
+	_, _, err = server.Greet(second, server.Hello{Operator: true})
+	if refused, ok := errors.AsType[*server.HelloError](err); !ok || refused.Code != "LIMIT" {
+		t.Errorf("one connection too many: %v", err)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("ServeSocket: %v", err)
+	}
+	if _, err := first.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection outlived the server")
+	}
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Error("the socket outlived the server")
+	}
+}
+
+func TestNobodyIsServedWithoutCredentials(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- d.ServeSocket(ctx, ln) }()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, _, err := server.Greet(nc, server.Hello{Operator: true}); err == nil {
+		t.Error("a TCP client was served")
+	}
+	stop()
+	<-served
+}
