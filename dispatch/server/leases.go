@@ -255,4 +255,3 @@ func leaseListOf(infos []dispatch.LeaseInfo, own uuid.UUID) leaseList {
 	}
 	return list
 }
-

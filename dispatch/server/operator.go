@@ -186,4 +186,3 @@ func (s *Server) waitForChange(ctx context.Context, se *dispatch.Session, a watc
 		return changed{}, context.Cause(ctx)
 	}
 }
-

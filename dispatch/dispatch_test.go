@@ -1,0 +1,127 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A house is a State over a real engine on a file system in memory.
+type house struct {
+	*dispatch.State
+	t     *testing.T
+	fs    *vfs.MemFS
+	eng   *pebble.Engine
+	opts  dispatch.Options
+	stop  context.CancelFunc
+	tend  chan error
+	alive sync.Map // pid → whether its process runs
+}
+
+// inHouse runs a story in a bubble of fake time.
+func inHouse(t *testing.T, opts dispatch.Options, story func(t *testing.T, h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{t: t, fs: vfs.NewCrashableMem(), opts: opts}
+		h.opts.Alive = func(p dispatch.Peer) bool { alive, _ := h.alive.Load(p.PID); return alive == true }
+		h.open()
+		defer h.close()
+		story(t, h)
+	})
+}
+
+func (h *house) open() {
+	h.t.Helper()
+	var err error
+	if h.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: h.fs}); err != nil {
+		h.t.Fatal(err)
+	}
+	if h.State, err = dispatch.Open(h.t.Context(), h.eng, h.opts); err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop, h.tend = stop, make(chan error, 1)
+	go func(s *dispatch.State) { h.tend <- s.Tend(ctx) }(h.State)
+}
+
+func (h *house) close() {
+	h.t.Helper()
+	if err := h.Check(context.Background()); err != nil {
+		h.t.Error(err)
+	}
+	h.stop()
+	if err := <-h.tend; err != nil {
+		h.t.Error(err)
+	}
+	if err := errors.Join(h.eng.Check(), h.eng.Close()); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// crash loses what was not synced and opens what is left.
+func (h *house) crash() {
+	h.t.Helper()
+	left := h.fs.CrashClone(vfs.CrashCloneCfg{})
+	h.close()
+	h.fs = left
+	h.open()
+}
+
+func (h *house) add(role dispatch.Role, parent, name string) (dispatch.Actor, string) {
+	h.t.Helper()
+	a, token, err := h.AddActor(h.t.Context(), dispatch.NewActor{Run: "r", Name: name, Role: role, Parent: parent})
+	if err != nil {
+		h.t.Fatalf("add %s below %q: %v", name, parent, err)
+	}
+	return a, token
+}
+
+func (h *house) connect(c dispatch.Credentials, pid int) *dispatch.Session {
+	h.t.Helper()
+	peer := dispatch.Peer{PID: pid, Start: "1", Transport: "unix"}
+	h.alive.Store(pid, true)
+	se, err := h.Connect(h.t.Context(), c, peer)
+	if err != nil {
+		h.t.Fatalf("connect: %v", err)
+	}
+	return se
+}
+
+var errGone = errors.New("gone")
+
+func (h *house) hangUp(se *dispatch.Session) {
+	h.t.Helper()
+	if err := se.Close(errGone); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) take(se *dispatch.Session, scope dispatch.Scope, key string, ttl time.Duration) registry.Grant {
+	h.t.Helper()
+	g, err := se.Acquire(h.t.Context(), scope, registry.Request{Key: key, TTL: ttl})
+	if err != nil {
+		h.t.Fatalf("%s takes %q: %v", se.Actor().Path, key, err)
+	}
+	return g
+}
+
+func (h *house) heldBy(se *dispatch.Session, scope dispatch.Scope, key string) string {
+	h.t.Helper()
+	list, err := se.Leases(h.t.Context(), []dispatch.Scope{scope}, key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0].Holder.Path
+}

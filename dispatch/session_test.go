@@ -1,0 +1,284 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
+)
+
+func TestCredentialsThatOpenNothing(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		defer h.hangUp(se)
+		for _, c := range []dispatch.Credentials{
+			{Token: "x"},
+			{Token: token + "A"},
+			{Token: token[:len(token)-4] + "AAAA"},
+			{Token: strings.Replace(token, "lht_", "lhs_", 1)},
+			{Token: se.Handle()},
+			{Handle: token},
+			{Handle: se.Handle()[:len(se.Handle())-4] + "AAAA"},
+		} {
+			if _, err := h.Connect(t.Context(), c, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{}, dispatch.Peer{}); !names("run")(err) {
+			t.Errorf("no credentials: %v", err)
+		}
+	})
+}
+
+func TestASessionLastsAsLongAsAnyOfItsConnections(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		one := h.connect(dispatch.Credentials{Token: token}, 1)
+		two := h.connect(dispatch.Credentials{Handle: one.Handle()}, 1)
+		if !two.Resumed() || two.ID() != one.ID() || two.Actor().Path != "root" {
+			t.Fatalf("resumed %v as %s of %s", two.Resumed(), two.ID(), two.Actor().Path)
+		}
+		h.take(one, dispatch.RunScope, "x", time.Hour)
+		h.hangUp(one)
+		h.hangUp(one) // counts once
+		if got := h.heldBy(two, dispatch.RunScope, "x"); got != "root" {
+			t.Errorf("held by %q while a connection lives", got)
+		}
+		h.hangUp(two)
+		three := h.connect(dispatch.Credentials{Token: token, Handle: two.Handle()}, 1)
+		defer h.hangUp(three)
+		if three.Resumed() {
+			t.Error("resumed a session that has ended")
+		}
+		if got := h.heldBy(three, dispatch.RunScope, "x"); got != "" {
+			t.Errorf("held by %q after the last connection", got)
+		}
+	})
+}
+
+func TestTheEndOfASessionHandsOverInEveryScope(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, t1 := h.add(dispatch.Worker, "", "W1")
+		_, t2 := h.add(dispatch.Worker, "", "W2")
+		a, b := h.connect(dispatch.Credentials{Token: t1}, 1), h.connect(dispatch.Credentials{Token: t2}, 2)
+		defer h.hangUp(b)
+		var wg sync.WaitGroup
+		for _, scope := range []dispatch.Scope{dispatch.LayerScope, dispatch.RunScope} {
+			h.take(a, scope, "x", time.Hour)
+			wg.Go(func() {
+				if _, err := b.Acquire(t.Context(), scope, registry.Request{Key: "x", Wait: time.Second}); err != nil {
+					t.Errorf("%s: %v", scope, err)
+				}
+			})
+		}
+		synctest.Wait()
+		h.hangUp(a)
+		wg.Wait()
+	})
+}
+
+func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		var handles []string
+		var grants []registry.Grant
+		for i := range 3 {
+			_, token := h.add(dispatch.Worker, "", fmt.Sprint("W", i))
+			se := h.connect(dispatch.Credentials{Token: token}, 100+i)
+			handles = append(handles, se.Handle())
+			grants = append(grants, h.take(se, dispatch.RunScope, fmt.Sprint("key", i), 10*time.Second))
+		}
+		h.alive.Store(101, false) // dies with the daemon
+		h.crash()
+
+		back := h.connect(dispatch.Credentials{Handle: handles[0]}, 100)
+		if !back.Resumed() || back.Actor().Path != "W0" {
+			t.Fatalf("resumed %v as %s", back.Resumed(), back.Actor().Path)
+		}
+		if l, err := back.Renew(t.Context(), grants[0].ID, 0); err != nil || l.Token != grants[0].Token {
+			t.Errorf("renewal: %+v %v", l, err)
+		}
+		if got := h.heldBy(back, dispatch.RunScope, "key1"); got != "" {
+			t.Errorf("the lease of a process that is gone is held by %s", got)
+		}
+		if got := h.heldBy(back, dispatch.RunScope, "key2"); got != "W2" {
+			t.Errorf("the lease of a living process is held by %q", got)
+		}
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: handles[1]}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			t.Errorf("the dead process's handle: %v", err)
+		}
+
+		// W2's process lives and never comes back: the ttl is the net, and
+		// in the end its session goes too.
+		time.Sleep(11 * time.Second)
+		if got := h.heldBy(back, dispatch.RunScope, "key2"); got != "" {
+			t.Errorf("after its ttl it is held by %q", got)
+		}
+		time.Sleep(30 * time.Second)
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: handles[2]}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			t.Errorf("the handle of a session never resumed: %v", err)
+		}
+		h.hangUp(back)
+	})
+}
+
+func TestADetachedProcessThatDiesGivesBackAtOnce(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 7)
+		h.take(se, dispatch.RunScope, "x", time.Hour)
+		h.crash()
+		_, token = h.add(dispatch.Worker, "", "W1")
+		w := h.connect(dispatch.Credentials{Token: token}, 8)
+		defer h.hangUp(w)
+		time.Sleep(10 * time.Second)
+		if got := h.heldBy(w, dispatch.RunScope, "x"); got != "root" {
+			t.Errorf("held by %q while its process lives", got)
+		}
+		h.alive.Store(7, false)
+		time.Sleep(1100 * time.Millisecond)
+		if got := h.heldBy(w, dispatch.RunScope, "x"); got != "" {
+			t.Errorf("held by %q after its process died", got)
+		}
+	})
+}
+
+func TestResumingRacesWithEnding(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		for range 100 {
+			one := h.connect(dispatch.Credentials{Token: token}, 1)
+			h.take(one, dispatch.RunScope, "x", time.Hour)
+			var two *dispatch.Session
+			var wg sync.WaitGroup
+			wg.Go(func() { h.hangUp(one) })
+			wg.Go(func() {
+				two, _ = h.Connect(t.Context(), dispatch.Credentials{Handle: one.Handle()}, dispatch.Peer{PID: 1, Start: "1"})
+			})
+			wg.Wait()
+			// Either it was resumed and all of it lives, or it has ended.
+			if two != nil {
+				if g := h.take(two, dispatch.RunScope, "x", time.Hour); !g.Reentrant {
+					t.Fatal("resumed, and the lease is lost")
+				}
+				h.hangUp(two)
+			}
+		}
+	})
+}
+
+func TestLayersThatASessionCanName(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, root := h.add(dispatch.Root, "", "boss")
+		_, s1 := h.add(dispatch.Sublead, "", "S1")
+		_, w1 := h.add(dispatch.Worker, "S1", "W1")
+		_, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "open", Role: dispatch.Sublead, ReadDown: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lead := h.connect(dispatch.Credentials{Token: root}, 1)
+		sub := h.connect(dispatch.Credentials{Token: s1}, 2)
+		worker := h.connect(dispatch.Credentials{Token: w1}, 3)
+		for _, c := range []struct {
+			se    *dispatch.Session
+			layer string
+			path  string
+			want  func(error) bool
+		}{
+			{lead, "self", "/ref/plan", is(nil)},
+			{sub, "self", "/ref/plan", is(nil)},
+			{worker, "self", "/ref/plan", forbidden},
+			{worker, "self", "/peer/self/x", is(nil)},
+			{sub, "parent", "/peer/self/x", is(nil)},
+			{sub, "parent", "/ref/plan", forbidden},
+			{lead, "parent", "/shared/x", forbidden},
+			{worker, "parent", "/shared/x", forbidden},
+			{lead, "open", "/shared/x", forbidden}, // reads, and no more
+			{lead, "S1", "/shared/x", forbidden},
+			{lead, "S9", "/shared/x", is(dispatch.ErrNotFound)},
+			{worker, "S1", "/shared/x", forbidden},
+		} {
+			err := write(t, c.se, c.layer, c.path)
+			if !c.want(err) {
+				t.Errorf("%s writes %s in layer %s: %v", c.se.Actor().Path, c.path, c.layer, err)
+			}
+		}
+		view, err := lead.Store(t.Context(), "open")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := view.List(t.Context(), "/**", 0, false); err != nil {
+			t.Errorf("reading down: %v", err)
+		}
+		// What a sub-lead wrote as a peer above is seen there, under its name.
+		view, err = lead.Store(t.Context(), "self")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := view.Get(t.Context(), "/peer/S1/x"); err != nil || e == nil {
+			t.Errorf("published: %v %v", e, err)
+		}
+		for _, se := range []*dispatch.Session{lead, sub, worker} {
+			h.hangUp(se)
+		}
+	})
+}
+
+func forbidden(err error) bool {
+	var d *dispatch.ForbiddenError
+	var l *layer.ForbiddenError
+	return errors.As(err, &d) || errors.As(err, &l)
+}
+
+func write(t *testing.T, se *dispatch.Session, name, path string) error {
+	view, err := se.Store(t.Context(), name)
+	if err != nil {
+		return err
+	}
+	_, err = view.Set(t.Context(), layer.Write{Path: path, Value: []byte(`1`)})
+	return err
+}
+
+func TestAnOperatorIsInNoTree(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		se := h.connect(dispatch.Credentials{Operator: true}, 1)
+		defer h.hangUp(se)
+		if _, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x"}); !forbidden(err) {
+			t.Errorf("acquire: %v", err)
+		}
+		if _, err := se.Store(t.Context(), "self"); !forbidden(err) {
+			t.Errorf("store: %v", err)
+		}
+	})
+}
+
+func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		heard := make(chan registry.Lost, 1)
+		go se.WatchLosses(se.Context(), func(l registry.Lost) { heard <- l })
+		g := h.take(se, dispatch.RunScope, "x", time.Second)
+		time.Sleep(2 * time.Second)
+		if l := <-heard; l.LeaseID != g.ID {
+			t.Errorf("heard of %+v", l)
+		}
+		for i, want := range []int{1, 0} {
+			news, err := se.TakeLosses(t.Context())
+			if err != nil || len(news) != want {
+				t.Errorf("answer %d tells %+v %v", i, news, err)
+			}
+		}
+		h.hangUp(se)
+		synctest.Wait()
+	})
+}
