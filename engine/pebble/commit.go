@@ -37,7 +37,12 @@ func (e *Engine) appendLocked(t *tx, end *ending) error {
 	if batch == nil {
 		return nil
 	}
-	if err := e.apply(batch); err != nil {
+	if err := e.db.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
+		e.fail(err)
+	}
+	// Pebble may have met its end in there, by Fatalf, and returned: then
+	// nobody will ever tell this batch that it is synced.
+	if err := e.failed(); err != nil {
 		return err
 	}
 	c := &commit{batch: batch}
@@ -71,24 +76,6 @@ func (e *Engine) batch(writes []write) *pebble.Batch {
 	return b
 }
 
-// apply hands batch to Pebble. When its log is broken Pebble either panics in
-// there, with its own locks held, or calls Fatalf, on this goroutine, and
-// returns nil for a batch that will never be synced. Both wreck it.
-func (e *Engine) apply(batch *pebble.Batch) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			e.wreck(fmt.Errorf("%v", r))
-		}
-		if e.wrecked.Load() {
-			err = e.failed()
-		}
-	}()
-	if err := e.db.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
-		e.wreck(err) // nothing tells how far it got
-	}
-	return nil
-}
-
 // settle does what is left of a transaction outside the lock: it waits until
 // what the transaction has seen or done is durable, then tells the watches.
 func (e *Engine) settle(end *ending) error {
@@ -96,13 +83,17 @@ func (e *Engine) settle(end *ending) error {
 	if end.mine {
 		// The only Done of c is here, so c.wait is this wait. Commits
 		// before c are durable when c is, though those who wait for them
-		// may not have been told: the log is one sequence, a log file is
-		// synced to its end before the next is begun, and after a failed
-		// write or sync Pebble syncs no later commit.
+		// may not have been told: the log is one sequence, and a log file
+		// is synced to its end before the next is begun.
+		//
+		// A disk that fails makes the engine fail before Pebble hears of
+		// anything (see stateFS): if there is no failure now, everything
+		// up to this sync has reached the disk.
 		if err := c.batch.SyncWait(); err != nil {
 			e.fail(err)
-			c.err = e.failed()
-		} else {
+		}
+		c.err = e.failed()
+		if c.err == nil {
 			_ = c.batch.Close()
 		}
 		c.batch = nil
@@ -125,11 +116,6 @@ func (e *Engine) fail(err error) {
 	e.logf("%v", err)
 	e.hub.NotifyAll()
 	e.alarm.ring()
-}
-
-func (e *Engine) wreck(err error) {
-	e.wrecked.Store(true)
-	e.fail(err)
 }
 
 func (e *Engine) failed() error {

@@ -23,7 +23,6 @@ package pebble
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,9 +59,6 @@ type Engine struct {
 	// failure is the first failure of a commit. It is set at most once, by
 	// whoever meets it, with or without mu.
 	failure atomic.Pointer[error]
-	// wrecked tells that Pebble was left in the middle of a commit, with
-	// its locks held: it cannot even be closed.
-	wrecked atomic.Bool
 
 	mu     sync.Mutex // the single writer: one transaction at a time
 	mem    *memory
@@ -228,13 +224,10 @@ func (e *Engine) Close() error {
 
 	e.hub.NotifyAll()
 	e.alarm.ring()
-	err := last.wait()
-	if e.wrecked.Load() {
-		e.fs.abandon()
-		return err
+	// When the last commit is durable, or has failed, so are all before it.
+	_ = last.wait()
+	if err := e.db.Close(); err != nil {
+		e.fail(err)
 	}
-	if cerr := e.db.Close(); cerr != nil && err == nil {
-		err = fmt.Errorf("engine: close: %w", cerr)
-	}
-	return err
+	return e.failed()
 }

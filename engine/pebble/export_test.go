@@ -8,7 +8,8 @@ import (
 // OpenBare opens a Pebble of its own with the engine's options, to measure
 // the engine against.
 func OpenBare(dir string) (*pebble.DB, error) {
-	e := &Engine{fs: &stateFS{FS: vfs.Default, dir: dir}, logf: func(string, ...any) {}}
+	e := &Engine{logf: func(string, ...any) {}}
+	e.fs = &stateFS{FS: vfs.Default, dir: dir, fail: e.fail, failed: e.failed}
 	return pebble.Open(dir, e.options())
 }
 

@@ -2,135 +2,206 @@ package pebble
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/leasehold/leasehold/engine"
 )
 
 // A stateFS is the file system as Pebble sees it. Files are for their owner
-// alone, logs are laid out before they are written, and the directory's lock
-// names its holder.
+// alone, and logs are laid out before they are written.
+//
+// Above all it stands between Pebble and a failing disk. Pebble ends the
+// process when a change of its log or manifest fails, at some places by a
+// panic amid its locks that nothing can recover from. Here such a failure is
+// made the engine's own, and Pebble is told that all is well. From that
+// instant nothing more reaches the disk: it stays as a crash would leave it,
+// which is what Pebble recovers from, and Pebble goes on in a dream until it
+// is closed. Nobody is told of what happens there, because each transaction
+// looks for a failure after its sync and before it answers.
+//
+// Tables are another matter: Pebble reads them again, so it is told of their
+// failures, of which it gives notice and does not end.
 type stateFS struct {
 	vfs.FS
-	dir  string
-	lock io.Closer
-	gone atomic.Bool
+	dir    string
+	fail   func(error)  // makes the engine fail, if it has not
+	failed func() error // tells why it has, if so
+	opened atomic.Bool  // before, an Open can give every error back
 }
-
-// logSize is what a log is laid out to: what a full memtable leaves in it.
-const logSize = memtableSize
-
-// pidFile names the holder of the directory's lock, for whoever finds it taken.
-const pidFile = "pid"
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 
-func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	s.halt()
-	f, err := s.FS.Create(name, category)
-	if err != nil {
-		return nil, err
+// dreaming tells that nothing may reach the disk any more.
+func (s *stateFS) dreaming() bool { return s.opened.Load() && s.failed() != nil }
+
+// spare gives what Pebble is to hear of err, from a change of a file.
+func (s *stateFS) spare(name string, err error) error {
+	if err == nil || !s.opened.Load() || isTable(name) {
+		return err
 	}
-	if f, ok := f.(interface{ Chmod(os.FileMode) error }); ok {
-		if err := f.Chmod(0o600); err != nil {
+	s.fail(err)
+	return nil
+}
+
+func isTable(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
+}
+
+var errDreaming = errors.New("engine: nothing is written after a failure")
+
+// refuse keeps a dreaming Pebble from writing a table. It would try again at
+// once, and for ever, so it is made to wait.
+func refuse() error {
+	time.Sleep(50 * time.Millisecond)
+	return errDreaming
+}
+
+func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.make(name, func() (vfs.File, error) {
+		f, err := s.FS.Create(name, category)
+		if err != nil {
 			return nil, err
 		}
-	}
-	if strings.HasSuffix(name, ".log") && f.Fd() != vfs.InvalidFd {
-		layOut(f.Fd(), logSize) // without it the log only is slower
-	}
-	return f, nil
+		if f, ok := f.(interface{ Chmod(os.FileMode) error }); ok {
+			if err := f.Chmod(0o600); err != nil {
+				return f.(vfs.File), err
+			}
+		}
+		if strings.HasSuffix(name, ".log") && f.Fd() != vfs.InvalidFd {
+			layOut(f.Fd(), logSize) // without it the log is slower, no more
+		}
+		return f, nil
+	})
 }
 
 func (s *stateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	s.halt()
-	return s.FS.ReuseForWrite(oldname, newname, category)
+	return s.make(newname, func() (vfs.File, error) {
+		return s.FS.ReuseForWrite(oldname, newname, category)
+	})
 }
 
-func (s *stateFS) Remove(name string) error {
-	s.halt()
-	return s.FS.Remove(name)
+func (s *stateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return s.make(name, func() (vfs.File, error) {
+		return s.FS.OpenReadWrite(name, category, opts...)
+	})
+}
+
+func (s *stateFS) OpenDir(name string) (vfs.File, error) {
+	f, err := s.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &stateFile{File: f, s: s, name: name}, nil
+}
+
+// make gives a file to write, or the dream of one.
+func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, error) {
+	if s.dreaming() {
+		if isTable(name) {
+			return nil, refuse()
+		}
+		return dreamFile{}, nil
+	}
+	f, err := create()
+	if err == nil {
+		return &stateFile{File: f, s: s, name: name}, nil
+	}
+	if f != nil {
+		_ = f.Close()
+	}
+	if err := s.spare(name, err); err != nil {
+		return nil, err
+	}
+	return dreamFile{}, nil
 }
 
 func (s *stateFS) Rename(oldname, newname string) error {
-	s.halt()
-	return s.FS.Rename(oldname, newname)
+	if s.dreaming() {
+		return nil
+	}
+	return s.spare(newname, s.FS.Rename(oldname, newname))
 }
 
-// Lock takes the directory's lock and leaves a note of who has it.
-func (s *stateFS) Lock(name string) (io.Closer, error) {
-	lock, err := s.FS.Lock(name)
+// Remove gives errors on: a file that is left is no loss.
+func (s *stateFS) Remove(name string) error {
+	if s.dreaming() {
+		return nil
+	}
+	return s.FS.Remove(name)
+}
+
+// A stateFile is a file, or the directory, that Pebble changes.
+type stateFile struct {
+	vfs.File
+	s    *stateFS
+	name string
+}
+
+// change does one change, unless Pebble dreams.
+func (f *stateFile) change(do func() error) error {
+	if !f.s.dreaming() {
+		return f.s.spare(f.name, do())
+	}
+	if isTable(f.name) {
+		return errDreaming
+	}
+	return nil
+}
+
+func (f *stateFile) Write(p []byte) (n int, err error) {
+	err = f.change(func() error { _, err := f.File.Write(p); return err })
 	if err != nil {
-		return nil, s.lockError(err)
+		return 0, err
 	}
-	s.lock = lock
-	if s.FS == vfs.Default {
-		_ = os.Chmod(name, 0o600)
-	}
-	s.writePid()
-	return lockCloser{s}, nil
+	return len(p), nil
 }
 
-type lockCloser struct{ s *stateFS }
-
-func (l lockCloser) Close() error {
-	// Before the lock: after it the note may be another's.
-	_ = l.s.FS.Remove(l.s.pidPath())
-	return l.s.lock.Close()
-}
-
-func (s *stateFS) pidPath() string { return s.FS.PathJoin(s.dir, pidFile) }
-
-// writePid leaves this process's id. That it may fail is no harm: the lock
-// holds without it.
-func (s *stateFS) writePid() {
-	f, err := s.Create(s.pidPath(), vfs.WriteCategoryUnspecified)
+func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.change(func() error { _, err := f.File.WriteAt(p, off); return err })
 	if err != nil {
-		return
+		return 0, err
 	}
-	fmt.Fprintln(f, os.Getpid())
-	_ = f.Close()
+	return len(p), nil
 }
 
-func (s *stateFS) lockError(err error) error {
-	// Pebble has no sentinel for a lock that this process has itself.
-	if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EACCES) &&
-		!strings.Contains(err.Error(), "held by current process") {
-		return err
-	}
-	holder := "its pid is not known"
-	if f, err := s.FS.Open(s.pidPath()); err == nil {
-		b, _ := io.ReadAll(io.LimitReader(f, 32))
-		_ = f.Close()
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
-			holder = fmt.Sprintf("pid %d", pid)
-		}
-	}
-	return fmt.Errorf("%w: %s (%s)", engine.ErrLocked, s.dir, holder)
+func (f *stateFile) Sync() error     { return f.change(f.File.Sync) }
+func (f *stateFile) SyncData() error { return f.change(f.File.SyncData) }
+
+func (f *stateFile) SyncTo(length int64) (full bool, err error) {
+	err = f.change(func() (err error) { full, err = f.File.SyncTo(length); return err })
+	return full, err
 }
 
-// abandon gives the directory up under a Pebble that cannot be closed: what
-// is left running of it may change no file from here on, since the next to
-// open the state may be at work in them.
-func (s *stateFS) abandon() {
-	s.gone.Store(true)
-	if s.lock != nil {
-		_ = lockCloser{s}.Close()
+func (f *stateFile) Preallocate(offset, length int64) error {
+	if f.s.dreaming() {
+		return nil
 	}
+	return f.File.Preallocate(offset, length) // Pebble does without, too
 }
 
-// halt stops a goroutine of an abandoned Pebble for good. An error would have
-// it try again without end.
-func (s *stateFS) halt() {
-	if s.gone.Load() {
-		select {}
+func (f *stateFile) Close() error {
+	err := f.File.Close()
+	if f.s.dreaming() {
+		return nil
 	}
+	return f.s.spare(f.name, err)
 }
+
+// A dreamFile takes whatever is written to it, and keeps nothing.
+type dreamFile struct{}
+
+func (dreamFile) Close() error                           { return nil }
+func (dreamFile) Read([]byte) (int, error)               { return 0, errDreaming }
+func (dreamFile) ReadAt([]byte, int64) (int, error)      { return 0, errDreaming }
+func (dreamFile) Write(p []byte) (int, error)            { return len(p), nil }
+func (dreamFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (dreamFile) Preallocate(int64, int64) error         { return nil }
+func (dreamFile) Stat() (vfs.FileInfo, error)            { return nil, errDreaming }
+func (dreamFile) Sync() error                            { return nil }
+func (dreamFile) SyncTo(int64) (bool, error)             { return false, nil }
+func (dreamFile) SyncData() error                        { return nil }
+func (dreamFile) Prefetch(int64, int64) error            { return nil }
+func (dreamFile) Fd() uintptr                            { return vfs.InvalidFd }

@@ -11,7 +11,10 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-const memtableSize = 8 << 20
+const (
+	memtableSize = 8 << 20
+	logSize      = memtableSize // about what a full memtable leaves in it
+)
 
 // Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
 // when another process, or this one, has it open, and [engine.ErrCorrupt] when
@@ -27,16 +30,12 @@ func Open(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	e := &Engine{
-		fs:    &stateFS{FS: fs, dir: o.Dir},
-		logf:  o.Logf,
-		clock: newClock(),
-		mem:   newMemory(),
-	}
+	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory()}
+	e.fs = &stateFS{FS: fs, dir: o.Dir, fail: e.fail, failed: e.failed}
 	if e.logf == nil {
 		e.logf = func(string, ...any) {}
 	}
-	db, err := pebble.Open(o.Dir, e.options())
+	db, err := openPebble(o.Dir, e.options())
 	if err != nil {
 		if errors.Is(err, engine.ErrLocked) {
 			return nil, err
@@ -44,6 +43,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
 	}
 	e.db = db
+	e.fs.opened.Store(true)
 	if err := e.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w, in %s", err, o.Dir), db.Close())
 	}
@@ -51,6 +51,21 @@ func Open(o Options) (*Engine, error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
+}
+
+// openPebble gives as an error what Pebble panics with, at some failures of
+// the disk. It has let go of all it held by then.
+func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", r)
+			}
+			err = cause
+		}
+	}()
+	return pebble.Open(dir, o)
 }
 
 func (e *Engine) options() *pebble.Options {
@@ -72,11 +87,11 @@ func (e *Engine) options() *pebble.Options {
 }
 
 // A logger hears what Pebble has to say. Its Fatalf returns, so Pebble goes on
-// after what it takes for its end; nobody uses it from there on.
+// after what it takes for its end, and dreams from there on.
 type logger struct{ e *Engine }
 
 func (l logger) Infof(string, ...any) {}
 
 func (l logger) Errorf(format string, args ...any) { l.e.logf("pebble: "+format, args...) }
 
-func (l logger) Fatalf(format string, args ...any) { l.e.wreck(fmt.Errorf(format, args...)) }
+func (l logger) Fatalf(format string, args ...any) { l.e.fail(fmt.Errorf(format, args...)) }

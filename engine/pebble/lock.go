@@ -1,0 +1,73 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// pidFile names the holder of the directory's lock, for whoever finds it
+// taken. The lock itself ends with the process, whatever the file says.
+const pidFile = "pid"
+
+// A dirLock is the directory's lock, held.
+type dirLock struct {
+	s *stateFS
+	io.Closer
+}
+
+// Lock takes the directory's lock and leaves a note of who has it.
+func (s *stateFS) Lock(name string) (io.Closer, error) {
+	held, err := s.FS.Lock(name)
+	if err != nil {
+		return nil, s.lockError(err)
+	}
+	if s.FS == vfs.Default {
+		_ = os.Chmod(name, 0o600)
+	}
+	s.writePid()
+	return dirLock{s, held}, nil
+}
+
+func (l dirLock) Close() error {
+	// Before the lock: after it the note may be another's.
+	_ = l.s.FS.Remove(l.s.pidPath())
+	return l.Closer.Close()
+}
+
+func (s *stateFS) pidPath() string { return s.FS.PathJoin(s.dir, pidFile) }
+
+// writePid may fail, and does no harm: the lock holds without it.
+func (s *stateFS) writePid() {
+	f, err := s.Create(s.pidPath(), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return
+	}
+	_, _ = fmt.Fprintln(f, os.Getpid())
+	_ = f.Close()
+}
+
+func (s *stateFS) lockError(err error) error {
+	// A lock that this process has itself is an error without a sentinel.
+	if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EACCES) &&
+		!strings.Contains(err.Error(), "held by current process") {
+		return err
+	}
+	holder := "its pid is not known"
+	if f, err := s.FS.Open(s.pidPath()); err == nil {
+		b, _ := io.ReadAll(io.LimitReader(f, 32))
+		_ = f.Close()
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+			holder = fmt.Sprintf("pid %d", pid)
+		}
+	}
+	return fmt.Errorf("%w: %s (%s)", engine.ErrLocked, s.dir, holder)
+}

@@ -1,0 +1,196 @@
+package pebble_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+func mustOpen(t testing.TB, o pebble.Options) *pebble.Engine {
+	t.Helper()
+	e, err := pebble.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func mustClose(t testing.TB, e *pebble.Engine) {
+	t.Helper()
+	if err := e.Check(); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func mustUpdate(t testing.TB, e *pebble.Engine, fn func(tx engine.Tx)) {
+	t.Helper()
+	if err := e.Update(t.Context(), func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
+		t.Fatalf("update: %v", err)
+	}
+}
+
+func TestASecondOpenIsToldWhoHasTheState(t *testing.T) {
+	for name, o := range map[string]pebble.Options{
+		"disk":   {Dir: filepath.Join(t.TempDir(), "a", "state")},
+		"memory": {Dir: "state", FS: vfs.NewMem()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := mustOpen(t, o)
+			_, err := pebble.Open(o)
+			if !errors.Is(err, engine.ErrLocked) {
+				t.Fatalf("second open: %v", err)
+			}
+			for _, part := range []string{o.Dir, fmt.Sprintf("pid %d", os.Getpid())} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "k"}) }) // it does no harm
+			mustClose(t, e)
+			mustClose(t, mustOpen(t, o))
+		})
+	}
+}
+
+func TestFilesAreForTheirOwnerAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	e := mustOpen(t, pebble.Options{Dir: dir})
+	value := strings.Repeat("v", 1<<20)
+	mustUpdate(t, e, func(tx engine.Tx) {
+		for i := range 10 { // more than a memtable holds
+			tx.Put(engine.Row{Key: fmt.Sprint(i), Value: value})
+		}
+	})
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // gone since it was listed
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	mustClose(t, e)
+}
+
+// meddle changes what a closed state has stored, past the engine.
+func meddle(t *testing.T, disk vfs.FS, key, value string) {
+	t.Helper()
+	db, err := pebbledb.Open("state", &pebbledb.Options{FS: disk, FormatMajorVersion: pebbledb.FormatNewest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Set([]byte(key), []byte(value), pebbledb.Sync), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestACorruptRecordIsNamed(t *testing.T) {
+	for name, record := range map[string]string{
+		"empty":           "",
+		"unknown version": "\x20value",
+		"unknown flag":    "\x14value",
+		"half an owner":   "\x11short",
+		"nobody":          "\x11" + strings.Repeat("\x00", 16),
+		"half a due time": "\x12short",
+		"due never":       "\x12\x7f" + strings.Repeat("\xff", 7),
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := vfs.NewMem()
+			e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+			mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "a", Value: "1"}) })
+			mustClose(t, e)
+			meddle(t, disk, "\x01lease/\xff/k", record)
+			for range 2 { // and it does not keep the state locked
+				_, err := pebble.Open(pebble.Options{Dir: "state", FS: disk})
+				if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), `"lease/\xff/k"`) {
+					t.Fatalf("open: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestALaterFormatIsRefused(t *testing.T) {
+	disk := vfs.NewMem()
+	mustClose(t, mustOpen(t, pebble.Options{Dir: "state", FS: disk}))
+	meddle(t, disk, "\x00format", "\x02")
+	_, err := pebble.Open(pebble.Options{Dir: "state", FS: disk})
+	if err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Fatalf("open: %v", err)
+	}
+}
+
+func TestOnlyDurableWritesAreWritten(t *testing.T) {
+	e := mustOpen(t, pebble.Options{Dir: t.TempDir()})
+	defer mustClose(t, e)
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "put"}) })
+	before := e.Metrics().WAL
+	for i := range 1000 {
+		mustUpdate(t, e, func(tx engine.Tx) {
+			tx.Touch(engine.Row{Key: "put", Due: tx.Now().Add(time.Minute)})
+			tx.Touch(engine.Row{Key: fmt.Sprint("touched ", i)})
+		})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Delete(fmt.Sprint("touched ", i)) })
+		mustUpdate(t, e, func(tx engine.Tx) {
+			tx.Put(engine.Row{Key: "came"})
+			tx.Delete("came")
+			tx.Delete("missing")
+		})
+	}
+	if after := e.Metrics().WAL; after.BytesIn != before.BytesIn || after.BytesWritten != before.BytesWritten {
+		t.Errorf("the log took %d bytes, and %d were written", after.BytesIn-before.BytesIn, after.BytesWritten-before.BytesWritten)
+	}
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("put") })
+	if after := e.Metrics().WAL; after.BytesIn == before.BytesIn {
+		t.Error("a durable write was not noticed, so nothing here is proven")
+	}
+}
+
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	// A bubble does not end, and fails, while a goroutine in it lives.
+	synctest.Test(t, func(t *testing.T) {
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: vfs.NewMem()})
+		value := strings.Repeat("v", 1<<20)
+		for i := range 40 {
+			mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: fmt.Sprint(i), Value: value}) })
+		}
+		time.Sleep(time.Hour) // time passes, so all in there can sleep
+		mustClose(t, e)
+	})
+	e := mustOpen(t, pebble.Options{Dir: t.TempDir()})
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "k"}) })
+	mustClose(t, e)
+	for range 1000 { // those that end need a turn to do so
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		runtime.Gosched()
+	}
+	buf := make([]byte, 1<<20)
+	t.Errorf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+}
