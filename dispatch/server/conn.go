@@ -15,6 +15,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // errShutdown is why calls end whose daemon ends.
@@ -197,8 +198,8 @@ func refuseCall(env *envelope, err error) []byte {
 	if errors.Is(err, errDuplicateID) {
 		return errorReply(env.ID, mcp.INVALID_REQUEST, err.Error(), nil)
 	}
-	r := refusalOf(err)
-	return Refusal(env.ID, env.Method, r.code, r.message, r.data)
+	r := tools.RefusalOf(err)
+	return Refusal(env.ID, env.Method, r.Code, r.Message, r.Data)
 }
 
 // writeNotices writes what is told to the client unasked.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -94,8 +95,8 @@ func (c *client) tellLoss(l registry.Lost) {
 	data := struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
-		notice
-	}{"LEASE_LOST", (&registry.LostError{Lost: l}).Error(), noticeOf(l)}
+		tools.Notice
+	}{"LEASE_LOST", (&registry.LostError{Lost: l}).Error(), tools.NoticeOf(l)}
 	message := mcp.JSONRPCNotification{
 		JSONRPC: mcp.JSONRPC_VERSION,
 		Notification: mcp.Notification{

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -92,8 +93,8 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	se, err := s.session(ctx, br, peer)
 	if err != nil {
-		r := refusalOf(err)
-		nc.Write(encodeLine(Welcome{Error: &HelloError{r.code, r.message}}))
+		r := tools.RefusalOf(err)
+		nc.Write(encodeLine(Welcome{Error: &HelloError{r.Code, r.Message}}))
 		return nil, err
 	}
 	a := se.Actor()

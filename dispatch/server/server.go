@@ -2,14 +2,13 @@ package server
 
 import (
 	"context"
-	"sync"
 
-	"github.com/google/uuid"
+	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 	"github.com/rs/zerolog"
 
 	"github.com/leasehold/leasehold/dispatch"
-	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // Options of a Server. The zero value is a production one.
@@ -25,9 +24,6 @@ type Server struct {
 	opts      Options
 	agents    *mcpserver.MCPServer
 	operators *mcpserver.MCPServer
-
-	mu      sync.Mutex
-	watches map[uuid.UUID]*engine.Watch // of the sessions that wait for changes
 }
 
 // instructions are what an agent reads before it sees a tool.
@@ -39,22 +35,13 @@ const instructions = `Leasehold keeps agents that work side by side off each oth
 // New returns a Server for state.
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
-	s := &Server{state: state, opts: opts, watches: make(map[uuid.UUID]*engine.Watch)}
-	s.agents = serve(opts.Version, AgentTools())
-	s.operators = serve(opts.Version, s.operatorTools())
+	s := &Server{state: state, opts: opts}
+	s.agents = serve(opts.Version, tools.Agents())
+	s.operators = serve(opts.Version, tools.Operators(state))
 	return s
 }
 
-// AgentTools are the tools that agents see, in the order of the book.
-func AgentTools() []Tool {
-	var tools []Tool
-	tools = append(tools, leaseTools()...)
-	tools = append(tools, storeTools()...)
-	tools = append(tools, treeTools()...)
-	return tools
-}
-
-func serve(version string, tools []Tool) *mcpserver.MCPServer {
+func serve(version string, list []tools.Tool) *mcpserver.MCPServer {
 	m := mcpserver.NewMCPServer("leasehold", version,
 		mcpserver.WithTitle("Leasehold"),
 		mcpserver.WithInstructions(instructions),
@@ -62,8 +49,10 @@ func serve(version string, tools []Tool) *mcpserver.MCPServer {
 		mcpserver.WithToolCapabilities(false),
 		mcpserver.WithRecovery(),
 	)
-	for _, t := range tools {
-		m.AddTool(t.definition(), t.handle)
+	for _, t := range list {
+		m.AddTool(t.Definition(), func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return t.Call(ctx, sessionFrom(ctx), request), nil
+		})
 	}
 	return m
 }

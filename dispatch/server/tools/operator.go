@@ -1,27 +1,37 @@
-package server
+package tools
 
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
 )
 
-// operatorTools are what leasehold's own commands call. Agents do not see
+// Operators are the tools that leasehold's own commands call. Agents do not see
 // them.
-func (s *Server) operatorTools() []Tool {
+func Operators(state *dispatch.State) []Tool {
+	o := &operator{state: state, watches: make(map[uuid.UUID]*engine.Watch)}
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
-		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is told once.", Effect{}, s.addActor),
-		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, s.endActor),
-		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, s.showTree),
-		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, s.showLeases),
-		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, s.showStore),
-		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, s.waitForChange),
+		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is told once.", Effect{}, o.addActor),
+		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, o.endActor),
+		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
+		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
+		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),
+		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, o.waitForChange),
 	}
+}
+
+type operator struct {
+	state *dispatch.State
+
+	mu      sync.Mutex
+	watches map[uuid.UUID]*engine.Watch // of the sessions that wait for changes
 }
 
 type runArg struct {
@@ -47,8 +57,8 @@ type addedActor struct {
 // Text does not repeat the token: a line of text ends up in logs.
 func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s", a.Path, a.Run) }
 
-func (s *Server) addActor(ctx context.Context, _ *dispatch.Session, a addActorArgs) (addedActor, error) {
-	made, token, err := s.state.AddActor(ctx, dispatch.NewActor{
+func (o *operator) addActor(ctx context.Context, _ *dispatch.Session, a addActorArgs) (addedActor, error) {
+	made, token, err := o.state.AddActor(ctx, dispatch.NewActor{
 		Run: a.Run, Name: a.Name, Role: dispatch.Role(a.Role), Parent: a.Parent, ReadDown: a.ReadDown,
 		Caps: dispatch.Caps{Depth: a.MaxDepth},
 	})
@@ -68,8 +78,8 @@ type endedActor struct {
 
 func (a endedActor) Text() string { return fmt.Sprintf("actor %s of run %s ended", a.Path, a.Run) }
 
-func (s *Server) endActor(ctx context.Context, _ *dispatch.Session, a endActorArgs) (endedActor, error) {
-	return endedActor{a.Run, a.Path}, s.state.EndActor(ctx, a.Run, a.Path, a.Reason)
+func (o *operator) endActor(ctx context.Context, _ *dispatch.Session, a endActorArgs) (endedActor, error) {
+	return endedActor{a.Run, a.Path}, o.state.EndActor(ctx, a.Run, a.Path, a.Reason)
 }
 
 type treeArgs struct {
@@ -89,8 +99,8 @@ type run struct {
 
 func (l runList) Text() string { return fmt.Sprintf("%d runs", len(l.Runs)) }
 
-func (s *Server) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs) (runList, error) {
-	infos, err := s.state.Runs(ctx, a.Run)
+func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs) (runList, error) {
+	infos, err := o.state.Runs(ctx, a.Run)
 	if err != nil {
 		return runList{}, err
 	}
@@ -115,8 +125,8 @@ type showLeasesArgs struct {
 	Layer string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`
 }
 
-func (s *Server) showLeases(ctx context.Context, _ *dispatch.Session, a showLeasesArgs) (leaseList, error) {
-	infos, err := s.state.RunLeases(ctx, a.Run, scopesOf(a.Scope), a.Layer, a.Prefix)
+func (o *operator) showLeases(ctx context.Context, _ *dispatch.Session, a showLeasesArgs) (leaseList, error) {
+	infos, err := o.state.RunLeases(ctx, a.Run, scopesOf(a.Scope), a.Layer, a.Prefix)
 	if err != nil {
 		return leaseList{}, err
 	}
@@ -131,8 +141,8 @@ type showStoreArgs struct {
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"true"`
 }
 
-func (s *Server) showStore(ctx context.Context, _ *dispatch.Session, a showStoreArgs) (entryList, error) {
-	view, err := s.state.RunStore(ctx, a.Run, a.Layer)
+func (o *operator) showStore(ctx context.Context, _ *dispatch.Session, a showStoreArgs) (entryList, error) {
+	view, err := o.state.RunStore(ctx, a.Run, a.Layer)
 	if err != nil {
 		return entryList{}, err
 	}
@@ -156,20 +166,20 @@ func (c changed) Text() string {
 
 // waitForChange keeps one watch for each session, from its first call to its
 // end, so that what changes between two calls is not missed.
-func (s *Server) waitForChange(ctx context.Context, se *dispatch.Session, a watchArgs) (changed, error) {
-	s.mu.Lock()
-	watch, ok := s.watches[se.ID()]
+func (o *operator) waitForChange(ctx context.Context, se *dispatch.Session, a watchArgs) (changed, error) {
+	o.mu.Lock()
+	watch, ok := o.watches[se.ID()]
 	if !ok {
-		watch = s.state.Changes()
-		s.watches[se.ID()] = watch
+		watch = o.state.Changes()
+		o.watches[se.ID()] = watch
 		context.AfterFunc(se.Context(), func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.watches, se.ID())
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			delete(o.watches, se.ID())
 			watch.Stop()
 		})
 	}
-	s.mu.Unlock()
+	o.mu.Unlock()
 	if !ok {
 		return changed{true}, nil
 	}

@@ -1,9 +1,16 @@
-package server
+// Package tools is every MCP tool, each defined once: its schemas, its page in
+// the book and its replies come from one [Tool].
+//
+// A refusal that an agent can act on is an answer, not a protocol error: its
+// object is {code, message, …} and its line of text is the message. Any answer
+// may carry notices of leases that the session has lost since the last.
+package tools
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -11,8 +18,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// A Tool is one MCP tool. Its schemas, its page in the book and its replies
-// all come from this one definition.
+// A Tool is one MCP tool.
 type Tool struct {
 	Name        string
 	Title       string
@@ -52,8 +58,13 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 	}
 }
 
-// definition is the tool as MCP lists it.
-func (t Tool) definition() mcp.Tool {
+// Agents are the tools that agents see, in the order of the book.
+func Agents() []Tool {
+	return slices.Concat(leaseTools(), storeTools(), treeTools())
+}
+
+// Definition is the tool as MCP lists it.
+func (t Tool) Definition() mcp.Tool {
 	no := false
 	return mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
@@ -70,7 +81,7 @@ func (t Tool) definition() mcp.Tool {
 func mustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("server: %T: %v", v, err)) // schemas and answers are plain data
+		panic(fmt.Sprintf("tools: %T: %v", v, err)) // schemas and answers are plain data
 	}
 	return b
 }

@@ -1,4 +1,4 @@
-package server
+package tools
 
 import (
 	"bytes"
@@ -212,7 +212,7 @@ func (f field) schema() *jsonschema.Schema {
 		}
 	case reflect.Slice: // json.RawMessage: any JSON
 	default:
-		panic(fmt.Sprintf("server: argument %s has type %v", f.name, f.typ))
+		panic(fmt.Sprintf("tools: argument %s has type %v", f.name, f.typ))
 	}
 	if f.def != "" {
 		s.Default = json.RawMessage(f.def)
@@ -241,9 +241,9 @@ func outputSchema[R any]() *jsonschema.Schema {
 	}}
 	s, err := jsonschema.For[R](opts)
 	if err != nil {
-		panic(fmt.Sprintf("server: %T: %v", *new(R), err))
+		panic(fmt.Sprintf("tools: %T: %v", *new(R), err))
 	}
-	notices, err := jsonschema.For[[]notice](opts)
+	notices, err := jsonschema.For[[]Notice](opts)
 	if err != nil {
 		panic(err)
 	}

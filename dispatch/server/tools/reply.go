@@ -1,10 +1,11 @@
-package server
+package tools
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -17,19 +18,15 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// handle runs a tool for a call and makes the reply: the answer or the
+// Call runs the tool for a session and makes the reply: the answer or the
 // refusal, with the losses that the session has not been told of.
-func (t Tool) handle(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	se := sessionFrom(ctx)
-	if se == nil {
-		return refusedResult(dispatch.ErrUnauthenticated, nil), nil
-	}
+func (t Tool) Call(ctx context.Context, se *dispatch.Session, request mcp.CallToolRequest) *mcp.CallToolResult {
 	a, err := t.call(ctx, se, rawArguments(request))
 	news := takeNotices(ctx, se)
 	if err != nil {
-		return refusedResult(err, news), nil
+		return refuse(err, news)
 	}
-	return reply(mustJSON(a), a.Text(), news), nil
+	return reply(mustJSON(a), a.Text(), news)
 }
 
 // rawArguments are the arguments as they came, where mcp-go kept them.
@@ -44,7 +41,7 @@ func rawArguments(request mcp.CallToolRequest) json.RawMessage {
 }
 
 // reply makes a result of an object and its line of text.
-func reply(object json.RawMessage, text string, news []notice) *mcp.CallToolResult {
+func reply(object json.RawMessage, text string, news []Notice) *mcp.CallToolResult {
 	if len(news) > 0 {
 		object = withNotices(object, news)
 		text += "; notice: " + noticeText(news)
@@ -55,30 +52,28 @@ func reply(object json.RawMessage, text string, news []notice) *mcp.CallToolResu
 	}
 }
 
-// refusedResult makes a result of an error that the agent can act on.
-func refusedResult(err error, news []notice) *mcp.CallToolResult {
-	r := refusalOf(err)
-	object := map[string]any{"code": r.code, "message": r.message}
-	for k, v := range r.data {
-		object[k] = v
-	}
-	result := reply(mustJSON(object), r.message, news)
+// refuse makes a result of an error that the agent can act on.
+func refuse(err error, news []Notice) *mcp.CallToolResult {
+	r := RefusalOf(err)
+	object := map[string]any{"code": r.Code, "message": r.Message}
+	maps.Copy(object, r.Data)
+	result := reply(mustJSON(object), r.Message, news)
 	result.IsError = true
 	return result
 }
 
 // withNotices adds notices to an object.
-func withNotices(object json.RawMessage, news []notice) json.RawMessage {
+func withNotices(object json.RawMessage, news []Notice) json.RawMessage {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(object, &m); err != nil {
-		panic(fmt.Sprintf("server: an answer that is no object: %v", err))
+		panic(fmt.Sprintf("tools: an answer that is no object: %v", err))
 	}
 	m["notices"] = mustJSON(news)
 	return mustJSON(m)
 }
 
-// A notice tells of a lease that the session no longer holds.
-type notice struct {
+// A Notice tells of a lease that the session no longer holds.
+type Notice struct {
 	Name         string    `json:"name,omitempty" jsonschema:"the layer's lease that was lost"`
 	Key          string    `json:"key,omitempty" jsonschema:"the run's lease that was lost"`
 	Scope        string    `json:"scope" jsonschema:"layer or run"`
@@ -89,8 +84,9 @@ type notice struct {
 	SupersededBy string    `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
 }
 
-func noticeOf(l registry.Lost) notice {
-	n := notice{
+// NoticeOf tells a loss.
+func NoticeOf(l registry.Lost) Notice {
+	n := Notice{
 		Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
 		Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
 	}
@@ -104,7 +100,7 @@ func noticeOf(l registry.Lost) notice {
 
 // takeNotices reads what the session is to be told. If that fails, the next
 // answer tells it.
-func takeNotices(ctx context.Context, se *dispatch.Session) []notice {
+func takeNotices(ctx context.Context, se *dispatch.Session) []Notice {
 	if se.Actor().Role == dispatch.Operator {
 		return nil
 	}
@@ -112,14 +108,14 @@ func takeNotices(ctx context.Context, se *dispatch.Session) []notice {
 	if err != nil {
 		return nil
 	}
-	var news []notice
+	var news []Notice
 	for _, l := range lost {
-		news = append(news, noticeOf(l))
+		news = append(news, NoticeOf(l))
 	}
 	return news
 }
 
-func noticeText(news []notice) string {
+func noticeText(news []Notice) string {
 	var texts []string
 	for _, n := range news {
 		s := fmt.Sprintf("you lost lease %q (%s)", n.Name+n.Key, n.Reason)
@@ -137,16 +133,16 @@ func scopeWord(scope string) string {
 	return word
 }
 
-// A refusal is an error in the words of the contract.
-type refusal struct {
-	code    string
-	message string
-	data    map[string]any
+// A Refusal is an error in the words of the contract.
+type Refusal struct {
+	Code    string
+	Message string
+	Data    map[string]any // what the contract names beside the code
 }
 
-// refusalOf is the one place where errors become codes.
-func refusalOf(err error) refusal {
-	r := refusal{message: err.Error(), data: map[string]any{}}
+// RefusalOf is the one place where errors become codes.
+func RefusalOf(err error) Refusal {
+	r := Refusal{Message: err.Error(), Data: map[string]any{}}
 	var (
 		wait      *registry.WaitError
 		held      *registry.HeldError
@@ -160,45 +156,45 @@ func refusalOf(err error) refusal {
 	)
 	switch {
 	case errors.As(err, &wait):
-		r.code, r.data = "WAIT_TIMEOUT", heldData(&wait.HeldError)
-		r.data["position"], r.data["ticket"] = wait.Position, wait.Ticket
+		r.Code, r.Data = "WAIT_TIMEOUT", heldData(&wait.HeldError)
+		r.Data["position"], r.Data["ticket"] = wait.Position, wait.Ticket
 	case errors.As(err, &held):
-		r.code, r.data = "LEASE_HELD", heldData(held)
+		r.Code, r.Data = "LEASE_HELD", heldData(held)
 	case errors.As(err, &lost):
-		r.code = "LEASE_LOST"
-		r.data["reason"], r.data["at"] = lost.Reason, lost.At
+		r.Code = "LEASE_LOST"
+		r.Data["reason"], r.Data["at"] = lost.Reason, lost.At
 		if lost.SupersededBy != "" {
-			r.data["superseded_by"] = lost.SupersededBy
+			r.Data["superseded_by"] = lost.SupersededBy
 		}
 	case errors.Is(err, registry.ErrNotHolder):
-		r.code = "NOT_HOLDER"
+		r.Code = "NOT_HOLDER"
 	case errors.Is(err, registry.ErrRequestIDReused):
-		r.code = "REQUEST_ID_REUSED"
+		r.Code = "REQUEST_ID_REUSED"
 	case errors.As(err, &limit):
-		r.code = "LIMIT"
-		r.data["which"], r.data["max"] = limit.Which, limit.Max
+		r.Code = "LIMIT"
+		r.Data["which"], r.Data["max"] = limit.Which, limit.Max
 	case errors.As(err, &argument):
-		r.code = "INVALID_ARGUMENT"
-		r.data["argument"] = argument.Argument
+		r.Code = "INVALID_ARGUMENT"
+		r.Data["argument"] = argument.Argument
 	case errors.As(err, &version):
-		r.code = "VERSION_MISMATCH"
-		r.data["version"] = version.Version
+		r.Code = "VERSION_MISMATCH"
+		r.Data["version"] = version.Version
 	case errors.As(err, &noAccess), errors.As(err, &forbidden):
-		r.code = "FORBIDDEN"
+		r.Code = "FORBIDDEN"
 	case errors.As(err, &peer), errors.Is(err, dispatch.ErrNotFound):
-		r.code = "NOT_FOUND"
+		r.Code = "NOT_FOUND"
 	case errors.Is(err, dispatch.ErrExists):
-		r.code = "INVALID_ARGUMENT"
-		r.data["argument"] = "name"
+		r.Code = "INVALID_ARGUMENT"
+		r.Data["argument"] = "name"
 	case errors.Is(err, dispatch.ErrUnauthenticated), errors.Is(err, registry.ErrSessionEnded):
-		r.code = "UNAUTHENTICATED"
+		r.Code = "UNAUTHENTICATED"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		r.code = "UNAVAILABLE"
+		r.Code = "UNAVAILABLE"
 	case errors.Is(err, engine.ErrFailed), errors.Is(err, engine.ErrClosed):
-		r.code = "UNAVAILABLE"
-		r.message = "the daemon cannot write its state: restart it, then try again (" + err.Error() + ")"
+		r.Code = "UNAVAILABLE"
+		r.Message = "the daemon cannot write its state: restart it, then try again (" + err.Error() + ")"
 	default:
-		r.code = "UNAVAILABLE"
+		r.Code = "UNAVAILABLE"
 	}
 	return r
 }
