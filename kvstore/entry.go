@@ -52,7 +52,7 @@ type VersionError struct {
 
 func (e *VersionError) Error() string {
 	if e.Version == 0 {
-		return fmt.Sprintf("there is no entry at %s; expect version 0 to create it", e.Path)
+		return fmt.Sprintf("there is no entry at %s, which is version 0; read it again before you write", e.Path)
 	}
 	return fmt.Sprintf("%s is at version %d; read it again before you write", e.Path, e.Version)
 }

@@ -21,7 +21,8 @@ type Tx interface {
 }
 
 // A Txn is a [Store] inside one transaction: what it reads and writes stands
-// or falls with whatever else the transaction does.
+// or falls with whatever else the transaction does, and what must be true of a
+// write besides its version, such as a lease, is checked beside it.
 type Txn struct {
 	store *Store
 	tx    registry.Tx // a Tx that can read the leases too

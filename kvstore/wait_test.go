@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -102,6 +103,33 @@ func TestWaitRefusesWhatItCannotWaitFor(t *testing.T) {
 	})
 }
 
+// An interloper is an engine under which something happens between one look
+// of a wait and the next.
+type interloper struct {
+	engine.Engine
+	afterView func()
+}
+
+func (i *interloper) View(ctx context.Context, fn func(engine.Tx) error) error {
+	err := i.Engine.View(ctx, fn)
+	if then := i.afterView; then != nil {
+		i.afterView = nil
+		then()
+	}
+	return err
+}
+
+func TestAWriteBetweenTheLookAndTheWaitIsNotMissed(t *testing.T) {
+	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
+		eng := &interloper{Engine: r.eng, afterView: func() { r.set("/shared/a", `1`) }}
+		store := kvstore.New(eng, r.Leases(), layerID, kvstore.Limits{})
+		start := time.Now()
+		e, reached, err := store.Wait(t.Context(), r.path("/shared/a"), 0, 50*time.Second)
+		r.must(err)
+		same(t, "waited", waited{show(e), reached, time.Since(start), nil}, waited{"/shared/a v1 1", true, 0, nil})
+	})
+}
+
 // TestNoWakeUpIsLost lets writers and those who wait for exactly their writes
 // meet at every moment that the scheduler finds. A wait that missed its write
 // would last until its deadline.
@@ -111,19 +139,21 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			path := r.path("/peer/" + uuid.NewString() + "/x")
+			turn := make(chan struct{}, 1)
 			wg.Go(func() {
-				for range rounds {
+				for range turn {
 					if _, err := r.Set(context.Background(), path, json.RawMessage(`1`), "W1"); err != nil {
 						t.Error(err)
-						return
 					}
 				}
 			})
 			wg.Go(func() {
+				defer close(turn)
 				start := time.Now()
 				for version := range uint64(rounds) {
+					turn <- struct{}{}
 					e, reached, err := r.Wait(context.Background(), path, version+1, 50*time.Second)
-					if err != nil || !reached || e.Version <= version {
+					if err != nil || !reached || e.Version != version+1 {
 						t.Errorf("waited for version %d, got %s %v %v", version+1, show(e), reached, err)
 						return
 					}

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"testing/synctest"
-
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
