@@ -1,0 +1,454 @@
+package tools_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// A house is a daemon's packages in a bubble of fake time, called through MCP.
+type house struct {
+	t      *testing.T
+	ctx    context.Context
+	state  *dispatch.State
+	server *server.Server
+	output map[string]*jsonschema.Resolved
+	dials  []func()
+}
+
+func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := dispatch.Open(t.Context(), eng, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		tended := make(chan error)
+		go func() { tended <- state.Tend(ctx) }()
+		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved)}
+		for _, tool := range slices.Concat(tools.Agents(), tools.Operators(state)) {
+			if h.output[tool.Name], err = tool.Output.Resolve(nil); err != nil {
+				t.Fatalf("%s: %v", tool.Name, err)
+			}
+		}
+		story(t, h)
+		for _, hangUp := range h.dials {
+			hangUp()
+		}
+		synctest.Wait()
+		if err := state.Check(ctx); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := errors.Join(<-tended, eng.Check(), eng.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A caller is an MCP session whose every answer is held against its schema.
+type caller struct {
+	*client.Client
+	h *house
+}
+
+func (h *house) connect(hello server.Hello) caller {
+	h.t.Helper()
+	near, far := net.Pipe()
+	go h.server.ServeConn(h.ctx, far, dispatch.Peer{Transport: "unix"})
+	c, err := client.Connect(h.ctx, near, hello, "test", "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.dials = append(h.dials, func() { c.Close() })
+	return caller{c, h}
+}
+
+func (h *house) actor(role dispatch.Role, parent, name string) caller {
+	h.t.Helper()
+	_, token, err := h.state.AddActor(h.ctx, dispatch.NewActor{Run: "r", Name: name, Role: role, Parent: parent})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.connect(server.Hello{Token: token})
+}
+
+type args = map[string]any
+
+func (c caller) call(tool string, a args) (map[string]any, *client.Refusal) {
+	c.h.t.Helper()
+	answer, err := c.Call(c.h.ctx, tool, a)
+	var refusal *client.Refusal
+	if errors.As(err, &refusal) {
+		return nil, refusal
+	}
+	if err != nil {
+		c.h.t.Fatalf("%s %v: %v", tool, a, err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(answer.Object, &object); err != nil {
+		c.h.t.Fatalf("%s: %v", tool, err)
+	}
+	if err := c.h.output[tool].Validate(object); err != nil {
+		c.h.t.Errorf("%s answers %s, which is not of its schema: %v", tool, answer.Object, err)
+	}
+	if answer.Text == "" || strings.Contains(answer.Text, "\n") {
+		c.h.t.Errorf("%s answers the text %q, want one line", tool, answer.Text)
+	}
+	return object, nil
+}
+
+func (c caller) ok(tool string, a args) map[string]any {
+	c.h.t.Helper()
+	object, refusal := c.call(tool, a)
+	if refusal != nil {
+		c.h.t.Fatalf("%s %v: %s %s", tool, a, refusal.Code, refusal.Message)
+	}
+	return object
+}
+
+func (c caller) refused(code, tool string, a args) map[string]any {
+	c.h.t.Helper()
+	object, refusal := c.call(tool, a)
+	if refusal == nil {
+		c.h.t.Fatalf("%s %v answers %v, want it refused with %s", tool, a, object, code)
+	}
+	if refusal.Code != code {
+		c.h.t.Fatalf("%s %v is refused with %s (%s), want %s", tool, a, refusal.Code, refusal.Message, code)
+	}
+	var data map[string]any
+	if err := json.Unmarshal(refusal.Object, &data); err != nil {
+		c.h.t.Fatal(err)
+	}
+	return data
+}
+
+// Every answer of every tool is of its schema: caller.call looks.
+func TestEveryToolAnswersByItsSchema(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		op := h.connect(server.Hello{Operator: true})
+		made := op.ok("operator_actor_add", args{"run": "r", "name": "boss", "role": "root", "max_depth": 2})
+		root := h.connect(server.Hello{Token: made["token"].(string)})
+		worker := h.actor(dispatch.Worker, "", "W1")
+
+		l := root.ok("lease_acquire", args{"name": "x", "ttl_secs": 2.5, "request_id": "1"})
+		if l["expires_in_ms"] != 2500.0 || l["scope"] != "layer" || l["name"] != "x" {
+			t.Errorf("grant: %v", l)
+		}
+		g := root.ok("run_lease_acquire", args{"key": "x y/z", "keep_alive": true})
+		if again := root.ok("run_lease_acquire", args{"key": "x y/z"}); again["reentrant"] != true || again["lease_id"] != g["lease_id"] {
+			t.Errorf("again: %v", again)
+		}
+		held := worker.refused("LEASE_HELD", "run_lease_acquire", args{"key": "x y/z"})
+		if held["scope"] != "run" || held["key"] != "x y/z" || held["waiters"] != 0.0 || held["expires_in_ms"] != 60000.0 {
+			t.Errorf("refusal: %v", held)
+		}
+		timeout := worker.refused("WAIT_TIMEOUT", "lease_acquire", args{"name": "/leases/x", "wait_secs": 1})
+		if timeout["position"] != 1.0 || timeout["ticket"] == nil || timeout["key"] != "x" {
+			t.Errorf("time-out: %v", timeout)
+		}
+		for _, scope := range []string{"layer", "run", "all"} {
+			list := worker.ok("lease_list", args{"scope": scope})
+			for _, entry := range list["leases"].([]any) {
+				if entry.(map[string]any)["lease_id"] != nil {
+					t.Errorf("another's lease_id is shown: %v", entry)
+				}
+			}
+		}
+		if e := worker.ok("kv_get", args{"path": "/leases/x"})["entry"].(map[string]any); strings.Contains(fmt.Sprint(e), l["lease_id"].(string)) {
+			t.Errorf("the store shows a lease_id: %v", e)
+		}
+		worker.ok("kv_list", args{"glob": "/leases/**", "values": true})
+		root.ok("lease_renew", args{"lease_id": l["lease_id"], "ttl_secs": 10})
+		worker.refused("NOT_HOLDER", "lease_renew", args{"lease_id": l["lease_id"]})
+		worker.refused("NOT_HOLDER", "run_lease_release", args{"lease_id": g["lease_id"]})
+		root.ok("lease_release", args{"lease_id": l["lease_id"]})
+		root.ok("run_lease_release", args{"lease_id": g["lease_id"]})
+		if r := root.ok("run_lease_release", args{"lease_id": g["lease_id"]}); r["released"] != false || r["reason"] == "" {
+			t.Errorf("second release: %v", r)
+		}
+		root.refused("REQUEST_ID_REUSED", "lease_acquire", args{"name": "y", "request_id": "1"})
+
+		v := root.ok("kv_set", args{"path": "/ref/plan", "value": args{"a": []any{1, nil}}})["version"]
+		root.ok("kv_cas", args{"path": "/ref/plan", "expected_version": v, "value": nil})
+		if m := root.refused("VERSION_MISMATCH", "kv_cas", args{"path": "/ref/plan", "expected_version": v, "value": 1}); m["version"] != 2.0 {
+			t.Errorf("mismatch: %v", m)
+		}
+		root.refused("VERSION_MISMATCH", "kv_cas", args{"path": "/ref/plan", "expected_version": 0, "value": 1})
+		if e := worker.ok("kv_get", args{"path": "/ref/plan"})["entry"].(map[string]any); e["version"] != 2.0 || e["value"] != nil || e["updated_by"] != "root" {
+			t.Errorf("entry: %v", e)
+		}
+		if e := worker.ok("kv_wait", args{"path": "/shared/none", "wait_secs": 1}); e["entry"] != nil {
+			t.Errorf("waited for: %v", e)
+		}
+		worker.ok("kv_wait", args{"path": "/ref/plan", "min_version": 2, "wait_secs": 1})
+		worker.refused("FORBIDDEN", "kv_set", args{"path": "/ref/plan", "value": 1})
+		worker.refused("FORBIDDEN", "kv_set", args{"path": "/leases/x", "value": 1})
+		root.ok("kv_delete", args{"path": "/ref/plan", "expected_version": 2})
+		worker.refused("LIMIT", "kv_set", args{"path": "/shared/big", "value": strings.Repeat("x", 1<<20)})
+		worker.ok("kv_list", args{"glob": "/**"})
+
+		if list := worker.ok("actor_list", nil)["actors"].([]any); len(list) != 2 {
+			t.Errorf("actors: %v", list)
+		}
+		op.ok("operator_tree", args{})
+		op.ok("operator_leases", args{"run": "r"})
+		op.ok("operator_kv", args{"run": "r"})
+		op.refused("NOT_FOUND", "operator_kv", args{"run": "none"})
+		op.ok("operator_watch", args{})
+		op.ok("operator_watch", args{"wait_secs": 1})
+		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})
+		if _, err := worker.Call(h.ctx, "lease_list", nil); err == nil {
+			t.Error("an ended actor is served")
+		}
+	})
+}
+
+func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root := h.actor(dispatch.Root, "", "boss")
+		l := root.ok("lease_acquire", args{"name": "x", "ttl_secs": 1})
+		time.Sleep(2 * time.Second)
+		told := root.refused("NOT_HOLDER", "lease_renew", args{"lease_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})["notices"].([]any)
+		if n := told[0].(map[string]any); n["lease_id"] != l["lease_id"] || n["reason"] != "expired" || n["name"] != "x" {
+			t.Errorf("notice: %v", n)
+		}
+		if again := root.ok("lease_list", nil); again["notices"] != nil {
+			t.Errorf("told twice: %v", again)
+		}
+		if lost := root.refused("LEASE_LOST", "lease_renew", args{"lease_id": l["lease_id"]}); lost["reason"] != "expired" || lost["at"] == nil {
+			t.Errorf("lost: %v", lost)
+		}
+	})
+}
+
+// What a schema says of an argument is what decoding holds it to: everything
+// outside is refused by the argument's name, and the bounds themselves are
+// not.
+func TestSchemasAndDecodingAgree(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		op := h.connect(server.Hello{Operator: true})
+		root := h.actor(dispatch.Root, "", "boss")
+		for _, tool := range slices.Concat(tools.Agents(), tools.Operators(h.state)) {
+			c := root
+			if strings.HasPrefix(tool.Name, "operator_") {
+				c = op
+			}
+			valid := make(args)
+			for name, s := range tool.Input.Properties {
+				if slices.Contains(tool.Input.Required, name) {
+					valid[name] = example(s)
+				}
+			}
+			refusedFor := func(name string, value any) {
+				t.Helper()
+				a := maps.Clone(valid)
+				a[name] = value
+				if data := c.refused("INVALID_ARGUMENT", tool.Name, a); data["argument"] != name || !strings.HasPrefix(data["message"].(string), name+" ") {
+					t.Errorf("%s %s=%v is refused as %v", tool.Name, name, value, data)
+				}
+			}
+			refusedFor("no_such_argument", 1)
+			for name, s := range tool.Input.Properties {
+				for _, value := range outside(s) {
+					refusedFor(name, value)
+				}
+				for _, value := range bounds(s) {
+					a := maps.Clone(valid)
+					a[name] = value
+					if _, refusal := c.call(tool.Name, a); refusal != nil && refusal.Code == "INVALID_ARGUMENT" && strings.Contains(refusal.Message, "must be from") {
+						t.Errorf("%s %s=%v is within its bounds and refused: %s", tool.Name, name, value, refusal.Message)
+					}
+				}
+				if !slices.Contains(tool.Input.Required, name) {
+					continue
+				}
+				a := maps.Clone(valid)
+				delete(a, name)
+				if data := c.refused("INVALID_ARGUMENT", tool.Name, a); data["argument"] != name {
+					t.Errorf("%s without %s is refused as %v", tool.Name, name, data)
+				}
+			}
+		}
+	})
+}
+
+func example(s *jsonschema.Schema) any {
+	switch {
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Type == "string":
+		return "x"
+	case s.Type == "number", s.Type == "integer":
+		return 1
+	}
+	return nil
+}
+
+func outside(s *jsonschema.Schema) (values []any) {
+	switch s.Type {
+	case "string":
+		values = append(values, 1, true, nil, []any{})
+		if s.MaxLength != nil {
+			values = append(values, strings.Repeat("x", *s.MaxLength+1))
+		}
+		if s.MinLength != nil && *s.MinLength > 0 {
+			values = append(values, "")
+		}
+		if s.Enum != nil {
+			values = append(values, "no such word")
+		}
+	case "number", "integer":
+		values = append(values, "1", true, nil)
+		if s.Minimum != nil {
+			values = append(values, *s.Minimum-1)
+		}
+		if s.Maximum != nil {
+			values = append(values, *s.Maximum+1)
+		}
+		if s.Type == "integer" {
+			values = append(values, 1.5)
+		}
+	case "boolean":
+		values = append(values, "true", 1, nil)
+	}
+	return values
+}
+
+func bounds(s *jsonschema.Schema) (values []any) {
+	if s.Minimum != nil {
+		values = append(values, *s.Minimum)
+	}
+	if s.Maximum != nil && *s.Maximum > 50 { // what is bounded by less is a wait
+		values = append(values, *s.Maximum)
+	}
+	return values
+}
+
+// Every other spelling of a path is refused, or is the same entry; in every
+// tool, and in globs.
+func TestAliasesOfAPathAreRefusedOrTheSame(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root := h.actor(dispatch.Root, "", "boss")
+		w1, w2 := h.actor(dispatch.Worker, "", "W1"), h.actor(dispatch.Worker, "", "W2")
+		me := w1.Actor.ID.String()
+		w1.ok("kv_set", args{"path": "/peer/self/x", "value": "secret"})
+		w1.ok("lease_acquire", args{"name": "x"})
+
+		for _, alias := range []string{"/peer/W1/x", "/peer/self/x", "/peer/" + me + "/x"} {
+			e := w1.ok("kv_get", args{"path": alias})["entry"].(map[string]any)
+			if e["path"] != "/peer/W1/x" || e["value"] != "secret" {
+				t.Errorf("%s is %v", alias, e)
+			}
+			w2Alias := alias
+			if strings.Contains(alias, "self") {
+				continue
+			}
+			for tool, a := range pathCalls(w2Alias) {
+				w2.refused("FORBIDDEN", tool, a)
+			}
+		}
+		for _, alias := range []string{
+			"//peer/W1/x", "/peer//W1/x", "/peer/W1//x", "/peer/./W1/x", "/peer/W1/./x", "/peer/W1/x/", "/peer/W1/../W1/x",
+			"/shared/../peer/W1/x", "/peer/W2/../W1/x", "peer/W1/x", "/peer/W1/x\x00", "/peer/W1/x\n", "/./peer/W1/x", "/peer/W1", "/peer/", "/", "",
+			"/PEER/W1/x", "/other/x", "/peer/" + strings.ToUpper(me) + "/x", "/peer/W1/\u0065\u0301",
+		} {
+			for tool, a := range pathCalls(alias) {
+				for _, c := range []caller{root, w1, w2} {
+					object, refusal := c.call(tool, a)
+					if refusal == nil {
+						t.Errorf("%s %q answers %v", tool, alias, object)
+					} else if refusal.Code != "INVALID_ARGUMENT" && refusal.Code != "FORBIDDEN" {
+						t.Errorf("%s %q is refused with %s", tool, alias, refusal.Code)
+					}
+				}
+			}
+			if object, refusal := w2.call("kv_list", args{"glob": alias}); refusal == nil && len(object["entries"].([]any)) > 0 {
+				t.Errorf("kv_list %q answers %v", alias, object)
+			}
+		}
+		for _, alias := range []string{"/leases//x", "//leases/x", "/leases/./x", "./x", "x/", "/x", "a/../x", "/leases/x/", "/leases/", "leases/../x"} {
+			object, refusal := w2.call("lease_acquire", args{"name": alias})
+			if refusal == nil {
+				t.Errorf("lease_acquire %q answers %v", alias, object)
+			} else if refusal.Code != "INVALID_ARGUMENT" {
+				t.Errorf("lease_acquire %q is refused with %s", alias, refusal.Code)
+			}
+		}
+		for _, glob := range []string{"/**", "/peer/**", "/peer/*/x", "/peer/W1/**", "/peer/W?/x", "/peer/{W1,W2}/x", "/*/W1/x", "/p*/**", "/peer/" + me + "/**", "/peer/[V-X]1/*"} {
+			object, refusal := w2.call("kv_list", args{"glob": glob, "limit": 1})
+			if refusal != nil && refusal.Code == "FORBIDDEN" {
+				continue
+			}
+			if refusal != nil {
+				t.Errorf("kv_list %q: %s", glob, refusal.Message)
+				continue
+			}
+			if text := fmt.Sprint(object); strings.Contains(text, "W1/x") || strings.Contains(text, "secret") {
+				t.Errorf("kv_list %q shows another's entry: %s", glob, text)
+			}
+			if seen := fmt.Sprint(root.ok("kv_list", args{"glob": glob})); glob != "/peer/self/**" && !strings.Contains(seen, "/peer/W1/x") {
+				t.Errorf("kv_list %q by the lead shows %s", glob, seen)
+			}
+		}
+	})
+}
+
+func pathCalls(path string) map[string]args {
+	return map[string]args{
+		"kv_get":    {"path": path},
+		"kv_set":    {"path": path, "value": 1},
+		"kv_cas":    {"path": path, "expected_version": 0, "value": 1},
+		"kv_delete": {"path": path},
+		"kv_wait":   {"path": path, "wait_secs": 0},
+	}
+}
+
+func TestToolsAreWhatClientsCanTake(t *testing.T) {
+	for _, tool := range tools.Agents() {
+		d := tool.Definition()
+		if len(d.Name) > 63 {
+			t.Errorf("%s: some clients cut names at 63", d.Name)
+		}
+		a := d.Annotations
+		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
+			t.Errorf("%s does not set all four hints", d.Name)
+		}
+		if *a.ReadOnlyHint && *a.DestructiveHint {
+			t.Errorf("%s reads only, and destroys", d.Name)
+		}
+		for _, schema := range []json.RawMessage{d.RawInputSchema, d.RawOutputSchema} {
+			var s struct{ Type string }
+			if err := json.Unmarshal(schema, &s); err != nil || s.Type != "object" {
+				t.Errorf("%s has a schema of type %q: %v", d.Name, s.Type, err)
+			}
+		}
+		for name, p := range tool.Input.Properties {
+			if p.Description == "" {
+				t.Errorf("%s: argument %s is not described", d.Name, name)
+			}
+		}
+	}
+}
