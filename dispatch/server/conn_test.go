@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -249,5 +250,48 @@ func TestEndedActorIsToldAndCut(t *testing.T) {
 			t.Errorf("answer: %+v", m)
 		}
 		p.expectClosed()
+	})
+}
+
+const acquire = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"k","ttl_secs":1}}}`
+
+// expectLoss checks the notice of a lost lease.
+func expectLoss(t *testing.T, m message) {
+	t.Helper()
+	var params struct {
+		Level string
+		Data  struct{ Code, Key, Scope, Reason string }
+	}
+	json.Unmarshal(m.Params, &params)
+	if m.Method != "notifications/message" || params.Level != "warning" ||
+		params.Data.Code != "LEASE_LOST" || params.Data.Key != "k" || params.Data.Scope != "run" || params.Data.Reason == "" {
+		t.Errorf("notice: %s %s", m.Method, m.Params)
+	}
+}
+
+func TestLossIsToldUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		p.send(initialize)
+		p.receive()
+		p.send(acquire)
+		if m := p.receive(); m.Result.IsError {
+			t.Fatalf("acquire: %+v", m)
+		}
+		expectLoss(t, p.receive())
+	})
+}
+
+func TestLossIsToldOnAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		stream := w.startStream(t, "GET", "", session...)
+		if _, body := w.do(t, "POST", acquire, session...); strings.Contains(body, "isError") {
+			t.Fatalf("acquire: %s", body)
+		}
+		m, _ := stream.next(t)
+		expectLoss(t, m)
 	})
 }

@@ -78,21 +78,29 @@ func turnAway(nc net.Conn, reason *HelloError) {
 // peerOf is the process at the other end of a unix socket, which must be of
 // our own user.
 func peerOf(nc net.Conn) (dispatch.Peer, error) {
+	pid, uid, err := credentials(nc)
+	if err != nil {
+		return dispatch.Peer{}, fmt.Errorf("peer credentials: %w", err)
+	}
+	return admit(pid, uid)
+}
+
+// PeerPID is the process at the other end of a unix socket; of a listener's,
+// the one that listens.
+func PeerPID(nc net.Conn) (int, error) {
+	pid, _, err := credentials(nc)
+	return pid, err
+}
+
+func credentials(nc net.Conn) (pid, uid int, err error) {
 	uc, ok := nc.(*net.UnixConn)
 	if !ok {
-		return dispatch.Peer{}, fmt.Errorf("a %T has no peer to check", nc)
+		return 0, 0, fmt.Errorf("a %T has none", nc)
 	}
 	raw, err := uc.SyscallConn()
 	if err != nil {
-		return dispatch.Peer{}, err
+		return 0, 0, err
 	}
-	var pid, uid int
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { pid, uid, credErr = peerCredentials(int(fd)) }); err != nil {
-		return dispatch.Peer{}, err
-	}
-	if credErr != nil {
-		return dispatch.Peer{}, fmt.Errorf("peer credentials: %w", credErr)
-	}
-	return admit(pid, uid)
+	ctlErr := raw.Control(func(fd uintptr) { pid, uid, err = peerCredentials(int(fd)) })
+	return pid, uid, errors.Join(ctlErr, err)
 }
