@@ -37,16 +37,12 @@ type LeaseWaiter struct {
 // leaseEntry reads one lease of the layer, or nil.
 func leaseEntry(leases *registry.Registry, tx registry.Tx, p Path) *Entry {
 	key := strings.TrimPrefix(p.s, "/"+Leases+"/")
-	if _, ok := leases.Get(tx, key); !ok {
+	standing, ok := leases.Standing(tx, key)
+	if !ok {
 		return nil
 	}
-	for _, standing := range leases.List(tx, key) {
-		if standing.Key == key {
-			e := standingEntry(p, standing, tx.Now())
-			return &e
-		}
-	}
-	return nil
+	e := standingEntry(p, standing, tx.Now())
+	return &e
 }
 
 func standingEntry(p Path, s registry.Standing, now time.Time) Entry {

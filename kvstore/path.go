@@ -26,6 +26,7 @@ const MaxPath = 512
 
 const (
 	meta      = `*?[]{}\`
+	escape    = `\` // in a glob, before a meta character that stands for itself
 	fourRoots = "must be under /ref/, /peer/, /shared/ or /leases/"
 )
 
@@ -35,7 +36,9 @@ type Path struct{ s string }
 
 // ParsePath reads the one spelling a path has: absolute, under one of the four
 // roots, no empty, "." or ".." segment, no trailing slash, NFC, printable, no
-// character that a glob gives a meaning to. Any other is refused with a
+// character that a glob gives a meaning to. Under /leases/ only the backslash is
+// refused of those: a lease is often named after a file, such as app/[id].tsx.
+// Any other spelling is refused with a
 // [registry.ArgumentError] that gives the canonical form, if it has one.
 func ParsePath(s string) (Path, error) {
 	if problem := pathProblem(s); problem != "" {
@@ -130,7 +133,11 @@ func spellingProblem(s string) string {
 	if problem := textProblem(s); problem != "" {
 		return problem
 	}
-	if i := strings.IndexAny(s, meta); i >= 0 {
+	refused := meta
+	if strings.HasPrefix(s, "/"+Leases+"/") {
+		refused = escape
+	}
+	if i := strings.IndexAny(s, refused); i >= 0 {
 		return fmt.Sprintf("must not hold %q, which has a meaning in globs", s[i])
 	}
 	return ""

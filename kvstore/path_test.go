@@ -105,6 +105,7 @@ func TestALeaseHasOneName(t *testing.T) {
 		"leases":              "leases",
 		"leasesx/y":           "leasesx/y",
 		"..x":                 "..x",
+		"app/[id]/*.tsx":      "app/[id]/*.tsx",
 	} {
 		got, err := kvstore.LeaseName(s)
 		if err != nil {
@@ -134,7 +135,7 @@ func TestALeaseHasOneName(t *testing.T) {
 		"../shared/x":            "must be canonical: /shared/x",
 		".":                      "must go on below /leases/",
 		"/leases":                "must be a name such as output-file, or its path /leases/output-file",
-		"*.go":                   "must not hold '*', which has a meaning in globs",
+		`a\*.go`:                 "must not hold '\\\\', which has a meaning in globs",
 		"a\x00":                  "must be printable, and holds U+0000",
 		strings.Repeat("x", 512): "must be at most 512 bytes",
 	} {
@@ -174,8 +175,12 @@ func isCanonical(s string) bool {
 		return false
 	}
 	segments := strings.Split(s, "/")
+	refused := `*?[]{}\`
+	if len(segments) > 1 && segments[1] == "leases" {
+		refused = `\`
+	}
 	for i, segment := range segments {
-		if (segment == "") != (i == 0) || strings.TrimSpace(segment) != segment || strings.ContainsAny(segment, `*?[]{}\`) ||
+		if (segment == "") != (i == 0) || strings.TrimSpace(segment) != segment || strings.ContainsAny(segment, refused) ||
 			strings.ContainsFunc(segment, func(c rune) bool { return !unicode.IsPrint(c) }) {
 			return false
 		}

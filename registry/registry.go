@@ -160,18 +160,30 @@ type Waiting struct {
 	Parked bool // had its answer, keeps its place until it asks again
 }
 
+// Standing returns the lease on key and who waits for it.
+func (r *Registry) Standing(tx Tx, key string) (Standing, bool) {
+	l, ok := getLease(tx, r.scope, key)
+	if !ok {
+		return Standing{}, false
+	}
+	return standing(tx, l), true
+}
+
 // List returns the leases whose key starts with prefix, in key order.
 func (r *Registry) List(tx Tx, prefix string) []Standing {
 	var list []Standing
 	for row := range tx.Scan(leaseKey(r.scope, prefix)) {
-		l := mustLease(row)
-		s := Standing{Lease: l}
-		for w := range waiters(tx, l.Scope, l.Key) {
-			s.Waiters = append(s.Waiters, Waiting{w.Holder, w.Since, w.parked()})
-		}
-		list = append(list, s)
+		list = append(list, standing(tx, mustLease(row)))
 	}
 	return list
+}
+
+func standing(tx Tx, l Lease) Standing {
+	s := Standing{Lease: l}
+	for w := range waiters(tx, l.Scope, l.Key) {
+		s.Waiters = append(s.Waiters, Waiting{w.Holder, w.Since, w.parked()})
+	}
+	return s
 }
 
 // Drop removes every lease and every place in line of the scope, for a scope

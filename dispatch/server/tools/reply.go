@@ -21,6 +21,9 @@ import (
 // Call runs the tool for a session and makes the reply: the answer or the
 // refusal, with the losses that the session has not been told of.
 func (t Tool) Call(ctx context.Context, se *dispatch.Session, request mcp.CallToolRequest) *mcp.CallToolResult {
+	if se.Context().Err() != nil {
+		return refuse(registry.ErrSessionEnded, nil)
+	}
 	a, err := t.call(ctx, se, rawArguments(request))
 	news := takeNotices(ctx, se)
 	if err != nil {
