@@ -60,10 +60,10 @@ func aheadOfTheDisk(t *testing.T, fault error) {
 		synctest.Wait()
 	}
 	refused := errors.New("refused by the test")
-	sees := 0
+	var sees atomic.Int64
 	see := func(tx engine.Tx) {
 		if _, ok := tx.Get("k"); ok {
-			sees++
+			sees.Add(1)
 		}
 	}
 	start(e.Update, func(tx engine.Tx) error { tx.Put(engine.Row{Key: "k"}); return nil })
@@ -77,8 +77,8 @@ func aheadOfTheDisk(t *testing.T, fault error) {
 		defer func() { _ = recover() }()
 		return e.Update(ctx, fn)
 	}, func(tx engine.Tx) error { see(tx); panic(refused) })
-	if sees != 7 {
-		t.Errorf("%d of 7 have run while the sync was held back", sees)
+	if n := sees.Load(); n != 7 {
+		t.Errorf("%d of 7 have run while the sync was held back", n)
 	}
 	select {
 	case err := <-answers:

@@ -34,7 +34,7 @@ func (e *Engine) checkRowsLocked() error {
 		if e.mem.get(r.key) != r {
 			errs = append(errs, fmt.Errorf("row %q is not found by its key", r.key))
 		}
-		if r.dirty != 0 {
+		if r.dirty() != 0 {
 			errs = append(errs, fmt.Errorf("row %q is still dirty", r.key))
 		}
 		last = r.key
@@ -111,12 +111,12 @@ func (e *Engine) checkStoreLocked() error {
 			errs = append(errs, err)
 			continue
 		}
-		if live := e.mem.get(r.key); live == nil || !live.stored {
+		if live := e.mem.get(r.key); live == nil || !live.stored() {
 			errs = append(errs, fmt.Errorf("row %q is stored and memory does not know", r.key))
 		}
 	}
 	for _, r := range e.mem.rows.Items() {
-		if r.stored {
+		if r.stored() {
 			n--
 		}
 	}

@@ -30,9 +30,7 @@ func (c *commit) wait() error {
 func (e *Engine) appendLocked(t *tx, end *ending) error {
 	batch := e.batch(t.writes)
 	for i := range t.writes {
-		w := &t.writes[i]
-		w.r.dirty = 0
-		w.r.stored = w.kind == put
+		t.writes[i].r.settle(t.writes[i].kind == put)
 	}
 	if batch == nil {
 		return nil

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"strings"
-	"unsafe"
 
 	"github.com/google/uuid"
 	"github.com/tidwall/btree"
@@ -219,12 +218,4 @@ func (m *memory) owned(id uuid.UUID, yield func(*row) bool) {
 			return
 		}
 	}
-}
-
-// own gives a copy of s that nothing else keeps alive, unless s is old.
-func own(s, old string) string {
-	if len(s) == len(old) && unsafe.StringData(s) == unsafe.StringData(old) {
-		return old
-	}
-	return strings.Clone(s)
 }

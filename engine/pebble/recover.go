@@ -36,7 +36,7 @@ func (e *Engine) recover() error {
 		if err != nil {
 			return errors.Join(err, it.Close())
 		}
-		r.stored = true
+		r.settle(true)
 		e.mem.byKey[r.key] = r
 		e.mem.rows.Load(r) // they come in order
 		e.mem.link(r, owner)
@@ -71,7 +71,9 @@ func decodeRow(key, record []byte) (*row, uuid.UUID, error) {
 	if err != nil {
 		return nil, owner, fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
 	}
-	return &row{key: string(key), value: string(value), due: due}, owner, nil
+	r := &row{key: string(key), due: due}
+	r.setValue(string(value))
+	return r, owner, nil
 }
 
 // checkFormat refuses a state that a later version of this package has

@@ -5,24 +5,46 @@ import (
 	"errors"
 	"math"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A row is one record of the working set. A row that lives is in memory.rows,
-// in its owner's list when it has one, and in memory.due when it is due ever.
+// A row is one record of the working set. A row that lives is in memory's byKey
+// and rows, in its owner's list when it has one, and in memory.due when it is
+// due ever. It fills 64 bytes, one of the allocator's sizes, which is why the
+// value has a short length and two fields share a word.
 type row struct {
 	key   string
-	value string
+	text  *byte  // the value's bytes
+	size  uint32 // of the value
+	state uint32 // see stored and dirty
 	owner *owner // nil is nobody
 	due   int64  // unix nanoseconds, or never
 
 	prev, next *row // in owner's list
+}
 
-	dirty  int32 // 1 + its place in the transaction's writes, or 0
-	stored bool  // a record under key is in the store
+func (r *row) value() string { return unsafe.String(r.text, r.size) }
+
+func (r *row) setValue(s string) { r.text, r.size = unsafe.StringData(s), uint32(len(s)) }
+
+// stored tells that the store has a record of r.
+func (r *row) stored() bool { return r.state&1 != 0 }
+
+// dirty gives 1 + r's place in the transaction's writes, or 0.
+func (r *row) dirty() int { return int(r.state >> 1) }
+
+func (r *row) setDirty(n int) { r.state = r.state&1 | uint32(n)<<1 }
+
+// settle notes what a commit has done to r.
+func (r *row) settle(stored bool) {
+	r.state = 0
+	if stored {
+		r.state = 1
+	}
 }
 
 // An owner is the head of the list of the rows it owns.
@@ -49,7 +71,7 @@ func instant(t time.Time) int64 {
 }
 
 func (r *row) public() engine.Row {
-	p := engine.Row{Key: r.key, Value: r.value}
+	p := engine.Row{Key: r.key, Value: r.value()}
 	if r.owner != nil {
 		p.Owner = r.owner.id
 	}

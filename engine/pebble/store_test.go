@@ -99,7 +99,7 @@ func TestFilesAreForTheirOwnerAlone(t *testing.T) {
 // meddle changes what a closed state has stored, past the engine.
 func meddle(t *testing.T, disk vfs.FS, key, value string) {
 	t.Helper()
-	db, err := pebbledb.Open("state", &pebbledb.Options{FS: disk, FormatMajorVersion: pebbledb.FormatNewest})
+	db, err := pebbledb.Open("state", &pebbledb.Options{FS: disk, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +107,12 @@ func meddle(t *testing.T, disk vfs.FS, key, value string) {
 		t.Fatal(err)
 	}
 }
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)              {}
+func (quiet) Errorf(string, ...any)             {}
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func TestACorruptRecordIsNamed(t *testing.T) {
 	for name, record := range map[string]string{

@@ -100,7 +100,7 @@ func (t *tx) Put(p engine.Row) {
 	if r == nil {
 		return
 	}
-	t.record(write{kind: put, r: r, value: r.value, owner: p.Owner, due: r.due})
+	t.record(write{kind: put, r: r, value: r.value(), owner: p.Owner, due: r.due})
 }
 
 func (t *tx) Touch(p engine.Row) { t.set(p) }
@@ -114,17 +114,18 @@ func (t *tx) Delete(key string) {
 	if r == nil {
 		return
 	}
-	t.undo = append(t.undo, undo{removed, r, r.value, r.ownerID(), r.due})
+	t.undo = append(t.undo, undo{removed, r, r.value(), r.ownerID(), r.due})
 	m.remove(r)
 	switch {
-	case r.stored:
+	case r.stored():
 		t.record(write{kind: deletion, r: r})
-	case r.dirty != 0:
+	case r.dirty() != 0:
 		t.record(write{kind: nothing, r: r})
 	}
 }
 
-// set makes the working set agree with p. It gives nil when p is refused.
+// set makes the working set agree with p. It gives nil when p is refused. The
+// strings are copied: one cut from a request would keep all of that alive.
 func (t *tx) set(p engine.Row) *row {
 	m := t.live()
 	if !t.mayWrite() {
@@ -143,13 +144,16 @@ func (t *tx) set(p engine.Row) *row {
 	}
 	r := m.get(p.Key)
 	if r == nil {
-		r = &row{key: strings.Clone(p.Key), value: strings.Clone(p.Value), due: instant(p.Due)}
+		r = &row{key: strings.Clone(p.Key), due: instant(p.Due)}
+		r.setValue(strings.Clone(p.Value))
 		t.undo = append(t.undo, undo{kind: inserted, r: r})
 		m.insert(r, p.Owner)
 		return r
 	}
-	t.undo = append(t.undo, undo{changed, r, r.value, r.ownerID(), r.due})
-	r.value = own(p.Value, r.value)
+	t.undo = append(t.undo, undo{changed, r, r.value(), r.ownerID(), r.due})
+	if p.Value != r.value() { // a renewal changes the due time alone
+		r.setValue(strings.Clone(p.Value))
+	}
 	m.setOwner(r, p.Owner)
 	m.setDue(r, instant(p.Due))
 	return r
@@ -171,12 +175,12 @@ func (t *tx) poison(err error) {
 // record notes w, in place of an earlier write of the same row. Rows that
 // held one key in turn keep their order: a deletion comes before what follows.
 func (t *tx) record(w write) {
-	if w.r.dirty == 0 {
-		t.writes = append(t.writes, w)
-		w.r.dirty = int32(len(t.writes))
+	if n := w.r.dirty(); n != 0 {
+		t.writes[n-1] = w
 		return
 	}
-	t.writes[w.r.dirty-1] = w
+	t.writes = append(t.writes, w)
+	w.r.setDirty(len(t.writes))
 }
 
 // rollback restores the working set.
@@ -188,7 +192,7 @@ func (t *tx) rollback() {
 		case inserted:
 			m.remove(u.r)
 		case changed:
-			u.r.value = u.value
+			u.r.setValue(u.value)
 			m.setOwner(u.r, u.owner)
 			m.setDue(u.r, u.due)
 		case removed:
@@ -196,7 +200,7 @@ func (t *tx) rollback() {
 		}
 	}
 	for i := range t.writes {
-		t.writes[i].r.dirty = 0
+		t.writes[i].r.setDirty(0)
 	}
 }
 

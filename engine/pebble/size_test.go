@@ -1,0 +1,76 @@
+package pebble_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// BenchmarkMillion tells what a million live claims cost: bytes of memory for
+// each beyond its key, nanoseconds to renew or to find one at random, and the
+// time it takes to recover them all.
+//
+//	go test -run - -bench Million -benchtime 1x ./engine/pebble
+func BenchmarkMillion(b *testing.B) {
+	const claims, owners = 1_000_000, 1000
+	for b.Loop() {
+		dir := b.TempDir()
+		e := mustOpen(b, pebble.Options{Dir: dir})
+		ids := make([]uuid.UUID, owners)
+		for i := range ids {
+			ids[i] = uuid.New()
+		}
+		key := func(i int) string { return fmt.Sprintf("claim/%018d", uint64(i)*0x9e3779b97f4a7c15%1e18) }
+		claim := func(tx engine.Tx, i int) engine.Row {
+			return engine.Row{Key: key(i), Value: benchValue, Owner: ids[i%owners], Due: tx.Now().Add(time.Minute + time.Duration(rand.IntN(1e9)))}
+		}
+		base := heapInUse()
+		for i := 0; i < claims; i += 1000 {
+			mustUpdate(b, e, func(tx engine.Tx) {
+				for j := range 1000 {
+					tx.Put(claim(tx, i+j))
+				}
+			})
+		}
+		b.ReportMetric(float64(heapInUse()-base)/claims-24, "bytes/claim")
+		each := func(what string, do func(tx engine.Tx, i int)) {
+			const n = 200_000
+			var took time.Duration
+			mustUpdate(b, e, func(tx engine.Tx) {
+				start := time.Now()
+				for range n {
+					do(tx, rand.IntN(claims))
+				}
+				took = time.Since(start)
+			})
+			b.ReportMetric(float64(took.Nanoseconds())/n, what)
+		}
+		each("ns/get", func(tx engine.Tx, i int) { tx.Get(key(i)) })
+		each("ns/renew", func(tx engine.Tx, i int) { tx.Touch(claim(tx, i)) })
+		if err := e.Close(); err != nil {
+			b.Fatal(err)
+		}
+		e = nil
+		base = heapInUse()
+		start := time.Now()
+		e = mustOpen(b, pebble.Options{Dir: dir})
+		b.ReportMetric(time.Since(start).Seconds(), "s/recovery")
+		b.ReportMetric(float64(heapInUse()-base)/claims-24, "bytes/recovered")
+		mustClose(b, e)
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
