@@ -1,24 +1,3 @@
-// Package pebble is the embedded engine: memory for the working set, a Pebble
-// store for what must outlive the process.
-//
-// # How it keeps the contract
-//
-// Every row is in memory, under one lock, so transactions are serial and a
-// read costs no I/O. An Update runs its function against memory, then appends
-// one Pebble batch with what was Put or Deleted, both inside the lock: the
-// order of the log is the order of the transactions. It waits for the log's
-// fsync outside the lock, so any number of Updates share one. Since the log is
-// in order, a commit that is durable has everything durable that it was built
-// on. A transaction that writes nothing durable waits for the last commit
-// before it, and so tells of nothing that a crash could undo.
-//
-// A commit that fails leaves memory ahead of the store. There is no way back
-// from that but to read the store again, so the failure is final.
-//
-// # Schema
-//
-//	0x00 "format"   the version of this schema, one byte
-//	0x01 key        one row: its owner, due time and value (see row.go)
 package pebble
 
 import (

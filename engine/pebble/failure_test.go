@@ -54,7 +54,7 @@ func TestAFailedCommitIsFinal(t *testing.T) {
 		for _, once := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/once=%t", strings.ReplaceAll(pattern, "*", "_"), once), func(t *testing.T) {
 				t.Parallel()
-				for n := int64(1); ; n = n*5/4 + 1 {
+				for n := int64(1); ; n = n*3/2 + 1 {
 					b := &breaking{pattern: pattern, n: n, once: once}
 					if breakAt(t, b); !b.broken.Load() {
 						t.Logf("survives when operation %d and later would fail", n)

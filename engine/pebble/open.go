@@ -68,6 +68,8 @@ func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
 	return pebble.Open(dir, o)
 }
 
+// options are Pebble's, for what they are to differ in. The package's
+// documentation says what was measured.
 func (e *Engine) options() *pebble.Options {
 	return &pebble.Options{
 		FS:                          e.fs,

@@ -1,0 +1,54 @@
+// Package pebble is the embedded engine: memory for the working set, a Pebble
+// store for what must outlive the process.
+//
+// # How it keeps the contract
+//
+// Every row is in memory, under one lock, so transactions are serial and a
+// read costs no I/O. An Update runs its function against memory, then appends
+// one Pebble batch with what was Put or Deleted, both inside the lock: the
+// order of the log is the order of the transactions. It waits for the log's
+// fsync outside the lock, so any number of Updates share one. Since the log is
+// in order, a commit that is durable has everything durable that it was built
+// on. A transaction that writes nothing durable waits for the last commit
+// before it, and so tells of nothing that a crash could undo.
+//
+// A commit that fails leaves memory ahead of the store. There is no way back
+// from that but to read the store again, so the failure is final, and whether
+// the commits under way at that instant are found afterwards is not known.
+// Nor does a failure end the process, as it would with a bare Pebble: see
+// stateFS. The answer to [engine.ErrFailed] is to Close and Open again.
+//
+// # Schema
+//
+//	0x00 "format"   the version of this schema, one byte
+//	0x01 key        one row: its owner, due time and value (see row.go)
+//
+// # What was measured
+//
+// On two cores and an ext4 disk with an fsync of 0.1 ms.
+//
+// The log. An fsync of a file that grows also writes its size to the file
+// system's journal. Appending 180 bytes took 135 µs when the file grew, also
+// with its blocks allocated beyond its size as Pebble does; 95 µs when the
+// file had its size from the start, and no less when it was full of zeros.
+// Through Pebble that is 6 900 against 9 500 lone commits a second, 27 000
+// against 36 000 from eight goroutines. So a log gets its size as it is made,
+// by fallocate, in 0.2 ms. To fill it with zeros would halve an fsync of 12 kB,
+// from 0.2 ms to 0.1, but costs 120 ms for each 64 MiB, and through Pebble,
+// which uses its logs again, no gain was left.
+//
+// The memtable. At 64 goroutines 4 and 8 MiB gave 160 000 to 230 000 commits a
+// second and 64 MiB 140 000 to 180 000, as its skip list outgrows the caches;
+// alone they are alike. With logs of full size nothing else depends on it, so
+// it has 8 MiB. No filter, cache or compression was worth an option: tables
+// are read at Open and no more.
+//
+// The indexes, at a million rows in random order. A lookup takes 0.2 µs in a
+// map and 1.6 µs in a B-tree, so there is a map for Get and a B-tree for Scan.
+// Due rows are in a B-tree as well: to put one off takes 1.3 µs, and 0.25 µs
+// in an indexed heap, but the earliest leaves in 0.2 µs instead of 0.6, and
+// the tree can go on from any place. A walk over the due rows whose body
+// changes some and leaves others would have to pass over all it left behind,
+// again after each change, in a heap. Either way the cost grows with what is
+// due, never with what lives. A claim takes 195 bytes beyond its key.
+package pebble
