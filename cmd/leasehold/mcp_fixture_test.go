@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// programs are what the test binary is besides: a shim, the daemon it starts,
+// and a client that can be killed.
+var programs = map[string]func() error{"serve": testDaemon, "mcp": testShim, "client": testClient}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && programs[os.Args[1]] != nil {
+		if err := programs[os.Args[1]](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// dirEnv is where a test's programs keep everything.
+const dirEnv = "LEASEHOLD_TEST_DIR"
+
+func inDir(name string) string { return filepath.Join(os.Getenv(dirEnv), name) }
+
+// testDaemon is a daemon, until SIGTERM.
+func testDaemon() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	eng, err := pebble.Open(pebble.Options{Dir: inDir("state")})
+	if err != nil {
+		return err
+	}
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{})
+	if err != nil {
+		return err
+	}
+	ln, err := server.ListenSocket(inDir("s"))
+	if err != nil {
+		return err
+	}
+	var tend sync.WaitGroup
+	tend.Go(func() { err = errors.Join(err, state.Tend(ctx)) })
+	serveErr := server.New(state, server.Options{Log: zerolog.New(os.Stderr)}).ServeSocket(ctx, ln)
+	tend.Wait()
+	return errors.Join(err, serveErr, eng.Close())
+}
+
+func testShim() error {
+	cmd := newMCPCommand(func(*cobra.Command) (socket, log string, err error) {
+		return inDir("s"), inDir("log"), nil
+	})
+	cmd.SetArgs(os.Args[2:])
+	return cmd.Execute()
+}
+
+// testClient takes the leases a and b, blocks in an acquire of c, and says so.
+func testClient() error {
+	ctx := context.Background()
+	cs, err := connectSDK(ctx, "victim")
+	if err != nil {
+		return err
+	}
+	for tool, args := range map[string]map[string]any{
+		"run_lease_acquire": {"key": "a"}, "lease_acquire": {"name": "b"},
+	} {
+		if res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args}); err != nil || res.IsError {
+			return fmt.Errorf("%s: %v %+v", tool, err, res)
+		}
+	}
+	fmt.Println("ready")
+	_, err = cs.CallTool(ctx, &mcp.CallToolParams{Name: "run_lease_acquire", Arguments: map[string]any{"key": "c", "wait_secs": 50}})
+	return err
+}
+
+// connectSDK connects the official Go SDK's client through a shim process.
+func connectSDK(ctx context.Context, name string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
+	return client.Connect(ctx, &mcp.CommandTransport{Command: exec.CommandContext(ctx, os.Args[0], "mcp")}, nil)
+}
+
+// newDir gives a test's programs a place of their own, and ends what they
+// start there.
+func newDir(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(dirEnv, dir)
+	t.Cleanup(func() {
+		if pid := daemonPID(); pid != 0 {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Logf("the daemon's log:\n%s", log)
+		}
+		os.RemoveAll(dir)
+	})
+}
+
+// daemonPID is the process that listens; 0 if none does.
+func daemonPID() int {
+	nc, err := net.Dial("unix", inDir("s"))
+	if err != nil {
+		return 0
+	}
+	defer nc.Close()
+	pid, _ := server.PeerPID(nc)
+	return pid
+}
+
+// startDaemon starts a daemon by hand, and returns it once it listens.
+func startDaemon(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	awaitTrue(t, "the daemon listens", func() bool { return daemonPID() == cmd.Process.Pid })
+	return cmd
+}
+
+func awaitTrue(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+// A stdio is a shim and the client's end of it.
+type stdio struct {
+	t     *testing.T
+	in    io.WriteCloser
+	lines chan string
+	ended chan struct{}
+}
+
+// runShim runs a shim in this process.
+func runShim(t *testing.T, cfg mcpConfig) *stdio {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	s := &stdio{t: t, in: inW, lines: make(chan string, 1000), ended: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(s.ended)
+		defer outW.Close()
+		runMCP(ctx, cfg, inR, outW, logWriter{t})
+	}()
+	go s.read(outR)
+	t.Cleanup(func() { cancel(); inW.Close(); <-s.ended })
+	return s
+}
+
+type logWriter struct{ t *testing.T }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.t.Logf("%s", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// startShim runs a shim as a process.
+func startShim(t *testing.T, args ...string) (*stdio, *exec.Cmd) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"mcp"}, args...)...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &stdio{t: t, in: in, lines: make(chan string, 1000), ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		s.read(out)
+		cmd.Wait()
+	}()
+	t.Cleanup(func() { cmd.Process.Kill(); <-s.ended })
+	return s, cmd
+}
+
+func (s *stdio) read(out io.Reader) {
+	for br := bufio.NewReader(out); ; {
+		line, err := br.ReadString('\n')
+		if err != nil {
+			close(s.lines)
+			return
+		}
+		s.lines <- line
+	}
+}
+
+func (s *stdio) send(line string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stdio) call(id int, tool, arguments string) {
+	s.t.Helper()
+	s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments))
+}
+
+// A reply is what tests look at in a message of the shim.
+type reply struct {
+	ID     json.RawMessage
+	Method string
+	Result struct {
+		IsError           bool
+		StructuredContent struct {
+			Code      string
+			Key       string
+			LeaseID   string `json:"lease_id"`
+			Token     uint64
+			Reentrant bool
+			Released  bool
+		}
+		ServerInfo struct{ Name string }
+	}
+	Error *struct {
+		Code    int
+		Message string
+	}
+}
+
+func (s *stdio) receive() reply {
+	s.t.Helper()
+	select {
+	case line, ok := <-s.lines:
+		if !ok {
+			s.t.Fatal("the shim has ended")
+		}
+		var r reply
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			s.t.Fatalf("%v in %s", err, line)
+		}
+		return r
+	case <-time.After(time.Minute):
+		s.t.Fatal("no answer")
+		return reply{}
+	}
+}
+
+// answer expects the answer to request id next.
+func (s *stdio) answer(id int) reply {
+	s.t.Helper()
+	r := s.receive()
+	if string(r.ID) != fmt.Sprint(id) || r.Error != nil {
+		s.t.Fatalf("not the answer to %d: %+v %+v", id, r, r.Error)
+	}
+	return r
+}
+
+// silent fails if there is something to read.
+func (s *stdio) silent() {
+	s.t.Helper()
+	select {
+	case line, ok := <-s.lines:
+		if ok {
+			s.t.Errorf("unexpected: %s", line)
+		}
+	default:
+	}
+}
+
+const initializeLine = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"Test Client","version":"1"}}}`
+
+func (s *stdio) handshake() {
+	s.t.Helper()
+	s.send(initializeLine)
+	if r := s.answer(0); r.Result.ServerInfo.Name != "leasehold" {
+		s.t.Fatalf("initialize: %+v", r)
+	}
+	s.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+func TestSDKClientThroughAShimThatStartsTheDaemon(t *testing.T) {
+	newDir(t)
+	cs, err := connectSDK(t.Context(), "Some Client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := cs.InitializeResult().ProtocolVersion; v != "2025-11-25" {
+		t.Errorf("protocol version %s", v)
+	}
+	tools, err := cs.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) < 6 {
+		t.Errorf("tools: %v %v", tools, err)
+	}
+	res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_lease_acquire", Arguments: map[string]any{"key": "k"}})
+	if err != nil || res.IsError {
+		t.Fatalf("acquire: %v %+v", err, res)
+	}
+	if b, _ := json.Marshal(res.StructuredContent); !strings.Contains(string(b), `"Some-Client"`) {
+		t.Errorf("the holder is not named after the client: %s", b)
+	}
+	if err := cs.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyShimsStartOneDaemon(t *testing.T) {
+	newDir(t)
+	var wg sync.WaitGroup
+	for range 12 {
+		s, _ := startShim(t)
+		wg.Go(func() { s.handshake() })
+	}
+	wg.Wait()
+	log, err := os.ReadFile(inDir("log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), `"message":"connected"`); n != 12 {
+		t.Errorf("%d shims connected to it", n)
+	}
+	if started, _ := os.ReadFile(inDir("s.start")); string(started) != fmt.Sprint(daemonPID()) {
+		t.Errorf("started last: %s; listens: %d", started, daemonPID())
+	}
+	if strings.Contains(string(log), "in use") || strings.Contains(string(log), "another daemon") {
+		t.Errorf("a second daemon was started:\n%s", log)
+	}
+}
+
+func TestKilledClientFreesItsLeasesAtOnce(t *testing.T) {
+	newDir(t)
+	holder, _ := startShim(t, "--name", "holder")
+	holder.handshake()
+	holder.call(1, "run_lease_acquire", `{"key":"c"}`)
+	c := holder.answer(1).Result.StructuredContent
+
+	victim := exec.Command(os.Args[0], "client")
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("client: %q %v", line, err)
+	}
+	next, _ := startShim(t, "--name", "next")
+	next.handshake()
+	awaitWaiters := func(want int) {
+		awaitTrue(t, fmt.Sprintf("%d wait", want), func() bool {
+			holder.call(2, "lease_list", `{}`)
+			select {
+			case line := <-holder.lines:
+				return strings.Count(line, `"waiting_ms"`)/strings.Count(line, `"leases"`) >= want
+			case <-time.After(time.Minute):
+				return false
+			}
+		})
+	}
+	awaitWaiters(1)
+	next.call(1, "run_lease_acquire", `{"key":"a","wait_secs":50}`)
+	next.call(2, "lease_acquire", `{"name":"b","wait_secs":50}`)
+	next.call(3, "run_lease_acquire", `{"key":"c","wait_secs":50}`)
+	awaitWaiters(4)
+
+	killed := time.Now()
+	victim.Process.Kill()
+	for range 2 {
+		if r := next.receive(); r.Result.IsError || r.Error != nil {
+			t.Errorf("hand-over: %+v %+v", r, r.Error)
+		}
+	}
+	took := time.Since(killed)
+	t.Logf("from the kill to the second hand-over: %v", took)
+	if took > time.Second {
+		t.Errorf("hand-over took %v", took)
+	}
+	victim.Wait()
+
+	holder.call(3, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, c.LeaseID))
+	holder.answer(3)
+	if r := next.answer(3); r.Result.StructuredContent.Token <= c.Token {
+		t.Errorf("the dead waiter was served: %+v", r)
+	}
+}
+
+func TestDaemonKilledUnderItsClients(t *testing.T) {
+	newDir(t)
+	holder, _ := startShim(t, "--name", "holder")
+	holder.handshake()
+	waiter, _ := startShim(t, "--name", "waiter")
+	waiter.handshake()
+	holder.call(1, "run_lease_acquire", `{"key":"k"}`)
+	lease := holder.answer(1).Result.StructuredContent
+	for round := range 3 {
+		id := 10 + round
+		if round == 0 {
+			waiter.call(5, "run_lease_acquire", `{"key":"k","wait_secs":50}`)
+		}
+		before := daemonPID()
+		if before == 0 {
+			t.Fatal("no daemon")
+		}
+		syscall.Kill(before, syscall.SIGKILL)
+		holder.call(id, "run_lease_acquire", `{"key":"k"}`)
+		again := holder.answer(id).Result.StructuredContent
+		if !again.Reentrant || again.Token != lease.Token || again.LeaseID != lease.LeaseID {
+			t.Errorf("round %d: not the same lease: %+v, was %+v", round, again, lease)
+		}
+		if pid := daemonPID(); pid == before || pid == 0 {
+			t.Errorf("round %d: daemon %d after %d", round, pid, before)
+		}
+	}
+	waiter.silent()
+	holder.call(20, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, lease.LeaseID))
+	if r := holder.answer(20); !r.Result.StructuredContent.Released {
+		t.Errorf("release: %+v", r)
+	}
+	if r := waiter.answer(5); r.Result.StructuredContent.Token <= lease.Token {
+		t.Errorf("the waiter: %+v", r)
+	}
+	waiter.send(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+	waiter.answer(6) // and not a second answer to 5, or one of the replay
+}
+
+func TestDaemonStoppedPolitelyUnderItsClients(t *testing.T) {
+	newDir(t)
+	s, _ := startShim(t)
+	s.handshake()
+	s.call(1, "run_lease_acquire", `{"key":"k"}`)
+	lease := s.answer(1).Result.StructuredContent
+	syscall.Kill(daemonPID(), syscall.SIGTERM)
+	s.call(2, "run_lease_acquire", `{"key":"k"}`)
+	if again := s.answer(2).Result.StructuredContent; !again.Reentrant || again.Token != lease.Token {
+		t.Errorf("not the same lease: %+v, was %+v", again, lease)
+	}
+}
+
+func TestDaemonStartedByHandIsNotReplaced(t *testing.T) {
+	newDir(t)
+	daemon := startDaemon(t)
+	s := runShim(t, mcpConfig{Socket: inDir("s"), Log: inDir("log"), Run: "r", Outage: 300 * time.Millisecond})
+	s.handshake()
+	daemon.Process.Kill()
+	daemon.Wait()
+	s.call(1, "lease_list", `{}`)
+	if r := s.answer(1); !r.Result.IsError || r.Result.StructuredContent.Code != "UNAVAILABLE" {
+		t.Errorf("without a daemon: %+v", r)
+	}
+	s.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "leasehold serve") {
+		t.Errorf("without a daemon: %+v", r)
+	}
+	startDaemon(t)
+	awaitTrue(t, "calls work again", func() bool {
+		s.call(3, "lease_list", `{}`)
+		return !s.answer(3).Result.IsError
+	})
+}
+
+func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	s := runShim(t, mcpConfig{Socket: inDir("s"), Token: "lht_no"})
+	s.send(initializeLine)
+	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "token") {
+		t.Errorf("initialize: %+v", r)
+	}
+	s.call(1, "lease_list", `{}`)
+	if r := s.answer(1); r.Result.StructuredContent.Code != "UNAUTHENTICATED" {
+		t.Errorf("call: %+v", r)
+	}
+}
+
+func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	s := runShim(t, mcpConfig{Socket: inDir("s"), Run: "r"})
+	s.handshake()
+	go s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", server.MaxMessage) + `","id":1}`)
+	if r := s.receive(); string(r.ID) != "1" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
+		t.Errorf("too large: %+v", r)
+	}
+	s.send(`{`)
+	if r := s.receive(); r.Error == nil || r.Error.Code != -32700 {
+		t.Errorf("malformed: %+v", r)
+	}
+	s.send(`[{"jsonrpc":"2.0","method":"ping","id":1}]`)
+	if r := s.receive(); r.Error == nil || r.Error.Code != -32600 {
+		t.Errorf("batch: %+v", r)
+	}
+	s.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	s.answer(2)
+}
+
+func TestShimAnswersBeforeItEndsWithItsInput(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	s, _ := startShim(t)
+	s.send(initializeLine + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	s.in.Close()
+	s.answer(0)
+	s.answer(1)
+	<-s.ended
+}
+
+func TestShimEndsWithWhoeverNeedsIt(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	for name, end := range map[string]func(*stdio, *exec.Cmd){
+		"input closed": func(s *stdio, _ *exec.Cmd) { s.in.Close() },
+		"SIGTERM":      func(_ *stdio, c *exec.Cmd) { c.Process.Signal(syscall.SIGTERM) },
+		"SIGHUP":       func(_ *stdio, c *exec.Cmd) { c.Process.Signal(syscall.SIGHUP) },
+		"SIGKILL":      func(_ *stdio, c *exec.Cmd) { c.Process.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			watcher := runShim(t, mcpConfig{Socket: inDir("s"), Run: "default"})
+			watcher.handshake()
+			s, cmd := startShim(t)
+			s.handshake()
+			s.call(1, "run_lease_acquire", `{"key":"k"}`)
+			s.answer(1)
+			s.call(2, "kv_wait", `{"path":"/shared/x","min_version":1,"wait_secs":50}`)
+			watcher.call(1, "run_lease_acquire", `{"key":"k","wait_secs":50}`)
+			start := time.Now()
+			end(s, cmd)
+			lease := watcher.answer(1).Result.StructuredContent
+			t.Logf("hand-over after %v", time.Since(start))
+			<-s.ended
+			watcher.call(2, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, lease.LeaseID))
+			watcher.answer(2)
+		})
+	}
+}
+
+func TestShimEndsWithItsParent(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inW.Close() // held: the end of input is not what ends it
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outR.Close()
+	parent := exec.Command("/bin/sh", "-c", `"$0" mcp <&3 3<&- & wait`, os.Args[0])
+	parent.Stdout, parent.ExtraFiles = outW, []*os.File{inR}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inR.Close()
+	outW.Close()
+	fmt.Fprintln(inW, initializeLine)
+	out := bufio.NewReader(outR)
+	if _, err := out.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	parent.Process.Kill()
+	parent.Wait()
+	if _, err := out.ReadString('\n'); err == nil { // at the end of output the shim has ended
+		t.Error("the shim goes on")
+	}
+}
