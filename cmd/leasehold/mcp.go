@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // mcpConfig is what a shim is told by its command line and environment.
@@ -45,19 +47,15 @@ joins a run as a new worker of the root layer.`,
 
   # another run, under a name of your choice
   leasehold mcp --run release-42 --name reviewer`,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Socket, cfg.Log, err = find(cmd); err != nil {
 				return err
 			}
 			ctx, stop := untilUnwanted(cmd.Context())
 			defer stop()
-			if code := runMCP(ctx, cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()); code != 0 {
-				return fmt.Errorf("mcp ended with code %d", code)
-			}
-			return nil
+			return runMCP(ctx, cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&cfg.Run, "run", "default", "the run to join without a token")
@@ -95,14 +93,12 @@ func untilUnwanted(ctx context.Context) (context.Context, func()) {
 }
 
 // runMCP joins the client at stdin and stdout to the daemon until the client
-// goes or ctx ends, and returns the exit code: 0, or 2 if the configuration
-// can never work. What it has to say goes to stderr.
-func runMCP(ctx context.Context, cfg mcpConfig, stdin io.Reader, stdout, stderr io.Writer) int {
-	s, err := newShim(cfg, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "leasehold mcp:", err)
-		return 2
+// goes or ctx ends, and then answers nil. An error says why it can never work.
+// What it has to say on the way goes to stderr.
+func runMCP(ctx context.Context, cfg mcpConfig, stdin io.Reader, stdout, stderr io.Writer) error {
+	if err := server.CheckSocketPath(cfg.Socket); err != nil {
+		return err
 	}
-	s.run(ctx, stdin, stdout)
-	return 0
+	newShim(cfg, stderr).run(ctx, stdin, stdout)
+	return nil
 }

@@ -107,6 +107,10 @@ const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Second
 	idleRetry  = 2 * time.Second
+
+	// maxStarts is how many daemons may end at once, one after the other,
+	// before requests are told why.
+	maxStarts = 3
 )
 
 // attempted takes the outcome of an attempt.
@@ -123,6 +127,9 @@ func (s *shim) attempted(a attempt) {
 	if s.failures++; s.failures == 1 || permanent {
 		s.logf("%v", a.err)
 	}
+	if _, ok := errors.AsType[*startError](a.err); ok && s.failures >= maxStarts {
+		s.patience = time.Time{} // better an answer than the same thing again
+	}
 	switch {
 	case permanent: // until the next request, which may know better
 		for _, r := range s.inOrder() {
@@ -132,7 +139,7 @@ func (s *shim) attempted(a attempt) {
 		s.retry = time.After(min(firstRetry<<min(s.failures, 10), lastRetry))
 	default:
 		for _, r := range s.inOrder() {
-			s.refuse(r, "UNAVAILABLE", fmt.Sprintf("no daemon for %v: %v; start one with: leasehold serve", s.cfg.Outage, a.err))
+			s.refuse(r, "UNAVAILABLE", fmt.Sprintf("no daemon: %v; start one with: leasehold serve", a.err))
 		}
 		s.retry = time.After(idleRetry)
 	}

@@ -67,7 +67,7 @@ func (st *starter) start(ctx context.Context) error {
 	for !st.listens(ctx) {
 		select {
 		case err := <-exited:
-			return fmt.Errorf("the daemon did not start: %s", st.lastWords(err))
+			return &startError{st.lastWords(err)}
 		default:
 		}
 		if err := pause(ctx); err != nil {
@@ -76,6 +76,11 @@ func (st *starter) start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// A startError says why a daemon ended before it listened.
+type startError struct{ lastWords string }
+
+func (e *startError) Error() string { return "the daemon did not start: " + e.lastWords }
 
 func pause(ctx context.Context) error {
 	select {

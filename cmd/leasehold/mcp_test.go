@@ -197,6 +197,18 @@ func TestDaemonStartedByHandIsNotReplaced(t *testing.T) {
 	})
 }
 
+func TestDaemonThatCannotStartIsToldToTheClient(t *testing.T) {
+	newDir(t)
+	if err := os.WriteFile(inDir("state"), []byte("in its place"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := startShim(t)
+	s.send(initializeLine)
+	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "did not start") || !strings.Contains(r.Error.Message, "state") {
+		t.Errorf("initialize: %+v %+v", r, r.Error)
+	}
+}
+
 func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
 	newDir(t)
 	startDaemon(t)

@@ -84,6 +84,9 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	if w.Error != nil {
 		return nil, w, w.Error
 	}
+	if !w.OK || w.Actor == nil {
+		return nil, w, fmt.Errorf("this is no leasehold daemon: it said %.100q", line)
+	}
 	return br, w, nil
 }
 
@@ -91,6 +94,7 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 // ctx through the deadline that ends with it; see ServeConn.
 func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer dispatch.Peer) (*dispatch.Session, error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
+	interruptIfOver(ctx, nc)
 	se, err := s.session(ctx, br, peer)
 	if err != nil {
 		r := tools.RefusalOf(err)
@@ -106,12 +110,18 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		return nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
 	}
 	nc.SetDeadline(time.Time{})
-	if ctx.Err() != nil {
-		nc.SetReadDeadline(time.Unix(1, 0)) // it ended between, and its deadline was just undone
-	}
+	interruptIfOver(ctx, nc)
 	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
 	return se, nil
+}
+
+// interruptIfOver sets the deadline that the end of ctx has set, in case
+// another was set over it just now.
+func interruptIfOver(ctx context.Context, nc net.Conn) {
+	if ctx.Err() != nil {
+		nc.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 func (s *Server) session(ctx context.Context, br *bufio.Reader, peer dispatch.Peer) (*dispatch.Session, error) {

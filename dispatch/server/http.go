@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -50,14 +51,17 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.New(s.opts.Log, "", 0),
 		// No WriteTimeout: streams last. Each write has a deadline instead.
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { stopped <- e.shutdown(web) })
 	err := web.Serve(ln)
 	if stop() {
-		e.detachAll()
-		return errors.Join(err, web.Close())
+		e.detachAll() // nobody can come any more
+		err = errors.Join(err, web.Close())
+		e.endings.Wait()
+		return err
 	}
 	return <-stopped
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-func socketPath(t *testing.T) string {
+func socketPath(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
 	if err != nil {
