@@ -1,0 +1,108 @@
+// Command leasehold keeps parallel coding agents from trampling on one another.
+//
+// Each command has a file of its own, and [root] is the table of them. A
+// command reports what is wrong as an error; [run] alone prints it and turns it
+// into an exit code.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	// The first signal asks; from then on a second one ends the process.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the command, with all it takes from the process but its environment.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := root()
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	began := noteRun(cmd)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil && !*began {
+		err = usage(err)
+	}
+	return report(ctx, stderr, err)
+}
+
+// noteRun tells whether a command got as far as to run: what fails before that
+// is a matter of usage.
+func noteRun(cmd *cobra.Command) *bool {
+	began := new(bool)
+	var wrap func(*cobra.Command)
+	wrap = func(c *cobra.Command) {
+		if inner := c.RunE; inner != nil {
+			c.RunE = func(c *cobra.Command, args []string) error {
+				*began = true
+				return inner(c, args)
+			}
+		}
+		for _, sub := range c.Commands() {
+			wrap(sub)
+		}
+	}
+	wrap(cmd)
+	return began
+}
+
+const (
+	groupDaemon = "daemon"
+	groupTree   = "tree"
+	groupLook   = "look"
+)
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "leasehold",
+		Short: "Keep parallel coding agents off each other's toes",
+		Long: `Leasehold keeps parallel coding agents off each other's toes: they take leases
+on what they are about to touch. A daemon grants them over MCP; whoever crashes or
+disconnects gives back what it held.
+
+Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
+
+Environment:
+  LEASEHOLD_SOCKET   where the daemon listens, as --socket
+  LEASEHOLD_TOKEN    the actor to act as, in mcp and call
+  LEASEHOLD_SESSION  the session to share, in call
+  NO_COLOR           no colours, also on a terminal`,
+		Example: `  # let Claude Code take leases; the daemon starts by itself
+  claude mcp add --transport stdio leasehold -- leasehold mcp
+
+  # see who holds what, as it changes
+  leasehold leases --watch
+
+  # see what leasehold promises, told by a daemon of its own
+  leasehold spotlight run-contention`,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetVersionTemplate("leasehold {{.Version}}\n")
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	cmd.AddGroup(
+		&cobra.Group{ID: groupDaemon, Title: "The daemon and its clients:"},
+		&cobra.Group{ID: groupTree, Title: "The tree:"},
+		&cobra.Group{ID: groupLook, Title: "Look:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			cmd.AddCommand(c)
+		}
+	}
+	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)))
+	return cmd
+}

@@ -1,0 +1,17 @@
+package main
+
+import "runtime/debug"
+
+// release is set by the linker, in builds from outside a repository.
+var release string
+
+// version is what this binary was built from.
+func version() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
