@@ -120,7 +120,7 @@ func (s *State) abandon(id uuid.UUID) bool {
 		return false // a resume is under way
 	}
 	if !ok {
-		p = s.newParty(id, Actor{}, "")
+		p = s.newParty(id, "")
 		s.parties[id] = p
 	}
 	p.ending = true

@@ -27,7 +27,7 @@ type LeaseInfo struct {
 
 // Acquire takes a lease for the session; req's Holder is filled in.
 func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Request) (registry.Grant, error) {
-	r, err := se.registry(ctx, scope)
+	r, err := se.registry(scope)
 	if err != nil {
 		return registry.Grant{}, err
 	}
@@ -51,7 +51,7 @@ func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, wh
 func (se *Session) Leases(ctx context.Context, scopes []Scope, prefix string) ([]LeaseInfo, error) {
 	var list []LeaseInfo
 	for _, scope := range scopes {
-		r, err := se.registry(ctx, scope)
+		r, err := se.registry(scope)
 		if err != nil {
 			return nil, err
 		}
@@ -74,28 +74,14 @@ func (se *Session) Leases(ctx context.Context, scopes []Scope, prefix string) ([
 }
 
 // registry is where the session's leases of a scope are.
-func (se *Session) registry(ctx context.Context, scope Scope) (*registry.Registry, error) {
+func (se *Session) registry(scope Scope) (*registry.Registry, error) {
 	if se.actor.Role == Operator {
 		return nil, forbidden("an operator is in no run and takes no leases; connect with an actor's token")
 	}
 	if scope == LayerScope {
 		return se.state.core.Registry(layerScope(se.actor.HomeLayer())), nil
 	}
-	run, err := se.run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return se.state.leasesOf(run), nil
-}
-
-func (se *Session) run(ctx context.Context) (run Run, err error) {
-	return run, se.state.eng.View(ctx, func(tx engine.Tx) error {
-		var ok bool
-		if run, ok = getRun(tx, se.actor.Run); !ok {
-			return notFound("run %q", se.actor.Run)
-		}
-		return nil
-	})
+	return se.state.leasesOf(se.run), nil
 }
 
 // Within bounds ctx by the session: its end cancels what it has under way.
@@ -106,16 +92,30 @@ func (se *Session) Within(ctx context.Context) (context.Context, func()) {
 }
 
 // TakeLosses returns the losses that the session has not been told of, and
-// counts them as told.
+// counts them as told. Where there are none, which is nearly always, it looks
+// at nothing that others contend for.
 func (se *Session) TakeLosses(ctx context.Context) ([]registry.Lost, error) {
+	select {
+	case <-se.news.C:
+		se.unsure.Store(true)
+	default:
+	}
+	if !se.unsure.Load() {
+		return nil, nil
+	}
 	news, err := se.untold(ctx)
-	if err != nil || len(news) == 0 {
+	if err == nil && len(news) > 0 {
+		err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
+			se.state.core.MarkTold(tx, se.Holder(), news)
+			return nil
+		})
+	}
+	if err != nil {
 		return nil, err
 	}
-	return news, se.state.eng.Update(ctx, func(tx engine.Tx) error {
-		se.state.core.MarkTold(tx, se.Holder(), news)
-		return nil
-	})
+	// What is lost from here on is in the watch.
+	se.unsure.Store(false)
+	return news, nil
 }
 
 func (se *Session) untold(ctx context.Context) (news []registry.Lost, err error) {

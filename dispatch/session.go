@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -39,7 +40,10 @@ type party struct {
 	state  *State
 	id     uuid.UUID
 	actor  Actor
+	run    Run
 	handle string
+	news   *engine.Watch // wakes when the session has lost a lease; nil for an operator
+	unsure atomic.Bool   // there may be losses to tell, whatever news says
 	ctx    context.Context
 	end    context.CancelCauseFunc
 
@@ -87,6 +91,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 	record.Secret = hash
 
 	var actor Actor
+	var run Run
 	err := s.eng.Update(ctx, func(tx engine.Tx) (err error) {
 		if c.Token != "" {
 			actor, err = authenticate(tx, c.Token)
@@ -96,6 +101,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 		if err != nil {
 			return err
 		}
+		run, _ = getRun(tx, actor.Run)
 		record.Actor, record.OpenedAt = actor.ID, tx.Now()
 		putSession(tx, record)
 		return nil
@@ -103,7 +109,8 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 	if err != nil {
 		return nil, err
 	}
-	p := s.newParty(record.ID, actor, handle)
+	p := s.newParty(record.ID, handle)
+	p.actor, p.run = actor, run
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parties[p.id] = p
@@ -111,16 +118,19 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 	return &Session{party: p}, nil
 }
 
-func (s *State) newParty(id uuid.UUID, a Actor, handle string) *party {
-	ctx, end := context.WithCancelCause(context.Background())
-	return &party{state: s, id: id, actor: a, handle: handle, ctx: ctx, end: end}
+func (s *State) newParty(id uuid.UUID, handle string) *party {
+	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id))}
+	p.ctx, p.end = context.WithCancelCause(context.Background())
+	context.AfterFunc(p.ctx, p.news.Stop)
+	return p
 }
 
 // connectOperator gives the user of the daemon a session that is in no tree,
 // holds nothing and needs no record.
 func (s *State) connectOperator() *Session {
 	id := uuid.New()
-	p := s.newParty(id, Actor{ID: id, Name: "operator", Role: Operator, Path: "operator"}, "")
+	p := s.newParty(id, "")
+	p.actor = Actor{ID: id, Name: "operator", Role: Operator, Path: "operator"}
 	p.attached = 1
 	return &Session{party: p}
 }
@@ -191,6 +201,7 @@ func (s *State) resume(ctx context.Context, handle string) (*Session, error) {
 		return nil, nil
 	}
 	var actor Actor
+	var run Run
 	err := s.eng.View(ctx, func(tx engine.Tx) error {
 		record, ok := get[sessionRecord](tx, sessionKey(id))
 		if ok && !matches(record.Secret, secret) {
@@ -200,6 +211,7 @@ func (s *State) resume(ctx context.Context, handle string) (*Session, error) {
 			return ErrNotFound
 		}
 		actor, _ = getActor(tx, record.Actor)
+		run, _ = getRun(tx, actor.Run)
 		return nil
 	})
 	if err != nil {
@@ -212,7 +224,8 @@ func (s *State) resume(ctx context.Context, handle string) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
-		p.actor = actor
+		p.actor, p.run = actor, run
+		p.unsure.Store(true)
 	}
 	delete(s.detached, id)
 	return &Session{party: p, resumed: true}, nil
@@ -224,7 +237,7 @@ func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
 	defer s.mu.Unlock()
 	p, ok := s.parties[id]
 	if !ok {
-		p = s.newParty(id, Actor{}, handle)
+		p = s.newParty(id, handle)
 		s.parties[id] = p
 	}
 	if p.ending {
@@ -239,6 +252,7 @@ func (s *State) unattach(p *party) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.attached--; p.attached == 0 {
+		p.end(ErrUnauthenticated)
 		delete(s.parties, p.id)
 	}
 }
@@ -272,9 +286,16 @@ func (s *State) detach(p *party, cause error) error {
 }
 
 // endSession ends one session that nobody can resume any more. The calls that
-// wait are cancelled first, so that none of them is granted what is freed.
+// wait are cancelled first, so that none of them is granted what is freed. The
+// party stays known, as ending, until the record is gone: a resume in between
+// finds it.
 func (s *State) endSession(id uuid.UUID, cause error) error {
-	s.sever([]uuid.UUID{id}, cause)
+	s.mu.Lock()
+	if p, ok := s.parties[id]; ok {
+		p.end(cause)
+	}
+	s.mu.Unlock()
+	defer s.sever([]uuid.UUID{id}, cause)
 	// Whoever is gone cannot cancel this: it must happen.
 	return s.eng.Update(context.Background(), func(tx engine.Tx) error {
 		record, ok := get[sessionRecord](tx, sessionKey(id))
@@ -298,7 +319,7 @@ func hasSession(tx engine.Tx, actor uuid.UUID) bool {
 	return false
 }
 
-// sever ends the contexts of sessions, and forgets them.
+// sever forgets sessions whose records are gone, and ends their contexts.
 func (s *State) sever(sessions []uuid.UUID, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

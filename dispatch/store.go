@@ -23,27 +23,24 @@ func (se *Session) Store(ctx context.Context, name string) (view *layer.View, er
 	if a.Role == Operator {
 		return nil, forbidden("an operator is in no layer; leasehold kv shows every layer's entries")
 	}
+	if name == SelfLayer {
+		m := layer.Member{ID: a.ID, Name: a.Name, Path: a.Path, Lead: a.Role.Leads()}
+		return se.state.layer(a.HomeLayer(), se.run.Caps).As(m), nil
+	}
 	return view, se.state.eng.View(ctx, func(tx engine.Tx) error {
-		run, ok := getRun(tx, a.Run)
-		if !ok {
-			return notFound("run %q", a.Run)
-		}
 		id, member, err := standing(tx, a, name)
 		if err != nil {
 			return err
 		}
-		view = se.state.layer(id, run.Caps).As(member)
+		view = se.state.layer(id, se.run.Caps).As(member)
 		return nil
 	})
 }
 
-// standing is where a layer's name leads an actor, and what it is there.
+// standing is where another layer's name leads an actor, and what it is there.
 func standing(tx engine.Tx, a Actor, name string) (id uuid.UUID, m layer.Member, err error) {
 	m = layer.Member{ID: a.ID, Name: a.Name, Path: a.Path}
 	switch {
-	case name == SelfLayer:
-		m.Lead = a.Role.Leads()
-		return a.HomeLayer(), m, nil
 	case name == ParentLayer && a.Role == Sublead:
 		return a.Layer, m, nil
 	case name == ParentLayer:

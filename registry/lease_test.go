@@ -9,8 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -367,5 +371,40 @@ func TestListShowsHoldersAndTheLine(t *testing.T) {
 		synctest.Wait()
 		h.endSession(b)
 		h.endSession(c)
+	})
+}
+
+// The disk fails every write from some moment on, and renewals go on: they
+// make none.
+func TestARenewalWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				return errors.New("the disk is gone")
+			}
+			return nil
+		}))
+		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		core := registry.New(eng, registry.Options{})
+		holder := registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "W1"}
+		g, err := core.Registry("run").Acquire(t.Context(), registry.Request{Key: "x", Holder: holder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken.Store(true)
+		for range 1000 {
+			time.Sleep(time.Second)
+			if _, err := core.Renew(t.Context(), holder, g.ID, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := core.Release(t.Context(), holder, g.ID); !errors.Is(err, engine.ErrFailed) {
+			t.Errorf("a release, which must write, says %v", err)
+		}
+		eng.Close()
 	})
 }

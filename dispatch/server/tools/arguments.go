@@ -1,11 +1,9 @@
 package tools
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -34,34 +32,35 @@ type field struct {
 	name     string
 	doc      string
 	typ      reflect.Type
+	index    []int
 	required bool
-	min, max string
-	def      string
+	min, max *float64
+	def      json.RawMessage
 	enum     []string
 }
 
-// fields yields the arguments of a tool in order; embedded structs are part of
-// the one they stand in.
-func fields(t reflect.Type) iter.Seq2[field, []int] {
-	return func(yield func(field, []int) bool) {
-		for _, sf := range reflect.VisibleFields(t) {
-			if sf.Anonymous {
-				continue
-			}
-			name, rest, _ := strings.Cut(sf.Tag.Get("json"), ",")
-			f := field{
-				name: name, doc: sf.Tag.Get("doc"), typ: value(sf.Type),
-				required: !strings.Contains(rest, "omitempty"),
-				min:      sf.Tag.Get("min"), max: sf.Tag.Get("max"), def: sf.Tag.Get("default"),
-			}
-			if e := sf.Tag.Get("enum"); e != "" {
-				f.enum = strings.Split(e, "|")
-			}
-			if !yield(f, sf.Index) {
-				return
-			}
+// fieldsOf reads the arguments of a tool from its struct, in order; embedded
+// structs are part of the one they stand in.
+func fieldsOf(t reflect.Type) (list []field) {
+	for _, sf := range reflect.VisibleFields(t) {
+		if sf.Anonymous {
+			continue
 		}
+		name, rest, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		f := field{
+			name: name, doc: sf.Tag.Get("doc"), typ: value(sf.Type), index: sf.Index,
+			required: !strings.Contains(rest, "omitempty"),
+			min:      number(sf.Tag.Get("min")), max: number(sf.Tag.Get("max")),
+		}
+		if def, ok := sf.Tag.Lookup("default"); ok {
+			f.def = json.RawMessage(def)
+		}
+		if words := sf.Tag.Get("enum"); words != "" {
+			f.enum = strings.Split(words, "|")
+		}
+		list = append(list, f)
 	}
+	return list
 }
 
 // value is the type of what a pointer, for an argument whose zero means
@@ -75,89 +74,86 @@ func value(t reflect.Type) reflect.Type {
 
 // decode reads the arguments of a call. What is wrong is refused by the name
 // of the argument and with what is allowed; nothing is ignored.
-func decode[A any](raw json.RawMessage) (args A, err error) {
-	given := make(map[string]json.RawMessage)
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
+func decode[A any](fields []field, raw json.RawMessage) (args A, err error) {
+	var given map[string]json.RawMessage
+	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &given); err != nil {
 			return args, &registry.ArgumentError{Argument: "arguments", Problem: "must be a JSON object"}
 		}
 	}
 	v := reflect.ValueOf(&args).Elem()
-	var known []string
-	for f, index := range fields(v.Type()) {
-		known = append(known, f.name)
+	used := 0
+	for i := range fields {
+		f := &fields[i]
 		arg, ok := given[f.name]
-		delete(given, f.name)
-		if !ok && f.def != "" {
-			arg, ok = json.RawMessage(f.def), true
-		}
-		if !ok && f.required {
+		switch {
+		case ok:
+			used++
+		case f.def != nil:
+			arg = f.def
+		case f.required:
 			return args, &registry.ArgumentError{Argument: f.name, Problem: "must be given"}
-		}
-		if !ok {
+		default:
 			continue
 		}
-		if err := f.set(v.FieldByIndex(index), arg); err != nil {
+		if err := f.set(v.FieldByIndex(f.index), arg); err != nil {
 			return args, err
 		}
 	}
-	for name := range given {
-		return args, unknown(name, known)
+	if used < len(given) {
+		return args, unknown(given, fields)
 	}
 	return args, nil
 }
 
-func (f field) set(v reflect.Value, raw json.RawMessage) error {
-	wrong := func(problem string) error {
-		return &registry.ArgumentError{Argument: f.name, Problem: problem}
-	}
+func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
 		v.SetBytes(raw)
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v.Addr().Interface()); err != nil || bytes.Equal(raw, []byte("null")) {
-		return wrong("must be " + f.kind())
+	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil || string(raw) == "null" {
+		return f.wrong("must be " + f.kind())
 	}
 	switch v.Kind() {
 	case reflect.Float64:
-		if !within(v.Float(), f.min, f.max) {
-			return wrong(f.span())
+		if !f.within(v.Float()) {
+			return f.wrong(f.span())
 		}
 	case reflect.Int:
-		if !within(float64(v.Int()), f.min, f.max) {
-			return wrong(f.span())
+		if !f.within(float64(v.Int())) {
+			return f.wrong(f.span())
 		}
 	case reflect.String:
-		if !within(float64(v.Len()), f.min, f.max) {
-			return wrong(f.span() + " bytes")
+		if !f.within(float64(v.Len())) {
+			return f.wrong(f.span() + " bytes")
 		}
 		if f.enum != nil && !slices.Contains(f.enum, v.String()) {
-			return wrong("must be one of " + strings.Join(f.enum, ", "))
+			return f.wrong("must be one of " + strings.Join(f.enum, ", "))
 		}
 	}
 	return nil
 }
 
-func within(x float64, min, max string) bool {
-	lo, errLo := strconv.ParseFloat(min, 64)
-	hi, errHi := strconv.ParseFloat(max, 64)
-	return (errLo != nil || x >= lo) && (errHi != nil || x <= hi)
+func (f *field) wrong(problem string) error {
+	return &registry.ArgumentError{Argument: f.name, Problem: problem}
 }
 
-func (f field) span() string {
+func (f *field) within(x float64) bool {
+	return (f.min == nil || x >= *f.min) && (f.max == nil || x <= *f.max)
+}
+
+func (f *field) span() string {
 	switch {
-	case f.max == "":
-		return "must be at least " + f.min
-	case f.min == "":
-		return "must be at most " + f.max
+	case f.max == nil:
+		return fmt.Sprintf("must be at least %v", *f.min)
+	case f.min == nil:
+		return fmt.Sprintf("must be at most %v", *f.max)
 	default:
-		return "must be from " + f.min + " to " + f.max
+		return fmt.Sprintf("must be from %v to %v", *f.min, *f.max)
 	}
 }
 
-func (f field) kind() string {
+func (f *field) kind() string {
 	switch f.typ.Kind() {
 	case reflect.Float64:
 		return "a number"
@@ -172,21 +168,32 @@ func (f field) kind() string {
 	}
 }
 
-// unknown refuses an argument by its name, and says which there are.
-func unknown(name string, known []string) error {
-	if len(known) == 0 {
-		return &registry.ArgumentError{Argument: name, Problem: "is unknown: this tool takes no arguments"}
+// unknown refuses what was given and is no argument by its name, and says which
+// there are.
+func unknown(given map[string]json.RawMessage, fields []field) error {
+	var known, strange []string
+	for _, f := range fields {
+		known = append(known, f.name)
 	}
-	return &registry.ArgumentError{Argument: name, Problem: "is unknown; the arguments are " + strings.Join(known, ", ")}
+	for name := range given {
+		if !slices.Contains(known, name) {
+			strange = append(strange, name)
+		}
+	}
+	problem := "is unknown: this tool takes no arguments"
+	if len(known) > 0 {
+		problem = "is unknown; the arguments are " + strings.Join(known, ", ")
+	}
+	return &registry.ArgumentError{Argument: slices.Min(strange), Problem: problem}
 }
 
 // inputSchema says the same as decode does.
-func inputSchema[A any]() *jsonschema.Schema {
+func inputSchema(fields []field) *jsonschema.Schema {
 	s := &jsonschema.Schema{
 		Type: "object", Properties: make(map[string]*jsonschema.Schema),
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}
-	for f := range fields(reflect.TypeFor[A]()) {
+	for _, f := range fields {
 		s.Properties[f.name] = f.schema()
 		s.PropertyOrder = append(s.PropertyOrder, f.name)
 		if f.required {
@@ -196,13 +203,13 @@ func inputSchema[A any]() *jsonschema.Schema {
 	return s
 }
 
-func (f field) schema() *jsonschema.Schema {
+func (f *field) schema() *jsonschema.Schema {
 	s := &jsonschema.Schema{Description: f.doc}
 	switch f.typ.Kind() {
 	case reflect.Float64:
-		s.Type, s.Minimum, s.Maximum = "number", number(f.min), number(f.max)
+		s.Type, s.Minimum, s.Maximum = "number", f.min, f.max
 	case reflect.Int, reflect.Uint64:
-		s.Type, s.Minimum, s.Maximum = "integer", number(f.min), number(f.max)
+		s.Type, s.Minimum, s.Maximum = "integer", f.min, f.max
 	case reflect.Bool:
 		s.Type = "boolean"
 	case reflect.String:
@@ -214,9 +221,7 @@ func (f field) schema() *jsonschema.Schema {
 	default:
 		panic(fmt.Sprintf("tools: argument %s has type %v", f.name, f.typ))
 	}
-	if f.def != "" {
-		s.Default = json.RawMessage(f.def)
-	}
+	s.Default = f.def
 	return s
 }
 
@@ -227,11 +232,12 @@ func number(s string) *float64 {
 	return nil
 }
 
-func whole(s string) *int {
-	if n, err := strconv.Atoi(s); err == nil {
-		return &n
+func whole(x *float64) *int {
+	if x == nil {
+		return nil
 	}
-	return nil
+	n := int(*x)
+	return &n
 }
 
 // outputSchema is the shape of an answer. Every answer may carry notices.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -45,11 +46,12 @@ type answer interface {
 // tool makes a Tool of a function from arguments A to an answer R. The fields
 // of A carry their doc and bounds in tags, see field.
 func tool[A any, R answer](name, title, description string, effect Effect, fn func(context.Context, *dispatch.Session, A) (R, error)) Tool {
+	fields := fieldsOf(reflect.TypeFor[A]())
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
-		Input: inputSchema[A](), Output: outputSchema[R](),
+		Input: inputSchema(fields), Output: outputSchema[R](),
 		call: func(ctx context.Context, se *dispatch.Session, raw json.RawMessage) (answer, error) {
-			args, err := decode[A](raw)
+			args, err := decode[A](fields, raw)
 			if err != nil {
 				return nil, err
 			}

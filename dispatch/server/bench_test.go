@@ -1,0 +1,167 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// BenchmarkLeaseCall compares lease calls with calls of a tool that does
+// nothing, over real unix sockets to a state on disk. Each iteration is one
+// round of all three; a pair is an acquire and a release, two durable calls:
+//
+//	go test -run - -bench LeaseCall -benchtime 7x ./dispatch/server
+func BenchmarkLeaseCall(b *testing.B) {
+	for _, clients := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			conns := benchClients(b, clients)
+			var empty, renew, pair []float64
+			for b.Loop() {
+				empty = append(empty, callRate(b, conns, func(c *benchClient, i int) int {
+					c.call("echo", `{}`)
+					return 1
+				}))
+				renew = append(renew, callRate(b, conns, func(c *benchClient, i int) int {
+					c.call("lease_renew", `{"lease_id":"`+c.lease+`"}`)
+					return 1
+				}))
+				pair = append(pair, callRate(b, conns, func(c *benchClient, i int) int {
+					id := c.acquire(fmt.Sprintf("file-%s-%d", c.lease, i))
+					c.call("run_lease_release", `{"lease_id":"`+id+`"}`)
+					return 2
+				}))
+			}
+			b.ReportMetric(middle(empty), "empty/s")
+			b.ReportMetric(middle(renew), "renew/s")
+			b.ReportMetric(middle(pair), "acquire+release/s")
+			b.ReportMetric(middle(renew)/middle(empty), "renew-ratio")
+			b.ReportMetric(middle(pair)/middle(empty), "acquire+release-ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func benchClients(b *testing.B, n int) []*benchClient {
+	eng, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	state, err := dispatch.Open(b.Context(), eng, dispatch.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := server.New(state, server.Options{})
+	s.AddTestTool("echo", func(context.Context, *dispatch.Session) string { return "" })
+	path := socketPath(b)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.ServeSocket(ctx, ln) })
+	var conns []*benchClient
+	b.Cleanup(func() {
+		for _, c := range conns {
+			c.nc.Close()
+		}
+		stop()
+		wg.Wait()
+		eng.Close()
+	})
+	for i := range n {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		br, _, err := server.Greet(nc, server.Hello{Run: "r", Name: fmt.Sprint("W", i)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := &benchClient{b: b, nc: nc, br: br}
+		c.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"0"}}`)
+		fmt.Fprintln(nc, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.lease = c.acquire(fmt.Sprint("held-", i))
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// A benchClient costs as little as a client can, so that the server is what is
+// measured.
+type benchClient struct {
+	b     *testing.B
+	nc    net.Conn
+	br    *bufio.Reader
+	lease string
+	id    int
+}
+
+func (c *benchClient) request(method, params string) []byte {
+	c.id++
+	fmt.Fprintf(c.nc, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", c.id, method, params)
+	line, err := c.br.ReadSlice('\n')
+	if err != nil {
+		c.b.Error(err)
+	}
+	return line
+}
+
+func (c *benchClient) call(tool, arguments string) []byte {
+	line := c.request("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
+	if bytes.Contains(line, []byte(`"isError":true`)) || bytes.Contains(line, []byte(`"error":`)) {
+		c.b.Errorf("%s: %s", tool, line)
+	}
+	return line
+}
+
+func (c *benchClient) acquire(key string) (id string) {
+	var m struct {
+		Result struct {
+			StructuredContent struct {
+				LeaseID string `json:"lease_id"`
+			}
+		}
+	}
+	if err := json.Unmarshal(c.call("run_lease_acquire", `{"key":"`+key+`"}`), &m); err != nil {
+		c.b.Error(err)
+	}
+	return m.Result.StructuredContent.LeaseID
+}
+
+// callRate gives how many calls a second the clients get done together, each
+// one at a time.
+func callRate(b *testing.B, conns []*benchClient, op func(c *benchClient, i int) (calls int)) float64 {
+	var wg sync.WaitGroup
+	counts := make([]int, len(conns))
+	start := time.Now()
+	for n, c := range conns {
+		wg.Go(func() {
+			for i := 0; time.Since(start) < 400*time.Millisecond; i++ {
+				counts[n] += op(c, i)
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return float64(total) / time.Since(start).Seconds()
+}
+
+func middle(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
