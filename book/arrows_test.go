@@ -1,0 +1,152 @@
+package book
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/leasehold/leasehold"
+
+// arrows are the packages from the top to the bottom, a level each. A package
+// imports only what stands below its own level.
+var arrows = [][]string{
+	{"cmd/leasehold"},
+	{"spotlights"},
+	{"dispatch/client"},
+	{"dispatch/server"},
+	{"dispatch/server/tools"},
+	{"dispatch"},
+	{"layer"},
+	{"kvstore", "queue"},
+	{"registry"},
+	{"engine"},
+}
+
+// keepers implement or test the seam and know nothing else of the project.
+var keepers = []string{"engine/pebble", "engine/postgres", "engine/enginetest"}
+
+// outside says who may import what is not ours. Tests may: they speak the
+// protocol and look at what lies on the disk.
+var outside = []struct {
+	prefix string
+	by     []string
+}{
+	{"github.com/mark3labs/mcp-go", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", "cmd/leasehold", "spotlights"}},
+	{"github.com/cockroachdb/pebble", []string{"engine/pebble"}},
+	{"github.com/modelcontextprotocol", nil},
+}
+
+// Imports run down the list and never up, in tests too, but that a test opens
+// an engine, and what is served is tested from the client's end.
+func TestImportsRunDown(t *testing.T) {
+	for file, imports := range importsOfAll(t) {
+		dir := path.Dir(file)
+		if dir == "book" || strings.HasPrefix(dir, ".ci/") {
+			continue // they see everything and nobody sees them; see below
+		}
+		test := strings.HasSuffix(file, "_test.go")
+		for _, imported := range imports {
+			inside, ours := strings.CutPrefix(imported, module+"/")
+			switch {
+			case !ours && !test:
+				if by, ruled := mayImport(imported); ruled && !slices.Contains(by, dir) {
+					t.Errorf("%s imports %s, which only %v may", file, imported, by)
+				}
+			case ours && !downward(dir, inside, test):
+				t.Errorf("%s imports %s, which does not stand below %s", file, inside, dir)
+			}
+		}
+	}
+}
+
+func mayImport(imported string) (by []string, ruled bool) {
+	for _, o := range outside {
+		if imported == o.prefix || strings.HasPrefix(imported, o.prefix+"/") {
+			return o.by, true
+		}
+	}
+	return nil, false
+}
+
+func downward(from, to string, test bool) bool {
+	switch {
+	case test && (from == to || slices.Contains(keepers, to)):
+		return true
+	case test && strings.HasPrefix(from, "dispatch/") && strings.HasPrefix(to, "dispatch/"):
+		return true // what they serve is tested from the client's end
+	case slices.Contains(keepers, from):
+		return to == "engine"
+	case slices.Contains(keepers, to):
+		// Only those who start a daemon choose an engine.
+		return to != "engine/enginetest" && (from == "cmd/leasehold" || from == "spotlights")
+	}
+	return level(from) >= 0 && level(to) > level(from)
+}
+
+func level(pkg string) int {
+	return slices.IndexFunc(arrows, func(l []string) bool { return slices.Contains(l, pkg) })
+}
+
+// Every package has its place in the list: a new one must be given one.
+func TestEveryPackageHasALevel(t *testing.T) {
+	for file := range importsOfAll(t) {
+		dir := path.Dir(file)
+		if level(dir) < 0 && !slices.Contains(keepers, dir) && dir != "book" && !strings.HasPrefix(dir, ".ci/") {
+			t.Errorf("%s: package %s has no place among the arrows", file, dir)
+		}
+	}
+}
+
+// importsOfAll reads every Go file of the repository, of whatever system. Go
+// notices that a test has read files: it runs anew where one has changed.
+func importsOfAll(t *testing.T) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	root := filepath.FromSlash("..")
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if skipped := path.Base(rel); rel != "." && rel != ".ci" && (strings.HasPrefix(skipped, ".") || skipped == "testdata" || skipped == "node_modules" || rel == "dist") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(rel) != ".go" {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		all[rel] = nil
+		for _, spec := range f.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			all[rel] = append(all[rel], imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("no Go files found")
+	}
+	return all
+}

@@ -1,0 +1,366 @@
+package book
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+)
+
+type args = map[string]any
+
+// A scene is one call that the reference shows, with the answer it had.
+type scene struct {
+	who, tool string
+	args      args
+	reply     reply
+}
+
+// A play makes the calls of the reference in their order.
+type play struct {
+	*daemon
+	cast   map[string]*client.Client
+	tools  map[string]tools.Tool
+	scenes []scene
+}
+
+// does makes a call that must come to code, "" for an answer, and must fit the
+// tool's schemas.
+func (p *play) does(code, who, tool string, a args) reply {
+	p.t.Helper()
+	t, ok := p.tools[tool]
+	if !ok {
+		p.t.Fatalf("there is no tool %s", tool)
+	}
+	r := p.call(p.cast[who], tool, a)
+	if r.code != code {
+		p.t.Fatalf("%s: %s %v came to %q, want %q: %s", who, tool, a, r.code, code, r.text)
+	}
+	if code != "INVALID_ARGUMENT" {
+		fits(p.t, tool+" arguments", t.Input, a)
+	}
+	if code == "" {
+		fits(p.t, tool+" answer", t.Output, r.object)
+	}
+	p.scenes = append(p.scenes, scene{who, tool, a, r})
+	return r
+}
+
+// fits holds a value against a schema.
+func fits(t *testing.T, what string, schema *jsonschema.Schema, value any) {
+	t.Helper()
+	b, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain any
+	if err := json.Unmarshal(b, &plain); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if err := resolved.Validate(plain); err != nil {
+		t.Fatalf("%s: %v: %s", what, err, b)
+	}
+}
+
+func (r reply) leaseID(t *testing.T) string {
+	t.Helper()
+	var l struct {
+		LeaseID string `json:"lease_id"`
+	}
+	if err := json.Unmarshal(r.object, &l); err != nil || l.LeaseID == "" {
+		t.Fatalf("no lease_id in %s", r.object)
+	}
+	return l.LeaseID
+}
+
+// act plays all scenes, in a bubble: what takes time takes none.
+func act(t *testing.T) (scenes []scene) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &play{daemon: newDaemon(t), cast: make(map[string]*client.Client), tools: make(map[string]tools.Tool)}
+		defer p.stop()
+		for _, tool := range tools.Agents() {
+			p.tools[tool.Name] = tool
+		}
+		p.cast["root"] = p.actor(dispatch.NewActor{Name: "lead", Role: dispatch.Root})
+		p.cast["S1"] = p.actor(dispatch.NewActor{Name: "S1", Role: dispatch.Sublead, ReadDown: true})
+		p.cast["S2"] = p.actor(dispatch.NewActor{Name: "S2", Role: dispatch.Sublead})
+		p.cast["S1→W1"] = p.actor(dispatch.NewActor{Name: "W1", Role: dispatch.Worker, Parent: "S1"})
+		p.cast["S1→W2"] = p.actor(dispatch.NewActor{Name: "W2", Role: dispatch.Worker, Parent: "S1"})
+		for _, c := range p.cast {
+			defer c.Close()
+		}
+		p.leases()
+		p.store()
+		p.does("", "S1", "actor_list", args{})
+		scenes = p.scenes
+	})
+	return scenes
+}
+
+func (p *play) leases() {
+	held := p.does("", "S1→W1", "lease_acquire", args{"name": "output.json", "ttl_secs": 30})
+	p.does("LEASE_HELD", "S1→W2", "lease_acquire", args{"name": "/leases/output.json"})
+	p.does("WAIT_TIMEOUT", "S1→W2", "lease_acquire", args{"name": "output.json", "wait_secs": 2})
+	p.does("INVALID_ARGUMENT", "S1→W2", "lease_acquire", args{"name": "build//output.json"})
+	p.does("INVALID_ARGUMENT", "S1→W2", "lease_acquire", args{"name": "output.json", "ttl": 30})
+
+	span := p.does("", "S1", "run_lease_acquire", args{"key": "deploy staging", "ttl_secs": 300, "request_id": "deploy-1"})
+	p.does("LEASE_HELD", "S2", "run_lease_acquire", args{"key": "deploy staging"})
+	p.does("WAIT_TIMEOUT", "S2", "run_lease_acquire", args{"key": "deploy staging", "wait_secs": 10})
+	p.does("REQUEST_ID_REUSED", "S1", "run_lease_acquire", args{"key": "deploy production", "ttl_secs": 300, "request_id": "deploy-1"})
+
+	p.does("", "S1→W1", "lease_renew", args{"lease_id": held.leaseID(p.t)})
+	p.does("NOT_HOLDER", "S1→W2", "lease_renew", args{"lease_id": held.leaseID(p.t)})
+	p.does("", "S1→W2", "lease_list", args{})
+
+	mine := p.does("", "S1→W2", "lease_acquire", args{"name": "build", "ttl_secs": 60})
+	p.does("NOT_HOLDER", "S1→W1", "lease_release", args{"lease_id": mine.leaseID(p.t)})
+	p.does("", "S1→W2", "lease_release", args{"lease_id": mine.leaseID(p.t)})
+	p.does("NOT_HOLDER", "S2", "run_lease_release", args{"lease_id": span.leaseID(p.t)})
+	p.does("", "S1", "run_lease_release", args{"lease_id": span.leaseID(p.t)})
+
+	time.Sleep(time.Minute)
+	p.does("LEASE_LOST", "S1→W1", "lease_renew", args{"lease_id": held.leaseID(p.t)})
+}
+
+func (p *play) store() {
+	p.does("", "S1→W1", "kv_set", args{"path": "/shared/plan", "value": args{"step": 1}})
+	p.does("FORBIDDEN", "S1→W1", "kv_set", args{"path": "/ref/plan", "value": args{"step": 1}})
+	p.does("LIMIT", "S1→W1", "kv_set", args{"path": "/shared/plan", "value": strings.Repeat("x", 1<<20)})
+	p.does("", "S1→W2", "kv_get", args{"path": "/shared/plan"})
+	p.does("FORBIDDEN", "S1→W2", "kv_get", args{"path": "/peer/W1/notes"})
+	p.does("INVALID_ARGUMENT", "S1→W2", "kv_get", args{"path": "/shared/./plan"})
+	p.does("NOT_FOUND", "S1", "kv_get", args{"path": "/shared/plan", "layer": "S9"})
+	p.does("", "S1→W2", "kv_cas", args{"path": "/shared/plan", "expected_version": 1, "value": args{"step": 2}})
+	p.does("VERSION_MISMATCH", "S1→W1", "kv_cas", args{"path": "/shared/plan", "expected_version": 1, "value": args{"step": 2}})
+	p.does("", "S1→W1", "kv_list", args{"glob": "/shared/**", "values": true})
+	p.does("FORBIDDEN", "S1→W1", "kv_list", args{"glob": "/peer/W2/**"})
+	p.does("", "S1→W1", "kv_wait", args{"path": "/shared/plan", "min_version": 3, "wait_secs": 5})
+	p.does("FORBIDDEN", "S1→W1", "kv_wait", args{"path": "/peer/W2/done", "wait_secs": 5})
+	p.does("VERSION_MISMATCH", "S1→W1", "kv_delete", args{"path": "/shared/plan", "expected_version": 1})
+	p.does("FORBIDDEN", "S1→W1", "kv_delete", args{"path": "/ref/plan"})
+	p.does("", "S1→W1", "kv_delete", args{"path": "/shared/plan"})
+}
+
+// toolReference is the page of all tools.
+func toolReference(t *testing.T) string {
+	scenes := act(t)
+	n := new(normal)
+	var b strings.Builder
+	b.WriteString("# Tool reference\n\n")
+	b.WriteString("<!-- Generated from package dispatch/server/tools by `just docs`. Do not edit. -->\n\n")
+	b.WriteString("Each tool is listed with its arguments, its answer, one call as an agent makes it, and the\n" +
+		"refusals that a call of it is likely to meet. The replies on this page come from a real daemon; only the\n" +
+		"ids in them are replaced. A reply is one line of text and an object. Lengths are in bytes. What the codes\n" +
+		"mean, and what data each carries, is in [Refusals and notices](refusals.md).\n\n" +
+		"The calls play in a run with the sub-leads `S1` and `S2`, and the workers `S1→W1` and `S1→W2`.\n\n")
+	for _, tool := range tools.Agents() {
+		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", tool.Name, tool.Name, lowerFirst(tool.Title))
+	}
+	for _, tool := range tools.Agents() {
+		writeTool(&b, tool)
+		writeScenes(&b, n, t, scenes, tool.Name)
+	}
+	return b.String()
+}
+
+func writeTool(b *strings.Builder, tool tools.Tool) {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n*%s.*\n\n", tool.Name, escape(tool.Description), effect(tool.Effect))
+	b.WriteString("Arguments:\n\n")
+	if len(tool.Input.PropertyOrder) == 0 {
+		b.WriteString("none.\n\n")
+	} else {
+		b.WriteString("| name | type | if left out | meaning |\n|---|---|---|---|\n")
+		for _, name := range tool.Input.PropertyOrder {
+			s := tool.Input.Properties[name]
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, typed(s), leftOut(tool.Input, name), escape(s.Description))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("Answer:\n\n| field | type | meaning |\n|---|---|---|\n")
+	writeFields(b, "", tool.Output)
+	b.WriteString("\n")
+}
+
+// writeFields lists the fields of an object, those within it below it. Every
+// answer may have notices, which have their own page.
+func writeFields(b *strings.Builder, prefix string, s *jsonschema.Schema) {
+	names := s.PropertyOrder
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(s.Properties))
+	}
+	for _, name := range names {
+		f := s.Properties[name]
+		if prefix == "" && name == "notices" {
+			fmt.Fprintf(b, "| `notices?` | %s | [leases that you have lost](refusals.md#notices) |\n", typed(f))
+			continue
+		}
+		shown := prefix + name
+		if !slices.Contains(s.Required, name) {
+			shown += "?"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", shown, typed(f), escape(f.Description))
+		inner := f
+		if f.Items != nil {
+			inner, shown = f.Items, shown+"[]"
+		}
+		if len(inner.Properties) > 0 {
+			writeFields(b, shown+".", inner)
+		}
+	}
+}
+
+func effect(e tools.Effect) string {
+	var words []string
+	switch {
+	case e.ReadOnly:
+		words = append(words, "Changes nothing")
+	case e.Destructive:
+		words = append(words, "May undo what is there")
+	default:
+		words = append(words, "Only adds")
+	}
+	if e.Idempotent && !e.ReadOnly {
+		words = append(words, "a second call with the same arguments changes nothing more")
+	}
+	return strings.Join(words, "; ")
+}
+
+func typed(s *jsonschema.Schema) string {
+	name := s.Type
+	null := false
+	for _, one := range s.Types {
+		if one == "null" {
+			null = true
+		} else {
+			name = one
+		}
+	}
+	switch {
+	case name == "":
+		name = "any JSON"
+	case name == "array" && s.Items != nil:
+		name = "array of " + typed(s.Items)
+	case s.Format == "date-time":
+		name = "instant"
+	case name == "integer":
+		name = "whole number"
+	}
+	switch lo, hi := bounds(s); {
+	case lo != "" && hi != "":
+		name += ", " + lo + " to " + hi
+	case hi != "":
+		name += ", at most " + hi
+	case lo != "":
+		name += ", at least " + lo
+	}
+	if len(s.Enum) > 0 {
+		var words []string
+		for _, word := range s.Enum {
+			words = append(words, fmt.Sprintf("`%v`", word))
+		}
+		name = strings.Join(words, ", ")
+	}
+	if null {
+		name += " or null"
+	}
+	return name
+}
+
+func bounds(s *jsonschema.Schema) (lo, hi string) {
+	number := func(x *float64) string {
+		if x == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*x, 'f', -1, 64)
+	}
+	length := func(n *int) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.Itoa(*n)
+	}
+	return number(s.Minimum) + length(s.MinLength), number(s.Maximum) + length(s.MaxLength)
+}
+
+func leftOut(s *jsonschema.Schema, name string) string {
+	if slices.Contains(s.Required, name) {
+		return "must be given"
+	}
+	if d := s.Properties[name].Default; d != nil {
+		return "`" + string(d) + "`"
+	}
+	return "–"
+}
+
+// writeScenes shows the first answer of a tool, and one refusal for each code.
+func writeScenes(b *strings.Builder, n *normal, t *testing.T, scenes []scene, tool string) {
+	shown := make(map[string]bool)
+	var refusals []scene
+	for _, s := range scenes {
+		if s.tool != tool || shown[s.reply.code] {
+			continue
+		}
+		shown[s.reply.code] = true
+		if s.reply.code != "" {
+			refusals = append(refusals, s)
+			continue
+		}
+		fmt.Fprintf(b, "`%s` calls, and reads:\n\n```json\n%s\n```\n\n```text\n%s\n```\n\n```json\n%s\n```\n\n",
+			s.who, n.text(compact(t, s.args)), n.text(s.reply.text), n.text(pretty(t, s.reply.object)))
+	}
+	if !shown[""] {
+		t.Errorf("the reference shows no answer of %s", tool)
+	}
+	if len(refusals) == 0 {
+		return
+	}
+	b.WriteString("| refused with | for instance |\n|---|---|\n")
+	for _, s := range refusals {
+		fmt.Fprintf(b, "| `%s` | %s |\n", s.reply.code, escape(n.text(s.reply.text)))
+	}
+}
+
+func compact(t *testing.T, value any) string {
+	t.Helper()
+	b, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func pretty(t *testing.T, object json.RawMessage) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(object, &value); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func escape(s string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`).Replace(s)
+}
+
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
