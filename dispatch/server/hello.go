@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,13 +70,12 @@ func (e *HelloError) Error() string { return e.Message }
 // is a [*HelloError] if the daemon refused. Deadlines of nc are the caller's.
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	h.Leasehold = HelloVersion
-	if _, err := nc.Write(encodeLine(h)); err != nil {
-		return nil, Welcome{}, err
-	}
+	_, writeErr := nc.Write(encodeLine(h))
+	// Who turns a connection away says why, and may be gone before the hello.
 	br := bufio.NewReaderSize(nc, 16<<10)
 	line, err := readLine(br, maxHello)
 	if err != nil {
-		return nil, Welcome{}, err
+		return nil, Welcome{}, cmp.Or(writeErr, err)
 	}
 	var w Welcome
 	if err := json.Unmarshal(line, &w); err != nil {
