@@ -1,11 +1,12 @@
 package registry
 
 import (
-	"encoding/binary"
 	"errors"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // A Holder is the party to a lease: one session of an actor. Only the session
@@ -55,7 +56,6 @@ const (
 // encode gives the value of the lease's row. Scope and key are in the row's
 // key, the session is its owner.
 func (l Lease) encode() string {
-	b := make([]byte, 0, 80+len(l.Holder.Path)+len(l.RequestID))
 	var flags byte
 	if l.KeepAlive {
 		flags |= flagKeepAlive
@@ -63,84 +63,35 @@ func (l Lease) encode() string {
 	if l.shared {
 		flags |= flagShared
 	}
-	b = append(b, leaseFormat, flags)
-	b = append(b, l.ID[:]...)
-	b = append(b, l.Holder.Actor[:]...)
-	b = binary.AppendUvarint(b, l.Token)
-	b = binary.AppendVarint(b, l.AcquiredAt.UnixNano())
-	b = binary.AppendVarint(b, l.Deadline.UnixNano())
-	b = binary.AppendUvarint(b, uint64(l.TTL))
-	b = binary.AppendUvarint(b, uint64(l.remaining))
-	b = appendString(b, l.Holder.Path)
-	b = appendString(b, l.RequestID)
-	return string(b)
+	w := record.New(80 + len(l.Holder.Path) + len(l.RequestID))
+	w.Byte(leaseFormat)
+	w.Byte(flags)
+	w.ID(l.ID)
+	w.ID(l.Holder.Actor)
+	w.Uint(l.Token)
+	w.Time(l.AcquiredAt)
+	w.Time(l.Deadline)
+	w.Uint(uint64(l.TTL))
+	w.Uint(uint64(l.remaining))
+	w.Text(l.Holder.Path)
+	w.Text(l.RequestID)
+	return w.String()
 }
 
 var errLeaseRecord = errors.New("not a lease record")
 
 // decodeLease reads what encode wrote; scope, key and session are the row's.
 func decodeLease(value string) (Lease, error) {
-	b := []byte(value)
-	if len(b) < 2+16+16 || b[0] != leaseFormat {
-		return Lease{}, errLeaseRecord
+	r := record.Read(value)
+	format, flags := r.Byte(), r.Byte()
+	l := Lease{
+		KeepAlive: flags&flagKeepAlive != 0, shared: flags&flagShared != 0,
+		ID: r.ID(), Holder: Holder{Actor: r.ID()}, Token: r.Uint(),
+		AcquiredAt: r.Time(), Deadline: r.Time(), TTL: time.Duration(r.Uint()), remaining: time.Duration(r.Uint()),
 	}
-	l := Lease{KeepAlive: b[1]&flagKeepAlive != 0, shared: b[1]&flagShared != 0}
-	copy(l.ID[:], b[2:])
-	copy(l.Holder.Actor[:], b[18:])
-	r := reader{b: b[34:]}
-	l.Token = r.uvarint()
-	l.AcquiredAt = time.Unix(0, r.varint())
-	l.Deadline = time.Unix(0, r.varint())
-	l.TTL = time.Duration(r.uvarint())
-	l.remaining = time.Duration(r.uvarint())
-	l.Holder.Path = r.string()
-	l.RequestID = r.string()
-	if r.bad || len(r.b) != 0 {
+	l.Holder.Path, l.RequestID = r.Text(), r.Text()
+	if format != leaseFormat || !r.Done() {
 		return Lease{}, errLeaseRecord
 	}
 	return l, nil
-}
-
-func appendString(b []byte, s string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
-}
-
-// A reader takes values off the front of b; bad is set once something is
-// missing.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	r.skip(n)
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	r.skip(n)
-	return v
-}
-
-func (r *reader) string() string {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.bad = true
-		return ""
-	}
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
-}
-
-func (r *reader) skip(n int) {
-	if n <= 0 {
-		r.bad = true
-		r.b = nil
-		return
-	}
-	r.b = r.b[n:]
 }
