@@ -9,12 +9,17 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A commit is a batch that has been appended to the log.
+// A commit is a batch with the durable writes of one Update, or of several that
+// ran while the commit before was being appended to the log. The one that
+// began it appends it, and waits for its sync; the others wait for that one.
 type commit struct {
 	batch *pebble.Batch
 	done  sync.WaitGroup
 	err   error // set before done
 }
+
+// fullCommit is the size of a batch that takes no more Updates.
+const fullCommit = 1 << 20
 
 // wait returns when c, and so all before it, is durable or has failed.
 func (c *commit) wait() error {
@@ -25,53 +30,36 @@ func (c *commit) wait() error {
 	return c.err
 }
 
-// appendLocked appends the durable writes of t to the log. It does not wait
-// for them. After an error memory is ahead of the store for good.
-func (e *Engine) appendLocked(t *tx, end *ending) error {
-	batch := e.batch(t.writes)
+// recordLocked adds the durable writes of t to the commit that is open, or to a
+// new one.
+func (e *Engine) recordLocked(t *tx, end *ending) {
 	for i := range t.writes {
-		t.writes[i].r.settle(t.writes[i].kind == put)
-	}
-	if batch == nil {
-		return nil
-	}
-	if err := e.db.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
-		e.fail(err)
-	}
-	// Pebble may have met its end in there, by Fatalf, and returned: then
-	// nobody will ever tell this batch that it is synced.
-	if err := e.failed(); err != nil {
-		return err
-	}
-	c := &commit{batch: batch}
-	c.done.Add(1)
-	e.last, end.mine = c, true
-	return nil
-}
-
-// batch encodes writes, or gives nil when there is nothing to tell the store.
-func (e *Engine) batch(writes []write) *pebble.Batch {
-	var b *pebble.Batch
-	for i := range writes {
-		w := &writes[i]
+		w := &t.writes[i]
+		w.r.settle(w.kind == put)
 		if w.kind == nothing {
 			continue
 		}
-		if b == nil {
-			b = e.db.NewBatch()
+		if e.open == nil {
+			e.open = &commit{batch: e.db.NewBatch()}
+			e.open.done.Add(1)
+			e.last = e.open
+			end.mine = true
 		}
-		var op *pebble.DeferredBatchOp
-		if w.kind == put {
-			op = b.SetDeferred(1+len(w.r.key), recordSize(w.value, w.owner, w.due))
-			encodeRecord(op.Value, w.value, w.owner, w.due)
-		} else {
-			op = b.DeleteDeferred(1 + len(w.r.key))
-		}
-		op.Key[0] = rowSpace
-		copy(op.Key[1:], w.r.key)
-		_ = op.Finish() // fails for an indexed batch only
+		w.encode(e.open.batch)
 	}
-	return b
+}
+
+func (w *write) encode(b *pebble.Batch) {
+	var op *pebble.DeferredBatchOp
+	if w.kind == put {
+		op = b.SetDeferred(1+len(w.r.key), recordSize(w.value, w.owner, w.due))
+		encodeRecord(op.Value, w.value, w.owner, w.due)
+	} else {
+		op = b.DeleteDeferred(1 + len(w.r.key))
+	}
+	op.Key[0] = rowSpace
+	copy(op.Key[1:], w.r.key)
+	_ = op.Finish() // fails for an indexed batch only
 }
 
 // settle does what is left of a transaction outside the lock: it waits until
@@ -79,28 +67,50 @@ func (e *Engine) batch(writes []write) *pebble.Batch {
 func (e *Engine) settle(end *ending) error {
 	c := end.seen
 	if end.mine {
-		// The only Done of c is here, so c.wait is this wait. Commits
-		// before c are durable when c is, though those who wait for them
-		// may not have been told: the log is one sequence, and a log file
-		// is synced to its end before the next is begun.
-		//
-		// A disk that fails makes the engine fail before Pebble hears of
-		// anything (see stateFS): if there is no failure now, everything
-		// up to this sync has reached the disk.
-		if err := c.batch.SyncWait(); err != nil {
-			e.fail(err)
-		}
-		c.err = e.failed()
-		if c.err == nil {
-			_ = c.batch.Close()
-		}
+		c.err = e.carry(c.batch)
 		c.batch = nil
-		c.done.Done()
+		c.done.Done() // the only one: to wait for c is to wait for its sync
 	}
 	if err := c.wait(); err != nil {
 		return err
 	}
 	e.hub.Notify(end.changed...)
+	return nil
+}
+
+// carry closes the open commit, whose batch this is, appends it to the log and
+// waits until it is durable.
+//
+// Commits reach the log in the order of their transactions: the next is begun
+// when this one is closed, by which time this one holds appending, and has to
+// get hold of that itself. So when a commit is durable, all before it are,
+// though those who wait for them may not have been told: the log is one
+// sequence, and a log file is synced to its end before the next is begun.
+func (e *Engine) carry(batch *pebble.Batch) error {
+	e.appending.Lock()
+	e.mu.Lock()
+	e.open = nil
+	e.mu.Unlock()
+	err := e.db.ApplyNoSyncWait(batch, pebble.Sync)
+	e.appending.Unlock()
+	if err != nil {
+		e.fail(err)
+	}
+	// Pebble may have met its end in there, by Fatalf, and returned: then
+	// nobody will ever tell this batch that it is synced.
+	if err := e.failed(); err != nil {
+		return err
+	}
+	// A disk that fails makes the engine fail before Pebble hears of it, see
+	// stateFS: if there is no failure after the sync, everything up to it
+	// has reached the disk.
+	if err := batch.SyncWait(); err != nil {
+		e.fail(err)
+	}
+	if err := e.failed(); err != nil {
+		return err
+	}
+	_ = batch.Close()
 	return nil
 }
 

@@ -4,13 +4,14 @@
 // # How it keeps the contract
 //
 // Every row is in memory, under one lock, so transactions are serial and a
-// read costs no I/O. An Update runs its function against memory, then appends
-// one Pebble batch with what was Put or Deleted, both inside the lock: the
-// order of the log is the order of the transactions. It waits for the log's
-// fsync outside the lock, so any number of Updates share one. Since the log is
-// in order, a commit that is durable has everything durable that it was built
-// on. A transaction that writes nothing durable waits for the last commit
-// before it, and so tells of nothing that a crash could undo.
+// read costs no I/O. An Update runs its function against memory and encodes
+// what was Put or Deleted into a Pebble batch, both inside the lock. Outside
+// it, batches are appended to the log in the order they were begun, and each
+// waits for the log's fsync, which any number share; Updates that come while
+// the batch before theirs is being appended share a batch as well. Since the
+// log is in order, a commit that is durable has everything durable that it was
+// built on. A transaction that writes nothing durable waits for the last
+// commit before it, and so tells of nothing that a crash could undo.
 //
 // A commit that fails leaves memory ahead of the store. There is no way back
 // from that but to read the store again, so the failure is final, and whether

@@ -39,9 +39,14 @@ type Engine struct {
 	// whoever meets it, with or without mu.
 	failure atomic.Pointer[error]
 
+	// appending is held while a commit is closed and appended to the log.
+	// Whoever holds it may take mu, and not the other way round.
+	appending sync.Mutex
+
 	mu     sync.Mutex // the single writer: one transaction at a time
 	mem    *memory
-	last   *commit // the last one appended to the log
+	open   *commit // takes the writes of transactions, or nil
+	last   *commit // the last one begun
 	closed bool
 	undo   []undo // for the next transaction to use again
 	writes []write
@@ -50,9 +55,9 @@ type Engine struct {
 var _ engine.Engine = (*Engine)(nil)
 
 // Update implements [engine.Engine]. A ctx that has ended stops it from
-// starting, and nothing else: once a batch is appended it will be durable
-// whether or not anybody waits, so the outcome is what the caller needs, and
-// a wait for the lock is short, as nobody does I/O of his own in there.
+// starting, and nothing else: what fn has done will be durable whether or not
+// anybody waits, so the outcome is what the caller needs, and the wait for the
+// lock is short, as nobody does I/O in there.
 func (e *Engine) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	return e.transact(ctx, true, fn)
 }
@@ -86,6 +91,12 @@ type ending struct {
 func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for writable && e.open != nil && e.open.batch.Len() > fullCommit {
+		full := e.open
+		e.mu.Unlock()
+		_ = full.wait() // a failure is told below
+		e.mu.Lock()
+	}
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
@@ -109,9 +120,7 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 	if len(t.undo) == 0 {
 		return nil
 	}
-	if err := e.appendLocked(t, end); err != nil {
-		return err
-	}
+	e.recordLocked(t, end)
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}
