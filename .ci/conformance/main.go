@@ -82,7 +82,7 @@ func run(ctx context.Context, leasehold, suite string) error {
 	if err != nil {
 		return err
 	}
-	go http.Serve(proxy, bearing(token, d.http)) // ends with the process
+	go func() { _ = http.Serve(proxy, bearing(token, d.http)) }() // ends with the process
 	target := "http://" + proxy.Addr().String() + "/mcp"
 
 	failed := 0
@@ -94,6 +94,7 @@ func run(ctx context.Context, leasehold, suite string) error {
 	}
 	fmt.Printf("%d passed, %d failed\n", len(scenarios)-failed, failed)
 	if failed > 0 {
+		stop() // it writes no more
 		fmt.Printf("the daemon said:\n%s", d.said.Bytes())
 		return errors.New("the server does not conform")
 	}
@@ -151,7 +152,7 @@ type daemon struct {
 	binary string
 	dir    string
 	http   string
-	said   bytes.Buffer
+	said   bytes.Buffer // to be read when it has ended
 }
 
 func (d *daemon) socket() string { return filepath.Join(d.dir, "socket") }
@@ -172,16 +173,20 @@ func (d *daemon) serve(ctx context.Context) (stop func(), err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // ends with the daemon
+	var end error
+	ended := make(chan struct{})
+	go func() { // ends with the daemon
+		defer close(ended)
+		end = cmd.Wait()
+	}()
 	stop = func() {
-		cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		<-ended
 	}
 	for range 200 {
 		select {
-		case err := <-ended:
-			return nil, fmt.Errorf("the daemon did not start: %v\n%s", err, d.said.Bytes())
+		case <-ended:
+			return nil, fmt.Errorf("the daemon did not start: %w\n%s", end, d.said.Bytes())
 		case <-time.After(50 * time.Millisecond):
 		}
 		nc, err := net.Dial("tcp", d.http)
