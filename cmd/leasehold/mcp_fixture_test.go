@@ -246,6 +246,7 @@ type reply struct {
 		IsError           bool
 		StructuredContent struct {
 			Code      string
+			Message   string
 			Key       string
 			LeaseID   string `json:"lease_id"`
 			Token     uint64

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -82,18 +83,39 @@ func idKey(id json.RawMessage) string {
 // resentMark tells the daemon that it may have had a request before.
 const resentMark = "leasehold/resent"
 
-// markResent adds the mark to a request. A request without room for it goes
-// out as it is.
-func markResent(line []byte) []byte {
+// markResent makes a request one that is sent again, after it has taken spent
+// already: it has the mark, and does not begin its wait anew, which would
+// outlast the client's patience. A request without room for that goes out as
+// it is.
+func markResent(line []byte, spent time.Duration) []byte {
 	marked, err := edit(line, "params", func(params []byte) ([]byte, error) {
-		return edit(params, "_meta", func(meta []byte) ([]byte, error) {
+		params, err := edit(params, "_meta", func(meta []byte) ([]byte, error) {
 			return edit(meta, resentMark, func([]byte) ([]byte, error) { return []byte("true"), nil })
 		})
+		if err != nil {
+			return nil, err
+		}
+		if shorter, err := edit(params, "arguments", func(arguments []byte) ([]byte, error) {
+			return edit(arguments, "wait_secs", func(wait []byte) ([]byte, error) { return lessWait(wait, spent) })
+		}); err == nil {
+			params = shorter
+		}
+		return params, nil
 	})
 	if err != nil {
 		return line
 	}
 	return marked
+}
+
+// lessWait is what remains of a wait. It stays a wait to the end: its answer
+// then says what a wait's answer says.
+func lessWait(wait []byte, spent time.Duration) ([]byte, error) {
+	var secs float64
+	if err := json.Unmarshal(wait, &secs); err != nil || secs <= 0 {
+		return nil, errors.New("no wait")
+	}
+	return json.Marshal(min(secs, max(secs-spent.Seconds(), 1)))
 }
 
 // withID gives a request another id.

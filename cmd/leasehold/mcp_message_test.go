@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestClientName(t *testing.T) {
@@ -29,12 +30,17 @@ func TestClientName(t *testing.T) {
 
 func TestMarkResent(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"id":1}`:                             `{"id":1,"params":{"_meta":{"leasehold/resent":true}}}`,
-		`{"params":{"a":9007199254740993}}`:    `{"params":{"a":9007199254740993,"_meta":{"leasehold/resent":true}}}`,
-		`{"params":{"_meta":{"t":"é","u":1}}}`: `{"params":{"_meta":{"t":"é","u":1,"leasehold/resent":true}}}`,
-		`{"params":[1]}`:                       `{"params":[1]}`,
+		`{"id":1}`:                                          `{"id":1,"params":{"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"a":9007199254740993}}`:                 `{"params":{"a":9007199254740993,"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"_meta":{"t":"é","u":1}}}`:              `{"params":{"_meta":{"t":"é","u":1,"leasehold/resent":true}}}`,
+		`{"params":[1]}`:                                    `{"params":[1]}`,
+		`{"params":{"arguments":{"k":"v","wait_secs":50}}}`: `{"params":{"arguments":{"k":"v","wait_secs":38},"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"arguments":{"wait_secs":12}}}`:         `{"params":{"arguments":{"wait_secs":1},"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"arguments":{"wait_secs":0.5}}}`:        `{"params":{"arguments":{"wait_secs":0.5},"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"arguments":{"wait_secs":0}}}`:          `{"params":{"arguments":{"wait_secs":0},"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"arguments":{"wait_secs":"x"}}}`:        `{"params":{"arguments":{"wait_secs":"x"},"_meta":{"leasehold/resent":true}}}`,
 	} {
-		got := markResent([]byte(line))
+		got := markResent([]byte(line), 12*time.Second)
 		var g, w any
 		if json.Unmarshal(got, &g) != nil || json.Unmarshal([]byte(want), &w) != nil || !reflect.DeepEqual(g, w) {
 			t.Errorf("%s: %s, want %s", line, got, want)

@@ -24,9 +24,9 @@ const (
 	// shim stops to read the daemon's, which then sees a slow peer.
 	maxUnread = 64
 
-	// maxSends is how often one request is sent. The daemon that ends each
-	// time it reads it will not answer it the next time.
-	maxSends = 4
+	// maxSends is how often one request is sent. A daemon that has ended so
+	// often may well end because of it.
+	maxSends = 10
 
 	// drainTime bounds how long short calls may finish once the client has
 	// closed its side.
@@ -68,6 +68,7 @@ type shim struct {
 type request struct {
 	line     []byte
 	message  mcpMessage
+	since    time.Time // it came
 	sequence int
 	sends    int
 }
@@ -185,7 +186,7 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 		s.tell(rpcError(m.ID, -32600, "a request with this id is not answered yet"))
 	default:
 		s.sequence++
-		r := &request{line: line, message: m, sequence: s.sequence}
+		r := &request{line: line, message: m, since: time.Now(), sequence: s.sequence}
 		s.requests[key] = r
 		if s.link != nil {
 			s.send(r)
@@ -220,7 +221,7 @@ func (s *shim) send(r *request) {
 	}
 	line := r.line
 	if r.sends > 0 {
-		line = markResent(line)
+		line = markResent(line, time.Since(r.since))
 	}
 	r.sends++
 	s.link.write(line)
