@@ -103,6 +103,8 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)))
+	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand())
+	add(groupTree, newActorCommand(), newCallCommand())
+	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand())
 	return cmd
 }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+)
+
+func newCallCommand() *cobra.Command {
+	var run, name string
+	var asObject, list bool
+	cmd := withSocket(&cobra.Command{
+		Use:   "call TOOL [NAME=VALUE ...]",
+		Short: "Call one tool, from a script",
+		Long: `Call one tool, from a script, and print the line of text that it answers. A
+refusal goes to stderr, with exit code 1; with --json both go to stdout.
+
+VALUE is read as JSON where that is what the argument takes, else as text. @FILE
+stands for what a file holds, @- for standard input, and @@ begins a text with @.
+Hand a lease_id over like that: an argument can be read by every process.
+
+It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins a
+run as a new worker of the root layer.
+
+Each call is a session of its own: a lease that it takes is given back when it
+ends. In a process that leasehold launched, LEASEHOLD_SESSION makes it share the
+session of that process, and the lease stays.`,
+		Example: `  leasehold call --list
+  leasehold call kv_set path=/shared/plan value='{"step": 2}'
+  leasehold call kv_set path=/shared/log value=@build.log
+  leasehold call kv_get path=/shared/plan --json | jq .entry.value
+
+  # hold nothing, just wait until nobody has it
+  leasehold call run_lease_acquire key=deploy wait_secs=50`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			switch {
+			case list && len(args) > 0:
+				return usagef("--list stands alone")
+			case list:
+				_, err := io.WriteString(out, listTools(paintFor(out)))
+				return err
+			case len(args) == 0:
+				return hint(usagef("say which tool to call"), "leasehold call --list shows them")
+			}
+			answer, err := callTool(cmd, whoCalls(run, name), args[0], args[1:])
+			if err != nil {
+				var refusal *client.Refusal
+				if errors.As(err, &refusal) && !asObject { // as the tool words it, and no more
+					fmt.Fprintln(cmd.ErrOrStderr(), lineFor(cmd.ErrOrStderr(), refusal.Text))
+					return errReported
+				}
+				return asJSON(asObject, out, err)
+			}
+			if asObject {
+				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
+			} else {
+				_, err = fmt.Fprintln(out, lineFor(out, answer.Text))
+			}
+			return err
+		},
+	})
+	f := cmd.Flags()
+	runFlag(cmd, &run)
+	f.Lookup("run").Usage = "the run to join without a token"
+	f.StringVar(&name, "name", "call", "the name to join it under")
+	f.BoolVar(&asObject, "json", false, "print the answer's or the refusal's object")
+	f.BoolVar(&list, "list", false, "list the tools")
+	cmd.ValidArgsFunction = completeCall
+	return cmd
+}
+
+// whoCalls says as whom to connect. A session that is named and has ended is
+// an error: a call that went on as somebody else would surprise.
+func whoCalls(run, name string) server.Hello {
+	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
+		return server.Hello{Handle: handle}
+	}
+	if token := os.Getenv("LEASEHOLD_TOKEN"); token != "" {
+		return server.Hello{Token: token}
+	}
+	return server.Hello{Run: run, Name: name}
+}
+
+func callTool(cmd *cobra.Command, hello server.Hello, name string, given []string) (client.Answer, error) {
+	pairs, err := splitArguments(given)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	c, err := connect(cmd, hello)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	defer c.Close()
+	tool, err := findTool(cmd.Context(), c, name)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	args, err := readArguments(tool, pairs, cmd.InOrStdin())
+	if err != nil {
+		return client.Answer{}, err
+	}
+	return call(cmd.Context(), c, name, args)
+}
+
+func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, error) {
+	known, err := c.Tools(ctx)
+	if err != nil {
+		return mcp.Tool{}, err
+	}
+	i := slices.IndexFunc(known, func(t mcp.Tool) bool { return t.Name == name })
+	if i < 0 {
+		return mcp.Tool{}, hint(usagef("unknown tool %q", name), "leasehold call --list shows them")
+	}
+	return known[i], nil
+}
+
+// lineFor is a line of text as w can bear it.
+func lineFor(w io.Writer, text string) string {
+	if isTerminal(w) {
+		return printable(text)
+	}
+	return text
+}
+
+func listTools(p paint) string {
+	t := table{head: []string{"TOOL", "DOES", "ARGUMENTS"}}
+	for _, tool := range tools.Agents() {
+		var args []string
+		for _, name := range tool.Input.PropertyOrder {
+			if !slices.Contains(tool.Input.Required, name) {
+				name += "?"
+			}
+			args = append(args, name)
+		}
+		t.add(tool.Name, tool.Title, strings.Join(args, " "))
+	}
+	return t.render(p)
+}
+
+// completeCall suggests tools, then the arguments not given yet.
+func completeCall(_ *cobra.Command, args []string, word string) (words []string, then cobra.ShellCompDirective) {
+	then = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 {
+		then |= cobra.ShellCompDirectiveNoSpace
+	}
+	for _, tool := range tools.Agents() {
+		if len(args) == 0 {
+			words = append(words, cobra.CompletionWithDesc(tool.Name, tool.Title))
+			continue
+		}
+		if tool.Name != args[0] {
+			continue
+		}
+		for _, name := range tool.Input.PropertyOrder {
+			given := slices.ContainsFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, name+"=") })
+			if !given && !strings.Contains(word, "=") {
+				words = append(words, cobra.CompletionWithDesc(name+"=", tool.Input.Properties[name].Description))
+			}
+		}
+	}
+	return words, then
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// A look is one question of an operator's, and how its answer is drawn.
+type look struct {
+	title string // of a screen that shows it
+	tool  string
+	args  map[string]any
+	draw  func(object json.RawMessage, since time.Duration, p paint) (string, error)
+
+	json  bool
+	watch bool
+}
+
+// flags gives cmd the flags of every look.
+func (l *look) flags(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&l.json, "json", false, "print JSON, one object in a line")
+	cmd.Flags().BoolVar(&l.watch, "watch", false, "show it again whenever it changes, until Ctrl-C")
+	return withSocket(cmd)
+}
+
+func (l *look) run(cmd *cobra.Command) error {
+	c, err := operator(cmd)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	out := cmd.OutOrStdout()
+	if l.watch {
+		err = l.follow(cmd.Context(), c, out)
+	} else {
+		err = l.once(cmd.Context(), c, out)
+	}
+	return asJSON(l.json, out, err)
+}
+
+func (l *look) once(ctx context.Context, c *client.Client, out io.Writer) error {
+	answer, err := call(ctx, c, l.tool, l.args)
+	if err != nil {
+		return err
+	}
+	return l.print(out, answer.Object, paintFor(out))
+}
+
+func (l *look) print(out io.Writer, object json.RawMessage, p paint) error {
+	if l.json {
+		_, err := fmt.Fprintf(out, "%s\n", object)
+		return err
+	}
+	text, err := l.draw(object, 0, p)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}
+
+// decode reads an answer. The daemon may be newer, so what is unknown is left.
+func decode[T any](object json.RawMessage) (v T, err error) {
+	if err := json.Unmarshal(object, &v); err != nil {
+		return v, fmt.Errorf("the daemon's answer cannot be read: %w", err)
+	}
+	return v, nil
+}

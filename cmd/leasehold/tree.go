@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+func newTreeCommand() *cobra.Command {
+	var run string
+	var all bool
+	l := &look{tool: "operator_tree"}
+	cmd := l.flags(&cobra.Command{
+		Use:   "tree",
+		Short: "Show the runs and their actors",
+		Long: `Show the runs and their actors: what each is and does, how many leases it holds
+and waits for, how old it is. Actors and runs that have ended are left out
+without --all, except for the run that --run names; JSON has them all.`,
+		Example: `  leasehold tree --watch
+  leasehold tree --run release-42 --all
+  leasehold tree --json | jq '.runs[].actors[] | select(.state == "connected").path'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l.title = "runs"
+			l.args = map[string]any{}
+			if run != "" {
+				l.title = "run " + run
+				l.args["run"] = run
+			}
+			l.draw = func(object json.RawMessage, _ time.Duration, p paint) (string, error) {
+				return drawRuns(object, run, all, p)
+			}
+			return l.run(cmd)
+		},
+	})
+	cmd.Flags().StringVar(&run, "run", "", "only this run (default all)")
+	completeWith(cmd, "run", completeRuns)
+	cmd.Flags().BoolVar(&all, "all", false, "with those that have ended")
+	return cmd
+}
+
+// shownRun is a run as operator_tree tells it.
+type shownRun struct {
+	Run       string
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	Actors    []shownActor
+}
+
+type shownActor struct {
+	Name      string
+	Role      string
+	Path      string
+	State     string
+	Leases    int
+	Waiting   int
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	EndCause  string     `json:"end_cause"`
+}
+
+func drawRuns(object json.RawMessage, only string, all bool, p paint) (string, error) {
+	list, err := decode[struct{ Runs []shownRun }](object)
+	if err != nil {
+		return "", err
+	}
+	var blocks []string
+	for _, r := range list.Runs {
+		if r.EndedAt == nil || all || r.Run == only {
+			blocks = append(blocks, drawRun(r, all, p))
+		}
+	}
+	if hidden := len(list.Runs) - len(blocks); hidden > 0 {
+		blocks = append(blocks, p.dim(plural(hidden, "run")+" ended; --all shows them too")+"\n")
+	}
+	if len(blocks) == 0 {
+		return "no runs\n", nil
+	}
+	return strings.Join(blocks, "\n"), nil
+}
+
+func drawRun(r shownRun, all bool, p paint) string {
+	title := fmt.Sprintf("run %s, %s old", printable(r.Run), brief(time.Since(r.CreatedAt)))
+	if r.EndedAt != nil {
+		title = fmt.Sprintf("run %s, ended %s ago", printable(r.Run), brief(time.Since(*r.EndedAt)))
+		all = true
+	}
+	shown := r.Actors
+	if !all {
+		shown = nil
+		for _, a := range r.Actors {
+			if a.EndedAt == nil {
+				shown = append(shown, a)
+			}
+		}
+	}
+	t := table{head: []string{"ACTOR", "ROLE", "STATE", "HOLDS", "WAITS", "AGE", ""}}
+	branches := branchesOf(shown)
+	for i, a := range shown {
+		name, state := a.Name, ""
+		if a.Path == dispatch.RootPath && a.Name != a.Path {
+			name = strings.TrimSpace(dispatch.RootPath + " " + a.Name)
+		}
+		if a.EndedAt != nil {
+			state = a.EndCause
+		}
+		t.rows = append(t.rows, row{
+			cells: []string{branches[i] + name, a.Role, a.State, count(a.Leases), count(a.Waiting), brief(time.Since(a.CreatedAt)), state},
+			dim:   a.EndedAt != nil,
+		})
+	}
+	text := title + "\n" + t.render(p)
+	if hidden := len(r.Actors) - len(shown); hidden > 0 {
+		text += p.dim(plural(hidden, "actor")+" ended; --all shows them too") + "\n"
+	}
+	return text
+}
+
+// count leaves out zeros, so that the eye finds what is not.
+func count(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// branchesOf draws the lines before each actor of a tree in which each lead
+// stands before its layer.
+func branchesOf(actors []shownActor) []string {
+	branches := make([]string, len(actors))
+	more := map[int]bool{} // by depth: a sibling follows below
+	for i := len(actors) - 1; i >= 0; i-- {
+		depth := depthOf(actors[i].Path)
+		if depth == 0 {
+			continue
+		}
+		var b strings.Builder
+		for d := 1; d < depth; d++ {
+			b.WriteString(pick(more[d], "│  ", "   "))
+		}
+		b.WriteString(pick(more[depth], "├─ ", "└─ "))
+		branches[i] = b.String()
+		more[depth] = true
+		for d := range more {
+			if d > depth {
+				delete(more, d)
+			}
+		}
+	}
+	return branches
+}
+
+func depthOf(path string) int {
+	if path == dispatch.RootPath {
+		return 0
+	}
+	return 1 + strings.Count(path, dispatch.Separator)
+}
+
+func pick(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}

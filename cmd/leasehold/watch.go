@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// watchPause is the least time between two looks, so that a busy daemon is not
+// asked for more than an eye can see.
+const watchPause = 100 * time.Millisecond
+
+// follow looks again whenever the daemon says that something has changed. On a
+// terminal it draws in place; elsewhere it prints each new state once.
+func (l *look) follow(ctx context.Context, c *client.Client, out io.Writer) error {
+	states := make(chan json.RawMessage)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.observe(gctx, c, states) })
+	g.Go(func() error {
+		if !l.json && isTerminal(out) {
+			return l.animate(gctx, out, states)
+		}
+		return l.log(gctx, out, states)
+	})
+	err := g.Wait()
+	if ctx.Err() != nil {
+		return nil // Ctrl-C is how a watch ends
+	}
+	return err
+}
+
+// observe sends the state as it is, and again after every change.
+func (l *look) observe(ctx context.Context, c *client.Client, states chan<- json.RawMessage) error {
+	for {
+		answer, err := call(ctx, c, "operator_watch", nil) // the first answers at once
+		if err != nil {
+			return err
+		}
+		if seen, err := decode[struct{ Changed bool }](answer.Object); err != nil || !seen.Changed {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if answer, err = call(ctx, c, l.tool, l.args); err != nil {
+			return err
+		}
+		select {
+		case states <- answer.Object:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// log prints each state that differs from the last by more than its clocks.
+func (l *look) log(ctx context.Context, out io.Writer, states <-chan json.RawMessage) error {
+	var last []byte
+	for {
+		select {
+		case object := <-states:
+			now, err := withoutClocks(object)
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(now, last) {
+				continue
+			}
+			if last != nil && !l.json {
+				io.WriteString(out, "\n")
+			}
+			last = now
+			if err := l.print(out, object, paint{}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// withoutClocks is an answer without what time alone changes.
+func withoutClocks(object json.RawMessage) ([]byte, error) {
+	v, err := decode[any](object)
+	if err != nil {
+		return nil, err
+	}
+	stopClocks(v)
+	return json.Marshal(v)
+}
+
+func stopClocks(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, field := range v {
+			if name == "expires_in_ms" || name == "waiting_ms" {
+				delete(v, name)
+			}
+			stopClocks(field)
+		}
+	case []any:
+		for _, item := range v {
+			stopClocks(item)
+		}
+	}
+}
+
+// animate draws the state in place. Between changes its clocks run here, and
+// the daemon is not asked.
+func (l *look) animate(ctx context.Context, out io.Writer, states <-chan json.RawMessage) error {
+	p := paintFor(out)
+	s := openScreen(out)
+	var (
+		object json.RawMessage
+		seen   time.Time
+		text   string
+		err    error
+	)
+	defer func() { s.close(text) }()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case object = <-states:
+			seen = time.Now()
+		case <-second.C:
+			if object == nil {
+				continue
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if text, err = l.draw(object, time.Since(seen), p); err != nil {
+			return err
+		}
+		s.draw(p.dim(strings.Join([]string{l.title, time.Now().Format(time.TimeOnly), "Ctrl-C ends"}, "  ·  ")) + "\n\n" + text)
+	}
+}
