@@ -120,8 +120,9 @@ func (st *starter) spawn(lock *os.File) (exited <-chan error, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	// If the note fails, shims take the daemon for one started by hand.
 	if err := lock.Truncate(0); err == nil {
-		lock.WriteAt([]byte(strconv.Itoa(cmd.Process.Pid)), 0)
+		_, _ = lock.WriteAt([]byte(strconv.Itoa(cmd.Process.Pid)), 0)
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }() // ends with the daemon or the shim
@@ -139,7 +140,7 @@ func (st *starter) openLog() (*os.File, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(st.log); err == nil && info.Size() > maxLog {
-		os.Rename(st.log, st.log+".old")
+		_ = os.Rename(st.log, st.log+".old") // or it grows on
 	}
 	return os.OpenFile(st.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }

@@ -228,7 +228,7 @@ func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
 	startDaemon(t)
 	s := runShim(t, mcpConfig{Socket: inDir("s"), Run: "r"})
 	s.handshake()
-	go s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", server.MaxMessage) + `","id":1}`)
+	s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", server.MaxMessage) + `","id":1}`)
 	if r := s.receive(); string(r.ID) != "1" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
 		t.Errorf("too large: %+v", r)
 	}

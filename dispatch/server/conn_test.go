@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ func TestInitializeCompletesBeforeWhatFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{})
 		p := d.dial(t, "w")
-		go p.send("%s", initialize+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		go io.WriteString(p.nc, initialize+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 		if m := p.receive(); string(m.ID) != "1" || m.Result.ProtocolVersion != "2025-06-18" {
 			t.Errorf("first answer: %+v", m)
 		}

@@ -70,7 +70,7 @@ func checkVersion(r *http.Request) error {
 	return fmt.Errorf("protocol version %q is not served; served are %s", version, strings.Join(legacyVersions, ", "))
 }
 
-var errNotAcceptable = errors.New("Accept must allow application/json or text/event-stream")
+var errNotAcceptable = errors.New("header Accept must allow application/json or text/event-stream")
 
 // accepts reports which of the two forms of an answer the client takes.
 func accepts(r *http.Request) (json, stream bool) {
