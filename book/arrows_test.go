@@ -27,6 +27,7 @@ var arrows = [][]string{
 	{"kvstore", "queue"},
 	{"registry"},
 	{"engine"},
+	{"engine/record"},
 }
 
 // keepers implement or test the seam and know nothing else of the project.
