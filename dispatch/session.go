@@ -16,9 +16,10 @@ import (
 
 // Credentials say who connects.
 type Credentials struct {
-	Handle   string // of an earlier session, tried first
-	Token    string // of an actor
-	Operator bool   // the user of the daemon; the transport vouches for it
+	Handle   string    // of an earlier session, tried first
+	Actor    uuid.UUID // whose session that must be; zero: whoever's it is
+	Token    string    // of an actor
+	Operator bool      // the user of the daemon; the transport vouches for it
 
 	// Without any of these, the caller joins Run as a new worker of its root
 	// layer, called Name, or Name-2, Name-3, … where that is taken.
@@ -78,7 +79,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 		return s.connectOperator(), nil
 	}
 	if c.Handle != "" {
-		se, err := s.resume(ctx, c.Handle)
+		se, err := s.resume(ctx, c)
 		if se != nil || err != nil {
 			return se, err
 		}
@@ -186,17 +187,18 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 	}
 }
 
-// resume attaches to the session that handle opens; nil if it has ended.
+// resume attaches to the session that the handle opens; nil if it has ended. A
+// token beside it must be its actor's.
 //
 // The party is attached before the record is read, and whoever ends a session
 // marks the party before removing the record: so either the record is still
 // there and will be seen to be attached, or this finds it gone.
-func (s *State) resume(ctx context.Context, handle string) (*Session, error) {
-	id, secret, ok := openSecret(handleMark, handle)
+func (s *State) resume(ctx context.Context, c Credentials) (*Session, error) {
+	id, secret, ok := openSecret(handleMark, c.Handle)
 	if !ok {
 		return nil, ErrUnauthenticated
 	}
-	p, ok := s.attach(id, handle)
+	p, ok := s.attach(id, c.Handle)
 	if !ok {
 		return nil, nil
 	}
@@ -209,6 +211,14 @@ func (s *State) resume(ctx context.Context, handle string) (*Session, error) {
 		}
 		if !ok {
 			return ErrNotFound
+		}
+		if c.Actor != uuid.Nil && c.Actor != record.Actor {
+			return ErrUnauthenticated
+		}
+		if c.Token != "" {
+			if a, err := authenticate(tx, c.Token); err != nil || a.ID != record.Actor {
+				return ErrUnauthenticated
+			}
 		}
 		actor, _ = getActor(tx, record.Actor)
 		run, _ = getRun(tx, actor.Run)

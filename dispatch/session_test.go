@@ -17,6 +17,7 @@ import (
 func TestCredentialsThatOpenNothing(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		_, token := h.add(dispatch.Root, "", "boss")
+		_, other := h.add(dispatch.Worker, "", "W1")
 		se := h.connect(dispatch.Credentials{Token: token}, 1)
 		defer h.hangUp(se)
 		for _, c := range []dispatch.Credentials{
@@ -26,6 +27,7 @@ func TestCredentialsThatOpenNothing(t *testing.T) {
 			{Token: strings.Replace(token, "lht_", "lhs_", 1)},
 			{Token: se.Handle()},
 			{Handle: token},
+			{Handle: se.Handle(), Token: other},
 			{Handle: se.Handle()[:len(se.Handle())-4] + "AAAA"},
 		} {
 			if _, err := h.Connect(t.Context(), c, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {

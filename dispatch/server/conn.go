@@ -42,6 +42,11 @@ type conn struct {
 	out   lineWriter
 	calls calls
 	wg    sync.WaitGroup // the goroutines of calls
+
+	// resident is taken from by one goroutine that stays. A client that
+	// calls one at a time, as most do, is served by it alone; whoever comes
+	// while it is busy gets a goroutine of its own.
+	resident chan func()
 }
 
 // ServeConn serves one client on nc, from its hello on, until the client goes
@@ -62,7 +67,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer dispatch.Peer)
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
-	c := &conn{server: s, mcp: s.mcpFor(se), se: se, client: newClient(), nc: nc}
+	c := &conn{server: s, mcp: s.mcpFor(se), se: se, client: newClient(), nc: nc, resident: make(chan func())}
 	c.serve(ctx, br)
 }
 
@@ -87,7 +92,14 @@ func (c *conn) serve(ctx context.Context, br *bufio.Reader) {
 	notices.Go(func() { c.se.WatchLosses(noticesCtx, c.client.tellLoss) })
 	notices.Go(func() { c.writeNotices(noticesCtx) })
 
+	c.wg.Go(func() {
+		for work := range c.resident {
+			work()
+		}
+	})
+
 	err := c.read(base, br)
+	close(c.resident)
 	switch {
 	case ctx.Err() != nil:
 		// The session stays. Short calls may finish: an answer that is lost
@@ -184,13 +196,18 @@ func (c *conn) start(ctx context.Context, env envelope, line []byte) {
 		c.out.write(refuseCall(&env, err))
 		return
 	}
-	c.wg.Go(func() {
-		reply := c.mcp.HandleMessage(call.ctx, line)
+	work := func() {
 		defer c.calls.free(call)
+		reply := c.mcp.HandleMessage(call.ctx, line)
 		if c.calls.settle(call) && reply != nil {
 			c.out.write(encodeReply(env.ID, reply))
 		}
-	})
+	}
+	select {
+	case c.resident <- work: // a goroutine whose stack has grown to what a call takes
+	default:
+		c.wg.Go(work)
+	}
 }
 
 // refuseCall answers a request that could not begin.

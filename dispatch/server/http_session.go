@@ -119,7 +119,7 @@ func (e *endpoint) session(r *http.Request, actor dispatch.Actor) (hs *httpSessi
 
 // resume goes on with a session from before the daemon's restart.
 func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
-	hs, err := e.open(r, dispatch.Credentials{Handle: handle})
+	hs, err := e.open(r, dispatch.Credentials{Handle: handle, Actor: actor.ID})
 	if err != nil {
 		return nil, err
 	}
