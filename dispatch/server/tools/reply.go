@@ -29,7 +29,7 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, request mcp.CallTo
 	if err != nil {
 		return refuse(err, news)
 	}
-	return reply(mustJSON(a), a.Text(), news)
+	return reply(a, a.Text(), news)
 }
 
 // rawArguments are the arguments as they came, where mcp-go kept them.
@@ -43,8 +43,9 @@ func rawArguments(request mcp.CallToolRequest) json.RawMessage {
 	return mustJSON(request.Params.Arguments)
 }
 
-// reply makes a result of an object and its line of text.
-func reply(object json.RawMessage, text string, news []Notice) *mcp.CallToolResult {
+// reply makes a result of an object and its line of text. The object is
+// encoded once, with the message it is sent in.
+func reply(object any, text string, news []Notice) *mcp.CallToolResult {
 	if len(news) > 0 {
 		object = withNotices(object, news)
 		text += "; notice: " + noticeText(news)
@@ -60,19 +61,19 @@ func refuse(err error, news []Notice) *mcp.CallToolResult {
 	r := RefusalOf(err)
 	object := map[string]any{"code": r.Code, "message": r.Message}
 	maps.Copy(object, r.Data)
-	result := reply(mustJSON(object), r.Message, news)
+	result := reply(object, r.Message, news)
 	result.IsError = true
 	return result
 }
 
 // withNotices adds notices to an object.
-func withNotices(object json.RawMessage, news []Notice) json.RawMessage {
+func withNotices(object any, news []Notice) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
-	if err := json.Unmarshal(object, &m); err != nil {
+	if err := json.Unmarshal(mustJSON(object), &m); err != nil {
 		panic(fmt.Sprintf("tools: an answer that is no object: %v", err))
 	}
 	m["notices"] = mustJSON(news)
-	return mustJSON(m)
+	return m
 }
 
 // A Notice tells of a lease that the session no longer holds.
