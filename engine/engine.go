@@ -23,6 +23,18 @@
 //   - A commit that fails is final: the engine answers [ErrFailed] from then
 //     on, until it is opened again.
 //
+// # Cold rows
+//
+// A row whose key starts with [Cold] is kept on disk alone, so any number of
+// them takes no memory and no time to open. In exchange it has no owner and no
+// due time, which need an index: a Put with either answers [ErrCold]. A Touch
+// of one is a Put. In all else a cold row is a row: transactions read their
+// own writes of it, an error takes them back, and a change wakes its watches;
+// a Delete may wake them though there was no such row, as it does not look.
+//
+// A corrupt cold record is not met by Open. Whatever reads it answers
+// [ErrCorrupt].
+//
 // # Faults inside a transaction
 //
 // The methods of Tx return no error. A read that the engine cannot serve
@@ -56,6 +68,9 @@ type Row struct {
 	Due   time.Time // when the row is due for attention
 }
 
+// Cold is what the keys of the rows that are kept on disk alone start with.
+const Cold = "~"
+
 const (
 	MaxKey   = 4 << 10 // bytes in a row's key
 	MaxValue = 8 << 20 // bytes in a row's value
@@ -71,8 +86,12 @@ type Tx interface {
 
 	// Get returns the row under key.
 	Get(key string) (Row, bool)
-	// Scan yields the rows whose key starts with prefix, in key order.
+	// Scan yields the rows whose key starts with prefix, in key order. The
+	// empty prefix does not reach the cold rows.
 	Scan(prefix string) iter.Seq[Row]
+	// ScanFrom is Scan without the rows whose key is less than from. It costs
+	// nothing to leave those out, nor to leave out what was deleted there.
+	ScanFrom(prefix, from string) iter.Seq[Row]
 	// Owned yields the rows of owner, in no promised order.
 	Owned(owner uuid.UUID) iter.Seq[Row]
 	// Due yields the rows whose Due is before Now, earliest first.
@@ -93,6 +112,9 @@ type Engine interface {
 	Update(ctx context.Context, fn func(Tx) error) error
 	// View runs fn in a transaction that must not write.
 	View(ctx context.Context, fn func(Tx) error) error
+	// Get gives one row, as a View would, without holding up transactions
+	// while it reads from a disk.
+	Get(ctx context.Context, key string) (Row, bool, error)
 	// Watch starts to listen for changes of the row under key; the empty
 	// key listens for every change. Whoever calls Watch must Stop it.
 	Watch(key string) *Watch
@@ -115,12 +137,17 @@ var (
 	// ErrLocked answers an Open of a state that another process has open.
 	ErrLocked = errors.New("engine: state is in use by another process")
 
-	// ErrCorrupt answers an Open that met a record it cannot read. The
-	// error that wraps it names the record's key.
+	// ErrCorrupt answers an Open that met a record it cannot read, and the
+	// read of a cold row that is one. The error that wraps it names the
+	// record's key.
 	ErrCorrupt = errors.New("engine: corrupt record")
 
 	// ErrTooLarge answers an Update that wrote a row over MaxKey or MaxValue.
 	ErrTooLarge = errors.New("engine: row too large")
+
+	// ErrCold answers an Update that wrote a cold row with an owner or a due
+	// time.
+	ErrCold = errors.New("engine: cold row with an owner or a due time")
 
 	// ErrNoKey answers an Update that wrote a row with an empty key.
 	ErrNoKey = errors.New("engine: row has no key")

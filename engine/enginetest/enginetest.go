@@ -10,7 +10,9 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +42,7 @@ type State struct {
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	for _, group := range [][]test{transactions, rows, iteration, durability, watches, waiting, limits, endings, models} {
+	for _, group := range [][]test{transactions, rows, cold, iteration, durability, watches, waiting, limits, endings, models} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) { h.run(t, test.fn) })
 		}
@@ -167,9 +169,10 @@ type failer interface {
 
 func compare(t failer, tx engine.Tx, want []engine.Row) {
 	t.Helper()
-	if got := slices.Collect(tx.Scan("")); !slices.EqualFunc(got, want, same) {
+	if got := slices.SortedFunc(everything(tx), byKey); !slices.EqualFunc(got, want, same) {
 		t.Errorf("rows:\n got %v\nwant %v", got, want)
 	}
+	compareScans(t, tx, want)
 	owned := make(map[uuid.UUID][]string)
 	var due []string
 	for _, r := range want {
@@ -201,6 +204,41 @@ func compare(t failer, tx engine.Tx, want []engine.Row) {
 		t.Errorf("due:\n got %q\nwant %q", got, due)
 	}
 }
+
+// compareScans scans from each row, and from just after it.
+func compareScans(t failer, tx engine.Tx, want []engine.Row) {
+	t.Helper()
+	for _, r := range want {
+		for _, prefix := range []string{"", engine.Cold, r.Key[:1], r.Key[:(len(r.Key)+1)/2]} {
+			for _, from := range []string{r.Key, r.Key + "\x00"} {
+				var inside []engine.Row
+				for _, r := range want {
+					if r.Key >= from && strings.HasPrefix(r.Key, prefix) && (isCold(r) == strings.HasPrefix(prefix, engine.Cold)) {
+						inside = append(inside, r)
+					}
+				}
+				if got := slices.Collect(tx.ScanFrom(prefix, from)); !slices.EqualFunc(got, inside, same) {
+					t.Errorf("scan of %q from %q:\n got %v\nwant %v", prefix, from, got, inside)
+				}
+			}
+		}
+	}
+}
+
+// everything yields every row, the cold ones last.
+func everything(tx engine.Tx) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		for _, prefix := range []string{"", engine.Cold} {
+			for r := range tx.Scan(prefix) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func isCold(r engine.Row) bool { return strings.HasPrefix(r.Key, engine.Cold) }
 
 // same compares rows, their times as instants.
 func same(a, b engine.Row) bool {

@@ -39,7 +39,7 @@ func anyHistory(w *world) {
 	rapid.Check(struct{ testing.TB }{w.T}, func(t *rapid.T) {
 		m := model{live: make(map[string]engine.Row), stored: make(map[string]engine.Row)}
 		w.update(func(tx engine.Tx) { // each run begins with nothing
-			for r := range tx.Scan("") {
+			for r := range everything(tx) {
 				tx.Delete(r.Key)
 			}
 		})
@@ -69,6 +69,12 @@ func (w *world) agree(t *rapid.T, m *model) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	for _, key := range append(slices.Collect(maps.Keys(m.live)), "~", "none") {
+		got, ok, err := w.Get(w.Context(), key)
+		if want, there := m.live[key]; err != nil || ok != there || !same(got, want) {
+			t.Errorf("get %q outside:\n got %v, %t, %v\nwant %v, %t", key, got, ok, err, want, there)
+		}
+	}
 	w.check()
 }
 
@@ -77,7 +83,7 @@ func (w *world) agree(t *rapid.T, m *model) {
 func (w *world) adopt(t *rapid.T, m *model) {
 	live := make(map[string]engine.Row)
 	if err := w.View(w.Context(), func(tx engine.Tx) error {
-		for r := range tx.Scan("") {
+		for r := range everything(tx) {
 			live[r.Key] = r
 		}
 		return nil
@@ -100,7 +106,7 @@ func (w *world) adopt(t *rapid.T, m *model) {
 }
 
 var (
-	someKey   = rapid.SampledFrom([]string{"a", "a/", "a/1", "a/2", "a\xff", "b", "b/\x00", "c"})
+	someKey   = rapid.SampledFrom([]string{"a", "a/", "a/1", "a/2", "a\xff", "b", "b/\x00", "c", "~", "~a", "~a/1", "~a\xff", "~b", "~\xff", "\x7f"})
 	someValue = rapid.StringN(0, 4, -1)
 	someOwner = rapid.SampledFrom([]uuid.UUID{uuid.Nil, uuid.Nil, ann, bob})
 	someDue   = rapid.SampledFrom([]time.Duration{0, 0, -2 * time.Hour, -time.Hour, -time.Hour + 1, time.Hour})
@@ -140,14 +146,20 @@ func (w *world) step(t *rapid.T, m *model, end string) {
 
 // operate does one operation on both.
 func operate(t *rapid.T, tx engine.Tx, m *model) {
-	switch op := rapid.SampledFrom([]string{"put", "touch", "delete", "compare", "end owner", "see to due"}).Draw(t, "operation"); op {
+	switch op := rapid.SampledFrom([]string{"put", "touch", "delete", "compare", "walk", "end owner", "see to due"}).Draw(t, "operation"); op {
 	case "put", "touch":
 		r := engine.Row{Key: someKey.Draw(t, "key"), Value: someValue.Draw(t, "value"), Owner: someOwner.Draw(t, "owner")}
 		if d := someDue.Draw(t, "due"); d != 0 {
 			r.Due = tx.Now().Add(d)
 		}
-		if m.live[r.Key] = r; op == "put" {
+		if isCold(r) {
+			r.Owner, r.Due = uuid.Nil, time.Time{}
+		}
+		m.live[r.Key] = r
+		if op == "put" || isCold(r) {
 			m.stored[r.Key] = r
+		}
+		if op == "put" {
 			tx.Put(r)
 		} else {
 			tx.Touch(r)
@@ -156,6 +168,18 @@ func operate(t *rapid.T, tx engine.Tx, m *model) {
 		m.delete(tx, someKey.Draw(t, "key"))
 	case "compare":
 		compare(t, tx, m.rows())
+	case "walk": // and delete those met, or the least of what is left
+		prefix := rapid.SampledFrom([]string{"", "a", "~", "~a"}).Draw(t, "prefix")
+		for r := range tx.ScanFrom(prefix, someKey.Draw(t, "from")) {
+			if !same(r, m.live[r.Key]) {
+				t.Errorf("%v is met, and there is %v", r, m.live[r.Key])
+			}
+			if rapid.Bool().Draw(t, "itself") {
+				m.delete(tx, r.Key)
+			} else {
+				m.delete(tx, someKey.Draw(t, "key"))
+			}
+		}
 	case "end owner":
 		owner := someOwner.Draw(t, "owner")
 		for r := range tx.Owned(owner) {

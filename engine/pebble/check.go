@@ -21,7 +21,7 @@ func (e *Engine) Check() error {
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
-	return errors.Join(e.checkRowsLocked(), e.checkOwnersLocked(), e.checkDueLocked(), e.checkStoreLocked())
+	return errors.Join(e.checkRowsLocked(), e.checkOwnersLocked(), e.checkDueLocked(), e.checkStoreLocked(), e.checkColdLocked())
 }
 
 func (e *Engine) checkRowsLocked() error {
@@ -122,6 +122,33 @@ func (e *Engine) checkStoreLocked() error {
 	}
 	if n != 0 {
 		errs = append(errs, fmt.Errorf("%d more rows are stored than memory knows", n))
+	}
+	return errors.Join(append(errs, it.Close())...)
+}
+
+// checkColdLocked reads every cold row. All writes of them are applied, so the
+// overlay keeps nothing and nobody refers to it.
+func (e *Engine) checkColdLocked() error {
+	e.overlay.drop()
+	var errs []error
+	for _, w := range e.overlay.writes.Items() {
+		errs = append(errs, fmt.Errorf("cold row %q: its write is durable and still in the overlay", w.key))
+	}
+	if n := len(e.overlay.commits); n != 0 {
+		errs = append(errs, fmt.Errorf("%d commits are still in the overlay", n))
+	}
+	it, err := e.stored(coldSpace)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		key := string(it.Key()[1:])
+		if !isCold(key) || len(key) > engine.MaxKey {
+			errs = append(errs, fmt.Errorf("%w: key %q of a cold row", engine.ErrCorrupt, key))
+		}
+		if _, err := storedCold(it, key); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(append(errs, it.Close())...)
 }

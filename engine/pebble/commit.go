@@ -3,6 +3,7 @@ package pebble
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,9 +14,11 @@ import (
 // ran while the commit before was being appended to the log. The one that
 // began it appends it, and waits for its sync; the others wait for that one.
 type commit struct {
-	batch *pebble.Batch
-	done  sync.WaitGroup
-	err   error // set before done
+	batch   *pebble.Batch
+	done    sync.WaitGroup
+	err     error // set before done
+	applied atomic.Bool
+	cold    []*coldWrite // what the overlay has of it
 }
 
 // fullCommit is the size of a batch that takes no more Updates.
@@ -36,17 +39,25 @@ func (e *Engine) recordLocked(t *tx, end *ending) {
 	for i := range t.writes {
 		w := &t.writes[i]
 		w.r.settle(w.kind == put)
-		if w.kind == nothing {
-			continue
+		if w.kind != nothing {
+			w.encode(e.openLocked(end).batch)
 		}
-		if e.open == nil {
-			e.open = &commit{batch: e.db.NewBatch()}
-			e.open.done.Add(1)
-			e.last = e.open
-			end.mine = true
-		}
-		w.encode(e.open.batch)
 	}
+	for _, w := range t.cold {
+		c := e.openLocked(end)
+		w.encode(c.batch)
+		e.overlay.commit(w, c)
+	}
+}
+
+func (e *Engine) openLocked(end *ending) *commit {
+	if e.open == nil {
+		e.open = &commit{batch: e.db.NewBatch()}
+		e.open.done.Add(1)
+		e.last = e.open
+		end.mine = true
+	}
+	return e.open
 }
 
 func (w *write) encode(b *pebble.Batch) {
@@ -67,7 +78,7 @@ func (w *write) encode(b *pebble.Batch) {
 func (e *Engine) settle(end *ending) error {
 	c := end.seen
 	if end.mine {
-		c.err = e.carry(c.batch)
+		c.err = e.carry(c)
 		c.batch = nil
 		c.done.Done() // the only one: to wait for c is to wait for its sync
 	}
@@ -78,24 +89,28 @@ func (e *Engine) settle(end *ending) error {
 	return nil
 }
 
-// carry closes the open commit, whose batch this is, appends it to the log and
-// waits until it is durable.
+// carry closes c, which is the open commit, appends it to the log and waits
+// until it is durable.
 //
 // Commits reach the log in the order of their transactions: the next is begun
 // when this one is closed, by which time this one holds appending, and has to
 // get hold of that itself. So when a commit is durable, all before it are,
 // though those who wait for them may not have been told: the log is one
 // sequence, and a log file is synced to its end before the next is begun.
-func (e *Engine) carry(batch *pebble.Batch) error {
+func (e *Engine) carry(c *commit) error {
+	batch := c.batch
 	e.appending.Lock()
 	e.mu.Lock()
 	e.open = nil
 	e.mu.Unlock()
+	e.carried.Store(c) // before anybody can read from the store what is in it
 	err := e.db.ApplyNoSyncWait(batch, pebble.Sync)
-	e.appending.Unlock()
 	if err != nil {
 		e.fail(err)
+	} else {
+		c.applied.Store(true)
 	}
+	e.appending.Unlock()
 	// Pebble may have met its end in there, by Fatalf, and returned: then
 	// nobody will ever tell this batch that it is synced.
 	if err := e.failed(); err != nil {

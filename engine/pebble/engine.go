@@ -43,13 +43,23 @@ type Engine struct {
 	// Whoever holds it may take mu, and not the other way round.
 	appending sync.Mutex
 
-	mu     sync.Mutex // the single writer: one transaction at a time
-	mem    *memory
-	open   *commit // takes the writes of transactions, or nil
-	last   *commit // the last one begun
-	closed bool
-	undo   []undo // for the next transaction to use again
-	writes []write
+	// carried is the last commit that was given to Pebble, or is about to
+	// be: what is read from the store is of it or of one before.
+	carried atomic.Pointer[commit]
+
+	// reading counts who reads from the store outside mu. It grows under mu,
+	// and not once closed is set.
+	reading sync.WaitGroup
+
+	mu      sync.Mutex // the single writer: one transaction at a time
+	mem     *memory
+	overlay *overlay
+	open    *commit // takes the writes of transactions, or nil
+	last    *commit // the last one begun
+	closed  bool
+	undo    []undo // for the next transaction to use again
+	writes  []write
+	cold    []*coldWrite
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -100,14 +110,16 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
-	t := &tx{e: e, now: e.clock.now(), writable: writable, undo: e.undo[:0], writes: e.writes[:0]}
+	e.overlay.drop()
+	t := &tx{e: e, now: e.clock.now(), writable: writable, undo: e.undo[:0], writes: e.writes[:0], cold: e.cold[:0]}
 	done := false
 	defer func() {
 		if !done {
 			t.rollback()
 		}
 		end.seen = e.last
-		e.undo, e.writes = reuse(t.undo), reuse(t.writes)
+		t.endWalks()
+		e.undo, e.writes, e.cold = reuse(t.undo), reuse(t.writes), reuse(t.cold)
 		t.e = nil
 	}()
 	if err := fn(t); err != nil {
@@ -117,7 +129,7 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 		return t.err
 	}
 	done = true
-	if len(t.undo) == 0 {
+	if len(t.undo) == 0 && len(t.cold) == 0 {
 		return nil
 	}
 	e.recordLocked(t, end)
@@ -214,6 +226,7 @@ func (e *Engine) Close() error {
 	e.alarm.ring()
 	// When the last commit is durable, or has failed, so are all before it.
 	_ = last.wait()
+	e.reading.Wait()
 	if err := e.db.Close(); err != nil {
 		e.fail(err)
 	}

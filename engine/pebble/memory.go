@@ -150,10 +150,10 @@ func (m *memory) earliest() int64 {
 	return never
 }
 
-// scan yields the rows whose key starts with prefix.
-func (m *memory) scan(prefix string, yield func(*row) bool) {
+// scan yields the rows whose key starts with prefix and is not less than from.
+func (m *memory) scan(prefix, from string, yield func(*row) bool) {
 	it := m.rows.Iter()
-	m.probe.key = prefix
+	m.probe.key = from
 	for ok := it.Seek(&m.probe); ok; {
 		r := it.Item()
 		if !strings.HasPrefix(r.key, prefix) {

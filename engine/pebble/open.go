@@ -30,7 +30,7 @@ func Open(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory()}
+	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory(), overlay: newOverlay()}
 	e.fs = &stateFS{FS: fs, dir: o.Dir, fail: e.fail, failed: e.failed}
 	if e.logf == nil {
 		e.logf = func(string, ...any) {}
@@ -81,8 +81,10 @@ func (e *Engine) options() *pebble.Options {
 			// A store that cannot flush will stall the next writer, who
 			// holds the lock, for good. It is better to say so at once.
 			BackgroundError: e.fail,
+			// Whoever reads it is told, be it Open, a transaction or, in the
+			// background, a compaction: all but the second end there.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				e.fail(fmt.Errorf("corruption: %v", info))
+				e.logf("engine: corruption: %v", info)
 			},
 		},
 	}

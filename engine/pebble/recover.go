@@ -15,6 +15,7 @@ import (
 const (
 	metaSpace = 0x00
 	rowSpace  = 0x01
+	coldSpace = 0x02
 
 	formatVersion = 1
 )
@@ -54,11 +55,10 @@ func (e *Engine) recover() error {
 }
 
 // rowsStored gives an iterator of the rows in the store.
-func (e *Engine) rowsStored() (*pebble.Iterator, error) {
-	return e.db.NewIter(&pebble.IterOptions{
-		LowerBound: []byte{rowSpace},
-		UpperBound: []byte{rowSpace + 1},
-	})
+func (e *Engine) rowsStored() (*pebble.Iterator, error) { return e.stored(rowSpace) }
+
+func (e *Engine) stored(space byte) (*pebble.Iterator, error) {
+	return e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
 }
 
 // decodeRow reads what is stored under key, and its owner.
@@ -67,6 +67,9 @@ func decodeRow(key, record []byte) (*row, uuid.UUID, error) {
 	value, owner, due, err := decodeRecord(record)
 	if err == nil && (len(key) == 0 || len(key) > engine.MaxKey) {
 		err = errors.New("key is too short or too long")
+	}
+	if err == nil && isCold(string(key)) {
+		err = errors.New("a cold row among the others")
 	}
 	if err != nil {
 		return nil, owner, fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)

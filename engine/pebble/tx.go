@@ -21,6 +21,8 @@ type tx struct {
 
 	undo   []undo
 	writes []write
+	cold   []*coldWrite
+	walks  []*walk // the iterators of the store that it has had
 }
 
 // An undo is a change of the working set, and the row as it was before.
@@ -71,15 +73,25 @@ func (t *tx) live() *memory {
 func (t *tx) Now() time.Time { return t.now }
 
 func (t *tx) Get(key string) (engine.Row, bool) {
+	if isCold(key) {
+		return t.getCold(key)
+	}
 	if r := t.live().get(key); r != nil {
 		return r.public(), true
 	}
 	return engine.Row{}, false
 }
 
-func (t *tx) Scan(prefix string) iter.Seq[engine.Row] {
+func (t *tx) Scan(prefix string) iter.Seq[engine.Row] { return t.ScanFrom(prefix, prefix) }
+
+func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
+	from = max(prefix, from)
 	return func(yield func(engine.Row) bool) {
-		t.live().scan(prefix, func(r *row) bool { return yield(r.public()) })
+		if isCold(prefix) {
+			t.scanCold(prefix, from, yield)
+			return
+		}
+		t.live().scan(prefix, from, func(r *row) bool { return yield(r.public()) })
 	}
 }
 
@@ -96,6 +108,10 @@ func (t *tx) Due() iter.Seq[engine.Row] {
 }
 
 func (t *tx) Put(p engine.Row) {
+	if isCold(p.Key) {
+		t.putCold(p)
+		return
+	}
 	r := t.set(p)
 	if r == nil {
 		return
@@ -103,11 +119,21 @@ func (t *tx) Put(p engine.Row) {
 	t.record(write{kind: put, r: r, value: r.value(), owner: p.Owner, due: r.due})
 }
 
-func (t *tx) Touch(p engine.Row) { t.set(p) }
+func (t *tx) Touch(p engine.Row) {
+	if isCold(p.Key) {
+		t.putCold(p)
+		return
+	}
+	t.set(p)
+}
 
 func (t *tx) Delete(key string) {
 	m := t.live()
 	if !t.mayWrite() {
+		return
+	}
+	if isCold(key) {
+		t.writeCold(key, "", true)
 		return
 	}
 	r := m.get(key)
@@ -128,18 +154,7 @@ func (t *tx) Delete(key string) {
 // strings are copied: one cut from a request would keep all of that alive.
 func (t *tx) set(p engine.Row) *row {
 	m := t.live()
-	if !t.mayWrite() {
-		return nil
-	}
-	switch {
-	case p.Key == "":
-		t.poison(engine.ErrNoKey)
-		return nil
-	case len(p.Key) > engine.MaxKey:
-		t.poison(fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey))
-		return nil
-	case len(p.Value) > engine.MaxValue:
-		t.poison(fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue))
+	if !t.mayPut(p) {
 		return nil
 	}
 	r := m.get(p.Key)
@@ -157,6 +172,21 @@ func (t *tx) set(p engine.Row) *row {
 	m.setOwner(r, p.Owner)
 	m.setDue(r, instant(p.Due))
 	return r
+}
+
+func (t *tx) mayPut(p engine.Row) bool {
+	switch {
+	case !t.mayWrite():
+	case p.Key == "":
+		t.poison(engine.ErrNoKey)
+	case len(p.Key) > engine.MaxKey:
+		t.poison(fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey))
+	case len(p.Value) > engine.MaxValue:
+		t.poison(fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue))
+	default:
+		return true
+	}
+	return false
 }
 
 func (t *tx) mayWrite() bool {
@@ -202,13 +232,19 @@ func (t *tx) rollback() {
 	for i := range t.writes {
 		t.writes[i].r.setDirty(0)
 	}
+	for _, w := range t.cold {
+		t.e.overlay.revert(w)
+	}
 }
 
 // keys gives the keys of the rows that changed.
 func (t *tx) keys() []string {
-	keys := make([]string, len(t.undo))
+	keys := make([]string, 0, len(t.undo)+len(t.cold))
 	for i := range t.undo {
-		keys[i] = t.undo[i].r.key
+		keys = append(keys, t.undo[i].r.key)
+	}
+	for _, w := range t.cold {
+		keys = append(keys, w.key)
 	}
 	return keys
 }
