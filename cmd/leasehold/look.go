@@ -50,20 +50,24 @@ func (l *look) once(ctx context.Context, c *client.Client, out io.Writer) error 
 	if err != nil {
 		return err
 	}
-	return l.print(out, answer.Object, paintFor(out))
-}
-
-func (l *look) print(out io.Writer, object json.RawMessage, p paint) error {
-	if l.json {
-		_, err := fmt.Fprintf(out, "%s\n", object)
-		return err
-	}
-	text, err := l.draw(object, 0, p)
+	text, err := l.text(state{Answer: answer}, 0, paintFor(out))
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(out, text)
 	return err
+}
+
+// text is a state as it is to be shown, some time after it was seen.
+func (l *look) text(seen state, since time.Duration, p paint) (string, error) {
+	switch {
+	case l.json:
+		return string(seen.Object) + "\n", nil
+	case seen.missing:
+		return printable(seen.Text) + "\n", nil
+	default:
+		return l.draw(seen.Object, since, p)
+	}
 }
 
 // decode reads an answer. The daemon may be newer, so what is unknown is left.

@@ -15,27 +15,31 @@ type screen struct{ out io.Writer }
 const (
 	screenOpen  = "\x1b[?1049h\x1b[?25l\x1b[?7l" // second screen, no cursor, no wrapping
 	screenClose = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-	lineEnd     = "\x1b[K\r\n" // clears what was there before
+	lineEnd     = "\x1b[K\n" // clears what was there before
 	screenHome  = "\x1b[H"
 	screenRest  = "\x1b[J"
 )
 
-func openScreen(out io.Writer) *screen {
-	io.WriteString(out, screenOpen)
-	return &screen{out}
+func openScreen(out io.Writer) (*screen, error) {
+	_, err := io.WriteString(out, screenOpen)
+	return &screen{out}, err
 }
 
 // close leaves the last state behind.
-func (s *screen) close(last string) { io.WriteString(s.out, screenClose+last) }
+func (s *screen) close(last string) error {
+	_, err := io.WriteString(s.out, screenClose+last)
+	return err
+}
 
 // draw shows a text in place of the last one, as far as it fits.
-func (s *screen) draw(text string) {
+func (s *screen) draw(text string) error {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if n := s.height(); n > 1 && len(lines) > n {
 		hidden := len(lines) - (n - 1)
 		lines = append(lines[:n-1:n-1], fmt.Sprintf("… %s more", plural(hidden, "line")))
 	}
-	io.WriteString(s.out, screenHome+strings.Join(lines, lineEnd)+"\x1b[K"+screenRest)
+	_, err := io.WriteString(s.out, screenHome+strings.Join(lines, lineEnd)+"\x1b[K"+screenRest)
+	return err
 }
 
 // height is 0 if it is not known.

@@ -119,7 +119,7 @@ func (d *storyDaemon) start(ctx context.Context) error {
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { d.cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { _ = d.cmd.Process.Kill() })
 	defer stop()
 	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
 		d.kill()
@@ -130,8 +130,8 @@ func (d *storyDaemon) start(ctx context.Context) error {
 }
 
 func (d *storyDaemon) kill() {
-	d.cmd.Process.Kill()
-	d.cmd.Wait()
+	_ = d.cmd.Process.Kill() // it may have ended by itself
+	_ = d.cmd.Wait()
 }
 
 // Dial opens a connection to its socket.

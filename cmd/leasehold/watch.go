@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,10 +18,16 @@ import (
 // asked for more than an eye can see.
 const watchPause = 100 * time.Millisecond
 
+// A state is what a look saw.
+type state struct {
+	client.Answer
+	missing bool // what it looks at is not there, or not yet
+}
+
 // follow looks again whenever the daemon says that something has changed. On a
 // terminal it draws in place; elsewhere it prints each new state once.
 func (l *look) follow(ctx context.Context, c *client.Client, out io.Writer) error {
-	states := make(chan json.RawMessage)
+	states := make(chan state)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.observe(gctx, c, states) })
 	g.Go(func() error {
@@ -37,7 +44,7 @@ func (l *look) follow(ctx context.Context, c *client.Client, out io.Writer) erro
 }
 
 // observe sends the state as it is, and again after every change.
-func (l *look) observe(ctx context.Context, c *client.Client, states chan<- json.RawMessage) error {
+func (l *look) observe(ctx context.Context, c *client.Client, states chan<- state) error {
 	for {
 		answer, err := call(ctx, c, "operator_watch", nil) // the first answers at once
 		if err != nil {
@@ -49,11 +56,13 @@ func (l *look) observe(ctx context.Context, c *client.Client, states chan<- json
 			}
 			continue
 		}
-		if answer, err = call(ctx, c, l.tool, l.args); err != nil {
+		answer, err = call(ctx, c, l.tool, l.args)
+		missing := isCode(err, "NOT_FOUND")
+		if err != nil && !missing {
 			return err
 		}
 		select {
-		case states <- answer.Object:
+		case states <- state{answer, missing}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -66,23 +75,27 @@ func (l *look) observe(ctx context.Context, c *client.Client, states chan<- json
 }
 
 // log prints each state that differs from the last by more than its clocks.
-func (l *look) log(ctx context.Context, out io.Writer, states <-chan json.RawMessage) error {
+func (l *look) log(ctx context.Context, out io.Writer, states <-chan state) error {
 	var last []byte
 	for {
 		select {
-		case object := <-states:
-			now, err := withoutClocks(object)
+		case seen := <-states:
+			now, err := withoutClocks(seen.Object)
 			if err != nil {
 				return err
 			}
 			if bytes.Equal(now, last) {
 				continue
 			}
+			text, err := l.text(seen, 0, paint{})
+			if err != nil {
+				return err
+			}
 			if last != nil && !l.json {
-				io.WriteString(out, "\n")
+				text = "\n" + text
 			}
 			last = now
-			if err := l.print(out, object, paint{}); err != nil {
+			if _, err := io.WriteString(out, text); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -119,32 +132,37 @@ func stopClocks(v any) {
 
 // animate draws the state in place. Between changes its clocks run here, and
 // the daemon is not asked.
-func (l *look) animate(ctx context.Context, out io.Writer, states <-chan json.RawMessage) error {
+func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) (err error) {
 	p := paintFor(out)
-	s := openScreen(out)
+	s, err := openScreen(out)
+	if err != nil {
+		return err
+	}
 	var (
-		object json.RawMessage
-		seen   time.Time
-		text   string
-		err    error
+		seen *state
+		when time.Time
+		text string
 	)
-	defer func() { s.close(text) }()
+	defer func() { err = errors.Join(err, s.close(text)) }()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
 		select {
-		case object = <-states:
-			seen = time.Now()
+		case now := <-states:
+			seen, when = &now, time.Now()
 		case <-second.C:
-			if object == nil {
+			if seen == nil {
 				continue
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if text, err = l.draw(object, time.Since(seen), p); err != nil {
+		if text, err = l.text(*seen, time.Since(when), p); err != nil {
 			return err
 		}
-		s.draw(p.dim(strings.Join([]string{l.title, time.Now().Format(time.TimeOnly), "Ctrl-C ends"}, "  ·  ")) + "\n\n" + text)
+		title := fmt.Sprintf("%s  ·  %s  ·  Ctrl-C ends", printable(l.title), time.Now().Format(time.TimeOnly))
+		if err := s.draw(p.dim(title) + "\n\n" + text); err != nil {
+			return err
+		}
 	}
 }

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// Each script in testdata is a session of a person or a program with the real
+// binary, with a home of its own. Besides testscript's commands it has
+//
+//	actor VAR FLAG...       adds an actor: VAR is its token, VAR_ID its id
+//	session VAR TOKEN       opens a session and keeps it: VAR is its handle
+//	hangup VAR              ends the connection of that session
+//	start NAME ARG...       runs leasehold in the background
+//	until NAME REGEXP       waits until it has printed that
+//	signal NAME SIGNAL      sends it INT, TERM or KILL
+//	ended NAME CODE         waits for its end; its output is in NAME.stdout and NAME.stderr
+//	exits CODE PROGRAM ...  is exec with an exit code to check
+//	await REGEXP ARG...     runs leasehold after each change until it prints that
+//	corrupt KEY             spoils a record of the state
+func TestScripts(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "leasehold")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireUniqueNames:  true,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			sc := &script{binary: binary, processes: map[string]*process{}, sessions: map[string]*client.Client{}}
+			env.Values[scriptKey{}] = sc
+			env.Defer(sc.close)
+			runtime, err := os.MkdirTemp("", "lh") // the work directory is too long for a socket
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { os.RemoveAll(runtime) })
+			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("XDG_RUNTIME_DIR", runtime)
+			env.Setenv("SOCKET", filepath.Join(runtime, "leasehold", "leasehold.sock"))
+			env.Setenv("DB", filepath.Join(env.WorkDir, "state", "leasehold", "db"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"actor": addActor, "session": openSession, "hangup": hangUp,
+			"start": startProcess, "until": untilPrinted, "signal": signalProcess, "ended": awaitEnd,
+			"exits": exits, "await": await, "corrupt": corrupt,
+		},
+	})
+}
+
+type scriptKey struct{}
+
+// A script is what one script has under way.
+type script struct {
+	binary    string
+	processes map[string]*process
+	sessions  map[string]*client.Client
+}
+
+func scriptOf(ts *testscript.TestScript) *script { return ts.Value(scriptKey{}).(*script) }
+
+func (sc *script) close() {
+	for _, c := range sc.sessions {
+		c.Close()
+	}
+	for _, p := range sc.processes {
+		p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// environ is what a process gets that the script starts.
+func environ(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{
+		"PATH", "HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+		"LEASEHOLD_SOCKET", "LEASEHOLD_TOKEN", "LEASEHOLD_SESSION",
+	} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	return env
+}
+
+func addActor(ts *testscript.TestScript, _ bool, args []string) {
+	cmd := exec.Command(scriptOf(ts).binary, append([]string{"actor", "add", "--json"}, args[1:]...)...)
+	cmd.Env = environ(ts)
+	out, err := cmd.Output()
+	ts.Check(err)
+	var made struct {
+		ActorID string `json:"actor_id"`
+		Token   string
+	}
+	ts.Check(json.Unmarshal(out, &made))
+	ts.Setenv(args[0], made.Token)
+	ts.Setenv(args[0]+"_ID", made.ActorID)
+}
+
+func connectTo(ts *testscript.TestScript, hello server.Hello) *client.Client {
+	nc, err := net.Dial("unix", ts.Getenv("SOCKET"))
+	ts.Check(err)
+	c, err := client.Connect(context.Background(), nc, hello, "script", "")
+	ts.Check(err)
+	return c
+}
+
+func openSession(ts *testscript.TestScript, _ bool, args []string) {
+	c := connectTo(ts, server.Hello{Token: args[1]})
+	scriptOf(ts).sessions[args[0]] = c
+	ts.Setenv(args[0], c.Handle)
+}
+
+func hangUp(ts *testscript.TestScript, _ bool, args []string) {
+	scriptOf(ts).sessions[args[0]].Close()
+}
+
+// A process is a leasehold in the background.
+type process struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	ended  chan struct{}
+	err    error
+
+	mu      sync.Mutex
+	stdout  []byte
+	printed chan struct{} // closed, and made anew, when there is more
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stdout = append(p.stdout, b...)
+	close(p.printed)
+	p.printed = make(chan struct{})
+	return len(b), nil
+}
+
+func (p *process) output() ([]byte, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stdout, p.printed
+}
+
+func startProcess(ts *testscript.TestScript, _ bool, args []string) {
+	p := &process{ended: make(chan struct{}), printed: make(chan struct{})}
+	p.cmd = exec.Command(scriptOf(ts).binary, args[1:]...)
+	p.cmd.Env, p.cmd.Dir = environ(ts), ts.Getenv("WORK")
+	p.cmd.Stdout, p.cmd.Stderr = p, &p.stderr
+	ts.Check(p.cmd.Start())
+	ts.Setenv(args[0]+"_PID", strconv.Itoa(p.cmd.Process.Pid))
+	scriptOf(ts).processes[args[0]] = p
+	go func() { // ends with the process, which close kills
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+}
+
+func untilPrinted(ts *testscript.TestScript, _ bool, args []string) {
+	p, want := scriptOf(ts).processes[args[0]], regexp.MustCompile("(?m)"+args[1])
+	for {
+		out, more := p.output()
+		if want.Match(out) {
+			return
+		}
+		select {
+		case <-more:
+		case <-p.ended:
+			if out, _ := p.output(); !want.Match(out) {
+				ts.Fatalf("%s ended and has not printed %q:\n%s%s", args[0], args[1], out, &p.stderr)
+			}
+		}
+	}
+}
+
+func signalProcess(ts *testscript.TestScript, _ bool, args []string) {
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
+	ts.Check(scriptOf(ts).processes[args[0]].cmd.Process.Signal(signals[args[1]]))
+}
+
+func awaitEnd(ts *testscript.TestScript, _ bool, args []string) {
+	p := scriptOf(ts).processes[args[0]]
+	<-p.ended
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".stdout"), p.stdout, 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".stderr"), p.stderr.Bytes(), 0o600))
+	if code := strconv.Itoa(p.cmd.ProcessState.ExitCode()); code != args[1] {
+		ts.Fatalf("%s: exit code %s, want %s: %s%s", args[0], code, args[1], p.stdout, &p.stderr)
+	}
+}
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	c := connectTo(ts, server.Hello{Operator: true})
+	defer c.Close()
+	want := regexp.MustCompile("(?m)" + args[0])
+	for {
+		_, err := c.Call(context.Background(), "operator_watch", nil)
+		ts.Check(err)
+		cmd := exec.Command(scriptOf(ts).binary, args[1:]...)
+		cmd.Env = environ(ts)
+		out, err := cmd.CombinedOutput()
+		if want.Match(out) {
+			return
+		}
+		ts.Logf("%s%v", out, err)
+	}
+}
+
+func corrupt(ts *testscript.TestScript, _ bool, args []string) {
+	eng, err := pebble.Open(pebble.Options{Dir: ts.Getenv("DB")})
+	ts.Check(err)
+	defer eng.Close()
+	ts.Check(eng.Update(context.Background(), func(tx engine.Tx) error {
+		row, ok := tx.Get(args[0])
+		if !ok {
+			return fmt.Errorf("no record %q", args[0])
+		}
+		row.Value = "spoilt"
+		tx.Put(row)
+		return nil
+	}))
+}
