@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/engine"
 )
 
@@ -26,7 +28,9 @@ func (c *Core) Check(tx Tx) error {
 			fault("row %q: %v", row.Key, err)
 			continue
 		}
-		counts[l.Scope]++
+		if l.ID != uuid.Nil {
+			counts[l.Scope]++
+		}
 		if other, ok := seen[l.Token]; ok {
 			fault("token %d is on %q and %q", l.Token, other, row.Key)
 		}
@@ -34,7 +38,7 @@ func (c *Core) Check(tx Tx) error {
 		if l.Token > last {
 			fault("lease %q has token %d, and only %d were issued", row.Key, l.Token, last)
 		}
-		if ref, ok := tx.Get(idKey(l.ID)); !ok || ref.Value != row.Key {
+		if ref, ok := tx.Get(idKey(l.ID)); l.ID != uuid.Nil && (!ok || ref.Value != row.Key) {
 			fault("lease %q is not found by its id", row.Key)
 		}
 		if row.Due.IsZero() || row.Due.After(l.Deadline) {

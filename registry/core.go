@@ -66,6 +66,8 @@ type Core struct {
 	eng  engine.Engine
 	opts Options
 
+	freed map[string]func(Tx, Lease, Cause) // by scope, instead of a hand-over
+
 	mu    sync.Mutex
 	calls map[uuid.UUID]context.Context // the calls that wait in this process
 }
@@ -81,11 +83,19 @@ func New(eng engine.Engine, opts Options) *Core {
 	if opts.Present == nil {
 		opts.Present = func(uuid.UUID) bool { return true }
 	}
-	return &Core{eng: eng, opts: opts, calls: make(map[uuid.UUID]context.Context)}
+	return &Core{eng: eng, opts: opts, freed: make(map[string]func(Tx, Lease, Cause)), calls: make(map[uuid.UUID]context.Context)}
 }
 
 // Registry returns the core bound to scope.
 func (c *Core) Registry(scope string) *Registry { return &Registry{core: c, scope: scope} }
+
+// OnFreed has freed told of every lease of a scope that ends, in the transaction
+// that ends it. Such a scope has no lines: freed decides what becomes of the
+// key. It must be called before the Core is used.
+func (c *Core) OnFreed(scope string, freed func(Tx, Lease, Cause)) { c.freed[scope] = freed }
+
+// Open reports in tx whether a session has not ended.
+func (c *Core) Open(tx Tx, session uuid.UUID) bool { return c.opts.SessionOpen(tx, session) }
 
 // Recover readies the leases of a state just opened, before anything else
 // runs: each gets its full ttl from now on, a long one what was left of it.
@@ -100,8 +110,10 @@ func (c *Core) Recover(ctx context.Context) error {
 			}
 			l.Deadline = tx.Now().Add(l.remaining)
 			tx.Touch(leaseRow(l, tx.Now()))
-			tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
-			count[l.Scope]++
+			if l.ID != uuid.Nil {
+				tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
+				count[l.Scope]++
+			}
 		}
 		for scope, n := range count {
 			setCount(tx, scope, n)
@@ -147,8 +159,8 @@ func (c *Core) update(ctx context.Context, rule func(Tx) error) error {
 	return cmp.Or(err, refusal)
 }
 
-// answering registers a call that waits, and returns what ends that.
-func (c *Core) answering(ctx context.Context, call uuid.UUID) (done func()) {
+// Answering registers a call that waits, and returns what ends that.
+func (c *Core) Answering(ctx context.Context, call uuid.UUID) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[call] = ctx
@@ -159,8 +171,8 @@ func (c *Core) answering(ctx context.Context, call uuid.UUID) (done func()) {
 	}
 }
 
-// asking reports whether a call still wants an answer.
-func (c *Core) asking(call uuid.UUID) bool {
+// Asking reports whether a call still wants an answer.
+func (c *Core) Asking(call uuid.UUID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx, ok := c.calls[call]

@@ -65,7 +65,7 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 	// has a place, so no hand-over can find the place and not the caller.
 	watch := c.eng.Watch(ticketKey(req.Holder.Actor, call.Ticket))
 	defer watch.Stop()
-	defer c.answering(ctx, call.id)()
+	defer c.Answering(ctx, call.id)()
 	timeout := time.NewTimer(req.Wait)
 	defer timeout.Stop()
 
@@ -145,6 +145,22 @@ func checkKey(key string) error {
 
 // Get returns the lease on key.
 func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.scope, key) }
+
+// Grant gives a free key to a holder, for a scope that decides for itself who
+// is next (see [Core.OnFreed]). The lease has no id: whoever knows its token
+// and is its actor answers for it. Nobody counts such leases but their scope.
+func (r *Registry) Grant(tx Tx, key string, h Holder, ttl time.Duration) Lease {
+	return r.core.grant(tx, r.scope, Request{Key: key, Holder: h, TTL: ttl}, uuid.Nil)
+}
+
+// Extend moves a lease's deadline to ttl from now if that is later, for
+// session, which may be another one of its actor.
+func (r *Registry) Extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) Lease {
+	return extend(tx, l, ttl, session)
+}
+
+// Free ends a lease.
+func (r *Registry) Free(tx Tx, l Lease, cause Cause) { r.core.free(tx, l, cause) }
 
 // A Standing is one lease of a listing and who waits for it, first in line
 // first.

@@ -79,7 +79,7 @@ func (c *Core) awaited(tx Tx, l Lease) bool {
 // grantable is asked in the transaction that grants: a place whose session has
 // ended, or whose call is gone or has had its answer, is passed over.
 func (c *Core) grantable(tx Tx, w waiter) bool {
-	return !w.parked() && c.asking(w.Call) && c.opts.SessionOpen(tx, w.Holder.Session)
+	return !w.parked() && c.Asking(w.Call) && c.opts.SessionOpen(tx, w.Holder.Session)
 }
 
 // grantCall grants a free key to the call in hand.
@@ -103,8 +103,10 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID) Lease {
 	}
 	row := leaseRow(l, now)
 	tx.Put(row)
-	tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
-	setCount(tx, scope, count(tx, scope)+1)
+	if id != uuid.Nil {
+		tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
+		setCount(tx, scope, count(tx, scope)+1)
+	}
 	if req.RequestID != "" {
 		putRequest(tx, l, time.Time{})
 	}
@@ -232,10 +234,17 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 // free ends a lease and hands its key over. It is the only way a lease ends.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
 	tx.Delete(leaseKey(l.Scope, l.Key))
-	tx.Delete(idKey(l.ID))
-	setCount(tx, l.Scope, count(tx, l.Scope)-1)
+	if l.ID != uuid.Nil {
+		tx.Delete(idKey(l.ID))
+		setCount(tx, l.Scope, count(tx, l.Scope)-1)
+	}
 	c.forgetRequest(tx, l)
-	next := c.handOver(tx, l.Scope, l.Key)
+	next := ""
+	if freed, ok := c.freed[l.Scope]; ok {
+		freed(tx, l, cause)
+	} else {
+		next = c.handOver(tx, l.Scope, l.Key)
+	}
 	if cause != Released && cause != Cancelled {
 		putLost(tx, l, cause, next)
 	}

@@ -1,0 +1,54 @@
+// Package queue is durable tasks whose claims are leases.
+//
+// A task is enqueued once and executed until it is submitted, or until it has
+// begun as often as it may. Whoever claims a task holds a lease on it, scope
+// "queue": heartbeat is renew, submit is a write that the lease gates, and the
+// end of the session, the ttl or an operator free it by the one set of rules
+// in package registry.
+//
+// # Contract
+//
+//   - An acknowledged enqueue, submit or cancel survives a crash. A payload is
+//     written once and never again.
+//   - At least once: a task is executed until an execution submits it. At most
+//     one claim of a task is live, and only its token can submit. Effects are
+//     exactly once where the resource checks the token.
+//   - An attempt is counted once, when the execution begins.
+//   - Order: priority, then first in first out, over all the queues that a
+//     claim names. A task that comes back goes to the end of its line.
+//   - Whoever waits for a task is served in the order of asking, in the
+//     transaction that makes the task ready.
+//   - A finished task absorbs: no late submit, expiry or reaper changes it.
+//
+// # States
+//
+//	                ┌────────────── delay ──────────────┐
+//	                ▼                                   │
+//	enqueue ──▶ delayed ──due──▶ ready ──claim──▶ in_progress ──submit──▶ completed
+//	   │            │              ▲ │                │ │ │      └──────▶ failed
+//	   └────────────┼──────────────┘ │                │ │ └─ nack, abandon, expiry, session end:
+//	                │                │                │ │      attempts left: delayed or ready
+//	                └───── cancel ───┴──── cancel ────┘ │      none left: dead
+//	                          ▼                         │
+//	                      cancelled                     └────▶ dead ──redrive──▶ ready
+//
+// # Key schema
+//
+//	queue/<name>                          Stats: counts by state, due at the next delay or retention to end
+//	queue                                 the last place given in any line
+//	lease/queue␀<id>                      the claim, see package registry
+//	claimant/<name>␀<place>               who waits at a queue, memory only, owner session
+//	claim/<session><request id>           what an idempotent claim was given, owner session
+//	~task/<id>                            record: state, attempts and where the task stands
+//	~payload/<id>                         as it was enqueued
+//	~result/<id>                          as it was submitted
+//	~ready/<name>␀<9-priority><place>     id
+//	~delayed/<name>␀<due><id>
+//	~finished/<name>␀<until><id>          when it may be forgotten
+//	~dead/<name>␀<id>
+//	~key/<name>␀<idempotency key>         id and the payload's hash
+//
+// What starts with ~ is cold: on disk alone, so a backlog of any length takes
+// no memory. Names are checked so that none holds a separator; ids are 16 raw
+// bytes.
+package queue

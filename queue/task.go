@@ -1,0 +1,204 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A State is where a task stands; see the package doc.
+type State byte
+
+const (
+	Delayed State = iota + 1
+	Ready
+	InProgress
+	Completed
+	Failed
+	Dead
+	Cancelled
+)
+
+var stateNames = [...]string{
+	Delayed: "delayed", Ready: "ready", InProgress: "in_progress",
+	Completed: "completed", Failed: "failed", Dead: "dead", Cancelled: "cancelled",
+}
+
+func (s State) String() string { return stateNames[s] }
+
+// Finished reports whether nothing changes a task in this state but a redrive
+// of a dead one.
+func (s State) Finished() bool { return s >= Completed }
+
+// A Task is a task without its payload and its result.
+type Task struct {
+	ID          uuid.UUID
+	Run         uuid.UUID
+	Queue       string
+	State       State
+	Priority    int // 0 to 9, 9 first
+	Attempt     int // executions begun
+	MaxAttempts int
+	Key         string // idempotency key, or ""
+	EnqueuedAt  time.Time
+	EnqueuedBy  string    // path of the actor
+	DueAt       time.Time // of a delayed task
+	FinishedAt  time.Time
+	Until       time.Time // when a finished task may be forgotten
+	Attempts    []Attempt // one for each execution begun, the last may be under way
+
+	place uint64 // in line, of a ready task
+}
+
+// An Attempt is one execution.
+type Attempt struct {
+	Token   uint64
+	Actor   uuid.UUID
+	Path    string // of the actor
+	BeganAt time.Time
+	EndedAt time.Time // zero while it is under way
+	Cause   string    // how it ended
+}
+
+// last is the attempt under way, or the last that was.
+func (t *Task) last() *Attempt { return &t.Attempts[len(t.Attempts)-1] }
+
+func (t Task) line() line { return lineOf(t.Run, t.Queue) }
+
+// A line is a queue of a run, as it stands in keys.
+type line string
+
+func lineOf(run uuid.UUID, queue string) line { return line(run[:]) + line(queue) }
+
+func (l line) queue() string { return string(l[16:]) }
+
+const taskFormat = 1
+
+func (t Task) encode() string {
+	w := record.New(160)
+	w.Byte(taskFormat)
+	w.ID(t.Run)
+	w.Text(t.Queue)
+	w.Byte(byte(t.State))
+	w.Byte(byte(t.Priority))
+	w.Uint(uint64(t.Attempt))
+	w.Uint(uint64(t.MaxAttempts))
+	w.Text(t.Key)
+	w.Time(t.EnqueuedAt)
+	w.Text(t.EnqueuedBy)
+	w.Time(t.DueAt)
+	w.Time(t.FinishedAt)
+	w.Time(t.Until)
+	w.Uint(t.place)
+	w.Uint(uint64(len(t.Attempts)))
+	for _, a := range t.Attempts {
+		w.Uint(a.Token)
+		w.ID(a.Actor)
+		w.Text(a.Path)
+		w.Time(a.BeganAt)
+		w.Time(a.EndedAt)
+		w.Text(a.Cause)
+	}
+	return w.String()
+}
+
+var errTaskRecord = errors.New("not a task record")
+
+func decodeTask(id uuid.UUID, value string) (Task, error) {
+	r := record.Read(value)
+	format := r.Byte()
+	t := Task{
+		ID: id, Run: r.ID(), Queue: r.Text(), State: State(r.Byte()), Priority: int(r.Byte()),
+		Attempt: int(r.Uint()), MaxAttempts: int(r.Uint()), Key: r.Text(),
+		EnqueuedAt: r.Time(), EnqueuedBy: r.Text(), DueAt: r.Time(), FinishedAt: r.Time(), Until: r.Time(),
+		place: r.Uint(),
+	}
+	n := r.Uint()
+	if n > MaxAttempts {
+		return Task{}, errTaskRecord
+	}
+	for range n {
+		t.Attempts = append(t.Attempts, Attempt{
+			Token: r.Uint(), Actor: r.ID(), Path: r.Text(), BeganAt: r.Time(), EndedAt: r.Time(), Cause: r.Text(),
+		})
+	}
+	if format != taskFormat || !r.Done() || t.State < Delayed || t.State > Cancelled || t.Priority > MaxPriority {
+		return Task{}, errTaskRecord
+	}
+	return t, nil
+}
+
+// Stats counts the tasks of one queue.
+type Stats struct {
+	Queue      string
+	Ready      [MaxPriority + 1]uint64 // by priority
+	Delayed    uint64
+	InProgress uint64
+	Completed  uint64 // and still kept, as are the next three
+	Failed     uint64
+	Dead       uint64
+	Cancelled  uint64
+}
+
+// ReadyTotal is how many tasks wait to be claimed.
+func (s Stats) ReadyTotal() (n uint64) {
+	for _, r := range s.Ready {
+		n += r
+	}
+	return n
+}
+
+// of is the count that a task stands in.
+func (s *Stats) of(t Task) *uint64 {
+	switch t.State {
+	case Delayed:
+		return &s.Delayed
+	case Ready:
+		return &s.Ready[t.Priority]
+	case InProgress:
+		return &s.InProgress
+	case Completed:
+		return &s.Completed
+	case Failed:
+		return &s.Failed
+	case Dead:
+		return &s.Dead
+	case Cancelled:
+		return &s.Cancelled
+	}
+	panic(fmt.Sprintf("queue: task %s in state %d", t.ID, t.State))
+}
+
+func (s Stats) empty() bool { return s == Stats{Queue: s.Queue} }
+
+func (s Stats) encode() string {
+	w := record.New(40)
+	w.Byte(taskFormat)
+	for _, n := range s.Ready {
+		w.Uint(n)
+	}
+	for _, n := range []uint64{s.Delayed, s.InProgress, s.Completed, s.Failed, s.Dead, s.Cancelled} {
+		w.Uint(n)
+	}
+	return w.String()
+}
+
+func decodeStats(queue, value string) (Stats, error) {
+	r := record.Read(value)
+	format := r.Byte()
+	s := Stats{Queue: queue}
+	for i := range s.Ready {
+		s.Ready[i] = r.Uint()
+	}
+	for _, n := range []*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled} {
+		*n = r.Uint()
+	}
+	if format != taskFormat || !r.Done() {
+		return Stats{}, errors.New("not a record of a queue")
+	}
+	return s, nil
+}
