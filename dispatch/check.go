@@ -14,7 +14,7 @@ import (
 // with one another. It reports every disagreement it finds.
 func (s *State) Check(ctx context.Context) error {
 	return s.eng.View(ctx, func(tx engine.Tx) error {
-		faults := []error{s.core.Check(tx)}
+		faults := []error{s.core.Check(tx), s.queue.Check(tx)}
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("dispatch: "+format, args...))
 		}

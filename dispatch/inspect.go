@@ -14,9 +14,10 @@ import (
 // An ActorInfo is an actor and what it has at the moment.
 type ActorInfo struct {
 	Actor
-	Sessions int
-	Leases   int
-	Waiting  int
+	Connected bool // a session of it is connected to this process
+	Sessions  int
+	Leases    int
+	Waiting   int
 }
 
 // A RunInfo is a run and its actors, each lead before its layer.
@@ -107,7 +108,7 @@ func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.Vi
 		if err != nil {
 			return err
 		}
-		operator := layer.Member{ID: uuid.Max, Name: "operator", Path: "operator", ReadOnly: true}
+		operator := layer.Member{ID: uuid.Max, Name: operatorPath, Path: operatorPath, ReadOnly: true}
 		view = s.layer(layers[0].ID, run.Caps).As(operator)
 		return nil
 	})
@@ -160,7 +161,9 @@ func (s *State) info(tx engine.Tx, a Actor) ActorInfo {
 			continue
 		}
 		info.Sessions++
-		held, waiting := s.core.Load(tx, decode[sessionRecord](row).ID)
+		id := decode[sessionRecord](row).ID
+		info.Connected = info.Connected || s.present(id)
+		held, waiting := s.core.Load(tx, id)
 		info.Leases += held
 		info.Waiting += waiting
 	}

@@ -21,7 +21,7 @@ func processStart(pid int) (string, bool) {
 		return "", false
 	}
 	fields := strings.Fields(string(stat[i+1:]))
-	const state, startTime = 3 - 3, 22 - 3 // numbered from field 3 on
+	const state, startTime = 0, 22 - 3 // proc(5) numbers them from 1, and these begin with the third
 	if len(fields) <= startTime || fields[state] == "Z" || fields[state] == "X" {
 		return "", false
 	}

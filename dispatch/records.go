@@ -24,6 +24,9 @@ const (
 	Operator Role = "operator" // the user of the daemon, in no tree
 )
 
+// operatorPath stands for the operator where a path is told.
+const operatorPath = "operator"
+
 // Leads reports whether actors of the role have a layer of their own.
 func (r Role) Leads() bool { return r == Root || r == Sublead }
 

@@ -131,7 +131,7 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 func (s *State) connectOperator() *Session {
 	id := uuid.New()
 	p := s.newParty(id, "")
-	p.actor = Actor{ID: id, Name: "operator", Role: Operator, Path: "operator"}
+	p.actor = Actor{ID: id, Name: operatorPath, Role: Operator, Path: operatorPath}
 	p.attached = 1
 	return &Session{party: p}
 }
@@ -314,6 +314,7 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 		}
 		tx.Delete(sessionKey(id))
 		s.core.EndSession(tx, id)
+		s.queue.EndSession(tx, id)
 		a, ok := getActor(tx, record.Actor)
 		if ok && a.Transient && !hasSession(tx, a.ID) {
 			s.removeActor(tx, a)

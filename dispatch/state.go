@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -21,6 +22,7 @@ import (
 type Options struct {
 	Caps   Caps             // of runs that are made without their own
 	Leases registry.Options // bounds; its SessionOpen and Present are the State's own
+	Tasks  queue.Options
 
 	// Alive reports whether the process of a session that was connected
 	// before a restart still runs. Nil: [Peer.Alive].
@@ -34,9 +36,10 @@ type Options struct {
 // State is all runs of one engine: the trees, the leases that span them, and
 // the sessions.
 type State struct {
-	eng  engine.Engine
-	core *registry.Core
-	opts Options
+	eng   engine.Engine
+	core  *registry.Core
+	queue *queue.Queue
+	opts  Options
 
 	mu       sync.Mutex
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
@@ -60,6 +63,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	opts.Leases.SessionOpen = sessionOpen
 	opts.Leases.Present = s.present
 	s.core = registry.New(eng, opts.Leases)
+	s.queue = queue.New(eng, s.core, opts.Tasks)
 
 	if err := eng.View(ctx, checkRecords); err != nil {
 		return nil, err
@@ -68,6 +72,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		return nil, err
 	}
 	if err := kvstore.Recover(ctx, eng); err != nil {
+		return nil, err
+	}
+	if err := s.queue.Recover(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.recoverSessions(ctx); err != nil {
@@ -107,7 +114,7 @@ func (s *State) tendRows(ctx context.Context) error {
 		err := s.eng.Update(ctx, func(tx engine.Tx) error {
 			n := 0
 			for row := range tx.Due() {
-				if !s.core.Tend(tx, row) {
+				if !s.core.Tend(tx, row) && !s.queue.Tend(tx, row) {
 					return fmt.Errorf("dispatch: row %q is due and nobody's", row.Key)
 				}
 				if n++; n == tendBatch {

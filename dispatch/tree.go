@@ -188,6 +188,7 @@ func (s *State) endActor(tx engine.Tx, a Actor, cause string) (sessions []uuid.U
 	}
 	for _, id := range sessions {
 		s.core.EndSession(tx, id)
+		s.queue.EndSession(tx, id)
 	}
 	for _, a := range tree {
 		if a.Transient {
@@ -241,6 +242,7 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 // dropRun removes every row of an ended run.
 func (s *State) dropRun(tx engine.Tx, run Run) {
 	s.leasesOf(run).Drop(tx)
+	s.queue.Drop(tx, run.ID)
 	s.dropLayer(tx, run.Layer, run.Caps)
 	tx.Delete(actorKey(run.Root))
 	tx.Delete(runKey(run.Name))
@@ -286,7 +288,7 @@ func checkRun(name string) error {
 // checkName refuses what could not be told from another party or its path.
 func checkName(name string) error {
 	switch name {
-	case "parent", "operator":
+	case ParentLayer, operatorPath:
 		return &registry.ArgumentError{Argument: "name", Problem: fmt.Sprintf("must not be %q, which has a meaning of its own", name)}
 	}
 	return layer.CheckName(name)

@@ -30,7 +30,7 @@ var strictTree = Story{
 var runContention = Story{
 	Name:    "run-contention",
 	Title:   "Two sub-trees, one file",
-	Promise: "a run's lease serialises the whole tree: who is refused reads who holds it, who waits gets it at its release",
+	Promise: "a run's lease serialises the whole tree; who is refused reads who holds it, who waits gets it at its release",
 	tell: func(st *stage) {
 		root := st.root()
 		s1, s2 := root.sublead("S1").connect(), root.sublead("S2").connect()
@@ -136,7 +136,7 @@ var twoSessions = Story{
 var daemonRestart = Story{
 	Name:    "daemon-restart",
 	Title:   "The daemon is killed",
-	Promise: "what was acknowledged survives kill -9 of the daemon: leases keep their holder for a full ttl, and tokens rise",
+	Promise: "what was acknowledged survives kill -9 of the daemon; leases keep their holder for a full ttl, and tokens rise",
 	tell: func(st *stage) {
 		root := st.root()
 		a, b := root.worker("W1").connect(), root.worker("W2").connect()

@@ -69,7 +69,6 @@ func (st *stage) connect(hello server.Hello, name string) *client.Client {
 // An actor is a party of the tree, made by the operator.
 type actor struct {
 	st    *stage
-	run   string
 	path  string
 	id    string
 	token string
@@ -90,7 +89,7 @@ func (st *stage) addActor(args map[string]any) actor {
 		Path    *string `json:"path"`
 		Token   *string `json:"token"`
 	}{&made.ActorID, &made.Path, &made.Token}))
-	return actor{st, run, made.Path, made.ActorID, made.Token}
+	return actor{st, made.Path, made.ActorID, made.Token}
 }
 
 func (st *stage) root() actor { return st.addActor(map[string]any{"name": "lead", "role": "root"}) }
@@ -100,12 +99,6 @@ func (a actor) worker(name string) actor  { return a.add(name, "worker") }
 
 func (a actor) add(name, role string) actor {
 	return a.st.addActor(map[string]any{"name": name, "role": role, "parent": a.path})
-}
-
-// end ends the actor, as its operator does.
-func (a actor) end() {
-	_, err := a.st.operator.Call(a.st.ctx, "operator_actor_end", map[string]any{"run": a.run, "path": a.path})
-	a.st.must(err)
 }
 
 // An agent is one MCP session of an actor.

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,7 +24,7 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 //
 //	json     its name; without omitempty it must be given
 //	doc      what it means
-//	min, max the range of a number, or the length in bytes of a string
+//	min, max the range of a number, or the length of a string, in bytes, or list
 //	default  what it is when left out
 //	enum     the words it may be, separated by |
 type field struct {
@@ -114,6 +113,9 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil || string(raw) == "null" {
 		return f.wrong("must be " + f.kind())
 	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
 	switch v.Kind() {
 	case reflect.Float64:
 		if !f.within(v.Float()) {
@@ -122,6 +124,10 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 	case reflect.Int:
 		if !f.within(float64(v.Int())) {
 			return f.wrong(f.span())
+		}
+	case reflect.Slice:
+		if !f.within(float64(v.Len())) {
+			return f.wrong(f.span() + " long")
 		}
 	case reflect.String:
 		if !f.within(float64(v.Len())) {
@@ -163,6 +169,8 @@ func (f *field) kind() string {
 		return "true or false"
 	case reflect.String:
 		return "a string"
+	case reflect.Slice:
+		return "a list of strings"
 	default:
 		return "of the form the schema shows"
 	}
@@ -217,7 +225,11 @@ func (f *field) schema() *jsonschema.Schema {
 		for _, word := range f.enum {
 			s.Enum = append(s.Enum, word)
 		}
-	case reflect.Slice: // json.RawMessage: any JSON
+	case reflect.Slice:
+		if f.typ != reflect.TypeFor[json.RawMessage]() { // which is any JSON
+			s.Type, s.Items = "array", &jsonschema.Schema{Type: "string"}
+			s.MinItems, s.MaxItems = whole(f.min), whole(f.max)
+		}
 	default:
 		panic(fmt.Sprintf("tools: argument %s has type %v", f.name, f.typ))
 	}
@@ -242,20 +254,34 @@ func whole(x *float64) *int {
 
 // outputSchema is the shape of an answer. Every answer may carry notices.
 func outputSchema[R any]() *jsonschema.Schema {
-	opts := &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[json.RawMessage](): {},
-	}}
-	s, err := jsonschema.For[R](opts)
-	if err != nil {
-		panic(fmt.Sprintf("tools: %T: %v", *new(R), err))
-	}
-	notices, err := jsonschema.For[[]Notice](opts)
-	if err != nil {
-		panic(err)
-	}
-	s.Properties["notices"] = notices
+	s := schemaOf[R]()
+	s.Properties["notices"] = schemaOf[[]Notice]()
+	s.Properties["notices"].Description = "leases of yours that you have lost since the last answer"
 	s.PropertyOrder = append(s.PropertyOrder, "notices")
 	return s
+}
+
+func schemaOf[T any]() *jsonschema.Schema {
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[json.RawMessage](): {},
+		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("tools: %T: %v", *new(T), err))
+	}
+	neverNull(s)
+	return s
+}
+
+// neverNull says of every list that it is one: an empty list is told as such.
+func neverNull(s *jsonschema.Schema) {
+	if s.Items != nil {
+		s.Type, s.Types = "array", nil
+		neverNull(s.Items)
+	}
+	for _, p := range s.Properties {
+		neverNull(p)
+	}
 }
 
 // parseID reads an id that the server gave out before.
@@ -265,13 +291,4 @@ func parseID(argument, text string) (uuid.UUID, error) {
 		return uuid.Nil, &registry.ArgumentError{Argument: argument, Problem: "must be one that was given in an answer"}
 	}
 	return id, nil
-}
-
-// renamed gives an error about an argument the name that the caller knows.
-func renamed(err error, from, to string) error {
-	var bad *registry.ArgumentError
-	if errors.As(err, &bad) && bad.Argument == from {
-		return &registry.ArgumentError{Argument: to, Problem: bad.Problem}
-	}
-	return err
 }

@@ -20,7 +20,7 @@ const howLeasesWork = " Held by someone else: refused at once with who holds it,
 func leaseTools() []Tool {
 	return []Tool{
 		tool("lease_acquire", "Take a lease in your layer",
-			"Take a lease on something that only your own sub-tree touches; another layer's lease of the same name is another lease. When in doubt use run_lease_acquire."+howLeasesWork,
+			"Take a lease on something that only your own sub-tree touches; another layer's lease of the same name is another lease. If others might touch it too, use run_lease_acquire."+howLeasesWork,
 			Effect{Idempotent: true}, acquireLayer),
 		tool("run_lease_acquire", "Take a lease across the run",
 			"Take a lease on something that agents of any sub-tree may touch: a file, a port, a deployment."+howLeasesWork,
@@ -70,81 +70,86 @@ type acquireRunArgs struct {
 	acquireArgs
 }
 
-// lease is what every lease is told as.
+// lease is what is told of every lease.
 type lease struct {
-	LeaseID     string    `json:"lease_id,omitempty" jsonschema:"secret: needed to renew or release"`
-	Name        string    `json:"name,omitempty" jsonschema:"of a layer's lease"`
-	Key         string    `json:"key,omitempty" jsonschema:"of a run's lease"`
 	Scope       string    `json:"scope" jsonschema:"layer or run"`
 	Token       uint64    `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
 	Holder      holder    `json:"holder"`
 	AcquiredAt  time.Time `json:"acquired_at"`
-	ExpiresAt   time.Time `json:"expires_at"`
-	ExpiresInMS int64     `json:"expires_in_ms"`
+	ExpiresAt   time.Time `json:"expires_at" jsonschema:"it is not taken before this instant"`
+	ExpiresInMS int64     `json:"expires_in_ms" jsonschema:"what is left, in milliseconds"`
 }
 
 func leaseOf(l registry.Lease) lease {
-	out := lease{
-		LeaseID: l.ID.String(), Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
+	return lease{
+		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
 		AcquiredAt: l.AcquiredAt.UTC(), ExpiresAt: l.Deadline.UTC(), ExpiresInMS: l.ExpiresIn(time.Now()).Milliseconds(),
 	}
-	if out.Scope == string(dispatch.LayerScope) {
-		out.Name = l.Key
-	} else {
-		out.Key = l.Key
-	}
-	return out
 }
 
-func (l lease) named() string { return fmt.Sprintf("%s lease %q", l.Scope, l.Name+l.Key) }
+func (l lease) named(key string) string { return fmt.Sprintf("%s lease %q", l.Scope, key) }
 
 func (l lease) expires() string {
 	return fmt.Sprintf("expires in %ds", (l.ExpiresInMS+999)/1000)
 }
 
-// heldLease is the answer to a renewal.
-type heldLease struct{ lease }
+// The answers that grant or keep a lease.
+type (
+	layerGrant struct {
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
+		Name    string `json:"name" jsonschema:"without /leases/"`
+		lease
+		Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
+	}
+	runGrant struct {
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
+		Key     string `json:"key"`
+		lease
+		Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
+	}
+	renewed struct {
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
+		Name    string `json:"name,omitempty" jsonschema:"of a layer's lease"`
+		Key     string `json:"key,omitempty" jsonschema:"of a run's lease"`
+		lease
+	}
+)
 
-func (l heldLease) Text() string {
-	return fmt.Sprintf("%s renewed, %s, token %d", l.named(), l.expires(), l.Token)
-}
+func (g layerGrant) Text() string { return g.granted(g.Name, g.LeaseID, g.Reentrant) }
+func (g runGrant) Text() string   { return g.granted(g.Key, g.LeaseID, g.Reentrant) }
 
-// grant is the answer to an acquire.
-type grant struct {
-	lease
-	Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
-}
-
-func (g grant) Text() string {
+func (l lease) granted(key, id string, reentrant bool) string {
 	verb := "acquired"
-	if g.Reentrant {
+	if reentrant {
 		verb = "already yours"
 	}
-	return fmt.Sprintf("%s %s, %s, token %d, lease_id %s", g.named(), verb, g.expires(), g.Token, g.LeaseID)
+	return fmt.Sprintf("%s %s, %s, token %d, lease_id %s", l.named(key), verb, l.expires(), l.Token, id)
 }
 
-func acquireLayer(ctx context.Context, se *dispatch.Session, a acquireLayerArgs) (grant, error) {
+func (r renewed) Text() string {
+	return fmt.Sprintf("%s renewed, %s, token %d", r.named(r.Name+r.Key), r.expires(), r.Token)
+}
+
+func acquireLayer(ctx context.Context, se *dispatch.Session, a acquireLayerArgs) (layerGrant, error) {
 	name, err := kvstore.LeaseName(a.Name)
 	if err != nil {
-		return grant{}, err
+		return layerGrant{}, err
 	}
-	return acquire(ctx, se, dispatch.LayerScope, name, a.acquireArgs)
+	g, err := acquire(ctx, se, dispatch.LayerScope, name, a.acquireArgs)
+	return layerGrant{g.ID.String(), name, leaseOf(g.Lease), g.Reentrant}, err
 }
 
-func acquireRun(ctx context.Context, se *dispatch.Session, a acquireRunArgs) (grant, error) {
-	return acquire(ctx, se, dispatch.RunScope, a.Key, a.acquireArgs)
+func acquireRun(ctx context.Context, se *dispatch.Session, a acquireRunArgs) (runGrant, error) {
+	g, err := acquire(ctx, se, dispatch.RunScope, a.Key, a.acquireArgs)
+	return runGrant{g.ID.String(), a.Key, leaseOf(g.Lease), g.Reentrant}, err
 }
 
-func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, key string, a acquireArgs) (grant, error) {
+func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, key string, a acquireArgs) (registry.Grant, error) {
 	req, err := a.request(key)
 	if err != nil {
-		return grant{}, err
+		return registry.Grant{}, err
 	}
-	g, err := se.Acquire(ctx, scope, req)
-	if err != nil {
-		return grant{}, err
-	}
-	return grant{leaseOf(g.Lease), g.Reentrant}, nil
+	return se.Acquire(ctx, scope, req)
 }
 
 type renewArgs struct {
@@ -152,16 +157,25 @@ type renewArgs struct {
 	TTL     seconds `json:"ttl_secs,omitempty" doc:"as left out: the ttl it has" min:"1" max:"86400"`
 }
 
-func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (heldLease, error) {
+func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (renewed, error) {
 	id, err := parseID("lease_id", a.LeaseID)
 	if err != nil {
-		return heldLease{}, err
+		return renewed{}, err
 	}
 	l, err := se.Renew(ctx, id, a.TTL.duration())
 	if err != nil {
-		return heldLease{}, err
+		return renewed{}, err
 	}
-	return heldLease{leaseOf(l)}, nil
+	name, key := nameOrKey(l)
+	return renewed{l.ID.String(), name, key, leaseOf(l)}, nil
+}
+
+// nameOrKey is what a lease is called, by its scope.
+func nameOrKey(l registry.Lease) (name, key string) {
+	if scopeWord(l.Scope) == string(dispatch.LayerScope) {
+		return l.Key, ""
+	}
+	return "", l.Key
 }
 
 type releaseArgs struct {
@@ -199,6 +213,9 @@ type leaseList struct {
 }
 
 type listedLease struct {
+	LeaseID string `json:"lease_id,omitempty" jsonschema:"of your own"`
+	Name    string `json:"name,omitempty" jsonschema:"of a layer's lease"`
+	Key     string `json:"key,omitempty" jsonschema:"of a run's lease"`
 	lease
 	Layer   string    `json:"layer,omitempty" jsonschema:"path of the layer's lead"`
 	Waiters []waiting `json:"waiters" jsonschema:"first in line first"`
@@ -215,7 +232,7 @@ func (l leaseList) Text() string {
 	}
 	var texts []string
 	for _, l := range l.Leases {
-		s := fmt.Sprintf("%s held by %s, %s", l.named(), l.Holder.Path, l.expires())
+		s := fmt.Sprintf("%s held by %s, %s", l.named(l.Name+l.Key), l.Holder.Path, l.expires())
 		if n := len(l.Waiters); n > 0 {
 			s += fmt.Sprintf(", %d waiting", n)
 		}
@@ -245,8 +262,9 @@ func leaseListOf(infos []dispatch.LeaseInfo, own uuid.UUID) leaseList {
 	now := time.Now()
 	for _, info := range infos {
 		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}}
-		if info.Holder.Session != own {
-			l.LeaseID = ""
+		l.Name, l.Key = nameOrKey(info.Lease)
+		if info.Holder.Session == own {
+			l.LeaseID = info.ID.String()
 		}
 		for _, w := range info.Waiters {
 			l.Waiters = append(l.Waiters, waiting{holderOf(w.Holder), max(0, now.Sub(w.Since).Milliseconds())})

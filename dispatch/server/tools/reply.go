@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -94,11 +95,7 @@ func NoticeOf(l registry.Lost) Notice {
 		Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
 		Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
 	}
-	if n.Scope == string(dispatch.LayerScope) {
-		n.Name = l.Key
-	} else {
-		n.Key = l.Key
-	}
+	n.Name, n.Key = nameOrKey(registry.Lease{Scope: l.Scope, Key: l.Key})
 	return n
 }
 
@@ -157,6 +154,7 @@ func RefusalOf(err error) Refusal {
 		noAccess  *layer.ForbiddenError
 		peer      *layer.UnknownPeerError
 		forbidden *dispatch.ForbiddenError
+		stale     *queue.StaleError
 	)
 	switch {
 	case errors.As(err, &wait):
@@ -172,7 +170,10 @@ func RefusalOf(err error) Refusal {
 		}
 	case errors.Is(err, registry.ErrNotHolder):
 		r.Code = "NOT_HOLDER"
-	case errors.Is(err, registry.ErrRequestIDReused):
+	case errors.As(err, &stale):
+		r.Code = "STALE_TOKEN"
+		r.Data["state"] = stale.Task.State.String()
+	case errors.Is(err, registry.ErrRequestIDReused), errors.Is(err, queue.ErrKeyReused):
 		r.Code = "REQUEST_ID_REUSED"
 	case errors.As(err, &limit):
 		r.Code = "LIMIT"
@@ -185,7 +186,7 @@ func RefusalOf(err error) Refusal {
 		r.Data["version"] = version.Version
 	case errors.As(err, &noAccess), errors.As(err, &forbidden):
 		r.Code = "FORBIDDEN"
-	case errors.As(err, &peer), errors.Is(err, dispatch.ErrNotFound):
+	case errors.As(err, &peer), errors.Is(err, dispatch.ErrNotFound), errors.Is(err, queue.ErrNotFound):
 		r.Code = "NOT_FOUND"
 	case errors.Is(err, dispatch.ErrExists):
 		r.Code = "INVALID_ARGUMENT"
@@ -211,7 +212,7 @@ func heldData(h *registry.HeldError) map[string]any {
 }
 
 type holder struct {
-	ActorID string `json:"actor_id"`
+	ActorID string `json:"actor_id" jsonschema:"as the refusals name it"`
 	Path    string `json:"path" jsonschema:"names below the root joined by →"`
 }
 

@@ -62,7 +62,7 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 
 // Agents are the tools that agents see, in the order of the book.
 func Agents() []Tool {
-	return slices.Concat(leaseTools(), storeTools(), treeTools())
+	return slices.Concat(leaseTools(), storeTools(), treeTools(), taskTools())
 }
 
 // Definition is the tool as MCP lists it.

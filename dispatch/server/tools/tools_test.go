@@ -30,6 +30,7 @@ type house struct {
 	state  *dispatch.State
 	server *server.Server
 	output map[string]*jsonschema.Resolved
+	called map[string]bool // with an answer
 	dials  []func()
 }
 
@@ -47,7 +48,7 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 		ctx, stop := context.WithCancel(context.Background())
 		tended := make(chan error)
 		go func() { tended <- state.Tend(ctx) }()
-		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved)}
+		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved), called: make(map[string]bool)}
 		for _, tool := range slices.Concat(tools.Agents(), tools.Operators(state)) {
 			if h.output[tool.Name], err = tool.Output.Resolve(nil); err != nil {
 				t.Fatalf("%s: %v", tool.Name, err)
@@ -114,6 +115,7 @@ func (c caller) call(tool string, a args) (map[string]any, *client.Refusal) {
 	if err := c.h.output[tool].Validate(object); err != nil {
 		c.h.t.Errorf("%s answers %s, which is not of its schema: %v", tool, answer.Object, err)
 	}
+	c.h.called[tool] = true
 	if answer.Text == "" || strings.Contains(answer.Text, "\n") {
 		c.h.t.Errorf("%s answers the text %q, want one line", tool, answer.Text)
 	}
@@ -210,6 +212,40 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		worker.refused("LIMIT", "kv_set", args{"path": "/shared/big", "value": strings.Repeat("x", 1<<20)})
 		worker.ok("kv_list", args{"glob": "/**"})
 
+		id := root.ok("task_enqueue", args{"queue": "q", "payload": args{"n": 1}, "idempotency_key": "k", "max_attempts": 1})["task_id"]
+		root.refused("REQUEST_ID_REUSED", "task_enqueue", args{"queue": "q", "payload": 2, "idempotency_key": "k"})
+		root.refused("INVALID_ARGUMENT", "task_enqueue", args{"queue": "q", "payload": 2, "run_at": "tomorrow"})
+		worker.ok("task_result", args{"task_id": id, "wait_secs": 1})
+		got := worker.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 60})["tasks"].([]any)[0].(map[string]any)
+		if got["task_id"] != id || got["attempt"] != 1.0 || got["expires_in_ms"] != 60000.0 {
+			t.Errorf("claimed: %v", got)
+		}
+		worker.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 60, "wait_secs": 1})
+		mine := args{"task_id": id, "token": got["token"]}
+		worker.ok("task_heartbeat", mine)
+		if seen := fmt.Sprint(root.ok("task_get", args{"task_id": id})); strings.Contains(seen, "token") {
+			t.Errorf("task_get tells the token: %s", seen)
+		}
+		root.refused("STALE_TOKEN", "task_submit", args{"task_id": id, "token": got["token"], "status": "completed"})
+		worker.refused("INVALID_ARGUMENT", "task_submit", args{"task_id": id, "token": got["token"], "status": "failed", "result": 1})
+		worker.ok("task_nack", args{"task_id": id, "token": got["token"], "reason": "no luck"})
+		if stale := worker.refused("STALE_TOKEN", "task_heartbeat", mine); stale["state"] != "dead" {
+			t.Errorf("stale: %v", stale)
+		}
+		root.ok("queue_dead", args{"queue": "q"})
+		root.ok("queue_redrive", args{"queue": "q", "task_ids": []any{id}})
+		got = worker.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 60})["tasks"].([]any)[0].(map[string]any)
+		worker.ok("task_abandon", args{"task_id": id, "token": got["token"]})
+		root.ok("queue_redrive", args{"queue": "q"})
+		got = worker.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 60})["tasks"].([]any)[0].(map[string]any)
+		worker.ok("task_submit", args{"task_id": id, "token": got["token"], "status": "failed", "error": "disk full"})
+		if r := root.ok("task_result", args{"task_id": id}); r["state"] != "failed" || r["error"] != "disk full" {
+			t.Errorf("result: %v", r)
+		}
+		root.ok("task_cancel", args{"task_id": id})
+		root.refused("NOT_FOUND", "task_get", args{"task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
+		root.ok("queue_stats", nil)
+
 		if list := worker.ok("actor_list", nil)["actors"].([]any); len(list) != 2 {
 			t.Errorf("actors: %v", list)
 		}
@@ -222,6 +258,11 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})
 		if _, err := worker.Call(h.ctx, "lease_list", nil); err == nil {
 			t.Error("an ended actor is served")
+		}
+		for name := range h.output {
+			if !h.called[name] {
+				t.Errorf("%s was never answered", name)
+			}
 		}
 	})
 }
@@ -299,6 +340,10 @@ func example(s *jsonschema.Schema) any {
 	switch {
 	case len(s.Enum) > 0:
 		return s.Enum[0]
+	case s.Type == "array":
+		return []string{"x"}
+	case s.Type == "string" && strings.HasPrefix(s.Description, "from the "): // an id
+		return "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"
 	case s.Type == "string":
 		return "x"
 	case s.Type == "number", s.Type == "integer":
@@ -311,6 +356,9 @@ func outside(s *jsonschema.Schema) (values []any) {
 	switch s.Type {
 	case "string":
 		values = append(values, 1, true, nil, []any{})
+		if strings.HasPrefix(s.Description, "from the ") { // an id
+			values = append(values, "x", "7f2c8a521de04d5a9a3e1f2b3c4d5e6f", "{7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f}")
+		}
 		if s.MaxLength != nil {
 			values = append(values, strings.Repeat("x", *s.MaxLength+1))
 		}
@@ -330,6 +378,14 @@ func outside(s *jsonschema.Schema) (values []any) {
 		}
 		if s.Type == "integer" {
 			values = append(values, 1.5)
+		}
+	case "array":
+		values = append(values, "x", 1, []any{1}, nil)
+		if s.MinItems != nil {
+			values = append(values, []string{})
+		}
+		if s.MaxItems != nil {
+			values = append(values, make([]string, *s.MaxItems+1))
 		}
 	case "boolean":
 		values = append(values, "true", 1, nil)

@@ -27,7 +27,7 @@ type actor struct {
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
 	Path      string     `json:"path"`
-	State     string     `json:"state" jsonschema:"connected, idle (no session now) or ended"`
+	State     string     `json:"state" jsonschema:"connected, away (its session can be resumed), idle (no session) or ended"`
 	Sessions  int        `json:"sessions"`
 	Leases    int        `json:"leases" jsonschema:"held"`
 	Waiting   int        `json:"waiting" jsonschema:"for how many leases"`
@@ -46,8 +46,10 @@ func actorOf(a dispatch.ActorInfo) actor {
 	case a.Ended():
 		at := a.EndedAt.UTC()
 		out.State, out.EndedAt, out.EndCause = "ended", &at, a.EndCause
-	case a.Sessions > 0:
+	case a.Connected:
 		out.State = "connected"
+	case a.Sessions > 0:
+		out.State = "away"
 	}
 	return out
 }

@@ -1,0 +1,479 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// taskTools are the tools about the queue.
+func taskTools() []Tool {
+	read := Effect{ReadOnly: true, Idempotent: true}
+	return []Tool{
+		tool("task_enqueue", "Put work in a queue",
+			"Put a task in a queue of the run. It survives crashes, and is executed at least once. With an idempotency_key a second call gives the first task again.",
+			Effect{}, enqueue),
+		tool("task_claim", "Take work from a queue",
+			"Take tasks to execute: highest priority first, then oldest. Each is yours until expires_in_ms runs out; task_heartbeat extends it. If your session ends it goes to another worker. Nothing there: an empty list, or with wait_secs you wait in line.",
+			Effect{}, claim),
+		tool("task_heartbeat", "Keep a task for longer", "Extend your claim on a task to ttl_secs from now. STALE_TOKEN: it is not yours any more, drop it.", Effect{Idempotent: true}, heartbeat),
+		tool("task_submit", "Finish a task", "Finish a task of yours, completed with a result or failed with an error; failed is final. To have it tried again use task_nack.", Effect{Idempotent: true, Destructive: true}, submit),
+		tool("task_nack", "Give a task back after a failure", "Give a task of yours back for another attempt, after delay_secs or a random backoff. After max_attempts it is dead.", Effect{Destructive: true}, nack),
+		tool("task_abandon", "Give a task back at once", "Give a task of yours back for another attempt at once, because you cannot do it.", Effect{Destructive: true}, abandon),
+		tool("task_get", "See a task", "Everything about a task, each attempt with its cause, but not its token.", read, getTask),
+		tool("task_result", "Wait for a task", "The state of a task and its result, once it is finished or wait_secs is over.", read, taskResult),
+		tool("task_cancel", "Cancel a task", "Cancel a task that is not finished. Who works on it learns it from STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, cancelTask),
+		tool("queue_stats", "See the queues", "How many tasks each queue of the run has, by state.", read, queueStats),
+		tool("queue_dead", "See dead tasks", "Tasks that used up their attempts, each with every attempt's cause.", read, queueDead),
+		tool("queue_redrive", "Try dead tasks again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, redrive),
+	}
+}
+
+type queueArg struct {
+	Queue string `json:"queue" doc:"name of the queue" min:"1" max:"64"`
+}
+
+type taskArg struct {
+	TaskID string `json:"task_id" doc:"from the enqueue or the claim"`
+}
+
+// claimArgs name a claim of the caller's.
+type claimArgs struct {
+	taskArg
+	Token uint64 `json:"token" doc:"from the claim"`
+}
+
+func (a taskArg) task(se *dispatch.Session) (tasks dispatch.Tasks, id uuid.UUID, err error) {
+	if id, err = parseID("task_id", a.TaskID); err != nil {
+		return tasks, id, err
+	}
+	tasks, err = se.Tasks()
+	return tasks, id, err
+}
+
+// taskState is the answer to whatever changes a task.
+type taskState struct {
+	TaskID string `json:"task_id"`
+	State  string `json:"state" jsonschema:"delayed, ready, in_progress, completed, failed, dead or cancelled"`
+}
+
+func (s taskState) Text() string { return fmt.Sprintf("task %s is %s", s.TaskID, s.State) }
+
+func stateOf(t queue.Task, err error) (taskState, error) {
+	if err != nil {
+		return taskState{}, err
+	}
+	return taskState{t.ID.String(), t.State.String()}, nil
+}
+
+type enqueueArgs struct {
+	queueArg
+	Payload     json.RawMessage `json:"payload" doc:"any JSON, at most 1 MiB: what the worker is to do"`
+	Priority    int             `json:"priority,omitempty" doc:"9 first" min:"0" max:"9" default:"0"`
+	Delay       seconds         `json:"delay_secs,omitempty" doc:"ready only after this" min:"0" max:"2592000"`
+	RunAt       string          `json:"run_at,omitempty" doc:"ready only at this instant, RFC 3339; instead of delay_secs" max:"64"`
+	MaxAttempts int             `json:"max_attempts,omitempty" doc:"executions that may begin before it is dead" min:"1" max:"100" default:"5"`
+	Key         string          `json:"idempotency_key,omitempty" doc:"one task for each key of a queue" max:"256"`
+}
+
+func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskState, error) {
+	n := queue.NewTask{
+		Queue: a.Queue, Payload: a.Payload, Priority: a.Priority, Delay: a.Delay.duration(),
+		MaxAttempts: a.MaxAttempts, Key: a.Key,
+	}
+	if a.RunAt != "" {
+		at, err := time.Parse(time.RFC3339, a.RunAt)
+		if err != nil {
+			return taskState{}, &registry.ArgumentError{Argument: "run_at", Problem: "must be an instant such as 2026-01-31T08:00:00Z"}
+		}
+		n.RunAt = at
+	}
+	tasks, err := se.Tasks()
+	if err != nil {
+		return taskState{}, err
+	}
+	return stateOf(tasks.Enqueue(ctx, n))
+}
+
+type claimTaskArgs struct {
+	Queues    []string `json:"queues" doc:"names of queues, taken from alike" min:"1" max:"16"`
+	TTL       seconds  `json:"ttl_secs" doc:"how long each task is yours unless you extend it" min:"1" max:"86400"`
+	Wait      seconds  `json:"wait_secs,omitempty" doc:"how long to wait in line if there is nothing; 0 answers at once" min:"0" max:"50" default:"0"`
+	Count     int      `json:"count,omitempty" doc:"how many at most" min:"1" max:"100" default:"1"`
+	RequestID string   `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same tasks again" max:"128"`
+}
+
+type claimedTasks struct {
+	Tasks []claimedTask `json:"tasks" jsonschema:"empty when there is nothing"`
+}
+
+type claimedTask struct {
+	TaskID      string          `json:"task_id"`
+	Queue       string          `json:"queue"`
+	Payload     json.RawMessage `json:"payload"`
+	Priority    int             `json:"priority"`
+	Attempt     int             `json:"attempt" jsonschema:"1 for the first"`
+	MaxAttempts int             `json:"max_attempts"`
+	Token       uint64          `json:"token" jsonschema:"fencing token: needed to heartbeat and to submit"`
+	ExpiresInMS int64           `json:"expires_in_ms"`
+}
+
+func (c claimedTasks) Text() string {
+	switch len(c.Tasks) {
+	case 0:
+		return "no task"
+	case 1:
+		t := c.Tasks[0]
+		return fmt.Sprintf("task %s of %s, attempt %d of %d, token %d: %s", t.TaskID, t.Queue, t.Attempt, t.MaxAttempts, t.Token, clip(string(t.Payload)))
+	default:
+		return fmt.Sprintf("%d tasks", len(c.Tasks))
+	}
+}
+
+func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedTasks, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return claimedTasks{}, err
+	}
+	got, err := tasks.Claim(ctx, queue.Claim{
+		Queues: a.Queues, TTL: a.TTL.duration(), Wait: a.Wait.duration(), Count: a.Count, RequestID: a.RequestID,
+	})
+	if err != nil {
+		return claimedTasks{}, err
+	}
+	list := claimedTasks{Tasks: []claimedTask{}}
+	for _, c := range got {
+		list.Tasks = append(list.Tasks, claimedTask{
+			TaskID: c.ID.String(), Queue: c.Queue, Payload: c.Payload, Priority: c.Priority,
+			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: left(c.Deadline),
+		})
+	}
+	return list, nil
+}
+
+func left(deadline time.Time) int64 { return max(0, time.Until(deadline).Milliseconds()) }
+
+type heartbeatArgs struct {
+	claimArgs
+	TTL seconds `json:"ttl_secs,omitempty" doc:"left out: the ttl it has" min:"1" max:"86400"`
+}
+
+type beat struct {
+	taskState
+	ExpiresInMS int64 `json:"expires_in_ms"`
+}
+
+func (b beat) Text() string {
+	return fmt.Sprintf("task %s is yours, expires in %ds", b.TaskID, (b.ExpiresInMS+999)/1000)
+}
+
+func heartbeat(ctx context.Context, se *dispatch.Session, a heartbeatArgs) (beat, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return beat{}, err
+	}
+	lease, err := tasks.Heartbeat(ctx, id, a.Token, a.TTL.duration())
+	return beat{taskState{a.TaskID, queue.InProgress.String()}, left(lease.Deadline)}, err
+}
+
+type submitArgs struct {
+	claimArgs
+	Status string          `json:"status" doc:"how it ended" enum:"completed|failed"`
+	Result json.RawMessage `json:"result,omitempty" doc:"of a completed task: any JSON, at most 1 MiB"`
+	Error  json.RawMessage `json:"error,omitempty" doc:"of a failed task: any JSON, at most 1 MiB"`
+}
+
+func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return taskState{}, err
+	}
+	state, result, other, name := queue.Completed, a.Result, a.Error, "error"
+	if a.Status == "failed" {
+		state, result, other, name = queue.Failed, a.Error, a.Result, "result"
+	}
+	if other != nil {
+		return taskState{}, &registry.ArgumentError{Argument: name, Problem: "must be left out with status " + a.Status}
+	}
+	return stateOf(tasks.Submit(ctx, id, a.Token, state, result))
+}
+
+type nackArgs struct {
+	claimArgs
+	Delay  *seconds `json:"delay_secs,omitempty" doc:"ready again after this; left out: a random backoff" min:"0" max:"2592000"`
+	Reason string   `json:"reason" doc:"kept with the attempt" max:"512"`
+}
+
+func nack(ctx context.Context, se *dispatch.Session, a nackArgs) (taskState, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return taskState{}, err
+	}
+	var delay *time.Duration
+	if a.Delay != nil {
+		delay = new(a.Delay.duration())
+	}
+	return stateOf(tasks.Nack(ctx, id, a.Token, delay, a.Reason))
+}
+
+func abandon(ctx context.Context, se *dispatch.Session, a claimArgs) (taskState, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return taskState{}, err
+	}
+	return stateOf(tasks.Abandon(ctx, id, a.Token))
+}
+
+// task is a task as anybody of its run may see it: the token is its worker's.
+type task struct {
+	TaskID      string          `json:"task_id"`
+	Queue       string          `json:"queue"`
+	State       string          `json:"state"`
+	Payload     json.RawMessage `json:"payload,omitempty"`
+	Result      json.RawMessage `json:"result,omitempty" jsonschema:"of a completed task"`
+	Error       json.RawMessage `json:"error,omitempty" jsonschema:"of a failed task"`
+	Priority    int             `json:"priority"`
+	Attempt     int             `json:"attempt" jsonschema:"executions begun"`
+	MaxAttempts int             `json:"max_attempts"`
+	Key         string          `json:"idempotency_key,omitempty"`
+	EnqueuedAt  time.Time       `json:"enqueued_at"`
+	EnqueuedBy  string          `json:"enqueued_by" jsonschema:"path of the actor"`
+	RunAt       *time.Time      `json:"run_at,omitempty" jsonschema:"when a delayed task is due"`
+	FinishedAt  *time.Time      `json:"finished_at,omitempty"`
+	ExpiresInMS *int64          `json:"expires_in_ms,omitempty" jsonschema:"of the claim on a task in progress"`
+	Attempts    []attempt       `json:"attempts"`
+}
+
+type attempt struct {
+	Path    string     `json:"path" jsonschema:"of the actor"`
+	BeganAt time.Time  `json:"began_at"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+	Cause   string     `json:"cause,omitempty" jsonschema:"how it ended"`
+}
+
+func (t task) Text() string {
+	return fmt.Sprintf("task %s of %s is %s, attempt %d of %d", t.TaskID, t.Queue, t.State, t.Attempt, t.MaxAttempts)
+}
+
+func taskOf(t queue.Task) task {
+	out := task{
+		TaskID: t.ID.String(), Queue: t.Queue, State: t.State.String(), Priority: t.Priority,
+		Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Key: t.Key,
+		EnqueuedAt: t.EnqueuedAt.UTC(), EnqueuedBy: t.EnqueuedBy,
+		RunAt: instant(t.DueAt), FinishedAt: instant(t.FinishedAt), Attempts: []attempt{},
+	}
+	for _, a := range t.Attempts {
+		out.Attempts = append(out.Attempts, attempt{a.Path, a.BeganAt.UTC(), instant(a.EndedAt), a.Cause})
+	}
+	return out
+}
+
+func detailOf(d queue.Detail) task {
+	t := taskOf(d.Task)
+	t.Payload = d.Payload
+	switch d.State {
+	case queue.Failed:
+		t.Error = d.Result
+	case queue.InProgress:
+		t.ExpiresInMS = new(left(d.Deadline))
+	default:
+		t.Result = d.Result
+	}
+	return t
+}
+
+// instant is nil for the zero time.
+func instant(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return new(at.UTC())
+}
+
+func getTask(ctx context.Context, se *dispatch.Session, a taskArg) (task, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return task{}, err
+	}
+	d, err := tasks.Get(ctx, id)
+	if err != nil {
+		return task{}, err
+	}
+	return detailOf(d), nil
+}
+
+type resultArgs struct {
+	taskArg
+	Wait seconds `json:"wait_secs,omitempty" doc:"how long to wait for the end" min:"0" max:"50" default:"0"`
+}
+
+type result struct {
+	State  string          `json:"state"`
+	Result json.RawMessage `json:"result,omitempty" jsonschema:"of a completed task"`
+	Error  json.RawMessage `json:"error,omitempty" jsonschema:"of a failed task"`
+}
+
+func (r result) Text() string {
+	switch {
+	case r.Result != nil:
+		return r.State + ": " + clip(string(r.Result))
+	case r.Error != nil:
+		return r.State + ": " + clip(string(r.Error))
+	default:
+		return r.State
+	}
+}
+
+func taskResult(ctx context.Context, se *dispatch.Session, a resultArgs) (result, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return result{}, err
+	}
+	d, err := tasks.Wait(ctx, id, a.Wait.duration())
+	if err != nil {
+		return result{}, err
+	}
+	t := detailOf(d)
+	return result{t.State, t.Result, t.Error}, nil
+}
+
+func cancelTask(ctx context.Context, se *dispatch.Session, a taskArg) (taskState, error) {
+	tasks, id, err := a.task(se)
+	if err != nil {
+		return taskState{}, err
+	}
+	return stateOf(tasks.Cancel(ctx, id))
+}
+
+type statsArgs struct {
+	Queue string `json:"queue,omitempty" doc:"left out: all queues of the run" max:"64"`
+}
+
+type queueList struct {
+	Queues []queueCounts `json:"queues"`
+}
+
+type queueCounts struct {
+	Queue      string `json:"queue"`
+	Ready      uint64 `json:"ready"`
+	Delayed    uint64 `json:"delayed"`
+	InProgress uint64 `json:"in_progress"`
+	Completed  uint64 `json:"completed" jsonschema:"and not forgotten yet, as the next three"`
+	Failed     uint64 `json:"failed"`
+	Dead       uint64 `json:"dead"`
+	Cancelled  uint64 `json:"cancelled"`
+}
+
+func (l queueList) Text() string {
+	if len(l.Queues) == 0 {
+		return "no queues"
+	}
+	s := ""
+	for i, q := range l.Queues {
+		if i > 0 {
+			s += "; "
+		}
+		s += fmt.Sprintf("%s: %d ready, %d delayed, %d in progress, %d dead", q.Queue, q.Ready, q.Delayed, q.InProgress, q.Dead)
+	}
+	return s
+}
+
+func countsOf(list []queue.Stats) queueList {
+	l := queueList{Queues: []queueCounts{}}
+	for _, s := range list {
+		l.Queues = append(l.Queues, queueCounts{
+			Queue: s.Queue, Ready: s.ReadyTotal(), Delayed: s.Delayed, InProgress: s.InProgress,
+			Completed: s.Completed, Failed: s.Failed, Dead: s.Dead, Cancelled: s.Cancelled,
+		})
+	}
+	return l
+}
+
+func queueStats(ctx context.Context, se *dispatch.Session, a statsArgs) (queueList, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return queueList{}, err
+	}
+	list, err := tasks.Stats(ctx, a.Queue)
+	return countsOf(list), err
+}
+
+type deadArgs struct {
+	queueArg
+	Limit int `json:"limit,omitempty" doc:"how many at most" min:"1" max:"100" default:"20"`
+}
+
+type taskList struct {
+	Tasks []task `json:"tasks"`
+}
+
+func (l taskList) Text() string {
+	switch len(l.Tasks) {
+	case 0:
+		return "no tasks"
+	case 1:
+		return l.Tasks[0].Text()
+	default:
+		return fmt.Sprintf("%d tasks", len(l.Tasks))
+	}
+}
+
+func tasksOf(list []queue.Task) taskList {
+	l := taskList{Tasks: []task{}}
+	for _, t := range list {
+		l.Tasks = append(l.Tasks, taskOf(t))
+	}
+	return l
+}
+
+func queueDead(ctx context.Context, se *dispatch.Session, a deadArgs) (taskList, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return taskList{}, err
+	}
+	list, err := tasks.List(ctx, a.Queue, queue.Dead, a.Limit)
+	return tasksOf(list), err
+}
+
+type redriveArgs struct {
+	queueArg
+	TaskIDs []string `json:"task_ids,omitempty" doc:"which; left out: the first 100" min:"1" max:"100"`
+}
+
+type redriven struct {
+	TaskIDs []string `json:"task_ids" jsonschema:"those that are tried again"`
+}
+
+func (r redriven) Text() string { return fmt.Sprintf("%d tasks redriven", len(r.TaskIDs)) }
+
+func redrive(ctx context.Context, se *dispatch.Session, a redriveArgs) (redriven, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return redriven{}, err
+	}
+	return redriveTasks(ctx, tasks, a)
+}
+
+func redriveTasks(ctx context.Context, tasks dispatch.Tasks, a redriveArgs) (redriven, error) {
+	var ids []uuid.UUID
+	for _, text := range a.TaskIDs {
+		id, err := parseID("task_ids", text)
+		if err != nil {
+			return redriven{}, err
+		}
+		ids = append(ids, id)
+	}
+	done, err := tasks.Redrive(ctx, a.Queue, ids)
+	out := redriven{TaskIDs: []string{}}
+	for _, id := range done {
+		out.TaskIDs = append(out.TaskIDs, id.String())
+	}
+	return out, err
+}

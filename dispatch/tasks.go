@@ -1,0 +1,106 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Tasks is the queues of the session's run, as its actor uses them.
+type Tasks struct {
+	se *Session
+	q  *queue.Queue
+}
+
+// Tasks gives the queues of the session's run.
+func (se *Session) Tasks() (Tasks, error) {
+	if se.actor.Role == Operator {
+		return Tasks{}, forbidden("an operator is in no run; leasehold queue shows the queues of every run")
+	}
+	return Tasks{se, se.state.queue}, nil
+}
+
+// Enqueue writes a task; n's Run and By are filled in.
+func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error) {
+	n.Run, n.By = t.se.run.ID, t.se.actor.Path
+	return t.q.Enqueue(ctx, n)
+}
+
+// Claim takes tasks; c's Run and Holder are filled in.
+func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error) {
+	ctx, stop := t.se.Within(ctx)
+	defer stop()
+	c.Run, c.Holder = t.se.run.ID, t.se.Holder()
+	return t.q.Claim(ctx, c)
+}
+
+// Heartbeat extends a claim.
+func (t Tasks) Heartbeat(ctx context.Context, id uuid.UUID, token uint64, ttl time.Duration) (registry.Lease, error) {
+	return t.q.Heartbeat(ctx, t.se.Holder(), t.se.run.ID, id, token, ttl)
+}
+
+// Submit finishes a task.
+func (t Tasks) Submit(ctx context.Context, id uuid.UUID, token uint64, state queue.State, result json.RawMessage) (queue.Task, error) {
+	return t.q.Submit(ctx, t.se.Holder(), t.se.run.ID, id, token, state, result)
+}
+
+// Nack gives a task back for another attempt after delay, nil for a backoff.
+func (t Tasks) Nack(ctx context.Context, id uuid.UUID, token uint64, delay *time.Duration, reason string) (queue.Task, error) {
+	return t.q.Nack(ctx, t.se.Holder(), t.se.run.ID, id, token, delay, reason)
+}
+
+// Abandon gives a task back for another attempt at once.
+func (t Tasks) Abandon(ctx context.Context, id uuid.UUID, token uint64) (queue.Task, error) {
+	return t.q.Abandon(ctx, t.se.Holder(), t.se.run.ID, id, token)
+}
+
+// Get returns a task.
+func (t Tasks) Get(ctx context.Context, id uuid.UUID) (queue.Detail, error) {
+	return t.q.Get(ctx, t.se.run.ID, id)
+}
+
+// Wait is Get once the task is finished, or wait is over.
+func (t Tasks) Wait(ctx context.Context, id uuid.UUID, wait time.Duration) (queue.Detail, error) {
+	ctx, stop := t.se.Within(ctx)
+	defer stop()
+	return t.q.Wait(ctx, t.se.run.ID, id, wait)
+}
+
+// Cancel finishes a task without a result.
+func (t Tasks) Cancel(ctx context.Context, id uuid.UUID) (queue.Task, error) {
+	return t.q.Cancel(ctx, t.se.run.ID, id)
+}
+
+// Stats counts the tasks of a queue, or with "" of all that have any.
+func (t Tasks) Stats(ctx context.Context, name string) ([]queue.Stats, error) {
+	return t.q.Stats(ctx, t.se.run.ID, name)
+}
+
+// List returns tasks of a queue in a state.
+func (t Tasks) List(ctx context.Context, name string, state queue.State, limit int) ([]queue.Task, error) {
+	return t.q.List(ctx, t.se.run.ID, name, state, limit)
+}
+
+// Redrive gives dead tasks their attempts again.
+func (t Tasks) Redrive(ctx context.Context, name string, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return t.q.Redrive(ctx, t.se.run.ID, name, ids)
+}
+
+// RunTasks is the queues of a run, for its operator, who claims nothing.
+func (s *State) RunTasks(ctx context.Context, name string) (t Tasks, err error) {
+	return t, s.eng.View(ctx, func(tx engine.Tx) error {
+		run, ok := getRun(tx, name)
+		if !ok {
+			return notFound("run %q", name)
+		}
+		operator := &party{actor: Actor{Role: Operator, Path: operatorPath}, run: run}
+		t = Tasks{&Session{party: operator}, s.queue}
+		return nil
+	})
+}
