@@ -27,6 +27,7 @@ const (
 	MaxResult       = 1 << 20 // bytes
 	MaxKey          = 256     // bytes of an idempotency key
 	MaxCount        = 100     // tasks of one claim
+	MaxClaimBytes   = 2 << 20 // payloads of one claim of several tasks
 	MaxQueues       = 16      // queues of one claim
 	MaxReason       = 512     // bytes
 )

@@ -36,7 +36,7 @@ func (q *Queue) enqueue(tx Tx, n NewTask, id uuid.UUID, hash [32]byte) (Task, er
 	now := tx.Now()
 	t := Task{
 		ID: id, Run: n.Run, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts,
-		Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By,
+		Size: len(n.Payload), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By,
 	}
 	tx.Put(engine.Row{Key: payloadKey(id), Value: string(n.Payload)})
 	due := n.RunAt
@@ -97,11 +97,12 @@ func (q *Queue) leave(tx Tx, t Task) {
 }
 
 // claimUp gives up to count ready tasks of the lines to a holder, the highest
-// priority first, among equals the oldest.
+// priority first, among equals the oldest, and no more than an answer can carry.
 func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count int) (tasks []Claimed) {
+	size := 0
 	for len(tasks) < count {
 		t, ok := next(tx, lines)
-		if !ok {
+		if size += t.Size; !ok || len(tasks) > 0 && size > MaxClaimBytes {
 			break
 		}
 		q.leave(tx, t)

@@ -43,6 +43,7 @@ type Task struct {
 	Priority    int // 0 to 9, 9 first
 	Attempt     int // executions begun
 	MaxAttempts int
+	Size        int    // bytes of the payload
 	Key         string // idempotency key, or ""
 	EnqueuedAt  time.Time
 	EnqueuedBy  string    // path of the actor
@@ -87,6 +88,7 @@ func (t Task) encode() string {
 	w.Byte(byte(t.Priority))
 	w.Uint(uint64(t.Attempt))
 	w.Uint(uint64(t.MaxAttempts))
+	w.Uint(uint64(t.Size))
 	w.Text(t.Key)
 	w.Time(t.EnqueuedAt)
 	w.Text(t.EnqueuedBy)
@@ -113,7 +115,7 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 	format := r.Byte()
 	t := Task{
 		ID: id, Run: r.ID(), Queue: r.Text(), State: State(r.Byte()), Priority: int(r.Byte()),
-		Attempt: int(r.Uint()), MaxAttempts: int(r.Uint()), Key: r.Text(),
+		Attempt: int(r.Uint()), MaxAttempts: int(r.Uint()), Size: int(r.Uint()), Key: r.Text(),
 		EnqueuedAt: r.Time(), EnqueuedBy: r.Text(), DueAt: r.Time(), FinishedAt: r.Time(), Until: r.Time(),
 		place: r.Uint(),
 	}
