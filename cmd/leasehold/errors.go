@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/leasehold/leasehold/dispatch/client"
 )
 
 // The exit codes.
@@ -44,9 +42,8 @@ var errReported = errors.New("reported")
 // report says what went wrong, once, and returns the exit code.
 func report(ctx context.Context, stderr io.Writer, err error) int {
 	var (
-		wrong   usageError
-		advice  hinted
-		refusal *client.Refusal
+		wrong  usageError
+		advice hinted
 	)
 	switch {
 	case err == nil:
@@ -62,15 +59,11 @@ func report(ctx context.Context, stderr io.Writer, err error) int {
 	if errors.As(err, &advice) {
 		fmt.Fprintf(stderr, "%s %s\n", p.bold("hint:"), advice.hint)
 	}
-	switch {
-	case errors.As(err, &refusal):
-		return exitFailed
-	case errors.As(err, &wrong):
-		if advice.hint == "" {
-			fmt.Fprintf(stderr, "%s leasehold --help, or --help after any command\n", p.bold("hint:"))
-		}
-		return exitUsage
-	default:
+	if !errors.As(err, &wrong) {
 		return exitFailed
 	}
+	if advice.hint == "" {
+		fmt.Fprintf(stderr, "%s leasehold --help, or --help after any command\n", p.bold("hint:"))
+	}
+	return exitUsage
 }

@@ -19,7 +19,7 @@ type row struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, row{cells: cells}) }
 
-// String is the table in plain text or with colours.
+// render is the table with its columns in line, in colours or without.
 func (t *table) render(p paint) string {
 	all := append([]row{{cells: t.head}}, t.rows...)
 	widths := make([]int, len(t.head))
