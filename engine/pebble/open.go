@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/engine"
@@ -14,6 +15,7 @@ import (
 const (
 	memtableSize = 8 << 20
 	logSize      = memtableSize // about what a full memtable leaves in it
+	cacheSize    = 64 << 20     // of the blocks of tables, for cold rows
 )
 
 // Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
@@ -71,11 +73,12 @@ func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
 // options are Pebble's, for what they are to differ in. The package's
 // documentation says what was measured.
 func (e *Engine) options() *pebble.Options {
-	return &pebble.Options{
+	o := &pebble.Options{
 		FS:                          e.fs,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memtableSize,
 		MemTableStopWritesThreshold: 4,
+		CacheSize:                   cacheSize,
 		Logger:                      logger{e},
 		EventListener: &pebble.EventListener{
 			// A store that cannot flush will stall the next writer, who
@@ -88,6 +91,8 @@ func (e *Engine) options() *pebble.Options {
 			},
 		},
 	}
+	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10) // and so the others
+	return o
 }
 
 // A logger hears what Pebble has to say. Its Fatalf returns, so Pebble goes on
