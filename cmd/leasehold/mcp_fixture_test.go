@@ -4,42 +4,38 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/rs/zerolog"
-	"github.com/spf13/cobra"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
-	"github.com/leasehold/leasehold/engine/pebble"
 )
 
-// programs are what the test binary is besides: a shim, the daemon it starts,
-// and a client that can be killed.
-var programs = map[string]func() error{"serve": testDaemon, "mcp": testShim, "client": testClient}
-
+// The test binary is the command as well, in a test's own place, and a client
+// that can be killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && programs[os.Args[1]] != nil {
-		if err := programs[os.Args[1]](); err != nil {
+	switch {
+	case len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "mcp"):
+		os.Setenv("XDG_STATE_HOME", inDir("state"))
+		os.Setenv("LEASEHOLD_SOCKET", inDir("s"))
+		main()
+	case len(os.Args) > 1 && os.Args[1] == "client":
+		if err := testClient(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		return
+	default:
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
 }
 
 // dirEnv is where a test's programs keep everything.
@@ -47,36 +43,8 @@ const dirEnv = "LEASEHOLD_TEST_DIR"
 
 func inDir(name string) string { return filepath.Join(os.Getenv(dirEnv), name) }
 
-// testDaemon is a daemon, until SIGTERM.
-func testDaemon() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	eng, err := pebble.Open(pebble.Options{Dir: inDir("state")})
-	if err != nil {
-		return err
-	}
-	state, err := dispatch.Open(ctx, eng, dispatch.Options{})
-	if err != nil {
-		return err
-	}
-	ln, err := server.ListenSocket(inDir("s"))
-	if err != nil {
-		return err
-	}
-	var tend sync.WaitGroup
-	tend.Go(func() { err = errors.Join(err, state.Tend(ctx)) })
-	serveErr := server.New(state, server.Options{Log: zerolog.New(os.Stderr)}).ServeSocket(ctx, ln)
-	tend.Wait()
-	return errors.Join(err, serveErr, eng.Close())
-}
-
-func testShim() error {
-	cmd := newMCPCommand(func(*cobra.Command) (socket, log string, err error) {
-		return inDir("s"), inDir("log"), nil
-	})
-	cmd.SetArgs(os.Args[2:])
-	return cmd.Execute()
-}
+// daemonLog is the log of a daemon that a shim started.
+func daemonLog() string { return inDir("state/leasehold/daemon.log") }
 
 // testClient takes the leases a and b, blocks in an acquire of c, and says so.
 func testClient() error {
@@ -117,7 +85,7 @@ func newDir(t *testing.T) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			log, _ := os.ReadFile(daemonLog())
 			t.Logf("the daemon's log:\n%s", log)
 		}
 		os.RemoveAll(dir)

@@ -113,7 +113,7 @@ func (st *starter) spawn(lock *os.File) (exited <-chan error, err error) {
 	}
 	defer out.Close()
 	cmd := exec.Command(self, "serve", "--socket", st.socket)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stderr = out                       // the log alone: what it prints for people is for nobody here
 	cmd.Dir = filepath.Dir(st.log)         // not the client's directory, which may be to go
 	cmd.Env = withoutSecrets(os.Environ()) // the daemon is everybody's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

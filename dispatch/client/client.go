@@ -73,11 +73,11 @@ func (r untilEnd) Read(p []byte) (int, error) {
 
 // Close ends the connection, and with it the session if no other has it.
 func (c *Client) Close() error {
-	err := c.nc.Close()
+	err := c.mcp.Close() // closes nc
 	if errors.Is(err, net.ErrClosed) {
-		err = nil
+		return nil
 	}
-	return errors.Join(err, c.mcp.Close())
+	return err
 }
 
 // An Answer is what a tool said.
@@ -109,9 +109,7 @@ func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error
 			a.Text += text.Text
 		}
 	}
-	if a.Object, err = json.Marshal(result.StructuredContent); err != nil {
-		return Answer{}, err
-	}
+	a.Object = result.RawStructuredContent // as it came: numbers keep their digits
 	if !result.IsError {
 		return a, nil
 	}
