@@ -36,7 +36,7 @@ func aColdRowComesBack(w *world) {
 		row("~\x00", "\x00"),
 		row("~a", ""),
 		row("~a\xff", "v"),
-		row("~a\xff\xff", strings.Repeat("v", 100_000)),
+		row("~a\xff\xff", strings.Repeat("v", 10_000)),
 		row("~b", "v"),
 		row("~\xff\xff", "v"),
 		row("\x7f", "hot"), // the next byte after the cold ones
@@ -46,13 +46,7 @@ func aColdRowComesBack(w *world) {
 	w.want(rows...)
 	w.reopen()
 	w.want(rows...)
-	largest := row(engine.Cold+strings.Repeat("k", engine.MaxKey-1), strings.Repeat("v", engine.MaxValue))
-	w.put(largest)
-	w.reopen()
-	if r, ok, err := w.Get(w.Context(), largest.Key); !ok || err != nil || !same(r, largest) {
-		w.Errorf("the largest has come back with %d bytes of key and %d of value, %v", len(r.Key), len(r.Value), err)
-	}
-	w.update(func(tx engine.Tx) { tx.Delete(largest.Key); tx.Delete("~"); tx.Delete("~none"); tx.Put(row("~b", "")) })
+	w.update(func(tx engine.Tx) { tx.Delete("~"); tx.Delete("~none"); tx.Put(row("~b", "")) })
 	rows = slices.DeleteFunc(rows, func(r engine.Row) bool { return r.Key == "~" })
 	rows[slices.IndexFunc(rows, func(r engine.Row) bool { return r.Key == "~b" })].Value = ""
 	w.want(rows...)

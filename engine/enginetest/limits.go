@@ -14,14 +14,16 @@ var limits = []test{
 }
 
 func theLargestRowFits(w *world) {
-	largest := row(strings.Repeat("k", engine.MaxKey), strings.Repeat("v", engine.MaxValue))
-	w.put(largest)
-	w.reopen()
-	w.view(func(tx engine.Tx) {
-		if r, ok := tx.Get(largest.Key); !ok || !same(r, largest) {
-			w.Errorf("it has come back with %d bytes of key and %d of value", len(r.Key), len(r.Value))
-		}
-	})
+	for _, first := range []string{"k", engine.Cold} {
+		largest := row(first+strings.Repeat("k", engine.MaxKey-1), strings.Repeat("v", engine.MaxValue))
+		w.put(largest)
+		w.reopen()
+		w.view(func(tx engine.Tx) {
+			if r, ok := tx.Get(largest.Key); !ok || !same(r, largest) {
+				w.Errorf("it has come back with %d bytes of key and %d of value", len(r.Key), len(r.Value))
+			}
+		})
+	}
 }
 
 func aRowTooLarge(w *world) {
@@ -33,6 +35,9 @@ func aRowTooLarge(w *world) {
 		"key":   {row(strings.Repeat("k", engine.MaxKey+1), ""), engine.ErrTooLarge},
 		"value": {row("k", strings.Repeat("v", engine.MaxValue+1)), engine.ErrTooLarge},
 		"empty": {row("", "v"), engine.ErrNoKey},
+
+		"cold key":   {row("~"+strings.Repeat("k", engine.MaxKey), ""), engine.ErrTooLarge},
+		"cold value": {row("~k", strings.Repeat("v", engine.MaxValue+1)), engine.ErrTooLarge},
 	} {
 		for _, write := range []func(tx engine.Tx, r engine.Row){engine.Tx.Put, engine.Tx.Touch} {
 			err := w.Update(w.Context(), func(tx engine.Tx) error {

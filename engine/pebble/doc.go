@@ -3,8 +3,8 @@
 //
 // # How it keeps the contract
 //
-// Every row is in memory, under one lock, so transactions are serial and a
-// read costs no I/O. An Update runs its function against memory and encodes
+// Every row but the cold ones is in memory, under one lock, so transactions are
+// serial and a read costs no I/O. An Update runs its function against memory and encodes
 // what was Put or Deleted into a Pebble batch, both inside the lock. Outside
 // it, batches are appended to the log in the order they were begun, and each
 // waits for the log's fsync, which any number share; Updates that come while
@@ -12,6 +12,13 @@
 // log is in order, a commit that is durable has everything durable that it was
 // built on. A transaction that writes nothing durable waits for the last
 // commit before it, and so tells of nothing that a crash could undo.
+//
+// Cold rows are in the store alone. A transaction may follow another whose
+// batch is not applied yet, so what is written of cold rows is kept in an
+// overlay until it is; what a transaction reads is the store with that on it.
+// It reads the store with the lock held, and everybody waits for a disk that
+// has to be asked: rules keep small records apart from large ones, and leave
+// the large ones to Get, which reads without the lock.
 //
 // A commit that fails leaves memory ahead of the store. There is no way back
 // from that but to read the store again, so the failure is final, and whether
@@ -23,6 +30,7 @@
 //
 //	0x00 "format"   the version of this schema, one byte
 //	0x01 key        one row: its owner, due time and value (see row.go)
+//	0x02 key        one cold row, likewise; Open does not look at these
 //
 // # What was measured
 //
@@ -41,8 +49,17 @@
 // The memtable. At 64 goroutines 4 and 8 MiB gave 160 000 to 230 000 commits a
 // second and 64 MiB 140 000 to 180 000, as its skip list outgrows the caches;
 // alone they are alike. With logs of full size nothing else depends on it, so
-// it has 8 MiB. No filter, cache or compression was worth an option: tables
-// are read at Open and no more.
+// it has 8 MiB.
+//
+// The tables, which are read at run time for cold rows. With four million tasks
+// of three rows each and 1.6 GB, in Pebble's default cache of 8 MiB a state at
+// random took 14 µs already at a million, and 8 with 64 MiB, as the blocks of
+// indexes fit; at four million it took 39 µs without filters and 18 with 10
+// bits a key, a payload by Get 50 and 32. The next row from a cursor took 4 to
+// 6 µs at any number, with the deletion of it, and a scan 0.15 µs a row, so an
+// iterator is not kept for longer than a transaction: it would not see what
+// was applied since. Without compression, or with blocks of 16 KiB, nothing
+// was faster. Memory for a task is nothing, and Open reads what the log has.
 //
 // The indexes, at a million rows in random order. A lookup takes 0.2 µs in a
 // map and 1.6 µs in a B-tree, so there is a map for Get and a B-tree for Scan.
@@ -52,4 +69,12 @@
 // changes some and leaves others would have to pass over all it left behind,
 // again after each change, in a heap. Either way the cost grows with what is
 // due, never with what lives. A claim takes 195 bytes beyond its key.
+//
+// Recovery. Of 2.5 s for a million rows the scan was 0.2: the rest was a map
+// that grew, and a sort by due time that looked at each row. With a map of the
+// right size, a sort of plain numbers and the indexes filled at once it is
+// 0.8 s.
+//
+// What was tried and brought nothing: a lock of its own for the open commit,
+// so that whoever closes it need not queue up among transactions.
 package pebble

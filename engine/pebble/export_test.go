@@ -13,5 +13,12 @@ func OpenBare(dir string) (*pebble.DB, error) {
 	return pebble.Open(dir, e.options())
 }
 
+// Kept gives how many rows, and writes of rows, are in memory.
+func (e *Engine) Kept() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mem.rows.Len() + e.overlay.writes.Len()
+}
+
 // Metrics gives Pebble's own counts.
 func (e *Engine) Metrics() *pebble.Metrics { return e.db.Metrics() }

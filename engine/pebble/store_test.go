@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,6 +141,123 @@ func TestACorruptRecordIsNamed(t *testing.T) {
 	}
 }
 
+// TestACorruptColdRecordIsNamedWhenItIsRead: Open does not see it, and what
+// does not read it goes on.
+func TestACorruptColdRecordIsNamedWhenItIsRead(t *testing.T) {
+	for name, record := range map[string]string{
+		"empty":           "",
+		"unknown version": "\x20value",
+		"an owner":        "\x11" + strings.Repeat("o", 16) + "value",
+		"a due time":      "\x12" + strings.Repeat("d", 8) + "value",
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := vfs.NewMem()
+			e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+			mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "~a"}); tx.Put(engine.Row{Key: "~task/z"}) })
+			mustClose(t, e)
+			meddle(t, disk, "\x02~task/\xff/k", record)
+			e = mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+			corrupt := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), `"~task/\xff/k"`) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			read := func(tx engine.Tx) { tx.Get("~task/\xff/k") }
+			scan := func(tx engine.Tx) {
+				n := 0
+				for range tx.Scan("~task/") {
+					n++
+				}
+				if n != 1 {
+					t.Errorf("%d rows before it", n)
+				}
+			}
+			for range 2 {
+				for _, fn := range []func(tx engine.Tx){read, scan} {
+					corrupt("view", e.View(t.Context(), func(tx engine.Tx) error { fn(tx); return nil }))
+					corrupt("update", e.Update(t.Context(), func(tx engine.Tx) error { tx.Put(engine.Row{Key: "~b"}); fn(tx); return nil }))
+				}
+				_, _, err := e.Get(t.Context(), "~task/\xff/k")
+				corrupt("get", err)
+				corrupt("check", e.Check())
+			}
+			mustUpdate(t, e, func(tx engine.Tx) {
+				if _, ok := tx.Get("~b"); ok {
+					t.Error("a transaction that failed has written")
+				}
+				tx.Delete("~task/\xff/k") // which is a way out
+			})
+			mustUpdate(t, e, scan)
+			mustClose(t, e)
+		})
+	}
+}
+
+// TestColdRowsAreNotKept counts what is in memory with any number of them.
+func TestColdRowsAreNotKept(t *testing.T) {
+	disk := vfs.NewMem()
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	const rows, each = 20_000, 100
+	most := 0
+	for i := 0; i < rows; i += each {
+		mustUpdate(t, e, func(tx engine.Tx) {
+			for j := range each {
+				tx.Put(engine.Row{Key: fmt.Sprintf("~%06d", i+j), Value: "v"})
+			}
+		})
+		most = max(most, e.Kept())
+	}
+	if most > 2*each {
+		t.Errorf("%d rows were in memory at once", most)
+	}
+	mustUpdate(t, e, func(engine.Tx) {})
+	if n := e.Kept(); n != 0 {
+		t.Errorf("%d rows are in memory", n)
+	}
+	mustClose(t, e)
+	e = mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	n := 0
+	mustUpdate(t, e, func(tx engine.Tx) {
+		for range tx.Scan("~") {
+			n++
+		}
+	})
+	if kept := e.Kept(); kept != 0 || n != rows {
+		t.Errorf("%d rows are in memory, of %d", kept, n)
+	}
+	mustClose(t, e)
+}
+
+// TestGetDoesNotOutliveClose: Close waits for those who read.
+func TestGetDoesNotOutliveClose(t *testing.T) {
+	for range 20 {
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: vfs.NewMem()})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "~k", Value: "v"}) })
+		mustUpdate(t, e, func(engine.Tx) {})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					r, ok, err := e.Get(t.Context(), "~k")
+					if errors.Is(err, engine.ErrClosed) {
+						return
+					}
+					if !ok || r.Value != "v" || err != nil {
+						t.Errorf("get: %v, %t, %v", r, ok, err)
+						return
+					}
+				}
+			})
+		}
+		runtime.Gosched()
+		if err := e.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		wg.Wait()
+	}
+}
+
 func TestALaterFormatIsRefused(t *testing.T) {
 	disk := vfs.NewMem()
 	mustClose(t, mustOpen(t, pebble.Options{Dir: "state", FS: disk}))
@@ -182,7 +300,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := mustOpen(t, pebble.Options{Dir: "state", FS: vfs.NewMem()})
 		value := strings.Repeat("v", 1<<20)
-		for i := range 40 {
+		for i := range 20 {
 			mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: fmt.Sprint(i), Value: value}) })
 		}
 		time.Sleep(time.Hour) // time passes, so all in there can sleep
