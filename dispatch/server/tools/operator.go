@@ -23,6 +23,11 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
 		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
 		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),
+		tool("operator_queue_stats", "See the queues of a run", "How many tasks each queue has, by state.", read, o.showQueues),
+		tool("operator_queue_list", "See the tasks of a run", "Tasks of one queue or all, in one state or all that are not finished.", read, o.showTasks),
+		tool("operator_task", "See a task of a run", "Everything about a task, each attempt with its cause, but not its token.", read, o.showTask),
+		tool("operator_task_cancel", "Cancel a task of a run", "Cancel a task that is not finished. Who works on it learns it from STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, o.cancelTask),
+		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, o.redriveTasks),
 		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, o.waitForChange),
 	}
 }

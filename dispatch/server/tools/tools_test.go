@@ -253,6 +253,25 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_leases", args{"run": "r"})
 		op.ok("operator_kv", args{"run": "r"})
 		op.refused("NOT_FOUND", "operator_kv", args{"run": "none"})
+		if q := op.ok("operator_queue_stats", args{"run": "r"})["queues"].([]any)[0].(map[string]any); q["queue"] != "q" || q["failed"] != 1.0 {
+			t.Errorf("queue: %v", q)
+		}
+		if list := op.ok("operator_queue_list", args{"run": "r"})["tasks"].([]any); len(list) != 0 {
+			t.Errorf("live tasks: %v", list)
+		}
+		if list := op.ok("operator_queue_list", args{"run": "r", "queue": "q", "state": "failed"})["tasks"].([]any); len(list) != 1 {
+			t.Errorf("failed tasks: %v", list)
+		}
+		if seen := fmt.Sprint(op.ok("operator_task", args{"run": "r", "task_id": id})); strings.Contains(seen, "token") || !strings.Contains(seen, "disk full") {
+			t.Errorf("operator_task tells: %s", seen)
+		}
+		next := root.ok("task_enqueue", args{"queue": "q", "payload": 2})["task_id"]
+		if s := op.ok("operator_task_cancel", args{"run": "r", "task_id": next}); s["state"] != "cancelled" {
+			t.Errorf("cancelled: %v", s)
+		}
+		op.ok("operator_queue_redrive", args{"run": "r", "queue": "q"})
+		op.refused("NOT_FOUND", "operator_queue_stats", args{"run": "none"})
+		op.refused("NOT_FOUND", "operator_task", args{"run": "r", "task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
 		op.ok("operator_watch", args{})
 		op.ok("operator_watch", args{"wait_secs": 1})
 		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})

@@ -1,0 +1,117 @@
+package tools
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/queue"
+)
+
+type showQueuesArgs struct {
+	runArg
+	statsArgs
+}
+
+func (o *operator) showQueues(ctx context.Context, _ *dispatch.Session, a showQueuesArgs) (queueList, error) {
+	tasks, err := o.state.RunTasks(ctx, a.Run)
+	if err != nil {
+		return queueList{}, err
+	}
+	list, err := tasks.Stats(ctx, a.Queue)
+	return countsOf(list), err
+}
+
+type showTasksArgs struct {
+	runArg
+	statsArgs
+	State string `json:"state,omitempty" doc:"live: those in progress, then the ready, then the delayed" enum:"live|delayed|ready|in_progress|completed|failed|dead|cancelled" default:"\"live\""`
+	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
+}
+
+// liveTasks is the word for all states that are not final.
+const liveTasks = "live"
+
+func statesOf(word string) []queue.State {
+	if word == liveTasks {
+		return []queue.State{queue.InProgress, queue.Ready, queue.Delayed}
+	}
+	for s := queue.Delayed; s <= queue.Cancelled; s++ {
+		if s.String() == word {
+			return []queue.State{s}
+		}
+	}
+	return nil
+}
+
+// showTasks lists queue by queue, and in each state by state.
+func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTasksArgs) (taskList, error) {
+	tasks, err := o.state.RunTasks(ctx, a.Run)
+	if err != nil {
+		return taskList{}, err
+	}
+	queues, err := tasks.Stats(ctx, a.Queue)
+	if err != nil {
+		return taskList{}, err
+	}
+	var list []queue.Task
+	for _, q := range queues {
+		for _, state := range statesOf(a.State) {
+			if left := a.Limit - len(list); left > 0 {
+				some, err := tasks.List(ctx, q.Queue, state, left)
+				if err != nil {
+					return taskList{}, err
+				}
+				list = append(list, some...)
+			}
+		}
+	}
+	return tasksOf(list), nil
+}
+
+type showTaskArgs struct {
+	runArg
+	taskArg
+}
+
+func (o *operator) task(ctx context.Context, a showTaskArgs) (tasks dispatch.Tasks, id uuid.UUID, err error) {
+	if id, err = parseID("task_id", a.TaskID); err != nil {
+		return tasks, id, err
+	}
+	tasks, err = o.state.RunTasks(ctx, a.Run)
+	return tasks, id, err
+}
+
+func (o *operator) showTask(ctx context.Context, _ *dispatch.Session, a showTaskArgs) (task, error) {
+	tasks, id, err := o.task(ctx, a)
+	if err != nil {
+		return task{}, err
+	}
+	d, err := tasks.Get(ctx, id)
+	if err != nil {
+		return task{}, err
+	}
+	return detailOf(d), nil
+}
+
+func (o *operator) cancelTask(ctx context.Context, _ *dispatch.Session, a showTaskArgs) (taskState, error) {
+	tasks, id, err := o.task(ctx, a)
+	if err != nil {
+		return taskState{}, err
+	}
+	return stateOf(tasks.Cancel(ctx, id))
+}
+
+type redriveRunArgs struct {
+	runArg
+	redriveArgs
+}
+
+func (o *operator) redriveTasks(ctx context.Context, _ *dispatch.Session, a redriveRunArgs) (redriven, error) {
+	tasks, err := o.state.RunTasks(ctx, a.Run)
+	if err != nil {
+		return redriven{}, err
+	}
+	return redriveTasks(ctx, tasks, a.redriveArgs)
+}
