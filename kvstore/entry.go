@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -23,6 +25,17 @@ type Entry struct {
 	Version   uint64          // from 1, below 2^53
 	UpdatedAt time.Time
 	UpdatedBy string // path of the actor
+
+	call uuid.UUID // that wrote it; see [Call]
+}
+
+// A Call names one request of one session. A client whose daemon went away
+// under a request sends it again and cannot know whether it was carried out: a
+// write that Resent finds done by this very call is answered, not repeated.
+// The zero Call is one that nobody sends again.
+type Call struct {
+	ID     uuid.UUID
+	Resent bool
 }
 
 // Limits bound one store. A zero field stands for its default.
@@ -73,10 +86,11 @@ const entryFormat = 1
 
 // row is the entry as it is kept; its path is in the row's key.
 func (e Entry) row(key string) engine.Row {
-	b := make([]byte, 0, 32+len(e.UpdatedBy)+len(e.Value))
+	b := make([]byte, 0, 48+len(e.UpdatedBy)+len(e.Value))
 	b = append(b, entryFormat)
 	b = binary.AppendUvarint(b, e.Version)
 	b = binary.AppendVarint(b, e.UpdatedAt.UnixNano())
+	b = append(b, e.call[:]...)
 	b = binary.AppendUvarint(b, uint64(len(e.UpdatedBy)))
 	b = append(b, e.UpdatedBy...)
 	b = append(b, e.Value...)
@@ -88,7 +102,7 @@ var errEntryRecord = errors.New("not an entry record")
 // decodeEntry reads what row wrote, without its path. The value is left as it
 // lies in the row, for whoever wants a copy.
 func decodeEntry(record string) (e Entry, value string, err error) {
-	head := []byte(record[:min(len(record), 1+3*binary.MaxVarintLen64)])
+	head := []byte(record[:min(len(record), 1+3*binary.MaxVarintLen64+len(e.call))])
 	if len(head) == 0 || head[0] != entryFormat {
 		return Entry{}, "", errEntryRecord
 	}
@@ -97,11 +111,13 @@ func decodeEntry(record string) (e Entry, value string, err error) {
 	at += max(n, 0)
 	updated, m := binary.Varint(head[at:])
 	at += max(m, 0)
+	at += copy(e.call[:], head[at:])
 	length, k := binary.Uvarint(head[at:])
 	at += max(k, 0)
 	if n <= 0 || m <= 0 || k <= 0 || length > uint64(len(record)-at) {
 		return Entry{}, "", errEntryRecord
 	}
 	by, value := record[at:at+int(length)], record[at+int(length):]
-	return Entry{Version: version, UpdatedAt: time.Unix(0, updated), UpdatedBy: strings.Clone(by)}, value, nil
+	e.Version, e.UpdatedAt, e.UpdatedBy = version, time.Unix(0, updated), strings.Clone(by)
+	return e, value, nil
 }

@@ -275,7 +275,8 @@ func TestWhatWasAcknowledgedSurvivesACrash(t *testing.T) {
 
 func TestACorruptRowIsNamedWhenTheStateIsOpened(t *testing.T) {
 	layer := layerID.String()
-	const entry = "\x01\x01\x00\x021x1" // format 1, version 1, instant 0, by "1x", value 1
+	// format 1, version 1, instant 0, no call, by "1x", value 1
+	entry := "\x01\x01\x00" + strings.Repeat("\x00", 16) + "\x021x1"
 	for name, row := range map[string]engine.Row{
 		"no record":                 {Key: "kv/" + layer + "/shared/a", Value: "garbage"},
 		"an empty record":           {Key: "kv/" + layer + "/shared/a"},

@@ -34,6 +34,7 @@ type Write struct {
 	Value    json.RawMessage
 	Expected *uint64 // the version that must be there, 0: no entry; nil: any
 	By       string  // path of the actor
+	Call     Call
 }
 
 // Get returns the entry at p, or nil.
@@ -132,11 +133,14 @@ func (s *Store) set(tx Tx, w Write) (version uint64, err error) {
 		return 0, &registry.LimitError{Which: "bytes in a value", Max: int64(s.limits.ValueBytes)}
 	}
 	was := s.get(tx, w.Path)
+	if w.Call.Resent && was != nil && was.call == w.Call.ID {
+		return was.Version, nil
+	}
 	if err := expect(w, was); err != nil {
 		return 0, err
 	}
 
-	e := Entry{Path: w.Path, Value: value, UpdatedAt: tx.Now(), UpdatedBy: w.By}
+	e := Entry{Path: w.Path, Value: value, UpdatedAt: tx.Now(), UpdatedBy: w.By, call: w.Call.ID}
 	use, grows := s.usage(tx), e.size()
 	use.Entries++
 	if was != nil {
@@ -159,6 +163,9 @@ func (s *Store) set(tx Tx, w Write) (version uint64, err error) {
 
 func (s *Store) delete(tx Tx, w Write) (version uint64, err error) {
 	was := s.get(tx, w.Path)
+	if w.Call.Resent && was == nil && w.Expected != nil {
+		return *w.Expected, nil // gone, which is what the call was for
+	}
 	if err := expect(w, was); err != nil || was == nil {
 		return 0, err
 	}

@@ -57,6 +57,7 @@ type Write struct {
 	Path     string
 	Value    json.RawMessage // of no meaning to Delete
 	Override bool            // the lead writes in the /peer of another
+	Call     kvstore.Call
 }
 
 // Get returns the entry at path, or nil.
@@ -131,7 +132,7 @@ func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(k
 		if err != nil {
 			return err
 		}
-		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path})
+		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path, Call: w.Call})
 		return err
 	})
 	if err != nil {

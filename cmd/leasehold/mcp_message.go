@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // An mcpMessage is what a shim looks at in a message.
@@ -80,9 +82,6 @@ func idKey(id json.RawMessage) string {
 	return string(bytes.TrimSpace(id))
 }
 
-// resentMark tells the daemon that it may have had a request before.
-const resentMark = "leasehold/resent"
-
 // markResent makes a request one that is sent again, after it has taken spent
 // already: it has the mark, and does not begin its wait anew, which would
 // outlast the client's patience. A request without room for that goes out as
@@ -90,7 +89,7 @@ const resentMark = "leasehold/resent"
 func markResent(line []byte, spent time.Duration) []byte {
 	marked, err := edit(line, "params", func(params []byte) ([]byte, error) {
 		params, err := edit(params, "_meta", func(meta []byte) ([]byte, error) {
-			return edit(meta, resentMark, func([]byte) ([]byte, error) { return []byte("true"), nil })
+			return edit(meta, tools.ResentMark, func([]byte) ([]byte, error) { return []byte("true"), nil })
 		})
 		if err != nil {
 			return nil, err

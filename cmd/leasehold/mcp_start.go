@@ -62,7 +62,7 @@ func (st *starter) start(ctx context.Context) error {
 	}
 	exited, err := st.spawn(lock)
 	if err != nil {
-		return fmt.Errorf("start the daemon: %w", err)
+		return &startError{err.Error()}
 	}
 	for !st.listens(ctx) {
 		select {

@@ -198,7 +198,7 @@ func (c *conn) start(ctx context.Context, env envelope, line []byte) {
 	}
 	work := func() {
 		defer c.calls.free(call)
-		reply := c.mcp.HandleMessage(call.ctx, line)
+		reply := c.mcp.HandleMessage(tools.WithCall(call.ctx, c.se.ID(), call.key), line)
 		if c.calls.settle(call) && reply != nil {
 			c.out.write(encodeReply(env.ID, reply))
 		}

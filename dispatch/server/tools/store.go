@@ -97,8 +97,8 @@ type writeArgs struct {
 	layerArg
 }
 
-func (a writeArgs) write(value json.RawMessage) layer.Write {
-	return layer.Write{Path: a.Path, Value: value, Override: a.Override}
+func (a writeArgs) write(ctx context.Context, value json.RawMessage) layer.Write {
+	return layer.Write{Path: a.Path, Value: value, Override: a.Override, Call: callOf(ctx)}
 }
 
 type kvSetArgs struct {
@@ -111,7 +111,7 @@ func kvSet(ctx context.Context, se *dispatch.Session, a kvSetArgs) (version, err
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.Set(ctx, a.write(a.Value))
+	v, err := view.Set(ctx, a.write(ctx, a.Value))
 	return version{v}, err
 }
 
@@ -126,7 +126,7 @@ func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, err
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.CAS(ctx, a.write(a.Value), a.Expected)
+	v, err := view.CAS(ctx, a.write(ctx, a.Value), a.Expected)
 	return version{v}, err
 }
 
@@ -140,7 +140,7 @@ func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (versio
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.Delete(ctx, a.write(nil), a.Expected)
+	v, err := view.Delete(ctx, a.write(ctx, nil), a.Expected)
 	return version{v}, err
 }
 
