@@ -263,7 +263,9 @@ func outputSchema[R any]() *jsonschema.Schema {
 
 func schemaOf[T any]() *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[json.RawMessage](): {},
+		// Said in words, since the empty schema is written as true, and the
+		// clients of the TypeScript SDK take only objects for schemas.
+		reflect.TypeFor[json.RawMessage](): {Description: "any JSON"},
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 	}})
 	if err != nil {

@@ -520,10 +520,35 @@ func TestToolsAreWhatClientsCanTake(t *testing.T) {
 				t.Errorf("%s has a schema of type %q: %v", d.Name, s.Type, err)
 			}
 		}
+		for _, schema := range []json.RawMessage{d.RawInputSchema, d.RawOutputSchema} {
+			var s any
+			if err := json.Unmarshal(schema, &s); err != nil {
+				t.Fatal(err)
+			}
+			onlyObjects(t, d.Name, s)
+		}
 		for name, p := range tool.Input.Properties {
 			if p.Description == "" {
 				t.Errorf("%s: argument %s is not described", d.Name, name)
 			}
 		}
+	}
+}
+
+// onlyObjects refuses true and false for the schema of a property or an item,
+// which are schemas, and break the clients of the TypeScript SDK.
+func onlyObjects(t *testing.T, where string, schema any) {
+	t.Helper()
+	s, ok := schema.(map[string]any)
+	if !ok {
+		t.Errorf("%s has the schema %v", where, schema)
+		return
+	}
+	if items, ok := s["items"]; ok {
+		onlyObjects(t, where+"[]", items)
+	}
+	properties, _ := s["properties"].(map[string]any)
+	for name, p := range properties {
+		onlyObjects(t, where+"."+name, p)
 	}
 }
