@@ -63,6 +63,11 @@ conformance: build
     npm ci --prefix .ci/conformance --no-audit --no-fund --loglevel error
     go run ./.ci/conformance -leasehold dist/leasehold -suite .ci/conformance
 
+# the official MCP Inspector as a client, over stdio
+inspector: build
+    npm ci --prefix .ci/inspector --no-audit --no-fund --loglevel error
+    .ci/inspector/run dist/leasehold
+
 # write the pages of the book that are generated
 docs:
     go test ./book -run TestGenerated -update
