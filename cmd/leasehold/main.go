@@ -105,6 +105,6 @@ Environment:
 	}
 	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand())
 	add(groupTree, newActorCommand(), newCallCommand())
-	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand())
+	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand(), newQueueCommand())
 	return cmd
 }
