@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	maxWorkers = 64
+	many       = 100 // tasks of a batch
+)
+
+// payload is what every task carries: JSON of 256 bytes.
+var payload = func() []byte {
+	p := make([]byte, 256)
+	for i := range p {
+		p[i] = "abcdefghijklmnopqrstuvwxyz"[i*7%26]
+	}
+	p[0], p[255] = '"', '"'
+	return p
+}()
+
+// An operation is what is timed.
+type operation string
+
+const (
+	enqueue     operation = "enqueue"
+	cycle       operation = "claim+submit"
+	enqueueMany operation = "enqueue x100"
+	cycleMany   operation = "claim+submit x100"
+	emptyTool   operation = "empty tool" // calls, not tasks
+)
+
+var operations = []operation{enqueue, cycle, enqueueMany, cycleMany, emptyTool}
+
+// A step does an operation once, as one of the workers, and tells how many
+// tasks that were. Each worker does one step after the other. errDry says that
+// there was no task.
+type step func(ctx context.Context, worker int) (tasks int, err error)
+
+var errDry = errors.New("no task is ready")
+
+// A contender is a queue that is up.
+type contender struct {
+	*entrant
+	version string
+	steps   map[operation]step
+	// runs are for a queue that brings its own workers. A run does cycles for
+	// about as long as window says.
+	runs  map[operation]func(ctx context.Context, workers int, window time.Duration) (sample, error)
+	ready int // tasks, about
+	close func() error
+}
+
+func (c *contender) can(op operation) bool { return c.steps[op] != nil || c.runs[op] != nil }
+
+// A sample is so many tasks in so much time.
+type sample struct {
+	tasks int
+	took  time.Duration
+}
+
+func (s sample) rate() float64 { return float64(s.tasks) / s.took.Seconds() }
+
+// measure lets the workers do op until window is over.
+func (c *contender) measure(ctx context.Context, op operation, workers int, window time.Duration) (s sample, err error) {
+	if run := c.runs[op]; run != nil {
+		s, err = run(ctx, workers, window)
+	} else {
+		s, err = together(ctx, workers, window, c.steps[op])
+	}
+	switch op {
+	case enqueue, enqueueMany:
+		c.ready += s.tasks
+	case cycle, cycleMany:
+		c.ready -= s.tasks
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %s: %w", c.name, op, err)
+	}
+	return s, nil
+}
+
+// together runs step in each worker. If the tasks run out it ends there.
+func together(ctx context.Context, workers int, window time.Duration, do step) (sample, error) {
+	counts, errs := make([]int, workers), make([]error, workers)
+	dry := make(chan struct{})
+	var once sync.Once
+	var wg sync.WaitGroup
+	start := time.Now()
+	for w := range workers {
+		wg.Go(func() {
+			for time.Since(start) < window && ctx.Err() == nil {
+				n, err := do(ctx, w)
+				counts[w] += n
+				if errors.Is(err, errDry) {
+					once.Do(func() { close(dry) })
+				}
+				select {
+				case <-dry:
+					return
+				default:
+				}
+				if err != nil {
+					errs[w] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s := sample{took: time.Since(start)}
+	for _, n := range counts {
+		s.tasks += n
+	}
+	if ctx.Err() != nil {
+		return s, context.Cause(ctx)
+	}
+	return s, errors.Join(errs...)
+}
+
+// A trial is all the rounds of one number of workers.
+type trial struct {
+	Workers int
+	Rates   map[string]map[operation][]float64 // by contender; tasks a second, one of each round
+}
+
+func newTrial(workers int, contenders []*contender) trial {
+	r := trial{Workers: workers, Rates: make(map[string]map[operation][]float64)}
+	for _, c := range contenders {
+		r.Rates[c.name] = make(map[operation][]float64)
+	}
+	return r
+}
+
+// round measures everybody once, each time in another order.
+func (r trial) round(ctx context.Context, round int, contenders []*contender, window time.Duration) error {
+	for i := range contenders {
+		c := contenders[(i+round)%len(contenders)]
+		for _, op := range operations {
+			if !c.can(op) {
+				continue
+			}
+			if op == cycle || op == cycleMany {
+				if err := c.stock(ctx, r.expect(c, op, window)); err != nil {
+					return err
+				}
+			}
+			s, err := c.measure(ctx, op, r.Workers, window)
+			if err != nil {
+				return err
+			}
+			if s.tasks == 0 {
+				return fmt.Errorf("%s: %s: nothing done in %v", c.name, op, s.took)
+			}
+			r.Rates[c.name][op] = append(r.Rates[c.name][op], s.rate())
+		}
+	}
+	return nil
+}
+
+// expect is how many tasks op may take in a window: somewhat more than it ever
+// did, at first what an enqueue does.
+func (r trial) expect(c *contender, op operation, window time.Duration) int {
+	rate := r.Rates[c.name][enqueue][0]
+	if done := r.Rates[c.name][op]; len(done) > 0 {
+		rate = slices.Max(done)
+	}
+	return int(1.3*rate*window.Seconds()) + many*r.Workers
+}
+
+// stock enqueues without being measured until there are n tasks.
+func (c *contender) stock(ctx context.Context, n int) error {
+	op := enqueue
+	if c.can(enqueueMany) {
+		op = enqueueMany
+	}
+	for c.ready < n {
+		if _, err := c.measure(ctx, op, maxWorkers, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fsyncTime is the median time of an append of 4 KiB with an fsync, in a file
+// that has its size.
+func fsyncTime(dir string) (time.Duration, error) {
+	f, err := os.Create(filepath.Join(dir, "fsync"))
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	const n = 200
+	block := make([]byte, 4096)
+	var times []time.Duration
+	for i := range 2 * n {
+		start := time.Now()
+		if _, err := f.WriteAt(block, int64(i%n*len(block))); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		if i >= n { // the second time over
+			times = append(times, time.Since(start))
+		}
+	}
+	return median(times), nil
+}
+
+func median[T float64 | time.Duration](xs []T) T {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}

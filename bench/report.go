@@ -1,0 +1,206 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+type report struct {
+	Machine string
+	Fsync   time.Duration
+	Config  config
+	Missing []missing
+	Trials  []trial
+	entered []*contender
+}
+
+type missing struct{ Peer, Why string }
+
+// machine says where this runs.
+func machine() string {
+	model := runtime.GOARCH
+	info, _ := os.ReadFile("/proc/cpuinfo") // elsewhere the architecture will do
+	for line := range strings.Lines(string(info)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			model = strings.Trim(name, "\t :\n")
+			break
+		}
+	}
+	return fmt.Sprintf("%s, %d of %s, %s", runtime.GOOS, runtime.NumCPU(), model, runtime.Version())
+}
+
+// rate is the median of op's rounds, 0 if there is none.
+func (r trial) rate(name string, op operation) float64 {
+	if xs := r.Rates[name][op]; len(xs) > 0 {
+		return median(xs)
+	}
+	return 0
+}
+
+// ratio is the median of the ratios of each round, 0 if there is none. What
+// slowed the machine for a while slowed both.
+func (r trial) ratio(name string, op operation, to string, toOp operation) float64 {
+	a, b := r.Rates[name][op], r.Rates[to][toOp]
+	if len(a) == 0 || len(a) != len(b) {
+		return 0
+	}
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i] / b[i]
+	}
+	return median(ratios)
+}
+
+// best is the peer that does op fastest, "" if there is none.
+func (r trial) best(op operation) (name string) {
+	for _, p := range known() {
+		if rate := r.rate(p, op); rate > 0 && rate > r.rate(name, op) {
+			name = p
+		}
+	}
+	return name
+}
+
+// A goal is a ratio that is to be reached.
+type goal struct {
+	What   string
+	Want   float64
+	Got    float64 // 0: nothing to compare
+	AtMost bool    // else at least
+}
+
+func (g goal) reached() bool {
+	if g.AtMost {
+		return g.Got <= g.Want
+	}
+	return g.Got >= g.Want
+}
+
+func (r trial) goals() (goals []goal) {
+	atLeast := func(want, got float64, what string, args ...any) {
+		goals = append(goals, goal{What: fmt.Sprintf(what, args...), Want: want, Got: got})
+	}
+	for _, op := range []operation{enqueue, cycle} {
+		limit := 0.9
+		if r.Workers >= 64 {
+			limit = 0.7
+		}
+		atLeast(limit, r.ratio(api, op, bare, op), "%s to bare commits", op)
+		best := r.best(op)
+		switch {
+		case r.Workers >= 64:
+			atLeast(2.5, r.ratio(api, op, best, op), "%s to the best peer's, %s", op, cmp.Or(best, "none"))
+		case op == enqueue:
+			goals = append(goals, goal{
+				What: fmt.Sprintf("enqueue of the best peer, %s, to ours", cmp.Or(best, "none")),
+				Want: 1.1, Got: r.ratio(best, op, api, op), AtMost: true,
+			})
+		}
+	}
+	atLeast(3, r.ratio(api, enqueueMany, api, enqueue), "%s to one at a time", enqueueMany)
+	atLeast(3, r.ratio(api, cycleMany, api, cycle), "%s to one at a time", cycleMany)
+	// A call is to cost what an empty one does; a cycle is two.
+	atLeast(0.7, r.ratio(socket, enqueue, socket, emptyTool), "enqueue calls by socket to empty calls")
+	atLeast(0.7, 2*r.ratio(socket, cycle, socket, emptyTool), "claim and submit calls by socket to empty calls")
+	return goals
+}
+
+func (r report) print(out io.Writer) {
+	fmt.Fprintf(out, "%s; an fsync of 4 KiB takes %v\n", r.Machine, r.Fsync.Round(time.Microsecond))
+	if r.Fsync < 10*time.Microsecond {
+		fmt.Fprintf(out, "THAT IS NO DISK: say with -dir where one is.\n")
+	}
+	fmt.Fprintf(out, "256-byte payloads, every acknowledged write synced; tasks a second, median of %d rounds of %v each\n", r.Config.Rounds, r.Config.Window)
+	for _, c := range r.entered {
+		fmt.Fprintf(out, "  %s: %s\n", c.name, c.version)
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintf(out, "LEFT OUT: %s: %s\n", m.Peer, m.Why)
+	}
+	for _, t := range r.Trials {
+		fmt.Fprintf(out, "\n%d workers\n", t.Workers)
+		t.print(out, r.entered)
+	}
+}
+
+func (r trial) print(out io.Writer, entered []*contender) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "syncs\t")
+	for _, op := range operations {
+		if op != emptyTool {
+			fmt.Fprintf(w, "%s\tto bare\t", op)
+		}
+	}
+	fmt.Fprintf(w, "  \n")
+	for _, c := range entered {
+		fmt.Fprintf(w, "%s\t", c.syncs)
+		for _, op := range operations {
+			if op == emptyTool {
+				continue
+			}
+			fmt.Fprintf(w, "%s\t%s\t", number(r.rate(c.name, op), 0), number(r.ratio(c.name, op, bare, op), 2))
+		}
+		fmt.Fprintf(w, "  %s\n", c.name)
+	}
+	w.Flush()
+	if rate := r.rate(socket, emptyTool); rate > 0 {
+		fmt.Fprintf(out, "  an empty tool by the socket: %s calls a second\n", number(rate, 0))
+	}
+	for _, g := range r.goals() {
+		word, sign := "reached", "at least"
+		if g.AtMost {
+			sign = "at most"
+		}
+		switch {
+		case g.Got == 0:
+			word = "not measured"
+		case !g.reached():
+			word = "MISSED"
+		}
+		fmt.Fprintf(out, "  %-12s  %5s, goal %s %.1f: %s\n", word, number(g.Got, 2), sign, g.Want, g.What)
+	}
+}
+
+func number(x float64, digits int) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.*f", digits, x)
+}
+
+func (r report) json(out io.Writer) error {
+	type contenderJSON struct{ Name, Version, Syncs string }
+	type trialJSON struct {
+		trial
+		Medians map[string]map[operation]float64
+		Goals   []goal
+	}
+	all := struct {
+		report
+		Contenders []contenderJSON
+		Trials     []trialJSON
+	}{report: r}
+	for _, c := range r.entered {
+		all.Contenders = append(all.Contenders, contenderJSON{c.name, c.version, c.syncs})
+	}
+	for _, t := range r.Trials {
+		medians := make(map[string]map[operation]float64)
+		for name, ops := range t.Rates {
+			medians[name] = make(map[operation]float64)
+			for op := range ops {
+				medians[name][op] = t.rate(name, op)
+			}
+		}
+		all.Trials = append(all.Trials, trialJSON{t, medians, t.goals()})
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"reflect"
+	"syscall"
+	"unsafe"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+const socketName = "sock"
+
+// serveLeasehold is the daemon, with a tool more that does nothing.
+func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
+	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "db")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{})
+	if err != nil {
+		return err
+	}
+	s := server.New(state, server.Options{})
+	addEmptyTool(s)
+	ln, err := server.ListenSocket(filepath.Join(dir, socketName))
+	if err != nil {
+		return err
+	}
+	tended := make(chan error, 1)
+	go func() { tended <- state.Tend(ctx) }()
+	return errors.Join(s.ServeSocket(ctx, ln), <-tended)
+}
+
+// addEmptyTool gives agents a tool that does nothing. The daemon has no way to
+// add one, and should have none for this alone.
+func addEmptyTool(s *server.Server) {
+	field := reflect.ValueOf(s).Elem().FieldByName("agents")
+	agents := *(**mcpserver.MCPServer)(unsafe.Pointer(field.UnsafeAddr()))
+	agents.AddTool(mcp.NewTool("empty"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcp.NewToolResultText(""), nil
+	})
+}
+
+// startSocket is Leasehold as a daemon, whose clients are sessions of one run,
+// each on a connection of its own.
+func startSocket(ctx context.Context, p place) (*contender, error) {
+	dir, err := p.own(nil)
+	if err != nil {
+		return nil, err
+	}
+	d, err := startSelf("leasehold", dir)
+	if err != nil {
+		return nil, err
+	}
+	var clients [maxWorkers]*client
+	err = d.up(ctx, func(context.Context) (err error) {
+		clients[0], err = dial(filepath.Join(dir, socketName), 0)
+		return err
+	})
+	for i := 1; i < maxWorkers && err == nil; i++ {
+		clients[i], err = dial(filepath.Join(dir, socketName), i)
+	}
+	stop := func() error {
+		for _, c := range clients {
+			if c != nil {
+				c.nc.Close()
+			}
+		}
+		return d.stop(syscall.SIGTERM)
+	}
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return &contender{
+		version: "the working tree, by unix socket",
+		steps: map[operation]step{
+			enqueue:   func(_ context.Context, w int) (int, error) { return clients[w].enqueue() },
+			cycle:     func(_ context.Context, w int) (int, error) { return clients[w].cycle() },
+			emptyTool: func(_ context.Context, w int) (int, error) { return 1, clients[w].call("empty", `{}`, nil) },
+		},
+		close: stop,
+	}, nil
+}
+
+// A client costs as little as a client can, so that the daemon is what is
+// measured.
+type client struct {
+	nc net.Conn
+	br *bufio.Reader
+	id int
+}
+
+func dial(path string, worker int) (*client, error) {
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	br, _, err := server.Greet(nc, server.Hello{Run: "bench", Name: fmt.Sprint("W", worker+1)})
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	c := &client{nc: nc, br: br}
+	if _, err := c.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"0"}}`); err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintln(nc, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return c, err
+}
+
+func (c *client) request(method, params string) ([]byte, error) {
+	c.id++
+	if _, err := fmt.Fprintf(c.nc, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", c.id, method, params); err != nil {
+		return nil, err
+	}
+	return c.br.ReadSlice('\n')
+}
+
+// call reads the structured content of the answer into answer, if that is not
+// nil.
+func (c *client) call(tool, arguments string, answer any) error {
+	line, err := c.request("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(line, []byte(`"isError":true`)) || bytes.Contains(line, []byte(`"error":`)) {
+		return fmt.Errorf("%s: %s", tool, line)
+	}
+	if answer == nil {
+		return nil
+	}
+	var m struct {
+		Result struct{ StructuredContent json.RawMessage }
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		return err
+	}
+	return json.Unmarshal(m.Result.StructuredContent, answer)
+}
+
+func (c *client) enqueue() (int, error) {
+	return 1, c.call("task_enqueue", `{"queue":"`+queueName+`","payload":`+string(payload)+`}`, nil)
+}
+
+func (c *client) cycle() (int, error) {
+	var got struct {
+		Tasks []struct {
+			TaskID string `json:"task_id"`
+			Token  uint64 `json:"token"`
+		} `json:"tasks"`
+	}
+	if err := c.call("task_claim", `{"queues":["`+queueName+`"],"ttl_secs":60}`, &got); err != nil {
+		return 0, err
+	}
+	if len(got.Tasks) == 0 {
+		return 0, errDry
+	}
+	t := got.Tasks[0]
+	return 1, c.call("task_submit", fmt.Sprintf(`{"task_id":%q,"token":%d,"status":"completed","result":{}}`, t.TaskID, t.Token), nil)
+}
