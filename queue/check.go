@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -12,34 +13,41 @@ import (
 
 // Check proves that the records of tasks and the indexes over them agree: each
 // task stands where its state says and nowhere else, each index entry is of
-// such a task, the counts are right, and what is in progress is leased. It
-// reports every disagreement it finds; a record that cannot be read is an
+// such a task, the counts are right, a queue is due when it has to be, what is
+// in progress is leased, and nobody waits where there is something. It reports
+// every disagreement it finds; a record that cannot be read is an
 // [engine.ErrCorrupt]. It reads all there is.
 func (q *Queue) Check(tx Tx) error {
-	c := &checker{q: q, tx: tx, counts: make(map[line]*Stats)}
+	c := &checker{q: q, tx: tx, counts: make(map[line]*Stats), due: make(map[line]time.Time)}
+	q.checkRows(tx, func(err error) { c.faults = append(c.faults, err) })
 	for row := range tx.Scan(taskPrefix) {
-		c.task(row)
+		c.try(func() { c.task(row) })
 	}
-	c.index(readyPrefix, func(row engine.Row) (uuid.UUID, string) {
-		id := uuid.UUID([]byte(row.Value))
-		return id, readyKey(c.read(id))
-	})
-	c.index(delayedPrefix, func(row engine.Row) (uuid.UUID, string) {
-		_, id := timeOf(row.Key)
-		t := c.read(id)
-		return id, delayedKeys(t.line()) + atTime(t.DueAt, id)
-	})
-	c.index(finishedPrefix, func(row engine.Row) (uuid.UUID, string) {
-		_, id := timeOf(row.Key)
-		t := c.read(id)
-		return id, finishedKeys(t.line()) + atTime(t.Until, id)
-	})
-	c.index(deadPrefix, func(row engine.Row) (uuid.UUID, string) {
-		id := uuid.UUID([]byte(row.Key[len(row.Key)-16:]))
-		return id, deadKeys(c.read(id).line()) + string(id[:])
-	})
-	c.leases()
-	c.stats()
+	for _, prefix := range []string{readyPrefix, delayedPrefix, finishedPrefix, deadPrefix} {
+		for row := range tx.Scan(prefix) {
+			c.try(func() { c.entry(prefix, row) })
+		}
+	}
+	for _, prefix := range []string{payloadPrefix, resultPrefix} {
+		for row := range tx.Scan(prefix) {
+			c.try(func() { c.text(prefix, row) })
+		}
+	}
+	for row := range tx.Scan(keyPrefix) {
+		c.try(func() { c.key(row) })
+	}
+	for _, standing := range q.leases.List(tx, "") {
+		c.try(func() { c.lease(standing.Key, standing.Token) })
+	}
+	for row := range tx.Scan(claimantPrefix) {
+		c.try(func() { c.claimant(row) })
+	}
+	for row := range tx.Scan(statsPrefix) {
+		c.try(func() { c.stats(row) })
+	}
+	for l, s := range c.counts {
+		c.fault("queue %s has %+v and no counts", l.queue(), *s)
+	}
 	return errors.Join(c.faults...)
 }
 
@@ -47,6 +55,7 @@ type checker struct {
 	q      *Queue
 	tx     Tx
 	counts map[line]*Stats
+	due    map[line]time.Time // the earliest that each must be due
 	faults []error
 }
 
@@ -54,102 +63,156 @@ func (c *checker) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("queue: "+format, args...))
 }
 
-func (c *checker) read(id uuid.UUID) Task {
-	row, _ := c.tx.Get(taskKey(id))
-	t, _ := decodeTask(id, row.Value)
-	return t
+// try makes one check. A record that it cannot read is a fault.
+func (c *checker) try(check func()) {
+	var err error
+	func() {
+		defer caught(&err)
+		check()
+	}()
+	if err != nil {
+		c.faults = append(c.faults, err)
+	}
+}
+
+// must finds that there is a row.
+func (c *checker) must(t Task, key string) {
+	if _, ok := c.tx.Get(key); !ok {
+		c.fault("task %s is %s and has no row %q", t.ID, t.State, key)
+	}
 }
 
 // task looks at one record: what it must have is there, and it is counted.
 func (c *checker) task(row engine.Row) {
-	id := uuid.UUID([]byte(row.Key[len(taskPrefix):]))
-	t, err := decodeTask(id, row.Value)
-	if err != nil {
-		c.faults = append(c.faults, fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err))
-		return
-	}
+	t, _ := getTask(c.tx, idOf(row.Key, row.Key[len(taskPrefix):]))
 	l := t.line()
 	if c.counts[l] == nil {
 		c.counts[l] = &Stats{Queue: t.Queue}
 	}
 	*c.counts[l].of(t)++
-	must := func(key string) {
-		if _, ok := c.tx.Get(key); !ok {
-			c.fault("task %s is %s and has no row %q", id, t.State, key)
+	c.must(t, payloadKey(t.ID))
+	if in, tail, value, ok := entry(t); ok {
+		if row, ok := c.tx.Get(in.prefix + tail); !ok || row.Value != value {
+			c.fault("task %s is %s and has no row %q", t.ID, t.State, in.prefix+tail)
 		}
 	}
-	must(payloadKey(id))
-	switch t.State {
-	case Ready:
-		must(readyKey(t))
-	case Delayed:
-		must(delayedKeys(l) + atTime(t.DueAt, id))
-	case InProgress:
-		if _, ok := c.q.leases.Get(c.tx, id.String()); !ok {
-			c.fault("task %s is in progress and nobody's", id)
+	if t.State == Dead {
+		c.must(t, deadKeys(l)+atTime(t.Until, t.ID))
+	}
+	if _, ok := c.q.leases.Get(c.tx, t.ID.String()); ok != (t.State == InProgress) {
+		c.fault("task %s is %s, and leased: %v", t.ID, t.State, ok)
+	}
+	if t.Attempt > t.MaxAttempts {
+		c.fault("task %s has begun %d times, of %d", t.ID, t.Attempt, t.MaxAttempts)
+	}
+	for i, a := range t.Attempts {
+		if open := t.State == InProgress && i == len(t.Attempts)-1; a.EndedAt.IsZero() != open {
+			c.fault("task %s is %s, and its attempt %d under way: %v", t.ID, t.State, i+1, !open)
 		}
-	case Dead:
-		must(deadKeys(l) + string(id[:]))
-		fallthrough
-	default:
-		must(finishedKeys(l) + atTime(t.Until, id))
 	}
-	if t.Attempt != len(t.Attempts) || t.Attempt > t.MaxAttempts {
-		c.fault("task %s counts %d attempts of %d and tells of %d", id, t.Attempt, t.MaxAttempts, len(t.Attempts))
-	}
-	if open := t.Attempt > 0 && t.last().EndedAt.IsZero(); open != (t.State == InProgress) {
-		c.fault("task %s is %s, its last attempt under way: %v", id, t.State, open)
+	if last, _ := places(c.tx); t.place > last {
+		c.fault("task %s has place %d, and only %d were given", t.ID, t.place, last)
 	}
 	if t.Key != "" {
-		if e, ok := getEnqueued(c.tx, l, t.Key); !ok || e.ID != id {
-			c.fault("task %s is not found by its idempotency key", id)
+		if e, ok := getEnqueued(c.tx, l, t.Key); !ok || e.ID != t.ID {
+			c.fault("task %s is not found by its idempotency key", t.ID)
 		}
 	}
 }
 
-// index looks at every entry of an index: its task must stand just there.
-func (c *checker) index(prefix string, where func(engine.Row) (uuid.UUID, string)) {
-	state := strings.TrimSuffix(strings.TrimPrefix(prefix, engine.Cold), "/")
-	for row := range c.tx.Scan(prefix) {
-		id, key := where(row)
-		t := c.read(id)
-		right := t.State.Finished() && state == "finished"
-		if t.State != 0 && !right {
-			right = t.State.String() == state
-		}
-		if !right || key != row.Key {
-			c.fault("%s entry %q is of task %s, which does not stand there", state, row.Key, id)
+// entry looks at one entry of an index: its task stands just there, and behind
+// the cursor.
+func (c *checker) entry(prefix string, row engine.Row) {
+	id := index{prefix}.idAt(row)
+	t, ok := getTask(c.tx, id)
+	in, tail, _, stands := index{}, "", "", false
+	switch {
+	case !ok:
+	case prefix != deadPrefix:
+		in, tail, _, stands = entry(t)
+	case t.State == Dead:
+		in, tail, stands = deadIndex(t.line()), atTime(t.Until, id), true
+	}
+	if !stands || in.prefix+tail != row.Key {
+		c.fault("entry %q is of task %s, which does not stand there", row.Key, id)
+		return
+	}
+	if cursor, ok := c.tx.Get(in.cursorKey()); ok && tail < cursor.Value {
+		c.fault("entry %q stands before the cursor", row.Key)
+	}
+	if prefix == delayedPrefix || prefix == finishedPrefix {
+		at, _ := timeOf(row)
+		if due := c.due[t.line()]; due.IsZero() || at.Before(due) {
+			c.due[t.line()] = at
 		}
 	}
 }
 
-func (c *checker) leases() {
-	for _, standing := range c.q.leases.List(c.tx, "") {
-		t := c.read(uuid.MustParse(standing.Key))
-		if t.State != InProgress || t.last().Token != standing.Token {
-			c.fault("task %s is leased with token %d, and is not claimed with it", standing.Key, standing.Token)
-		}
+// text looks at a payload or a result: its task is there, and has one.
+func (c *checker) text(prefix string, row engine.Row) {
+	t, ok := getTask(c.tx, idOf(row.Key, row.Key[len(prefix):]))
+	switch {
+	case !ok:
+		c.fault("row %q is of no task", row.Key)
+	case prefix == resultPrefix && t.State != Completed && t.State != Failed:
+		c.fault("task %s is %s and has a result", t.ID, t.State)
+	case prefix == payloadPrefix && len(row.Value) != t.Size:
+		c.fault("task %s has %d bytes of payload, and says %d", t.ID, len(row.Value), t.Size)
 	}
 }
 
-func (c *checker) stats() {
-	for row := range c.tx.Scan(statsPrefix) {
-		l := line(row.Key[len(statsPrefix):])
-		s, err := decodeStats(l.queue(), row.Value)
-		if err != nil {
-			c.faults = append(c.faults, fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err))
-			continue
+func (c *checker) key(row engine.Row) {
+	const run = len(keyPrefix) + 16 // whose bytes may be any
+	name, key, ok := strings.Cut(row.Key[min(len(row.Key), run):], "\x00")
+	if !ok {
+		panic(corrupt(row.Key, errEntry))
+	}
+	l := line(row.Key[len(keyPrefix):run] + name)
+	e, _ := getEnqueued(c.tx, l, key)
+	if t, ok := getTask(c.tx, e.ID); !ok || t.Key != key || t.line() != l {
+		c.fault("idempotency key %q of queue %s is of no task", key, name)
+	}
+}
+
+func (c *checker) lease(key string, token uint64) {
+	id, err := uuid.Parse(key)
+	if err != nil {
+		panic(corrupt(key, err))
+	}
+	t, ok := getTask(c.tx, id)
+	if !ok || t.State != InProgress || t.last().Token != token {
+		c.fault("task %s is leased with token %d, and is not claimed with it", key, token)
+	}
+}
+
+// claimant looks at one who waits: at all its queues, and where nothing is.
+func (c *checker) claimant(row engine.Row) {
+	w := decodeJSON[claimant](row)
+	found := false
+	for _, l := range w.Lines {
+		key := claimantKeys(line(l)) + bigEndian(w.Place)
+		found = found || key == row.Key
+		if _, ok := c.tx.Get(key); !ok {
+			c.fault("call %s waits at queue %s and has no place there", w.Call, line(l).queue())
 		}
-		if was := c.counts[l]; was == nil || s != *was {
-			c.fault("queue %s counts %+v and has %+v", l.queue(), s, was)
-		}
-		delete(c.counts, l)
-		due := row.Due
-		if (s.Delayed+s.Completed+s.Failed+s.Dead+s.Cancelled > 0) && due.IsZero() {
-			c.fault("queue %s has what will be due, and is not", l.queue())
+		s, _ := getStats(c.tx, line(l))
+		if s.ReadyTotal() > 0 && c.q.core.Asking(w.Call) && c.q.core.Open(c.tx, w.Holder.Session) {
+			c.fault("call %s waits at queue %s, which has a task ready", w.Call, line(l).queue())
 		}
 	}
-	for l, s := range c.counts {
-		c.fault("queue %s has %+v and no counts", l.queue(), *s)
+	if !found {
+		c.fault("place %q says it is elsewhere", row.Key)
+	}
+}
+
+func (c *checker) stats(row engine.Row) {
+	l := line(row.Key[len(statsPrefix):])
+	s, due := getStats(c.tx, l)
+	if was := c.counts[l]; was == nil || s != *was {
+		c.fault("queue %s counts %+v and has %+v", l.queue(), s, was)
+	}
+	delete(c.counts, l)
+	if at := c.due[l]; !at.IsZero() && (due.IsZero() || due.After(at)) {
+		c.fault("queue %s is due at %v, and has what is due at %v", l.queue(), due, at)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -74,11 +73,12 @@ type claimCall struct {
 	Claim
 	id    uuid.UUID
 	lines []line
+	place uint64 // in the lines; 0: none yet
 }
 
 func (q *Queue) claim(ctx context.Context, call *claimCall) (tasks []Claimed, err error) {
 	if call.Wait == 0 {
-		return q.attempt(ctx, call, false)
+		return q.look(ctx, call, true)
 	}
 	// As with a lease: the watch stands before the first look, and the call
 	// is known as asking before it has a place.
@@ -88,7 +88,7 @@ func (q *Queue) claim(ctx context.Context, call *claimCall) (tasks []Claimed, er
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()
 
-	tasks, err = q.attempt(ctx, call, true)
+	tasks, err = q.look(ctx, call, false)
 	for errors.Is(err, errWaiting) {
 		select {
 		case <-watch.C:
@@ -102,154 +102,77 @@ func (q *Queue) claim(ctx context.Context, call *claimCall) (tasks []Claimed, er
 	return tasks, err
 }
 
-// attempt claims what is ready, or if there is nothing takes a place in line.
-func (q *Queue) attempt(ctx context.Context, call *claimCall, wait bool) (tasks []Claimed, err error) {
-	return tasks, q.update(ctx, func(tx Tx) error {
-		if !q.core.Open(tx, call.Holder.Session) {
-			return registry.ErrSessionEnded
-		}
-		if row, ok := tx.Get(claimKey(call.Holder.Session, call.RequestID)); ok && call.RequestID != "" {
-			tasks, err = q.repeat(tx, call, decodeJSON[claimRecord](row))
-			return err
-		}
-		tasks = q.claimUp(tx, call.lines, call.Holder, call.TTL, call.Count)
-		if len(tasks) > 0 {
-			q.remember(tx, call, tasks)
-			return nil
-		}
-		if !wait {
-			return nil
-		}
-		q.claimant(call, nextPlace(tx)).put(tx)
-		return errWaiting
-	})
-}
-
-func (q *Queue) claimant(call *claimCall, place uint64) claimant {
-	c := claimant{Claim: call.id, Place: place, Holder: call.Holder, TTL: call.TTL}
-	for _, l := range call.lines {
-		c.Lines = append(c.Lines, []byte(l))
-	}
-	return c
-}
-
-// look takes what a hand-over has given; last means that the wait is over.
 func (q *Queue) look(ctx context.Context, call *claimCall, last bool) (tasks []Claimed, err error) {
-	return tasks, q.update(ctx, func(tx Tx) error {
-		if !q.core.Open(tx, call.Holder.Session) {
-			return registry.ErrSessionEnded
-		}
-		if t, lease, ok := q.given(tx, call.id); ok {
-			tasks = []Claimed{{Task: t, Token: lease.Token, Deadline: lease.Deadline}}
-			q.remember(tx, call, tasks)
-			return nil
-		}
-		if !last {
-			return errWaiting
-		}
-		q.stepOut(tx, call)
-		return nil
+	err = q.update(ctx, func(tx Tx) (refusal error) {
+		tasks, refusal = q.ask(tx, call, last)
+		return refusal
 	})
+	return tasks, err
 }
 
-// given takes what was given to a call, if it is still its.
-func (q *Queue) given(tx Tx, claim uuid.UUID) (Task, registry.Lease, bool) {
-	row, ok := tx.Get(givenKey(claim))
-	if !ok {
-		return Task{}, registry.Lease{}, false
+// ask says what has come of a call: what its request was given before, what it
+// was handed, or what is ready. Else it is in line, unless this is the last
+// look, by which its wait is over.
+func (q *Queue) ask(tx Tx, call *claimCall, last bool) ([]Claimed, error) {
+	if !q.core.Open(tx, call.Holder.Session) {
+		return nil, registry.ErrSessionEnded
 	}
-	tx.Delete(row.Key)
-	id := uuid.UUID([]byte(row.Value))
-	t, ok := getTask(tx, id)
-	lease, held := q.leases.Get(tx, id.String())
-	return t, lease, ok && held && lease.Holder.Session == row.Owner
-}
-
-// stepOut gives up the call's places.
-func (q *Queue) stepOut(tx Tx, call *claimCall) {
-	for _, l := range call.lines {
-		for c := range claimants(tx, l) {
-			if c.Claim == call.id {
-				c.remove(tx)
-			}
-		}
+	given, ok := q.given(tx, call)
+	if was, repeated := getRequest(tx, call.Holder.Session, call.RequestID); repeated && (ok || was.Call != call.id) {
+		call.stepOut(tx)
+		return q.repeat(tx, call, was)
 	}
+	switch {
+	case ok:
+		return []Claimed{given}, nil
+	case call.stands(tx) && !last:
+		return nil, errWaiting
+	}
+	// It is its first look, or its last, or what it was handed was taken away
+	// before it looked.
+	call.stepOut(tx)
+	tasks := q.claimUp(tx, call.lines, call.Holder, call.TTL, call.Count)
+	switch {
+	case len(tasks) > 0:
+		remember(tx, call.Holder.Session, call.RequestID, request{
+			Call: call.id, Queues: call.Queues, Count: call.Count, TTL: call.TTL, Tasks: grantsOf(tasks...),
+		})
+		return tasks, nil
+	case last:
+		return nil, nil
+	}
+	if err := q.standInLine(tx, call); err != nil {
+		return nil, err
+	}
+	return nil, errWaiting
 }
 
-// withdraw undoes the claim of a caller that is gone: its tasks are ready
-// again, and no execution has begun.
+// withdraw undoes the claim of a caller that is gone: its tasks are where they
+// stood, and no execution has begun. What its request was given by another
+// call, or has told to one, is not its to undo.
 func (q *Queue) withdraw(ctx context.Context, call *claimCall, tasks []Claimed) error {
 	err := q.update(context.WithoutCancel(ctx), func(tx Tx) error {
-		q.stepOut(tx, call)
-		if t, lease, ok := q.given(tx, call.id); ok {
-			tasks = append(tasks, Claimed{Task: t, Token: lease.Token})
-		}
-		for _, c := range tasks {
-			lease, ok := q.leases.Get(tx, c.ID.String())
-			if !ok || lease.Token != c.Token {
-				continue
-			}
-			t, _ := getTask(tx, c.ID)
-			q.leases.Free(tx, lease, registry.Released)
-			q.leave(tx, t)
-			t.Attempt--
-			t.Attempts = t.Attempts[:len(t.Attempts)-1]
-			q.place(tx, t, time.Time{})
+		call.stepOut(tx)
+		mine := grantsOf(tasks...)
+		if c, ok := q.given(tx, call); ok {
+			mine = append(mine, grantsOf(c)...)
 		}
 		if call.RequestID != "" {
+			was, ok := getRequest(tx, call.Holder.Session, call.RequestID)
+			if !ok || was.Call != call.id || was.Shared {
+				return nil
+			}
 			tx.Delete(claimKey(call.Holder.Session, call.RequestID))
+			mine = was.Tasks
+		}
+		for _, g := range mine {
+			if c, ok := q.standing(tx, g, call.Holder.Session); ok {
+				q.undo(tx, c.Task)
+			}
 		}
 		return nil
 	})
 	return cmp.Or(err, context.Cause(ctx))
-}
-
-// A claimRecord is what an idempotent claim was and was given.
-type claimRecord struct {
-	Queues []string
-	Count  int
-	TTL    time.Duration
-	Tasks  []claimedRecord
-}
-
-type claimedRecord struct {
-	ID    uuid.UUID
-	Token uint64
-}
-
-// keepClaim is how long a claim's request_id is remembered.
-const keepClaim = time.Hour
-
-func (q *Queue) remember(tx Tx, call *claimCall, tasks []Claimed) {
-	if call.RequestID == "" {
-		return
-	}
-	r := claimRecord{Queues: call.Queues, Count: call.Count, TTL: call.TTL}
-	for _, t := range tasks {
-		r.Tasks = append(r.Tasks, claimedRecord{t.ID, t.Token})
-	}
-	tx.Put(engine.Row{
-		Key: claimKey(call.Holder.Session, call.RequestID), Value: encodeJSON(r),
-		Owner: call.Holder.Session, Due: tx.Now().Add(keepClaim),
-	})
-}
-
-// repeat answers a request_id that was used before: with what of it is still
-// the session's, so that an answer that was lost locks no task.
-func (q *Queue) repeat(tx Tx, call *claimCall, was claimRecord) (tasks []Claimed, err error) {
-	if !slices.Equal(was.Queues, call.Queues) || was.Count != call.Count || was.TTL != call.TTL {
-		return nil, registry.ErrRequestIDReused
-	}
-	for _, r := range was.Tasks {
-		lease, ok := q.leases.Get(tx, r.ID.String())
-		if !ok || lease.Token != r.Token || lease.Holder.Session != call.Holder.Session {
-			continue
-		}
-		if t, ok := getTask(tx, r.ID); ok {
-			tasks = append(tasks, Claimed{Task: t, Token: r.Token, Deadline: lease.Deadline})
-		}
-	}
-	return tasks, nil
 }
 
 func (c Claim) check() error {

@@ -15,10 +15,12 @@
 //     exactly once where the resource checks the token.
 //   - An attempt is counted once, when the execution begins.
 //   - Order: priority, then first in first out, over all the queues that a
-//     claim names. A task that comes back goes to the end of its line.
+//     claim names. A task that comes back goes to the end of its line, but one
+//     whose claim was cancelled before it was answered has its place again.
 //   - Whoever waits for a task is served in the order of asking, in the
 //     transaction that makes the task ready.
 //   - A finished task absorbs: no late submit, expiry or reaper changes it.
+//   - An idempotency key is kept as long as its task, and that 24 h at least.
 //
 // # States
 //
@@ -34,21 +36,33 @@
 //
 // # Key schema
 //
+// A queue's name stands in keys behind the 16 bytes of its run's id.
+//
 //	queue/<name>                          Stats: counts by state, due at the next delay or retention to end
 //	queue                                 the last place given in any line
 //	lease/queue␀<id>                      the claim, see package registry
 //	claimant/<name>␀<place>               who waits at a queue, memory only, owner session
-//	claim/<session><request id>           what an idempotent claim was given, owner session
+//	given/<call>                          what who waited was handed, memory only, owner session
+//	claim/<session><request id>           what an idempotent claim was given, owner session, due when it may be forgotten
+//	cursor/<index>                        before what nothing stands in an index
+//	drop/<name>                           a queue whose run has gone, due until the last of it is
 //	~task/<id>                            record: state, attempts and where the task stands
 //	~payload/<id>                         as it was enqueued
 //	~result/<id>                          as it was submitted
 //	~ready/<name>␀<9-priority><place>     id
 //	~delayed/<name>␀<due><id>
 //	~finished/<name>␀<until><id>          when it may be forgotten
-//	~dead/<name>␀<id>
+//	~dead/<name>␀<until><id>              the dead among those
 //	~key/<name>␀<idempotency key>         id and the payload's hash
 //
 // What starts with ~ is cold: on disk alone, so a backlog of any length takes
 // no memory. Names are checked so that none holds a separator; ids are 16 raw
 // bytes.
+//
+// # Indexes that are taken from the front
+//
+// The store passes over what was deleted one by one, until it has compacted it
+// away. So whoever looks for the first task, delay or retention begins at a
+// cursor. The cursors of ready tasks are written down every thousand claims; a
+// restart finds the others at the beginning, and passes over once.
 package queue

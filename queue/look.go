@@ -3,13 +3,10 @@ package queue
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -23,7 +20,7 @@ type Detail struct {
 
 // Get returns a task.
 func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error) {
-	err = q.eng.View(ctx, func(tx engine.Tx) error {
+	err = q.view(ctx, func(tx Tx) error {
 		t, ok := getTask(tx, id)
 		if !ok || t.Run != run {
 			return notFound(id)
@@ -85,63 +82,46 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (list []
 			return nil, err
 		}
 	}
-	return list, q.eng.View(ctx, func(tx engine.Tx) error {
+	return list, q.view(ctx, func(tx Tx) error {
 		if queue != "" {
-			list = append(list, getStats(tx, lineOf(run, queue)))
+			s, _ := getStats(tx, lineOf(run, queue))
+			list = append(list, s)
 			return nil
 		}
 		for row := range tx.Scan(statsKey(lineOf(run, ""))) {
-			list = append(list, getStats(tx, line(row.Key[len(statsPrefix):])))
+			s, _ := getStats(tx, line(row.Key[len(statsPrefix):]))
+			list = append(list, s)
 		}
 		return nil
 	})
 }
 
 // List returns tasks of a queue in a state, at most limit: ready ones in the
-// order in which they are claimed, others by when they are due or, for dead
-// ones, by id.
+// order in which they are claimed, delayed ones by when they are due, finished
+// ones by when they are forgotten.
 func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state State, limit int) (list []Task, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return nil, err
 	}
 	l := lineOf(run, queue)
-	return list, q.eng.View(ctx, func(tx engine.Tx) error {
+	return list, q.view(ctx, func(tx Tx) error {
 		add := func(id uuid.UUID) bool {
-			if t, ok := getTask(tx, id); ok && t.State == state {
+			if t, ok := getTask(tx, id); ok && t.State == state && t.line() == l {
 				list = append(list, t)
 			}
 			return len(list) < limit
 		}
-		switch state {
-		case Ready:
-			for priority := MaxPriority; priority >= 0; priority-- {
-				for row := range tx.Scan(readyKeys(l, priority)) {
-					if !add(uuid.UUID([]byte(row.Value))) {
-						return nil
-					}
-				}
-			}
-		case Delayed:
-			for row := range tx.Scan(delayedKeys(l)) {
-				if _, id := timeOf(row.Key); !add(id) {
-					return nil
-				}
-			}
-		case Dead:
-			for row := range tx.Scan(deadKeys(l)) {
-				if !add(uuid.UUID([]byte(row.Key[len(row.Key)-16:]))) {
-					return nil
-				}
-			}
-		case InProgress:
+		if state == InProgress {
 			for _, standing := range q.leases.List(tx, "") {
-				if id := uuid.MustParse(standing.Key); !addOf(tx, l, id, add) {
+				if id, err := uuid.Parse(standing.Key); err == nil && !add(id) {
 					return nil
 				}
 			}
-		default:
-			for row := range tx.Scan(finishedKeys(l)) {
-				if _, id := timeOf(row.Key); !add(id) {
+			return nil
+		}
+		for _, in := range standsIn(l, state) {
+			for row := range in.entries(tx) {
+				if !add(in.idAt(row)) {
 					return nil
 				}
 			}
@@ -150,47 +130,19 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 	})
 }
 
-func addOf(tx Tx, l line, id uuid.UUID, add func(uuid.UUID) bool) bool {
-	if t, ok := getTask(tx, id); ok && t.line() == l {
-		return add(id)
-	}
-	return true
-}
-
-// Drop removes all queues of a run, within the transaction that removes it. It
-// takes as long as they are.
-func (q *Queue) Drop(tx Tx, run uuid.UUID) {
-	for row := range tx.Scan(statsKey(lineOf(run, ""))) {
-		l := line(row.Key[len(statsPrefix):])
-		for _, prefix := range []string{readyPrefix, delayedPrefix, finishedPrefix, deadPrefix, keyPrefix} {
-			for row := range tx.Scan(prefix + string(l) + "\x00") {
-				tx.Delete(row.Key)
-			}
+// standsIn are the indexes that tasks in a state stand in.
+func standsIn(l line, state State) (list []index) {
+	switch state {
+	case Ready:
+		for priority := MaxPriority; priority >= 0; priority-- {
+			list = append(list, readyIndex(l, priority))
 		}
-		tx.Delete(row.Key)
+		return list
+	case Delayed:
+		return []index{delayedIndex(l)}
+	case Dead:
+		return []index{deadIndex(l)}
+	default:
+		return []index{finishedIndex(l)}
 	}
-	for row := range tx.Scan(taskPrefix) {
-		id := uuid.UUID([]byte(row.Key[len(taskPrefix):]))
-		if t, ok := getTask(tx, id); ok && t.Run == run {
-			if lease, ok := q.leases.Get(tx, id.String()); ok {
-				q.leases.Free(tx, lease, registry.Released)
-			}
-			tx.Delete(taskKey(id))
-			tx.Delete(payloadKey(id))
-			tx.Delete(resultKey(id))
-		}
-	}
-}
-
-// Recover readies the queues of a state just opened: every record of a queue
-// is read, so that one that cannot be is an [engine.ErrCorrupt] with its key.
-func (q *Queue) Recover(ctx context.Context) error {
-	return q.eng.View(ctx, func(tx engine.Tx) error {
-		for row := range tx.Scan(statsPrefix) {
-			if _, err := decodeStats("", row.Value); err != nil || len(row.Key) <= len(statsPrefix)+16 {
-				return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, errors.Join(err))
-			}
-		}
-		return nil
-	})
 }

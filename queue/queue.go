@@ -254,15 +254,11 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 	}
 	return done, q.update(ctx, func(tx Tx) error {
 		done = nil
-		if len(ids) == 0 {
-			for row := range tx.Scan(deadKeys(lineOf(run, queue))) {
-				ids = append(ids, uuid.UUID([]byte(row.Key[len(row.Key)-16:])))
-				if len(ids) == MaxRedrive {
-					break
-				}
-			}
+		named := ids
+		if len(named) == 0 {
+			named = firstDead(tx, lineOf(run, queue))
 		}
-		for _, id := range ids {
+		for _, id := range named {
 			if t, ok := getTask(tx, id); ok && t.Run == run && t.Queue == queue && t.State == Dead {
 				q.redrive(tx, t)
 				done = append(done, id)
@@ -270,6 +266,19 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 		}
 		return nil
 	})
+}
+
+func firstDead(tx Tx, l line) (ids []uuid.UUID) {
+	in := deadIndex(l)
+	for row := range in.entries(tx) {
+		if len(ids) == 0 {
+			in.passed(tx, row.Key[len(in.prefix):])
+		}
+		if ids = append(ids, in.idAt(row)); len(ids) == MaxRedrive {
+			break
+		}
+	}
+	return ids
 }
 
 // MaxRedrive is how many tasks one Redrive takes.
@@ -295,11 +304,18 @@ func (q *Queue) retention(s State) time.Duration {
 
 // update runs one rule. A rule's refusal is its answer, not a fault of the
 // transaction.
-func (q *Queue) update(ctx context.Context, rule func(Tx) error) error {
+func (q *Queue) update(ctx context.Context, rule func(Tx) error) (err error) {
+	defer caught(&err)
 	var refusal error
-	err := q.eng.Update(ctx, func(tx engine.Tx) error {
+	err = q.eng.Update(ctx, func(tx engine.Tx) error {
 		refusal = rule(tx)
 		return nil
 	})
 	return cmp.Or(err, refusal)
+}
+
+// view runs what changes nothing.
+func (q *Queue) view(ctx context.Context, look func(Tx) error) (err error) {
+	defer caught(&err)
+	return q.eng.View(ctx, func(tx engine.Tx) error { return look(tx) })
 }

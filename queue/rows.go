@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -33,6 +34,7 @@ const (
 	claimantPrefix = "claimant/"
 	givenPrefix    = "given/"
 	claimPrefix    = "claim/"
+	dropPrefix     = "drop/"
 
 	taskPrefix     = engine.Cold + "task/"
 	payloadPrefix  = engine.Cold + "payload/"
@@ -44,41 +46,72 @@ const (
 	keyPrefix      = engine.Cold + "key/"
 )
 
-func statsKey(l line) string                  { return statsPrefix + string(l) }
-func claimantKeys(l line) string              { return claimantPrefix + string(l) + "\x00" }
-func givenKey(claim uuid.UUID) string         { return givenPrefix + string(claim[:]) }
-func claimKey(se uuid.UUID, id string) string { return claimPrefix + string(se[:]) + id }
-func taskKey(id uuid.UUID) string             { return taskPrefix + string(id[:]) }
-func payloadKey(id uuid.UUID) string          { return payloadPrefix + string(id[:]) }
-func resultKey(id uuid.UUID) string           { return resultPrefix + string(id[:]) }
+func statsKey(l line) string            { return statsPrefix + string(l) }
+func dropKey(l line) string             { return dropPrefix + string(l) }
+func claimantKeys(l line) string        { return claimantPrefix + string(l) + "\x00" }
+func givenKey(claim uuid.UUID) string   { return givenPrefix + string(claim[:]) }
+func taskKey(id uuid.UUID) string       { return taskPrefix + string(id[:]) }
+func payloadKey(id uuid.UUID) string    { return payloadPrefix + string(id[:]) }
+func resultKey(id uuid.UUID) string     { return resultPrefix + string(id[:]) }
+func delayedKeys(l line) string         { return delayedPrefix + string(l) + "\x00" }
+func finishedKeys(l line) string        { return finishedPrefix + string(l) + "\x00" }
+func deadKeys(l line) string            { return deadPrefix + string(l) + "\x00" }
+func idemKey(l line, key string) string { return keyPrefix + string(l) + "\x00" + key }
+func claimKey(session uuid.UUID, requestID string) string {
+	return claimPrefix + string(session[:]) + requestID
+}
+
 func readyKeys(l line, priority int) string {
 	return readyPrefix + string(l) + "\x00" + string(rune('0'+MaxPriority-priority))
 }
-func delayedKeys(l line) string  { return delayedPrefix + string(l) + "\x00" }
-func finishedKeys(l line) string { return finishedPrefix + string(l) + "\x00" }
-func deadKeys(l line) string     { return deadPrefix + string(l) + "\x00" }
-func idemKey(l line, key string) string {
-	return keyPrefix + string(l) + "\x00" + key
-}
-func cursorKey(l line, priority int) string {
-	return cursorPrefix + string(l) + "\x00" + string(rune('0'+priority))
-}
 
-func bigEndian(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
+func bigEndian(n uint64) string     { return string(binary.BigEndian.AppendUint64(nil, n)) }
+func fromBigEndian(s string) uint64 { return binary.BigEndian.Uint64([]byte(s)) }
 
 // atTime sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {
 	return bigEndian(uint64(at.UnixNano())) + string(id[:])
 }
 
-// timeOf reads the instant and the id off the end of a key that atTime ends.
-func timeOf(key string) (time.Time, uuid.UUID) {
-	tail := key[len(key)-24:]
-	return time.Unix(0, int64(binary.BigEndian.Uint64([]byte(tail[:8])))), uuid.UUID([]byte(tail[8:]))
+// timeOf reads the instant and the id off the end of a row's key that atTime
+// ends.
+func timeOf(row engine.Row) (time.Time, uuid.UUID) {
+	tail := row.Key[max(0, len(row.Key)-24):]
+	if len(tail) != 24 {
+		panic(corrupt(row.Key, errEntry))
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64([]byte(tail[:8])))), idOf(row.Key, tail[8:])
 }
 
-// readyKey is where a ready task stands.
-func readyKey(t Task) string { return readyKeys(t.line(), t.Priority) + bigEndian(t.place) }
+// idOf reads an id off the row under key.
+func idOf(key, id string) uuid.UUID {
+	if len(id) != 16 {
+		panic(corrupt(key, errEntry))
+	}
+	return uuid.UUID([]byte(id))
+}
+
+var errEntry = errors.New("not an entry of an index")
+
+// corrupt is the fault of a row that cannot be read. The rules panic with it,
+// for they have no errors of their own, and what runs them makes it one.
+func corrupt(key string, err error) error {
+	return fmt.Errorf("%w: %q: %w", engine.ErrCorrupt, key, err)
+}
+
+// caught makes a panic with a corrupt row an error.
+func caught(err *error) {
+	switch fault := recover().(type) {
+	case nil:
+	case error:
+		if !errors.Is(fault, engine.ErrCorrupt) {
+			panic(fault)
+		}
+		*err = fault
+	default:
+		panic(fault)
+	}
+}
 
 func getTask(tx Tx, id uuid.UUID) (Task, bool) {
 	row, ok := tx.Get(taskKey(id))
@@ -87,27 +120,27 @@ func getTask(tx Tx, id uuid.UUID) (Task, bool) {
 	}
 	t, err := decodeTask(id, row.Value)
 	if err != nil {
-		panic(fmt.Sprintf("queue: row %q: %v", row.Key, err))
+		panic(corrupt(row.Key, err))
 	}
 	return t, true
 }
 
 func putTask(tx Tx, t Task) { tx.Put(engine.Row{Key: taskKey(t.ID), Value: t.encode()}) }
 
-func getStats(tx Tx, l line) Stats {
+// getStats reads the counts of a queue, and when it wants attention next: at
+// the end of its earliest delay or retention, or before.
+func getStats(tx Tx, l line) (Stats, time.Time) {
 	row, ok := tx.Get(statsKey(l))
 	if !ok {
-		return Stats{Queue: l.queue()}
+		return Stats{Queue: l.queue()}, time.Time{}
 	}
 	s, err := decodeStats(l.queue(), row.Value)
 	if err != nil {
-		panic(fmt.Sprintf("queue: row %q: %v", row.Key, err))
+		panic(corrupt(row.Key, err))
 	}
-	return s
+	return s, row.Due
 }
 
-// putStats writes the counts of a queue, and when it wants attention next: at
-// the end of its earliest delay or retention.
 func putStats(tx Tx, l line, s Stats, due time.Time) {
 	if s.empty() {
 		tx.Delete(statsKey(l))
@@ -116,19 +149,11 @@ func putStats(tx Tx, l line, s Stats, due time.Time) {
 	tx.Put(engine.Row{Key: statsKey(l), Value: s.encode(), Due: due})
 }
 
-func dueOf(tx Tx, l line) time.Time {
-	row, _ := tx.Get(statsKey(l))
-	return row.Due
-}
-
 // nextPlace numbers the places of all lines, so that the oldest of several
 // queues can be told.
 func nextPlace(tx Tx) uint64 {
 	const block = 1 << 12 // how many places one durable write reserves
-	var next, reserved uint64
-	if row, ok := tx.Get(placeKey); ok {
-		next, reserved = binary.BigEndian.Uint64([]byte(row.Value)), binary.BigEndian.Uint64([]byte(row.Value[8:]))
-	}
+	next, reserved := places(tx)
 	next++
 	if next > reserved {
 		reserved = next + block
@@ -136,6 +161,18 @@ func nextPlace(tx Tx) uint64 {
 	}
 	tx.Touch(engine.Row{Key: placeKey, Value: bigEndian(next) + bigEndian(reserved)})
 	return next
+}
+
+// places are the last place given, and the last that is reserved.
+func places(tx Tx) (last, reserved uint64) {
+	row, ok := tx.Get(placeKey)
+	if !ok {
+		return 0, 0
+	}
+	if len(row.Value) != 16 {
+		panic(corrupt(row.Key, errors.New("not a count of places")))
+	}
+	return fromBigEndian(row.Value[:8]), fromBigEndian(row.Value[8:])
 }
 
 // An idempotent enqueue is known by its key for as long as its task.
@@ -146,8 +183,11 @@ type enqueued struct {
 
 func getEnqueued(tx Tx, l line, key string) (e enqueued, ok bool) {
 	row, ok := tx.Get(idemKey(l, key))
-	if !ok || len(row.Value) != 16+sha256.Size {
+	if !ok {
 		return e, false
+	}
+	if len(row.Value) != 16+sha256.Size {
+		panic(corrupt(row.Key, errors.New("not an idempotency key's record")))
 	}
 	copy(e.ID[:], row.Value)
 	copy(e.Hash[:], row.Value[16:])
@@ -156,37 +196,6 @@ func getEnqueued(tx Tx, l line, key string) (e enqueued, ok bool) {
 
 func (e enqueued) put(tx Tx, l line, key string) {
 	tx.Put(engine.Row{Key: idemKey(l, key), Value: string(e.ID[:]) + string(e.Hash[:])})
-}
-
-// A claimant waits at the lines it named until it is given a task.
-type claimant struct {
-	Claim  uuid.UUID // the call
-	Lines  [][]byte
-	Place  uint64
-	Holder holder
-	TTL    time.Duration
-}
-
-func (c claimant) put(tx Tx) {
-	for _, l := range c.Lines {
-		tx.Touch(engine.Row{Key: claimantKeys(line(l)) + bigEndian(c.Place), Value: encodeJSON(c), Owner: c.Holder.Session})
-	}
-}
-
-func (c claimant) remove(tx Tx) {
-	for _, l := range c.Lines {
-		tx.Delete(claimantKeys(line(l)) + bigEndian(c.Place))
-	}
-}
-
-func claimants(tx Tx, l line) iter.Seq[claimant] {
-	return func(yield func(claimant) bool) {
-		for row := range tx.Scan(claimantKeys(l)) {
-			if !yield(decodeJSON[claimant](row)) {
-				return
-			}
-		}
-	}
 }
 
 func encodeJSON(v any) string {
@@ -199,7 +208,7 @@ func encodeJSON(v any) string {
 
 func decodeJSON[T any](row engine.Row) (v T) {
 	if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
-		panic(fmt.Sprintf("queue: row %q: %v", row.Key, err))
+		panic(corrupt(row.Key, err))
 	}
 	return v
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,11 +25,10 @@ func (q *Queue) enqueue(tx Tx, n NewTask, id uuid.UUID, hash [32]byte) (Task, er
 	l := lineOf(n.Run, n.Queue)
 	if n.Key != "" {
 		if e, ok := getEnqueued(tx, l, n.Key); ok {
-			if e.Hash != hash {
-				return Task{}, ErrKeyReused
-			}
-			if t, ok := getTask(tx, e.ID); ok {
+			if t, ok := getTask(tx, e.ID); ok && e.Hash == hash {
 				return t, nil
+			} else if ok {
+				return Task{}, ErrKeyReused
 			}
 		}
 		enqueued{id, hash}.put(tx, l, n.Key)
@@ -46,33 +46,48 @@ func (q *Queue) enqueue(tx Tx, n NewTask, id uuid.UUID, hash [32]byte) (Task, er
 	return q.place(tx, t, due), nil
 }
 
-// place makes a task ready, or delayed until due. It is the only way into
-// either state.
+// place makes a task ready, at the end of its line, or delayed until due.
 func (q *Queue) place(tx Tx, t Task, due time.Time) Task {
 	if due.After(tx.Now()) {
 		t.State, t.DueAt = Delayed, due
-		tx.Put(engine.Row{Key: delayedKeys(t.line()) + atTime(due, t.ID)})
 		return q.enter(tx, t, due)
 	}
-	t.State, t.DueAt, t.place = Ready, time.Time{}, nextPlace(tx)
-	if q.hand(tx, &t) {
+	t.place = nextPlace(tx)
+	return q.ready(tx, t)
+}
+
+// ready makes a task ready at its place, or hands it to who waits for it. With
+// place it is the only way to become ready: so nobody waits where there is
+// something.
+func (q *Queue) ready(tx Tx, t Task) Task {
+	t.State, t.DueAt = Ready, time.Time{}
+	if t, ok := q.hand(tx, t); ok {
 		return t
 	}
-	tx.Put(engine.Row{Key: readyKey(t), Value: string(t.ID[:])})
+	l := t.line()
+	if s, _ := getStats(tx, l); s.Ready[t.Priority] == 0 {
+		readyIndex(l, t.Priority).passed(tx, bigEndian(t.place))
+	}
 	return q.enter(tx, t, time.Time{})
 }
 
-// enter counts a task in the state it has come to, and writes it. The queue is
-// due no later than attention says, if that is not zero.
+// enter writes a task in the state it has come to, with what that has in the
+// indexes. The queue is due no later than attention says, if that is not zero.
 func (q *Queue) enter(tx Tx, t Task, attention time.Time) Task {
 	l := t.line()
-	s, due := getStats(tx, l), dueOf(tx, l)
+	s, due := getStats(tx, l)
 	*s.of(t)++
 	if due.IsZero() || !attention.IsZero() && attention.Before(due) {
 		due = attention
 	}
 	putStats(tx, l, s, due)
 	putTask(tx, t)
+	if in, tail, value, ok := entry(t); ok {
+		in.add(tx, tail, value)
+	}
+	if t.State == Dead {
+		deadIndex(l).add(tx, atTime(t.Until, t.ID), "")
+	}
 	return t
 }
 
@@ -80,19 +95,14 @@ func (q *Queue) enter(tx Tx, t Task, attention time.Time) Task {
 // indexes. Whoever calls it enters the task somewhere else, or forgets it.
 func (q *Queue) leave(tx Tx, t Task) {
 	l := t.line()
-	s := getStats(tx, l)
+	s, due := getStats(tx, l)
 	*s.of(t)--
-	putStats(tx, l, s, dueOf(tx, l))
-	switch t.State {
-	case Ready:
-		tx.Delete(readyKey(t))
-	case Delayed:
-		tx.Delete(delayedKeys(l) + atTime(t.DueAt, t.ID))
-	case Dead:
-		tx.Delete(deadKeys(l) + string(t.ID[:]))
-		fallthrough
-	case Completed, Failed, Cancelled:
-		tx.Delete(finishedKeys(l) + atTime(t.Until, t.ID))
+	putStats(tx, l, s, due)
+	if in, tail, _, ok := entry(t); ok {
+		in.remove(tx, tail)
+	}
+	if t.State == Dead {
+		deadIndex(l).remove(tx, atTime(t.Until, t.ID))
 	}
 }
 
@@ -106,7 +116,7 @@ func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count 
 			break
 		}
 		q.leave(tx, t)
-		tx.Touch(engine.Row{Key: cursorKey(t.line(), t.Priority), Value: bigEndian(t.place)})
+		readyIndex(t.line(), t.Priority).passed(tx, bigEndian(t.place+1))
 		tasks = append(tasks, q.begin(tx, t, h, ttl))
 	}
 	return tasks
@@ -114,59 +124,58 @@ func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count 
 
 // next finds the ready task that is first over several lines.
 func next(tx Tx, lines []line) (first Task, ok bool) {
-	for priority := MaxPriority; priority >= 0 && !ok; priority-- {
-		for _, l := range lines {
-			if getStats(tx, l).Ready[priority] == 0 {
+	priority, places := -1, uint64(0)
+	var heads []line // the lines that have a task of that priority
+	for _, l := range lines {
+		s, _ := getStats(tx, l)
+		for p := MaxPriority; p >= max(priority, 0); p-- {
+			if s.Ready[p] == 0 {
 				continue
 			}
-			if t, found := head(tx, l, priority); found && (!ok || t.place < first.place) {
-				first, ok = t, true
+			if p > priority {
+				priority, heads = p, heads[:0]
 			}
+			heads = append(heads, l)
+			break
+		}
+	}
+	for _, l := range heads {
+		in := readyIndex(l, priority)
+		for row := range in.entries(tx) {
+			if place := row.Key[len(in.prefix):]; len(place) != 8 {
+				panic(corrupt(row.Key, errEntry))
+			} else if n := fromBigEndian(place); !ok || n < places {
+				if first, ok = getTask(tx, in.idAt(row)); !ok {
+					panic(corrupt(row.Key, errEntry))
+				}
+				places = n
+			}
+			break
 		}
 	}
 	return first, ok
-}
-
-// head is the first ready task of one priority of a line. It seeks from where
-// the last was claimed: what lies before is gone, and to pass over that again
-// would cost more with each claim.
-func head(tx Tx, l line, priority int) (Task, bool) {
-	prefix := readyKeys(l, priority)
-	from := prefix
-	if row, ok := tx.Get(cursorKey(l, priority)); ok {
-		from += row.Value
-	}
-	for row := range tx.ScanFrom(prefix, from) {
-		return getTask(tx, uuid.UUID([]byte(row.Value)))
-	}
-	return Task{}, false
 }
 
 // begin starts an execution: the attempt is counted and the lease granted in
 // the transaction that takes the task out of the line.
 func (q *Queue) begin(tx Tx, t Task, h holder, ttl time.Duration) Claimed {
 	lease := q.leases.Grant(tx, t.ID.String(), h, ttl)
-	t.State, t.place = InProgress, 0
+	t.State = InProgress // its place is kept, for an undo
 	t.Attempt++
 	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, BeganAt: tx.Now()})
 	t = q.enter(tx, t, time.Time{})
 	return Claimed{Task: t, Token: lease.Token, Deadline: lease.Deadline}
 }
 
-// hand gives a task that becomes ready to the first who waits for one there,
-// if there is anybody. Who is gone is removed on the way.
-func (q *Queue) hand(tx Tx, t *Task) bool {
-	for c := range claimants(tx, t.line()) {
-		c.remove(tx)
-		if !q.core.Asking(c.Claim) || !q.core.Open(tx, c.Holder.Session) {
-			continue
-		}
-		claimed := q.begin(tx, *t, c.Holder, c.TTL)
-		*t = claimed.Task
-		tx.Touch(engine.Row{Key: givenKey(c.Claim), Value: string(t.ID[:]), Owner: c.Holder.Session})
-		return true
+// undo takes back a claim that nobody has been told of.
+func (q *Queue) undo(tx Tx, t Task) {
+	if lease, ok := q.leases.Get(tx, t.ID.String()); ok {
+		q.leases.Free(tx, lease, registry.Released)
 	}
-	return false
+	q.leave(tx, t)
+	t.Attempt--
+	t.Attempts = t.Attempts[:len(t.Attempts)-1]
+	q.ready(tx, t)
 }
 
 // held finds the claim that (id, token) names and checks that it is the
@@ -194,19 +203,23 @@ func (q *Queue) submit(tx Tx, h holder, run, id uuid.UUID, token uint64, state S
 		return Task{}, err
 	}
 	q.leases.Free(tx, lease, registry.Released)
-	tx.Put(engine.Row{Key: resultKey(id), Value: string(result)})
+	if len(result) > 0 {
+		tx.Put(engine.Row{Key: resultKey(id), Value: string(result)})
+	}
 	return q.finish(tx, t, state, state.String()), nil
 }
+
+// keepKey is how long an idempotency key is kept at least, from the enqueue.
+const keepKey = 24 * time.Hour
 
 // finish moves a task to a final state.
 func (q *Queue) finish(tx Tx, t Task, state State, cause string) Task {
 	q.leave(tx, t)
 	q.endAttempt(tx, &t, cause)
-	t.State, t.FinishedAt, t.Until = state, tx.Now(), tx.Now().Add(q.retention(state))
-	l := t.line()
-	tx.Put(engine.Row{Key: finishedKeys(l) + atTime(t.Until, t.ID)})
-	if state == Dead {
-		tx.Put(engine.Row{Key: deadKeys(l) + string(t.ID[:])})
+	t.State, t.DueAt = state, time.Time{}
+	t.FinishedAt, t.Until = tx.Now(), tx.Now().Add(q.retention(state))
+	if keep := t.EnqueuedAt.Add(keepKey); t.Key != "" && keep.After(t.Until) {
+		t.Until = keep
 	}
 	return q.enter(tx, t, t.Until)
 }
@@ -236,8 +249,12 @@ func (q *Queue) freed(tx registry.Tx, lease registry.Lease, cause registry.Cause
 		return
 	}
 	qtx := tx.(Tx)
-	t, ok := getTask(qtx, uuid.MustParse(lease.Key))
-	if !ok {
+	id, err := uuid.Parse(lease.Key)
+	if err != nil {
+		return // no claim of ours, as Check says
+	}
+	t, ok := getTask(qtx, id)
+	if !ok || t.State != InProgress || t.last().Token != lease.Token {
 		return
 	}
 	var delay time.Duration
@@ -270,60 +287,21 @@ func (q *Queue) redrive(tx Tx, t Task) Task {
 	return q.place(tx, t, time.Time{})
 }
 
-// forget removes every row of a finished task.
+// forget removes every row of a task.
 func (q *Queue) forget(tx Tx, t Task) {
+	l := t.line()
 	q.leave(tx, t)
 	if t.Key != "" {
-		tx.Delete(idemKey(t.line(), t.Key))
+		tx.Delete(idemKey(l, t.Key))
 	}
 	tx.Delete(taskKey(t.ID))
 	tx.Delete(payloadKey(t.ID))
 	tx.Delete(resultKey(t.ID))
-}
-
-// tendBatch bounds what one transaction of Tend does for a queue.
-const tendBatch = 100
-
-// Tend does what a due row of this package wants: delays end, and finished
-// tasks are forgotten. It reports false for a row of another package.
-func (q *Queue) Tend(tx Tx, row engine.Row) bool {
-	switch {
-	case hasPrefix(row.Key, statsPrefix):
-		q.tendLine(tx, line(row.Key[len(statsPrefix):]))
-	case hasPrefix(row.Key, claimPrefix):
-		tx.Delete(row.Key)
-	default:
-		return false
-	}
-	return true
-}
-
-func (q *Queue) tendLine(tx Tx, l line) {
-	now := tx.Now()
-	n := 0
-	var next time.Time // the earliest that is not due yet
-	for _, index := range []struct {
-		prefix string
-		do     func(Task)
-	}{
-		{delayedKeys(l), func(t Task) { q.leave(tx, t); q.place(tx, t, now) }},
-		{finishedKeys(l), func(t Task) { q.forget(tx, t) }},
-	} {
-		for row := range tx.Scan(index.prefix) {
-			at, id := timeOf(row.Key)
-			if at.After(now) || n == tendBatch {
-				if next.IsZero() || at.Before(next) {
-					next = at
-				}
-				break
-			}
-			n++
-			if t, ok := getTask(tx, id); ok {
-				index.do(t)
-			}
+	if _, ok := tx.Get(statsKey(l)); !ok {
+		for _, in := range append(indexesOf(l), deadIndex(l)) {
+			tx.Delete(in.cursorKey())
 		}
 	}
-	putStats(tx, l, getStats(tx, l), next)
 }
 
-func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
+func hasPrefix(s, prefix string) bool { return strings.HasPrefix(s, prefix) }

@@ -120,7 +120,7 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 		place: r.Uint(),
 	}
 	n := r.Uint()
-	if n > MaxAttempts {
+	if n > MaxAttempts || n != uint64(t.Attempt) {
 		return Task{}, errTaskRecord
 	}
 	for range n {
@@ -128,7 +128,10 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 			Token: r.Uint(), Actor: r.ID(), Path: r.Text(), BeganAt: r.Time(), EndedAt: r.Time(), Cause: r.Text(),
 		})
 	}
-	if format != taskFormat || !r.Done() || t.State < Delayed || t.State > Cancelled || t.Priority > MaxPriority {
+	executed := t.State == InProgress || t.State == Completed || t.State == Failed || t.State == Dead
+	switch {
+	case format != taskFormat, !r.Done(), t.State < Delayed, t.State > Cancelled, t.Priority > MaxPriority,
+		executed && n == 0, CheckName("queue", t.Queue) != nil:
 		return Task{}, errTaskRecord
 	}
 	return t, nil

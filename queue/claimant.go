@@ -1,0 +1,147 @@
+package queue
+
+import (
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// MaxClaimants is how many calls may wait at one queue.
+const MaxClaimants = 1000
+
+// A claimant waits at the lines it named until it is given a task.
+type claimant struct {
+	Call      uuid.UUID
+	Lines     [][]byte
+	Place     uint64
+	Holder    holder
+	Queues    []string
+	Count     int
+	TTL       time.Duration
+	RequestID string
+}
+
+func (c claimant) put(tx Tx) {
+	for _, l := range c.Lines {
+		tx.Touch(engine.Row{Key: claimantKeys(line(l)) + bigEndian(c.Place), Value: encodeJSON(c), Owner: c.Holder.Session})
+	}
+}
+
+func (c claimant) remove(tx Tx) {
+	for _, l := range c.Lines {
+		tx.Delete(claimantKeys(line(l)) + bigEndian(c.Place))
+	}
+}
+
+func claimants(tx Tx, l line) iter.Seq[claimant] {
+	return func(yield func(claimant) bool) {
+		for row := range tx.Scan(claimantKeys(l)) {
+			if !yield(decodeJSON[claimant](row)) {
+				return
+			}
+		}
+	}
+}
+
+// standInLine gives the call a place in the lines it named.
+func (q *Queue) standInLine(tx Tx, call *claimCall) error {
+	for _, l := range call.lines {
+		n := 0
+		for range tx.Scan(claimantKeys(l)) {
+			n++
+		}
+		if n >= MaxClaimants {
+			return &registry.LimitError{Which: "calls that wait at queue " + l.queue(), Max: MaxClaimants}
+		}
+	}
+	call.place = nextPlace(tx)
+	c := claimant{
+		Call: call.id, Place: call.place, Holder: call.Holder,
+		Queues: call.Queues, Count: call.Count, TTL: call.TTL, RequestID: call.RequestID,
+	}
+	for _, l := range call.lines {
+		c.Lines = append(c.Lines, []byte(l))
+	}
+	c.put(tx)
+	return nil
+}
+
+func (call *claimCall) stands(tx Tx) bool {
+	_, ok := tx.Get(claimantKeys(call.lines[0]) + bigEndian(call.place))
+	return ok && call.place != 0
+}
+
+// stepOut gives up the call's places.
+func (call *claimCall) stepOut(tx Tx) {
+	if call.place == 0 {
+		return
+	}
+	for _, l := range call.lines {
+		tx.Delete(claimantKeys(l) + bigEndian(call.place))
+	}
+}
+
+// hand gives a task that becomes ready to the first who waits for one there,
+// if there is anybody. Who is gone is removed on the way, and who has been
+// answered by another call of the same request.
+func (q *Queue) hand(tx Tx, t Task) (Task, bool) {
+	for c := range claimants(tx, t.line()) {
+		c.remove(tx)
+		if !q.core.Asking(c.Call) || !q.core.Open(tx, c.Holder.Session) {
+			continue
+		}
+		given := engine.Row{Key: givenKey(c.Call), Owner: c.Holder.Session}
+		if _, answered := getRequest(tx, c.Holder.Session, c.RequestID); answered {
+			tx.Touch(given) // to look at that answer
+			continue
+		}
+		claimed := q.begin(tx, t, c.Holder, c.TTL)
+		given.Value = string(t.ID[:]) + bigEndian(claimed.Token)
+		tx.Touch(given)
+		remember(tx, c.Holder.Session, c.RequestID, request{
+			Call: c.Call, Queues: c.Queues, Count: c.Count, TTL: c.TTL, Tasks: grantsOf(claimed),
+		})
+		return claimed.Task, true
+	}
+	return t, false
+}
+
+// given takes what was given to a call, if it is still its.
+func (q *Queue) given(tx Tx, call *claimCall) (c Claimed, ok bool) {
+	row, ok := tx.Get(givenKey(call.id))
+	if !ok {
+		return Claimed{}, false
+	}
+	tx.Delete(row.Key)
+	if len(row.Value) != 24 {
+		return Claimed{}, false
+	}
+	return q.standing(tx, grant{idOf(row.Key, row.Value[:16]), fromBigEndian(row.Value[16:])}, call.Holder.Session)
+}
+
+// A grant is one claim of a task.
+type grant struct {
+	ID    uuid.UUID
+	Token uint64
+}
+
+func grantsOf(tasks ...Claimed) (list []grant) {
+	for _, t := range tasks {
+		list = append(list, grant{t.ID, t.Token})
+	}
+	return list
+}
+
+// standing is the claim that a session was granted, if it is still its.
+func (q *Queue) standing(tx Tx, g grant, session uuid.UUID) (Claimed, bool) {
+	lease, ok := q.leases.Get(tx, g.ID.String())
+	if !ok || lease.Token != g.Token || lease.Holder.Session != session {
+		return Claimed{}, false
+	}
+	t, ok := getTask(tx, g.ID)
+	return Claimed{Task: t, Token: g.Token, Deadline: lease.Deadline}, ok
+}

@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// An index is the cold rows whose keys start with its prefix, one for each task
+// that stands in it. Most is taken from its front, and what was taken costs
+// whoever seeks from there until the store has forgotten it: so a cursor, which
+// is not cold, says before what nothing stands.
+type index struct{ prefix string }
+
+func readyIndex(l line, priority int) index { return index{readyKeys(l, priority)} }
+func delayedIndex(l line) index             { return index{delayedKeys(l)} }
+func finishedIndex(l line) index            { return index{finishedKeys(l)} }
+func deadIndex(l line) index                { return index{deadKeys(l)} }
+
+// indexesOf are all indexes of a line but those of its dead, who stand among
+// the finished too.
+func indexesOf(l line) []index {
+	list := []index{delayedIndex(l), finishedIndex(l)}
+	for priority := range MaxPriority + 1 {
+		list = append(list, readyIndex(l, priority))
+	}
+	return list
+}
+
+// entry is where a task stands in the index of its state. One in progress
+// stands in none.
+func entry(t Task) (in index, tail, value string, ok bool) {
+	switch l := t.line(); {
+	case t.State == Ready:
+		return readyIndex(l, t.Priority), bigEndian(t.place), string(t.ID[:]), true
+	case t.State == Delayed:
+		return delayedIndex(l), atTime(t.DueAt, t.ID), "", true
+	case t.State.Finished():
+		return finishedIndex(l), atTime(t.Until, t.ID), "", true
+	}
+	return index{}, "", "", false
+}
+
+// idAt is the id of the task that an entry is of.
+func (in index) idAt(row engine.Row) uuid.UUID {
+	if hasPrefix(in.prefix, readyPrefix) {
+		return idOf(row.Key, row.Value)
+	}
+	return idOf(row.Key, row.Key[max(len(in.prefix), len(row.Key)-16):])
+}
+
+func (in index) cursorKey() string { return cursorPrefix + in.prefix[len(engine.Cold):] }
+
+// entries yields the index, first first.
+func (in index) entries(tx Tx) iter.Seq[engine.Row] {
+	from := in.prefix
+	if row, ok := tx.Get(in.cursorKey()); ok {
+		from += row.Value
+	}
+	return tx.ScanFrom(in.prefix, from)
+}
+
+// keepCursor is how many places a durable cursor may be behind.
+const keepCursor = 1 << 10
+
+// passed notes that nothing stands before tail. Of a ready line that is written
+// down now and then: its front moves fastest, and a restart need not pass over
+// all that was ever claimed there.
+func (in index) passed(tx Tx, tail string) {
+	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
+	was, ok := tx.Get(cursor.Key)
+	switch {
+	case ok && tail <= was.Value:
+	case !hasPrefix(in.prefix, readyPrefix),
+		ok && fromBigEndian(tail)/keepCursor == fromBigEndian(was.Value)/keepCursor,
+		!ok && fromBigEndian(tail) < keepCursor:
+		tx.Touch(cursor)
+	default:
+		tx.Put(cursor)
+	}
+}
+
+// add adds an entry. Its cursor goes back for one that stands before it, and
+// durably where it may be durable.
+func (in index) add(tx Tx, tail, value string) {
+	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
+	if was, ok := tx.Get(cursor.Key); ok && tail < was.Value {
+		if hasPrefix(in.prefix, readyPrefix) {
+			tx.Put(cursor)
+		} else {
+			tx.Touch(cursor)
+		}
+	}
+	tx.Put(engine.Row{Key: in.prefix + tail, Value: value})
+}
+
+func (in index) remove(tx Tx, tail string) { tx.Delete(in.prefix + tail) }
