@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -259,6 +260,22 @@ func outputSchema[R any]() *jsonschema.Schema {
 	s.Properties["notices"].Description = "leases of yours that you have lost since the last answer"
 	s.PropertyOrder = append(s.PropertyOrder, "notices")
 	return s
+}
+
+// orRefusal is a schema that refusals are of as well. By the specification
+// they need not be; the TypeScript SDK holds them against it all the same, and
+// its clients would tell their models of a broken schema instead of who holds
+// the lease.
+func orRefusal(answer *jsonschema.Schema) *jsonschema.Schema {
+	s := *answer
+	s.AdditionalProperties = nil // what a code brings along
+	s.Properties = maps.Clone(s.Properties)
+	s.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: why, in a word"}
+	s.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: what, who, and what next"}
+	s.PropertyOrder = append(slices.Clone(s.PropertyOrder), "code", "message")
+	s.AnyOf = []*jsonschema.Schema{{Required: answer.Required}, {Required: []string{"code", "message"}}}
+	s.Required = nil
+	return &s
 }
 
 func schemaOf[T any]() *jsonschema.Schema {

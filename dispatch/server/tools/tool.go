@@ -26,7 +26,7 @@ type Tool struct {
 	Description string
 	Effect      Effect
 	Input       *jsonschema.Schema
-	Output      *jsonschema.Schema
+	Output      *jsonschema.Schema // of an answer; a refusal has a shape of its own
 
 	call func(ctx context.Context, se *dispatch.Session, args json.RawMessage) (answer, error)
 }
@@ -71,7 +71,7 @@ func (t Tool) Definition() mcp.Tool {
 	return mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
 		RawInputSchema:  mustJSON(t.Input),
-		RawOutputSchema: mustJSON(t.Output),
+		RawOutputSchema: mustJSON(orRefusal(t.Output)),
 		Annotations: mcp.ToolAnnotation{
 			Title:        t.Title,
 			ReadOnlyHint: &t.Effect.ReadOnly, DestructiveHint: &t.Effect.Destructive,

@@ -30,7 +30,8 @@ type house struct {
 	state  *dispatch.State
 	server *server.Server
 	output map[string]*jsonschema.Resolved
-	called map[string]bool // with an answer
+	wire   map[string]*jsonschema.Resolved // what clients are told: of refusals too
+	called map[string]bool                 // with an answer
 	dials  []func()
 }
 
@@ -48,9 +49,16 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 		ctx, stop := context.WithCancel(context.Background())
 		tended := make(chan error)
 		go func() { tended <- state.Tend(ctx) }()
-		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved), called: make(map[string]bool)}
+		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved), wire: make(map[string]*jsonschema.Resolved), called: make(map[string]bool)}
 		for _, tool := range slices.Concat(tools.Agents(), tools.Operators(state)) {
 			if h.output[tool.Name], err = tool.Output.Resolve(nil); err != nil {
+				t.Fatalf("%s: %v", tool.Name, err)
+			}
+			var wire jsonschema.Schema
+			if err := json.Unmarshal(tool.Definition().RawOutputSchema, &wire); err != nil {
+				t.Fatal(err)
+			}
+			if h.wire[tool.Name], err = wire.Resolve(nil); err != nil {
 				t.Fatalf("%s: %v", tool.Name, err)
 			}
 		}
@@ -102,15 +110,18 @@ func (c caller) call(tool string, a args) (map[string]any, *client.Refusal) {
 	c.h.t.Helper()
 	answer, err := c.Call(c.h.ctx, tool, a)
 	var refusal *client.Refusal
-	if errors.As(err, &refusal) {
-		return nil, refusal
-	}
-	if err != nil {
+	if err != nil && !errors.As(err, &refusal) {
 		c.h.t.Fatalf("%s %v: %v", tool, a, err)
 	}
 	var object map[string]any
 	if err := json.Unmarshal(answer.Object, &object); err != nil {
 		c.h.t.Fatalf("%s: %v", tool, err)
+	}
+	if err := c.h.wire[tool].Validate(object); err != nil {
+		c.h.t.Errorf("%s answers %s, which is not of the schema that clients have: %v", tool, answer.Object, err)
+	}
+	if refusal != nil {
+		return nil, refusal
 	}
 	if err := c.h.output[tool].Validate(object); err != nil {
 		c.h.t.Errorf("%s answers %s, which is not of its schema: %v", tool, answer.Object, err)
