@@ -133,6 +133,9 @@ func Refusal(id json.RawMessage, method, code, message string, data map[string]a
 func encodeReply(id json.RawMessage, reply mcp.JSONRPCMessage) []byte {
 	switch r := reply.(type) {
 	case mcp.JSONRPCResponse:
+		if result, ok := toolResult(r.Result); ok {
+			return encodeLine(toolReply{mcp.JSONRPC_VERSION, id, result})
+		}
 		r.ID = exactID(id)
 		return encodeLine(r)
 	case mcp.JSONRPCError:
@@ -141,6 +144,32 @@ func encodeReply(id json.RawMessage, reply mcp.JSONRPCMessage) []byte {
 	default:
 		return encodeLine(reply)
 	}
+}
+
+// A toolReply is the answer to a call as our tools give it. mcp-go's own types
+// would encode the result to bytes, and those again.
+type toolReply struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  toolAnswer      `json:"result"`
+}
+
+type toolAnswer struct {
+	Content           []mcp.Content `json:"content"`
+	StructuredContent any           `json:"structuredContent,omitempty"`
+	IsError           bool          `json:"isError,omitempty"`
+}
+
+// toolResult is what a tool answered, if there is nothing else in it.
+func toolResult(result any) (a toolAnswer, ok bool) {
+	r, ok := result.(mcp.CallToolResult)
+	if p, pointer := result.(*mcp.CallToolResult); pointer && p != nil {
+		r, ok = *p, true
+	}
+	if !ok || r.Meta != nil || r.ResultType != "" || r.RawStructuredContent != nil || len(r.InputRequests) > 0 || r.RequestState != "" {
+		return a, false
+	}
+	return toolAnswer{r.Content, r.StructuredContent, r.IsError}, true
 }
 
 func exactID(id json.RawMessage) mcp.RequestId {
