@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
+	"pgregory.net/rapid"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
@@ -22,7 +23,7 @@ import (
 // due rows tended as the daemon tends them.
 type house struct {
 	*queue.Queue
-	t    *testing.T
+	t    tb
 	fs   *vfs.MemFS
 	eng  *pebble.Engine
 	core *registry.Core
@@ -32,6 +33,12 @@ type house struct {
 
 	mu    sync.Mutex
 	ended map[uuid.UUID]bool // sessions
+}
+
+// tb is what a house needs of a test, be it one or a round of a random one.
+type tb interface {
+	rapid.TB
+	Context() context.Context
 }
 
 // inHouse runs a story in a bubble of fake time. Backoff is the longest there
@@ -45,7 +52,7 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 	})
 }
 
-func newHouse(t *testing.T) *house {
+func newHouse(t tb) *house {
 	h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: make(map[uuid.UUID]bool)}
 	h.open()
 	return h

@@ -1,0 +1,633 @@
+package queue_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// TestRandomOperationsAgainstAModel does at random what can be done to a queue,
+// and compares every answer, and after every operation every task, with a model
+// that has no indexes, no rows and no leases: a map of tasks.
+func TestRandomOperationsAgainstAModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) {
+			h := newHouse(t)
+			m := &model{T: t, h: h, tasks: make(map[uuid.UUID]*modelTask), requests: make(map[string]*modelRequest)}
+			for i := range 3 {
+				m.workers = append(m.workers, h.worker(fmt.Sprint("W", i)))
+			}
+			defer m.end()
+			t.Repeat(map[string]func(*rapid.T){
+				"":           m.check,
+				"enqueue":    m.enqueue,
+				"claim":      m.claim,
+				"claim more": m.claim,
+				"wait":       m.wait,
+				"stop wait":  m.stopWaiting,
+				"heartbeat":  m.heartbeat,
+				"submit":     m.submit,
+				"give back":  m.giveBack,
+				"cancel":     m.cancel,
+				"redrive":    m.redrive,
+				"die":        m.die,
+				"time":       m.pass,
+				"crash":      m.crash,
+			})
+		})
+	})
+}
+
+// A model is what must be true of the queues, told in the plainest way.
+type model struct {
+	*rapid.T // of the round, or of the operation under way
+	h        *house
+	workers  []worker
+	tasks    map[uuid.UUID]*modelTask
+	requests map[string]*modelRequest
+	waiters  []*waiting // in the order of asking
+	turn     int        // counts the instants at which tasks became ready
+}
+
+type modelTask struct {
+	queue.Task        // only of its state what is set here
+	payload    string //
+	turn       int    // of a ready one: those of an earlier turn go first
+	owner      worker // of one in progress
+	ttl        time.Duration
+	deadline   time.Time
+	tokens     []uint64 // all that were issued for it, of any worker
+}
+
+type modelRequest struct {
+	ask   queue.Claim
+	given map[uuid.UUID]uint64
+}
+
+type waiting struct {
+	worker
+	ask    queue.Claim
+	until  time.Time
+	cancel context.CancelFunc
+	answer chan answer
+}
+
+type answer struct {
+	tasks []queue.Claimed
+	err   error
+}
+
+var modelQueues = []string{"a", "b"}
+
+func (m *model) pick(t *rapid.T, label string) *modelTask {
+	if len(m.tasks) == 0 {
+		t.Skip("no task")
+	}
+	ids := slices.SortedFunc(maps.Keys(m.tasks), func(a, b uuid.UUID) int {
+		return m.tasks[a].EnqueuedAt.Compare(m.tasks[b].EnqueuedAt)*2 + bytes.Compare(a[:], b[:])
+	})
+	return m.tasks[rapid.SampledFrom(ids).Draw(t, label)]
+}
+
+// now is the turn of what becomes ready in the operation under way.
+func (m *model) now() int { m.turn++; return m.turn }
+
+func (m *model) enqueue(t *rapid.T) {
+	n := queue.NewTask{
+		Run: m.h.run, Queue: rapid.SampledFrom(modelQueues).Draw(t, "queue"),
+		Priority: rapid.SampledFrom([]int{0, 0, 5, 9}).Draw(t, "priority"), MaxAttempts: rapid.IntRange(1, 3).Draw(t, "attempts"),
+		Delay:   time.Duration(rapid.SampledFrom([]int{0, 0, 0, 500, 3000}).Draw(t, "delay")) * time.Millisecond,
+		Key:     rapid.SampledFrom([]string{"", "", "", "k", "l"}).Draw(t, "key"),
+		Payload: json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "payload")),
+	}
+	got, err := m.h.Enqueue(t.Context(), n)
+	for _, task := range m.tasks {
+		if n.Key != "" && task.Key == n.Key && task.Queue == n.Queue {
+			if task.payload == string(n.Payload) && got.ID != task.ID || task.payload != string(n.Payload) && !errors.Is(err, queue.ErrKeyReused) {
+				t.Fatalf("enqueue under the key of %s: %s %v", task.ID, got.ID, err)
+			}
+			return
+		}
+	}
+	if err != nil || m.tasks[got.ID] != nil {
+		t.Fatalf("enqueue: %s %v", got.ID, err)
+	}
+	task := &modelTask{Task: queue.Task{
+		ID: got.ID, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts, Key: n.Key,
+		State: queue.Ready, EnqueuedAt: time.Now(),
+	}, payload: string(n.Payload), turn: m.now()}
+	if n.Delay > 0 {
+		task.State, task.DueAt = queue.Delayed, time.Now().Add(n.Delay)
+	}
+	m.tasks[task.ID] = task
+	m.served(t)
+}
+
+func (m *model) drawClaim(t *rapid.T) (worker, queue.Claim) {
+	return rapid.SampledFrom(m.workers).Draw(t, "worker"), queue.Claim{
+		Queues:    rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}, {"b", "a"}}).Draw(t, "queues"),
+		Count:     rapid.SampledFrom([]int{1, 1, 2, 10}).Draw(t, "count"),
+		TTL:       time.Duration(rapid.IntRange(1, 5).Draw(t, "ttl")) * time.Second,
+		RequestID: rapid.SampledFrom([]string{"", "", "r", "s"}).Draw(t, "request"),
+	}
+}
+
+func requestOf(w worker, id string) string { return w.Session.String() + id }
+
+func (m *model) claim(t *rapid.T) {
+	w, ask := m.drawClaim(t)
+	got, err := w.ask(ask)
+	if standing, ok := m.repeated(t, w, ask, err); ok {
+		if len(standing) > 0 || err != nil {
+			m.same(t, standing, got)
+			return
+		}
+		if len(got) == 0 {
+			return // still remembered, and nothing of it is left
+		}
+	}
+	if err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	want := m.readyIn(ask.Queues)
+	if len(got) != min(len(want), ask.Count) {
+		t.Fatalf("claimed %d of %d, of %d ready", len(got), ask.Count, len(want))
+	}
+	for i, c := range got {
+		task := m.tasks[c.ID]
+		if task == nil || task.State != queue.Ready || task.Priority != want[i].Priority || task.turn != want[i].turn {
+			t.Fatalf("claimed %v as number %d, want %v", task, i, want[i])
+		}
+		m.began(t, w, ask, c)
+	}
+	m.remember(w, ask, got)
+}
+
+// repeated finds what an earlier claim of the same request was given and still
+// has.
+func (m *model) repeated(t *rapid.T, w worker, ask queue.Claim, err error) (standing []uuid.UUID, ok bool) {
+	was := m.requests[requestOf(w, ask.RequestID)]
+	if ask.RequestID == "" || was == nil {
+		return nil, false
+	}
+	for id, token := range was.given {
+		if task := m.tasks[id]; task != nil && task.holds(w, token) {
+			standing = append(standing, id)
+		}
+	}
+	same := slices.Equal(was.ask.Queues, ask.Queues) && was.ask.Count == ask.Count && was.ask.TTL == ask.TTL
+	if errors.Is(err, registry.ErrRequestIDReused) {
+		if same {
+			t.Fatalf("the same request is refused: %v", err)
+		}
+		return nil, true
+	}
+	if !same && len(standing) > 0 {
+		t.Fatal("another request under the id is taken")
+	}
+	return standing, true
+}
+
+func (task *modelTask) holds(w worker, token uint64) bool {
+	return task.State == queue.InProgress && task.tokens[len(task.tokens)-1] == token && task.owner.Session == w.Session
+}
+
+func (m *model) same(t *rapid.T, want []uuid.UUID, got []queue.Claimed) {
+	var ids []uuid.UUID
+	for _, c := range got {
+		ids = append(ids, c.ID)
+		if task := m.tasks[c.ID]; task == nil || c.Token != task.tokens[len(task.tokens)-1] {
+			t.Fatalf("told of %v again with token %d", c.ID, c.Token)
+		}
+	}
+	byID := func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+	slices.SortFunc(ids, byID)
+	slices.SortFunc(want, byID)
+	if !slices.Equal(ids, want) {
+		t.Fatalf("told of %v again, want %v", ids, want)
+	}
+}
+
+func (m *model) remember(w worker, ask queue.Claim, got []queue.Claimed) {
+	if ask.RequestID == "" || len(got) == 0 {
+		return
+	}
+	r := &modelRequest{ask, make(map[uuid.UUID]uint64)}
+	for _, c := range got {
+		r.given[c.ID] = c.Token
+	}
+	m.requests[requestOf(w, ask.RequestID)] = r
+}
+
+// readyIn are the ready tasks of queues, in the order in which they are to be
+// claimed. Those of one turn may come in any.
+func (m *model) readyIn(queues []string) (list []*modelTask) {
+	for _, task := range m.tasks {
+		if task.State == queue.Ready && slices.Contains(queues, task.Queue) {
+			list = append(list, task)
+		}
+	}
+	slices.SortFunc(list, func(a, b *modelTask) int {
+		return cmp.Or(b.Priority-a.Priority, a.turn-b.turn)
+	})
+	return list
+}
+
+func (m *model) began(t *rapid.T, w worker, ask queue.Claim, c queue.Claimed) {
+	task := m.tasks[c.ID]
+	for _, other := range m.tasks {
+		if slices.Contains(other.tokens, c.Token) {
+			t.Fatalf("token %d was issued before", c.Token)
+		}
+	}
+	task.State, task.owner, task.ttl, task.deadline = queue.InProgress, w, ask.TTL, time.Now().Add(ask.TTL)
+	task.Attempt++
+	task.tokens = append(task.tokens, c.Token)
+	if string(c.Payload) != task.payload || c.Attempt != task.Attempt || !c.Deadline.Equal(task.deadline) || c.Queue != task.Queue {
+		t.Fatalf("claimed %+v, want %+v", c, task)
+	}
+}
+
+func (m *model) wait(t *rapid.T) {
+	w, ask := m.drawClaim(t)
+	if ask.RequestID = ""; len(m.readyIn(ask.Queues)) > 0 || len(m.waiters) > 5 {
+		t.Skip("nothing to wait for")
+	}
+	ask.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "wait")) * time.Second
+	if rapid.IntRange(0, 3).Draw(t, "named") == 0 {
+		ask.RequestID = uuid.NewString()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &waiting{w, ask, time.Now().Add(ask.Wait), cancel, make(chan answer, 1)}
+	go func() {
+		tasks, err := w.askCtx(ctx, ask)
+		p.answer <- answer{tasks, err}
+	}()
+	m.waiters = append(m.waiters, p)
+	m.served(t)
+}
+
+// served looks at who has been answered since the last operation. What was
+// ready was handed over in the order of asking; who was passed over waits for
+// nothing that is there.
+func (m *model) served(t *rapid.T) {
+	synctest.Wait()
+	var left []*waiting
+	for _, p := range m.waiters {
+		select {
+		case a := <-p.answer:
+			p.cancel()
+			if a.err != nil {
+				t.Fatalf("%s waited: %v", p.Path, a.err)
+			}
+			if len(a.tasks) == 0 {
+				if time.Now().Before(p.until) {
+					t.Fatalf("%s was sent away %v early", p.Path, time.Until(p.until))
+				}
+				continue
+			}
+			task := m.tasks[a.tasks[0].ID]
+			if len(a.tasks) != 1 || task == nil || task.State != queue.Ready || !slices.Contains(p.ask.Queues, task.Queue) {
+				t.Fatalf("%s was handed %+v: %+v", p.Path, a.tasks, task)
+			}
+			for _, earlier := range left {
+				if slices.Contains(earlier.ask.Queues, task.Queue) {
+					t.Fatalf("%s was handed a task of %s before %s, who waited for longer", p.Path, task.Queue, earlier.Path)
+				}
+			}
+			m.began(t, p.worker, p.ask, a.tasks[0])
+			m.remember(p.worker, p.ask, a.tasks)
+		default:
+			left = append(left, p)
+		}
+	}
+	m.waiters = left
+	for _, p := range left {
+		if ready := m.readyIn(p.ask.Queues); len(ready) > 0 {
+			t.Fatalf("%s waits, and %v is ready", p.Path, ready[0].ID)
+		}
+		if time.Now().After(p.until) {
+			t.Fatalf("%s waits for too long", p.Path)
+		}
+	}
+}
+
+func (m *model) stopWaiting(t *rapid.T) {
+	if len(m.waiters) == 0 {
+		t.Skip("nobody waits")
+	}
+	i := rapid.IntRange(0, len(m.waiters)-1).Draw(t, "waiter")
+	m.waiters[i].cancel()
+	if a := <-m.waiters[i].answer; !errors.Is(a.err, context.Canceled) {
+		t.Fatalf("a cancelled wait: %v %v", a.tasks, a.err)
+	}
+	m.waiters = slices.Delete(m.waiters, i, i+1)
+}
+
+// drawClaimed picks a task, and a token and a worker to use it with, which may
+// be wrong.
+func (m *model) drawClaimed(t *rapid.T) (task *modelTask, token uint64, w worker, right bool) {
+	task = m.pick(t, "task")
+	if len(task.tokens) == 0 {
+		t.Skip("never claimed")
+	}
+	token = task.tokens[len(task.tokens)-1]
+	if rapid.IntRange(0, 4).Draw(t, "zombie") == 0 {
+		token = rapid.SampledFrom(task.tokens).Draw(t, "token")
+	}
+	w = rapid.SampledFrom(m.workers).Draw(t, "worker")
+	if task.owner.h != nil && rapid.IntRange(0, 3).Draw(t, "owner") > 0 {
+		w = task.owner
+	}
+	right = task.State == queue.InProgress && token == task.tokens[len(task.tokens)-1] && w.Actor == task.owner.Actor
+	return task, token, w, right
+}
+
+func (m *model) refused(t *rapid.T, right bool, err error) bool {
+	var stale *queue.StaleError
+	if right && err != nil || !right && !errors.As(err, &stale) {
+		t.Fatalf("the claim is right: %v, and the answer %v", right, err)
+	}
+	return !right
+}
+
+func (m *model) heartbeat(t *rapid.T) {
+	task, token, w, right := m.drawClaimed(t)
+	ttl := time.Duration(rapid.IntRange(0, 6).Draw(t, "ttl")) * time.Second
+	m.h.mu.Lock()
+	ended := m.h.ended[w.Session]
+	m.h.mu.Unlock()
+	lease, err := m.h.Heartbeat(t.Context(), w.Holder, m.h.run, task.ID, token, ttl)
+	if right && ended {
+		if !errors.Is(err, registry.ErrSessionEnded) {
+			t.Fatalf("a session that has ended: %v", err)
+		}
+		return
+	}
+	if m.refused(t, right, err) {
+		return
+	}
+	if to := time.Now().Add(cmp.Or(ttl, task.ttl)); to.After(task.deadline) {
+		task.deadline, task.ttl = to, max(task.ttl, ttl)
+	}
+	task.owner = w
+	if !lease.Deadline.Equal(task.deadline) {
+		t.Fatalf("extended to %v, want %v", lease.Deadline, task.deadline)
+	}
+}
+
+func (m *model) submit(t *rapid.T) {
+	task, token, w, right := m.drawClaimed(t)
+	state := rapid.SampledFrom([]queue.State{queue.Completed, queue.Completed, queue.Failed}).Draw(t, "state")
+	_, err := m.h.Submit(t.Context(), w.Holder, m.h.run, task.ID, token, state, json.RawMessage(`"r"`))
+	if task.State == state && token == task.tokens[len(task.tokens)-1] && w.Actor == task.owner.Actor {
+		if err != nil {
+			t.Fatalf("the same submit again: %v", err)
+		}
+		return
+	}
+	if !m.refused(t, right, err) {
+		m.finished(task, state)
+	}
+}
+
+func (m *model) finished(task *modelTask, state queue.State) {
+	keep := 24 * time.Hour
+	if state == queue.Dead {
+		keep *= 7
+	}
+	task.State, task.Until = state, time.Now().Add(keep)
+}
+
+func (m *model) giveBack(t *rapid.T) {
+	task, token, w, right := m.drawClaimed(t)
+	var err error
+	var delay time.Duration
+	switch rapid.IntRange(0, 2).Draw(t, "how") {
+	case 0:
+		_, err = m.h.Abandon(t.Context(), w.Holder, m.h.run, task.ID, token)
+	case 1:
+		delay = longestBackoff(task.Attempt)
+		_, err = m.h.Nack(t.Context(), w.Holder, m.h.run, task.ID, token, nil, "reason")
+	case 2:
+		delay = time.Duration(rapid.IntRange(0, 3).Draw(t, "delay")) * time.Second
+		_, err = m.h.Nack(t.Context(), w.Holder, m.h.run, task.ID, token, &delay, "")
+	}
+	if !m.refused(t, right, err) {
+		m.back(task, delay, m.now())
+		m.served(t)
+	}
+}
+
+func longestBackoff(attempt int) time.Duration { return 2 * time.Second << (attempt - 1) }
+
+// back is the end of an execution without a result.
+func (m *model) back(task *modelTask, delay time.Duration, turn int) {
+	switch {
+	case task.Attempt >= task.MaxAttempts:
+		m.finished(task, queue.Dead)
+	case delay > 0:
+		task.State, task.DueAt = queue.Delayed, time.Now().Add(delay)
+	default:
+		task.State, task.turn = queue.Ready, turn
+	}
+}
+
+func (m *model) cancel(t *rapid.T) {
+	task := m.pick(t, "task")
+	if _, err := m.h.Cancel(t.Context(), uuid.New(), task.ID); !errors.Is(err, queue.ErrNotFound) {
+		t.Fatalf("cancelled from another run: %v", err)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "cancel") > 0 { // not too often, it ends all else
+		return
+	}
+	got, err := m.h.Cancel(t.Context(), m.h.run, task.ID)
+	if !task.State.Finished() {
+		m.finished(task, queue.Cancelled)
+	}
+	if err != nil || got.State != task.State {
+		t.Fatalf("cancelled: %s %v, want %s", got.State, err, task.State)
+	}
+}
+
+func (m *model) redrive(t *rapid.T) {
+	name := rapid.SampledFrom(modelQueues).Draw(t, "queue")
+	var named, want []uuid.UUID
+	if len(m.tasks) > 0 && rapid.Bool().Draw(t, "named") {
+		named = append(named, m.pick(t, "task").ID)
+	}
+	turn := m.now()
+	for id, task := range m.tasks {
+		if task.State == queue.Dead && task.Queue == name && (named == nil || slices.Contains(named, id)) {
+			want = append(want, id)
+			task.State, task.Attempt, task.turn = queue.Ready, 0, turn
+		}
+	}
+	got, err := m.h.Redrive(t.Context(), m.h.run, name, named)
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("redriven: %v %v, want %v", got, err, want)
+	}
+	m.served(t)
+}
+
+func (m *model) die(t *rapid.T) {
+	i := rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")
+	w := m.workers[i]
+	var left []*waiting
+	for _, p := range m.waiters {
+		if p.Session == w.Session {
+			p.cancel() // as the daemon does, before the session's record goes
+			<-p.answer
+			continue
+		}
+		left = append(left, p)
+	}
+	m.waiters = left
+	w.die()
+	turn := m.now()
+	for _, task := range m.tasks {
+		if task.State == queue.InProgress && task.owner.Session == w.Session {
+			m.back(task, 0, turn)
+		}
+	}
+	m.workers[i] = w.again()
+	m.served(t)
+}
+
+// pass lets time pass, and stops at each instant at which something happens.
+func (m *model) pass(t *rapid.T) {
+	d := time.Duration(rapid.SampledFrom([]int{1, 100, 2000, 2000, 10_000, 26 * 3600 * 1000}).Draw(t, "ms")) * time.Millisecond
+	for end := time.Now().Add(d); ; {
+		next := m.nextEvent()
+		if next.IsZero() || next.After(end) {
+			time.Sleep(time.Until(end))
+			m.events(t)
+			return
+		}
+		time.Sleep(time.Until(next) + 1)
+		m.events(t)
+	}
+}
+
+func (m *model) nextEvent() (next time.Time) {
+	soonest := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	for _, task := range m.tasks {
+		switch {
+		case task.State == queue.InProgress:
+			soonest(task.deadline)
+		case task.State == queue.Delayed:
+			soonest(task.DueAt)
+		case task.State.Finished():
+			soonest(task.Until)
+		}
+	}
+	for _, p := range m.waiters {
+		soonest(p.until)
+	}
+	return next
+}
+
+// events does what is due.
+func (m *model) events(t *rapid.T) {
+	synctest.Wait()
+	turn, now := m.now(), time.Now()
+	for id, task := range m.tasks {
+		switch {
+		case task.State == queue.InProgress && now.After(task.deadline):
+			m.back(task, longestBackoff(task.Attempt), turn)
+		case task.State == queue.Delayed && now.After(task.DueAt):
+			task.State, task.turn = queue.Ready, turn
+		case task.State.Finished() && now.After(task.Until):
+			delete(m.tasks, id)
+		}
+	}
+	m.served(t)
+}
+
+func (m *model) crash(t *rapid.T) {
+	for _, p := range m.waiters {
+		p.cancel()
+		<-p.answer
+	}
+	m.waiters = nil
+	m.h.t = t
+	m.h.crash()
+	for _, task := range m.tasks {
+		if task.State == queue.InProgress {
+			task.deadline = time.Now().Add(task.ttl)
+		}
+	}
+}
+
+// check compares everything.
+func (m *model) check(t *rapid.T) {
+	m.h.t = t
+	m.h.check()
+	counts := map[string]queue.Stats{"a": {Queue: "a"}, "b": {Queue: "b"}}
+	for id, want := range m.tasks {
+		d, err := m.h.Get(t.Context(), m.h.run, id)
+		if err != nil || d.State != want.State || d.Attempt != want.Attempt || string(d.Payload) != want.payload {
+			t.Fatalf("task is %s after %d attempts (%v), want %s after %d", d.State, d.Attempt, err, want.State, want.Attempt)
+		}
+		if want.State == queue.Delayed && !d.DueAt.Equal(want.DueAt) || want.State == queue.InProgress && !d.Deadline.Equal(want.deadline) ||
+			want.State.Finished() && !d.Until.Equal(want.Until) {
+			t.Fatalf("%s task is due %v, held until %v, kept until %v; want %+v", d.State, d.DueAt, d.Deadline, d.Until, want)
+		}
+		s := counts[want.Queue]
+		count(&s, want.Task)
+		counts[want.Queue] = s
+	}
+	for name, want := range counts {
+		if got, err := m.h.Stats(t.Context(), m.h.run, name); err != nil || got[0] != want {
+			t.Fatalf("queue counts %+v (%v), want %+v", got, err, want)
+		}
+	}
+}
+
+func count(s *queue.Stats, t queue.Task) {
+	switch t.State {
+	case queue.Ready:
+		s.Ready[t.Priority]++
+	case queue.Delayed:
+		s.Delayed++
+	case queue.InProgress:
+		s.InProgress++
+	case queue.Completed:
+		s.Completed++
+	case queue.Failed:
+		s.Failed++
+	case queue.Dead:
+		s.Dead++
+	case queue.Cancelled:
+		s.Cancelled++
+	}
+}
+
+// end closes the house, also when the round has failed.
+func (m *model) end() {
+	for _, p := range m.waiters {
+		p.cancel()
+		<-p.answer
+	}
+	m.h.stop()
+	<-m.h.done
+	_ = m.h.eng.Close()
+}
