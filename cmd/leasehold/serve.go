@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -100,6 +102,7 @@ func (cfg *serveConfig) check() (err error) {
 // serve is the daemon's life.
 func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err error) {
 	log := cfg.Log.open(stderr)
+	spareProcessor()
 
 	eng, err := pebble.Open(pebble.Options{
 		Dir:  filepath.Join(cfg.State, "db"),
@@ -139,6 +142,16 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	}
 	log.Info().Msg("stopped")
 	return nil
+}
+
+// spareProcessor makes up for the one that waits for the disk: Go takes it back
+// from a system call only after a while. With 64 clients on two cores durable
+// calls came out a quarter more, others the same. GOMAXPROCS in the environment
+// still decides.
+func spareProcessor() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
 }
 
 // listen opens the socket and, if there is to be HTTP, its port.
