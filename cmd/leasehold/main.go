@@ -103,7 +103,7 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand())
+	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand(), newDoctorCommand())
 	add(groupTree, newActorCommand(), newCallCommand())
 	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand(), newQueueCommand())
 	return cmd
