@@ -217,30 +217,6 @@ func lineLength(tx Tx, prefix string) (n int) {
 	return n
 }
 
-// A request is what an idempotent request was and which lease answered it.
-type request struct {
-	Scope, Key string
-	TTL        time.Duration
-	KeepAlive  bool
-	Lease      uuid.UUID
-}
-
-// A Lost says what became of a lease that its holder did not release.
-type Lost struct {
-	Scope, Key   string
-	LeaseID      uuid.UUID
-	Token        uint64
-	Session      uuid.UUID // that held it
-	Reason       string    // a Cause
-	At           time.Time
-	SupersededBy string // path of who holds it now; "" if nobody did then
-	Told         bool
-}
-
-func (l Lost) put(tx Tx, actor uuid.UUID) {
-	tx.Put(engine.Row{Key: lostKey(actor, l.LeaseID), Value: encodeJSON(l), Due: l.At.Add(keepLost)})
-}
-
 func encodeJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

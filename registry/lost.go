@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A Lost says what became of a lease that its holder did not release.
+type Lost struct {
+	Scope, Key   string
+	LeaseID      uuid.UUID
+	Token        uint64
+	Session      uuid.UUID // that held it
+	Reason       string    // a Cause
+	At           time.Time
+	SupersededBy string // path of who holds it now; "" if nobody did then
+	Told         bool
+}
+
+func (l Lost) put(tx Tx, actor uuid.UUID) {
+	tx.Put(engine.Row{Key: lostKey(actor, l.LeaseID), Value: encodeJSON(l), Due: l.At.Add(keepLost)})
+}
+
+// lost is the refusal of an id that is not held: a LostError if the actor held
+// it, else otherwise if that says anything, else ErrNotHolder.
+func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Lost) error {
+	if row, ok := tx.Get(lostKey(caller.Actor, id)); ok {
+		return &LostError{decodeJSON[Lost](row)}
+	}
+	if otherwise.Reason != "" {
+		return &LostError{otherwise}
+	}
+	return ErrNotHolder
+}
+
+func putLost(tx Tx, l Lease, cause Cause, next string) {
+	lost := Lost{
+		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token, Session: l.Holder.Session,
+		Reason: string(cause), At: tx.Now(), SupersededBy: next,
+		Told: cause == SessionEnded, // there is nobody to tell; another session learns by its lease_id
+	}
+	lost.put(tx, l.Holder.Actor)
+	if !lost.Told {
+		tx.Put(engine.Row{Key: newsKey(lost.Session), Value: string(lost.LeaseID[:]), Owner: lost.Session})
+	}
+}
+
+// Untold returns the losses that the session has not been told of. It costs one
+// look-up where there are none, which is nearly always.
+func (c *Core) Untold(tx Tx, holder Holder) (news []Lost) {
+	if _, ok := tx.Get(newsKey(holder.Session)); !ok {
+		return nil
+	}
+	for row := range tx.Scan(lostKeys(holder.Actor)) {
+		if l := decodeJSON[Lost](row); l.Session == holder.Session && !l.Told {
+			news = append(news, l)
+		}
+	}
+	return news
+}
+
+// MarkTold notes that the session has been told of losses.
+func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
+	for _, l := range news {
+		l.Told = true
+		l.put(tx, holder.Actor)
+	}
+	if len(c.Untold(tx, holder)) == 0 {
+		tx.Delete(newsKey(holder.Session))
+	}
+}
+
+// NewsKey is the key of a row that changes when the session loses a lease.
+func NewsKey(session uuid.UUID) string { return newsKey(session) }
