@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,10 +24,18 @@ import (
 // TestRandomOperationsAgainstAModel does at random what can be done to a queue,
 // and compares every answer, and after every operation every task, with a model
 // that has no indexes, no rows and no leases: a map of tasks.
+//
+// How many rounds is -rapid.checks, of how many operations -rapid.steps, and a
+// failure prints the flags that repeat it.
 func TestRandomOperationsAgainstAModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) {
-			h := newHouse(t)
+	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // which is for shorter stories
+		if err := f.Value.Set("100"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			h := newHouse(t, func(o *queue.Options) { o.Retention, o.DeadRetention = keepModel, 2*keepModel })
 			m := &model{T: t, h: h, tasks: make(map[uuid.UUID]*modelTask), requests: make(map[string]*modelRequest)}
 			for i := range 3 {
 				m.workers = append(m.workers, h.worker(fmt.Sprint("W", i)))
@@ -34,10 +43,12 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 			defer m.end()
 			t.Repeat(map[string]func(*rapid.T){
 				"":           m.check,
-				"enqueue":    m.enqueue,
+				"enqueue":    m.enqueueSome,
+				"fill":       m.enqueueSome,
 				"claim":      m.claim,
 				"claim more": m.claim,
 				"wait":       m.wait,
+				"wait too":   m.wait,
 				"stop wait":  m.stopWaiting,
 				"heartbeat":  m.heartbeat,
 				"submit":     m.submit,
@@ -64,8 +75,9 @@ type model struct {
 }
 
 type modelTask struct {
-	queue.Task        // only of its state what is set here
-	payload    string //
+	queue.Task // of its state only what is set here
+	number     int
+	payload    string
 	turn       int    // of a ready one: those of an earlier turn go first
 	owner      worker // of one in progress
 	ttl        time.Duration
@@ -97,14 +109,18 @@ func (m *model) pick(t *rapid.T, label string) *modelTask {
 	if len(m.tasks) == 0 {
 		t.Skip("no task")
 	}
-	ids := slices.SortedFunc(maps.Keys(m.tasks), func(a, b uuid.UUID) int {
-		return m.tasks[a].EnqueuedAt.Compare(m.tasks[b].EnqueuedAt)*2 + bytes.Compare(a[:], b[:])
-	})
-	return m.tasks[rapid.SampledFrom(ids).Draw(t, label)]
+	list := slices.SortedFunc(maps.Values(m.tasks), func(a, b *modelTask) int { return a.number - b.number })
+	return list[rapid.IntRange(0, len(list)-1).Draw(t, label)]
 }
 
 // now is the turn of what becomes ready in the operation under way.
 func (m *model) now() int { m.turn++; return m.turn }
+
+func (m *model) enqueueSome(t *rapid.T) {
+	for range rapid.IntRange(1, 4).Draw(t, "tasks") {
+		m.enqueue(t)
+	}
+}
 
 func (m *model) enqueue(t *rapid.T) {
 	n := queue.NewTask{
@@ -130,6 +146,7 @@ func (m *model) enqueue(t *rapid.T) {
 		ID: got.ID, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts, Key: n.Key,
 		State: queue.Ready, EnqueuedAt: time.Now(),
 	}, payload: string(n.Payload), turn: m.now()}
+	task.number = task.turn
 	if n.Delay > 0 {
 		task.State, task.DueAt = queue.Delayed, time.Now().Add(n.Delay)
 	}
@@ -405,12 +422,19 @@ func (m *model) submit(t *rapid.T) {
 	}
 }
 
+// keepModel is how long finished tasks are kept. Days of a bubble are long, for
+// the store has a timer that runs ten times in each second of them.
+const keepModel = time.Minute
+
 func (m *model) finished(task *modelTask, state queue.State) {
-	keep := 24 * time.Hour
+	keep := keepModel
 	if state == queue.Dead {
-		keep *= 7
+		keep *= 2
 	}
 	task.State, task.Until = state, time.Now().Add(keep)
+	if day := task.EnqueuedAt.Add(24 * time.Hour); task.Key != "" && day.After(task.Until) {
+		task.Until = day
+	}
 }
 
 func (m *model) giveBack(t *rapid.T) {
@@ -433,7 +457,7 @@ func (m *model) giveBack(t *rapid.T) {
 	}
 }
 
-func longestBackoff(attempt int) time.Duration { return 2 * time.Second << (attempt - 1) }
+func longestBackoff(attempt int) time.Duration { return time.Second << attempt }
 
 // back is the end of an execution without a result.
 func (m *model) back(task *modelTask, delay time.Duration, turn int) {
@@ -510,7 +534,10 @@ func (m *model) die(t *rapid.T) {
 
 // pass lets time pass, and stops at each instant at which something happens.
 func (m *model) pass(t *rapid.T) {
-	d := time.Duration(rapid.SampledFrom([]int{1, 100, 2000, 2000, 10_000, 26 * 3600 * 1000}).Draw(t, "ms")) * time.Millisecond
+	d := time.Duration(rapid.SampledFrom([]int{1, 100, 2000, 2000, 10_000, 60_000, 120_000}).Draw(t, "ms")) * time.Millisecond
+	if rapid.IntRange(0, 500).Draw(t, "days") == 311 { // rapid likes the ends
+		d = 25 * time.Hour
+	}
 	for end := time.Now().Add(d); ; {
 		next := m.nextEvent()
 		if next.IsZero() || next.After(end) {

@@ -28,6 +28,7 @@ type house struct {
 	eng  *pebble.Engine
 	core *registry.Core
 	run  uuid.UUID
+	opts queue.Options
 	stop context.CancelFunc
 	done chan error
 
@@ -52,8 +53,12 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 	})
 }
 
-func newHouse(t tb) *house {
+func newHouse(t tb, opts ...func(*queue.Options)) *house {
 	h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: make(map[uuid.UUID]bool)}
+	h.opts.Rand = func(n int64) int64 { return n - 1 }
+	for _, set := range opts {
+		set(&h.opts)
+	}
 	h.open()
 	return h
 }
@@ -69,7 +74,7 @@ func (h *house) open() {
 		defer h.mu.Unlock()
 		return !h.ended[s]
 	}})
-	h.Queue = queue.New(h.eng, h.core, queue.Options{Rand: func(n int64) int64 { return n - 1 }})
+	h.Queue = queue.New(h.eng, h.core, h.opts)
 	if err := errors.Join(h.core.Recover(context.Background()), h.Recover(context.Background())); err != nil {
 		h.t.Fatal(err)
 	}
