@@ -2,6 +2,7 @@ package spotlights_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -36,7 +37,9 @@ type daemon struct {
 	t      *testing.T
 	fs     *vfs.MemFS
 	eng    *pebble.Engine
+	state  *dispatch.State
 	server *server.Server
+	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -47,15 +50,13 @@ func (d *daemon) start() {
 	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: d.fs}); err != nil {
 		d.t.Fatal(err)
 	}
-	state, err := dispatch.Open(context.Background(), d.eng, dispatch.Options{})
-	if err != nil {
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if d.state, err = dispatch.Open(d.ctx, d.eng, dispatch.Options{}); err != nil {
 		d.t.Fatal(err)
 	}
-	d.server = server.New(state, server.Options{Version: "test"})
-	ctx, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
+	d.server = server.New(d.state, server.Options{Version: "test"})
 	d.wg.Go(func() {
-		if err := state.Tend(ctx); err != nil {
+		if err := d.state.Tend(d.ctx); err != nil {
 			d.t.Error(err)
 		}
 	})
@@ -65,7 +66,7 @@ func (d *daemon) stop() {
 	d.t.Helper()
 	d.cancel()
 	d.wg.Wait()
-	if err := d.eng.Check(); err != nil {
+	if err := errors.Join(d.state.Check(context.Background()), d.eng.Check()); err != nil {
 		d.t.Error(err)
 	}
 	if err := d.eng.Close(); err != nil {
@@ -75,10 +76,7 @@ func (d *daemon) stop() {
 
 func (d *daemon) Dial(context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	ctx, cancel := context.WithCancel(context.Background())
-	stop := d.cancel
-	d.cancel = func() { stop(); cancel() }
-	d.wg.Go(func() { d.server.ServeConn(ctx, ours, dispatch.Peer{Transport: "unix"}) })
+	d.wg.Go(func() { d.server.ServeConn(d.ctx, ours, dispatch.Peer{Transport: "unix"}) })
 	return theirs, nil
 }
 

@@ -35,6 +35,12 @@ func Stories() []Story {
 		twoSessions,
 		daemonRestart,
 		expiry,
+		workerDies,
+		zombieRefused,
+		heartbeatAndReaper,
+		taskOrder,
+		deadLetter,
+		thousandInFlight,
 	}
 }
 
