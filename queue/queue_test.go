@@ -25,6 +25,7 @@ type house struct {
 	*queue.Queue
 	t    tb
 	fs   *vfs.MemFS
+	disk vfs.FS // fs, or what stands before it
 	eng  *pebble.Engine
 	core *registry.Core
 	run  uuid.UUID
@@ -66,7 +67,11 @@ func newHouse(t tb, opts ...func(*queue.Options)) *house {
 func (h *house) open() {
 	h.t.Helper()
 	var err error
-	if h.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: h.fs}); err != nil {
+	disk := h.disk
+	if disk == nil {
+		disk = h.fs
+	}
+	if h.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: disk}); err != nil {
 		h.t.Fatal(err)
 	}
 	h.core = registry.New(h.eng, registry.Options{SessionOpen: func(_ registry.Tx, s uuid.UUID) bool {

@@ -43,7 +43,7 @@ func (q *Queue) tendLine(tx Tx, l line) {
 		for row := range index.entries(tx) {
 			index.passed(tx, row.Key[len(index.prefix):])
 			at, id := timeOf(row)
-			if at.After(now) || n == tendBatch {
+			if !at.Before(now) || n == tendBatch { // a row is due after its instant
 				if next.IsZero() || at.Before(next) {
 					next = at
 				}
