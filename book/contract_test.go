@@ -24,6 +24,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -80,6 +81,7 @@ var refusals = []error{
 	&layer.ForbiddenError{},
 	dispatch.ErrNotFound,
 	dispatch.ErrUnauthenticated,
+	&queue.StaleError{Task: queue.Task{State: queue.Ready}},
 	engine.ErrFailed,
 	errors.New("anything else"),
 }
@@ -146,23 +148,35 @@ func TestNoticeFields(t *testing.T) {
 func TestLimits(t *testing.T) {
 	limits := kvstore.New(nil, nil, uuid.Nil, kvstore.Limits{}).Limits()
 	want := map[string]string{
-		"shortest ttl":               fmt.Sprintf("%d s", registry.MinTTL/time.Second),
-		"longest ttl":                fmt.Sprintf("%d s", registry.MaxTTL/time.Second),
-		"ttl if none is asked for":   fmt.Sprintf("%d s", registry.DefaultTTL/time.Second),
-		"longest wait in one call":   fmt.Sprintf("%d s", registry.MaxWait/time.Second),
-		"a ticket keeps its place":   fmt.Sprintf("%d s", registry.ParkTime/time.Second),
-		"key of a run's lease":       fmt.Sprintf("%d bytes", registry.MaxKey),
-		"request_id":                 fmt.Sprintf("%d bytes", registry.MaxRequestID),
-		"path or glob":               fmt.Sprintf("%d bytes", kvstore.MaxPath),
-		"name of an actor":           fmt.Sprintf("%d bytes", layer.MaxName),
-		"one value":                  fmt.Sprintf("%d MiB", limits.ValueBytes>>20),
-		"all values of a layer":      fmt.Sprintf("%d MiB", limits.Bytes>>20),
-		"entries of a layer":         fmt.Sprint(limits.Entries),
-		"entries in one listing":     fmt.Sprint(kvstore.MaxList),
-		"depth of the tree":          fmt.Sprint(4),
-		"message to the daemon":      "4 MiB",
-		"waiters for one lease":      fmt.Sprint(1000),
-		"waits of one actor at once": fmt.Sprint(100),
+		"shortest ttl":                           fmt.Sprintf("%d s", registry.MinTTL/time.Second),
+		"longest ttl":                            fmt.Sprintf("%d s", registry.MaxTTL/time.Second),
+		"ttl if none is asked for":               fmt.Sprintf("%d s", registry.DefaultTTL/time.Second),
+		"longest wait in one call":               fmt.Sprintf("%d s", registry.MaxWait/time.Second),
+		"a ticket keeps its place":               fmt.Sprintf("%d s", registry.ParkTime/time.Second),
+		"key of a run's lease":                   fmt.Sprintf("%d bytes", registry.MaxKey),
+		"request_id":                             fmt.Sprintf("%d bytes", registry.MaxRequestID),
+		"path or glob":                           fmt.Sprintf("%d bytes", kvstore.MaxPath),
+		"name of an actor":                       fmt.Sprintf("%d bytes", layer.MaxName),
+		"one value":                              fmt.Sprintf("%d MiB", limits.ValueBytes>>20),
+		"all values of a layer":                  fmt.Sprintf("%d MiB", limits.Bytes>>20),
+		"entries of a layer":                     fmt.Sprint(limits.Entries),
+		"entries in one listing":                 fmt.Sprint(kvstore.MaxList),
+		"depth of the tree":                      fmt.Sprint(4),
+		"message to the daemon":                  "4 MiB",
+		"waiters for one lease":                  fmt.Sprint(1000),
+		"waits of one actor at once":             fmt.Sprint(100),
+		"payload of a task":                      fmt.Sprintf("%d MiB", queue.MaxPayload>>20),
+		"result of a task":                       fmt.Sprintf("%d MiB", queue.MaxResult>>20),
+		"name of a queue":                        "64 bytes",
+		"idempotency_key":                        fmt.Sprintf("%d bytes", queue.MaxKey),
+		"attempts of a task":                     fmt.Sprint(queue.MaxAttempts),
+		"attempts if not said":                   fmt.Sprint(queue.DefaultAttempts),
+		"delay of a task":                        fmt.Sprintf("%d days", queue.MaxDelay/(24*time.Hour)),
+		"queues in one claim":                    fmt.Sprint(queue.MaxQueues),
+		"tasks in one claim":                     fmt.Sprint(queue.MaxCount),
+		"payloads of several tasks in one claim": fmt.Sprintf("%d MiB", queue.MaxClaimBytes>>20),
+		"claims that wait at a queue":            fmt.Sprint(queue.MaxClaimants),
+		"tasks in one redrive":                   fmt.Sprint(queue.MaxRedrive),
 	}
 	have := make(map[string]string)
 	for _, cells := range table(t, "book/src/limits.md", "what") {

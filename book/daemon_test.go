@@ -58,7 +58,7 @@ func (d *daemon) stop() {
 	d.t.Helper()
 	d.cancel()
 	d.wg.Wait()
-	if err := d.eng.Check(); err != nil {
+	if err := errors.Join(d.state.Check(context.Background()), d.eng.Check()); err != nil {
 		d.t.Error(err)
 	}
 	if err := d.eng.Close(); err != nil {

@@ -108,6 +108,7 @@ func act(t *testing.T) (scenes []scene) {
 		p.leases()
 		p.store()
 		p.does("", "S1", "actor_list", args{})
+		p.tasks()
 		scenes = p.scenes
 	})
 	return scenes
@@ -156,6 +157,58 @@ func (p *play) store() {
 	p.does("VERSION_MISMATCH", "S1→W1", "kv_delete", args{"path": "/shared/plan", "expected_version": 1})
 	p.does("FORBIDDEN", "S1→W1", "kv_delete", args{"path": "/ref/plan"})
 	p.does("", "S1→W1", "kv_delete", args{"path": "/shared/plan"})
+}
+
+func (p *play) tasks() {
+	id := p.does("", "S1", "task_enqueue", args{"queue": "compile", "payload": args{"file": "a.go"}, "idempotency_key": "a.go@3f2c", "max_attempts": 2}).taskID(p.t)
+	p.does("REQUEST_ID_REUSED", "S1", "task_enqueue", args{"queue": "compile", "payload": args{"file": "b.go"}, "idempotency_key": "a.go@3f2c"})
+	p.does("LIMIT", "S1", "task_enqueue", args{"queue": "compile", "payload": strings.Repeat("x", 1<<20)})
+	p.does("INVALID_ARGUMENT", "S1", "task_enqueue", args{"queue": "to compile", "payload": 1})
+
+	first := p.does("", "S1→W1", "task_claim", args{"queues": []string{"compile", "link"}, "ttl_secs": 60, "wait_secs": 50}).claim(p.t)
+	p.does("INVALID_ARGUMENT", "S1→W1", "task_claim", args{"queues": []string{"compile"}})
+	p.does("", "S1→W1", "task_heartbeat", first)
+	p.does("STALE_TOKEN", "S1→W2", "task_heartbeat", first)
+	p.does("", "S1", "task_get", args{"task_id": id})
+	p.does("NOT_FOUND", "S1", "task_get", args{"task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
+	p.does("", "S1→W1", "task_nack", and(first, args{"delay_secs": 0, "reason": "no compiler"}))
+	p.does("STALE_TOKEN", "S1→W1", "task_nack", and(first, args{"reason": "no compiler"}))
+
+	second := p.does("", "S1→W2", "task_claim", args{"queues": []string{"compile"}, "ttl_secs": 60}).claim(p.t)
+	p.does("", "S1→W2", "task_abandon", second)
+	p.does("STALE_TOKEN", "S1→W2", "task_abandon", second)
+	p.does("", "S1", "queue_dead", args{"queue": "compile"})
+	p.does("", "S1", "queue_redrive", args{"queue": "compile", "task_ids": []string{id}})
+	p.does("INVALID_ARGUMENT", "S1", "queue_redrive", args{"queue": "compile", "task_ids": []string{"a.go"}})
+
+	third := p.does("", "S1→W2", "task_claim", args{"queues": []string{"compile"}, "ttl_secs": 60}).claim(p.t)
+	p.does("INVALID_ARGUMENT", "S1→W2", "task_submit", and(third, args{"status": "done"}))
+	p.does("", "S1→W2", "task_submit", and(third, args{"status": "completed", "result": args{"object": "a.o"}}))
+	p.does("STALE_TOKEN", "S1→W1", "task_submit", and(first, args{"status": "completed", "result": args{"object": "a.o"}}))
+	p.does("", "S1", "task_result", args{"task_id": id, "wait_secs": 50})
+	p.does("NOT_FOUND", "S1", "task_result", args{"task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
+
+	later := p.does("", "S1", "task_enqueue", args{"queue": "deploy", "payload": nil, "delay_secs": 3600}).taskID(p.t)
+	p.does("", "S1", "task_cancel", args{"task_id": later})
+	p.does("NOT_FOUND", "S1", "task_cancel", args{"task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
+	p.does("", "S1", "queue_stats", args{})
+}
+
+// claim is what names the one task of a claim.
+func (r reply) claim(t *testing.T) args {
+	t.Helper()
+	var got struct{ Tasks []task }
+	if err := json.Unmarshal(r.object, &got); err != nil || len(got.Tasks) != 1 {
+		t.Fatalf("no one task in %s", r.object)
+	}
+	return args{"task_id": got.Tasks[0].ID, "token": got.Tasks[0].Token}
+}
+
+// and is a with more arguments.
+func and(a, more args) args {
+	all := maps.Clone(a)
+	maps.Copy(all, more)
+	return all
 }
 
 // toolReference is the page of all tools.
