@@ -54,8 +54,29 @@ cross:
     GOOS=darwin GOARCH=amd64 go build ./... && GOOS=darwin GOARCH=amd64 go vet {{packages}}
     GOOS=darwin GOARCH=arm64 go build ./... && GOOS=darwin GOARCH=arm64 go vet {{packages}}
 
-# the benchmarks: of the engine and the rules against bare Pebble, of the socket against an empty tool
-bench:
+# the queue beside other durable queues, see bench/README.md: `just bench -quick` for a first look
+[no-exit-message]
+bench *flags:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    packages=()
+    compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || packages+=(postgresql)
+    command -v redis-server >/dev/null || packages+=(redis-server)
+    command -v beanstalkd >/dev/null || packages+=(beanstalkd)
+    if ((${#packages[@]})) && command -v apt-get >/dev/null; then
+        sudo=()
+        ((EUID == 0)) || sudo=(sudo)
+        # Who cannot be installed is left out, and the table says so.
+        "${sudo[@]}" apt-get update -qq &&
+            "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" ||
+            echo "could not install ${packages[*]}" >&2
+    fi
+    cd bench
+    go build -o ../dist/bench .
+    exec ../dist/bench {{flags}}
+
+# the benchmarks of the packages: of the engine and the rules against bare Pebble, of the socket against an empty tool
+bench-packages:
     go test -run '^$' -bench . -benchtime 2s -timeout 30m ./...
 
 # the scenarios of the official MCP conformance suite that apply

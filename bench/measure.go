@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -152,6 +153,7 @@ func (r trial) round(ctx context.Context, round int, contenders []*contender, wi
 					return err
 				}
 			}
+			settle()
 			s, err := c.measure(ctx, op, r.Workers, window)
 			if err != nil {
 				return err
@@ -163,6 +165,29 @@ func (r trial) round(ctx context.Context, round int, contenders []*contender, wi
 		}
 	}
 	return nil
+}
+
+// settle waits, for a while at most, until this process has nothing left to do
+// of what was measured before: a store that has taken in much compacts it
+// afterwards, which would slow down whoever is next.
+func settle() {
+	const look = 20 * time.Millisecond
+	for range 150 {
+		before := cpuTime()
+		time.Sleep(look)
+		if cpuTime()-before < look/5 {
+			return
+		}
+	}
+}
+
+// cpuTime is what this process has used of the processors.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // expect is how many tasks op may take in a window: somewhat more than it ever

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -26,6 +28,9 @@ const socketName = "sock"
 
 // serveLeasehold is the daemon, with a tool more that does nothing.
 func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
+	if os.Getenv("GOMAXPROCS") == "" { // as leasehold serve does
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
 	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		return err
