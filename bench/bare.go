@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -135,7 +136,7 @@ func recordCommits(ctx context.Context) (enqueued, claimed, submitted commit, er
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	defer h.close()
+	defer func() { err = errors.Join(err, h.close()) }()
 	// A few, so that what the first writes and others do not is left out.
 	for range 3 {
 		for range 2 {
@@ -156,7 +157,7 @@ func recordCommits(ctx context.Context) (enqueued, claimed, submitted commit, er
 		submitted = rec.last
 	}
 	if len(enqueued) == 0 || len(claimed) == 0 || len(submitted) == 0 {
-		return nil, nil, nil, fmt.Errorf("nothing was recorded")
+		return nil, nil, nil, errors.New("nothing was recorded")
 	}
 	for _, c := range []commit{enqueued, claimed, submitted} {
 		c.named()

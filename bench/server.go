@@ -180,7 +180,7 @@ func freePort() (int, error) {
 	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
-// said is the first line that a program prints.
+// firstLine is the first line that a program prints.
 func firstLine(name string, args ...string) string {
 	out, err := exec.Command(name, args...).Output()
 	if err != nil {
