@@ -23,7 +23,7 @@ type report struct {
 
 type missing struct{ Peer, Why string }
 
-// machine says where this runs.
+// machine says where this runs, and how busy that is.
 func machine() string {
 	model := runtime.GOARCH
 	info, _ := os.ReadFile("/proc/cpuinfo") // elsewhere the architecture will do
@@ -33,7 +33,12 @@ func machine() string {
 			break
 		}
 	}
-	return fmt.Sprintf("%s, %d of %s, %s", runtime.GOOS, runtime.NumCPU(), model, runtime.Version())
+	m := fmt.Sprintf("%s, %d of %s, %s", runtime.GOOS, runtime.NumCPU(), model, runtime.Version())
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		first, _, _ := strings.Cut(string(load), " ")
+		m += ", load " + first + " before"
+	}
+	return m
 }
 
 // rate is the median of op's rounds, 0 if there is none.
