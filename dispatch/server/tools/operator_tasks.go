@@ -45,6 +45,25 @@ func statesOf(word string) []queue.State {
 	return nil
 }
 
+func countIn(s queue.Stats, state queue.State) uint64 {
+	switch state {
+	case queue.Delayed:
+		return s.Delayed
+	case queue.Ready:
+		return s.ReadyTotal()
+	case queue.InProgress:
+		return s.InProgress
+	case queue.Completed:
+		return s.Completed
+	case queue.Failed:
+		return s.Failed
+	case queue.Dead:
+		return s.Dead
+	default:
+		return s.Cancelled
+	}
+}
+
 // showTasks lists queue by queue, and in each state by state.
 func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTasksArgs) (taskList, error) {
 	tasks, err := o.state.RunTasks(ctx, a.Run)
@@ -58,7 +77,8 @@ func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTas
 	var list []queue.Task
 	for _, q := range queues {
 		for _, state := range statesOf(a.State) {
-			if left := a.Limit - len(list); left > 0 {
+			// A state that has none is not looked for among many others.
+			if left := a.Limit - len(list); left > 0 && countIn(q, state) > 0 {
 				some, err := tasks.List(ctx, q.Queue, state, left)
 				if err != nil {
 					return taskList{}, err
