@@ -34,8 +34,9 @@ func (g *agent) ask(tool string, a args, object any) (text string) {
 	return answer.Text
 }
 
-// rejected calls a tool, which must refuse with the code.
-func (g *agent) rejected(code, tool string, a args) *client.Refusal {
+// rejected calls a tool, which must refuse with the code, and gives the text of
+// the refusal.
+func (g *agent) rejected(code, tool string, a args) (text string) {
 	answer, err := g.Call(g.st.ctx, tool, a)
 	var refusal *client.Refusal
 	if !errors.As(err, &refusal) {
@@ -43,7 +44,7 @@ func (g *agent) rejected(code, tool string, a args) *client.Refusal {
 		g.st.want(false, "%s was not refused %s: %s", g.path, tool, answer.Text)
 	}
 	g.st.want(refusal.Code == code, "%s was refused %s with %s, want %s", g.path, tool, refusal.Code, code)
-	return refusal
+	return refusal.Text
 }
 
 // enqueue puts a task in the queue.
