@@ -1,0 +1,224 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/queue"
+)
+
+// rows changes the rows of a house behind the queue's back.
+func (h *house) rows(change func(tx engine.Tx)) {
+	h.t.Helper()
+	err := h.eng.Update(context.Background(), func(tx engine.Tx) error { change(tx); return nil })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) faults() error {
+	return h.eng.View(context.Background(), func(tx engine.Tx) error { return h.Check(tx) })
+}
+
+// The rows that a test disagrees with, by the key schema in the package doc.
+func firstRow(tx engine.Tx, prefix string) (first engine.Row) {
+	for row := range tx.Scan(prefix) {
+		return row
+	}
+	panic("no row " + prefix)
+}
+
+// TestCheckFindsEveryDisagreement plants one at a time in a state that has
+// something of everything.
+func TestCheckFindsEveryDisagreement(t *testing.T) {
+	remove := func(prefix string) func(engine.Tx) {
+		return func(tx engine.Tx) { tx.Delete(firstRow(tx, prefix).Key) }
+	}
+	spoil := func(prefix string) func(engine.Tx) {
+		return func(tx engine.Tx) {
+			row := firstRow(tx, prefix)
+			row.Value = row.Value[:len(row.Value)/2]
+			tx.Put(row)
+		}
+	}
+	double := func(prefix string) func(engine.Tx) { // the same entry, elsewhere
+		return func(tx engine.Tx) {
+			row := firstRow(tx, prefix)
+			row.Key = row.Key[:len(row.Key)-17] + string(row.Key[len(row.Key)-17]+1) + row.Key[len(row.Key)-16:]
+			tx.Put(row)
+		}
+	}
+	for name, c := range map[string]struct {
+		plant   func(engine.Tx)
+		finds   string
+		corrupt bool
+	}{
+		"task lost":          {remove("~task/"), "which does not stand there", false},
+		"task unreadable":    {spoil("~task/"), "~task/", true},
+		"payload lost":       {remove("~payload/"), "has no row \"~payload/", false},
+		"payload of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~payload/0123456789abcdef"}) }, "is of no task", false},
+		"payload cut":        {spoil("~payload/"), "bytes of payload", false},
+		"result of no task":  {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~result/0123456789abcdef"}) }, "is of no task", false},
+		"ready entry lost":   {remove("~ready/"), "has no row \"~ready/", false},
+		"ready entry spoilt": {spoil("~ready/"), "~ready/", true},
+		"ready entry doubled": {func(tx engine.Tx) {
+			row := firstRow(tx, "~ready/")
+			row.Key = row.Key[:len(row.Key)-8] + "\x01234567\xff"
+			tx.Put(row)
+		}, "which does not stand there", false},
+		"delayed entry lost":     {remove("~delayed/"), "has no row \"~delayed/", false},
+		"delayed entry doubled":  {double("~delayed/"), "which does not stand there", false},
+		"finished entry lost":    {remove("~finished/"), "has no row \"~finished/", false},
+		"finished entry doubled": {double("~finished/"), "which does not stand there", false},
+		"dead entry lost":        {remove("~dead/"), "has no row \"~dead/", false},
+		"dead entry doubled":     {double("~dead/"), "which does not stand there", false},
+		"entry too short":        {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~delayed/x"}) }, "~delayed/x", true},
+		"key lost":               {remove("~key/"), "not found by its idempotency key", false},
+		"key unreadable":         {spoil("~key/"), "~key/", true},
+		"key of no task": {func(tx engine.Tx) {
+			row := firstRow(tx, "~key/")
+			row.Key += "2"
+			tx.Put(row)
+		}, "is of no task", false},
+		"counts lost":       {remove("queue/"), "and no counts", false},
+		"counts unreadable": {spoil("queue/"), "queue/", true},
+		"counts wrong": {func(tx engine.Tx) {
+			row := firstRow(tx, "queue/")
+			row.Value = row.Value[:1] + string(row.Value[1]+1) + row.Value[2:]
+			tx.Put(row)
+		}, "counts", false},
+		"never due": {func(tx engine.Tx) {
+			row := firstRow(tx, "queue/")
+			row.Due = time.Time{}
+			tx.Put(row)
+		}, "is due at", false},
+		"due too late": {func(tx engine.Tx) {
+			row := firstRow(tx, "queue/")
+			row.Due = row.Due.Add(100 * time.Hour)
+			tx.Put(row)
+		}, "is due at", false},
+		"cursor too far": {func(tx engine.Tx) {
+			row := firstRow(tx, "cursor/ready/")
+			row.Value = "\xff\xff\xff\xff\xff\xff\xff\xff"
+			tx.Put(row)
+		}, "before the cursor", false},
+		"cursor unreadable":       {spoil("cursor/ready/"), "cursor/ready/", true},
+		"places unreadable":       {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: "1"}) }, "\"queue\"", true},
+		"places given again":      {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: strings.Repeat("\x00", 16)}) }, "has place", false},
+		"request unreadable":      {spoil("claim/"), "claim/", true},
+		"lease lost":              {remove("lease/queue\x00"), "leased: false", false},
+		"lease of no task":        {func(tx engine.Tx) { copyLease(tx, uuid.NewString()) }, "is not claimed with it", false},
+		"lease of no id":          {func(tx engine.Tx) { copyLease(tx, "task") }, "task", true},
+		"place in one queue only": {remove("claimant/"), "has no place there", false},
+		"claimant at a full queue": {func(tx engine.Tx) {
+			row := firstRow(tx, "claimant/")
+			row.Value = strings.ReplaceAll(row.Value, `"Lines":[`, `"Lines":["`+lineOfFirstReady(tx)+`",`)
+			tx.Touch(row)
+		}, "which has a task ready", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				h.everything(ctx)
+				if err := h.faults(); err != nil {
+					t.Fatalf("before: %v", err)
+				}
+				var was []engine.Row
+				h.rows(func(tx engine.Tx) {
+					for _, prefix := range []string{"", engine.Cold} {
+						for row := range tx.Scan(prefix) {
+							was = append(was, row)
+						}
+					}
+					c.plant(tx)
+				})
+				err := h.faults()
+				if err == nil || !strings.Contains(err.Error(), c.finds) || errors.Is(err, engine.ErrCorrupt) != c.corrupt {
+					t.Errorf("finds: %v", err)
+				}
+				hot := c.corrupt && !strings.HasPrefix(c.finds, engine.Cold) && c.finds != "task"
+				if err := h.Recover(t.Context()); hot != errors.Is(err, engine.ErrCorrupt) {
+					t.Errorf("recover: %v", err)
+				}
+				h.rows(func(tx engine.Tx) { // so that the house can be closed
+					for _, prefix := range []string{"", engine.Cold} {
+						for row := range tx.Scan(prefix) {
+							tx.Delete(row.Key)
+						}
+					}
+					for _, row := range was {
+						tx.Put(row)
+					}
+				})
+			})
+		})
+	}
+}
+
+func copyLease(tx engine.Tx, key string) {
+	row := firstRow(tx, "lease/queue\x00")
+	row.Key = "lease/queue\x00" + key
+	tx.Put(row)
+}
+
+func lineOfFirstReady(tx engine.Tx) string {
+	key := firstRow(tx, "~ready/").Key
+	line, _ := json.Marshal([]byte(key[len("~ready/") : len(key)-10]))
+	return strings.Trim(string(line), `"`)
+}
+
+// everything fills a house with something of everything.
+func (h *house) everything(ctx context.Context) {
+	h.t.Helper()
+	w := h.worker("W1")
+	h.enqueue(queue.NewTask{Queue: "a", Key: "k"})
+	h.enqueue(queue.NewTask{Queue: "a", Delay: time.Hour})
+	for range 3 {
+		h.enqueue(queue.NewTask{Queue: "b", MaxAttempts: 1, Priority: 9})
+	}
+	if err := w.submit(w.claim(queue.Claim{Queues: []string{"b"}})); err != nil {
+		h.t.Fatal(err)
+	}
+	dead := w.claim(queue.Claim{Queues: []string{"b"}})
+	if _, err := h.Abandon(ctx, w.Holder, h.run, dead.ID, dead.Token); err != nil {
+		h.t.Fatal(err)
+	}
+	w.claim(queue.Claim{Queues: []string{"b"}, RequestID: "r"})
+	go func() {
+		_, _ = w.askCtx(ctx, queue.Claim{Queues: []string{"c", "d"}, Wait: 50 * time.Second})
+	}()
+	time.Sleep(time.Millisecond)
+}
+
+// TestACorruptTaskIsAnErrorOfWhoeverReadsIt and ends nothing else.
+func TestACorruptTaskIsAnErrorOfWhoeverReadsIt(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		bad, good := h.enqueue(queue.NewTask{Priority: 9}), h.enqueue(queue.NewTask{Queue: "other"})
+		var was engine.Row
+		h.rows(func(tx engine.Tx) {
+			was, _ = tx.Get("~task/" + string(bad.ID[:]))
+			tx.Put(engine.Row{Key: was.Key, Value: "x"})
+		})
+		_, err := h.Get(t.Context(), h.run, bad.ID)
+		_, claim := h.worker("W1").ask(queue.Claim{})
+		_, cancel := h.Cancel(t.Context(), h.run, bad.ID)
+		for _, err := range []error{err, claim, cancel} {
+			if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "~task/") {
+				t.Errorf("%v", err)
+			}
+		}
+		w := h.worker("W2")
+		if c := w.claim(queue.Claim{Queues: []string{"other"}}); c.ID != good.ID || w.submit(c) != nil {
+			t.Error("another queue suffers")
+		}
+		h.rows(func(tx engine.Tx) { tx.Put(was) })
+	})
+}

@@ -1,0 +1,287 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+func (w worker) askAside(ctx context.Context, c queue.Claim) <-chan answer {
+	got := make(chan answer, 1)
+	go func() {
+		tasks, err := w.askCtx(ctx, c)
+		got <- answer{tasks, err}
+	}()
+	synctest.Wait()
+	return got
+}
+
+func TestWhoeverIsHandedATaskThatIsTakenAwayWaitsOn(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		for range 100 {
+			got := h.worker("W1").askAside(t.Context(), queue.Claim{Wait: 50 * time.Second})
+			gone := h.enqueue(queue.NewTask{})
+			if _, err := h.Cancel(t.Context(), h.run, gone.ID); err != nil {
+				t.Fatal(err)
+			}
+			h.enqueue(queue.NewTask{})
+			synctest.Wait()
+			select {
+			case a := <-got:
+				if a.err != nil || len(a.tasks) != 1 {
+					t.Fatalf("claimed %v %v", a.tasks, a.err)
+				}
+			default:
+				t.Fatal("waits, and a task is ready")
+			}
+			if s, err := h.Stats(t.Context(), h.run, "q"); err != nil || s[0].ReadyTotal() > 1 {
+				t.Fatalf("%+v %v", s, err)
+			}
+			for {
+				tasks, err := h.worker("W2").ask(queue.Claim{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(tasks) == 0 {
+					break
+				}
+			}
+		}
+	})
+}
+
+func TestARequestThatWaitedIsKnownAfterACrash(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w := h.worker("W1")
+		ask := queue.Claim{RequestID: "r", Wait: 50 * time.Second}
+		got := w.askAside(t.Context(), ask)
+		task := h.enqueue(queue.NewTask{})
+		left := h.fs.CrashClone(vfs.CrashCloneCfg{}) // the answer may not have been given
+		<-got
+		after := &house{t: t, fs: left, run: h.run, opts: h.opts, ended: h.ended}
+		after.open()
+		defer after.close()
+		w.h = after
+		if c := w.claim(ask); c.ID != task.ID || c.Attempt != 1 {
+			t.Errorf("claimed %s, attempt %d, want %s", c.ID, c.Attempt, task.ID)
+		}
+	})
+}
+
+func TestTwoCallsOfOneRequestGetOneAnswer(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w := h.worker("W1")
+		ask := queue.Claim{RequestID: "r", Wait: 50 * time.Second}
+		one, two := w.askAside(t.Context(), ask), w.askAside(t.Context(), ask)
+		task, other := h.enqueue(queue.NewTask{}), h.enqueue(queue.NewTask{})
+		a, b := <-one, <-two
+		if a.err != nil || b.err != nil || len(a.tasks) != 1 || len(b.tasks) != 1 || a.tasks[0].Token != b.tasks[0].Token || a.tasks[0].ID != task.ID {
+			t.Errorf("told of %+v and %+v", a, b)
+		}
+		h.inState(other.ID, queue.Ready)
+	})
+}
+
+func TestACancelledRepetitionUndoesNothing(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.enqueue(queue.NewTask{})
+		w := h.worker("W1")
+		ask := queue.Claim{RequestID: "r"}
+		first := w.claim(ask)
+		for range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel()
+			_, _ = w.askCtx(ctx, ask)
+			if again := w.claim(ask); again.Token != first.Token {
+				t.Fatalf("token %d, then %d", first.Token, again.Token)
+			}
+		}
+	})
+}
+
+// endsAmid is a context that ends after it has been asked once.
+type endsAmid struct {
+	context.Context
+	asked int
+}
+
+func (c *endsAmid) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestAnUndoneClaimKeepsItsPlace(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		var tasks []queue.Task
+		for range 20 {
+			tasks = append(tasks, h.enqueue(queue.NewTask{}))
+		}
+		w := h.worker("W1")
+		for _, ask := range []queue.Claim{{Count: 3}, {Count: 3, RequestID: "r"}} {
+			if got, err := w.askCtx(&endsAmid{Context: t.Context()}, ask); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%v %v", got, err)
+			}
+			h.check()
+		}
+		h.crash()
+		for _, want := range tasks {
+			if c := w.claim(queue.Claim{}); c.ID != want.ID || c.Attempt != 1 {
+				t.Fatalf("claimed %s, attempt %d, want %s", c.ID, c.Attempt, want.ID)
+			}
+		}
+	})
+}
+
+func TestARequestIsForgottenWithItsLastClaim(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		long, short := h.enqueue(queue.NewTask{}), h.enqueue(queue.NewTask{})
+		w := h.worker("W1")
+		kept := w.claim(queue.Claim{RequestID: "long", TTL: time.Hour})
+		if err := w.submit(w.claim(queue.Claim{RequestID: "short"})); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		if again := w.claim(queue.Claim{RequestID: "long", TTL: time.Hour}); again.Token != kept.Token || again.ID != long.ID {
+			t.Errorf("after half an hour: %+v", again)
+		}
+		h.rows(func(tx engine.Tx) {
+			n := 0
+			for range tx.Scan("claim/") {
+				n++
+			}
+			if n != 1 {
+				t.Errorf("%d requests are kept", n)
+			}
+		})
+		h.inState(short.ID, queue.Completed)
+	})
+}
+
+func TestAKeyIsKeptForADayWhateverTheRetention(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.Retention = time.Hour
+		h.crash()
+		with, without := h.enqueue(queue.NewTask{Key: "k"}), h.enqueue(queue.NewTask{})
+		w := h.worker("W1")
+		for range 2 {
+			if err := w.submit(w.claim(queue.Claim{})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		if _, err := h.Get(t.Context(), h.run, without.ID); !errors.Is(err, queue.ErrNotFound) {
+			t.Errorf("without a key: %v", err)
+		}
+		time.Sleep(21 * time.Hour)
+		if again := h.enqueue(queue.NewTask{Key: "k"}); again.ID != with.ID {
+			t.Error("forgotten within a day")
+		}
+		time.Sleep(2 * time.Hour)
+		if again := h.enqueue(queue.NewTask{Key: "k"}); again.ID == with.ID {
+			t.Error("kept for ever")
+		}
+	})
+}
+
+func TestARunKnowsNothingOfAnothersTasks(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		task := h.enqueue(queue.NewTask{Key: "k"})
+		w := h.worker("W1")
+		c := w.claim(queue.Claim{})
+		other, ctx := uuid.New(), t.Context()
+		for name, err := range map[string]error{
+			"get":       second(h.Get(ctx, other, task.ID)),
+			"wait":      second(h.Wait(ctx, other, task.ID, time.Second)),
+			"cancel":    second(h.Cancel(ctx, other, task.ID)),
+			"heartbeat": second(h.Heartbeat(ctx, w.Holder, other, task.ID, c.Token, 0)),
+			"submit":    second(h.Submit(ctx, w.Holder, other, task.ID, c.Token, queue.Completed, nil)),
+			"nack":      second(h.Nack(ctx, w.Holder, other, task.ID, c.Token, nil, "")),
+			"abandon":   second(h.Abandon(ctx, w.Holder, other, task.ID, c.Token)),
+		} {
+			if !errors.Is(err, queue.ErrNotFound) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if ids, err := h.Redrive(ctx, other, "q", []uuid.UUID{task.ID}); err != nil || len(ids) > 0 {
+			t.Errorf("redrive: %v %v", ids, err)
+		}
+		if list, err := h.Stats(ctx, other, ""); err != nil || len(list) > 0 {
+			t.Errorf("stats: %v %v", list, err)
+		}
+		theirs, err := h.Enqueue(ctx, queue.NewTask{Run: other, Queue: "q", Payload: json.RawMessage(`2`), Key: "k"})
+		if err != nil || theirs.ID == task.ID {
+			t.Errorf("enqueue under another run's key: %v %v", theirs.ID, err)
+		}
+		w.none()
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes drops a run with something
+// of everything, in more tasks than one transaction takes apart, and crashes
+// amid it.
+func TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dropped := h.run
+		for n := range 250 {
+			h.enqueue(queue.NewTask{Queue: fmt.Sprint("q", n%2), Key: fmt.Sprint(n), Delay: time.Duration(n%3) * time.Hour})
+		}
+		h.everything(t.Context())
+		h.run = uuid.New()
+		h.everything(t.Context())
+		h.rows(func(tx engine.Tx) { h.Drop(tx, dropped) })
+		h.crash()
+		time.Sleep(time.Minute)
+		h.check()
+		h.rows(func(tx engine.Tx) {
+			tasks := 0
+			for _, prefix := range []string{"", engine.Cold} {
+				for row := range tx.Scan(prefix) {
+					for i := 0; i+16 <= len(row.Key); i++ {
+						if row.Key[i:i+16] == string(dropped[:]) {
+							t.Errorf("row %q is left", row.Key)
+						}
+					}
+				}
+			}
+			for range tx.Scan("~task/") {
+				tasks++
+			}
+			if tasks != 5 {
+				t.Errorf("%d tasks of the other run are left", tasks)
+			}
+		})
+	})
+}
+
+func TestAQueueBoundsWhoWaitsAtIt(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, queue.MaxClaimants)
+		w := h.worker("W1")
+		for range queue.MaxClaimants {
+			go func() { left <- second(w.askCtx(ctx, queue.Claim{Wait: 50 * time.Second})) }()
+		}
+		synctest.Wait()
+		_, err := w.ask(queue.Claim{Wait: time.Second})
+		mustBe[*registry.LimitError](t, err)
+		cancel()
+		for range queue.MaxClaimants {
+			<-left
+		}
+	})
+}
