@@ -80,8 +80,8 @@ func withNotices(object any, news []Notice) map[string]json.RawMessage {
 // A Notice tells of a lease that the session no longer holds.
 type Notice struct {
 	Name         string    `json:"name,omitempty" jsonschema:"the layer's lease that was lost"`
-	Key          string    `json:"key,omitempty" jsonschema:"the run's lease that was lost"`
-	Scope        string    `json:"scope" jsonschema:"layer or run"`
+	Key          string    `json:"key,omitempty" jsonschema:"the run's lease that was lost, or the task whose claim was"`
+	Scope        string    `json:"scope" jsonschema:"layer, run, or queue for a claim"`
 	LeaseID      string    `json:"lease_id"`
 	Token        uint64    `json:"token" jsonschema:"its fencing token, refused from now on"`
 	Reason       string    `json:"reason"`
@@ -119,7 +119,11 @@ func takeNotices(ctx context.Context, se *dispatch.Session) []Notice {
 func noticeText(news []Notice) string {
 	var texts []string
 	for _, n := range news {
-		s := fmt.Sprintf("you lost lease %q (%s)", n.Name+n.Key, n.Reason)
+		what := "lease"
+		if n.Scope == queue.Scope {
+			what = "the claim on task"
+		}
+		s := fmt.Sprintf("you lost %s %q (%s)", what, n.Name+n.Key, n.Reason)
 		if n.SupersededBy != "" {
 			s += ", now held by " + n.SupersededBy
 		}

@@ -451,7 +451,12 @@ type redriven struct {
 	TaskIDs []string `json:"task_ids" jsonschema:"those that are tried again"`
 }
 
-func (r redriven) Text() string { return fmt.Sprintf("%d tasks redriven", len(r.TaskIDs)) }
+func (r redriven) Text() string {
+	if len(r.TaskIDs) == 1 {
+		return "1 task redriven"
+	}
+	return fmt.Sprintf("%d tasks redriven", len(r.TaskIDs))
+}
 
 func redrive(ctx context.Context, se *dispatch.Session, a redriveArgs) (redriven, error) {
 	tasks, err := se.Tasks()
