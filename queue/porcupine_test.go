@@ -120,7 +120,7 @@ func TestConcurrentHistoriesAreThoseOfOneTaskAtATime(t *testing.T) {
 
 	var mu sync.Mutex
 	var history []porcupine.Operation
-	var promised = make(map[uint64]int64) // deadlines, by token
+	promised := make(map[uint64]int64) // deadlines, by token
 	tokenOf := make(map[uint64]uuid.UUID)
 	record := func(client int, op taskOp, call int64, a taskAnswer) {
 		mu.Lock()
