@@ -48,10 +48,6 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 	}
 	c := r.core
 	call := call{Request: req, scope: r.scope, id: uuid.New(), leaseID: uuid.New()}
-	if call.Ticket == uuid.Nil {
-		call.Ticket = uuid.New()
-	}
-
 	if req.Wait == 0 {
 		g, err := r.attempt(ctx, &call)
 		if err == nil && ctx.Err() != nil {
@@ -60,6 +56,9 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 		return g, err
 	}
 
+	if call.Ticket == uuid.Nil {
+		call.Ticket = uuid.New()
+	}
 	// The watch stands before the first look, so a hand-over between the
 	// look and the wait is not missed. The call is known as asking before it
 	// has a place, so no hand-over can find the place and not the caller.

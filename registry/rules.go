@@ -72,10 +72,12 @@ func (c *Core) grantable(tx Tx, w waiter) bool {
 
 // grantCall grants a free key to the call in hand.
 func (c *Core) grantCall(tx Tx, call *call) (Grant, error) {
-	if w, ok := waiterByTicket(tx, call.Holder.Actor, call.Ticket); ok && w.Scope == call.scope && w.Key == call.Key {
-		w.remove(tx)
+	if call.Ticket != uuid.Nil { // it waits, or did
+		if w, ok := waiterByTicket(tx, call.Holder.Actor, call.Ticket); ok && w.Scope == call.scope && w.Key == call.Key {
+			w.remove(tx)
+		}
 	}
-	if n := count(tx, call.scope); n >= uint64(c.opts.MaxLeasesPerScope) {
+	if count(tx, call.scope) >= uint64(c.opts.MaxLeasesPerScope) {
 		return Grant{}, &LimitError{"leases in this scope", int64(c.opts.MaxLeasesPerScope)}
 	}
 	return Grant{Lease: c.grant(tx, call.scope, call.Request, call.leaseID)}, nil
