@@ -170,7 +170,6 @@ func BenchmarkLiveClaims(b *testing.B) {
 			b.Fatal(err)
 		}
 		recovered += time.Since(began)
-		h = &diskHouse{q, b, h.dir, eng, core, h.run}
 		if err := eng.Close(); err != nil {
 			b.Fatal(err)
 		}
