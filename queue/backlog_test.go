@@ -87,6 +87,8 @@ func someHolder() registry.Holder {
 	return registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W2"}
 }
 
+var backlog = 200_000
+
 // TestABacklogIsClaimedInOrderAfterARestart restarts before 200 000 ready tasks
 // and again amid them. All are claimed, in the order in which they came, and the
 // last claims cost what the first did. While they wait they take no memory.
@@ -94,7 +96,8 @@ func TestABacklogIsClaimedInOrderAfterARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 200 000 tasks to the disk")
 	}
-	const tasks, batch = 200_000, 100
+	const batch = 100
+	tasks := backlog
 	h := openOnDisk(t, t.TempDir(), uuid.New())
 	h.fill(tasks / 10)
 	h = h.reopen()
@@ -106,7 +109,7 @@ func TestABacklogIsClaimedInOrderAfterARestart(t *testing.T) {
 	h = h.reopen()
 	many := heap()
 	t.Logf("reopened in %v; heap %.1f MB with a tenth of the tasks, %.1f MB with all", time.Since(began).Round(time.Millisecond), few/1e6, many/1e6)
-	if grown := (many - few) / (tasks - tasks/10); grown > 20 { // a task has over 200 bytes
+	if grown := (many - few) / float64(tasks-tasks/10); grown > 20 { // a task has over 200 bytes
 		t.Errorf("%.0f bytes for each task of the backlog", grown)
 	}
 
