@@ -21,6 +21,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
+var rounds = "60"
+
 // TestRandomOperationsAgainstAModel does at random what can be done to a queue,
 // and compares every answer, and after every operation every task, with a model
 // that has no indexes, no rows and no leases: a map of tasks.
@@ -28,9 +30,11 @@ import (
 // How many rounds is -rapid.checks, of how many operations -rapid.steps, and a
 // failure prints the flags that repeat it.
 func TestRandomOperationsAgainstAModel(t *testing.T) {
-	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // which is for shorter stories
-		if err := f.Value.Set("100"); err != nil {
-			t.Fatal(err)
+	for name, value := range map[string]string{"rapid.checks": rounds, "rapid.steps": "100"} { // stories are long here
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			if err := f.Value.Set(value); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -535,9 +539,6 @@ func (m *model) die(t *rapid.T) {
 // pass lets time pass, and stops at each instant at which something happens.
 func (m *model) pass(t *rapid.T) {
 	d := time.Duration(rapid.SampledFrom([]int{1, 100, 2000, 2000, 10_000, 60_000, 120_000}).Draw(t, "ms")) * time.Millisecond
-	if rapid.IntRange(0, 500).Draw(t, "days") == 311 { // rapid likes the ends
-		d = 25 * time.Hour
-	}
 	for end := time.Now().Add(d); ; {
 		next := m.nextEvent()
 		if next.IsZero() || next.After(end) {
