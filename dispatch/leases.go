@@ -133,7 +133,7 @@ func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 	defer stop()
 	watch := se.state.eng.Watch(registry.NewsKey(se.id))
 	defer watch.Stop()
-	told := make(map[uuid.UUID]bool)
+	told := make(map[uint64]bool) // by token: a claim has no lease_id
 	for {
 		select {
 		case <-watch.C:
@@ -145,8 +145,8 @@ func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 			return // the engine or the session has ended
 		}
 		for _, l := range news {
-			if !told[l.LeaseID] {
-				told[l.LeaseID] = true
+			if !told[l.Token] {
+				told[l.Token] = true
 				tell(l)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -202,7 +203,7 @@ func (c Claim) check() error {
 // session.
 func (q *Queue) EndSession(tx Tx, session uuid.UUID) {
 	for row := range tx.Owned(session) {
-		if hasPrefix(row.Key, claimantPrefix) || hasPrefix(row.Key, givenPrefix) || hasPrefix(row.Key, claimPrefix) {
+		if strings.HasPrefix(row.Key, claimantPrefix) || strings.HasPrefix(row.Key, givenPrefix) || strings.HasPrefix(row.Key, claimPrefix) {
 			tx.Delete(row.Key)
 		}
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -45,7 +46,7 @@ func entry(t Task) (in index, tail, value string, ok bool) {
 
 // idAt is the id of the task that an entry is of.
 func (in index) idAt(row engine.Row) uuid.UUID {
-	if hasPrefix(in.prefix, readyPrefix) {
+	if strings.HasPrefix(in.prefix, readyPrefix) {
 		return idOf(row.Key, row.Value)
 	}
 	return idOf(row.Key, row.Key[max(len(in.prefix), len(row.Key)-16):])
@@ -73,7 +74,7 @@ func (in index) passed(tx Tx, tail string) {
 	was, ok := tx.Get(cursor.Key)
 	switch {
 	case ok && tail <= was.Value:
-	case !hasPrefix(in.prefix, readyPrefix),
+	case !strings.HasPrefix(in.prefix, readyPrefix),
 		ok && fromBigEndian(tail)/keepCursor == fromBigEndian(was.Value)/keepCursor,
 		!ok && fromBigEndian(tail) < keepCursor:
 		tx.Touch(cursor)
@@ -87,7 +88,7 @@ func (in index) passed(tx Tx, tail string) {
 func (in index) add(tx Tx, tail, value string) {
 	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
 	if was, ok := tx.Get(cursor.Key); ok && tail < was.Value {
-		if hasPrefix(in.prefix, readyPrefix) {
+		if strings.HasPrefix(in.prefix, readyPrefix) {
 			tx.Put(cursor)
 		} else {
 			tx.Touch(cursor)

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -303,5 +302,3 @@ func (q *Queue) forget(tx Tx, t Task) {
 		}
 	}
 }
-
-func hasPrefix(s, prefix string) bool { return strings.HasPrefix(s, prefix) }

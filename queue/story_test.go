@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -463,6 +464,26 @@ func TestArgumentsOfTheQueueOutOfRangeAreNamed(t *testing.T) {
 		mustBe[*registry.LimitError](t, err)
 		if list, err := h.Stats(t.Context(), h.run, ""); err != nil || len(list) != 0 {
 			t.Errorf("queues %v %v", list, err)
+		}
+	})
+}
+
+func TestEveryClaimThatExpiresIsTold(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w := h.worker("W1")
+		for range 3 {
+			h.enqueue(queue.NewTask{})
+			w.claim(queue.Claim{TTL: time.Second})
+		}
+		time.Sleep(2 * time.Second)
+		err := h.eng.View(t.Context(), func(tx engine.Tx) error {
+			if news := h.core.Untold(tx, w.Holder); len(news) != 3 {
+				t.Errorf("of three claims lost it is told %+v", news)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	})
 }

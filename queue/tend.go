@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,11 +19,11 @@ const tendBatch = 100
 // for a row of another package.
 func (q *Queue) Tend(tx Tx, row engine.Row) bool {
 	switch {
-	case hasPrefix(row.Key, statsPrefix):
+	case strings.HasPrefix(row.Key, statsPrefix):
 		q.tendLine(tx, line(row.Key[len(statsPrefix):]))
-	case hasPrefix(row.Key, claimPrefix):
+	case strings.HasPrefix(row.Key, claimPrefix):
 		q.tendRequest(tx, row)
-	case hasPrefix(row.Key, dropPrefix):
+	case strings.HasPrefix(row.Key, dropPrefix):
 		q.tendDropped(tx, row)
 	default:
 		return false

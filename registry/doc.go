@@ -45,7 +45,7 @@
 //	wait/<scope>␀<key>␀<seq>       Waiter      memory only, owner session, due when parked
 //	ticket/<actor><ticket>         its row key memory only, owner session; what a waiting call watches
 //	request/<session><request id>  the grant   owner session, due some time after the lease ended
-//	lost/<actor><lease id>         what became of it, due when it may be forgotten
+//	lost/<actor><lease id>         what became of it (without an id: and its token), due when it may be forgotten
 //	news/<session>                 stands while the session has losses to be told of, owner session
 //	place                          the last place given in any line, memory only
 //	token                          the last one issued, and how many are reserved on disk

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,7 +22,11 @@ type Lost struct {
 }
 
 func (l Lost) put(tx Tx, actor uuid.UUID) {
-	tx.Put(engine.Row{Key: lostKey(actor, l.LeaseID), Value: encodeJSON(l), Due: l.At.Add(keepLost)})
+	key := lostKey(actor, l.LeaseID)
+	if l.LeaseID == uuid.Nil { // nobody can ask for it by its id, and there are others without
+		key += bigEndian(l.Token)
+	}
+	tx.Put(engine.Row{Key: key, Value: encodeJSON(l), Due: l.At.Add(keepLost)})
 }
 
 // lost is the refusal of an id that is not held: a LostError if the actor held
@@ -44,7 +49,7 @@ func putLost(tx Tx, l Lease, cause Cause, next string) {
 	}
 	lost.put(tx, l.Holder.Actor)
 	if !lost.Told {
-		tx.Put(engine.Row{Key: newsKey(lost.Session), Value: string(lost.LeaseID[:]), Owner: lost.Session})
+		tx.Put(engine.Row{Key: newsKey(lost.Session), Value: bigEndian(lost.Token), Owner: lost.Session})
 	}
 }
 
@@ -75,3 +80,5 @@ func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
 
 // NewsKey is the key of a row that changes when the session loses a lease.
 func NewsKey(session uuid.UUID) string { return newsKey(session) }
+
+func bigEndian(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }

@@ -153,7 +153,7 @@ func count(tx Tx, scope string) uint64 {
 }
 
 func setCount(tx Tx, scope string, n uint64) {
-	tx.Touch(engine.Row{Key: countKey(scope), Value: string(binary.BigEndian.AppendUint64(nil, n))})
+	tx.Touch(engine.Row{Key: countKey(scope), Value: bigEndian(n)})
 }
 
 // A waiter is one place in the line for a key.
@@ -173,7 +173,7 @@ type waiter struct {
 func (w waiter) parked() bool { return w.Call == uuid.Nil }
 
 func (w waiter) rowKey() string {
-	return waitKeys(w.Scope, w.Key) + string(binary.BigEndian.AppendUint64(nil, w.Seq))
+	return waitKeys(w.Scope, w.Key) + bigEndian(w.Seq)
 }
 
 // put writes the place and its ticket; until is when a parked one is given up.

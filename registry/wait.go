@@ -94,6 +94,6 @@ func nextPlace(tx Tx) uint64 {
 	if row, ok := tx.Get(placeKey); ok {
 		n = binary.BigEndian.Uint64([]byte(row.Value)) + 1
 	}
-	tx.Touch(engine.Row{Key: placeKey, Value: string(binary.BigEndian.AppendUint64(nil, n))})
+	tx.Touch(engine.Row{Key: placeKey, Value: bigEndian(n)})
 	return n
 }
