@@ -119,7 +119,8 @@ type Engine interface {
 	// key listens for every change. Whoever calls Watch must Stop it.
 	Watch(key string) *Watch
 	// WaitDue returns nil once some row's Due is before the engine's now,
-	// or ctx's cause when that ends first.
+	// or ctx's cause when that ends first. Where rows fall due in a stream
+	// it may answer up to a tenth of a second later, to tell of many at once.
 	WaitDue(ctx context.Context) error
 	// Close releases what the engine holds. Updates under way finish first;
 	// later ones answer ErrClosed.

@@ -66,7 +66,7 @@ func (c *Core) checkLines(tx Tx, fault func(string, ...any)) {
 	places := 0
 	for row := range tx.Scan(waitPrefix) {
 		places++
-		w := decodeJSON[waiter](row)
+		w := must(row, decodeWaiter)
 		if w.rowKey() != row.Key || w.Holder.Session != row.Owner {
 			fault("place %q says it is %q", row.Key, w.rowKey())
 		}

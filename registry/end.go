@@ -101,7 +101,7 @@ func (c *Core) Load(tx Tx, session uuid.UUID) (held, waiting int) {
 
 func (c *Core) drop(tx Tx, scope string) {
 	for row := range tx.Scan(waitPrefix + scope + "\x00") {
-		decodeJSON[waiter](row).remove(tx)
+		must(row, decodeWaiter).remove(tx)
 	}
 	for row := range tx.Scan(leaseKey(scope, "")) {
 		c.free(tx, mustLease(row), SessionEnded)
@@ -117,7 +117,7 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	case strings.HasPrefix(row.Key, leasePrefix):
 		c.tendLease(tx, mustLease(row))
 	case strings.HasPrefix(row.Key, waitPrefix):
-		decodeJSON[waiter](row).remove(tx)
+		must(row, decodeWaiter).remove(tx)
 	case strings.HasPrefix(row.Key, requestPrefix), strings.HasPrefix(row.Key, lostPrefix):
 		tx.Delete(row.Key)
 	default:

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // A Lost says what became of a lease that its holder did not release.
@@ -22,18 +23,48 @@ type Lost struct {
 }
 
 func (l Lost) put(tx Tx, actor uuid.UUID) {
+	tx.Put(engine.Row{Key: l.rowKey(actor), Value: l.encode(), Due: l.At.Add(keepLost)})
+}
+
+func (l Lost) rowKey(actor uuid.UUID) string {
 	key := lostKey(actor, l.LeaseID)
 	if l.LeaseID == uuid.Nil { // nobody can ask for it by its id, and there are others without
 		key += bigEndian(l.Token)
 	}
-	tx.Put(engine.Row{Key: key, Value: encodeJSON(l), Due: l.At.Add(keepLost)})
+	return key
+}
+
+const lostFormat = 1
+
+func (l Lost) encode() string {
+	w := record.New(64 + len(l.Scope) + len(l.Key) + len(l.Reason) + len(l.SupersededBy))
+	w.Byte(lostFormat)
+	w.Flags(l.Told)
+	w.ID(l.LeaseID)
+	w.ID(l.Session)
+	w.Uint(l.Token)
+	w.Time(l.At)
+	w.Text(l.Scope)
+	w.Text(l.Key)
+	w.Text(l.Reason)
+	w.Text(l.SupersededBy)
+	return w.String()
+}
+
+func decodeLost(value string) (l Lost, ok bool) {
+	r := record.Read(value)
+	format := r.Byte()
+	r.Flags(&l.Told)
+	l.LeaseID, l.Session, l.Token, l.At = r.ID(), r.ID(), r.Uint(), r.Time()
+	l.Scope, l.Key, l.Reason, l.SupersededBy = r.Text(), r.Text(), r.Text(), r.Text()
+	return l, format == lostFormat && r.Done()
 }
 
 // lost is the refusal of an id that is not held: a LostError if the actor held
 // it, else otherwise if that says anything, else ErrNotHolder.
 func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Lost) error {
 	if row, ok := tx.Get(lostKey(caller.Actor, id)); ok {
-		return &LostError{decodeJSON[Lost](row)}
+		return &LostError{must(row, decodeLost)}
 	}
 	if otherwise.Reason != "" {
 		return &LostError{otherwise}
@@ -48,8 +79,16 @@ func putLost(tx Tx, l Lease, cause Cause, next string) {
 		Told: cause == SessionEnded, // there is nobody to tell; another session learns by its lease_id
 	}
 	lost.put(tx, l.Holder.Actor)
-	if !lost.Told {
-		tx.Put(engine.Row{Key: newsKey(lost.Session), Value: bigEndian(lost.Token), Owner: lost.Session})
+	if lost.Told {
+		return
+	}
+	// The row changes with each loss, for those who watch it, and is written
+	// down with the first: it is there that counts.
+	news := engine.Row{Key: newsKey(lost.Session), Value: bigEndian(lost.Token), Owner: lost.Session}
+	if _, stands := tx.Get(news.Key); stands {
+		tx.Touch(news)
+	} else {
+		tx.Put(news)
 	}
 }
 
@@ -60,16 +99,21 @@ func (c *Core) Untold(tx Tx, holder Holder) (news []Lost) {
 		return nil
 	}
 	for row := range tx.Scan(lostKeys(holder.Actor)) {
-		if l := decodeJSON[Lost](row); l.Session == holder.Session && !l.Told {
+		if l := must(row, decodeLost); l.Session == holder.Session && !l.Told {
 			news = append(news, l)
 		}
 	}
 	return news
 }
 
-// MarkTold notes that the session has been told of losses.
+// MarkTold notes that the session has been told of losses. What nobody can ask
+// for by its id is forgotten.
 func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
 	for _, l := range news {
+		if l.LeaseID == uuid.Nil {
+			tx.Delete(l.rowKey(holder.Actor))
+			continue
+		}
 		l.Told = true
 		l.put(tx, holder.Actor)
 	}

@@ -105,8 +105,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 				for k := range keys {
 					m.freeingAll(fmt.Sprint(k), p.Session)
 				}
-				ended.add(p.Session)
-				h.endSession(p)
+				h.endSession(p, func() { ended.add(p.Session) })
 			})
 		}
 		wg.Wait()
@@ -162,8 +161,7 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 		for k := range keys { // whatever else it holds goes too
 			m.freeingAll(fmt.Sprint(k), p.Session)
 		}
-		ended.add(p.Session)
-		h.endSession(p)
+		h.endSession(p, func() { ended.add(p.Session) })
 		return h.party(p.Path)
 	case 2: // keep it for longer
 		l, err := p.renew(g, 2*time.Second)
@@ -190,7 +188,8 @@ func (m *model) freeingAll(key string, session uuid.UUID) {
 	}
 }
 
-// endings are the sessions that have ended.
+// endings are the sessions that have ended, noted in the transaction that ends
+// them: a check between the two would find an ended session's leases.
 type endings struct {
 	mu  sync.Mutex
 	ids map[uuid.UUID]bool

@@ -114,9 +114,13 @@ func (h *house) check() {
 	})
 }
 
-func (h *house) endSession(p party) {
+// endSession ends p's session, and does what else is to be in that transaction.
+func (h *house) endSession(p party, also ...func()) {
 	h.t.Helper()
 	err := h.eng.Update(context.Background(), func(tx engine.Tx) error {
+		for _, do := range also {
+			do()
+		}
 		h.EndSession(tx, p.Session)
 		return nil
 	})

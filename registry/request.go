@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // A request is what an idempotent request was and which lease answered it.
@@ -14,6 +15,27 @@ type request struct {
 	TTL        time.Duration
 	KeepAlive  bool
 	Lease      uuid.UUID
+}
+
+const requestFormat = 1
+
+func (q request) encode() string {
+	w := record.New(40 + len(q.Scope) + len(q.Key))
+	w.Byte(requestFormat)
+	w.Flags(q.KeepAlive)
+	w.ID(q.Lease)
+	w.Duration(q.TTL)
+	w.Text(q.Scope)
+	w.Text(q.Key)
+	return w.String()
+}
+
+func decodeRequest(value string) (q request, ok bool) {
+	r := record.Read(value)
+	format := r.Byte()
+	r.Flags(&q.KeepAlive)
+	q.Lease, q.TTL, q.Scope, q.Key = r.ID(), r.Duration(), r.Text(), r.Text()
+	return q, format == requestFormat && r.Done()
 }
 
 // repeat answers a request_id that was used before.
@@ -25,7 +47,7 @@ func (c *Core) repeat(tx Tx, call *call) (g Grant, repeated bool, err error) {
 	if !ok {
 		return Grant{}, false, nil
 	}
-	was := decodeJSON[request](row)
+	was := must(row, decodeRequest)
 	if was.Scope != call.scope || was.Key != call.Key || was.TTL != call.TTL || was.KeepAlive != call.KeepAlive {
 		return Grant{}, true, ErrRequestIDReused
 	}
@@ -44,9 +66,9 @@ func putRequest(tx Tx, l Lease, until time.Time) {
 	key := requestKey(l.Holder.Session, l.RequestID)
 	was := request{Scope: l.Scope, Key: l.Key, TTL: l.TTL, KeepAlive: l.KeepAlive, Lease: l.ID}
 	if row, ok := tx.Get(key); ok {
-		was = decodeJSON[request](row) // the parameters asked for, whatever the lease has become
+		was = must(row, decodeRequest) // the parameters asked for, whatever the lease has become
 	}
-	tx.Put(engine.Row{Key: key, Value: encodeJSON(was), Owner: l.Holder.Session, Due: until})
+	tx.Put(engine.Row{Key: key, Value: was.encode(), Owner: l.Holder.Session, Due: until})
 }
 
 func (c *Core) forgetRequest(tx Tx, l Lease) {

@@ -2,9 +2,7 @@ package registry
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
@@ -53,8 +51,17 @@ func leaseOf(row engine.Row) (Lease, error) {
 	return l, nil
 }
 
-// mustLease reads a row that Recover has read before, or that this process
-// wrote: that it cannot be read now is a fault of the program.
+// must reads a row that Recover has read before, or that this process wrote:
+// that it cannot be read now is a fault of the program.
+func must[T any](row engine.Row, decode func(value string) (T, bool)) T {
+	v, ok := decode(row.Value)
+	if !ok {
+		panic(fmt.Sprintf("registry: row %q is not a %T", row.Key, v))
+	}
+	return v
+}
+
+// mustLease is must for a lease, part of which is in the row's key.
 func mustLease(row engine.Row) Lease {
 	l, err := leaseOf(row)
 	if err != nil {
@@ -154,80 +161,4 @@ func count(tx Tx, scope string) uint64 {
 
 func setCount(tx Tx, scope string, n uint64) {
 	tx.Touch(engine.Row{Key: countKey(scope), Value: bigEndian(n)})
-}
-
-// A waiter is one place in the line for a key.
-type waiter struct {
-	Scope, Key string
-	Seq        uint64
-	Ticket     uuid.UUID
-	Call       uuid.UUID // who is told of a grant; zero while parked
-	LeaseID    uuid.UUID // what a grant is to be known by
-	Holder     Holder
-	TTL        time.Duration
-	RequestID  string
-	KeepAlive  bool
-	Since      time.Time
-}
-
-func (w waiter) parked() bool { return w.Call == uuid.Nil }
-
-func (w waiter) rowKey() string {
-	return waitKeys(w.Scope, w.Key) + bigEndian(w.Seq)
-}
-
-// put writes the place and its ticket; until is when a parked one is given up.
-func (w waiter) put(tx Tx, until time.Time) {
-	tx.Touch(engine.Row{Key: w.rowKey(), Value: encodeJSON(w), Owner: w.Holder.Session, Due: until})
-	tx.Touch(engine.Row{Key: ticketKey(w.Holder.Actor, w.Ticket), Value: w.rowKey(), Owner: w.Holder.Session})
-}
-
-func (w waiter) remove(tx Tx) {
-	tx.Delete(w.rowKey())
-	tx.Delete(ticketKey(w.Holder.Actor, w.Ticket))
-}
-
-// waiters yields the line for a key, first in line first.
-func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
-	return func(yield func(waiter) bool) {
-		for row := range tx.Scan(waitKeys(scope, key)) {
-			if !yield(decodeJSON[waiter](row)) {
-				return
-			}
-		}
-	}
-}
-
-func waiterByTicket(tx Tx, actor, ticket uuid.UUID) (waiter, bool) {
-	ref, ok := tx.Get(ticketKey(actor, ticket))
-	if !ok {
-		return waiter{}, false
-	}
-	row, ok := tx.Get(ref.Value)
-	if !ok {
-		return waiter{}, false
-	}
-	return decodeJSON[waiter](row), true
-}
-
-func lineLength(tx Tx, prefix string) (n int) {
-	for range tx.Scan(prefix) {
-		n++
-	}
-	return n
-}
-
-func encodeJSON(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("registry: %T: %v", v, err)) // plain structs: cannot fail
-	}
-	return string(b)
-}
-
-func decodeJSON[T any](row engine.Row) (v T) {
-	if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
-		panic(fmt.Sprintf("registry: row %q: %v", row.Key, err))
-	}
-	return v
 }

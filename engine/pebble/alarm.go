@@ -21,11 +21,11 @@ func (a *alarm) arm(due int64) <-chan struct{} {
 	return a.rung
 }
 
-// set rings if m has an earlier due time than those who wait know of.
-func (a *alarm) set(m *memory) {
+// set rings if due is earlier than what those who wait know of.
+func (a *alarm) set(due int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.rung != nil && m.earliest() < a.due {
+	if a.rung != nil && due < a.due {
 		a.ringLocked()
 	}
 }

@@ -57,6 +57,7 @@ type Engine struct {
 	open    *commit // takes the writes of transactions, or nil
 	last    *commit // the last one begun
 	closed  bool
+	pace    pace
 	undo    []undo // for the next transaction to use again
 	writes  []write
 	cold    []*coldWrite
@@ -136,7 +137,7 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}
-	e.alarm.set(e.mem)
+	e.alarm.set(e.pace.next(e.mem.earliest()))
 	return nil
 }
 
@@ -172,17 +173,21 @@ func (e *Engine) WaitDue(ctx context.Context) error {
 		// finds it too.
 		e.mu.Lock()
 		due := e.mem.earliest()
-		rung := e.alarm.arm(due)
+		at := e.pace.next(due)
+		rung := e.alarm.arm(at)
 		err := e.refusalLocked()
 		now := e.clock.now().UnixNano()
+		if at < now && err == nil {
+			e.pace.answered(due, now)
+		}
 		e.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		if due < now {
+		if at < now {
 			return nil
 		}
-		if err := sleep(ctx, rung, due, now); err != nil {
+		if err := sleep(ctx, rung, at, now); err != nil {
 			return err
 		}
 	}

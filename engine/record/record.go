@@ -6,6 +6,7 @@ package record
 import (
 	"encoding/binary"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 )
@@ -21,7 +22,23 @@ func (w *Writer) Uint(v uint64)  { w.b = binary.AppendUvarint(w.b, v) }
 func (w *Writer) Int(v int64)    { w.b = binary.AppendVarint(w.b, v) }
 func (w *Writer) ID(v uuid.UUID) { w.b = append(w.b, v[:]...) }
 func (w *Writer) Text(v string)  { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
-func (w *Writer) String() string { return string(w.b) }
+func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
+
+// String ends the value: nothing is written after it.
+func (w *Writer) String() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
+
+// Flags writes up to eight booleans as one byte.
+func (w *Writer) Flags(flags ...bool) {
+	var b byte
+	for i, flag := range flags {
+		if flag {
+			b |= 1 << i
+		}
+	}
+	w.Byte(b)
+}
+
+// Time writes an instant; the zero one takes a byte.
 func (w *Writer) Time(v time.Time) {
 	if v.IsZero() {
 		w.Int(0)
@@ -87,9 +104,22 @@ func (r *Reader) Text() string {
 
 func (r *Reader) Time() time.Time {
 	if ns := r.Int(); ns != 0 {
-		return time.Unix(0, ns)
+		return time.Unix(0, ns).UTC()
 	}
 	return time.Time{}
+}
+
+func (r *Reader) Duration() time.Duration { return time.Duration(r.Int()) }
+
+// Flags reads what Writer.Flags wrote.
+func (r *Reader) Flags(flags ...*bool) {
+	b := r.Byte()
+	for i, flag := range flags {
+		*flag = b&(1<<i) != 0
+	}
+	if b>>len(flags) != 0 {
+		r.fail()
+	}
 }
 
 func (r *Reader) take(n int) string {

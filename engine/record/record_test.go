@@ -27,11 +27,17 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 		w.Text(s)
 		w.Time(at)
 		w.Time(time.Time{})
+		w.Duration(time.Duration(i))
+		w.Flags(c&1 != 0, c&2 != 0)
 		value := w.String()
 
 		r := record.Read(value)
-		if r.Byte() != c || r.Uint() != u || r.Int() != i || r.ID() != id || r.Text() != s || !r.Time().Equal(at) || !r.Time().IsZero() || !r.Done() {
+		if r.Byte() != c || r.Uint() != u || r.Int() != i || r.ID() != id || r.Text() != s || !r.Time().Equal(at) || !r.Time().IsZero() || r.Duration() != time.Duration(i) {
 			t.Fatalf("%q is read otherwise", value)
+		}
+		var one, two bool
+		if r.Flags(&one, &two); one != (c&1 != 0) || two != (c&2 != 0) || !r.Done() {
+			t.Fatalf("%q is read otherwise at its end", value)
 		}
 
 		// A value cut short is never taken for a whole one, nor a longer one.
@@ -44,6 +50,8 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 			r.Text()
 			r.Time()
 			r.Time()
+			r.Duration()
+			r.Flags(&one, &two)
 			if r.Done() {
 				t.Fatalf("%q cut or grown is taken for a whole", value)
 			}
