@@ -39,15 +39,23 @@ func hint(err error, format string, args ...any) error {
 // errReported ends a command that has already said why.
 var errReported = errors.New("reported")
 
+// An exitCode ends a command, which has said what there is to say, with it.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
 // report says what went wrong, once, and returns the exit code.
 func report(ctx context.Context, stderr io.Writer, err error) int {
 	var (
 		wrong  usageError
 		advice hinted
+		code   exitCode
 	)
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &code):
+		return int(code)
 	case errors.Is(err, errReported):
 		return exitFailed
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):

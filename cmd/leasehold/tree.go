@@ -15,7 +15,7 @@ import (
 func newTreeCommand() *cobra.Command {
 	var run string
 	var all bool
-	l := &look{tool: "operator_tree"}
+	l := &look{}
 	cmd := l.flags(&cobra.Command{
 		Use:   "tree",
 		Short: "Show the runs and their actors",
@@ -27,22 +27,28 @@ without --all, except for the run that --run names; JSON has them all.`,
   leasehold tree --json | jq '.runs[].actors[] | select(.state == "connected").path'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l.title = "runs"
-			l.args = map[string]any{}
-			if run != "" {
-				l.title = "run " + run
-				l.args["run"] = run
-			}
-			l.draw = func(object json.RawMessage, _ time.Duration, p paint) (string, error) {
-				return drawRuns(object, run, all, p)
-			}
-			return l.run(cmd)
+			asked := treeLook(run, all)
+			asked.json, asked.watch = l.json, l.watch
+			return asked.run(cmd)
 		},
 	})
 	cmd.Flags().StringVar(&run, "run", "", "only this run (default all)")
 	completeWith(cmd, "run", completeRuns)
 	cmd.Flags().BoolVar(&all, "all", false, "with those that have ended")
 	return cmd
+}
+
+// treeLook looks at a run, or with "" at all of them.
+func treeLook(run string, all bool) *look {
+	l := &look{title: "runs", tool: "operator_tree", args: map[string]any{}}
+	if run != "" {
+		l.title = "run " + run
+		l.args["run"] = run
+	}
+	l.draw = func(object json.RawMessage, _ time.Duration, p paint) (string, error) {
+		return drawRuns(object, run, all, p)
+	}
+	return l
 }
 
 // shownRun is a run as operator_tree tells it.
