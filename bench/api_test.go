@@ -35,7 +35,22 @@ func BenchmarkEnqueue(b *testing.B) {
 func BenchmarkCycle(b *testing.B) {
 	forWorkers(b, func(b *testing.B, h *house, workers int) {
 		stock(b, h)
-		share(b, h, workers, h.cycle(1))
+		share(b, h, workers, h.cycle)
+	})
+}
+
+// BenchmarkEnqueueMany enqueues 100 in a call.
+func BenchmarkEnqueueMany(b *testing.B) {
+	forWorkers(b, func(b *testing.B, h *house, workers int) {
+		share(b, h, workers, h.enqueueMany)
+	})
+}
+
+// BenchmarkCycleMany claims 100 in a call, and submits them in another.
+func BenchmarkCycleMany(b *testing.B) {
+	forWorkers(b, func(b *testing.B, h *house, workers int) {
+		stock(b, h)
+		share(b, h, workers, h.cycleMany)
 	})
 }
 

@@ -85,15 +85,18 @@ func (c *checker) must(t Task, key string) {
 // task looks at one record: what it must have is there, and it is counted.
 func (c *checker) task(row engine.Row) {
 	t, _ := getTask(c.tx, idOf(row.Key, row.Key[len(taskPrefix):]))
-	l := t.line()
+	l := t.line
 	if c.counts[l] == nil {
 		c.counts[l] = &Stats{Queue: t.Queue}
 	}
-	*c.counts[l].of(t)++
+	*c.counts[l].of(&t)++
 	c.must(t, payloadKey(t.ID))
-	if in, tail, value, ok := entry(t); ok {
-		if row, ok := c.tx.Get(in.prefix + tail); !ok || row.Value != value {
+	if in, tail, ok := entry(&t); ok {
+		switch entry, ok := c.tx.Get(in.prefix + tail); {
+		case !ok, !in.ofReady() && entry.Value != "", in.ofReady() && in.idAt(entry) != t.ID:
 			c.fault("task %s is %s and has no row %q", t.ID, t.State, in.prefix+tail)
+		case in.ofReady() && entry.Value[16:] != row.Value:
+			c.fault("task %s has another record in row %q", t.ID, entry.Key)
 		}
 	}
 	if t.State == Dead {
@@ -125,25 +128,28 @@ func (c *checker) task(row engine.Row) {
 func (c *checker) entry(prefix string, row engine.Row) {
 	id := index{prefix}.idAt(row)
 	t, ok := getTask(c.tx, id)
-	in, tail, _, stands := index{}, "", "", false
+	in, tail, stands := index{}, "", false
 	switch {
 	case !ok:
 	case prefix != deadPrefix:
-		in, tail, _, stands = entry(t)
+		in, tail, stands = entry(&t)
 	case t.State == Dead:
-		in, tail, stands = deadIndex(t.line()), atTime(t.Until, id), true
+		in, tail, stands = deadIndex(t.line), atTime(t.Until, id), true
 	}
 	if !stands || in.prefix+tail != row.Key {
 		c.fault("entry %q is of task %s, which does not stand there", row.Key, id)
 		return
 	}
+	if in.ofReady() {
+		in.taskAt(c.tx, row) // that it can be read; c.task has compared it
+	}
 	if cursor, ok := c.tx.Get(in.cursorKey()); ok && tail < cursor.Value {
 		c.fault("entry %q stands before the cursor", row.Key)
 	}
 	if prefix == delayedPrefix || prefix == finishedPrefix {
-		at, _ := timeOf(row)
-		if due := c.due[t.line()]; due.IsZero() || at.Before(due) {
-			c.due[t.line()] = at
+		at := timeOf(row)
+		if due := c.due[t.line]; due.IsZero() || at.Before(due) {
+			c.due[t.line] = at
 		}
 	}
 }
@@ -169,7 +175,7 @@ func (c *checker) key(row engine.Row) {
 	}
 	l := line(row.Key[len(keyPrefix):run] + name)
 	e, _ := getEnqueued(c.tx, l, key)
-	if t, ok := getTask(c.tx, e.ID); !ok || t.Key != key || t.line() != l {
+	if t, ok := getTask(c.tx, e.ID); !ok || t.Key != key || t.line != l {
 		c.fault("idempotency key %q of queue %s is of no task", key, name)
 	}
 }

@@ -61,7 +61,7 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		finds   string
 		corrupt bool
 	}{
-		"task lost":          {func(tx engine.Tx) { tx.Delete("~task/" + firstRow(tx, "~ready/").Value) }, "which does not stand there", false},
+		"task lost":          {func(tx engine.Tx) { tx.Delete("~task/" + firstRow(tx, "~ready/").Value[:16]) }, "which does not stand there", false},
 		"task unreadable":    {spoil("~task/"), "~task/", true},
 		"payload lost":       {remove("~payload/"), "has no row \"~payload/", false},
 		"payload of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~payload/0123456789abcdef"}) }, "is of no task", false},
@@ -69,6 +69,11 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		"result of no task":  {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~result/0123456789abcdef"}) }, "is of no task", false},
 		"ready entry lost":   {remove("~ready/"), "has no row \"~ready/", false},
 		"ready entry spoilt": {spoil("~ready/"), "~ready/", true},
+		"ready record other": {func(tx engine.Tx) {
+			row := firstRow(tx, "~ready/")
+			row.Value = strings.Replace(row.Value, "\x01k", "\x01j", 1) // its idempotency key
+			tx.Put(row)
+		}, "has another record in row \"~ready/", false},
 		"ready entry doubled": {func(tx engine.Tx) {
 			row := firstRow(tx, "~ready/")
 			row.Key = row.Key[:len(row.Key)-8] + "\x01234567\xff"
@@ -199,20 +204,24 @@ func (h *house) everything(ctx context.Context) {
 	synctest.Wait()
 }
 
-// TestACorruptTaskIsAnErrorOfWhoeverReadsIt and ends nothing else.
+// TestACorruptTaskIsAnErrorOfWhoeverReadsIt and ends nothing else. Who claims
+// reads the record in the line.
 func TestACorruptTaskIsAnErrorOfWhoeverReadsIt(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		bad, good := h.enqueue(queue.NewTask{Priority: 9}), h.enqueue(queue.NewTask{Queue: "other"})
-		var was engine.Row
+		var was [2]engine.Row
 		h.rows(func(tx engine.Tx) {
-			was, _ = tx.Get("~task/" + string(bad.ID[:]))
-			tx.Put(engine.Row{Key: was.Key, Value: "x"})
+			was[0], _ = tx.Get("~task/" + string(bad.ID[:]))
+			was[1] = firstRow(tx, "~ready/"+string(h.run[:])+"q")
+			for _, row := range was {
+				tx.Put(engine.Row{Key: row.Key, Value: row.Value[:len(row.Value)/2]})
+			}
 		})
 		_, err := h.Get(t.Context(), h.run, bad.ID)
 		_, claim := h.worker("W1").ask(queue.Claim{})
 		_, cancel := h.Cancel(t.Context(), h.run, bad.ID)
-		for _, err := range []error{err, claim, cancel} {
-			if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "~task/") {
+		for err, key := range map[error]string{err: "~task/", claim: "~ready/", cancel: "~task/"} {
+			if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 				t.Errorf("%v", err)
 			}
 		}
@@ -220,6 +229,6 @@ func TestACorruptTaskIsAnErrorOfWhoeverReadsIt(t *testing.T) {
 		if c := w.claim(queue.Claim{Queues: []string{"other"}}); c.ID != good.ID || w.submit(c) != nil {
 			t.Error("another queue suffers")
 		}
-		h.rows(func(tx engine.Tx) { tx.Put(was) })
+		h.rows(func(tx engine.Tx) { tx.Put(was[0]); tx.Put(was[1]) })
 	})
 }

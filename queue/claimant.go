@@ -88,8 +88,8 @@ func (call *claimCall) stepOut(tx Tx) {
 // hand gives a task that becomes ready to the first who waits for one there,
 // if there is anybody. Who is gone is removed on the way, and who has been
 // answered by another call of the same request.
-func (q *Queue) hand(tx Tx, t Task) (Task, bool) {
-	for c := range claimants(tx, t.line()) {
+func (q *Queue) hand(tx Tx, was *Task, t Task) (Task, bool) {
+	for c := range claimants(tx, t.line) {
 		c.remove(tx)
 		if !q.core.Asking(c.Call) || !q.core.Open(tx, c.Holder.Session) {
 			continue
@@ -99,7 +99,7 @@ func (q *Queue) hand(tx Tx, t Task) (Task, bool) {
 			tx.Touch(given) // to look at that answer
 			continue
 		}
-		claimed := q.begin(tx, t, c.Holder, c.TTL)
+		claimed := q.begin(tx, was, t, c.Holder, c.TTL)
 		given.Value = string(t.ID[:]) + bigEndian(claimed.Token)
 		tx.Touch(given)
 		remember(tx, c.Holder.Session, c.RequestID, request{

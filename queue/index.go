@@ -32,24 +32,47 @@ func indexesOf(l line) []index {
 
 // entry is where a task stands in the index of its state. One in progress
 // stands in none.
-func entry(t Task) (in index, tail, value string, ok bool) {
-	switch l := t.line(); {
+func entry(t *Task) (in index, tail string, ok bool) {
+	switch {
 	case t.State == Ready:
-		return readyIndex(l, t.Priority), bigEndian(t.place), string(t.ID[:]), true
+		return readyIndex(t.line, t.Priority), bigEndian(t.place), true
 	case t.State == Delayed:
-		return delayedIndex(l), atTime(t.DueAt, t.ID), "", true
+		return delayedIndex(t.line), atTime(t.DueAt, t.ID), true
 	case t.State.Finished():
-		return finishedIndex(l), atTime(t.Until, t.ID), "", true
+		return finishedIndex(t.line), atTime(t.Until, t.ID), true
 	}
-	return index{}, "", "", false
+	return index{}, "", false
 }
+
+func (in index) ofReady() bool { return strings.HasPrefix(in.prefix, readyPrefix) }
 
 // idAt is the id of the task that an entry is of.
 func (in index) idAt(row engine.Row) uuid.UUID {
-	if strings.HasPrefix(in.prefix, readyPrefix) {
-		return idOf(row.Key, row.Value)
+	if in.ofReady() {
+		return idOf(row.Key, row.Value[:min(16, len(row.Value))])
 	}
 	return idOf(row.Key, row.Key[max(len(in.prefix), len(row.Key)-16):])
+}
+
+// taskAt is the task that an entry is of. That of a ready one has its record,
+// so that a claim reads one row.
+func (in index) taskAt(tx Tx, row engine.Row) Task {
+	id := in.idAt(row)
+	if !in.ofReady() {
+		t, ok := getTask(tx, id)
+		if !ok {
+			panic(corrupt(row.Key, errEntry))
+		}
+		return t
+	}
+	t, err := decodeTask(id, row.Value[16:])
+	if err != nil {
+		panic(corrupt(row.Key, err))
+	}
+	if at, tail, ok := entry(&t); !ok || at.prefix+tail != row.Key {
+		panic(corrupt(row.Key, errEntry))
+	}
+	return t
 }
 
 func (in index) cursorKey() string { return cursorPrefix + in.prefix[len(engine.Cold):] }
@@ -74,7 +97,7 @@ func (in index) passed(tx Tx, tail string) {
 	was, ok := tx.Get(cursor.Key)
 	switch {
 	case ok && tail <= was.Value:
-	case !strings.HasPrefix(in.prefix, readyPrefix),
+	case !in.ofReady(),
 		ok && fromBigEndian(tail)/keepCursor == fromBigEndian(was.Value)/keepCursor,
 		!ok && fromBigEndian(tail) < keepCursor:
 		tx.Touch(cursor)
@@ -88,7 +111,7 @@ func (in index) passed(tx Tx, tail string) {
 func (in index) add(tx Tx, tail, value string) {
 	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
 	if was, ok := tx.Get(cursor.Key); ok && tail < was.Value {
-		if strings.HasPrefix(in.prefix, readyPrefix) {
+		if in.ofReady() {
 			tx.Put(cursor)
 		} else {
 			tx.Touch(cursor)

@@ -105,23 +105,25 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 	}
 	l := lineOf(run, queue)
 	return list, q.view(ctx, func(tx Tx) error {
-		add := func(id uuid.UUID) bool {
-			if t, ok := getTask(tx, id); ok && t.State == state && t.line() == l {
+		add := func(t Task) bool {
+			if t.State == state && t.line == l {
 				list = append(list, t)
 			}
 			return len(list) < limit
 		}
 		if state == InProgress {
 			for _, standing := range q.leases.List(tx, "") {
-				if id, err := uuid.Parse(standing.Key); err == nil && !add(id) {
-					return nil
+				if id, err := uuid.Parse(standing.Key); err == nil {
+					if t, ok := getTask(tx, id); ok && !add(t) {
+						return nil
+					}
 				}
 			}
 			return nil
 		}
 		for _, in := range standsIn(l, state) {
 			for row := range in.entries(tx) {
-				if !add(in.idAt(row)) {
+				if !add(in.taskAt(tx, row)) {
 					return nil
 				}
 			}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -110,15 +111,45 @@ type NewTask struct {
 // Enqueue writes a task. It is durable when Enqueue returns. With an
 // idempotency key in use the task that has it is returned, whatever its state.
 func (q *Queue) Enqueue(ctx context.Context, n NewTask) (t Task, err error) {
-	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
-	if err := n.check(); err != nil {
+	d, err := n.draft()
+	if err != nil {
 		return Task{}, err
 	}
-	id, hash := uuid.New(), sha256.Sum256(n.Payload)
 	return t, q.update(ctx, func(tx Tx) (refusal error) {
-		t, refusal = q.enqueue(tx, n, id, hash)
+		t, refusal = q.enqueue(tx, &d)
 		return refusal
 	})
+}
+
+// A draft is what a NewTask becomes before anything is locked.
+type draft struct {
+	NewTask
+	id   uuid.UUID
+	hash [sha256.Size]byte // of the payload, if there is an idempotency key
+}
+
+// draft checks and completes a task. Its payload is compact from here on, so
+// that white space makes no other one of it. Ids rise with time: rows of tasks
+// that came together, and so will go together, lie together.
+func (n NewTask) draft() (d draft, err error) {
+	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
+	if err := n.check(); err != nil {
+		return d, err
+	}
+	var compact bytes.Buffer
+	compact.Grow(len(n.Payload))
+	if err := json.Compact(&compact, n.Payload); err != nil {
+		return d, argumentError("payload", "must be valid JSON")
+	}
+	n.Payload = compact.Bytes()
+	d.NewTask = n
+	if n.Key != "" {
+		d.hash = sha256.Sum256(n.Payload)
+	}
+	if d.id, err = uuid.NewV7(); err != nil {
+		return d, fmt.Errorf("queue: a new id: %w", err)
+	}
+	return d, nil
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -136,8 +167,6 @@ func (n NewTask) check() error {
 		return err
 	}
 	switch {
-	case !json.Valid(n.Payload):
-		return argumentError("payload", "must be valid JSON")
 	case len(n.Payload) > MaxPayload:
 		return &registry.LimitError{Which: "bytes of a payload", Max: MaxPayload}
 	case n.Priority < 0 || n.Priority > MaxPriority:
@@ -182,18 +211,26 @@ func (q *Queue) Heartbeat(ctx context.Context, h holder, run, id uuid.UUID, toke
 
 // Submit finishes a task, Completed with its result or Failed with its error.
 func (q *Queue) Submit(ctx context.Context, h holder, run, id uuid.UUID, token uint64, state State, result json.RawMessage) (t Task, err error) {
-	switch {
-	case state != Completed && state != Failed:
-		return Task{}, argumentError("status", "must be completed or failed")
-	case len(result) > MaxResult:
-		return Task{}, &registry.LimitError{Which: "bytes of a result", Max: MaxResult}
-	case len(result) > 0 && !json.Valid(result):
-		return Task{}, argumentError("result", "must be valid JSON")
+	s := Submission{ID: id, Token: token, State: state, Result: result}
+	if err := s.check(); err != nil {
+		return Task{}, err
 	}
 	return t, q.update(ctx, func(tx Tx) (refusal error) {
-		t, refusal = q.submit(tx, h, run, id, token, state, result)
+		t, refusal = q.submit(tx, h, run, &s)
 		return refusal
 	})
+}
+
+func (s *Submission) check() error {
+	switch {
+	case s.State != Completed && s.State != Failed:
+		return argumentError("status", "must be completed or failed")
+	case len(s.Result) > MaxResult:
+		return &registry.LimitError{Which: "bytes of a result", Max: MaxResult}
+	case len(s.Result) > 0 && !json.Valid(s.Result):
+		return argumentError("result", "must be valid JSON")
+	}
+	return nil
 }
 
 // Nack gives a task back for another attempt, after delay or, if that is nil,

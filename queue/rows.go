@@ -73,14 +73,13 @@ func atTime(at time.Time, id uuid.UUID) string {
 	return bigEndian(uint64(at.UnixNano())) + string(id[:])
 }
 
-// timeOf reads the instant and the id off the end of a row's key that atTime
-// ends.
-func timeOf(row engine.Row) (time.Time, uuid.UUID) {
+// timeOf reads the instant off the end of a row's key that atTime ends.
+func timeOf(row engine.Row) time.Time {
 	tail := row.Key[max(0, len(row.Key)-24):]
 	if len(tail) != 24 {
 		panic(corrupt(row.Key, errEntry))
 	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64([]byte(tail[:8])))), idOf(row.Key, tail[8:])
+	return time.Unix(0, int64(fromBigEndian(tail[:8])))
 }
 
 // idOf reads an id off the row under key.
@@ -124,8 +123,6 @@ func getTask(tx Tx, id uuid.UUID) (Task, bool) {
 	}
 	return t, true
 }
-
-func putTask(tx Tx, t Task) { tx.Put(engine.Row{Key: taskKey(t.ID), Value: t.encode()}) }
 
 // getStats reads the counts of a queue, and when it wants attention next: at
 // the end of its earliest delay or retention, or before.

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,149 +22,145 @@ const (
 
 // enqueue writes a new task. With an idempotency key that is in use it gives
 // the task that has it.
-func (q *Queue) enqueue(tx Tx, n NewTask, id uuid.UUID, hash [32]byte) (Task, error) {
+func (q *Queue) enqueue(tx Tx, n *draft) (Task, error) {
 	l := lineOf(n.Run, n.Queue)
 	if n.Key != "" {
 		if e, ok := getEnqueued(tx, l, n.Key); ok {
-			if t, ok := getTask(tx, e.ID); ok && e.Hash == hash {
+			if t, ok := getTask(tx, e.ID); ok && e.Hash == n.hash {
 				return t, nil
 			} else if ok {
 				return Task{}, ErrKeyReused
 			}
 		}
-		enqueued{id, hash}.put(tx, l, n.Key)
+		enqueued{n.id, n.hash}.put(tx, l, n.Key)
 	}
 	now := tx.Now()
 	t := Task{
-		ID: id, Run: n.Run, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts,
-		Size: len(n.Payload), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By,
+		ID: n.id, Run: n.Run, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts,
+		Size: len(n.Payload), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: l,
 	}
-	tx.Put(engine.Row{Key: payloadKey(id), Value: string(n.Payload)})
+	tx.Put(engine.Row{Key: payloadKey(t.ID), Value: string(n.Payload)})
 	due := n.RunAt
 	if due.IsZero() {
 		due = now.Add(n.Delay)
 	}
-	return q.place(tx, t, due), nil
+	return q.place(tx, nil, t, due), nil
 }
 
-// place makes a task ready, at the end of its line, or delayed until due.
-func (q *Queue) place(tx Tx, t Task, due time.Time) Task {
+// place makes a task ready, at the end of its line, or delayed until due. It
+// stood as was says, see move.
+func (q *Queue) place(tx Tx, was *Task, t Task, due time.Time) Task {
 	if due.After(tx.Now()) {
 		t.State, t.DueAt = Delayed, due
-		return q.enter(tx, t, due)
+		return q.move(tx, was, t, due)
 	}
 	t.place = nextPlace(tx)
-	return q.ready(tx, t)
+	return q.ready(tx, was, t)
 }
 
 // ready makes a task ready at its place, or hands it to who waits for it. With
 // place it is the only way to become ready: so nobody waits where there is
 // something.
-func (q *Queue) ready(tx Tx, t Task) Task {
+func (q *Queue) ready(tx Tx, was *Task, t Task) Task {
 	t.State, t.DueAt = Ready, time.Time{}
-	if t, ok := q.hand(tx, t); ok {
+	if t, ok := q.hand(tx, was, t); ok {
 		return t
 	}
-	l := t.line()
-	if s, _ := getStats(tx, l); s.Ready[t.Priority] == 0 {
-		readyIndex(l, t.Priority).passed(tx, bigEndian(t.place))
-	}
-	return q.enter(tx, t, time.Time{})
+	return q.move(tx, was, t, time.Time{})
 }
 
-// enter writes a task in the state it has come to, with what that has in the
-// indexes. The queue is due no later than attention says, if that is not zero.
-func (q *Queue) enter(tx Tx, t Task, attention time.Time) Task {
-	l := t.line()
-	s, due := getStats(tx, l)
-	*s.of(t)++
+// move writes a task in the state it has come to, and moves it there in the
+// counts and in the indexes from where it stood before, which is nowhere if was
+// is nil. The queue is due no later than attention says, if that is not zero.
+func (q *Queue) move(tx Tx, was *Task, t Task, attention time.Time) Task {
+	s, due := getStats(tx, t.line)
+	if was != nil {
+		*s.of(was)--
+		leave(tx, was)
+	}
+	if t.State == Ready && s.Ready[t.Priority] == 0 {
+		readyIndex(t.line, t.Priority).passed(tx, bigEndian(t.place))
+	}
+	*s.of(&t)++
 	if due.IsZero() || !attention.IsZero() && attention.Before(due) {
 		due = attention
 	}
-	putStats(tx, l, s, due)
-	putTask(tx, t)
-	if in, tail, value, ok := entry(t); ok {
-		in.add(tx, tail, value)
+	putStats(tx, t.line, s, due)
+	record := t.encode()
+	tx.Put(engine.Row{Key: taskKey(t.ID), Value: record[len(t.ID):]})
+	if in, tail, ok := entry(&t); ok {
+		if !in.ofReady() {
+			record = ""
+		}
+		in.add(tx, tail, record)
 	}
 	if t.State == Dead {
-		deadIndex(l).add(tx, atTime(t.Until, t.ID), "")
+		deadIndex(t.line).add(tx, atTime(t.Until, t.ID), "")
 	}
 	return t
 }
 
-// leave takes a task out of the state it is in, with what that has in the
-// indexes. Whoever calls it enters the task somewhere else, or forgets it.
-func (q *Queue) leave(tx Tx, t Task) {
-	l := t.line()
-	s, due := getStats(tx, l)
-	*s.of(t)--
-	putStats(tx, l, s, due)
-	if in, tail, _, ok := entry(t); ok {
+// leave removes what a task has in the indexes.
+func leave(tx Tx, t *Task) {
+	if in, tail, ok := entry(t); ok {
 		in.remove(tx, tail)
 	}
 	if t.State == Dead {
-		deadIndex(l).remove(tx, atTime(t.Until, t.ID))
+		deadIndex(t.line).remove(tx, atTime(t.Until, t.ID))
 	}
 }
 
 // claimUp gives up to count ready tasks of the lines to a holder, the highest
 // priority first, among equals the oldest, and no more than an answer can carry.
 func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count int) (tasks []Claimed) {
-	size := 0
-	for len(tasks) < count {
-		t, ok := next(tx, lines)
-		if size += t.Size; !ok || len(tasks) > 0 && size > MaxClaimBytes {
-			break
+	var stocked [MaxPriority + 1][]line // the lines that have tasks, by priority
+	for _, l := range lines {
+		s, _ := getStats(tx, l)
+		for p, n := range s.Ready {
+			if n > 0 {
+				stocked[p] = append(stocked[p], l)
+			}
 		}
-		q.leave(tx, t)
-		readyIndex(t.line(), t.Priority).passed(tx, bigEndian(t.place+1))
-		tasks = append(tasks, q.begin(tx, t, h, ttl))
+	}
+	size := 0
+	for p := MaxPriority; p >= 0 && len(tasks) < count; p-- {
+		ready := firstReady(tx, stocked[p], p, count-len(tasks))
+		for i, t := range ready {
+			if size += t.Size; len(tasks) > 0 && size > MaxClaimBytes {
+				return tasks
+			}
+			tasks = append(tasks, q.begin(tx, &ready[i], t, h, ttl))
+			readyIndex(t.line, p).passed(tx, bigEndian(t.place+1))
+		}
 	}
 	return tasks
 }
 
-// next finds the ready task that is first over several lines.
-func next(tx Tx, lines []line) (first Task, ok bool) {
-	priority, places := -1, uint64(0)
-	var heads []line // the lines that have a task of that priority
+// firstReady finds up to count ready tasks of a priority, the oldest first over
+// several lines.
+func firstReady(tx Tx, lines []line, priority, count int) (tasks []Task) {
 	for _, l := range lines {
-		s, _ := getStats(tx, l)
-		for p := MaxPriority; p >= max(priority, 0); p-- {
-			if s.Ready[p] == 0 {
-				continue
-			}
-			if p > priority {
-				priority, heads = p, heads[:0]
-			}
-			heads = append(heads, l)
-			break
-		}
-	}
-	for _, l := range heads {
-		in := readyIndex(l, priority)
+		in, from := readyIndex(l, priority), len(tasks)
 		for row := range in.entries(tx) {
-			if place := row.Key[len(in.prefix):]; len(place) != 8 {
-				panic(corrupt(row.Key, errEntry))
-			} else if n := fromBigEndian(place); !ok || n < places {
-				if first, ok = getTask(tx, in.idAt(row)); !ok {
-					panic(corrupt(row.Key, errEntry))
-				}
-				places = n
+			if tasks = append(tasks, in.taskAt(tx, row)); len(tasks)-from == count {
+				break
 			}
-			break
 		}
 	}
-	return first, ok
+	if len(lines) > 1 {
+		slices.SortFunc(tasks, func(a, b Task) int { return cmp.Compare(a.place, b.place) })
+	}
+	return tasks[:min(len(tasks), count)]
 }
 
 // begin starts an execution: the attempt is counted and the lease granted in
 // the transaction that takes the task out of the line.
-func (q *Queue) begin(tx Tx, t Task, h holder, ttl time.Duration) Claimed {
+func (q *Queue) begin(tx Tx, was *Task, t Task, h holder, ttl time.Duration) Claimed {
 	lease := q.leases.Grant(tx, t.ID.String(), h, ttl)
 	t.State = InProgress // its place is kept, for an undo
 	t.Attempt++
 	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, BeganAt: tx.Now()})
-	t = q.enter(tx, t, time.Time{})
+	t = q.move(tx, was, t, time.Time{})
 	return Claimed{Task: t, Token: lease.Token, Deadline: lease.Deadline}
 }
 
@@ -171,10 +169,10 @@ func (q *Queue) undo(tx Tx, t Task) {
 	if lease, ok := q.leases.Get(tx, t.ID.String()); ok {
 		q.leases.Free(tx, lease, registry.Released)
 	}
-	q.leave(tx, t)
+	was := t
 	t.Attempt--
 	t.Attempts = t.Attempts[:len(t.Attempts)-1]
-	q.ready(tx, t)
+	q.ready(tx, &was, t)
 }
 
 // held finds the claim that (id, token) names and checks that it is the
@@ -193,19 +191,19 @@ func (q *Queue) held(tx Tx, h holder, run, id uuid.UUID, token uint64) (Task, re
 
 // submit finishes a task under its claim, in one transaction. The same submit
 // again gets the same answer.
-func (q *Queue) submit(tx Tx, h holder, run, id uuid.UUID, token uint64, state State, result []byte) (Task, error) {
-	t, lease, err := q.held(tx, h, run, id, token)
+func (q *Queue) submit(tx Tx, h holder, run uuid.UUID, s *Submission) (Task, error) {
+	t, lease, err := q.held(tx, h, run, s.ID, s.Token)
 	if err != nil {
-		if done, ok := getTask(tx, id); ok && done.Run == run && done.State == state && done.last().Token == token && done.last().Actor == h.Actor {
+		if done, ok := getTask(tx, s.ID); ok && done.Run == run && done.State == s.State && done.last().Token == s.Token && done.last().Actor == h.Actor {
 			return done, nil
 		}
 		return Task{}, err
 	}
 	q.leases.Free(tx, lease, registry.Released)
-	if len(result) > 0 {
-		tx.Put(engine.Row{Key: resultKey(id), Value: string(result)})
+	if len(s.Result) > 0 {
+		tx.Put(engine.Row{Key: resultKey(s.ID), Value: string(s.Result)})
 	}
-	return q.finish(tx, t, state, state.String()), nil
+	return q.finish(tx, t, s.State, s.State.String()), nil
 }
 
 // keepKey is how long an idempotency key is kept at least, from the enqueue.
@@ -213,14 +211,14 @@ const keepKey = 24 * time.Hour
 
 // finish moves a task to a final state.
 func (q *Queue) finish(tx Tx, t Task, state State, cause string) Task {
-	q.leave(tx, t)
+	was := t
 	q.endAttempt(tx, &t, cause)
 	t.State, t.DueAt = state, time.Time{}
 	t.FinishedAt, t.Until = tx.Now(), tx.Now().Add(q.retention(state))
 	if keep := t.EnqueuedAt.Add(keepKey); t.Key != "" && keep.After(t.Until) {
 		t.Until = keep
 	}
-	return q.enter(tx, t, t.Until)
+	return q.move(tx, &was, t, t.Until)
 }
 
 func (q *Queue) endAttempt(tx Tx, t *Task, cause string) {
@@ -235,9 +233,9 @@ func (q *Queue) giveBack(tx Tx, t Task, cause string, delay time.Duration) Task 
 	if t.Attempt >= t.MaxAttempts {
 		return q.finish(tx, t, Dead, cause)
 	}
-	q.leave(tx, t)
+	was := t
 	q.endAttempt(tx, &t, cause)
-	return q.place(tx, t, tx.Now().Add(delay))
+	return q.place(tx, &was, t, tx.Now().Add(delay))
 }
 
 // freed is called by the lease rules, in their transaction, when a claim ends
@@ -280,23 +278,26 @@ func (q *Queue) cancel(tx Tx, run, id uuid.UUID) (Task, error) {
 
 // redrive gives a dead task all its attempts again.
 func (q *Queue) redrive(tx Tx, t Task) Task {
-	q.leave(tx, t)
+	was := t
 	t.Attempt, t.FinishedAt, t.Until = 0, time.Time{}, time.Time{}
 	t.Attempts = nil
-	return q.place(tx, t, time.Time{})
+	return q.place(tx, &was, t, time.Time{})
 }
 
 // forget removes every row of a task.
 func (q *Queue) forget(tx Tx, t Task) {
-	l := t.line()
-	q.leave(tx, t)
+	l := t.line
+	s, due := getStats(tx, l)
+	*s.of(&t)--
+	putStats(tx, l, s, due)
+	leave(tx, &t)
 	if t.Key != "" {
 		tx.Delete(idemKey(l, t.Key))
 	}
 	tx.Delete(taskKey(t.ID))
 	tx.Delete(payloadKey(t.ID))
 	tx.Delete(resultKey(t.ID))
-	if _, ok := tx.Get(statsKey(l)); !ok {
+	if s.empty() {
 		for _, in := range append(indexesOf(l), deadIndex(l)) {
 			tx.Delete(in.cursorKey())
 		}

@@ -52,6 +52,7 @@ type Task struct {
 	Until       time.Time // when a finished task may be forgotten
 	Attempts    []Attempt // one for each execution begun, the last may be under way
 
+	line  line
 	place uint64 // in line, of a ready task
 }
 
@@ -68,22 +69,25 @@ type Attempt struct {
 // last is the attempt under way, or the last that was.
 func (t *Task) last() *Attempt { return &t.Attempts[len(t.Attempts)-1] }
 
-func (t Task) line() line { return lineOf(t.Run, t.Queue) }
-
 // A line is a queue of a run, as it stands in keys.
 type line string
 
-func lineOf(run uuid.UUID, queue string) line { return line(run[:]) + line(queue) }
+func lineOf(run uuid.UUID, queue string) line { return line(string(run[:]) + queue) }
 
-func (l line) queue() string { return string(l[16:]) }
+func (l line) run() uuid.UUID { return uuid.UUID([]byte(l[:16])) }
+func (l line) queue() string  { return string(l[16:]) }
 
-const taskFormat = 1
+const (
+	taskFormat  = 2
+	statsFormat = 2 // also tells Recover of tasks that cannot be read
+)
 
-func (t Task) encode() string {
-	w := record.New(160)
+// encode gives the id of a task and its record.
+func (t *Task) encode() string {
+	w := record.New(192)
+	w.ID(t.ID)
 	w.Byte(taskFormat)
-	w.ID(t.Run)
-	w.Text(t.Queue)
+	w.Text(string(t.line))
 	w.Byte(byte(t.State))
 	w.Byte(byte(t.Priority))
 	w.Uint(uint64(t.Attempt))
@@ -110,11 +114,15 @@ func (t Task) encode() string {
 
 var errTaskRecord = errors.New("not a task record")
 
+// decodeTask reads a record. The task refers to it, as does what is cut from it.
 func decodeTask(id uuid.UUID, value string) (Task, error) {
 	r := record.Read(value)
-	format := r.Byte()
+	format, l := r.Byte(), line(r.Text())
+	if len(l) < 16 {
+		return Task{}, errTaskRecord
+	}
 	t := Task{
-		ID: id, Run: r.ID(), Queue: r.Text(), State: State(r.Byte()), Priority: int(r.Byte()),
+		ID: id, Run: l.run(), Queue: l.queue(), line: l, State: State(r.Byte()), Priority: int(r.Byte()),
 		Attempt: int(r.Uint()), MaxAttempts: int(r.Uint()), Size: int(r.Uint()), Key: r.Text(),
 		EnqueuedAt: r.Time(), EnqueuedBy: r.Text(), DueAt: r.Time(), FinishedAt: r.Time(), Until: r.Time(),
 		place: r.Uint(),
@@ -122,6 +130,9 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 	n := r.Uint()
 	if n > MaxAttempts || n != uint64(t.Attempt) {
 		return Task{}, errTaskRecord
+	}
+	if n > 0 {
+		t.Attempts = make([]Attempt, 0, n)
 	}
 	for range n {
 		t.Attempts = append(t.Attempts, Attempt{
@@ -158,7 +169,7 @@ func (s Stats) ReadyTotal() (n uint64) {
 }
 
 // of is the count that a task stands in.
-func (s *Stats) of(t Task) *uint64 {
+func (s *Stats) of(t *Task) *uint64 {
 	switch t.State {
 	case Delayed:
 		return &s.Delayed
@@ -182,7 +193,7 @@ func (s Stats) empty() bool { return s == Stats{Queue: s.Queue} }
 
 func (s Stats) encode() string {
 	w := record.New(40)
-	w.Byte(taskFormat)
+	w.Byte(statsFormat)
 	for _, n := range s.Ready {
 		w.Uint(n)
 	}
@@ -202,7 +213,7 @@ func decodeStats(queue, value string) (Stats, error) {
 	for _, n := range []*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled} {
 		*n = r.Uint()
 	}
-	if format != taskFormat || !r.Done() {
+	if format != statsFormat || !r.Done() {
 		return Stats{}, errors.New("not a record of a queue")
 	}
 	return s, nil

@@ -38,12 +38,12 @@ func (q *Queue) tendLine(tx Tx, l line) {
 		index
 		do func(Task)
 	}{
-		{delayedIndex(l), func(t Task) { q.leave(tx, t); q.place(tx, t, now) }},
+		{delayedIndex(l), func(t Task) { q.place(tx, &t, t, now) }},
 		{finishedIndex(l), func(t Task) { q.forget(tx, t) }},
 	} {
 		for row := range index.entries(tx) {
 			index.passed(tx, row.Key[len(index.prefix):])
-			at, id := timeOf(row)
+			at := timeOf(row)
 			if !at.Before(now) || n == tendBatch { // a row is due after its instant
 				if next.IsZero() || at.Before(next) {
 					next = at
@@ -51,11 +51,7 @@ func (q *Queue) tendLine(tx Tx, l line) {
 				break
 			}
 			n++
-			t, ok := getTask(tx, id)
-			if !ok {
-				panic(corrupt(row.Key, errEntry))
-			}
-			index.do(t)
+			index.do(index.taskAt(tx, row))
 		}
 	}
 	s, _ := getStats(tx, l)
@@ -93,11 +89,7 @@ func (q *Queue) tendDropped(tx Tx, row engine.Row) {
 				break
 			}
 			n++
-			if t, ok := getTask(tx, in.idAt(row)); ok {
-				q.forget(tx, t)
-			} else {
-				panic(corrupt(row.Key, errEntry))
-			}
+			q.forget(tx, in.taskAt(tx, row))
 		}
 	}
 	if n > 0 {
