@@ -20,6 +20,7 @@ const module = "github.com/leasehold/leasehold"
 var arrows = [][]string{
 	{"cmd/leasehold"},
 	{"spotlights"},
+	{"dispatch/process"},
 	{"dispatch/client"},
 	{"dispatch/server"},
 	{"dispatch/server/tools"},

@@ -1,0 +1,176 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Spec says what to start.
+type Spec struct {
+	Argv []string // the first is looked up in the caller's PATH if it is no path
+	Env  []string // all of it, Mark too
+	Dir  string   // "": the caller's
+
+	Stdin          []byte
+	Stdout, Stderr *os.File // nil: nowhere. They stay the caller's to close
+
+	// Mark is the pair NAME=value of Env by which what the process starts is
+	// known as its own.
+	Mark string
+
+	// Input makes the process the caller's own: it reads Input in place of
+	// Stdin and stays in the caller's session, as the leader of a group of its
+	// own. If Input is the terminal of the session and the caller's group is
+	// in its foreground, that group is put there; see [Process.Stopped].
+	Input *os.File
+}
+
+// A Process is one that was started, with all it has started since.
+type Process struct {
+	cmd    *exec.Cmd
+	id     identity
+	mark   string
+	term   *terminal // nil unless it has been given one
+	done   chan struct{}
+	stops  chan struct{}
+	exit   Exit
+	mu     sync.Mutex
+	reaped bool
+}
+
+// An Exit is how a process ended.
+type Exit struct {
+	Code   int    // -1 if a signal ended it
+	Signal string // as "SIGKILL"; "" if none did
+}
+
+// Number is the signal that ended it; 0 if none did.
+func (e Exit) Number() syscall.Signal { return unix.SignalNum(e.Signal) }
+
+func (e Exit) String() string {
+	if e.Signal != "" {
+		return "killed by " + e.Signal
+	}
+	return fmt.Sprintf("exit code %d", e.Code)
+}
+
+func exited(code int) Exit { return Exit{Code: code} }
+
+func killed(by syscall.Signal) Exit {
+	name := unix.SignalName(by)
+	if name == "" {
+		name = fmt.Sprintf("signal %d", int(by))
+	}
+	return Exit{Code: -1, Signal: name}
+}
+
+// Start starts a process. Its output goes to the files as it comes: no part of
+// it passes through the caller, whose death takes nothing of it away. An error
+// is that of [exec.Cmd.Start].
+//
+// Whoever starts a process must call Stop, also when it has ended by itself:
+// until then its pid is not given to another process.
+func Start(spec Spec) (*Process, error) {
+	if len(spec.Argv) == 0 {
+		return nil, errors.New("nothing to start: argv is empty")
+	}
+	if err := checkMark(spec.Mark); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(spec.Env, spec.Mark) {
+		return nil, fmt.Errorf("the environment of %s has not its mark %q", spec.Argv[0], spec.Mark)
+	}
+	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
+	cmd.Env, cmd.Dir = spec.Env, spec.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: spec.Input == nil, Setpgid: spec.Input != nil}
+	// A nil *os.File in an interface would not be nil.
+	if spec.Stdout != nil {
+		cmd.Stdout = spec.Stdout
+	}
+	if spec.Stderr != nil {
+		cmd.Stderr = spec.Stderr
+	}
+	p := &Process{cmd: cmd, mark: spec.Mark, done: make(chan struct{}), stops: make(chan struct{}, 1)}
+	switch {
+	case spec.Input != nil:
+		cmd.Stdin = spec.Input
+		p.term = terminalOf(spec.Input)
+	case len(spec.Stdin) > 0:
+		input, err := inputFile(spec.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		defer input.Close()
+		cmd.Stdin = input
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.id = identity{pid: cmd.Process.Pid}
+	p.id.start, _ = startOf(p.id.pid) // it is there: nobody has reaped it
+	if p.term != nil {
+		p.term.give(p.id.pid)
+	}
+	go p.await() // ends with the process
+	return p, nil
+}
+
+// inputFile is a file without a name that holds text: the process reads as
+// much as it likes, when it likes, and nobody waits for it.
+func inputFile(text []byte) (*os.File, error) {
+	f, err := os.CreateTemp("", "leasehold-input-*")
+	if err != nil {
+		return nil, fmt.Errorf("keep the standard input: %w", err)
+	}
+	err = errors.Join(os.Remove(f.Name()))
+	if err == nil {
+		_, err = f.Write(text)
+	}
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("keep the standard input: %w", err)
+	}
+	return f, nil
+}
+
+func checkMark(mark string) error {
+	name, value, ok := strings.Cut(mark, "=")
+	if !ok || name == "" || value == "" {
+		return fmt.Errorf("mark %q: must be NAME=value, of a variable of the environment", mark)
+	}
+	return nil
+}
+
+// PID is that of the process first started.
+func (p *Process) PID() int { return p.id.pid }
+
+// Done is closed when the process first started has ended. What it has started
+// may still run: Stop ends it.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit is how the process first started ended, once Done is closed.
+func (p *Process) Exit() Exit {
+	<-p.done
+	return p.exit
+}
+
+// Signal sends a signal to the group of the process.
+func (p *Process) Signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return os.ErrProcessDone
+	}
+	return syscall.Kill(-p.id.pid, s)
+}

@@ -1,0 +1,97 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// readTable reads /proc.
+func readTable() ([]entry, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("look at the processes: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("look at the processes: %w", err)
+	}
+	entries := make([]entry, 0, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if e, ok := readEntry(pid); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// readEntry reads one process; not ok if there is none, or a zombie.
+func readEntry(pid int) (entry, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return entry{}, false
+	}
+	// The command, field 2, is in parentheses and may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const state, parent, group, session, threads, start = 0, 1, 2, 3, 20 - 3, 22 - 3 // proc(5), less the first two
+	if len(fields) <= start {
+		return entry{}, false
+	}
+	// The first thread of a process may have ended before the others.
+	if s := fields[state]; s == "X" || s == "Z" && (fields[threads] == "1" || fields[threads] == "0") {
+		return entry{}, false
+	}
+	e := entry{identity: identity{pid: pid}, stopped: fields[state] == "T"}
+	for _, field := range []struct {
+		text string
+		to   *int
+	}{{fields[parent], &e.parent}, {fields[group], &e.group}, {fields[session], &e.session}} {
+		if *field.to, err = strconv.Atoi(field.text); err != nil {
+			return entry{}, false
+		}
+	}
+	e.start, err = strconv.ParseUint(fields[start], 10, 64)
+	return e, err == nil
+}
+
+func startOf(pid int) (uint64, bool) {
+	e, ok := readEntry(pid)
+	return e.start, ok
+}
+
+// readEnviron is nil if it may not be read, or there is none.
+func readEnviron(pid int) []byte {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return nil
+	}
+	return env
+}
+
+// ofUser reports whether a process is that user's through and through: its
+// real, effective and saved user alike. The owner of its directory is not
+// enough: that is root where the process may not be dumped.
+func ofUser(pid, user int) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(status) {
+		if ids, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			for _, id := range bytes.Fields(ids)[:3] {
+				if string(id) != strconv.Itoa(user) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,244 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// A Worktree is a git worktree, on a branch of its own, that an agent works in.
+type Worktree struct {
+	Path   string // its top
+	Dir    string // the directory in it that the one asked for has become
+	Branch string
+	Base   string // the commit it began at
+
+	repository string // where git is told of it
+}
+
+// Branch is the name of the branch for the worktree of an actor: the run and
+// the path below it. What git does not allow in a branch becomes a dash.
+func Branch(run, path string) string {
+	parts := append([]string{run}, strings.Split(path, "→")...)
+	for i, part := range parts {
+		part = strings.Map(func(r rune) rune {
+			if r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\/`, r) {
+				return '-'
+			}
+			return r
+		}, part)
+		for _, never := range []string{"..", "@{"} {
+			part = strings.ReplaceAll(part, never, "--")
+		}
+		if strings.HasPrefix(part, ".") {
+			part = "-" + part[1:]
+		}
+		if strings.HasSuffix(part, ".") || strings.HasSuffix(part, ".lock") {
+			part += "-"
+		}
+		if part == "" {
+			part = "-"
+		}
+		parts[i] = part
+	}
+	return "leasehold/" + strings.Join(parts, "/")
+}
+
+// worktrees is held while git changes its list of them, which it does not
+// always lock.
+var worktrees sync.Mutex
+
+// MakeWorktree adds a worktree at path, on a new branch that begins at HEAD, to
+// the repository that dir is in. One that is there already, on that branch, is
+// taken over as it stands: it was kept for whoever goes on with it. An error
+// leaves nothing.
+func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worktree{Path: path, Branch: branch}
+	prefix, err := git(ctx, dir, "rev-parse", "--show-prefix")
+	if err != nil {
+		return nil, fmt.Errorf("worktree for %s: %w", branch, notRepository(dir, err))
+	}
+	w.Dir = filepath.Join(path, prefix)
+	if w.repository, err = git(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir"); err != nil {
+		return nil, fmt.Errorf("worktree for %s: %w", branch, err)
+	}
+	head, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	if err != nil {
+		return nil, fmt.Errorf("worktree for %s: the repository of %s has no commit to begin at: make one first", branch, dir)
+	}
+	worktrees.Lock()
+	defer worktrees.Unlock()
+	if w.kept(ctx) {
+		// Where it began is where its branch left the base's line.
+		if w.Base, err = git(ctx, path, "merge-base", "HEAD", head); err != nil {
+			w.Base = "" // they have nothing in common: there is work in it
+		}
+		return w, os.MkdirAll(w.Dir, 0o755)
+	}
+	w.Base = head
+	if err := dropEmpty(ctx, dir, branch, head); err != nil {
+		return nil, fmt.Errorf("worktree for %s: %w", branch, err)
+	}
+	if _, err := git(ctx, dir, "worktree", "add", "--quiet", "-b", branch, path, head); err != nil {
+		err = fmt.Errorf("worktree for %s at %s: %w", branch, path, err)
+		return nil, errors.Join(err, w.undo(dir))
+	}
+	// The directory asked for may hold nothing that git keeps.
+	return w, os.MkdirAll(w.Dir, 0o755)
+}
+
+// dropEmpty deletes a branch of that name that an earlier run has left without
+// a commit of its own. One that has any is somebody's work.
+func dropEmpty(ctx context.Context, dir, branch, head string) error {
+	if _, err := git(ctx, dir, "worktree", "prune"); err != nil {
+		return err
+	}
+	ref := "refs/heads/" + branch
+	if _, err := git(ctx, dir, "show-ref", "--verify", "--quiet", ref); err != nil {
+		return nil
+	}
+	_, err := git(ctx, dir, "merge-base", "--is-ancestor", ref, head)
+	if err == nil {
+		_, err = git(ctx, dir, "branch", "--quiet", "-D", branch) // which one that is checked out resists
+	}
+	if err != nil {
+		return fmt.Errorf("the branch is there already, from an earlier run: "+
+			"merge what you want of it, then remove its worktree if it has one, and git branch -D %s", branch)
+	}
+	return nil
+}
+
+// kept reports whether the worktree stands, on its branch.
+func (w *Worktree) kept(ctx context.Context) bool {
+	top, err := git(ctx, w.Path, "rev-parse", "--show-toplevel")
+	if err != nil || !samePath(top, w.Path) {
+		return false
+	}
+	repository, err := git(ctx, w.Path, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err != nil || !samePath(repository, w.repository) {
+		return false
+	}
+	branch, err := git(ctx, w.Path, "symbolic-ref", "--quiet", "--short", "HEAD")
+	return err == nil && branch == w.Branch
+}
+
+func samePath(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// undo removes what git left of a worktree that it could not finish: it makes
+// the branch first. Nobody has worked in it.
+func (w *Worktree) undo(dir string) error {
+	ctx := context.Background() // also where the caller's has ended
+	_, _ = git(ctx, dir, "worktree", "remove", "--force", w.Path)
+	_, _ = git(ctx, dir, "worktree", "prune")
+	_, err := git(ctx, dir, "show-ref", "--verify", "--quiet", "refs/heads/"+w.Branch)
+	if err != nil {
+		return nil
+	}
+	_, err = git(ctx, dir, "branch", "--quiet", "-D", w.Branch)
+	return err
+}
+
+// RemoveIfClean removes the worktree unless there is work in it: files that
+// changed, or that git does not know and is not told to ignore, or commits. Its
+// branch goes with it. Otherwise both stay, and why says so, for people.
+func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string, err error) {
+	worktrees.Lock()
+	defer worktrees.Unlock()
+	if _, err := os.Stat(w.Path); errors.Is(err, os.ErrNotExist) {
+		_, err = git(ctx, w.repository, "worktree", "prune")
+		return true, "", err // somebody else has; the branch may be what they want
+	}
+	status, err := git(ctx, w.Path, "status", "--porcelain")
+	if err != nil {
+		return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
+	}
+	if status != "" {
+		return false, "it has changes that are not committed", nil
+	}
+	branch, err := git(ctx, w.Path, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if err != nil || branch != w.Branch {
+		return false, "it is no longer on its branch " + w.Branch, nil
+	}
+	head, err := git(ctx, w.Path, "rev-parse", "HEAD")
+	if err != nil {
+		return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
+	}
+	if head != w.Base {
+		return false, "its branch " + w.Branch + " has new commits", nil
+	}
+	if _, err := git(ctx, w.repository, "worktree", "remove", w.Path); err != nil {
+		return false, "", fmt.Errorf("remove worktree %s: %w", w.Path, err)
+	}
+	// Only if nobody has moved it since.
+	if _, err := git(ctx, w.repository, "update-ref", "-d", "refs/heads/"+w.Branch, head); err != nil {
+		return true, "", fmt.Errorf("remove branch %s: %w", w.Branch, err)
+	}
+	return true, "", nil
+}
+
+// errNoGit says what is missing.
+var errNoGit = errors.New("git is not installed, or not in PATH: worktrees need it")
+
+// notRepository says so, where that is why git failed.
+func notRepository(dir string, err error) error {
+	if errors.Is(err, errNoGit) {
+		return err
+	}
+	if info, statErr := os.Stat(dir); statErr != nil {
+		return statErr
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", dir)
+	}
+	if strings.Contains(err.Error(), "not a git repository") {
+		return fmt.Errorf("%s is in no git repository: make it one with git init and a first commit, or do without worktrees", dir)
+	}
+	return err
+}
+
+// git runs git in dir and returns what it printed, without the last line's
+// end. What the environment says of a repository is not about this one.
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "GIT_DIR=") && !strings.HasPrefix(v, "GIT_WORK_TREE=") && !strings.HasPrefix(v, "GIT_INDEX_FILE=") &&
+			!strings.HasPrefix(v, "GIT_COMMON_DIR=") && !strings.HasPrefix(v, "GIT_PREFIX=") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return strings.TrimRight(stdout.String(), "\n"), nil
+	case errors.Is(err, exec.ErrNotFound):
+		return "", errNoGit
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	default:
+		said := strings.TrimPrefix(strings.TrimSpace(stderr.String()), "fatal: ")
+		if said == "" {
+			said = err.Error()
+		}
+		return "", fmt.Errorf("git %s: %s", args[0], said)
+	}
+}
