@@ -18,7 +18,7 @@ import (
 )
 
 func newCallCommand() *cobra.Command {
-	var run, name string
+	var run, name, field string
 	var asObject, list bool
 	cmd := withSocket(&cobra.Command{
 		Use:   "call TOOL [NAME=VALUE ...]",
@@ -26,9 +26,13 @@ func newCallCommand() *cobra.Command {
 		Long: `Call one tool, from a script, and print the line of text that it answers. A
 refusal goes to stderr, with exit code 1; with --json both go to stdout.
 
-VALUE is read as JSON where that is what the argument takes, else as text. @FILE
+VALUE is read as JSON where that is what the argument takes, else as text; a list
+may be words with commas between them. @FILE
 stands for what a file holds, @- for standard input, and @@ begins a text with @.
 Hand a lease_id over like that: an argument can be read by every process.
+
+--field prints one field of the answer alone, by its JSON pointer: a text as it
+is, anything else as JSON.
 
 It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins a
 run as a new worker of the root layer.
@@ -41,6 +45,10 @@ session of that process, and the lease stays.`,
   leasehold call kv_set path=/shared/log value=@build.log
   leasehold call kv_get path=/shared/plan --json | jq .entry.value
 
+  # in a script of an agent that leasehold launched
+  lease=$(leasehold call run_lease_acquire key=deploy wait_secs=50 --field /lease_id)
+  printf %s "$lease" | leasehold call run_lease_release lease_id=@-
+
   # hold nothing, just wait until nobody has it
   leasehold call run_lease_acquire key=deploy wait_secs=50`,
 		Args: cobra.ArbitraryArgs,
@@ -52,6 +60,8 @@ session of that process, and the lease stays.`,
 			case list:
 				_, err := io.WriteString(out, listTools(paintFor(out)))
 				return err
+			case asObject && field != "":
+				return usagef("--json and --field: choose one")
 			case len(args) == 0:
 				return hint(usagef("say which tool to call"), "leasehold call --list shows them")
 			}
@@ -64,11 +74,16 @@ session of that process, and the lease stays.`,
 				}
 				return asJSON(asObject, out, err)
 			}
-			if asObject {
-				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
-			} else {
-				_, err = fmt.Fprintln(out, lineFor(out, answer.Text))
+			text := lineFor(out, answer.Text)
+			switch {
+			case asObject:
+				text = string(answer.Object)
+			case field != "":
+				if text, err = fieldOf(answer.Object, field); err != nil {
+					return err
+				}
 			}
+			_, err = fmt.Fprintln(out, text)
 			return err
 		},
 	})
@@ -77,6 +92,7 @@ session of that process, and the lease stays.`,
 	f.Lookup("run").Usage = "the run to join without a token"
 	f.StringVar(&name, "name", "call", "the name to join it under")
 	f.BoolVar(&asObject, "json", false, "print the answer's or the refusal's object")
+	f.StringVar(&field, "field", "", "print the field of the answer at this JSON `pointer`, as /lease_id or /tasks/0/token")
 	f.BoolVar(&list, "list", false, "list the tools")
 	cmd.ValidArgsFunction = completeCall
 	return cmd

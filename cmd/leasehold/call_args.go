@@ -96,12 +96,20 @@ func typed(want, text string) json.RawMessage {
 	if fits(want, trimmed) {
 		return json.RawMessage(trimmed)
 	}
+	if want == "array" && trimmed != "" && trimmed[0] != '[' {
+		return mustJSON(strings.Split(trimmed, ","))
+	}
 	if want == "string" {
 		text = strings.TrimRight(text, "\r\n") // of a file with one line
 	}
-	b, err := json.Marshal(text)
+	return mustJSON(text)
+}
+
+// mustJSON is for strings, which can always be JSON.
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a string always can
+		panic(err)
 	}
 	return b
 }
