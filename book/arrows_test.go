@@ -20,6 +20,9 @@ const module = "github.com/leasehold/leasehold"
 var arrows = [][]string{
 	{"cmd/leasehold"},
 	{"spotlights"},
+	{"dispatch/manifest"},
+	{"dispatch/agent/agenttest"},
+	{"dispatch/agent"},
 	{"dispatch/process"},
 	{"dispatch/client"},
 	{"dispatch/server"},

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ours begins the names that only leasehold sets.
+const ours = "LEASEHOLD_"
+
+// env is the environment of a process.
+type env map[string]string
+
+// environ is what leasehold dispatch itself has, without what is only its own,
+// and over it in this order: the client's configuration, the profile, the task,
+// and what Leasehold tells every process.
+func environ(p Profile, t Task, conf configuration, fill filler) (env, error) {
+	e := make(env)
+	for _, pair := range os.Environ() {
+		if name, value, ok := strings.Cut(pair, "="); ok && !strings.HasPrefix(name, ours) && !slices.Contains(conf.drop, name) {
+			e[name] = value
+		}
+	}
+	maps.Copy(e, conf.env)
+	for name, value := range p.Env {
+		e[name] = fill.fill(value)
+	}
+	maps.Copy(e, t.Env)
+	maps.Copy(e, t.variables())
+	if err := e.leadToLeasehold(t); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// variables are what Leasehold tells every process that it launches.
+func (t Task) variables() map[string]string {
+	v := map[string]string{
+		"LEASEHOLD_SOCKET": t.Socket, "LEASEHOLD_TOKEN": t.Token, "LEASEHOLD_SESSION": t.Session,
+		"LEASEHOLD_RUN": t.Run, "LEASEHOLD_RUN_ID": t.RunID, "LEASEHOLD_RUN_DIR": t.RunDir,
+		"LEASEHOLD_ACTOR_ID": t.ActorID, "LEASEHOLD_NAME": t.Name, "LEASEHOLD_PATH": t.Path, "LEASEHOLD_ROLE": t.Role,
+		"LEASEHOLD_LIFE": strconv.Itoa(max(t.Life, 1)),
+	}
+	maps.DeleteFunc(v, func(_, value string) bool { return value == "" })
+	return v
+}
+
+// variableNames are those that the MCP server of a client must get, in order:
+// the secrets to act as the actor, the rest so that its process is known as one
+// of the actor's wherever it ends up.
+func (t Task) variableNames() []string { return slices.Sorted(maps.Keys(t.variables())) }
+
+// leadToLeasehold sees that leasehold, called by its name, is the binary that
+// dispatched the run.
+func (e env) leadToLeasehold(t Task) error {
+	if t.Leasehold == "" {
+		return nil
+	}
+	want, err := os.Stat(t.Leasehold)
+	if err != nil {
+		return err
+	}
+	const name = "leasehold"
+	if found, err := e.find(name, t.Directory); err == nil {
+		if have, err := os.Stat(found); err == nil && os.SameFile(want, have) {
+			return nil
+		}
+	}
+	dir := filepath.Dir(t.Leasehold)
+	if filepath.Base(t.Leasehold) != name {
+		dir = filepath.Join(t.Scratch, "bin")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		link := filepath.Join(dir, name)
+		_ = os.Remove(link) // of an earlier launch
+		if err := os.Symlink(t.Leasehold, link); err != nil {
+			return err
+		}
+	}
+	e["PATH"] = dir + string(filepath.ListSeparator) + e["PATH"]
+	return nil
+}
+
+// find is where the process will find a program.
+func (e env) find(program, dir string) (string, error) {
+	if strings.Contains(program, "/") {
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(dir, program)
+		}
+		return program, executable(program)
+	}
+	for _, in := range filepath.SplitList(e["PATH"]) {
+		if !filepath.IsAbs(in) {
+			continue // as exec.LookPath, it takes nothing from where it happens to stand
+		}
+		if path := filepath.Join(in, program); executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not in the PATH: install it, or name it in command by its whole path", program)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is not there: see command", path)
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s cannot be executed: chmod +x it, or see command", path)
+	}
+	return nil
+}
+
+// Find says where the profile's program is, for a process that runs in dir, or
+// why there is none.
+func (p Profile) Find(dir string) (string, error) {
+	if len(p.Command) == 0 {
+		return "", exec.ErrNotFound
+	}
+	e := env{"PATH": os.Getenv("PATH")}
+	if path, ok := p.Env["PATH"]; ok {
+		e["PATH"] = path
+	}
+	return e.find(p.Command[0], dir)
+}
+
+func (e env) list() []string {
+	list := make([]string, 0, len(e))
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		list = append(list, name+"="+e[name])
+	}
+	return list
+}

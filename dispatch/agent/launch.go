@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Task is one piece of work for one agent, with everything that its process
+// is told.
+type Task struct {
+	Run, RunID, ActorID string
+	Name, Path, Role    string
+	Prompt              string
+	Model               string // "": the profile's
+	Directory           string // where the process runs
+	Scratch             string // a directory of this launch alone, for configurations
+	RunDir              string
+	Leasehold           string // the leasehold binary, by its whole path
+	Socket              string
+	Token, Session      string // secrets
+	Life                int
+	Tools               []string // Leasehold's tools for the role
+	BudgetUSD           float64  // what it may spend; 0: nothing is said of it
+	Env                 map[string]string
+	Resumed             bool   // an earlier life of it ended before it was done
+	Notes               string // what every agent of the run that speaks with a model should know
+}
+
+// A Launch is what a process needs to start. Env is all of its environment.
+type Launch struct {
+	Argv, Env []string
+	Dir       string
+	Stdin     []byte
+}
+
+// maxArgument is what Linux takes as one argument.
+const maxArgument = 128<<10 - 1
+
+// Launch makes the command line, the environment and the configuration of one
+// process. What it writes stands in t.Scratch, readable by its owner alone. An
+// error says what is missing and what to do; nothing has been started then.
+func (p Profile) Launch(t Task) (Launch, error) {
+	c := p.client()
+	if t.Model == "" {
+		t.Model = p.Model
+	}
+	if c.model {
+		t.Prompt = t.toldPrompt()
+	}
+	conf, err := c.configure(p, t)
+	if err != nil {
+		return Launch{}, err
+	}
+	fill := t.placeholders(conf.file)
+	env, err := environ(p, t, conf, fill)
+	if err != nil {
+		return Launch{}, err
+	}
+	argv := slices.Concat(fill.all(p.Command), conf.flags, fill.all(p.Args))
+	l := Launch{Env: env.list(), Dir: t.Directory}
+	switch p.Prompt {
+	case stdin:
+		argv = append(argv, conf.last...)
+		l.Stdin = []byte(t.Prompt)
+	case argument:
+		argv = append(argv, c.asArgument(t.Prompt)...)
+	}
+	if len(argv) == 0 {
+		return Launch{}, fmt.Errorf("the profile has no command: name a program in it")
+	}
+	if argv[0], err = env.find(argv[0], t.Directory); err != nil {
+		return Launch{}, err
+	}
+	for _, arg := range argv {
+		switch {
+		case len(arg) > maxArgument:
+			return Launch{}, fmt.Errorf("an argument of %d bytes is longer than a process takes (%d): pass the prompt by stdin", len(arg), maxArgument)
+		case t.Token != "" && strings.Contains(arg, t.Token), t.Session != "" && strings.Contains(arg, t.Session):
+			return Launch{}, fmt.Errorf("an argument of %s has a secret in it: name the variable that has it instead", filepath.Base(argv[0]))
+		}
+	}
+	l.Argv = argv
+	return l, nil
+}
+
+// toldPrompt is the prompt with what a model should know besides.
+func (t Task) toldPrompt() string {
+	parts := []string{strings.TrimRight(t.Prompt, "\n")}
+	if t.Resumed {
+		parts = append(parts, "You have been started again: an earlier process of yours ended before this was done. See what it has left before you go on.")
+	}
+	if notes := strings.TrimSpace(t.Notes); notes != "" {
+		parts = append(parts, notes)
+	}
+	return strings.Join(parts, "\n\n") + "\n"
+}
+
+// write writes a configuration that only its owner may read.
+func (t Task) write(name string, text []byte) (path string, err error) {
+	if err := os.MkdirAll(t.Scratch, 0o700); err != nil {
+		return "", err
+	}
+	path = filepath.Join(t.Scratch, name)
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// filler puts values in the place of {name} and the like.
+type filler struct{ pairs map[string]string }
+
+func (t Task) placeholders(mcpConfig string) filler {
+	return filler{map[string]string{
+		"prompt": t.Prompt, "mcp_config": mcpConfig, "name": t.Name, "directory": t.Directory,
+		"path": t.Path, "run": t.Run, "model": t.Model,
+	}}
+}
+
+// fill leaves alone what it does not know, and ${name}, which is a shell's.
+func (f filler) fill(s string) string {
+	var b strings.Builder
+	for {
+		open := strings.IndexByte(s, '{')
+		if open < 0 {
+			break
+		}
+		end := strings.IndexByte(s[open:], '}')
+		if end < 0 {
+			break
+		}
+		value, known := f.pairs[s[open+1:open+end]]
+		if !known || open > 0 && s[open-1] == '$' {
+			b.WriteString(s[:open+1])
+			s = s[open+1:]
+			continue
+		}
+		b.WriteString(s[:open])
+		b.WriteString(value)
+		s = s[open+end+1:]
+	}
+	b.WriteString(s)
+	return b.String()
+}
+
+func (f filler) all(list []string) []string {
+	filled := make([]string, len(list))
+	for i, s := range list {
+		filled[i] = f.fill(s)
+	}
+	return filled
+}

@@ -1,0 +1,246 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/leasehold/leasehold/dispatch/agent"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// complete fills in what follows from elsewhere, and checks what no tag says.
+func (m *Manifest) complete(d *document) {
+	m.completeRun(d)
+	m.completeRoot(d)
+	m.Sublead.Agent = cmp.Or(m.Sublead.Agent, m.Root.Agent)
+	m.Worker.Agent = cmp.Or(m.Worker.Agent, m.Root.Agent)
+	m.completeAgents(d)
+	m.checkBudgets(d)
+	m.checkLeases(d)
+	if m.Worker.Worktree && !d.wrong("root.directory") && !inRepository(m.Root.Directory) {
+		d.say("worker.worktree", "needs a git repository, and %s is in none: git init there, or leave it out", m.Root.Directory)
+	}
+}
+
+func (m *Manifest) completeRun(d *document) {
+	if m.Run.Name == "" {
+		m.Run.Name = strings.TrimSuffix(filepath.Base(m.Name), ".toml")
+	}
+	d.name("run.name", m.Run.Name)
+	if s := m.Run.Store; s.MaxValueBytes > s.MaxBytes && !d.wrong("run.store.max_bytes") {
+		d.say("run.store.max_value_bytes", "is %d, and all values together may have %d: no such value could be stored", s.MaxValueBytes, s.MaxBytes)
+	}
+}
+
+// name checks what an actor or a run is to be called.
+func (d *document) name(key, name string) {
+	var wrong *registry.ArgumentError
+	if err := layer.CheckName(name); errors.As(err, &wrong) && !d.wrong(key) {
+		d.say(key, "is %q, and %s", name, wrong.Problem)
+	}
+}
+
+// maxPrompt is how long a prompt may be. It has to fit into one message.
+const maxPrompt = 512 << 10
+
+func (m *Manifest) completeRoot(d *document) {
+	d.name("root.name", m.Root.Name)
+	m.Root.Directory = m.path(cmp.Or(m.Root.Directory, "."))
+	switch info, err := os.Stat(m.Root.Directory); {
+	case err != nil:
+		d.say("root.directory", "is not there: mkdir -p %s, or name another", m.Root.Directory)
+	case !info.IsDir():
+		d.say("root.directory", "is no directory: %s", m.Root.Directory)
+	}
+	switch file := m.Root.PromptFile; {
+	case d.wrong("root.prompt") || d.wrong("root.prompt_file"):
+	case file != "" && m.Root.Prompt != "":
+		d.say("root.prompt_file", "is given, and prompt as well: keep one of them")
+	case file != "":
+		m.readPrompt(d)
+	case strings.TrimSpace(m.Root.Prompt) == "":
+		d.say("root.prompt", "must be given, or prompt_file: what the root is told to do")
+	}
+	d.variables("root.env", m.Root.Env)
+}
+
+func (m *Manifest) readPrompt(d *document) {
+	const key = "root.prompt_file"
+	file := m.path(m.Root.PromptFile)
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.say(key, "is not there: write what the root is to do into %s, or name another", file)
+	case err != nil:
+		d.say(key, "cannot be read: %v", err)
+	case strings.TrimSpace(string(text)) == "":
+		d.say(key, "is empty: write what the root is to do into %s", file)
+	case len(text) > maxPrompt:
+		d.say(key, "has %d bytes, and must have at most %d", len(text), maxPrompt)
+	case !utf8.Valid(text) || strings.ContainsRune(string(text), 0):
+		d.say(key, "is no text: %s must be UTF-8", file)
+	default:
+		m.Root.Prompt = string(text)
+	}
+	m.Root.PromptFile = file
+}
+
+// path is where a path of the manifest leads.
+func (m *Manifest) path(p string) string {
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(m.Dir, p)
+}
+
+func (d *document) variables(key string, env map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch {
+		case strings.HasPrefix(name, "LEASEHOLD_"):
+			d.say(join(key, name), "is set by leasehold itself: choose another name")
+		case name == "" || strings.Contains(name, "="):
+			d.say(join(key, name), "cannot be the name of a variable")
+		}
+	}
+}
+
+// completeAgents merges the agents over their built-ins, adds the built-ins
+// that are named without a table, and looks for the programs of all.
+func (m *Manifest) completeAgents(d *document) {
+	agents := make(map[string]agent.Profile)
+	for name, p := range m.Agents {
+		d.name(join("agents", name), name)
+		agents[name] = p.Over(name)
+	}
+	m.Agents = agents
+	uses := []struct{ key, name string }{
+		{"root.agent", m.Root.Agent}, {"sublead.agent", m.Sublead.Agent}, {"worker.agent", m.Worker.Agent},
+	}
+	for _, use := range uses {
+		if _, known := agents[use.name]; known || use.name == "" || use.key != "root.agent" && !d.has(use.key) {
+			continue
+		}
+		p, ok := agent.BuiltIn(use.name)
+		switch {
+		case !ok:
+			d.say(use.key, "is %q, which is no agent: %s", use.name, m.instead(use.name))
+		case use.name == agent.Command:
+			d.say(use.key, `is %q, which needs a table that says what to run: [agents.mine] with command = ["./agent.sh"], and agent = "mine" here`, use.name)
+		default:
+			agents[use.name] = p
+			d.lookFor(m, use.key, use.name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if key := join("agents", name); d.has(key) {
+			d.profile(m, key, name)
+		}
+	}
+}
+
+// instead says what could be meant by the name of an agent.
+func (m *Manifest) instead(name string) string {
+	known := slices.Concat(slices.Sorted(maps.Keys(m.Agents)), []string{agent.Claude, agent.Codex, agent.Gemini, agent.OpenCode})
+	if meant := nearest(name, known); meant != "" {
+		return fmt.Sprintf("did you mean %s?", meant)
+	}
+	return fmt.Sprintf("use one of %s, or add [agents.%s]", strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "), name)
+}
+
+// profile checks one agent that has a table.
+func (d *document) profile(m *Manifest, key, name string) {
+	p := m.Agents[name]
+	faults := p.Faults()
+	for _, f := range faults {
+		if at := join(key, f.Field); !d.wrong(at) {
+			d.say(at, "%s", f.Text)
+		}
+	}
+	if len(p.Command) == 0 || p.Command[0] == "" || d.wrong(join(key, "extends")) {
+		return
+	}
+	if program := p.Command[0]; strings.Contains(program, "/") {
+		p.Command = slices.Clone(p.Command)
+		p.Command[0] = m.path(program)
+		m.Agents[name] = p
+	}
+	d.lookFor(m, join(key, "command"), name)
+}
+
+// lookFor says so if an agent's program is not there.
+func (d *document) lookFor(m *Manifest, key, name string) {
+	if _, err := m.Agents[name].Find(m.Dir); err != nil && !d.wrong(key) {
+		d.say(key, "cannot be run: %v", err)
+	}
+}
+
+// checkBudgets refuses what could never be spawned.
+func (m *Manifest) checkBudgets(d *document) {
+	all := m.Run.BudgetUSD
+	for key, budget := range map[string]float64{"sublead.budget_usd": m.Sublead.BudgetUSD, "worker.budget_usd": m.Worker.BudgetUSD} {
+		if all > 0 && budget > all {
+			d.say(key, "is %s, and the whole run has %s: none could be spawned", plain(budget), plain(all))
+		}
+	}
+}
+
+// checkLeases refuses what no agent could take.
+func (m *Manifest) checkLeases(d *document) {
+	seen := make(map[Lease]bool)
+	for i, l := range m.Leases {
+		key := element("leases", i) + ".key"
+		if d.wrong(key) || l.Key == "" {
+			continue
+		}
+		if problem := unusable(l); problem != "" {
+			d.say(key, "is %q, and %s", l.Key, problem)
+		}
+		if one := (Lease{Scope: l.Scope, Key: l.Key}); seen[one] {
+			d.say(key, "is %q, as that of a lease above: keep one of them", l.Key)
+		} else {
+			seen[one] = true
+		}
+	}
+}
+
+// unusable is why no agent could take a lease of that key; "" if one can.
+func unusable(l Lease) string {
+	if l.Scope == "layer" {
+		var wrong *registry.ArgumentError
+		if _, err := kvstore.LeaseName(l.Key); errors.As(err, &wrong) {
+			return wrong.Problem
+		}
+		return ""
+	}
+	for _, c := range l.Key {
+		if !unicode.IsPrint(c) {
+			return fmt.Sprintf("must be printable, and holds %U", c)
+		}
+	}
+	return ""
+}
+
+// inRepository reports whether a directory stands in a git repository.
+func inRepository(dir string) bool {
+	for {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return true
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return false
+		}
+		dir = up
+	}
+}

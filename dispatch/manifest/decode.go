@@ -1,0 +1,281 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A field is one key of a table, read from the tags of a struct field:
+//
+//	toml      its name
+//	doc       what it means
+//	min, max  the range of a number, or the length of a text in bytes
+//	default   what it is when left out
+//	required  that it must be given
+//	enum      the words it may be, separated by |
+type field struct {
+	name, doc, def string
+	typ            reflect.Type
+	index          int
+	required       bool
+	min, max       *float64
+	enum           []string
+}
+
+func fieldsOf(t reflect.Type) (list []field) {
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag
+		name := tag.Get("toml")
+		if name == "" {
+			continue // not of the file
+		}
+		f := field{
+			name: name, doc: tag.Get("doc"), def: tag.Get("default"), typ: t.Field(i).Type, index: i,
+			required: tag.Get("required") == "true", min: number(tag.Get("min")), max: number(tag.Get("max")),
+		}
+		if words := tag.Get("enum"); words != "" {
+			f.enum = strings.Split(words, "|")
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+func number(s string) *float64 {
+	if x, err := strconv.ParseFloat(s, 64); err == nil {
+		return &x
+	}
+	return nil
+}
+
+// table takes the table at key into the struct v, and sets what it leaves out
+// to the default.
+func (d *document) table(key string, v reflect.Value, given map[string]any) {
+	fields := fieldsOf(v.Type())
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.name
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if meant := nearest(name, known); meant != "" {
+			d.say(join(key, name), "is unknown; did you mean %s?", meant)
+		} else {
+			d.say(join(key, name), "is unknown; %s takes %s", within(key), strings.Join(known, ", "))
+		}
+	}
+	for _, f := range fields {
+		path := join(key, f.name)
+		value, ok := given[f.name]
+		switch {
+		case ok:
+			d.set(path, f, v.Field(f.index), value)
+		case f.typ.Kind() == reflect.Struct:
+			d.table(path, v.Field(f.index), nil)
+		case f.required:
+			d.say(path, "must be given: %s", f.doc)
+		case f.def != "":
+			d.set(path, f, v.Field(f.index), f.fallback())
+		}
+	}
+}
+
+func within(key string) string {
+	if key == "" {
+		return "a manifest"
+	}
+	return "[" + key + "]"
+}
+
+// fallback is the default, as the file would give it.
+func (f field) fallback() any {
+	switch f.typ.Kind() {
+	case reflect.Int, reflect.Float64:
+		return *number(f.def)
+	case reflect.Bool:
+		return f.def == "true"
+	default:
+		return f.def
+	}
+}
+
+// set takes one value, if it is as it must be.
+func (d *document) set(key string, f field, v reflect.Value, value any) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if t, ok := value.(map[string]any); ok {
+			d.table(key, v, t)
+			return
+		}
+	case reflect.Map:
+		if t, ok := value.(map[string]any); ok {
+			d.entries(key, f, v, t)
+			return
+		}
+	case reflect.Slice:
+		if list, ok := items(value); ok {
+			d.list(key, f, v, list)
+			return
+		}
+	case reflect.String:
+		if s, ok := value.(string); ok {
+			d.text(key, f, v, s)
+			return
+		}
+	case reflect.Bool:
+		if b, ok := value.(bool); ok {
+			v.SetBool(b)
+			return
+		}
+	case reflect.Int, reflect.Float64:
+		if x, ok := numeric(value, v.Kind()); ok {
+			d.number(key, f, v, x)
+			return
+		}
+	default:
+		panic("manifest: a field has type " + f.typ.String())
+	}
+	d.say(key, "must be %s, and is %s", f.kind(), kindOf(value))
+}
+
+func numeric(value any, kind reflect.Kind) (float64, bool) {
+	switch x := value.(type) {
+	case int64:
+		return float64(x), true
+	case float64:
+		return x, kind == reflect.Float64 && !math.IsNaN(x) && !math.IsInf(x, 0) || x == math.Trunc(x) && !math.IsInf(x, 0)
+	}
+	return 0, false
+}
+
+func (d *document) number(key string, f field, v reflect.Value, x float64) {
+	if f.min != nil && x < *f.min || f.max != nil && x > *f.max {
+		d.say(key, "is %v, and must be %s", plain(x), f.span())
+		return
+	}
+	if v.Kind() == reflect.Int {
+		v.SetInt(int64(x))
+	} else {
+		v.SetFloat(x)
+	}
+}
+
+func (d *document) text(key string, f field, v reflect.Value, s string) {
+	switch {
+	case len(f.enum) > 0 && !slices.Contains(f.enum, s):
+		if meant := nearest(s, f.enum); meant != "" {
+			d.say(key, "is %q, and must be one of %s; did you mean %s?", s, strings.Join(f.enum, ", "), meant)
+		} else {
+			d.say(key, "is %q, and must be one of %s", s, strings.Join(f.enum, ", "))
+		}
+	case f.max != nil && float64(len(s)) > *f.max:
+		d.say(key, "has %d bytes, and must have at most %s", len(s), plain(*f.max))
+	case f.required && strings.TrimSpace(s) == "":
+		d.say(key, "must not be empty: %s", f.doc)
+	case strings.ContainsRune(s, 0):
+		d.say(key, "has a zero byte in it, which no process can be told")
+	default:
+		v.SetString(s)
+	}
+}
+
+// list takes a list of texts, or of tables.
+func (d *document) list(key string, f field, v reflect.Value, list []any) {
+	out := reflect.MakeSlice(v.Type(), len(list), len(list))
+	for i, value := range list {
+		d.set(element(key, i), field{typ: v.Type().Elem()}, out.Index(i), value)
+	}
+	v.Set(out)
+}
+
+// entries takes a table of texts, or of tables, by names that the user chose.
+func (d *document) entries(key string, f field, v reflect.Value, t map[string]any) {
+	out := reflect.MakeMap(v.Type())
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		one := reflect.New(v.Type().Elem()).Elem()
+		d.set(join(key, name), field{typ: one.Type()}, one, t[name])
+		out.SetMapIndex(reflect.ValueOf(name), one)
+	}
+	v.Set(out)
+}
+
+// items are those of a list, of tables or not.
+func items(value any) ([]any, bool) {
+	switch list := value.(type) {
+	case []any:
+		return list, true
+	case []map[string]any:
+		all := make([]any, len(list))
+		for i, t := range list {
+			all[i] = t
+		}
+		return all, true
+	}
+	return nil, false
+}
+
+// kind is what a value must be, in words.
+func (f field) kind() string {
+	switch f.typ.Kind() {
+	case reflect.Struct:
+		return "a table"
+	case reflect.Map:
+		if f.typ.Elem().Kind() == reflect.String {
+			return `a table of texts, as in { NAME = "value" }`
+		}
+		return "a table of tables"
+	case reflect.Slice:
+		if f.typ.Elem().Kind() == reflect.String {
+			return `a list of texts, as in ["sh", "-c", "make"]`
+		}
+		return "a list of tables, each headed by [[…]]"
+	case reflect.String:
+		return "a text, in quotes"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	default:
+		return "a number"
+	}
+}
+
+func kindOf(value any) string {
+	switch x := value.(type) {
+	case map[string]any:
+		return "a table"
+	case []any, []map[string]any:
+		return "a list"
+	case string:
+		return "a text"
+	case bool:
+		return "true or false"
+	case int64:
+		return fmt.Sprintf("the number %d", x)
+	case float64:
+		return "the number " + plain(x)
+	default:
+		return "a date or time"
+	}
+}
+
+// span is the range of a number in words.
+func (f field) span() string {
+	switch {
+	case f.max == nil:
+		return "at least " + plain(*f.min)
+	case f.min == nil:
+		return "at most " + plain(*f.max)
+	default:
+		return "from " + plain(*f.min) + " to " + plain(*f.max)
+	}
+}
+
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

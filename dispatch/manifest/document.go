@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// A document is what a file says, and where.
+type document struct {
+	file     string
+	values   map[string]any
+	places   map[string]place // by key, as run.max_depth or leases[0].key
+	problems Problems
+}
+
+type place struct{ line, column int }
+
+// read parses the text. What is no TOML is the one problem then.
+func read(file string, text []byte) (*document, error) {
+	d := &document{file: file, places: make(map[string]place)}
+	if err := toml.Unmarshal(text, &d.values); err != nil {
+		var wrong *toml.DecodeError
+		if !errors.As(err, &wrong) {
+			return nil, err
+		}
+		line, column := wrong.Position()
+		what := strings.TrimPrefix(wrong.Error(), "toml: ")
+		return nil, Problems{{File: file, Line: line, Column: column, Text: "is not TOML: " + what}}
+	}
+	d.locate(text)
+	return d, nil
+}
+
+// locate notes where each key stands. The text is known to parse.
+func (d *document) locate(text []byte) {
+	var p unstable.Parser
+	p.Reset(text)
+	table := ""
+	count := make(map[string]int) // of the tables in an array of tables
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table:
+			table = d.keys(&p, "", e.Key(), count)
+		case unstable.ArrayTable:
+			name := d.keys(&p, "", e.Key(), nil)
+			table = element(name, count[name])
+			count[name]++
+			d.note(&p, table, last(e.Key()))
+		case unstable.KeyValue:
+			d.keyValue(&p, table, e)
+		default: // a comment
+		}
+	}
+}
+
+// keys notes the parts of a dotted key below prefix, and returns the whole of
+// it: below an array of tables, in the last of them.
+func (d *document) keys(p *unstable.Parser, prefix string, it unstable.Iterator, count map[string]int) string {
+	for it.Next() {
+		prefix = join(prefix, string(it.Node().Data))
+		if n := count[prefix]; n > 0 {
+			prefix = element(prefix, n-1)
+		}
+		d.note(p, prefix, it.Node())
+	}
+	return prefix
+}
+
+func (d *document) keyValue(p *unstable.Parser, table string, e *unstable.Node) {
+	d.value(p, d.keys(p, table, e.Key(), nil), e.Value())
+}
+
+func (d *document) value(p *unstable.Parser, key string, v *unstable.Node) {
+	it := v.Children()
+	switch v.Kind {
+	case unstable.InlineTable:
+		for it.Next() {
+			d.keyValue(p, key, it.Node())
+		}
+	case unstable.Array:
+		for i := 0; it.Next(); i++ {
+			d.value(p, element(key, i), it.Node())
+		}
+	default:
+	}
+}
+
+// note keeps the first place of a key.
+func (d *document) note(p *unstable.Parser, key string, n *unstable.Node) {
+	if _, known := d.places[key]; !known {
+		at := p.Shape(n.Raw).Start
+		d.places[key] = place{at.Line, at.Column}
+	}
+}
+
+func last(it unstable.Iterator) (n *unstable.Node) {
+	for it.Next() {
+		n = it.Node()
+	}
+	return n
+}
+
+func join(table, key string) string {
+	if table == "" {
+		return key
+	}
+	return table + "." + key
+}
+
+func element(key string, i int) string { return fmt.Sprintf("%s[%d]", key, i) }
+
+// has reports whether the file says something about a key.
+func (d *document) has(key string) bool {
+	_, ok := d.places[key]
+	return ok
+}
+
+// say notes a problem with a key, at its place or that of what it should stand
+// in.
+func (d *document) say(key, format string, args ...any) {
+	at, ok := d.places[key]
+	for above := key; !ok; {
+		i := strings.LastIndexAny(above, ".[")
+		if i < 0 {
+			at = place{1, 1}
+			break
+		}
+		above = above[:i]
+		at, ok = d.places[above]
+	}
+	d.problems = append(d.problems, Problem{d.file, at.line, at.column, key, fmt.Sprintf(format, args...)})
+}
+
+// wrong reports whether there is a problem with a key already.
+func (d *document) wrong(key string) bool {
+	return slices.ContainsFunc(d.problems, func(p Problem) bool { return p.Key == key })
+}
+
+// decode takes what the file says into m.
+func (m *Manifest) decode(d *document) {
+	d.table("", reflect.ValueOf(m).Elem(), d.values)
+}

@@ -1,0 +1,147 @@
+// Package manifest is the file that says how a tree of agents is to be run.
+//
+// It is TOML, and each table is a struct here, whose tags are its
+// documentation: [Load] checks by them, the reference in the book is made of
+// them, and a test holds the template against both.
+//
+// # The contract
+//
+//   - [Load] and [Parse] say everything that is wrong at once, as [Problems]:
+//     where it is by line and column, what it is, what is allowed, what to do.
+//     Nothing is ignored; a key that is not known is refused.
+//   - A Manifest that they return has every default in it, paths are whole,
+//     agents are merged over their built-ins, and their programs are there.
+//   - Durations are seconds, with fractions, and end in _secs. Zero means no
+//     limit only where the reference says so.
+//
+// Not chosen: to let the TOML package decode into the structs. It stops at the
+// first value of a wrong type, and knows no place of a value that is only out
+// of range. So it parses, and one walk over what it found decodes, checks and
+// remembers places.
+package manifest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/leasehold/leasehold/dispatch/agent"
+)
+
+// A Manifest is how a run is to be.
+type Manifest struct {
+	Name string // of the file
+	Dir  string // from which paths in it are found
+	Text []byte // as it was read
+
+	Run     Run                      `toml:"run" doc:"the run as a whole"`
+	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; the names claude, codex, gemini and opencode are there without a table where something names them"`
+	Root    Root                     `toml:"root" doc:"the agent that is started first, and leads the others"`
+	Sublead Sublead                  `toml:"sublead" doc:"what spawn_sublead takes where it is not told"`
+	Worker  Worker                   `toml:"worker" doc:"what spawn_worker takes where it is not told"`
+	Leases  []Lease                  `toml:"leases" doc:"a lease that is known in advance; it is told to every agent that speaks with a model, and nobody holds it for that"`
+}
+
+// Run is [run].
+type Run struct {
+	Name               string  `toml:"name" doc:"what the run is called; a run of that name must not be under way; default the name of the file, without .toml"`
+	BudgetUSD          float64 `toml:"budget_usd" min:"0" doc:"what all agents together may spend, in dollars, as they report it; 0 is no limit"`
+	MaxDepth           int     `toml:"max_depth" min:"1" max:"32" default:"4" doc:"names in the path of the deepest agent"`
+	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"agents that one lead may have running at a time"`
+	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"agents that may be running in the whole tree at a time, the root with them"`
+	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"the run is ended after this long; 0 is no limit"`
+	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"between SIGTERM and SIGKILL, for what has to be ended"`
+	Store              Store   `toml:"store" doc:"the store of every layer"`
+}
+
+// Store is [run.store].
+type Store struct {
+	MaxValueBytes int `toml:"max_value_bytes" min:"1" max:"3145728" default:"1048576" doc:"one value, as JSON"`
+	MaxBytes      int `toml:"max_bytes" min:"1" max:"1073741824" default:"67108864" doc:"all values of a layer"`
+	MaxEntries    int `toml:"max_entries" min:"1" max:"1000000" default:"10000" doc:"entries of a layer"`
+}
+
+// Root is [root]. After Load, Prompt is that of the file, if a file was named.
+type Root struct {
+	Agent       string            `toml:"agent" required:"true" doc:"which agent: a table of agents, or a built-in"`
+	Name        string            `toml:"name" default:"lead" doc:"what it is called"`
+	Prompt      string            `toml:"prompt" max:"524288" doc:"what it is told to do; give this or prompt_file"`
+	PromptFile  string            `toml:"prompt_file" doc:"a file that says it"`
+	Model       string            `toml:"model" doc:"its model, in its client's words; default that of the agent"`
+	Directory   string            `toml:"directory" doc:"where it runs; default the manifest's directory"`
+	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"604800" doc:"it is ended after this long; 0 is no limit"`
+	Env         map[string]string `toml:"env" doc:"variables for its process, over those of the agent"`
+}
+
+// Sublead is [sublead].
+type Sublead struct {
+	Agent       string  `toml:"agent" doc:"which agent; default the root's"`
+	Model       string  `toml:"model" doc:"its model; default that of the agent"`
+	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved of its lead's budget, for it and all below it; 0 reserves nothing"`
+	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"agents that it may have running at a time; 0 is max_workers_per_layer"`
+	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is ended after this long; 0 is no limit"`
+	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
+}
+
+// Worker is [worker].
+type Worker struct {
+	Agent       string  `toml:"agent" doc:"which agent; default the root's"`
+	Model       string  `toml:"model" doc:"its model; default that of the agent"`
+	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved of its lead's budget; 0 reserves nothing"`
+	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is ended after this long; 0 is no limit"`
+	Worktree    bool    `toml:"worktree" doc:"each runs in a git worktree of its own, which is kept if it has changes or failed"`
+}
+
+// Lease is one of [[leases]].
+type Lease struct {
+	Scope   string `toml:"scope" required:"true" enum:"run|layer" doc:"of the whole run, or of each layer"`
+	Key     string `toml:"key" required:"true" max:"512" doc:"its key (run) or name (layer)"`
+	Purpose string `toml:"purpose" required:"true" max:"1000" doc:"what to hold it for"`
+}
+
+// Load reads and checks a manifest. What is wrong in it comes as [Problems].
+func Load(path string) (*Manifest, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text, filepath.Dir(whole))
+}
+
+// Parse checks a manifest that is called name and stands in dir.
+func Parse(name string, text []byte, dir string) (*Manifest, error) {
+	m := &Manifest{Name: name, Dir: dir, Text: text}
+	doc, err := read(name, text)
+	if err != nil {
+		return nil, err
+	}
+	m.decode(doc)
+	m.complete(doc)
+	if len(doc.problems) > 0 {
+		return nil, doc.sorted()
+	}
+	return m, nil
+}
+
+// Notes are what every agent that speaks with a model is told besides its
+// prompt: the leases that are known in advance. It is empty if there are none.
+func (m *Manifest) Notes() string {
+	if len(m.Leases) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("Leases that are known in advance; take one before you touch what it stands for:\n")
+	for _, l := range m.Leases {
+		tool, argument := "run_lease_acquire", "key"
+		if l.Scope == "layer" {
+			tool, argument = "lease_acquire", "name"
+		}
+		fmt.Fprintf(&b, "- %s with %s %q: %s\n", tool, argument, l.Key, l.Purpose)
+	}
+	return b.String()
+}

@@ -1,0 +1,4 @@
+package manifest
+
+// Reference is.
+func Reference() string { return "" }
