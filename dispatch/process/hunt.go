@@ -172,11 +172,9 @@ func (h *hunt) ask(ctx context.Context, deadline time.Time) (left bool, err erro
 		nothing = 0
 		if !slices.ContainsFunc(members, func(e *entry) bool { return asked[e.identity] }) {
 			h.send(members, syscall.SIGTERM)
+			h.send(members, syscall.SIGCONT) // who is stopped cannot hear
 			for _, e := range members {
 				asked[e.identity] = true
-				if e.stopped { // it cannot hear
-					h.send([]*entry{e}, syscall.SIGCONT)
-				}
 			}
 		}
 		members = slices.DeleteFunc(members, func(e *entry) bool { return !asked[e.identity] })

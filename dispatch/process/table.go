@@ -17,7 +17,6 @@ type identity struct {
 type entry struct {
 	identity
 	parent, group, session int
-	stopped                bool
 }
 
 // there reports whether the process still runs.

@@ -8,11 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The states of sys/proc.h that matter.
-const (
-	stopped = 4
-	zombie  = 5
-)
+const zombie = 5 // SZOMB of sys/proc.h
 
 // readTable asks the kernel for all processes.
 func readTable() ([]entry, error) {
@@ -36,7 +32,7 @@ func entryOf(info *unix.KinfoProc) (entry, bool) {
 	}
 	e := entry{
 		identity: identity{int(p.P_pid), uint64(p.P_starttime.Sec)*1e6 + uint64(p.P_starttime.Usec)},
-		parent:   int(info.Eproc.Ppid), group: int(info.Eproc.Pgid), stopped: p.P_stat == stopped,
+		parent:   int(info.Eproc.Ppid), group: int(info.Eproc.Pgid),
 	}
 	e.session, _ = unix.Getsid(e.pid) // 0, which nobody leads, if it has just gone
 	return e, true

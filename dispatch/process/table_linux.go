@@ -48,7 +48,7 @@ func readEntry(pid int) (entry, bool) {
 	if s := fields[state]; s == "X" || s == "Z" && (fields[threads] == "1" || fields[threads] == "0") {
 		return entry{}, false
 	}
-	e := entry{identity: identity{pid: pid}, stopped: fields[state] == "T"}
+	e := entry{identity: identity{pid: pid}}
 	for _, field := range []struct {
 		text string
 		to   *int

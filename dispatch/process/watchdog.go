@@ -69,10 +69,13 @@ func StartWatchdog(self, mark string, grace time.Duration) (*Watchdog, error) {
 		_ = w.cmd.Process.Kill()
 		<-w.ended
 		ours.Close()
-		return nil, fmt.Errorf("the watchdog %s said %q and not that it is ready (%w, %v)", self, line, err, w.cmd.ProcessState)
+		return nil, fmt.Errorf("the watchdog %s said %q and not that it is ready (%v, %v)", self, line, err, w.cmd.ProcessState)
 	}
 	return w, nil
 }
+
+// PID is the watchdog's.
+func (w *Watchdog) PID() int { return w.cmd.Process.Pid }
 
 // Done is closed when the watchdog has ended: before Close, somebody has
 // killed it, and another is to be started.
