@@ -107,7 +107,7 @@ func init() { // roles start others, by name
 		// watchdog is the command of that name.
 		"watchdog": func(args []string) {
 			grace := must(time.ParseDuration(args[3]))
-			must(process.RunWatchdog(context.Background(), os.Stdin, os.Stdout, args[1], grace))
+			must(process.RunWatchdog(context.Background(), os.Stdin, os.Stdout, args[1], grace, time.Minute))
 		},
 
 		// dispatcher starts a watchdog and a tree under the mark, and waits.

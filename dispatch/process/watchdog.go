@@ -98,9 +98,10 @@ func (w *Watchdog) Close() error {
 
 // RunWatchdog is what the watchdog does. It returns when stdin says that all is
 // done; if stdin ends without a word, its starter has died, and it ends the
-// processes that have the mark, and returns how many there were. Until then it
-// is deaf to the signals that end a terminal's processes.
-func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark string, grace time.Duration) (int, error) {
+// processes that have the mark, and returns how many there were. What SIGKILL
+// does not end within patience it leaves. It is deaf to the signals that end a
+// terminal's processes, and so is this process from then on.
+func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark string, grace, patience time.Duration) (int, error) {
 	if err := checkMark(mark); err != nil {
 		return 0, err
 	}
@@ -115,5 +116,7 @@ func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark st
 	if strings.HasPrefix(string(words), doneWord) {
 		return 0, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, grace+patience)
+	defer cancel()
 	return End(ctx, mark, grace)
 }
