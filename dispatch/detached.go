@@ -29,6 +29,9 @@ func (s *State) recoverSessions(ctx context.Context) error {
 	err := s.eng.View(ctx, func(tx engine.Tx) error {
 		for row := range tx.Scan(sessionPrefix) {
 			record := decode[sessionRecord](row)
+			if _, held := s.held[record.ID]; held {
+				continue // its launcher, or the sweep, says when it ends
+			}
 			s.detached[record.ID] = detached{record.Peer, tx.Now()}
 		}
 		return nil

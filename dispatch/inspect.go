@@ -18,12 +18,14 @@ type ActorInfo struct {
 	Sessions  int
 	Leases    int
 	Waiting   int
+	Work      *Work // nil: it was not launched
 }
 
 // A RunInfo is a run and its actors, each lead before its layer.
 type RunInfo struct {
 	Run
-	Actors []ActorInfo
+	Dispatched *Dispatched // nil: its actors are not launched
+	Actors     []ActorInfo
 }
 
 // Actors lists whom the session's actor works with: a lead its whole sub-tree,
@@ -58,7 +60,11 @@ func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err erro
 				continue
 			}
 			root, _ := getActor(tx, run.Root)
-			list = append(list, RunInfo{run, s.tree(tx, root, nil)})
+			info := RunInfo{Run: run, Actors: s.tree(tx, root, nil)}
+			if d, ok := getDispatched(tx, run.Name); ok {
+				info.Dispatched = &d
+			}
+			list = append(list, info)
 		}
 		if name != "" && len(list) == 0 {
 			return notFound("run %q", name)
@@ -156,13 +162,16 @@ func (s *State) tree(tx engine.Tx, a Actor, list []ActorInfo) []ActorInfo {
 func (s *State) info(tx engine.Tx, a Actor) ActorInfo {
 	a.TokenHash = nil
 	info := ActorInfo{Actor: a}
+	if w, ok := getWork(tx, a.ID); ok {
+		info.Work = &w
+	}
 	for row := range tx.Owned(a.ID) {
 		if !strings.HasPrefix(row.Key, sessionPrefix) {
 			continue
 		}
 		info.Sessions++
 		id := decode[sessionRecord](row).ID
-		info.Connected = info.Connected || s.present(id)
+		info.Connected = info.Connected || s.connected(id)
 		held, waiting := s.core.Load(tx, id)
 		info.Leases += held
 		info.Waiting += waiting

@@ -152,3 +152,12 @@ func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 		}
 	}
 }
+
+// TakeDrain returns the end of the session's run that is in sight, once, or
+// nil.
+func (se *Session) TakeDrain() *Drain {
+	if se.drain.Load() == nil { // nearly always
+		return nil
+	}
+	return se.drain.Swap(nil)
+}

@@ -9,22 +9,27 @@ type Peer struct {
 	Transport string `json:",omitempty"`
 }
 
-// ProcessOf describes a running process of this machine; the zero Peer if
+// A Process is a running process and where it belongs.
+type Process struct {
+	Peer
+	Parent  int
+	Group   int // the pid of the process that made its group
+	Session int // and of the one that made its session
+}
+
+// ProcessOf describes a running process of this machine; the zero Process if
 // there is none with that pid.
-func ProcessOf(pid int) Peer {
-	start, ok := processStart(pid)
-	if !ok {
-		return Peer{}
+func ProcessOf(pid int) Process {
+	p, ok := look(pid)
+	if !ok || pid == 0 {
+		return Process{}
 	}
-	return Peer{PID: pid, Start: start}
+	return p
 }
 
 // Alive reports whether the process still runs. A peer without a process never
 // does.
 func (p Peer) Alive() bool {
-	if p.PID == 0 {
-		return false
-	}
-	start, ok := processStart(p.PID)
-	return ok && start == p.Start
+	now := ProcessOf(p.PID)
+	return now.PID != 0 && now.Start == p.Start
 }

@@ -206,6 +206,8 @@ func checkRecords(tx engine.Tx) error {
 		readable[layerRecord](tx, layerPrefix),
 		readable[Actor](tx, actorPrefix),
 		readable[sessionRecord](tx, sessionPrefix),
+		readable[Dispatched](tx, dispatchedPrefix),
+		readable[Work](tx, workPrefix),
 	)
 }
 

@@ -43,11 +43,13 @@ type party struct {
 	actor  Actor
 	run    Run
 	handle string
-	news   *engine.Watch // wakes when the session has lost a lease; nil for an operator
-	unsure atomic.Bool   // there may be losses to tell, whatever news says
+	news   *engine.Watch         // wakes when the session has lost a lease; nil for an operator
+	unsure atomic.Bool           // there may be losses to tell, whatever news says
+	drain  atomic.Pointer[Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context
 	end    context.CancelCauseFunc
 
+	peer     Peer // of its first connection
 	attached int  // connections; under State.mu
 	ending   bool // cannot be resumed any more; under State.mu
 }
@@ -73,17 +75,27 @@ func (p *party) Holder() registry.Holder {
 // session.
 func (se *Session) Resumed() bool { return se.resumed }
 
-// Connect opens a session, or resumes one.
+// Connect opens a session, or resumes one. Where the process at the other end
+// comes from one that is launched, that decides before anything it says.
 func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session, error) {
+	k := s.kinOf(peer)
+	var own Actor // zero: the process is nobody's
+	err := s.eng.View(ctx, func(tx engine.Tx) (err error) {
+		own, err = s.assign(tx, c, k)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	if c.Operator {
-		return s.connectOperator(), nil
+		return s.connectOperator(peer), nil
 	}
 	if c.Handle != "" {
-		se, err := s.resume(ctx, c)
+		se, err := s.resume(ctx, c, k)
 		if se != nil || err != nil {
 			return se, err
 		}
-		if c.Token == "" && c.Run == "" {
+		if c.Token == "" && c.Run == "" && own.ID == uuid.Nil {
 			return nil, fmt.Errorf("%w: the session to resume has ended", ErrUnauthenticated)
 		}
 	}
@@ -93,16 +105,27 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 
 	var actor Actor
 	var run Run
-	err := s.eng.Update(ctx, func(tx engine.Tx) (err error) {
-		if c.Token != "" {
-			actor, err = authenticate(tx, c.Token)
-		} else {
+	var drain *Drain
+	err = s.eng.Update(ctx, func(tx engine.Tx) (err error) {
+		switch {
+		case c.Token != "":
+			if actor, err = authenticate(tx, c.Token); err == nil {
+				err = k.mayBe(actor)
+			}
+		case own.ID != uuid.Nil:
+			if actor, _ = getActor(tx, own.ID); actor.Ended() {
+				err = ErrUnauthenticated
+			}
+		case k.run != "":
+			err = ErrUnauthenticated // its handle was of no use
+		default:
 			actor, err = s.join(tx, c.Run, c.Name)
 		}
 		if err != nil {
 			return err
 		}
 		run, _ = getRun(tx, actor.Run)
+		drain = drainOf(tx, run)
 		record.Actor, record.OpenedAt = actor.ID, tx.Now()
 		putSession(tx, record)
 		return nil
@@ -111,12 +134,18 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 		return nil, err
 	}
 	p := s.newParty(record.ID, handle)
-	p.actor, p.run = actor, run
+	p.actor, p.run, p.peer = actor, run, peer
+	p.drain.Store(drain)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parties[p.id] = p
 	p.attached = 1
 	return &Session{party: p}, nil
+}
+
+func drainOf(tx engine.Tx, run Run) *Drain {
+	d, _ := getDispatched(tx, run.Name)
+	return d.Drain
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
@@ -128,9 +157,10 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 
 // connectOperator gives the user of the daemon a session that is in no tree,
 // holds nothing and needs no record.
-func (s *State) connectOperator() *Session {
+func (s *State) connectOperator(peer Peer) *Session {
 	id := uuid.New()
 	p := s.newParty(id, "")
+	p.peer = peer
 	p.actor = Actor{ID: id, Name: operatorPath, Role: Operator, Path: operatorPath}
 	p.attached = 1
 	return &Session{party: p}
@@ -193,7 +223,7 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 // The party is attached before the record is read, and whoever ends a session
 // marks the party before removing the record: so either the record is still
 // there and will be seen to be attached, or this finds it gone.
-func (s *State) resume(ctx context.Context, c Credentials) (*Session, error) {
+func (s *State) resume(ctx context.Context, c Credentials, k kin) (*Session, error) {
 	id, secret, ok := openSecret(handleMark, c.Handle)
 	if !ok {
 		return nil, ErrUnauthenticated
@@ -204,6 +234,7 @@ func (s *State) resume(ctx context.Context, c Credentials) (*Session, error) {
 	}
 	var actor Actor
 	var run Run
+	var drain *Drain
 	err := s.eng.View(ctx, func(tx engine.Tx) error {
 		record, ok := get[sessionRecord](tx, sessionKey(id))
 		if ok && !matches(record.Secret, secret) {
@@ -222,7 +253,8 @@ func (s *State) resume(ctx context.Context, c Credentials) (*Session, error) {
 		}
 		actor, _ = getActor(tx, record.Actor)
 		run, _ = getRun(tx, actor.Run)
-		return nil
+		drain = drainOf(tx, run)
+		return k.mayBe(actor)
 	})
 	if err != nil {
 		s.unattach(p)
@@ -235,6 +267,7 @@ func (s *State) resume(ctx context.Context, c Credentials) (*Session, error) {
 	defer s.mu.Unlock()
 	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
 		p.actor, p.run = actor, run
+		p.drain.Store(drain)
 		p.unsure.Store(true)
 	}
 	delete(s.detached, id)
@@ -267,10 +300,25 @@ func (s *State) unattach(p *party) {
 	}
 }
 
-// present reports whether a session is connected to this process.
+// present reports whether a session is there: connected to this process, or
+// kept open for a process that is launched.
 func (s *State) present(session uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, held := s.held[session]; held {
+		return true
+	}
+	return s.connectedLocked(session)
+}
+
+// connected reports whether a connection holds a session.
+func (s *State) connected(session uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connectedLocked(session)
+}
+
+func (s *State) connectedLocked(session uuid.UUID) bool {
 	p, ok := s.parties[session]
 	return ok && p.attached > 0 && !p.ending
 }
@@ -286,7 +334,8 @@ func (se *Session) Close(cause error) error {
 func (s *State) detach(p *party, cause error) error {
 	s.mu.Lock()
 	p.attached--
-	last := p.attached == 0 && !p.ending
+	_, held := s.held[p.id]
+	last := p.attached == 0 && !p.ending && !held
 	p.ending = p.ending || last
 	s.mu.Unlock()
 	if !last {
@@ -336,6 +385,7 @@ func (s *State) sever(sessions []uuid.UUID, cause error) {
 	defer s.mu.Unlock()
 	for _, id := range sessions {
 		delete(s.detached, id)
+		delete(s.held, id)
 		if p, ok := s.parties[id]; ok {
 			p.ending = true
 			p.end(cause)

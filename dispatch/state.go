@@ -28,8 +28,13 @@ type Options struct {
 	// before a restart still runs. Nil: [Peer.Alive].
 	Alive func(Peer) bool
 
+	// Process describes a running process, and where it comes from. Nil:
+	// [ProcessOf].
+	Process func(pid int) Process
+
 	// DetachedGrace is how long such a session is kept, once it holds no
-	// lease, for its process to connect again. Zero: 30 s.
+	// lease, for its process to connect again, and how long a run waits for
+	// its launcher. Zero: 30 s.
 	DetachedGrace time.Duration
 }
 
@@ -45,6 +50,11 @@ type State struct {
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
 	layers   map[uuid.UUID]*layer.Layer
 	detached map[uuid.UUID]detached // the sessions that wait to be resumed
+
+	held      map[uuid.UUID]struct{}  // sessions that are kept open for processes that are launched
+	launchers map[uuid.UUID]*launcher // of runs that have not ended
+	processes map[int]launchedProcess // by pid
+	away      chan struct{}           // a launcher has gone
 }
 
 // Open readies the state that eng holds: every lease gets its ttl anew, and
@@ -53,12 +63,20 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if opts.Alive == nil {
 		opts.Alive = Peer.Alive
 	}
+	if opts.Process == nil {
+		opts.Process = ProcessOf
+	}
 	opts.DetachedGrace = cmp.Or(opts.DetachedGrace, 30*time.Second)
 	s := &State{
 		eng: eng, opts: opts,
 		parties:  make(map[uuid.UUID]*party),
 		layers:   make(map[uuid.UUID]*layer.Layer),
 		detached: make(map[uuid.UUID]detached),
+
+		held:      make(map[uuid.UUID]struct{}),
+		launchers: make(map[uuid.UUID]*launcher),
+		processes: make(map[int]launchedProcess),
+		away:      make(chan struct{}, 1),
 	}
 	opts.Leases.SessionOpen = sessionOpen
 	opts.Leases.Present = s.present
@@ -75,6 +93,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		return nil, err
 	}
 	if err := s.queue.Recover(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.recoverLaunched(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.recoverSessions(ctx); err != nil {
@@ -94,12 +115,13 @@ func sessionOpen(tx registry.Tx, session uuid.UUID) bool {
 const tendBatch = 256
 
 // Tend does what falls due, until ctx ends: leases expire and are handed over,
-// sessions that nobody resumes end. It is the one long-lived goroutine of a
+// sessions that nobody resumes end, and so does what a launcher leaves behind. It is the one long-lived goroutine of a
 // State, owned by its caller.
 func (s *State) Tend(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.tendRows(ctx) })
 	g.Go(func() error { return s.tendDetached(ctx) })
+	g.Go(func() error { return s.tendLaunchers(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -112,27 +112,49 @@ func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	return root, nil
 }
 
-func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
-	if n.Name == RootPath {
-		return Actor{}, &registry.ArgumentError{Argument: "name", Problem: "must not be \"root\", which is the path of the root"}
+// admit refuses what cannot be below lead under a name of its own.
+func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err error) {
+	if name == RootPath {
+		return "", &registry.ArgumentError{Argument: "name", Problem: "must not be \"root\", which is the path of the root"}
 	}
+	if lead.Ended() {
+		return "", notFound("actor %s in run %q: it has ended", lead.Path, run.Name)
+	}
+	path = name
+	if lead.Role != Root {
+		path = lead.Path + Separator + name
+	}
+	l, _ := getLayer(tx, lead.Leads)
+	most := run.Caps.LayerActors
+	if w, ok := getWork(tx, lead.ID); ok && w.MaxWorkers > 0 {
+		most = min(most, w.MaxWorkers)
+	}
+	switch depth := strings.Count(path, Separator) + 1; {
+	case depth > run.Caps.Depth:
+		return "", &registry.LimitError{Which: "depth of the tree", Max: int64(run.Caps.Depth)}
+	case l.Members >= most:
+		return "", &registry.LimitError{Which: "actors of one layer", Max: int64(most)}
+	case run.Actors >= run.Caps.RunActors:
+		return "", &registry.LimitError{Which: "actors of one run", Max: int64(run.Caps.RunActors)}
+	}
+	return path, nil
+}
+
+func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
 	l, _ := getLayer(tx, lead.Leads)
 	if _, taken := memberNamed(tx, l.ID, n.Name); taken || n.Name == lead.Name {
 		return Actor{}, fmt.Errorf("name %q in the layer of %s: %w; choose another", n.Name, lead.Path, ErrExists)
 	}
-	path := n.Name
-	if lead.Role != Root {
-		path = lead.Path + Separator + n.Name
+	path, err := admit(tx, run, lead, n.Name)
+	if err != nil {
+		return Actor{}, err
 	}
-	switch depth := strings.Count(path, Separator) + 1; {
-	case depth > run.Caps.Depth:
-		return Actor{}, &registry.LimitError{Which: "depth of the tree", Max: int64(run.Caps.Depth)}
-	case l.Members >= run.Caps.LayerActors:
-		return Actor{}, &registry.LimitError{Which: "actors of one layer", Max: int64(run.Caps.LayerActors)}
-	case run.Actors >= run.Caps.RunActors:
-		return Actor{}, &registry.LimitError{Which: "actors of one run", Max: int64(run.Caps.RunActors)}
-	}
+	return makeMember(tx, run, lead, n, path), nil
+}
 
+// makeMember makes an actor that has been admitted.
+func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Actor {
+	l, _ := getLayer(tx, lead.Leads)
 	a := Actor{
 		ID: uuid.New(), Run: run.Name, Name: n.Name, Role: n.Role, Path: path,
 		Layer: l.ID, ReadDown: n.ReadDown && n.Role == Sublead, CreatedAt: tx.Now(),
@@ -148,12 +170,13 @@ func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
 	putRun(tx, run)
 	putMember(tx, a)
 	putActor(tx, a)
-	return a, nil
+	return a
 }
 
 // EndActor ends the actor at path and, if it leads, its whole sub-tree: tokens
 // are void, sessions end, what they held is handed over. Ending the root ends
-// the run.
+// the run. Actors that are launched, and have a process, are told to stop, and
+// end with it.
 func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	var ended []uuid.UUID
 	err := s.eng.Update(ctx, func(tx engine.Tx) error {
@@ -165,7 +188,11 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 		if err != nil {
 			return err
 		}
-		ended = s.endActor(tx, a, cause)
+		list := s.stopTree(tx, r, a, Stop{Reason: cause, Status: Cancelled})
+		ended = s.endActors(tx, list, cause)
+		if d, ok := getDispatched(tx, run); ok && a.Role == Root && d.Unfinished == 0 {
+			endRun(tx, run)
+		}
 		return nil
 	})
 	if err != nil {
@@ -175,12 +202,12 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	return nil
 }
 
-// endActor ends a's sub-tree and returns the sessions that ended with it. All
-// of them are closed before the first lease is freed, so that nothing is
-// handed over within the sub-tree.
-func (s *State) endActor(tx engine.Tx, a Actor, cause string) (sessions []uuid.UUID) {
-	tree := subtree(tx, a, nil)
-	for _, a := range tree {
+// endActors ends actors and returns the sessions that ended with them. All of
+// them are closed before the first lease is freed, so that nothing is handed
+// over among them. With its root a run ends, unless its actors are launched:
+// then its launcher says when.
+func (s *State) endActors(tx engine.Tx, list []Actor, cause string) (sessions []uuid.UUID) {
+	for _, a := range list {
 		for se := range sessionsOf(tx, a.ID) {
 			tx.Delete(sessionKey(se.ID))
 			sessions = append(sessions, se.ID)
@@ -190,23 +217,29 @@ func (s *State) endActor(tx engine.Tx, a Actor, cause string) (sessions []uuid.U
 		s.core.EndSession(tx, id)
 		s.queue.EndSession(tx, id)
 	}
-	for _, a := range tree {
+	for _, a := range list {
 		if a.Transient {
 			s.removeActor(tx, a)
 			continue
 		}
 		run, _ := getRun(tx, a.Run)
 		run.Actors--
-		if a.Role == Root {
-			run.EndedAt = tx.Now()
-		} else {
-			uncount(tx, a.Layer)
-		}
 		putRun(tx, run)
+		if a.Role != Root {
+			uncount(tx, a.Layer)
+		} else if _, launched := getDispatched(tx, a.Run); !launched {
+			endRun(tx, a.Run)
+		}
 		a.EndedAt, a.EndCause, a.TokenHash = tx.Now(), cause, nil
 		putActor(tx, a)
 	}
 	return sessions
+}
+
+func endRun(tx engine.Tx, name string) {
+	run, _ := getRun(tx, name)
+	run.EndedAt = tx.Now()
+	putRun(tx, run)
 }
 
 func uncount(tx engine.Tx, layer uuid.UUID) {
@@ -215,15 +248,17 @@ func uncount(tx engine.Tx, layer uuid.UUID) {
 	putLayer(tx, l)
 }
 
-// subtree appends a and all living actors below it to list, leads first.
-func subtree(tx engine.Tx, a Actor, list []Actor) []Actor {
-	list = append(list, a)
-	if a.Role.Leads() {
-		for m := range members(tx, a.Leads) {
-			if !m.Ended() {
-				list = subtree(tx, m, list)
-			}
+// below appends all actors below a that live to list, leads first. Below one
+// that has ended there may be some whose process has not.
+func below(tx engine.Tx, a Actor, list []Actor) []Actor {
+	if !a.Role.Leads() {
+		return list
+	}
+	for m := range members(tx, a.Leads) {
+		if !m.Ended() {
+			list = append(list, m)
 		}
+		list = below(tx, m, list)
 	}
 	return list
 }
@@ -236,6 +271,7 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 	uncount(tx, a.Layer)
 	tx.Delete(memberKey(a.Layer, a.Name))
 	tx.Delete(actorKey(a.ID))
+	dropWork(tx, a.ID)
 	s.layer(a.Layer, run.Caps).Store().In(tx).DropPeer(a.Name)
 }
 
@@ -245,6 +281,8 @@ func (s *State) dropRun(tx engine.Tx, run Run) {
 	s.queue.Drop(tx, run.ID)
 	s.dropLayer(tx, run.Layer, run.Caps)
 	tx.Delete(actorKey(run.Root))
+	dropWork(tx, run.Root)
+	tx.Delete(dispatchedKey(run.Name))
 	tx.Delete(runKey(run.Name))
 }
 
@@ -255,6 +293,7 @@ func (s *State) dropLayer(tx engine.Tx, id uuid.UUID, caps Caps) {
 		}
 		tx.Delete(memberKey(id, m.Name))
 		tx.Delete(actorKey(m.ID))
+		dropWork(tx, m.ID)
 	}
 	s.layer(id, caps).Store().In(tx).Drop()
 	tx.Delete(layerKey(id))

@@ -14,7 +14,11 @@ func admit(pid, uid int) (dispatch.Peer, error) {
 	if uid != os.Getuid() {
 		return dispatch.Peer{}, fmt.Errorf("process %d is of user %d, and this daemon serves user %d alone", pid, uid, os.Getuid())
 	}
-	peer := dispatch.ProcessOf(pid)
+	peer := dispatch.ProcessOf(pid).Peer
+	if peer.PID == 0 && pid != 0 {
+		// Nobody could say any more where it came from.
+		return dispatch.Peer{}, fmt.Errorf("process %d has connected and is gone", pid)
+	}
 	peer.Transport = "unix"
 	return peer, nil
 }

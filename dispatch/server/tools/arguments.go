@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -111,8 +112,8 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 		v.SetBytes(raw)
 		return nil
 	}
-	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil || string(raw) == "null" {
-		return f.wrong("must be " + f.kind())
+	if err := f.read(v, raw); err != nil {
+		return err
 	}
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -141,6 +142,26 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 	return nil
 }
 
+// read decodes an argument. What is unknown in an object is refused by name.
+func (f *field) read(v reflect.Value, raw json.RawMessage) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v.Addr().Interface())
+	switch {
+	case err == nil && string(raw) != "null":
+		return nil
+	case err != nil && f.object():
+		return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
+	default:
+		return f.wrong("must be " + f.kind())
+	}
+}
+
+// object reports whether the argument is a JSON object, or a list of them.
+func (f *field) object() bool {
+	return f.typ.Kind() == reflect.Struct || f.typ.Kind() == reflect.Map
+}
+
 func (f *field) wrong(problem string) error {
 	return &registry.ArgumentError{Argument: f.name, Problem: problem}
 }
@@ -152,13 +173,15 @@ func (f *field) within(x float64) bool {
 func (f *field) span() string {
 	switch {
 	case f.max == nil:
-		return fmt.Sprintf("must be at least %v", *f.min)
+		return "must be at least " + plain(*f.min)
 	case f.min == nil:
-		return fmt.Sprintf("must be at most %v", *f.max)
+		return "must be at most " + plain(*f.max)
 	default:
-		return fmt.Sprintf("must be from %v to %v", *f.min, *f.max)
+		return "must be from " + plain(*f.min) + " to " + plain(*f.max)
 	}
 }
+
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 func (f *field) kind() string {
 	switch f.typ.Kind() {
@@ -172,6 +195,8 @@ func (f *field) kind() string {
 		return "a string"
 	case reflect.Slice:
 		return "a list of strings"
+	case reflect.Map, reflect.Struct:
+		return "an object"
 	default:
 		return "of the form the schema shows"
 	}
@@ -215,6 +240,9 @@ func inputSchema(fields []field) *jsonschema.Schema {
 func (f *field) schema() *jsonschema.Schema {
 	s := &jsonschema.Schema{Description: f.doc}
 	switch f.typ.Kind() {
+	case reflect.Struct, reflect.Map:
+		s = schemaOfType(f.typ)
+		s.Description = f.doc
 	case reflect.Float64:
 		s.Type, s.Minimum, s.Maximum = "number", f.min, f.max
 	case reflect.Int, reflect.Uint64:
@@ -278,15 +306,17 @@ func orRefusal(answer *jsonschema.Schema) *jsonschema.Schema {
 	return &s
 }
 
-func schemaOf[T any]() *jsonschema.Schema {
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+func schemaOf[T any]() *jsonschema.Schema { return schemaOfType(reflect.TypeFor[T]()) }
+
+func schemaOfType(t reflect.Type) *jsonschema.Schema {
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		// Said in words, since the empty schema is written as true, and the
 		// clients of the TypeScript SDK take only objects for schemas.
 		reflect.TypeFor[json.RawMessage](): {Description: "any JSON"},
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("tools: %T: %v", *new(T), err))
+		panic(fmt.Sprintf("tools: %v: %v", t, err))
 	}
 	neverNull(s)
 	return s

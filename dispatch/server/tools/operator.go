@@ -17,7 +17,7 @@ import (
 func Operators(state *dispatch.State) []Tool {
 	o := &operator{state: state, watches: make(map[uuid.UUID]*engine.Watch)}
 	read := Effect{ReadOnly: true, Idempotent: true}
-	return []Tool{
+	return append(o.launchTools(), []Tool{
 		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is told once.", Effect{}, o.addActor),
 		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, o.endActor),
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
@@ -29,7 +29,7 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_task_cancel", "Cancel a task of a run", "Cancel a task that is not finished. Who works on it learns it from STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, o.cancelTask),
 		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, o.redriveTasks),
 		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, o.waitForChange),
-	}
+	}...)
 }
 
 type operator struct {
@@ -100,6 +100,10 @@ type run struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	Actors    []actor    `json:"actors"`
+
+	RunID    string `json:"run_id"`
+	Life     int    `json:"life,omitempty" jsonschema:"of a dispatched run: 1, and one more each time it was resumed"`
+	Draining string `json:"draining,omitempty" jsonschema:"why nothing is spawned any more"`
 }
 
 func (l runList) Text() string { return fmt.Sprintf("%d runs", len(l.Runs)) }
@@ -111,10 +115,15 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 	}
 	list := runList{Runs: []run{}}
 	for _, info := range infos {
-		r := run{Run: info.Name, CreatedAt: info.CreatedAt.UTC(), Actors: []actor{}}
-		if !info.EndedAt.IsZero() {
-			at := info.EndedAt.UTC()
-			r.EndedAt = &at
+		r := run{
+			Run: info.Name, CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []actor{},
+			RunID: info.ID.String(),
+		}
+		if d := info.Dispatched; d != nil {
+			r.Life = d.Life
+			if d.Drain != nil {
+				r.Draining = d.Drain.Reason
+			}
 		}
 		for _, a := range info.Actors {
 			r.Actors = append(r.Actors, actorOf(a))

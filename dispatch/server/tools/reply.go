@@ -77,22 +77,30 @@ func withNotices(object any, news []Notice) map[string]json.RawMessage {
 	return m
 }
 
-// A Notice tells of a lease that the session no longer holds.
+// A Notice tells of a lease that the session no longer holds, or that its run
+// ends.
 type Notice struct {
+	Code         string    `json:"code" jsonschema:"LEASE_LOST, or DRAINING: the run ends, finish and report"`
 	Name         string    `json:"name,omitempty" jsonschema:"the layer's lease that was lost"`
 	Key          string    `json:"key,omitempty" jsonschema:"the run's lease that was lost, or the task whose claim was"`
-	Scope        string    `json:"scope" jsonschema:"layer, run, or queue for a claim"`
-	LeaseID      string    `json:"lease_id"`
-	Token        uint64    `json:"token" jsonschema:"its fencing token, refused from now on"`
+	Scope        string    `json:"scope,omitempty" jsonschema:"of what was lost: layer, run, or queue for a claim"`
+	LeaseID      string    `json:"lease_id,omitempty"`
+	Token        uint64    `json:"token,omitempty" jsonschema:"its fencing token, refused from now on"`
 	Reason       string    `json:"reason"`
 	At           time.Time `json:"at"`
 	SupersededBy string    `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
 }
 
+// The codes of notices.
+const (
+	leaseLost = "LEASE_LOST"
+	draining  = "DRAINING"
+)
+
 // NoticeOf tells a loss.
 func NoticeOf(l registry.Lost) Notice {
 	n := Notice{
-		Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
+		Code: leaseLost, Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
 		Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
 	}
 	n.Name, n.Key = nameOrKey(registry.Lease{Scope: l.Scope, Key: l.Key})
@@ -105,11 +113,14 @@ func takeNotices(ctx context.Context, se *dispatch.Session) []Notice {
 	if se.Actor().Role == dispatch.Operator {
 		return nil
 	}
+	var news []Notice
+	if drain := se.TakeDrain(); drain != nil {
+		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: drain.At})
+	}
 	lost, err := se.TakeLosses(ctx)
 	if err != nil {
-		return nil
+		return news
 	}
-	var news []Notice
 	for _, l := range lost {
 		news = append(news, NoticeOf(l))
 	}
@@ -119,6 +130,10 @@ func takeNotices(ctx context.Context, se *dispatch.Session) []Notice {
 func noticeText(news []Notice) string {
 	var texts []string
 	for _, n := range news {
+		if n.Code == draining {
+			texts = append(texts, fmt.Sprintf("the run ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", n.Reason))
+			continue
+		}
 		what := "lease"
 		if n.Scope == queue.Scope {
 			what = "the claim on task"
@@ -160,7 +175,16 @@ func RefusalOf(err error) Refusal {
 		forbidden *dispatch.ForbiddenError
 		stale     *queue.StaleError
 	)
+	var (
+		budget *dispatch.BudgetError
+		ending *dispatch.DrainingError
+	)
 	switch {
+	case errors.As(err, &budget):
+		r.Code = "LIMIT"
+		r.Data["which"], r.Data["max"] = "budget_usd", budget.Available.USD()
+	case errors.As(err, &ending):
+		r.Code = "DRAINING"
 	case errors.As(err, &wait):
 		r.Code, r.Data = "WAIT_TIMEOUT", heldData(&wait.HeldError)
 		r.Data["position"], r.Data["ticket"] = wait.Position, wait.Ticket

@@ -285,6 +285,7 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.refused("NOT_FOUND", "operator_task", args{"run": "r", "task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
 		op.ok("operator_watch", args{})
 		op.ok("operator_watch", args{"wait_secs": 1})
+		launchedRun(t, op)
 		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})
 		if _, err := worker.Call(h.ctx, "lease_list", nil); err == nil {
 			t.Error("an ended actor is served")
@@ -377,6 +378,9 @@ func example(s *jsonschema.Schema) any {
 	case s.Type == "string":
 		return "x"
 	case s.Type == "number", s.Type == "integer":
+		if s.Minimum != nil {
+			return *s.Minimum
+		}
 		return 1
 	}
 	return nil
@@ -417,6 +421,8 @@ func outside(s *jsonschema.Schema) (values []any) {
 		if s.MaxItems != nil {
 			values = append(values, make([]string, *s.MaxItems+1))
 		}
+	case "object":
+		values = append(values, "x", 1, []any{}, nil)
 	case "boolean":
 		values = append(values, "true", 1, nil)
 	}

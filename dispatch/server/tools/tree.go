@@ -11,10 +11,32 @@ import (
 
 // treeTools are the tools about the tree.
 func treeTools() []Tool {
+	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
+		tool("spawn_sublead", "Start a sub-lead",
+			"As a lead, start an agent that leads a layer of its own and may spawn below it. It works on its own from here on: actor_wait tells when it is finished. "+
+				"All is checked first: a refusal (LIMIT, DRAINING, INVALID_ARGUMENT) has started nothing. If its process fails or crashes, its leases are handed over, all below it is stopped, and its status says so; nothing starts it again but you. "+
+				"When you end, it is stopped. In a resumed run a name you used before means the same actor: one that succeeded is answered at once, finished, with its result.",
+			Effect{}, spawnSublead),
+		tool("spawn_worker", "Start a worker",
+			"As a lead, start an agent in your layer that spawns nobody. It works on its own from here on: actor_wait tells when it is finished. "+
+				"All is checked first: a refusal (LIMIT, DRAINING, INVALID_ARGUMENT) has started nothing. If its process fails or crashes, its leases are handed over and its status says so; nothing starts it again but you. "+
+				"When you end, it is stopped. In a resumed run a name you used before means the same actor: one that succeeded is answered at once, finished, with its result.",
+			Effect{}, spawnWorker),
 		tool("actor_list", "See who works with you",
-			"The actors you work with: as a lead your whole sub-tree, as a worker your layer. Shows what each holds and waits for.",
-			Effect{ReadOnly: true, Idempotent: true}, listActors),
+			"The actors you work with: as a lead your whole sub-tree, as a worker your layer. Shows what each holds and waits for, and how its work stands.",
+			read, listActors),
+		tool("actor_status", "See how an actor stands",
+			"One actor of your sub-tree, or yourself, with what it reported.", read, actorStatus),
+		tool("actor_wait", "Wait for actors to finish",
+			"As a lead, wait until any or all of these actors are finished: succeeded, or not (their status and cause say why). Answers with what each reported. After wait_secs it answers how they stand, done false: ask again.",
+			read, awaitActors),
+		tool("actor_cancel", "Stop an actor",
+			"As a lead, stop an actor of your sub-tree and all below it. Its process gets SIGTERM, and after a grace SIGKILL; then its leases are handed over. One that is finished stays as it is.",
+			Effect{Destructive: true, Idempotent: true}, cancelActor),
+		tool("actor_report", "Report your result",
+			"Say what came of your work: what actor_wait gives your lead. The last report counts, and is kept when you end. Report before you exit: without one your last output is taken.",
+			Effect{Idempotent: true}, report),
 	}
 }
 
@@ -22,6 +44,8 @@ type actorList struct {
 	Actors []actor `json:"actors" jsonschema:"each lead before its layer"`
 }
 
+// An actor is one as it is listed. What follows cause is of those that are
+// launched.
 type actor struct {
 	ActorID   string     `json:"actor_id"`
 	Name      string     `json:"name"`
@@ -35,6 +59,30 @@ type actor struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	EndCause  string     `json:"end_cause,omitempty"`
 	You       bool       `json:"you,omitempty"`
+
+	Status     string      `json:"status,omitempty" jsonschema:"of one that is launched: pending, running, succeeded, failed, timed_out, cancelled, spawn_failed or lost"`
+	Stopping   string      `json:"stopping,omitempty" jsonschema:"why it is told to stop"`
+	Agent      string      `json:"agent,omitempty"`
+	Model      string      `json:"model,omitempty"`
+	Life       int         `json:"life,omitempty" jsonschema:"of the run, in which it was started last"`
+	PID        int         `json:"pid,omitempty"`
+	StartedAt  *time.Time  `json:"started_at,omitempty"`
+	FinishedAt *time.Time  `json:"finished_at,omitempty"`
+	ExitCode   *int        `json:"exit_code,omitempty"`
+	Signal     string      `json:"signal,omitempty"`
+	Cause      string      `json:"cause,omitempty" jsonschema:"why it did not succeed"`
+	CostUSD    *float64    `json:"cost_usd,omitempty" jsonschema:"its own, as its agent reports it"`
+	SpentUSD   *float64    `json:"spent_usd,omitempty" jsonschema:"by it and all below it that have ended"`
+	BudgetUSD  *float64    `json:"budget_usd,omitempty" jsonschema:"of its own"`
+	Worktree   string      `json:"worktree,omitempty" jsonschema:"kept, and where"`
+	LeasesHeld []leaseName `json:"leases_held,omitempty" jsonschema:"at its end, which gave them back"`
+	LeasesLost []leaseName `json:"leases_lost,omitempty" jsonschema:"before its end"`
+}
+
+type leaseName struct {
+	Scope  string `json:"scope"`
+	Key    string `json:"key"`
+	Reason string `json:"reason,omitempty" jsonschema:"why it was lost"`
 }
 
 func actorOf(a dispatch.ActorInfo) actor {
@@ -44,20 +92,61 @@ func actorOf(a dispatch.ActorInfo) actor {
 	}
 	switch {
 	case a.Ended():
-		at := a.EndedAt.UTC()
-		out.State, out.EndedAt, out.EndCause = "ended", &at, a.EndCause
+		out.State, out.EndedAt, out.EndCause = "ended", instant(a.EndedAt), a.EndCause
 	case a.Connected:
 		out.State = "connected"
 	case a.Sessions > 0:
 		out.State = "away"
 	}
+	if a.Work != nil {
+		out.work(*a.Work)
+	}
 	return out
+}
+
+func (a *actor) work(w dispatch.Work) {
+	a.Status, a.Agent, a.Model, a.Life, a.PID = string(w.Status), w.Agent, w.Model, w.Life, w.Process.PID
+	a.StartedAt, a.FinishedAt = instant(w.StartedAt), instant(w.EndedAt)
+	a.ExitCode, a.Signal, a.Cause, a.Worktree = w.ExitCode, w.Signal, w.Cause, w.Kept
+	if w.Stop != nil && !w.Status.Final() {
+		a.Stopping = w.Stop.Reason
+	}
+	if w.Reported {
+		a.CostUSD = dollars(w.Spent)
+	}
+	if w.Total() > 0 || w.Reported {
+		a.SpentUSD = dollars(w.Total())
+	}
+	if w.Budget > 0 {
+		a.BudgetUSD = dollars(w.Budget)
+	}
+	a.LeasesHeld, a.LeasesLost = leaseNames(w.Held), leaseNames(w.Lost)
+}
+
+func leaseNames(list []dispatch.LeaseName) (names []leaseName) {
+	for _, l := range list {
+		names = append(names, leaseName{string(l.Scope), l.Key, l.Reason})
+	}
+	return names
+}
+
+func dollars(m dispatch.Money) *float64 {
+	usd := m.USD()
+	return &usd
+}
+
+// word is how an actor stands, in a word.
+func (a actor) word() string {
+	if a.Status != "" {
+		return a.Status
+	}
+	return a.State
 }
 
 func (l actorList) Text() string {
 	var texts []string
 	for _, a := range l.Actors {
-		texts = append(texts, fmt.Sprintf("%s (%s, %s)", a.Path, a.Role, a.State))
+		texts = append(texts, fmt.Sprintf("%s (%s, %s)", a.Path, a.Role, a.word()))
 	}
 	return strings.Join(texts, ", ")
 }

@@ -1,0 +1,247 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// An Outcome is an actor as it stands, with what it reported.
+type Outcome struct {
+	ActorInfo
+	Result json.RawMessage // nil: nothing yet
+}
+
+// Finished reports whether nothing more comes of the actor in this life.
+func (i ActorInfo) Finished() bool {
+	return i.Ended() || i.Work != nil && i.Work.Status.Final()
+}
+
+// Status returns an actor of the session's sub-tree, itself among them: by its
+// name in the session's layer, its path or its id.
+func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error) {
+	return o, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		a, err := find(tx, se.actor, ref)
+		if err != nil {
+			return err
+		}
+		o = se.state.outcome(tx, a)
+		return nil
+	})
+}
+
+func (s *State) outcome(tx engine.Tx, a Actor) Outcome {
+	return Outcome{s.info(tx, a), resultOf(tx, a.ID)}
+}
+
+// Await returns the actors that refs name once one of them is finished, or all
+// are; or how they stand when wait is over.
+func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time.Duration) (list []Outcome, done bool, err error) {
+	if wait < 0 || wait > registry.MaxWait {
+		return nil, false, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	}
+	if !se.actor.Role.Leads() {
+		return nil, false, forbidden("%s is a %s and leads nobody it could wait for; kv_wait and task_result wait for what others do", se.actor.Path, se.actor.Role)
+	}
+	ids, layers, err := se.awaited(ctx, refs)
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, stop := se.Within(ctx)
+	defer stop()
+	// The watches stand before the first look. The end of a member changes
+	// its layer.
+	woken := make(chan struct{}, 1)
+	for _, id := range layers {
+		watch := se.state.eng.Watch(layerKey(id))
+		defer watch.Stop()
+		go forward(ctx, watch, woken) // ends with ctx, which ends with this call
+	}
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for last := wait == 0; ; {
+		list, done, err = se.look(ctx, ids, all)
+		if err != nil || done || last {
+			return list, done, err
+		}
+		select {
+		case <-woken:
+		case <-timeout.C:
+			last = true
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+func forward(ctx context.Context, watch *engine.Watch, woken chan<- struct{}) {
+	for {
+		select {
+		case <-watch.C:
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaited resolves whom a call waits for, and the layers they are in.
+func (se *Session) awaited(ctx context.Context, refs []string) (ids, layers []uuid.UUID, err error) {
+	seen := make(map[uuid.UUID]bool)
+	return ids, layers, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		ids, layers = nil, nil
+		for _, ref := range refs {
+			a, err := find(tx, se.actor, ref)
+			if err != nil {
+				return err
+			}
+			if a.ID == se.actor.ID {
+				return &registry.ArgumentError{Argument: "actors", Problem: "must not name yourself"}
+			}
+			if !seen[a.ID] {
+				seen[a.ID] = true
+				ids = append(ids, a.ID)
+			}
+			if !seen[a.Layer] {
+				seen[a.Layer] = true
+				layers = append(layers, a.Layer)
+			}
+		}
+		return nil
+	})
+}
+
+func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []Outcome, done bool, err error) {
+	return list, done, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		list = list[:0]
+		finished := 0
+		for _, id := range ids {
+			a, ok := getActor(tx, id)
+			if !ok {
+				return notFound("actor %s: it had joined by itself, and left", id)
+			}
+			o := se.state.outcome(tx, a)
+			if o.Finished() {
+				finished++
+			}
+			list = append(list, o)
+		}
+		done = finished == len(ids) || finished > 0 && !all
+		return nil
+	})
+}
+
+// find resolves what an actor calls another one of its sub-tree.
+func find(tx engine.Tx, a Actor, ref string) (Actor, error) {
+	unknown := notFound("actor %q below %s; actor_list shows who is there", ref, a.Path)
+	var m Actor
+	var ok bool
+	if id, err := uuid.Parse(ref); err == nil && len(ref) == 36 {
+		m, ok = getActor(tx, id)
+	} else if ref == a.Path {
+		return getActorOr(tx, a)
+	} else if a.Role.Leads() {
+		if m, ok = memberNamed(tx, a.Leads, ref); ok {
+			return m, nil
+		}
+		run, _ := getRun(tx, a.Run)
+		m, ok = getActor(tx, run.Root)
+		for name := range strings.SplitSeq(ref, Separator) {
+			if ok {
+				m, ok = memberNamed(tx, m.Leads, name)
+			}
+		}
+	}
+	if !ok || !within(a, m) {
+		return Actor{}, unknown
+	}
+	return m, nil
+}
+
+func getActorOr(tx engine.Tx, a Actor) (Actor, error) {
+	now, ok := getActor(tx, a.ID)
+	if !ok {
+		return Actor{}, notFound("actor %s: it has left", a.Path)
+	}
+	return now, nil
+}
+
+// within reports whether m is a or below it.
+func within(a, m Actor) bool {
+	switch {
+	case m.Run != a.Run:
+		return false
+	case m.ID == a.ID || a.Role == Root:
+		return true
+	default:
+		return a.Role.Leads() && strings.HasPrefix(m.Path, a.Path+Separator)
+	}
+}
+
+// Cancel ends an actor below the session's own, and its whole sub-tree: who
+// has a process is told to stop and ends with it. One that is finished stays
+// as it is.
+func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, err error) {
+	if !se.actor.Role.Leads() {
+		return Outcome{}, forbidden("%s is a %s and leads nobody it could cancel; end your own work with actor_report and exit", se.actor.Path, se.actor.Role)
+	}
+	var ended []uuid.UUID
+	s := se.state
+	err = s.eng.Update(ctx, func(tx engine.Tx) error {
+		a, err := find(tx, se.actor, ref)
+		if err != nil {
+			return err
+		}
+		if a.ID == se.actor.ID {
+			return &registry.ArgumentError{Argument: "actor", Problem: "must not name yourself: report what you have with actor_report, and exit"}
+		}
+		if !a.Ended() {
+			run, _ := getRun(tx, a.Run)
+			list := s.stopTree(tx, run, a, Stop{Reason: reason, Status: Cancelled})
+			ended = s.endActors(tx, list, "cancelled: "+reason)
+			if now, ok := getActor(tx, a.ID); ok {
+				a = now
+			}
+		}
+		o = s.outcome(tx, a)
+		return nil
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	s.sever(ended, fmt.Errorf("cancelled by %s: %s", se.actor.Path, reason))
+	return o, nil
+}
+
+// Report keeps what the session's actor has to say for whoever waits for it.
+// The last report counts.
+func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
+	if se.actor.Role == Operator {
+		return forbidden("an operator is in no tree and has nobody to report to")
+	}
+	var text bytes.Buffer
+	if err := json.Compact(&text, result); err != nil {
+		return &registry.ArgumentError{Argument: "result", Problem: "must be JSON"}
+	}
+	if text.Len() > MaxResult {
+		return &registry.LimitError{Which: "bytes in a result", Max: MaxResult}
+	}
+	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		if !sessionOpen(tx, se.id) {
+			return registry.ErrSessionEnded
+		}
+		tx.Put(engine.Row{Key: resultKey(se.actor.ID), Value: text.String()})
+		return nil
+	})
+}

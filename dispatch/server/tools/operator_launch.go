@@ -1,0 +1,315 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// launchTools are those of the dispatcher, which starts and stops processes as
+// they tell it.
+func (o *operator) launchTools() []Tool {
+	again := Effect{Idempotent: true}
+	return []Tool{
+		tool("operator_run_dispatch", "Begin a run whose actors are launched",
+			"Make a run, or with resume go on with one whose dispatcher is gone, or with attach with one's own after the daemon's restart. The calling connection is its launcher until it ends. After attach first report what was started and what has exited since, then ask for orders.",
+			Effect{}, o.dispatchRun),
+		tool("operator_launch_next", "Ask what to start and stop",
+			"Processes to start and to stop, each told once to each launcher that attaches; waits until there is any, or nothing is unfinished.", Effect{}, o.launchNext),
+		tool("operator_launch_started", "Say that a process was started", "Its pid, by which connections from it are known.", again, o.launchStarted),
+		tool("operator_launch_exited", "Say how a process ended", "After all that it started is gone. Ends the actor; a second report changes nothing.", again, o.launchExited),
+		tool("operator_run_drain", "Let a run end", "Nothing is spawned any more, and agents are told; with stop all are stopped.", Effect{Idempotent: true, Destructive: true}, o.drainRun),
+		tool("operator_run_finish", "End a run", "End a run whose actors are finished, and sum it up.", Effect{Destructive: true}, o.finishRun),
+	}
+}
+
+// An order is what an actor is told to do, on its way to and from the
+// dispatcher.
+type order struct {
+	Name      string            `json:"name"`
+	Agent     string            `json:"agent"`
+	Model     string            `json:"model,omitempty"`
+	Prompt    string            `json:"prompt"`
+	Directory string            `json:"directory,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Timeout   float64           `json:"timeout_secs,omitempty"`
+	Worktree  bool              `json:"worktree,omitempty"`
+	Tools     []string          `json:"tools,omitempty"`
+	BudgetUSD float64           `json:"budget_usd,omitempty"`
+}
+
+func (o order) order() dispatch.Order {
+	return dispatch.Order{
+		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
+		Timeout: seconds(o.Timeout).duration(), Worktree: o.Worktree, Tools: o.Tools, Budget: dispatch.USD(o.BudgetUSD),
+	}
+}
+
+func orderOf(o dispatch.Order) order {
+	return order{
+		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
+		Timeout: o.Timeout.Seconds(), Worktree: o.Worktree, Tools: o.Tools, BudgetUSD: o.Budget.USD(),
+	}
+}
+
+// settings are what a manifest says for the whole run. What is left out is the
+// daemon's default.
+type settings struct {
+	MaxDepth           int     `json:"max_depth,omitempty"`
+	MaxWorkersPerLayer int     `json:"max_workers_per_layer,omitempty"`
+	MaxActors          int     `json:"max_actors,omitempty"`
+	BudgetUSD          float64 `json:"budget_usd,omitempty"`
+	Store              struct {
+		MaxValueBytes int   `json:"max_value_bytes,omitempty"`
+		MaxBytes      int64 `json:"max_bytes,omitempty"`
+		MaxEntries    int   `json:"max_entries,omitempty"`
+	} `json:"store,omitzero"`
+	Sublead struct {
+		Agent      string  `json:"agent,omitempty"`
+		Model      string  `json:"model,omitempty"`
+		BudgetUSD  float64 `json:"budget_usd,omitempty"`
+		MaxWorkers int     `json:"max_workers,omitempty"`
+		Timeout    float64 `json:"timeout_secs,omitempty"`
+		ReadDown   bool    `json:"read_down,omitempty"`
+	} `json:"sublead,omitzero"`
+	Worker struct {
+		Agent     string  `json:"agent,omitempty"`
+		Model     string  `json:"model,omitempty"`
+		BudgetUSD float64 `json:"budget_usd,omitempty"`
+		Timeout   float64 `json:"timeout_secs,omitempty"`
+		Worktree  bool    `json:"worktree,omitempty"`
+	} `json:"worker,omitzero"`
+}
+
+func (s settings) settings() (dispatch.Settings, error) {
+	for _, n := range []float64{
+		float64(s.MaxDepth), float64(s.MaxWorkersPerLayer), float64(s.MaxActors), s.BudgetUSD,
+		float64(s.Store.MaxValueBytes), float64(s.Store.MaxBytes), float64(s.Store.MaxEntries),
+		s.Sublead.BudgetUSD, float64(s.Sublead.MaxWorkers), s.Sublead.Timeout, s.Worker.BudgetUSD, s.Worker.Timeout,
+	} {
+		if n < 0 || n > 1e12 {
+			return dispatch.Settings{}, &registry.ArgumentError{Argument: "settings", Problem: "must have no number below 0 or above 1e12"}
+		}
+	}
+	return dispatch.Settings{
+		Depth: s.MaxDepth, LayerActors: s.MaxWorkersPerLayer, RunActors: s.MaxActors, Budget: dispatch.USD(s.BudgetUSD),
+		Store:        kvstore.Limits{ValueBytes: s.Store.MaxValueBytes, Bytes: s.Store.MaxBytes, Entries: s.Store.MaxEntries},
+		SubleadAgent: s.Sublead.Agent, SubleadModel: s.Sublead.Model, SubleadBudget: dispatch.USD(s.Sublead.BudgetUSD),
+		SubleadWorkers: s.Sublead.MaxWorkers, SubleadTimeout: seconds(s.Sublead.Timeout).duration(), SubleadReadDown: s.Sublead.ReadDown,
+		WorkerAgent: s.Worker.Agent, WorkerModel: s.Worker.Model, WorkerBudget: dispatch.USD(s.Worker.BudgetUSD),
+		WorkerTimeout: seconds(s.Worker.Timeout).duration(), WorkerWorktree: s.Worker.Worktree,
+	}, nil
+}
+
+type dispatchRunArgs struct {
+	Run      string   `json:"run" doc:"its name" min:"1" max:"64"`
+	Resume   bool     `json:"resume,omitempty" doc:"go on with a run whose dispatcher is gone" default:"false"`
+	Attach   string   `json:"attach,omitempty" doc:"run_id of one's own run, after the daemon's restart; root, agents and settings then stay as they are"`
+	Root     *order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
+	Agents   []string `json:"agents,omitempty" doc:"agents that an order can name" max:"256"`
+	Settings settings `json:"settings,omitempty" doc:"what the manifest says for all of the run"`
+}
+
+type dispatchedRun struct {
+	RunID  string  `json:"run_id"`
+	Life   int     `json:"life"`
+	Root   string  `json:"root" jsonschema:"its actor_id"`
+	Actors []actor `json:"actors"`
+}
+
+func (r dispatchedRun) Text() string { return fmt.Sprintf("life %d of run %s", r.Life, r.RunID) }
+
+func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a dispatchRunArgs) (dispatchedRun, error) {
+	req := dispatch.Dispatch{Run: a.Run, Resume: a.Resume, Agents: a.Agents}
+	var err error
+	switch {
+	case a.Attach != "":
+		if req.Attach, err = parseID("attach", a.Attach); err != nil {
+			return dispatchedRun{}, err
+		}
+	case a.Root == nil:
+		return dispatchedRun{}, &registry.ArgumentError{Argument: "root", Problem: "must be given"}
+	default:
+		req.Root = a.Root.order()
+	}
+	if req.Settings, err = a.Settings.settings(); err != nil {
+		return dispatchedRun{}, err
+	}
+	info, err := o.state.DispatchRun(ctx, se, req)
+	if err != nil {
+		return dispatchedRun{}, err
+	}
+	out := dispatchedRun{RunID: info.ID.String(), Life: info.Dispatched.Life, Root: info.Root.String(), Actors: []actor{}}
+	for _, a := range info.Actors {
+		out.Actors = append(out.Actors, actorOf(a))
+	}
+	return out, nil
+}
+
+type launchNextArgs struct {
+	Run  string  `json:"run" doc:"its name" min:"1" max:"64"`
+	Wait seconds `json:"wait_secs,omitempty" doc:"how long at most" min:"0" max:"50" default:"50"`
+}
+
+type launch struct {
+	ActorID string `json:"actor_id"`
+	Path    string `json:"path"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Life    int    `json:"life"`
+	Token   string `json:"token" jsonschema:"of the actor; a secret, told once"`
+	Session string `json:"session" jsonschema:"handle of the session that is kept open for the process; a secret, told once"`
+	Order   order  `json:"order"`
+}
+
+type stop struct {
+	ActorID string `json:"actor_id"`
+	Path    string `json:"path"`
+	Reason  string `json:"reason"`
+	Status  string `json:"status" jsonschema:"what it ends as, to be reported so"`
+}
+
+type launchOrders struct {
+	Launch     []launch `json:"launch"`
+	Stop       []stop   `json:"stop" jsonschema:"deepest first"`
+	Draining   bool     `json:"draining"`
+	Unfinished int      `json:"unfinished" jsonschema:"actors that have not ended"`
+}
+
+// Text does not repeat what is secret.
+func (l launchOrders) Text() string {
+	return fmt.Sprintf("%d to start, %d to stop, %d unfinished", len(l.Launch), len(l.Stop), l.Unfinished)
+}
+
+func (o *operator) launchNext(ctx context.Context, se *dispatch.Session, a launchNextArgs) (launchOrders, error) {
+	next, err := o.state.NextOrders(ctx, se, a.Run, a.Wait.duration())
+	if err != nil {
+		return launchOrders{}, err
+	}
+	out := launchOrders{Launch: []launch{}, Stop: []stop{}, Draining: next.Draining, Unfinished: next.Unfinished}
+	for _, l := range next.Launch {
+		out.Launch = append(out.Launch, launch{
+			ActorID: l.Actor.ID.String(), Path: l.Actor.Path, Name: l.Actor.Name, Role: string(l.Actor.Role), Life: l.Life,
+			Token: l.Token, Session: l.Handle, Order: orderOf(l.Order),
+		})
+	}
+	for _, s := range next.Stop {
+		out.Stop = append(out.Stop, stop{s.Actor.ID.String(), s.Actor.Path, s.Reason, string(s.Status)})
+	}
+	return out, nil
+}
+
+type launchedArgs struct {
+	Run     string `json:"run" doc:"its name" min:"1" max:"64"`
+	ActorID string `json:"actor_id" doc:"from the order"`
+}
+
+type launchStartedArgs struct {
+	launchedArgs
+	PID int `json:"pid" doc:"of the process, which leads a group of its own" min:"2" max:"4194304"`
+}
+
+type noted struct {
+	Noted bool `json:"noted"`
+}
+
+func (noted) Text() string { return "noted" }
+
+func (o *operator) launchStarted(ctx context.Context, se *dispatch.Session, a launchStartedArgs) (noted, error) {
+	id, err := parseID("actor_id", a.ActorID)
+	if err != nil {
+		return noted{}, err
+	}
+	return noted{true}, o.state.LaunchStarted(ctx, se, a.Run, id, a.PID)
+}
+
+type launchExitedArgs struct {
+	launchedArgs
+	Status   string   `json:"status" doc:"how it ended" enum:"succeeded|failed|timed_out|cancelled|spawn_failed|lost"`
+	ExitCode *int     `json:"exit_code,omitempty" doc:"if it exited by itself"`
+	Signal   string   `json:"signal,omitempty" doc:"that ended it" max:"32"`
+	Cause    string   `json:"cause,omitempty" doc:"why it did not succeed" max:"4096"`
+	CostUSD  *float64 `json:"cost_usd,omitempty" doc:"of its own in this life, if its agent said" min:"0" max:"1000000"`
+	Output   string   `json:"output,omitempty" doc:"the last of it, its result if it reported none" max:"1048576"`
+	Worktree string   `json:"worktree,omitempty" doc:"where its worktree is kept" max:"4096"`
+}
+
+func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a launchExitedArgs) (outcome, error) {
+	id, err := parseID("actor_id", a.ActorID)
+	if err != nil {
+		return outcome{}, err
+	}
+	e := dispatch.Exit{
+		Status: dispatch.Status(a.Status), ExitCode: a.ExitCode, Signal: a.Signal, Cause: a.Cause,
+		Output: a.Output, Worktree: a.Worktree,
+	}
+	if a.CostUSD != nil {
+		cost := dispatch.USD(*a.CostUSD)
+		e.Cost = &cost
+	}
+	info, result, err := o.state.LaunchExited(ctx, se, a.Run, id, e)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{actorOf(info), result}, nil
+}
+
+type drainRunArgs struct {
+	Run    string `json:"run" doc:"its name" min:"1" max:"64"`
+	Reason string `json:"reason" doc:"told to agents" min:"1" max:"512"`
+	Stop   bool   `json:"stop,omitempty" doc:"stop all that are not finished" default:"false"`
+}
+
+type drained struct {
+	Unfinished int `json:"unfinished" jsonschema:"actors that have not ended"`
+}
+
+func (d drained) Text() string { return fmt.Sprintf("draining, %d unfinished", d.Unfinished) }
+
+func (o *operator) drainRun(ctx context.Context, se *dispatch.Session, a drainRunArgs) (drained, error) {
+	left, err := o.state.DrainRun(ctx, se, a.Run, a.Reason, a.Stop)
+	return drained{left}, err
+}
+
+type finishRunArgs struct {
+	Run string `json:"run" doc:"its name" min:"1" max:"64"`
+}
+
+type runSummary struct {
+	Run       string     `json:"run"`
+	RunID     string     `json:"run_id"`
+	Life      int        `json:"life"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Actors    []outcome  `json:"actors" jsonschema:"each lead before its layer"`
+}
+
+func (r runSummary) Text() string {
+	return fmt.Sprintf("run %s is finished, %d actors", r.Run, len(r.Actors))
+}
+
+func (o *operator) finishRun(ctx context.Context, se *dispatch.Session, a finishRunArgs) (runSummary, error) {
+	info, results, err := o.state.FinishRun(ctx, se, a.Run)
+	if err != nil {
+		return runSummary{}, err
+	}
+	return summaryOf(info, results), nil
+}
+
+func summaryOf(info dispatch.RunInfo, results map[uuid.UUID]json.RawMessage) runSummary {
+	out := runSummary{
+		Run: info.Name, RunID: info.ID.String(), Life: info.Dispatched.Life,
+		CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []outcome{},
+	}
+	for _, a := range info.Actors {
+		out.Actors = append(out.Actors, outcome{actorOf(a), results[a.ID]})
+	}
+	return out
+}

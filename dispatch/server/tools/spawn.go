@@ -1,0 +1,187 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// spawnArgs are what both kinds of actors are started with.
+type spawnArgs struct {
+	Name      string            `json:"name,omitempty" doc:"unique in your layer, part of its path; left out: S1, S2, … or W1, W2, …" min:"1" max:"64"`
+	Prompt    string            `json:"prompt" doc:"all it is told: what to do, with what, and what to report" min:"1" max:"262144"`
+	Agent     string            `json:"agent,omitempty" doc:"which agent of the manifest; left out: the manifest's for this role, else your own" min:"1" max:"64"`
+	Model     string            `json:"model,omitempty" doc:"of the agent" min:"1" max:"128"`
+	Directory string            `json:"directory,omitempty" doc:"where it works, relative to where you do; left out: the same" min:"1" max:"4096"`
+	Env       map[string]string `json:"env,omitempty" doc:"more environment, as an object of strings; LEASEHOLD_* is not yours to set"`
+	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"after which it is stopped, status timed_out; left out: the manifest's" min:"1" max:"2592000"`
+}
+
+func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn {
+	sp := dispatch.Spawn{
+		Role: role, Name: a.Name, Prompt: a.Prompt, Agent: a.Agent, Model: a.Model, Directory: a.Directory,
+		Env: a.Env, Call: callOf(ctx),
+	}
+	if a.Timeout != nil {
+		sp.Timeout = a.Timeout.duration()
+	}
+	return sp
+}
+
+type spawnSubleadArgs struct {
+	spawnArgs
+	BudgetUSD  *float64                   `json:"budget_usd,omitempty" doc:"what it and all below it may spend, taken from yours until it ends; left out: the manifest's" min:"0" max:"1000000"`
+	MaxWorkers int                        `json:"max_workers,omitempty" doc:"how many actors its layer may have at once" min:"1" max:"10000"`
+	InitialRef map[string]json.RawMessage `json:"initial_ref,omitempty" doc:"entries that the /ref/ of its layer begins with, as an object of path to value"`
+	ReadDown   *bool                      `json:"read_down,omitempty" doc:"you may read its layer's store; left out: the manifest's"`
+}
+
+type spawnWorkerArgs struct {
+	spawnArgs
+	Worktree *bool    `json:"worktree,omitempty" doc:"work in a git worktree of its own, kept if it does not succeed or leaves changes; left out: the manifest's"`
+	Tools    []string `json:"tools,omitempty" doc:"which of its agent's own tools it may use; left out: the profile's" max:"64"`
+}
+
+type spawned struct {
+	ActorID   string          `json:"actor_id"`
+	Name      string          `json:"name"`
+	Path      string          `json:"path"`
+	Role      string          `json:"role"`
+	Status    string          `json:"status" jsonschema:"pending, or with finished how it ended"`
+	Agent     string          `json:"agent"`
+	BudgetUSD *float64        `json:"budget_usd,omitempty" jsonschema:"reserved from yours"`
+	Finished  bool            `json:"finished,omitempty" jsonschema:"it succeeded in an earlier life of the run: nothing was started"`
+	Result    json.RawMessage `json:"result,omitempty" jsonschema:"of one that is finished"`
+}
+
+func (s spawned) Text() string {
+	if s.Finished {
+		return fmt.Sprintf("%s %s succeeded before this run was resumed; nothing was started", s.Role, s.Path)
+	}
+	return fmt.Sprintf("%s %s is %s, as agent %s; actor_wait tells when it is finished", s.Role, s.Path, s.Status, s.Agent)
+}
+
+func spawnedOf(made dispatch.Spawned, err error) (spawned, error) {
+	if err != nil {
+		return spawned{}, err
+	}
+	a := actorOf(made.ActorInfo)
+	return spawned{
+		ActorID: a.ActorID, Name: a.Name, Path: a.Path, Role: a.Role, Status: a.Status, Agent: a.Agent,
+		BudgetUSD: a.BudgetUSD, Finished: made.Finished, Result: made.Result,
+	}, nil
+}
+
+func spawnSublead(ctx context.Context, se *dispatch.Session, a spawnSubleadArgs) (spawned, error) {
+	sp := a.spawn(ctx, dispatch.Sublead)
+	sp.MaxWorkers, sp.InitialRef, sp.ReadDown = a.MaxWorkers, a.InitialRef, a.ReadDown
+	if a.BudgetUSD != nil {
+		budget := dispatch.USD(*a.BudgetUSD)
+		sp.Budget = &budget
+	}
+	return spawnedOf(se.Spawn(ctx, sp))
+}
+
+func spawnWorker(ctx context.Context, se *dispatch.Session, a spawnWorkerArgs) (spawned, error) {
+	sp := a.spawn(ctx, dispatch.Worker)
+	sp.Worktree, sp.Tools = a.Worktree, a.Tools
+	return spawnedOf(se.Spawn(ctx, sp))
+}
+
+type actorArg struct {
+	Actor string `json:"actor" doc:"name in your layer, path, or actor_id" min:"1" max:"512"`
+}
+
+// An outcome is an actor with what it reported.
+type outcome struct {
+	actor
+	Result json.RawMessage `json:"result,omitempty" jsonschema:"what it reported, else its last output"`
+}
+
+func outcomeOf(o dispatch.Outcome) outcome { return outcome{actorOf(o.ActorInfo), o.Result} }
+
+func (o outcome) Text() string {
+	text := fmt.Sprintf("%s %s is %s", o.Role, o.Path, o.word())
+	switch {
+	case o.Cause != "":
+		text += ": " + o.Cause
+	case o.Stopping != "":
+		text += ", told to stop: " + o.Stopping
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
+func actorStatus(ctx context.Context, se *dispatch.Session, a actorArg) (outcome, error) {
+	o, err := se.Status(ctx, a.Actor)
+	if err != nil {
+		return outcome{}, err
+	}
+	out := outcomeOf(o)
+	out.You = o.ID == se.Actor().ID
+	return out, nil
+}
+
+type awaitArgs struct {
+	Actors []string `json:"actors" doc:"of your sub-tree, each by its name in your layer, path, or actor_id" min:"1" max:"1000"`
+	Mode   string   `json:"mode,omitempty" doc:"answer when any is finished, or all are" enum:"any|all" default:"\"all\""`
+	Wait   seconds  `json:"wait_secs,omitempty" doc:"how long at most" min:"0" max:"50" default:"50"`
+}
+
+type outcomes struct {
+	Done   bool      `json:"done" jsonschema:"what was waited for has happened"`
+	Actors []outcome `json:"actors" jsonschema:"in the order of the call"`
+}
+
+func (o outcomes) Text() string {
+	var texts []string
+	for _, a := range o.Actors {
+		texts = append(texts, a.Path+" "+a.word())
+	}
+	text := strings.Join(texts, ", ")
+	if !o.Done {
+		text += "; ask again to wait on"
+	}
+	return text
+}
+
+func awaitActors(ctx context.Context, se *dispatch.Session, a awaitArgs) (outcomes, error) {
+	list, done, err := se.Await(ctx, a.Actors, a.Mode == "all", a.Wait.duration())
+	if err != nil {
+		return outcomes{}, err
+	}
+	out := outcomes{Done: done, Actors: []outcome{}}
+	for _, o := range list {
+		out.Actors = append(out.Actors, outcomeOf(o))
+	}
+	return out, nil
+}
+
+type cancelArgs struct {
+	actorArg
+	Reason string `json:"reason" doc:"told to those it concerns" min:"1" max:"512"`
+}
+
+func cancelActor(ctx context.Context, se *dispatch.Session, a cancelArgs) (outcome, error) {
+	o, err := se.Cancel(ctx, a.Actor, a.Reason)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcomeOf(o), nil
+}
+
+type reportArgs struct {
+	Result json.RawMessage `json:"result" doc:"any JSON, at most 64 KiB; what is larger belongs in a file or in the store, with its place told here"`
+}
+
+type reported struct {
+	Reported bool `json:"reported"`
+}
+
+func (r reported) Text() string { return "reported; your lead reads it with actor_wait" }
+
+func report(ctx context.Context, se *dispatch.Session, a reportArgs) (reported, error) {
+	return reported{true}, se.Report(ctx, a.Result)
+}

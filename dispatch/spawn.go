@@ -1,0 +1,297 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A Spawn asks for an actor below its lead, launched.
+type Spawn struct {
+	Role       Role   // Sublead or Worker
+	Name       string // "": S1, S2, … or W1, W2, …
+	Prompt     string
+	Agent      string // "", here and below: as the manifest says for the role
+	Model      string
+	Directory  string // relative to its lead's
+	Env        map[string]string
+	Tools      []string
+	Timeout    time.Duration
+	Budget     *Money
+	Worktree   *bool
+	MaxWorkers int
+	ReadDown   *bool
+	InitialRef map[string]json.RawMessage // entries of its layer, below /ref/
+	Call       kvstore.Call               // the request it came with
+}
+
+// A Spawned is the actor that a spawn came to.
+type Spawned struct {
+	ActorInfo
+	Finished bool            // in an earlier life of the run, which is the answer
+	Result   json.RawMessage // of that
+}
+
+var (
+	// ErrNoLauncher answers a spawn where nothing starts processes.
+	ErrNoLauncher = errors.New("nothing starts processes for this run")
+)
+
+// A DrainingError answers a spawn where an end is in sight.
+type DrainingError struct {
+	What   string // what ends
+	Reason string
+}
+
+func (e *DrainingError) Error() string {
+	return fmt.Sprintf("%s ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", e.What, e.Reason)
+}
+
+// Spawn makes an actor below the session's own and orders its process. All is
+// checked before anything changes: a refusal leaves nothing.
+//
+// In a run that was resumed, a name that an actor of an earlier life has means
+// that actor: if it succeeded the answer is what became of it, else it is
+// started again. Names that are given by the daemon mean it if the order is
+// the same.
+func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error) {
+	if !se.actor.Role.Leads() {
+		return Spawned{}, forbidden("%s is a %s and leads nobody: ask your lead to spawn, or put the work in a queue with task_enqueue", se.actor.Path, se.actor.Role)
+	}
+	if sp.Role != Sublead && sp.Role != Worker {
+		return Spawned{}, &registry.ArgumentError{Argument: "role", Problem: "must be sublead or worker"}
+	}
+	err = se.state.eng.Update(ctx, func(tx engine.Tx) (refusal error) {
+		made, refusal = se.state.spawn(tx, se.party, sp)
+		return refusal
+	})
+	if err != nil {
+		return Spawned{}, err
+	}
+	return made, nil
+}
+
+func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
+	if !sessionOpen(tx, p.id) {
+		return Spawned{}, registry.ErrSessionEnded
+	}
+	lead, _ := getActor(tx, p.actor.ID)
+	run, _ := getRun(tx, lead.Run)
+	if sp.Call.Resent {
+		if a, ok := madeBy(tx, lead, sp.Call.ID); ok {
+			return Spawned{ActorInfo: s.info(tx, a)}, nil
+		}
+	}
+	d, boss, err := s.maySpawn(tx, run, lead)
+	if err != nil {
+		return Spawned{}, err
+	}
+	o := orderFor(d.Settings, boss, sp)
+	if err := o.check(d.Agents); err != nil {
+		return Spawned{}, err
+	}
+	name, earlier, err := nameFor(tx, d, lead, boss, sp, o)
+	if err != nil {
+		return Spawned{}, err
+	}
+	o.Name = name
+	if earlier != nil {
+		if w, _ := getWork(tx, earlier.ID); w.Status == Succeeded {
+			w.Met = d.Life
+			putWork(tx, w)
+			return Spawned{s.info(tx, *earlier), true, resultOf(tx, earlier.ID)}, nil
+		}
+	}
+	path, err := admit(tx, run, lead, name)
+	if err != nil {
+		return Spawned{}, err
+	}
+	if err := afford(tx, lead, boss, o.Budget); err != nil {
+		return Spawned{}, err
+	}
+
+	var a Actor
+	if earlier != nil {
+		a = *earlier
+		revive(tx, run, &a)
+	} else {
+		a = makeMember(tx, run, lead, NewActor{Name: name, Role: sp.Role}, path)
+	}
+	a.ReadDown = sp.Role == Sublead && d.Settings.SubleadReadDown
+	if sp.ReadDown != nil {
+		a.ReadDown = sp.Role == Sublead && *sp.ReadDown
+	}
+	putActor(tx, a)
+	if err := s.publish(tx, run, a, lead, sp.InitialRef); err != nil {
+		return Spawned{}, err
+	}
+	s.order(tx, run, a, lead.ID, o)
+	w := amend(tx, a.ID, func(w *Work) {
+		w.Auto, w.Call, w.MaxWorkers = sp.Name == "", sp.Call.ID, sp.MaxWorkers
+		if w.MaxWorkers == 0 && sp.Role == Sublead {
+			w.MaxWorkers = d.Settings.SubleadWorkers
+		}
+	})
+	info := s.info(tx, a)
+	info.Work = &w
+	return Spawned{ActorInfo: info}, nil
+}
+
+// maySpawn refuses where there is nobody to start what lead spawns.
+func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d Dispatched, boss Work, err error) {
+	d, ok := getDispatched(tx, run.Name)
+	switch {
+	case !ok:
+		return d, boss, fmt.Errorf("%w: run %q was not started by leasehold dispatch, and who made it starts its actors (leasehold actor add)", ErrNoLauncher, run.Name)
+	case d.Drain != nil:
+		return d, boss, &DrainingError{fmt.Sprintf("run %q", run.Name), d.Drain.Reason}
+	case !s.launched(run.ID):
+		return d, boss, fmt.Errorf("%w: the dispatcher of run %q is away; if it does not come back, leasehold dispatch --resume %s goes on", ErrNoLauncher, run.Name, run.Name)
+	}
+	boss, ok = getWork(tx, lead.ID)
+	switch {
+	case !ok:
+		return d, boss, forbidden("%s was added by an operator and not launched: only those that are launched launch others", lead.Path)
+	case boss.Stop != nil:
+		return d, boss, &DrainingError{lead.Path, boss.Stop.Reason}
+	}
+	return d, boss, nil
+}
+
+// madeBy finds what a call has made that is sent again.
+func madeBy(tx engine.Tx, lead Actor, call uuid.UUID) (Actor, bool) {
+	for a := range members(tx, lead.Leads) {
+		if w, ok := getWork(tx, a.ID); ok && w.Call == call {
+			return a, true
+		}
+	}
+	return Actor{}, false
+}
+
+// nameFor gives the name of who is spawned, and whom it means of an earlier
+// life.
+func nameFor(tx engine.Tx, d Dispatched, lead Actor, boss Work, sp Spawn, o Order) (name string, earlier *Actor, err error) {
+	if sp.Name != "" {
+		if err := checkName(sp.Name); err != nil {
+			return "", nil, err
+		}
+		m, taken := memberNamed(tx, lead.Leads, sp.Name)
+		if w, ok := getWork(tx, m.ID); taken && ok && w.before(d.Life) && m.Role == sp.Role {
+			return sp.Name, &m, nil
+		}
+		if taken || sp.Name == lead.Name {
+			return "", nil, fmt.Errorf("name %q in the layer of %s: %w; choose another", sp.Name, lead.Path, ErrExists)
+		}
+		return sp.Name, nil, nil
+	}
+	letter, given := "W", boss.Workers
+	if sp.Role == Sublead {
+		letter, given = "S", boss.Subleads
+	}
+	sum := o.sum()
+	for n := 1; d.Life > 1; n++ {
+		m, taken := memberNamed(tx, lead.Leads, fmt.Sprint(letter, n))
+		if !taken {
+			break
+		}
+		if w, ok := getWork(tx, m.ID); ok && w.Auto && w.before(d.Life) && bytes.Equal(w.Sum, sum) && m.Role == sp.Role {
+			return m.Name, &m, nil
+		}
+	}
+	for {
+		given++
+		name = fmt.Sprint(letter, given)
+		if _, taken := memberNamed(tx, lead.Leads, name); !taken && name != lead.Name {
+			break
+		}
+	}
+	amend(tx, lead.ID, func(w *Work) {
+		if sp.Role == Sublead {
+			w.Subleads = given
+		} else {
+			w.Workers = given
+		}
+	})
+	return name, nil, nil
+}
+
+// before reports whether a work is of a life before this one, and no spawn of
+// this one has been answered with it.
+func (w Work) before(life int) bool { return w.Status.Final() && max(w.Life, w.Met) < life }
+
+// order gives a living actor something to do: its launcher starts a process
+// for it. One that did something before begins anew.
+func (s *State) order(tx engine.Tx, run Run, a Actor, lead uuid.UUID, o Order) {
+	d, _ := getDispatched(tx, run.Name)
+	amend(tx, a.ID, func(w *Work) {
+		purse := w.Purse
+		if lead != uuid.Nil {
+			purse.Base = purse.Total() // a root's budget is for all its lives
+		}
+		purse.Budget = o.Budget
+		*w = Work{
+			Actor: a.ID, Lead: lead, Life: d.Life, Status: Pending, Purse: purse, OrderedAt: tx.Now(), Sum: o.sum(),
+			Agent: o.Agent, Model: o.Model, Directory: o.Directory, Worktree: o.Worktree, Timeout: o.Timeout,
+		}
+	})
+	putOrder(tx, a.ID, o)
+	tx.Delete(resultKey(a.ID))
+	putUnfinished(tx, run.ID, a.ID, toLaunch)
+	amendDispatched(tx, run.Name, func(d *Dispatched) {
+		d.Unfinished++
+		d.Orders++
+	})
+}
+
+// revive makes an actor live again that has ended.
+func revive(tx engine.Tx, run Run, a *Actor) {
+	run, _ = getRun(tx, run.Name)
+	run.Actors++
+	putRun(tx, run)
+	if a.Role != Root {
+		l, _ := getLayer(tx, a.Layer)
+		l.Members++
+		putLayer(tx, l)
+	}
+	a.EndedAt, a.EndCause = time.Time{}, ""
+	putActor(tx, *a)
+}
+
+// publish writes what a sub-lead's layer begins with.
+func (s *State) publish(tx engine.Tx, run Run, a, lead Actor, entries map[string]json.RawMessage) error {
+	if len(entries) > 0 && a.Role != Sublead {
+		return &registry.ArgumentError{Argument: "initial_ref", Problem: "must be left out for a worker, which has no layer"}
+	}
+	// Not the State's own for the layer, which would outlive a refusal.
+	store := kvstore.New(s.eng, s.core.Registry(layerScope(a.Leads)), a.Leads, run.Caps.Store).In(tx)
+	paths := make([]string, 0, len(entries))
+	for path := range entries {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		full := path
+		if !strings.HasPrefix(path, "/") {
+			full = "/" + kvstore.Ref + "/" + path
+		}
+		p, err := kvstore.ParsePath(full)
+		if err != nil || p.Root() != kvstore.Ref {
+			return &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("must have paths below /%s/, not %.80q", kvstore.Ref, path)}
+		}
+		if _, err := store.Set(kvstore.Write{Path: p, Value: entries[path], By: lead.Path}); err != nil {
+			return fmt.Errorf("initial_ref %s: %w", p, err)
+		}
+	}
+	return nil
+}
