@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -113,11 +114,17 @@ func init() { // roles start others, by name
 		// dispatcher starts a watchdog and a tree under the mark, and waits.
 		"dispatcher": func(args []string) {
 			mark, tree := args[0], args[1:]
-			must(process.StartWatchdog(must(os.Executable()), mark, time.Second))
-			must(process.Start(process.Spec{
-				Argv: append([]string{must(os.Executable())}, tree...),
-				Env:  append(os.Environ(), mark), Stdout: os.Stdout, Stderr: os.Stderr, Mark: mark,
-			}))
+			var keep []*os.File
+			if tree[0] == "env" {
+				keep = append(keep, os.NewFile(3, "kept"))
+				unix.CloseOnExec(3)
+			} else {
+				tree = append([]string{must(os.Executable())}, tree...)
+			}
+			w := must(process.StartWatchdog(must(os.Executable()), mark, time.Second, keep...))
+			w.Watch(must(process.Start(process.Spec{
+				Argv: tree, Env: append(os.Environ(), mark), Stdout: os.Stdout, Stderr: os.Stderr, Mark: mark,
+			})))
 			say("dispatcher")
 			select {}
 		},

@@ -39,14 +39,13 @@ type hunt struct {
 	reached map[identity]bool
 }
 
-// newHunt hunts what has the mark, and what descends from root unless that is
-// zero.
-func newHunt(mark string, root identity) *hunt {
+// newHunt hunts what has the mark, and what the roots have led.
+func newHunt(mark string, roots ...identity) *hunt {
 	h := &hunt{
 		mark: mark, known: make(map[identity]bool), led: make(map[int]uint64),
 		spared: make(map[identity]bool), refused: make(map[identity]error), reached: make(map[identity]bool),
 	}
-	if root.pid != 0 {
+	for _, root := range roots {
 		h.known[root] = true
 		h.led[root.pid] = root.start
 	}

@@ -35,15 +35,17 @@ type Spec struct {
 
 // A Process is one that was started, with all it has started since.
 type Process struct {
-	cmd    *exec.Cmd
-	id     identity
-	mark   string
-	term   *terminal // nil unless it has been given one
-	done   chan struct{}
-	stops  chan struct{}
-	exit   Exit
-	mu     sync.Mutex
-	reaped bool
+	cmd   *exec.Cmd
+	id    identity
+	mark  string
+	term  *terminal // nil unless it has been given one
+	stops chan struct{}
+	done  chan struct{}
+	exit  Exit // once done
+
+	mu       sync.Mutex
+	reaped   bool
+	watchers []*Watchdog
 }
 
 // An Exit is how a process ended.

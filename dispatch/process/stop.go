@@ -30,6 +30,10 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, w := range p.watchers {
+		w.tell(forgetWord, p.id.pid, p.id.start) // before its pid can be another's
+	}
+	p.watchers = nil
 	p.reapLocked()
 	return nil
 }
@@ -45,7 +49,11 @@ func End(ctx context.Context, mark string, grace time.Duration) (int, error) {
 	if err := checkMark(mark); err != nil {
 		return 0, err
 	}
-	n, err := newHunt(mark, identity{}).run(ctx, grace)
+	return end(ctx, mark, grace)
+}
+
+func end(ctx context.Context, mark string, grace time.Duration, roots ...identity) (int, error) {
+	n, err := newHunt(mark, roots...).run(ctx, grace)
 	if err != nil {
 		return n, fmt.Errorf("end the processes with %s: %w", mark, err)
 	}

@@ -6,20 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 )
 
-// A watchdog and its starter speak over two pipes. The watchdog says that it
-// is ready on the one; on the other it waits for the word that all is done.
-// The kernel closes that pipe with its starter, however that ends.
+// A watchdog and its starter speak over two pipes, in lines. The watchdog says
+// that it is ready on the one. On the other it is told of processes, by pid and
+// start, which it would not know by their mark if they dropped that, and in the
+// end that all is done. The kernel closes that pipe with its starter, however
+// that ends.
 const (
-	readyWord = "ready\n"
-	doneWord  = "done\n"
+	readyWord  = "ready\n"
+	watchWord  = "watch %d %d\n"
+	forgetWord = "forget %d %d\n"
+	doneWord   = "done\n"
 
 	readyTimeout = 10 * time.Second
 )
@@ -34,8 +39,9 @@ type Watchdog struct {
 
 // StartWatchdog starts `self watchdog --mark MARK --grace GRACE` in a session of
 // its own, and returns once it watches. What it has to say goes to standard
-// error. Its own environment must not have the mark, nor the caller's.
-func StartWatchdog(self, mark string, grace time.Duration) (*Watchdog, error) {
+// error. What is to stay open until it has ended, as a connection that holds
+// something for the processes, it gets from keep.
+func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*Watchdog, error) {
 	if err := checkMark(mark); err != nil {
 		return nil, err
 	}
@@ -52,6 +58,7 @@ func StartWatchdog(self, mark string, grace time.Duration) (*Watchdog, error) {
 	defer said.Close()
 	w := &Watchdog{cmd: exec.Command(self, "watchdog", "--mark", mark, "--grace", grace.String()), pipe: ours, ended: make(chan struct{})}
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = theirs, says, os.Stderr
+	w.cmd.ExtraFiles = keep
 	w.cmd.Dir = "/" // not the caller's directory, which may be to go
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = w.cmd.Start()
@@ -76,6 +83,23 @@ func StartWatchdog(self, mark string, grace time.Duration) (*Watchdog, error) {
 
 // PID is the watchdog's.
 func (w *Watchdog) PID() int { return w.cmd.Process.Pid }
+
+// Watch tells the watchdog of a process, until that is stopped. One that has
+// lost its mark is ended like the others then.
+func (w *Watchdog) Watch(p *Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.watchers = append(p.watchers, w)
+		w.tell(watchWord, p.id.pid, p.id.start)
+	}
+}
+
+// tell writes a line, which is short enough to be written as one. Where it
+// fails the watchdog has ended, and Done says so.
+func (w *Watchdog) tell(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.pipe, format, args...)
+}
 
 // Done is closed when the watchdog has ended: before Close, somebody has
 // killed it, and another is to be started.
@@ -109,14 +133,33 @@ func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark st
 	if _, err := io.WriteString(stdout, readyWord); err != nil {
 		return 0, fmt.Errorf("say that the watchdog is ready: %w", err)
 	}
-	words, err := io.ReadAll(io.LimitReader(stdin, int64(len(doneWord))))
-	if err != nil && !errors.Is(err, os.ErrClosed) {
-		return 0, fmt.Errorf("listen to the dispatcher: %w", err)
-	}
-	if strings.HasPrefix(string(words), doneWord) {
-		return 0, nil
+	watched := make(map[identity]bool)
+	for lines := bufio.NewReader(stdin); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("listen to the dispatcher: %w", err)
+		}
+		if err != nil {
+			break
+		}
+		var id identity
+		switch {
+		case line == doneWord:
+			return 0, nil
+		case scan(line, watchWord, &id):
+			watched[id] = true
+		case scan(line, forgetWord, &id):
+			delete(watched, id)
+		default:
+			return 0, fmt.Errorf("the dispatcher said %q, which a watchdog does not know", line)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+patience)
 	defer cancel()
-	return End(ctx, mark, grace)
+	return end(ctx, mark, grace, slices.Collect(maps.Keys(watched))...)
+}
+
+func scan(line, format string, id *identity) bool {
+	n, err := fmt.Sscanf(line, format, &id.pid, &id.start)
+	return n == 2 && err == nil
 }

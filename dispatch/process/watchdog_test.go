@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,4 +103,31 @@ func TestWatchdogIsDeafToPoliteSignals(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// What is watched needs no mark, until it is stopped.
+func TestWatchedProcessIsEndedWithoutItsMark(t *testing.T) {
+	survives := bystander(t)
+	tr := newTree(t)
+	cmd := exec.Command(os.Args[0], "dispatcher", tr.mark, "env", "-i", os.Args[0], "parent", "session idle")
+	cmd.Stdout, cmd.Stderr = tr.in, os.Stderr
+	held, holds, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	cmd.ExtraFiles = []*os.File{holds} // which the dispatcher has the watchdog keep
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	holds.Close()
+	tr.await(3)
+	cmd.Process.Kill()
+	cmd.Wait()
+	if n, err := held.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("read: %d %v", n, err)
+	}
+	// The watchdog has ended, and what it kept is closed.
+	tr.gone()
+	survives()
 }
