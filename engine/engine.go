@@ -112,6 +112,12 @@ type Engine interface {
 	Update(ctx context.Context, fn func(Tx) error) error
 	// View runs fn in a transaction that must not write.
 	View(ctx context.Context, fn func(Tx) error) error
+	// Revise replaces each row whose key starts with prefix by what fn makes
+	// of it, as a Touch of them all would in one transaction. It is for what
+	// a restart changes about many rows: it costs little more than a look at
+	// each. fn runs on several goroutines at once. An error from it changes
+	// nothing; the cold rows and the keys cannot be changed.
+	Revise(ctx context.Context, prefix string, fn func(now time.Time, row Row) (Row, error)) error
 	// Get gives one row, as a View would, without holding up transactions
 	// while it reads from a disk.
 	Get(ctx context.Context, key string) (Row, bool, error)

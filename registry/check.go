@@ -23,9 +23,9 @@ func (c *Core) Check(tx Tx) error {
 	counts := make(map[string]uint64)
 	seen := make(map[uint64]string)
 	for row := range tx.Scan(leasePrefix) {
-		l, err := leaseOf(row)
-		if err != nil {
-			fault("row %q: %v", row.Key, err)
+		l, ok := leaseOf(row)
+		if !ok {
+			fault("row %q is not a lease", row.Key)
 			continue
 		}
 		if l.ID != uuid.Nil {

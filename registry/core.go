@@ -97,31 +97,6 @@ func (c *Core) OnFreed(scope string, freed func(Tx, Lease, Cause)) { c.freed[sco
 // Open reports in tx whether a session has not ended.
 func (c *Core) Open(tx Tx, session uuid.UUID) bool { return c.opts.SessionOpen(tx, session) }
 
-// Recover readies the leases of a state just opened, before anything else
-// runs: each gets its full ttl from now on, a long one what was left of it.
-// A lease that cannot be read is an [engine.ErrCorrupt].
-func (c *Core) Recover(ctx context.Context) error {
-	return c.eng.Update(ctx, func(tx engine.Tx) error {
-		count := make(map[string]uint64)
-		for row := range tx.Scan(leasePrefix) {
-			l, err := leaseOf(row)
-			if err != nil {
-				return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err)
-			}
-			l.Deadline = tx.Now().Add(l.remaining)
-			tx.Touch(leaseRow(l, tx.Now()))
-			if l.ID != uuid.Nil {
-				tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
-				count[l.Scope]++
-			}
-		}
-		for scope, n := range count {
-			setCount(tx, scope, n)
-		}
-		return recoverTokens(tx)
-	})
-}
-
 // Renew moves the lease's deadline to ttl from now, if that is later; a zero
 // ttl stands for the one it has. Another session of the holder's actor that
 // knows the id adopts the lease: a reconnect keeps what it held.

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,52 +45,53 @@ func (l Lease) ExpiresIn(now time.Time) time.Duration {
 // expired is the one boundary: at the deadline itself the lease still stands.
 func (l Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 
-const (
-	leaseFormat = 1
-
-	flagKeepAlive = 1 << 0
-	flagShared    = 1 << 1
-)
+const leaseFormat = 2
 
 // encode gives the value of the lease's row. Scope and key are in the row's
-// key, the session is its owner.
-func (l Lease) encode() string {
-	var flags byte
-	if l.KeepAlive {
-		flags |= flagKeepAlive
-	}
-	if l.shared {
-		flags |= flagShared
-	}
+// key, the session is its owner, and the deadline is some time after it is due,
+// mostly none: so a renewal, or a restart, need not write the value anew.
+func (l Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.RequestID))
 	w.Byte(leaseFormat)
-	w.Byte(flags)
-	w.ID(l.ID)
+	late, reduced := l.Deadline.After(due), l.remaining != l.TTL
+	w.Flags(l.KeepAlive, l.shared, l.ID != uuid.Nil, late, reduced)
+	if l.ID != uuid.Nil {
+		w.ID(l.ID)
+	}
+	if late {
+		w.Duration(l.Deadline.Sub(due))
+	}
+	if reduced {
+		w.Uint(uint64(l.remaining))
+	}
 	w.ID(l.Holder.Actor)
 	w.Uint(l.Token)
 	w.Time(l.AcquiredAt)
-	w.Time(l.Deadline)
 	w.Uint(uint64(l.TTL))
-	w.Uint(uint64(l.remaining))
 	w.Text(l.Holder.Path)
 	w.Text(l.RequestID)
 	return w.String()
 }
 
-var errLeaseRecord = errors.New("not a lease record")
-
 // decodeLease reads what encode wrote; scope, key and session are the row's.
-func decodeLease(value string) (Lease, error) {
+func decodeLease(value string, due time.Time) (l Lease, ok bool) {
+	var known, late, reduced bool
 	r := record.Read(value)
-	format, flags := r.Byte(), r.Byte()
-	l := Lease{
-		KeepAlive: flags&flagKeepAlive != 0, shared: flags&flagShared != 0,
-		ID: r.ID(), Holder: Holder{Actor: r.ID()}, Token: r.Uint(),
-		AcquiredAt: r.Time(), Deadline: r.Time(), TTL: time.Duration(r.Uint()), remaining: time.Duration(r.Uint()),
+	format := r.Byte()
+	r.Flags(&l.KeepAlive, &l.shared, &known, &late, &reduced)
+	if known {
+		l.ID = r.ID()
+	}
+	if l.Deadline = due; late {
+		l.Deadline = due.Add(r.Duration())
+	}
+	if reduced {
+		l.remaining = time.Duration(r.Uint())
+	}
+	l.Holder.Actor, l.Token, l.AcquiredAt, l.TTL = r.ID(), r.Uint(), r.Time(), time.Duration(r.Uint())
+	if !reduced {
+		l.remaining = l.TTL
 	}
 	l.Holder.Path, l.RequestID = r.Text(), r.Text()
-	if format != leaseFormat || !r.Done() {
-		return Lease{}, errLeaseRecord
-	}
-	return l, nil
+	return l, format == leaseFormat && r.Done()
 }

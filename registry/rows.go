@@ -38,17 +38,13 @@ func requestKey(session uuid.UUID, id string) string {
 	return requestPrefix + string(session[:]) + id
 }
 
-func leaseOf(row engine.Row) (Lease, error) {
-	l, err := decodeLease(row.Value)
-	if err != nil {
-		return Lease{}, err
+func leaseOf(row engine.Row) (l Lease, ok bool) {
+	if l, ok = decodeLease(row.Value, row.Due); !ok {
+		return Lease{}, false
 	}
-	scope, key, ok := strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
-	if !ok {
-		return Lease{}, errLeaseRecord
-	}
-	l.Scope, l.Key, l.Holder.Session = scope, key, row.Owner
-	return l, nil
+	l.Scope, l.Key, ok = strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
+	l.Holder.Session = row.Owner
+	return l, ok
 }
 
 // must reads a row that Recover has read before, or that this process wrote:
@@ -63,9 +59,9 @@ func must[T any](row engine.Row, decode func(value string) (T, bool)) T {
 
 // mustLease is must for a lease, part of which is in the row's key.
 func mustLease(row engine.Row) Lease {
-	l, err := leaseOf(row)
-	if err != nil {
-		panic(fmt.Sprintf("registry: row %q: %v", row.Key, err))
+	l, ok := leaseOf(row)
+	if !ok {
+		panic(fmt.Sprintf("registry: row %q is not a lease", row.Key))
 	}
 	return l
 }
@@ -91,9 +87,9 @@ func leaseByID(tx Tx, id uuid.UUID) (Lease, bool) {
 	return mustLease(row), true
 }
 
-// leaseRow is due when the lease wants attention next: at its deadline; half a
-// ttl from now if the server is to extend it; in time for a checkpoint.
-func leaseRow(l Lease, now time.Time) engine.Row {
+// attention is when the lease wants it next: at its deadline; half a ttl from
+// now if the server is to extend it; in time for a checkpoint.
+func (l Lease) attention(now time.Time) time.Time {
 	due := l.Deadline
 	if l.KeepAlive {
 		due = earliest(due, now.Add(l.TTL/2))
@@ -101,7 +97,12 @@ func leaseRow(l Lease, now time.Time) engine.Row {
 	if l.TTL > longTTL {
 		due = earliest(due, now.Add(checkpointEvery))
 	}
-	return engine.Row{Key: leaseKey(l.Scope, l.Key), Value: l.encode(), Owner: l.Holder.Session, Due: due}
+	return due
+}
+
+func leaseRow(l Lease, now time.Time) engine.Row {
+	due := l.attention(now)
+	return engine.Row{Key: leaseKey(l.Scope, l.Key), Value: l.encode(due), Owner: l.Holder.Session, Due: due}
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -141,13 +142,6 @@ func tokenRow(last, reserved uint64) engine.Row {
 	b = binary.BigEndian.AppendUint64(b, last)
 	b = binary.BigEndian.AppendUint64(b, reserved)
 	return engine.Row{Key: tokenKey, Value: string(b)}
-}
-
-func recoverTokens(tx Tx) error {
-	if row, ok := tx.Get(tokenKey); ok && len(row.Value) != 16 {
-		return fmt.Errorf("%w: %q", engine.ErrCorrupt, tokenKey)
-	}
-	return nil
 }
 
 // count is how many leases a scope has.

@@ -23,6 +23,7 @@ func aClosedEngineRefuses(w *world) {
 		"update":   w.Update(w.Context(), nothing),
 		"view":     w.View(w.Context(), nothing),
 		"wait due": w.WaitDue(w.Context()),
+		"revise":   w.Revise(w.Context(), "", nil),
 		"close":    w.Close(),
 	} {
 		if !errors.Is(err, engine.ErrClosed) {

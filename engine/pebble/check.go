@@ -27,19 +27,22 @@ func (e *Engine) Check() error {
 func (e *Engine) checkRowsLocked() error {
 	var errs []error
 	last := ""
-	for _, r := range e.mem.rows.Items() {
-		if r.key <= last {
-			errs = append(errs, fmt.Errorf("row %q follows row %q", r.key, last))
+	for r := range e.mem.rows.all {
+		if r.key() <= last {
+			errs = append(errs, fmt.Errorf("row %q follows row %q", r.key(), last))
 		}
-		if e.mem.get(r.key) != r {
-			errs = append(errs, fmt.Errorf("row %q is not found by its key", r.key))
+		if e.mem.get(r.key()) != r {
+			errs = append(errs, fmt.Errorf("row %q is not found by its key", r.key()))
+		}
+		if l, i := e.mem.rows.seek(r.key()); i == l.n || l.rows[i] != r {
+			errs = append(errs, fmt.Errorf("row %q is not found in order", r.key()))
 		}
 		if r.dirty() != 0 {
-			errs = append(errs, fmt.Errorf("row %q is still dirty", r.key))
+			errs = append(errs, fmt.Errorf("row %q is still dirty", r.key()))
 		}
-		last = r.key
+		last = r.key()
 	}
-	if n, m := e.mem.rows.Len(), len(e.mem.byKey); n != m {
+	if n, m := e.mem.rows.n, e.mem.table.n; n != m {
 		errs = append(errs, fmt.Errorf("%d rows in order, and %d by key", n, m))
 	}
 	if n := len(e.mem.cursors); n != 0 {
@@ -57,15 +60,15 @@ func (e *Engine) checkOwnersLocked() error {
 		}
 		var prev *row
 		for r := o.head; r != nil; prev, r = r, r.next {
-			if r.owner != o || r.prev != prev || e.mem.get(r.key) != r {
-				errs = append(errs, fmt.Errorf("owner %v: row %q is not his, or badly linked", id, r.key))
+			if r.owner != o || r.prev != prev || e.mem.get(r.key()) != r {
+				errs = append(errs, fmt.Errorf("owner %v: row %q is not his, or badly linked", id, r.key()))
 			}
 			listed[r] = true
 		}
 	}
-	for _, r := range e.mem.rows.Items() {
+	for r := range e.mem.rows.all {
 		if (r.owner != nil) != listed[r] {
-			errs = append(errs, fmt.Errorf("row %q: owned %t, listed %t", r.key, r.owner != nil, listed[r]))
+			errs = append(errs, fmt.Errorf("row %q: owned %t, listed %t", r.key(), r.owner != nil, listed[r]))
 		}
 	}
 	return errors.Join(errs...)
@@ -74,23 +77,27 @@ func (e *Engine) checkOwnersLocked() error {
 func (e *Engine) checkDueLocked() error {
 	var errs []error
 	var last *row
-	for _, r := range e.mem.due.Items() {
-		if last != nil && !dueLess(last, r) {
-			errs = append(errs, fmt.Errorf("row %q is due after row %q, by the index", r.key, last.key))
+	for _, d := range e.mem.due.filled().Items() {
+		r := d.r
+		if d.due != r.due {
+			errs = append(errs, fmt.Errorf("row %q is due at %d, and by the index at %d", r.key(), r.due, d.due))
 		}
-		if e.mem.get(r.key) != r {
-			errs = append(errs, fmt.Errorf("row %q is due and gone", r.key))
+		if last != nil && !dueLess(dueRow{last.due, last}, d) {
+			errs = append(errs, fmt.Errorf("row %q is due after row %q, by the index", r.key(), last.key()))
+		}
+		if e.mem.get(r.key()) != r {
+			errs = append(errs, fmt.Errorf("row %q is due and gone", r.key()))
 		}
 		last = r
 	}
 	n := 0
-	for _, r := range e.mem.rows.Items() {
+	for r := range e.mem.rows.all {
 		if r.due != never {
 			n++
 		}
 	}
-	if n != e.mem.due.Len() {
-		errs = append(errs, fmt.Errorf("%d rows are due ever, and %d indexed", n, e.mem.due.Len()))
+	if n != e.mem.due.filled().Len() {
+		errs = append(errs, fmt.Errorf("%d rows are due ever, and %d indexed", n, e.mem.due.filled().Len()))
 	}
 	return errors.Join(errs...)
 }
@@ -106,16 +113,14 @@ func (e *Engine) checkStoreLocked() error {
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		n++
-		r, _, err := decodeRow(it.Key(), it.Value())
-		if err != nil {
+		key := it.Key()[1:]
+		if _, _, _, err := decodeRow(key, it.Value()); err != nil {
 			errs = append(errs, err)
-			continue
-		}
-		if live := e.mem.get(r.key); live == nil || !live.stored() {
-			errs = append(errs, fmt.Errorf("row %q is stored and memory does not know", r.key))
+		} else if live := e.mem.get(string(key)); live == nil || !live.stored() {
+			errs = append(errs, fmt.Errorf("row %q is stored and memory does not know", key))
 		}
 	}
-	for _, r := range e.mem.rows.Items() {
+	for r := range e.mem.rows.all {
 		if r.stored() {
 			n--
 		}

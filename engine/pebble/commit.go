@@ -63,13 +63,13 @@ func (e *Engine) openLocked(end *ending) *commit {
 func (w *write) encode(b *pebble.Batch) {
 	var op *pebble.DeferredBatchOp
 	if w.kind == put {
-		op = b.SetDeferred(1+len(w.r.key), recordSize(w.value, w.owner, w.due))
+		op = b.SetDeferred(1+w.r.keyLen(), recordSize(w.value, w.owner, w.due))
 		encodeRecord(op.Value, w.value, w.owner, w.due)
 	} else {
-		op = b.DeleteDeferred(1 + len(w.r.key))
+		op = b.DeleteDeferred(1 + w.r.keyLen())
 	}
 	op.Key[0] = rowSpace
-	copy(op.Key[1:], w.r.key)
+	copy(op.Key[1:], w.r.key())
 	_ = op.Finish() // fails for an indexed batch only
 }
 

@@ -137,7 +137,7 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}
-	e.alarm.set(e.pace.next(e.mem.earliest()))
+	e.alarm.set(e.pace.next(e.mem.due.earliest()))
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (e *Engine) WaitDue(ctx context.Context) error {
 		// A failure or Close that comes after the refusal was asked for
 		// finds it too.
 		e.mu.Lock()
-		due := e.mem.earliest()
+		due := e.mem.due.earliest()
 		at := e.pace.next(due)
 		rung := e.alarm.arm(at)
 		err := e.refusalLocked()

@@ -17,7 +17,7 @@ func OpenBare(dir string) (*pebble.DB, error) {
 func (e *Engine) Kept() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mem.rows.Len() + e.overlay.writes.Len()
+	return e.mem.rows.n + e.overlay.writes.Len()
 }
 
 // Metrics gives Pebble's own counts.

@@ -1,75 +1,43 @@
 package pebble
 
-import (
-	"strings"
-
-	"github.com/google/uuid"
-	"github.com/tidwall/btree"
-)
+import "github.com/google/uuid"
 
 // A memory is the working set: every row, and the indexes over them. It is
 // guarded by Engine.mu.
 type memory struct {
-	byKey  map[string]*row
-	rows   *btree.BTreeG[*row] // in the order of their keys
-	due    *btree.BTreeG[*row] // those that have a due time, by due and key
+	table  *table
+	rows   *order
+	due    dueOrder
 	owners map[uuid.UUID]*owner
 
-	// rowsMoved and dueMoved count the changes of shape of the trees: an
-	// iterator that finds its own still has its place, else it seeks anew.
-	rowsMoved, dueMoved uint64
-
 	cursors []*cursor // of the owner lists that are being walked
-	probe   row       // what a lookup compares with
 }
 
 // A cursor is a place in an owner's list. Unlinking the row it stands on
 // moves it on, so a list may change in any way while it is walked.
 type cursor struct{ next *row }
 
-func keyLess(a, b *row) bool { return a.key < b.key }
-
-func dueLess(a, b *row) bool {
-	if a.due != b.due {
-		return a.due < b.due
-	}
-	return a.key < b.key
-}
-
 func newMemory() *memory {
-	opts := btree.Options{NoLocks: true}
-	return &memory{
-		byKey:  make(map[string]*row),
-		rows:   btree.NewBTreeGOptions(keyLess, opts),
-		due:    btree.NewBTreeGOptions(dueLess, opts),
-		owners: make(map[uuid.UUID]*owner),
-	}
+	rows := newOrder()
+	return &memory{table: newTable(), rows: rows, due: dueOrder{rows: rows}, owners: make(map[uuid.UUID]*owner)}
 }
 
-func (m *memory) get(key string) *row { return m.byKey[key] }
+func (m *memory) get(key string) *row { return m.table.get(key) }
 
 // insert adds r, whose key is not in use, and links it to owner.
 func (m *memory) insert(r *row, id uuid.UUID) {
-	m.byKey[r.key] = r
-	m.rows.Set(r)
-	m.rowsMoved++
+	m.table.insert(r)
+	m.rows.insert(r)
 	m.link(r, id)
-	if r.due != never {
-		m.due.Set(r)
-		m.dueMoved++
-	}
+	m.due.insert(r)
 }
 
 // remove takes r out and leaves its fields but the links as they are.
 func (m *memory) remove(r *row) {
-	delete(m.byKey, r.key)
-	m.rows.Delete(r)
-	m.rowsMoved++
+	m.table.remove(r)
+	m.rows.remove(r)
 	m.unlink(r)
-	if r.due != never {
-		m.due.Delete(r)
-		m.dueMoved++
-	}
+	m.due.remove(r)
 }
 
 func (m *memory) setOwner(r *row, id uuid.UUID) {
@@ -80,17 +48,11 @@ func (m *memory) setOwner(r *row, id uuid.UUID) {
 }
 
 func (m *memory) setDue(r *row, due int64) {
-	if r.due == due {
-		return
+	if r.due != due {
+		m.due.remove(r)
+		r.due = due
+		m.due.insert(r)
 	}
-	if r.due != never {
-		m.due.Delete(r)
-	}
-	r.due = due
-	if r.due != never {
-		m.due.Set(r)
-	}
-	m.dueMoved++
 }
 
 func (r *row) ownerID() uuid.UUID {
@@ -139,65 +101,6 @@ func (m *memory) unlink(r *row) {
 	r.owner, r.prev, r.next = nil, nil, nil
 	if o.head == nil {
 		delete(m.owners, o.id)
-	}
-}
-
-// earliest gives the first due time there is, or never.
-func (m *memory) earliest() int64 {
-	if r, ok := m.due.Min(); ok {
-		return r.due
-	}
-	return never
-}
-
-// scan yields the rows whose key starts with prefix and is not less than from.
-func (m *memory) scan(prefix, from string, yield func(*row) bool) {
-	it := m.rows.Iter()
-	m.probe.key = from
-	for ok := it.Seek(&m.probe); ok; {
-		r := it.Item()
-		if !strings.HasPrefix(r.key, prefix) {
-			return
-		}
-		moved := m.rowsMoved
-		if !yield(r) {
-			return
-		}
-		if moved == m.rowsMoved {
-			ok = it.Next()
-			continue
-		}
-		it = m.rows.Iter()
-		m.probe.key = r.key
-		if ok = it.Seek(&m.probe); ok && it.Item().key == r.key {
-			ok = it.Next()
-		}
-	}
-}
-
-// dueBefore yields the rows due before now, earliest first.
-func (m *memory) dueBefore(now int64, yield func(*row) bool) {
-	it := m.due.Iter()
-	for ok := it.First(); ok; {
-		r := it.Item()
-		if r.due >= now {
-			return
-		}
-		moved, at := m.dueMoved, r.due
-		if !yield(r) {
-			return
-		}
-		if moved == m.dueMoved {
-			ok = it.Next()
-			continue
-		}
-		// The row may have gone, or be due later: what follows is what is
-		// due after the instant it was reached at.
-		probe := row{key: r.key, due: at}
-		it = m.due.Iter()
-		if ok = it.Seek(&probe); ok && !dueLess(&probe, it.Item()) {
-			ok = it.Next()
-		}
 	}
 }
 

@@ -1,11 +1,10 @@
 package pebble
 
 import (
-	"cmp"
+	"bytes"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
+	"unsafe"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/uuid"
@@ -21,10 +20,13 @@ const (
 	formatVersion = 1
 )
 
-var formatKey = append([]byte{metaSpace}, "format"...)
+var (
+	formatKey = append([]byte{metaSpace}, "format"...)
+	coldKey   = []byte(engine.Cold)
+)
 
-// recover fills memory from the store. It takes longer to index the rows than to
-// read them, so the indexes are filled at once, each from its own order.
+// recover fills memory from the store. One goroutine reads and the other fills
+// the indexes, which takes about as long.
 func (e *Engine) recover() error {
 	if err := e.checkFormat(); err != nil {
 		return err
@@ -33,54 +35,24 @@ func (e *Engine) recover() error {
 	if err != nil {
 		return err
 	}
-	var rows []*row
-	var due []dueRow
-	for ok := it.First(); ok; ok = it.Next() {
-		r, owner, err := decodeRow(it.Key(), it.Value())
-		if err != nil {
-			return errors.Join(err, it.Close())
+	read := make(chan slab, 64)
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		load := loader{o: e.mem.rows}
+		for s := range read {
+			for i := range s.rows {
+				r := &s.rows[i]
+				e.mem.link(r, s.owners[i])
+				load.add(r)
+				e.mem.table.insert(r)
+			}
 		}
-		r.settle(true)
-		e.mem.link(r, owner)
-		if r.due != never {
-			due = append(due, dueRow{r.due, len(rows)})
-		}
-		rows = append(rows, r)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { e.mem.loadDue(rows, due) })
-	wg.Go(func() { e.mem.loadKeys(rows) })
-	for _, r := range rows { // they come in order
-		e.mem.rows.Load(r)
-	}
-	wg.Wait()
-	return it.Close()
-}
-
-// A dueRow is a row's due time, and its place in the order of the keys. There
-// are many to sort, so they are compared without a look at the rows.
-type dueRow struct {
-	due   int64
-	place int
-}
-
-func (m *memory) loadDue(rows []*row, due []dueRow) {
-	slices.SortFunc(due, func(a, b dueRow) int {
-		if a.due != b.due {
-			return cmp.Compare(a.due, b.due)
-		}
-		return a.place - b.place
-	})
-	for _, d := range due {
-		m.due.Load(rows[d.place])
-	}
-}
-
-func (m *memory) loadKeys(rows []*row) {
-	m.byKey = make(map[string]*row, len(rows))
-	for _, r := range rows {
-		m.byKey[r.key] = r
-	}
+	}()
+	err = readRows(it, read)
+	close(read)
+	<-filled
+	return errors.Join(err, it.Close())
 }
 
 // rowsStored gives an iterator of the rows in the store.
@@ -90,33 +62,62 @@ func (e *Engine) stored(space byte) (*pebble.Iterator, error) {
 	return e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
 }
 
-// smallValue is how long a value may be that shares its memory with its key,
-// and so is kept until the row goes, also when another has taken its place.
-const smallValue = 128
+// A slab is rows that were read one after another, and share their memory: it
+// is freed with the last of them, so what rows that stay hold on to is never
+// more than all took when the state was opened.
+type slab struct {
+	rows   []row
+	owners []uuid.UUID
+}
 
-// decodeRow reads what is stored under key, and its owner.
-func decodeRow(key, record []byte) (*row, uuid.UUID, error) {
-	key = key[1:]
-	value, owner, due, err := decodeRecord(record)
-	if err == nil && (len(key) == 0 || len(key) > engine.MaxKey) {
+const (
+	slabRows = 64
+	slabText = 8 << 10 // bytes; a longer text has memory of its own
+)
+
+func newSlab() slab { return slab{make([]row, 0, slabRows), make([]uuid.UUID, 0, slabRows)} }
+
+// readRows sends all rows that are stored, in the order of their keys.
+func readRows(it *pebble.Iterator, read chan<- slab) error {
+	s := newSlab()
+	var texts []byte
+	for ok := it.First(); ok; ok = it.Next() {
+		key, record := it.Key()[1:], it.Value()
+		value, owner, due, err := decodeRow(key, record)
+		if err != nil {
+			return err
+		}
+		n := len(key) + len(value)
+		if n > cap(texts)-len(texts) {
+			texts = make([]byte, 0, max(n, slabText))
+		}
+		at := len(texts)
+		texts = append(append(texts, key...), value...)
+		r := row{due: due, word: storedBit}
+		r.setText(unsafe.String(&texts[at], n), len(key))
+		s.rows, s.owners = append(s.rows, r), append(s.owners, owner)
+		if len(s.rows) == cap(s.rows) {
+			read <- s
+			s = newSlab()
+		}
+	}
+	read <- s
+	return it.Error()
+}
+
+// decodeRow reads what is stored under key. The value aliases the record.
+func decodeRow(key, record []byte) (value []byte, owner uuid.UUID, due int64, err error) {
+	value, owner, due, err = decodeRecord(record)
+	switch {
+	case err != nil:
+	case len(key) == 0 || len(key) > engine.MaxKey:
 		err = errors.New("key is too short or too long")
-	}
-	if err == nil && isCold(string(key)) {
+	case bytes.HasPrefix(key, coldKey):
 		err = errors.New("a cold row among the others")
+	default:
+		return value, owner, due, nil
 	}
-	if err != nil {
-		return nil, owner, fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
-	}
-	r := &row{due: due}
-	if len(value) > smallValue {
-		r.key = string(key)
-		r.setValue(string(value))
-		return r, owner, nil
-	}
-	both := string(append(append(make([]byte, 0, 256), key...), value...))
-	r.key = both[:len(key)]
-	r.setValue(both[len(key):])
-	return r, owner, nil
+	return nil, owner, due, fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
 }
 
 // checkFormat refuses a state that a later version of this package has

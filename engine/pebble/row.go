@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -12,40 +13,89 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A row is one record of the working set. A row that lives is in memory's byKey
+// A row is one record of the working set. A row that lives is in memory's table
 // and rows, in its owner's list when it has one, and in memory.due when it is
-// due ever. It fills 64 bytes, one of the allocator's sizes, which is why the
-// value has a short length and two fields share a word.
+// due ever. It fills 48 bytes, one of the allocator's sizes, which is why its
+// key and its value are one piece of memory, and four numbers share a word.
 type row struct {
-	key   string
-	text  *byte  // the value's bytes
-	size  uint32 // of the value
-	state uint32 // see stored and dirty
+	text  *byte  // the key, then the value
+	word  uint64 // see the masks
 	owner *owner // nil is nobody
 	due   int64  // unix nanoseconds, or never
 
 	prev, next *row // in owner's list
 }
 
-func (r *row) value() string { return unsafe.String(r.text, r.size) }
+// What is in a row's word, from its low bits up: the length of the key, that of
+// the value, whether the store has a record of the row, and 1 + the row's place
+// in the transaction's writes, or 0.
+const (
+	keyBits   = 13
+	valueBits = 24
 
-func (r *row) setValue(s string) { r.text, r.size = unsafe.StringData(s), uint32(len(s)) }
+	valueShift = keyBits
+	storedBit  = 1 << (keyBits + valueBits)
+	dirtyShift = keyBits + valueBits + 1
 
-// stored tells that the store has a record of r.
-func (r *row) stored() bool { return r.state&1 != 0 }
+	textMask = storedBit - 1
+	keyMask  = 1<<keyBits - 1
+	sizeMask = 1<<valueBits - 1
+)
 
-// dirty gives 1 + r's place in the transaction's writes, or 0.
-func (r *row) dirty() int { return int(r.state >> 1) }
+const (
+	_ = uint(keyMask - engine.MaxKey)
+	_ = uint(sizeMask - engine.MaxValue)
+)
 
-func (r *row) setDirty(n int) { r.state = r.state&1 | uint32(n)<<1 }
+func (r *row) keyLen() int   { return int(r.word & keyMask) }
+func (r *row) valueLen() int { return int(r.word >> valueShift & sizeMask) }
+func (r *row) key() string   { return unsafe.String(r.text, r.keyLen()) }
+
+func (r *row) value() string {
+	n := r.keyLen()
+	return unsafe.String(r.text, n+r.valueLen())[n:]
+}
+
+// setText gives r its key, the first keyLen bytes of text, and its value.
+func (r *row) setText(text string, keyLen int) {
+	r.text = unsafe.StringData(text)
+	r.word = r.word&^textMask | uint64(keyLen) | uint64(len(text)-keyLen)<<valueShift
+}
+
+// text is a key and a value in memory of their own.
+func text(key, value string) string {
+	if value == "" {
+		return strings.Clone(key) // to add nothing would not
+	}
+	return key + value
+}
+
+func (r *row) stored() bool { return r.word&storedBit != 0 }
+
+func (r *row) dirty() int { return int(r.word >> dirtyShift) }
+
+func (r *row) setDirty(n int) { r.word = r.word&(storedBit|textMask) | uint64(n)<<dirtyShift }
 
 // settle notes what a commit has done to r.
 func (r *row) settle(stored bool) {
-	r.state = 0
+	r.word &= textMask
 	if stored {
-		r.state = 1
+		r.word |= storedBit
 	}
 }
+
+// was keeps what changes of r, to be restored.
+func (r *row) was() before { return before{r.text, r.word & textMask, r.ownerID(), r.due} }
+
+// A before is a row as it was.
+type before struct {
+	text  *byte
+	word  uint64
+	owner uuid.UUID
+	due   int64
+}
+
+func (r *row) restore(b before) { r.text, r.word = b.text, r.word&^textMask|b.word }
 
 // An owner is the head of the list of the rows it owns.
 type owner struct {
@@ -71,7 +121,7 @@ func instant(t time.Time) int64 {
 }
 
 func (r *row) public() engine.Row {
-	p := engine.Row{Key: r.key, Value: r.value()}
+	p := engine.Row{Key: r.key(), Value: r.value()}
 	if r.owner != nil {
 		p.Owner = r.owner.id
 	}

@@ -5,8 +5,11 @@ import (
 	"unsafe"
 )
 
-func TestARowFillsItsAllocation(t *testing.T) {
-	if n := unsafe.Sizeof(row{}); n != 64 {
+func TestRowsAndLeavesFillTheirAllocations(t *testing.T) {
+	if n := unsafe.Sizeof(row{}); n != 48 {
 		t.Errorf("a row has %d bytes", n)
+	}
+	if n := unsafe.Sizeof(leaf{}); n != 512 {
+		t.Errorf("a leaf has %d bytes", n)
 	}
 }

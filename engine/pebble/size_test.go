@@ -67,6 +67,75 @@ func BenchmarkMillion(b *testing.B) {
 	}
 }
 
+// BenchmarkOpen compares an Open of a million claims, and a Revise of them all
+// as after a restart, with a bare scan of the same rows. An iteration is one of
+// each:
+//
+//	go test -run - -bench Open -benchtime 5x ./engine/pebble
+func BenchmarkOpen(b *testing.B) {
+	const claims, owners = 1_000_000, 1000
+	dir := b.TempDir()
+	e := mustOpen(b, pebble.Options{Dir: dir})
+	ids := make([]uuid.UUID, owners)
+	for i := range ids {
+		ids[i] = uuid.New()
+	}
+	for i := 0; i < claims; i += 1000 {
+		mustUpdate(b, e, func(tx engine.Tx) {
+			for range 1000 {
+				tx.Put(engine.Row{Key: "lease/queue/" + uuid.NewString(), Value: benchValue, Owner: ids[rand.IntN(owners)], Due: tx.Now().Add(time.Minute)})
+			}
+		})
+	}
+	mustClose(b, e)
+	var scanned, opened, revised []float64
+	took := func(list *[]float64, do func()) {
+		runtime.GC()
+		start := time.Now()
+		do()
+		*list = append(*list, time.Since(start).Seconds())
+	}
+	for b.Loop() {
+		took(&scanned, func() { bareScan(b, dir) })
+		took(&opened, func() { e = mustOpen(b, pebble.Options{Dir: dir}) })
+		took(&revised, func() {
+			err := e.Revise(b.Context(), "lease/", func(now time.Time, row engine.Row) (engine.Row, error) {
+				row.Due = now.Add(time.Minute)
+				return row, nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+		mustClose(b, e)
+		e = nil
+	}
+	b.ReportMetric(median(scanned), "s/scan")
+	b.ReportMetric(median(opened), "s/open")
+	b.ReportMetric(median(revised), "s/revise")
+	b.ReportMetric((median(opened)+median(revised))/median(scanned), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+func bareScan(b *testing.B, dir string) {
+	db, err := pebble.OpenBare(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	it, err := db.NewIter(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n += len(it.Key()) + len(it.Value())
+	}
+	if err := it.Close(); err != nil || n == 0 {
+		b.Fatal(n, err)
+	}
+}
+
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -3,7 +3,6 @@ package pebble
 import (
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,11 +26,9 @@ type tx struct {
 
 // An undo is a change of the working set, and the row as it was before.
 type undo struct {
-	kind  change
-	r     *row
-	value string
-	owner uuid.UUID
-	due   int64
+	kind change
+	r    *row
+	before
 }
 
 type change uint8
@@ -91,7 +88,7 @@ func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
 			t.scanCold(prefix, from, yield)
 			return
 		}
-		t.live().scan(prefix, from, func(r *row) bool { return yield(r.public()) })
+		t.live().rows.scan(prefix, from, func(r *row) bool { return yield(r.public()) })
 	}
 }
 
@@ -103,7 +100,7 @@ func (t *tx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
 
 func (t *tx) Due() iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) {
-		t.live().dueBefore(t.now.UnixNano(), func(r *row) bool { return yield(r.public()) })
+		t.live().due.before(t.now.UnixNano(), func(r *row) bool { return yield(r.public()) })
 	}
 }
 
@@ -140,7 +137,7 @@ func (t *tx) Delete(key string) {
 	if r == nil {
 		return
 	}
-	t.undo = append(t.undo, undo{removed, r, r.value(), r.ownerID(), r.due})
+	t.undo = append(t.undo, undo{removed, r, r.was()})
 	m.remove(r)
 	switch {
 	case r.stored():
@@ -159,15 +156,15 @@ func (t *tx) set(p engine.Row) *row {
 	}
 	r := m.get(p.Key)
 	if r == nil {
-		r = &row{key: strings.Clone(p.Key), due: instant(p.Due)}
-		r.setValue(strings.Clone(p.Value))
+		r = &row{due: instant(p.Due)}
+		r.setText(text(p.Key, p.Value), len(p.Key))
 		t.undo = append(t.undo, undo{kind: inserted, r: r})
 		m.insert(r, p.Owner)
 		return r
 	}
-	t.undo = append(t.undo, undo{changed, r, r.value(), r.ownerID(), r.due})
+	t.undo = append(t.undo, undo{changed, r, r.was()})
 	if p.Value != r.value() { // a renewal changes the due time alone
-		r.setValue(strings.Clone(p.Value))
+		r.setText(text(p.Key, p.Value), len(p.Key))
 	}
 	m.setOwner(r, p.Owner)
 	m.setDue(r, instant(p.Due))
@@ -175,18 +172,28 @@ func (t *tx) set(p engine.Row) *row {
 }
 
 func (t *tx) mayPut(p engine.Row) bool {
-	switch {
-	case !t.mayWrite():
-	case p.Key == "":
-		t.poison(engine.ErrNoKey)
-	case len(p.Key) > engine.MaxKey:
-		t.poison(fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey))
-	case len(p.Value) > engine.MaxValue:
-		t.poison(fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue))
-	default:
-		return true
+	if !t.mayWrite() {
+		return false
 	}
-	return false
+	if p.Key == "" {
+		t.poison(engine.ErrNoKey)
+		return false
+	}
+	if err := tooLarge(p); err != nil {
+		t.poison(err)
+		return false
+	}
+	return true
+}
+
+func tooLarge(p engine.Row) error {
+	if len(p.Key) > engine.MaxKey {
+		return fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey)
+	}
+	if len(p.Value) > engine.MaxValue {
+		return fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue)
+	}
+	return nil
 }
 
 func (t *tx) mayWrite() bool {
@@ -222,7 +229,7 @@ func (t *tx) rollback() {
 		case inserted:
 			m.remove(u.r)
 		case changed:
-			u.r.setValue(u.value)
+			u.r.restore(u.before)
 			m.setOwner(u.r, u.owner)
 			m.setDue(u.r, u.due)
 		case removed:
@@ -241,7 +248,7 @@ func (t *tx) rollback() {
 func (t *tx) keys() []string {
 	keys := make([]string, 0, len(t.undo)+len(t.cold))
 	for i := range t.undo {
-		keys = append(keys, t.undo[i].r.key)
+		keys = append(keys, t.undo[i].r.key())
 	}
 	for _, w := range t.cold {
 		keys = append(keys, w.key)

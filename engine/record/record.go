@@ -17,11 +17,11 @@ type Writer struct{ b []byte }
 // New begins a value of about size bytes.
 func New(size int) *Writer { return &Writer{make([]byte, 0, size)} }
 
-func (w *Writer) Byte(v byte)    { w.b = append(w.b, v) }
-func (w *Writer) Uint(v uint64)  { w.b = binary.AppendUvarint(w.b, v) }
-func (w *Writer) Int(v int64)    { w.b = binary.AppendVarint(w.b, v) }
-func (w *Writer) ID(v uuid.UUID) { w.b = append(w.b, v[:]...) }
-func (w *Writer) Text(v string)  { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
+func (w *Writer) Byte(v byte)              { w.b = append(w.b, v) }
+func (w *Writer) Uint(v uint64)            { w.b = binary.AppendUvarint(w.b, v) }
+func (w *Writer) Int(v int64)              { w.b = binary.AppendVarint(w.b, v) }
+func (w *Writer) ID(v uuid.UUID)           { w.b = append(w.b, v[:]...) }
+func (w *Writer) Text(v string)            { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
 
 // String ends the value: nothing is written after it.

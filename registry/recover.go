@@ -1,0 +1,78 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Recover readies the leases of a state just opened, before anything else
+// runs: each gets its full ttl from now on, a long one what was left of it.
+// A record that cannot be read is an [engine.ErrCorrupt].
+func (c *Core) Recover(ctx context.Context) error {
+	var mu sync.Mutex
+	var known []Lease // those with an id
+	err := c.eng.Revise(ctx, leasePrefix, func(now time.Time, row engine.Row) (engine.Row, error) {
+		l, ok := leaseOf(row)
+		if !ok {
+			return row, corrupt(row.Key)
+		}
+		if l.ID != uuid.Nil {
+			mu.Lock()
+			defer mu.Unlock()
+			known = append(known, l)
+		}
+		return l.revived(row, now), nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.eng.Update(ctx, func(tx engine.Tx) error {
+		count := make(map[string]uint64)
+		for _, l := range known {
+			tx.Touch(engine.Row{Key: idKey(l.ID), Value: leaseKey(l.Scope, l.Key)})
+			count[l.Scope]++
+		}
+		for scope, n := range count {
+			setCount(tx, scope, n)
+		}
+		return checkRecords(tx)
+	})
+}
+
+// revived gives the row of a lease whose ttl begins at now. There may be very
+// many, and of nearly all the value stays as it is.
+func (l Lease) revived(row engine.Row, now time.Time) engine.Row {
+	late := l.Deadline.Sub(row.Due)
+	l.Deadline = now.Add(l.remaining)
+	if due := l.attention(now); l.Deadline.Sub(due) == late {
+		row.Due = due
+		return row
+	}
+	return leaseRow(l, now)
+}
+
+// checkRecords reads what else is of this package and outlives a restart.
+func checkRecords(tx Tx) error {
+	if row, ok := tx.Get(tokenKey); ok && len(row.Value) != 16 {
+		return corrupt(tokenKey)
+	}
+	for row := range tx.Scan(requestPrefix) {
+		if _, ok := decodeRequest(row.Value); !ok {
+			return corrupt(row.Key)
+		}
+	}
+	for row := range tx.Scan(lostPrefix) {
+		if _, ok := decodeLost(row.Value); !ok {
+			return corrupt(row.Key)
+		}
+	}
+	return nil
+}
+
+func corrupt(key string) error { return fmt.Errorf("%w: %q", engine.ErrCorrupt, key) }
