@@ -43,12 +43,16 @@ func TestScripts(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			sc := &script{binary: binary, processes: map[string]*process{}, sessions: map[string]*client.Client{}}
+			sc := &script{binary: binary, processes: map[string]*background{}, sessions: map[string]*client.Client{}}
 			env.Values[scriptKey{}] = sc
 			env.Defer(sc.close)
 			runtime, err := os.MkdirTemp("", "lh") // the work directory is too long for a socket
@@ -60,6 +64,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_RUNTIME_DIR", runtime)
 			env.Setenv("SOCKET", filepath.Join(runtime, "leasehold", "leasehold.sock"))
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("DB", filepath.Join(env.WorkDir, "state", "leasehold", "db"))
 			return nil
 		},
@@ -76,7 +81,7 @@ type scriptKey struct{}
 // A script is what one script has under way.
 type script struct {
 	binary    string
-	processes map[string]*process
+	processes map[string]*background
 	sessions  map[string]*client.Client
 }
 
@@ -136,8 +141,8 @@ func hangUp(ts *testscript.TestScript, _ bool, args []string) {
 	scriptOf(ts).sessions[args[0]].Close()
 }
 
-// A process is a leasehold in the background.
-type process struct {
+// A background is a leasehold in the background.
+type background struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	ended  chan struct{}
@@ -148,7 +153,7 @@ type process struct {
 	printed chan struct{} // closed, and made anew, when there is more
 }
 
-func (p *process) Write(b []byte) (int, error) {
+func (p *background) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stdout = append(p.stdout, b...)
@@ -157,14 +162,14 @@ func (p *process) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (p *process) output() ([]byte, <-chan struct{}) {
+func (p *background) output() ([]byte, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stdout, p.printed
 }
 
 func startProcess(ts *testscript.TestScript, _ bool, args []string) {
-	p := &process{ended: make(chan struct{}), printed: make(chan struct{})}
+	p := &background{ended: make(chan struct{}), printed: make(chan struct{})}
 	p.cmd = exec.Command(scriptOf(ts).binary, args[1:]...)
 	p.cmd.Env, p.cmd.Dir = environ(ts), ts.Getenv("WORK")
 	p.cmd.Stdout, p.cmd.Stderr = p, &p.stderr
