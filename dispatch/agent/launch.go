@@ -64,7 +64,8 @@ func (p Profile) Launch(t Task) (Launch, error) {
 	switch p.Prompt {
 	case stdin:
 		argv = append(argv, conf.last...)
-		l.Stdin = []byte(t.Prompt)
+		// A shell's read takes what ends a line, and fails without it.
+		l.Stdin = []byte(strings.TrimSuffix(t.Prompt, "\n") + "\n")
 	case argument:
 		argv = append(argv, c.asArgument(t.Prompt)...)
 	}

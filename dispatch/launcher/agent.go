@@ -1,0 +1,278 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/agent"
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// An agentProcess is one actor's process, from the order to start it to the
+// report of its end.
+type agentProcess struct {
+	launcher *Launcher
+	order    launch
+	pid      atomic.Int64  // while it runs, and until its end is reported
+	asked    chan stop     // one order to end is enough
+	disowned chan struct{} // closed: it is ended and not reported
+	disowns  sync.Once
+	done     chan struct{} // closed: nothing of it is left, and that was reported
+}
+
+func newAgentProcess(l *Launcher, o launch) *agentProcess {
+	return &agentProcess{
+		launcher: l, order: o,
+		asked: make(chan stop, 1), disowned: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// ask asks it to end; the first who asks says why.
+func (a *agentProcess) ask(o stop) {
+	select {
+	case a.asked <- o:
+	default:
+	}
+}
+
+func (a *agentProcess) disown() { a.disowns.Do(func() { close(a.disowned) }) }
+
+// live runs the process and reports its end, once all of its tree is gone.
+func (a *agentProcess) live(ctx context.Context) {
+	defer close(a.done)
+	defer a.pid.Store(0)
+	l, o := a.launcher, a.order
+	end := a.run(ctx)
+	end.Run, end.ActorID = l.run, o.ActorID
+	select {
+	case <-a.disowned:
+		return
+	default:
+	}
+	var settled Actor
+	if err := l.link.call(ctx, "operator_launch_exited", end, &settled); err != nil {
+		end.Cause = strings.TrimPrefix(end.Cause+"; not reported: "+err.Error(), "; ")
+	}
+	text := fmt.Sprintf("%s %s", o.Path, strings.ReplaceAll(end.Status, "_", " "))
+	if end.Cause != "" {
+		text += ": " + end.Cause
+	}
+	l.event(Event{
+		Event: ActorExited, Path: o.Path, Role: o.Role, Agent: o.Order.Agent, Status: end.Status,
+		ExitCode: end.ExitCode, Signal: end.Signal, CostUSD: end.CostUSD, Text: text,
+	})
+}
+
+// run starts the process, waits until it ends or has to, and says how it did.
+func (a *agentProcess) run(ctx context.Context) exit {
+	l, o := a.launcher, a.order
+	p, err := l.opts.Directory.place(o.Path, o.ActorID, o.Life)
+	if err != nil {
+		return exit{Status: "spawn_failed", Cause: err.Error()}
+	}
+	defer p.close()
+	profile, ok := l.opts.Manifest.Agents[o.Order.Agent]
+	if !ok {
+		return exit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
+	}
+	directory, tree, err := a.workplace(ctx)
+	if err != nil {
+		return exit{Status: "spawn_failed", Cause: err.Error()}
+	}
+	end := exit{}
+	defer func() {
+		if tree != nil {
+			end.Worktree = clearOrKeep(ctx, tree, end.Status == "succeeded")
+		}
+	}()
+
+	set, err := profile.Launch(a.task(directory, p))
+	if err != nil {
+		end = exit{Status: "spawn_failed", Cause: err.Error()}
+		return end
+	}
+	mark := "LEASEHOLD_ACTOR_ID=" + o.ActorID
+	began := time.Now()
+	proc, err := process.Start(process.Spec{
+		Argv: set.Argv, Env: set.Env, Dir: set.Dir, Stdin: set.Stdin,
+		Stdout: p.stdout, Stderr: p.stderr, Mark: mark,
+	})
+	if err != nil {
+		end = exit{Status: "spawn_failed", Cause: err.Error()}
+		return end
+	}
+	a.pid.Store(int64(proc.PID()))
+	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID()}, nil); err != nil {
+		a.ask(stop{Status: "cancelled", Reason: "its start could not be reported: " + err.Error()})
+	}
+	l.event(Event{
+		Event: ActorStarted, Path: o.Path, Role: o.Role, Agent: o.Order.Agent, PID: proc.PID(),
+		Logs: []string{p.stdout.Name(), p.stderr.Name()},
+		Text: fmt.Sprintf("%s started: %s, process %d", o.Path, o.Order.Agent, proc.PID()),
+	})
+	end = a.attend(ctx, proc, began)
+	outcome := profile.Outcome(rewound(p.stdout))
+	end.CostUSD, end.Output = outcome.CostUSD, outcome.Result
+	switch {
+	case end.Status == "succeeded" && outcome.Failed != "":
+		end.Status, end.Cause = "failed", outcome.Failed
+	case end.Status == "failed":
+		end.Cause += lastLine(p.stderr)
+	}
+	return end
+}
+
+// attend waits until the process ends, by itself or asked to, and until
+// nothing of its tree is left.
+func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began time.Time) (end exit) {
+	var timeout <-chan time.Time
+	if secs := a.order.Order.Timeout; secs > 0 {
+		timer := time.NewTimer(time.Until(began.Add(seconds(secs))))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-proc.Done():
+	case why := <-a.asked:
+		end = exit{Status: why.Status, Cause: why.Reason}
+	case <-timeout:
+		end = exit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.Timeout)}
+	case <-a.disowned:
+		end = exit{Status: "cancelled"}
+	}
+	if end.Status != "" {
+		a.launcher.event(Event{
+			Event: ActorStopping, Path: a.order.Path, Role: a.order.Role, Status: end.Status,
+			Text: fmt.Sprintf("%s is ended: %s", a.order.Path, end.Cause),
+		})
+		a.endBelow(end)
+	}
+	a.endTree(ctx, proc)
+	how := proc.Exit()
+	if how.Signal != "" {
+		end.Signal = how.Signal
+	} else {
+		end.ExitCode = &how.Code
+	}
+	switch {
+	case end.Status != "":
+	case how.Signal != "":
+		end.Status, end.Cause = "failed", "killed by "+how.Signal
+	case how.Code != 0:
+		end.Status, end.Cause = "failed", fmt.Sprintf("exit code %d", how.Code)
+	default:
+		end.Status = "succeeded"
+	}
+	return end
+}
+
+// endBelow ends what a lead has below it, before itself.
+func (a *agentProcess) endBelow(why exit) {
+	if a.order.Role == string(dispatch.Worker) {
+		return
+	}
+	below := a.launcher.below(a.order.Path)
+	for _, b := range below {
+		b.ask(stop{Status: "cancelled", Reason: fmt.Sprintf("its lead %s was ended: %s", a.order.Path, why.Cause)})
+	}
+	for _, b := range below {
+		select {
+		case <-b.done:
+		case <-a.launcher.hurry:
+			return
+		}
+	}
+}
+
+// endTree returns when nothing of the process's tree is left. The grace ends
+// early when the run is killed.
+func (a *agentProcess) endTree(ctx context.Context, proc *process.Process) {
+	hurried := make(chan struct{})
+	defer close(hurried)
+	a.launcher.wg.Go(func() {
+		select {
+		case <-a.launcher.hurry:
+			_ = proc.Stop(ctx, 0) // the other says what comes of it
+		case <-hurried:
+		}
+	})
+	if err := proc.Stop(ctx, a.launcher.grace); err != nil {
+		a.launcher.event(Event{
+			Event: ActorStopping, Path: a.order.Path,
+			Text: fmt.Sprintf("%s: what it left cannot be ended: %v", a.order.Path, err),
+		})
+	}
+}
+
+// task is what the agent is told and given.
+func (a *agentProcess) task(directory string, p place) agent.Task {
+	l, o := a.launcher, a.order
+	return agent.Task{
+		Run: l.run, RunID: l.runID, ActorID: o.ActorID, Name: o.Name, Path: o.Path, Role: o.Role,
+		Prompt: o.Order.Prompt, Model: o.Order.Model, Directory: directory,
+		Scratch: p.files(), RunDir: l.opts.Directory.Path, Leasehold: l.opts.Leasehold,
+		Socket: l.opts.Socket, Token: o.Token, Session: o.Session, Life: o.Life,
+		Tools: toolsFor(o.Role), BudgetUSD: o.Order.BudgetUSD,
+		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.opts.Manifest.Notes(),
+	}
+}
+
+// directory is where an actor works if it has no worktree of its own: relative
+// to the root's.
+func (a *agentProcess) directory() (string, error) {
+	root := a.launcher.opts.Manifest.Root.Directory
+	dir := a.order.Order.Directory
+	switch {
+	case dir == "":
+		dir = root
+	case !filepath.IsAbs(dir):
+		dir = filepath.Join(root, dir)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", fmt.Errorf("its directory: %w", err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("its directory: %s is a file", dir)
+	}
+	return dir, nil
+}
+
+func rewound(f *os.File) io.Reader {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return bytes.NewReader(nil)
+	}
+	return io.NewSectionReader(f, 0, size)
+}
+
+// maxLastLine is how much of a last line a cause has, in bytes.
+const maxLastLine = 400
+
+// lastLine is the last thing that a process said, for the cause of its failure.
+func lastLine(f *os.File) string {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	from := max(0, size-4096)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if last == "" {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(last[:min(len(last), maxLastLine)], "")
+}

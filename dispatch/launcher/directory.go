@@ -1,0 +1,244 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/manifest"
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// The files of a run directory.
+const (
+	manifestFile = "manifest.toml"
+	runFile      = "run.json"
+	eventsFile   = "events.jsonl"
+	summaryFile  = "summary.json"
+	actorsDir    = "actors"
+)
+
+// A RunFile says whose directory it is, and who dispatches it.
+type RunFile struct {
+	Run        string        `json:"run"`
+	RunID      string        `json:"run_id,omitempty"` // "" until the daemon has made the run
+	Life       int           `json:"life,omitempty"`
+	Socket     string        `json:"socket"`
+	Manifest   string        `json:"manifest"`   // where it was read
+	Dispatcher dispatch.Peer `json:"dispatcher"` // the process
+	StartedAt  time.Time     `json:"started_at"`
+}
+
+// A Directory is the run directory of one run.
+type Directory struct {
+	Path string
+
+	mu     sync.Mutex
+	events *os.File
+}
+
+// NewDirectory makes the directory of a new run below base, which is that of
+// all runs: base/<run>/<time>.
+func NewDirectory(base, run string, now time.Time) (*Directory, error) {
+	runs := filepath.Join(base, run)
+	if err := os.MkdirAll(runs, 0o700); err != nil {
+		return nil, err
+	}
+	name := now.UTC().Format("20060102T150405")
+	for n := 1; ; n++ {
+		path := filepath.Join(runs, name)
+		if n > 1 {
+			path += fmt.Sprintf("-%02d", n) // which sorts after its first
+		}
+		err := os.Mkdir(path, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		return &Directory{Path: path}, err
+	}
+}
+
+// FindDirectory finds the directory of a run to resume: itself, or the last of
+// the run with that name below base.
+func FindDirectory(base, run string) (*Directory, error) {
+	if _, err := os.Stat(filepath.Join(run, runFile)); err == nil {
+		path, err := filepath.Abs(run)
+		return &Directory{Path: path}, err
+	}
+	found, err := filepath.Glob(filepath.Join(base, filepath.Base(run), "*", runFile))
+	if err != nil || len(found) == 0 {
+		return nil, fmt.Errorf("no run %q: neither a run directory nor below %s", run, base)
+	}
+	for i, file := range found {
+		found[i] = filepath.Dir(file)
+	}
+	return &Directory{Path: slices.Max(found)}, nil
+}
+
+// Unfinished yields the directories below base of runs without a summary whose
+// dispatcher is gone: what it started may still be there.
+func Unfinished(base string) (list []*Directory, files []RunFile) {
+	found, _ := filepath.Glob(filepath.Join(base, "*", "*", runFile))
+	for _, path := range found {
+		d := &Directory{Path: filepath.Dir(path)}
+		file, err := d.RunFile()
+		if err != nil || file.RunID == "" || file.Dispatcher.Alive() || d.Finished() {
+			continue
+		}
+		list, files = append(list, d), append(files, file)
+	}
+	return list, files
+}
+
+// EndLeftovers ends what the processes of such runs have left.
+func EndLeftovers(ctx context.Context, base string) error {
+	var errs []error
+	list, files := Unfinished(base)
+	for i, f := range files {
+		if _, err := process.End(ctx, runMark(f.RunID), 0); err != nil {
+			errs = append(errs, fmt.Errorf("what is left of the run in %s: %w", list[i].Path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Finished reports whether the run is over.
+func (d *Directory) Finished() bool {
+	_, err := os.Stat(filepath.Join(d.Path, summaryFile))
+	return err == nil
+}
+
+// RunFile reads run.json.
+func (d *Directory) RunFile() (f RunFile, err error) {
+	text, err := os.ReadFile(filepath.Join(d.Path, runFile))
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return f, fmt.Errorf("%s: %w", filepath.Join(d.Path, runFile), err)
+	}
+	return f, nil
+}
+
+// LoadManifest reads the snapshot of the manifest, as of where it was read.
+func (d *Directory) LoadManifest() (*manifest.Manifest, error) {
+	file, err := d.RunFile()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(d.Path, manifestFile))
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.Parse(file.Manifest, text, filepath.Dir(file.Manifest))
+	if err != nil {
+		return nil, err
+	}
+	m.Run.Name = file.Run
+	return m, nil
+}
+
+// write puts a file in place whole or not at all.
+func (d *Directory) write(name string, text []byte) error {
+	path := filepath.Join(d.Path, name)
+	temp, err := os.CreateTemp(d.Path, "."+name+"-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // nothing is there once it is renamed
+	_, err = temp.Write(text)
+	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+func (d *Directory) writeJSON(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.write(name, append(text, '\n'))
+}
+
+// record appends an event.
+func (d *Directory) record(e Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.events == nil {
+		d.events, err = os.OpenFile(filepath.Join(d.Path, eventsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+	}
+	_, err = d.events.Write(append(line, '\n'))
+	return err
+}
+
+func (d *Directory) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.events == nil {
+		return nil
+	}
+	err := d.events.Close()
+	d.events = nil
+	return err
+}
+
+// A place is the directory of one actor, and what its process writes into.
+type place struct {
+	path           string
+	stdout, stderr *os.File
+}
+
+// place makes the directory of an actor. Names have no slash and paths no dot
+// that stands alone, so a path can be the name of a directory.
+func (d *Directory) place(path, id string, life int) (p place, err error) {
+	name := path
+	if len(name) > 200 {
+		name = id // file systems allow 255 bytes
+	}
+	p.path = filepath.Join(d.Path, actorsDir, name)
+	if err := os.MkdirAll(p.files(), 0o700); err != nil {
+		return p, err
+	}
+	suffix := ".log"
+	if life > 1 {
+		suffix = fmt.Sprintf("-%d.log", life)
+	}
+	open := func(name string) *os.File {
+		f, openErr := os.OpenFile(filepath.Join(p.path, name+suffix), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+		err = errors.Join(err, openErr)
+		return f
+	}
+	p.stdout, p.stderr = open("stdout"), open("stderr")
+	if err != nil {
+		p.close()
+	}
+	return p, err
+}
+
+// files is where an actor's client has its configuration.
+func (p place) files() string { return filepath.Join(p.path, "files") }
+
+func (p place) close() {
+	if p.stdout != nil {
+		p.stdout.Close()
+	}
+	if p.stderr != nil {
+		p.stderr.Close()
+	}
+}

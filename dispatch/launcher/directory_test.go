@@ -1,0 +1,84 @@
+package launcher_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// Two runs that begin in the same second have each a directory, and the last is
+// the one that is found by the run's name.
+func TestRunsHaveDirectoriesOfTheirOwn(t *testing.T) {
+	base := t.TempDir()
+	var last *launcher.Directory
+	seen := map[string]bool{}
+	for range 3 {
+		d, err := launcher.NewDirectory(base, "build", noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[d.Path] {
+			t.Fatalf("%s is given twice", d.Path)
+		}
+		seen[d.Path] = true
+		if info, err := os.Stat(d.Path); err != nil || info.Mode().Perm() != 0o700 {
+			t.Fatalf("%s: mode %v, %v", d.Path, info.Mode(), err)
+		}
+		put(t, d, launcher.RunFile{Run: "build"})
+		last = d
+	}
+	for _, by := range []string{"build", last.Path} {
+		found, err := launcher.FindDirectory(base, by)
+		if err != nil || found.Path != last.Path {
+			t.Errorf("by %q: %v, %v; want %s", by, found, err, last.Path)
+		}
+	}
+	if _, err := launcher.FindDirectory(base, "other"); err == nil || !strings.Contains(err.Error(), `no run "other"`) {
+		t.Errorf("a run that never was: %v", err)
+	}
+}
+
+// A run is unfinished if it has no summary and nobody dispatches it any more.
+func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
+	base := t.TempDir()
+	gone := dispatch.Peer{PID: os.Getpid(), Start: "another process of this pid"}
+	make := func(run string, f launcher.RunFile) *launcher.Directory {
+		d, err := launcher.NewDirectory(base, run, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Run = run
+		put(t, d, f)
+		return d
+	}
+	left := make("left", launcher.RunFile{RunID: "1", Dispatcher: gone})
+	make("running", launcher.RunFile{RunID: "2", Dispatcher: dispatch.ProcessOf(os.Getpid()).Peer})
+	make("unborn", launcher.RunFile{Dispatcher: gone})
+	over := make("over", launcher.RunFile{RunID: "3", Dispatcher: gone})
+	if err := os.WriteFile(filepath.Join(over.Path, "summary.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, files := launcher.Unfinished(base)
+	if len(found) != 1 || found[0].Path != left.Path || files[0].RunID != "1" {
+		t.Errorf("unfinished: %v %v, want %s", found, files, left.Path)
+	}
+}
+
+func put(t *testing.T, d *launcher.Directory, f launcher.RunFile) {
+	t.Helper()
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.Path, "run.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

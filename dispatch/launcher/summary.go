@@ -1,0 +1,59 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Summary is what a run came to.
+type Summary struct {
+	Run         string         `json:"run"`
+	RunID       string         `json:"run_id"`
+	Life        int            `json:"life"`
+	Interrupted bool           `json:"interrupted"`
+	StartedAt   time.Time      `json:"started_at"` // of this life
+	FinishedAt  time.Time      `json:"finished_at"`
+	CostUSD     float64        `json:"cost_usd"`
+	Counts      map[string]int `json:"counts"` // actors by status
+	Directory   string         `json:"directory"`
+	Actors      []Actor        `json:"actors"` // each lead before its layer
+}
+
+// Failed reports whether an actor came to a bad end. One that its lead, or the
+// end of its lead, cancelled did not.
+func (s Summary) Failed() bool {
+	return slices.ContainsFunc(s.Actors, func(a Actor) bool {
+		switch a.Status {
+		case "", "succeeded", "cancelled":
+			return false
+		}
+		return true
+	})
+}
+
+// finish ends the run and writes down what it came to.
+func (l *Launcher) finish(ctx context.Context) (Summary, error) {
+	var over struct {
+		Actors []Actor `json:"actors"`
+	}
+	if err := l.link.call(ctx, "operator_run_finish", map[string]any{"run": l.run}, &over); err != nil {
+		return Summary{}, err
+	}
+	s := Summary{
+		Run: l.run, RunID: l.runID, Life: l.life, Interrupted: l.interrupts > 0,
+		StartedAt: l.began.UTC(), FinishedAt: time.Now().UTC(),
+		Counts: map[string]int{}, Directory: l.opts.Directory.Path, Actors: over.Actors,
+	}
+	for _, a := range s.Actors {
+		if a.Status != "" {
+			s.Counts[a.Status]++
+		}
+		if a.CostUSD != nil {
+			s.CostUSD += *a.CostUSD
+		}
+	}
+	l.event(Event{Event: RunFinished, Text: fmt.Sprintf("run %s is over", l.run)})
+	return s, l.opts.Directory.writeJSON(summaryFile, s)
+}

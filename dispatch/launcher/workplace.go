@@ -1,0 +1,36 @@
+package launcher
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// workplace is the directory in which an actor works, and its worktree if it is
+// to have one: a new branch of the repository that its directory is in.
+func (a *agentProcess) workplace(ctx context.Context) (directory string, tree *process.Worktree, err error) {
+	directory, err = a.directory()
+	if err != nil || !a.order.Order.Worktree {
+		return directory, nil, err
+	}
+	l := a.launcher
+	tree, err = process.MakeWorktree(ctx, directory,
+		filepath.Join(l.opts.Directory.Path, actorsDir, a.order.Path, "worktree"),
+		process.Branch(l.run, a.order.Path))
+	if err != nil {
+		return "", nil, err
+	}
+	return tree.Dir, tree, nil
+}
+
+// clearOrKeep removes a worktree in which nothing is left to keep, and says where it
+// is otherwise.
+func clearOrKeep(ctx context.Context, tree *process.Worktree, succeeded bool) (kept string) {
+	if succeeded {
+		if removed, _, err := tree.RemoveIfClean(ctx); err == nil && removed {
+			return ""
+		}
+	}
+	return tree.Path
+}
