@@ -104,7 +104,7 @@ Environment:
 		}
 	}
 	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand(), newDoctorCommand())
-	add(groupTree, newActorCommand(), newCallCommand())
+	add(groupTree, newDispatchCommand(), newActorCommand(), newCallCommand())
 	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand(), newQueueCommand())
 	return cmd
 }

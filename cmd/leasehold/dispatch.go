@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/manifest"
+)
+
+// A dispatchJob is what a dispatch was told on the command line.
+type dispatchJob struct {
+	run    string // in place of the manifest's name
+	dir    string // in place of the default run directory
+	resume string
+	check  bool
+	json   bool
+	logs   bool
+}
+
+func newDispatchCommand() *cobra.Command {
+	var job dispatchJob
+	cmd := withSocket(&cobra.Command{
+		Use:   "dispatch MANIFEST | --resume RUN",
+		Short: "Run a tree of agents, and leave nothing behind",
+		Long: `Run a tree of agents. The root agent of the manifest is started first; leads start
+sub-leads and workers below them with the tools spawn_sublead and spawn_worker.
+Shows the tree as it changes until all of it is done: redrawn in place on a
+terminal, a line for each event elsewhere. At the end stand a summary and the run
+directory, which has every agent's output.
+
+Ctrl-C drains: nothing new is started, and agents have the manifest's grace to
+finish before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a
+third kills. No process of the run outlives it, not even if the dispatcher is
+killed; such a run goes on with --resume: who had finished stays finished.
+
+Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
+		Example: `  leasehold init
+  leasehold dispatch leasehold.toml
+  leasehold dispatch --check leasehold.toml
+
+  # what the agents say, beside what happens to them
+  leasehold dispatch leasehold.toml --logs
+
+  # for programs: an event a line, the summary last
+  leasehold dispatch leasehold.toml --json | jq -r 'select(.event == "actor_exited").text'
+
+  # go on with a run whose dispatcher died
+  leasehold dispatch --resume release`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 && job.resume == "":
+				return hint(usagef("say which manifest to dispatch"), "leasehold init writes one")
+			case len(args) > 0 && job.resume != "":
+				return usagef("--resume has its manifest in the run directory: leave out %s", args[0])
+			case job.resume != "" && (job.run != "" || job.dir != "" || job.check):
+				return usagef("--resume goes on as the run began: leave out --run, --dir and --check")
+			}
+			return job.do(cmd, args)
+		},
+	})
+	f := cmd.Flags()
+	f.StringVar(&job.run, "run", "", "the run's `name` (default the manifest's)")
+	f.StringVar(&job.dir, "dir", "", "where run `directories` are made (default <state>/runs)")
+	f.StringVar(&job.resume, "resume", "", "go on with `RUN`: its name, or its run directory")
+	f.BoolVar(&job.check, "check", false, "only say what is wrong with the manifest")
+	f.BoolVar(&job.json, "json", false, "print events and the summary as JSON, one object in a line")
+	f.BoolVar(&job.logs, "logs", false, "print what agents write, each line after its path")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	completeWith(cmd, "resume", completeRuns)
+	return cmd
+}
+
+func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
+	base := j.dir
+	if base == "" {
+		state, err := stateDir()
+		if err != nil {
+			return err
+		}
+		base = filepath.Join(state, "runs")
+	}
+	m, dir, err := j.manifest(base, args)
+	if err != nil {
+		return err
+	}
+	if j.check {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is right: run %s, root %s of agent %s\n", args[0], m.Run.Name, m.Root.Name, m.Root.Agent)
+		return err
+	}
+	daemon, err := newRunDaemon(cmd)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// What an earlier dispatcher left that was killed with its watchdog.
+	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
+	}
+	resume := dir != nil
+	if !resume {
+		if dir, err = launcher.NewDirectory(base, m.Run.Name, time.Now()); err != nil {
+			return err
+		}
+	}
+	// An interrupt is asked of the run, which ends in its own time.
+	ctx := context.WithoutCancel(cmd.Context())
+	interrupts, stop := interruptsOf()
+	defer stop()
+
+	show := j.view(cmd, m.Run.Name, dir, daemon)
+	summary, err := launcher.Run(ctx, launcher.Options{
+		Manifest: m, Directory: dir, Resume: resume, Leasehold: self, Socket: daemon.socket,
+		Connect: daemon.connect, Events: show.event, Interrupts: interrupts,
+	})
+	err = errors.Join(err, show.close())
+	if err != nil {
+		return whatNext(err, m.Run.Name)
+	}
+	if err := j.report(cmd.OutOrStdout(), summary); err != nil {
+		return err
+	}
+	switch {
+	case summary.Interrupted:
+		return exitCode(exitInterrupted)
+	case summary.Failed():
+		return errReported
+	default:
+		return nil
+	}
+}
+
+// manifest reads the manifest, and finds the directory of a run to resume.
+func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, *launcher.Directory, error) {
+	if j.resume == "" {
+		m, err := manifest.Load(args[0])
+		if err != nil {
+			return nil, nil, usage(hint(err, "leasehold init writes a manifest to begin with; the book has all its fields"))
+		}
+		if j.run != "" {
+			m.Run.Name = j.run
+		}
+		return m, nil, nil
+	}
+	dir, err := launcher.FindDirectory(base, j.resume)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	if dir.Finished() {
+		return nil, nil, fmt.Errorf("run %s is over: its summary is in %s", j.resume, dir.Path)
+	}
+	m, err := dir.LoadManifest()
+	return m, dir, err
+}
+
+// whatNext adds what to do about a run that could not begin.
+func whatNext(err error, run string) error {
+	var refusal *client.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	switch refusal.Code {
+	case "INVALID_ARGUMENT", "LIMIT":
+		return err
+	default:
+		return hint(err, "leasehold tree --run %s shows it; leasehold dispatch --resume %s goes on with it; --run gives this one another name", run, run)
+	}
+}
+
+// report says what a run came to.
+func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
+	if j.json {
+		return json.NewEncoder(out).Encode(map[string]any{"event": "summary", "summary": s})
+	}
+	_, err := io.WriteString(out, drawSummary(s, paintFor(out)))
+	return err
+}
+
+// interruptsOf turns the signals that ask the process to end into interrupts
+// of a run, until stop.
+func interruptsOf() (interrupts <-chan struct{}, stop func()) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// Whoever read our output has gone: writing fails, and the run goes on. To
+	// ignore the signal would make every agent ignore it.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+
+	told := make(chan struct{}, cap(signals))
+	done := make(chan struct{})
+	go func() { // ends with stop
+		for {
+			select {
+			case <-signals:
+				told <- struct{}{}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return told, func() {
+		signal.Stop(signals)
+		signal.Stop(pipe)
+		close(done)
+	}
+}

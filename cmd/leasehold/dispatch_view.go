@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/launcher"
+)
+
+// A view shows a run while it is dispatched.
+type view struct {
+	event func(launcher.Event)
+	close func() error
+}
+
+// view is how this job shows a run: the tree, redrawn in place, on a terminal;
+// else a line for each event.
+func (j *dispatchJob) view(cmd *cobra.Command, run string, dir *launcher.Directory, daemon *runDaemon) view {
+	out := cmd.OutOrStdout()
+	switch {
+	case j.json:
+		enc := json.NewEncoder(out)
+		return view{func(e launcher.Event) { _ = enc.Encode(e) }, func() error { return nil }}
+	case isTerminal(out) && !j.logs:
+		return treeView(cmd.Context(), out, run, daemon)
+	}
+	lines := &lineView{out: out, began: time.Now()}
+	if !j.logs {
+		return view{lines.event, func() error { return nil }}
+	}
+	logs := newLogView(dir, lines)
+	return view{func(e launcher.Event) {
+		logs.before(e)
+		lines.event(e)
+		logs.after(e)
+	}, logs.close}
+}
+
+// treeView draws the run in place, as leasehold tree --watch does, from its
+// first event to close.
+func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon) view {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	started := false
+	l := treeLook(run, true)
+	return view{
+		event: func(e launcher.Event) {
+			if started {
+				return
+			}
+			started = true
+			go func() { // ends with close
+				for {
+					c, err := daemon.connect(ctx)
+					if err == nil {
+						err = l.follow(ctx, c, out)
+						c.Close()
+					}
+					if ctx.Err() != nil {
+						done <- nil
+						return
+					}
+					select { // the daemon is away
+					case <-time.After(time.Second):
+					case <-ctx.Done():
+					}
+				}
+			}()
+		},
+		close: func() error {
+			cancel()
+			if !started {
+				return nil
+			}
+			return <-done
+		},
+	}
+}
+
+// A lineView prints events as lines.
+type lineView struct {
+	out   io.Writer
+	began time.Time
+}
+
+func (v *lineView) event(e launcher.Event) { v.line(e.Time, e.Text) }
+
+func (v *lineView) line(at time.Time, text string) {
+	d := max(at.Sub(v.began), 0)
+	fmt.Fprintf(v.out, "%02d:%06.3f  %s\n", int(d.Minutes()), (d % time.Minute).Seconds(), printable(text))
+}
+
+// drawSummary is a summary for people.
+func drawSummary(s launcher.Summary, p paint) string {
+	var b strings.Builder
+	var counts []string
+	for _, status := range slices.Sorted(maps.Keys(s.Counts)) {
+		counts = append(counts, fmt.Sprintf("%d %s", s.Counts[status], strings.ReplaceAll(status, "_", " ")))
+	}
+	fmt.Fprintf(&b, "\n%s %s in %s", p.bold("run "+printable(s.Run)+":"), strings.Join(counts, ", "), brief(s.FinishedAt.Sub(s.StartedAt)))
+	if s.CostUSD > 0 {
+		fmt.Fprintf(&b, ", $%.2f", s.CostUSD)
+	}
+	if s.Interrupted {
+		b.WriteString(", interrupted")
+	}
+	b.WriteString("\n")
+	t := table{head: []string{"ACTOR", "AGENT", "STATUS", "TOOK", "COST", "RESULT"}}
+	for _, a := range s.Actors {
+		t.rows = append(t.rows, summaryRow(a))
+	}
+	b.WriteString(t.render(p))
+	fmt.Fprintf(&b, "run directory: %s\n", s.Directory)
+	return b.String()
+}
+
+// resultWidth is how many runes of a result a table shows.
+const resultWidth = 60
+
+func summaryRow(a launcher.Actor) row {
+	took, cost := "-", "-"
+	if a.StartedAt != nil && a.FinishedAt != nil {
+		took = brief(a.FinishedAt.Sub(*a.StartedAt))
+	}
+	if a.CostUSD != nil {
+		cost = fmt.Sprintf("$%.2f", *a.CostUSD)
+	}
+	said := a.Cause
+	if a.Status == "succeeded" {
+		said = resultText(a.Result)
+	}
+	status := strings.ReplaceAll(a.Status, "_", " ")
+	if status == "" {
+		status = "joined"
+	}
+	return row{cells: []string{a.Path, a.Agent, status, took, cost, clip(said, resultWidth)}, dim: a.Status == "cancelled"}
+}
+
+// resultText is a result in one line: a text as it is, anything else as JSON.
+func resultText(result json.RawMessage) string {
+	var text string
+	if json.Unmarshal(result, &text) != nil {
+		text = string(result)
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
