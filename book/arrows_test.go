@@ -20,6 +20,7 @@ const module = "github.com/leasehold/leasehold"
 var arrows = [][]string{
 	{"cmd/leasehold"},
 	{"spotlights"},
+	{"dispatch/launcher"},
 	{"dispatch/manifest"},
 	{"dispatch/agent/agenttest"},
 	{"dispatch/agent"},
