@@ -42,6 +42,9 @@ func (q *Queue) Check(tx Tx) error {
 	for row := range tx.Scan(claimantPrefix) {
 		c.try(func() { c.claimant(row) })
 	}
+	for row := range tx.Scan(frontPrefix) {
+		c.try(func() { c.front(row) })
+	}
 	for row := range tx.Scan(statsPrefix) {
 		c.try(func() { c.stats(row) })
 	}

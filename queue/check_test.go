@@ -169,6 +169,35 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 	}
 }
 
+// TestCheckFindsAFrontThatIsNotItsLine plants what no row on the disk has.
+func TestCheckFindsAFrontThatIsNotItsLine(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		for range 50 {
+			h.enqueue(queue.NewTask{})
+		}
+		w := h.worker("W1")
+		w.claim(queue.Claim{})
+		h.check()
+		var was engine.Row
+		for name, change := range map[string]func(front *engine.Row){
+			"short":   func(front *engine.Row) { front.Value = front.Value[:len(front.Value)-1] },
+			"other":   func(front *engine.Row) { front.Value = front.Value[:len(front.Value)-1] + "x" },
+			"earlier": func(front *engine.Row) { front.Value = "\x00" + front.Value[1:7] + "\x01" + front.Value[8:] },
+		} {
+			h.rows(func(tx engine.Tx) {
+				was = firstRow(tx, "front/")
+				row := was
+				change(&row)
+				tx.Touch(row)
+			})
+			if err := h.faults(); err == nil || !strings.Contains(err.Error(), "front") {
+				t.Errorf("%s: %v", name, err)
+			}
+			h.rows(func(tx engine.Tx) { tx.Touch(was) })
+		}
+	})
+}
+
 func copyLease(tx engine.Tx, key string) {
 	row := firstRow(tx, "lease/queue\x00")
 	row.Key = "lease/queue\x00" + key

@@ -143,7 +143,7 @@ func (l *ledger) act(h *house, rnd *rand.Rand, n int) error {
 		}
 		return err
 	}
-	switch op := rnd.IntN(10); {
+	switch op := rnd.IntN(12); {
 	case op < 4:
 		payload := fmt.Sprint(n)
 		t, err := h.Enqueue(ctx, queue.NewTask{
@@ -170,6 +170,36 @@ func (l *ledger) act(h *house, rnd *rand.Rand, n int) error {
 		}
 		_, err := h.Submit(ctx, a.owner.Holder, h.run, id, a.claim.Token, queue.Completed, json.RawMessage(a.payload))
 		return done(a, queue.Completed, err)
+	case op == 10:
+		var list []queue.NewTask
+		for i := range 1 + rnd.IntN(5) {
+			list = append(list, queue.NewTask{Run: h.run, Queue: "q", Payload: json.RawMessage(fmt.Sprintf(`"%d.%d"`, n, i)), MaxAttempts: 100})
+		}
+		tasks, err := h.EnqueueMany(ctx, list)
+		for i, t := range tasks {
+			l.enqueued(t, string(list[i].Payload))
+		}
+		return err
+	case op == 11:
+		_, first := pick(held)
+		if first == nil {
+			return nil
+		}
+		var list []queue.Submission
+		for _, id := range l.order {
+			if a := l.tasks[id]; held(a) && a.owner.Session == first.owner.Session {
+				list = append(list, queue.Submission{ID: id, Token: a.claim.Token, State: queue.Completed, Result: json.RawMessage(a.payload)})
+			}
+		}
+		answers, err := h.SubmitMany(ctx, first.owner.Holder, h.run, list)
+		for i, s := range list {
+			if err != nil {
+				l.tasks[s.ID].unsure = true
+			} else if err := done(l.tasks[s.ID], queue.Completed, answers[i].Err); err != nil {
+				return err
+			}
+		}
+		return err
 	case op == 8:
 		id, a := pick(func(a *acknowledged) bool { return a.final == 0 && !a.unsure })
 		if a == nil || rnd.IntN(3) > 0 {

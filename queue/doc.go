@@ -45,11 +45,12 @@
 //	given/<call>                          what who waited was handed, memory only, owner session
 //	claim/<session><request id>           what an idempotent claim was given, owner session, due when it may be forgotten
 //	cursor/<index>                        before what nothing stands in an index
+//	front/<ready index>                   what stands next in a long line, memory only
 //	drop/<name>                           a queue whose run has gone, due until the last of it is
 //	~task/<id>                            record: state, attempts and where the task stands
 //	~payload/<id>                         as it was enqueued
 //	~result/<id>                          as it was submitted
-//	~ready/<name>␀<9-priority><place>     id
+//	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row
 //	~delayed/<name>␀<due><id>
 //	~finished/<name>␀<until><id>          when it may be forgotten
 //	~dead/<name>␀<until><id>              the dead among those

@@ -126,11 +126,11 @@ func (c *endsAmid) Err() error {
 func TestAnUndoneClaimKeepsItsPlace(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		var tasks []queue.Task
-		for range 20 {
+		for range 50 {
 			tasks = append(tasks, h.enqueue(queue.NewTask{}))
 		}
 		w := h.worker("W1")
-		for _, ask := range []queue.Claim{{Count: 3}, {Count: 3, RequestID: "r"}} {
+		for _, ask := range []queue.Claim{{}, {Count: 3}, {}, {Count: 3, RequestID: "r"}, {RequestID: "s"}, {}} {
 			if got, err := w.askCtx(&endsAmid{Context: t.Context()}, ask); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%v %v", got, err)
 			}

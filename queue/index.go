@@ -75,15 +75,20 @@ func (in index) taskAt(tx Tx, row engine.Row) Task {
 	return t
 }
 
+// tail is what an entry's key has behind the prefix.
+func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
+
 func (in index) cursorKey() string { return cursorPrefix + in.prefix[len(engine.Cold):] }
+
+// cursor is before what nothing stands; "" while there is none.
+func (in index) cursor(tx Tx) string {
+	row, _ := tx.Get(in.cursorKey())
+	return row.Value
+}
 
 // entries yields the index, first first.
 func (in index) entries(tx Tx) iter.Seq[engine.Row] {
-	from := in.prefix
-	if row, ok := tx.Get(in.cursorKey()); ok {
-		from += row.Value
-	}
-	return tx.ScanFrom(in.prefix, from)
+	return tx.ScanFrom(in.prefix, in.prefix+in.cursor(tx))
 }
 
 // keepCursor is how many places a durable cursor may be behind.
@@ -106,18 +111,35 @@ func (in index) passed(tx Tx, tail string) {
 	}
 }
 
-// add adds an entry. Its cursor goes back for one that stands before it, and
-// durably where it may be durable.
-func (in index) add(tx Tx, tail, value string) {
+// reopen is for an entry that may come before others: the cursor goes back for
+// it, durably where it may be durable.
+func (in index) reopen(tx Tx, tail string) {
 	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
-	if was, ok := tx.Get(cursor.Key); ok && tail < was.Value {
-		if in.ofReady() {
-			tx.Put(cursor)
-		} else {
-			tx.Touch(cursor)
-		}
+	was, ok := tx.Get(cursor.Key)
+	switch {
+	case !ok || tail >= was.Value:
+	case in.ofReady():
+		tx.Put(cursor)
+	default:
+		tx.Touch(cursor)
 	}
-	tx.Put(engine.Row{Key: in.prefix + tail, Value: value})
+	if in.ofReady() {
+		tx.Delete(in.frontKey())
+	}
 }
 
-func (in index) remove(tx Tx, tail string) { tx.Delete(in.prefix + tail) }
+// remove removes an entry. Who claims it has passed it.
+func (in index) remove(tx Tx, tail string) {
+	if in.ofReady() && tail >= in.cursor(tx) {
+		tx.Delete(in.frontKey())
+	}
+	tx.Delete(in.prefix + tail)
+}
+
+// forget removes what is kept of an index in which nothing stands.
+func (in index) forget(tx Tx) {
+	tx.Delete(in.cursorKey())
+	if in.ofReady() {
+		tx.Delete(in.frontKey())
+	}
+}

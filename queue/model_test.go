@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 			t.Repeat(map[string]func(*rapid.T){
 				"":           m.check,
 				"enqueue":    m.enqueueSome,
-				"fill":       m.enqueueSome,
+				"fill":       m.enqueueMany,
 				"claim":      m.claim,
 				"claim more": m.claim,
 				"wait":       m.wait,
@@ -56,6 +57,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 				"stop wait":  m.stopWaiting,
 				"heartbeat":  m.heartbeat,
 				"submit":     m.submit,
+				"submit all": m.submitMany,
 				"give back":  m.giveBack,
 				"cancel":     m.cancel,
 				"redrive":    m.redrive,
@@ -126,35 +128,95 @@ func (m *model) enqueueSome(t *rapid.T) {
 	}
 }
 
-func (m *model) enqueue(t *rapid.T) {
-	n := queue.NewTask{
+func (m *model) drawTask(t *rapid.T) queue.NewTask {
+	return queue.NewTask{
 		Run: m.h.run, Queue: rapid.SampledFrom(modelQueues).Draw(t, "queue"),
 		Priority: rapid.SampledFrom([]int{0, 0, 5, 9}).Draw(t, "priority"), MaxAttempts: rapid.IntRange(1, 3).Draw(t, "attempts"),
 		Delay:   time.Duration(rapid.SampledFrom([]int{0, 0, 0, 500, 3000}).Draw(t, "delay")) * time.Millisecond,
 		Key:     rapid.SampledFrom([]string{"", "", "", "k", "l"}).Draw(t, "key"),
-		Payload: json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "payload")),
+		Payload: json.RawMessage(rapid.SampledFrom([]string{"1", "2", " 2 "}).Draw(t, "payload")),
 	}
-	got, err := m.h.Enqueue(t.Context(), n)
+}
+
+// text is a payload as it is kept.
+func text(payload json.RawMessage) string { return strings.TrimSpace(string(payload)) }
+
+// known is the task that has the idempotency key of n, or nil.
+func (m *model) known(n queue.NewTask) *modelTask {
 	for _, task := range m.tasks {
 		if n.Key != "" && task.Key == n.Key && task.Queue == n.Queue {
-			if task.payload == string(n.Payload) && got.ID != task.ID || task.payload != string(n.Payload) && !errors.Is(err, queue.ErrKeyReused) {
-				t.Fatalf("enqueue under the key of %s: %s %v", task.ID, got.ID, err)
-			}
-			return
+			return task
 		}
 	}
-	if err != nil || m.tasks[got.ID] != nil {
+	return nil
+}
+
+func (m *model) enqueue(t *rapid.T) {
+	n := m.drawTask(t)
+	got, err := m.h.Enqueue(t.Context(), n)
+	if task := m.known(n); task != nil && task.payload != text(n.Payload) {
+		if !errors.Is(err, queue.ErrKeyReused) {
+			t.Fatalf("enqueue under the key of %s: %s %v", task.ID, got.ID, err)
+		}
+		return
+	}
+	m.entered(t, n, got, err)
+	m.served(t)
+}
+
+// entered is a task that was enqueued, now or before under the same key.
+func (m *model) entered(t *rapid.T, n queue.NewTask, got queue.Task, err error) {
+	was := m.known(n)
+	if err != nil || m.tasks[got.ID] != was || was != nil && was.payload != text(n.Payload) {
 		t.Fatalf("enqueue: %s %v", got.ID, err)
+	}
+	if was != nil {
+		return
 	}
 	task := &modelTask{Task: queue.Task{
 		ID: got.ID, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts, Key: n.Key,
 		State: queue.Ready, EnqueuedAt: time.Now(),
-	}, payload: string(n.Payload), turn: m.now()}
+	}, payload: text(n.Payload), turn: m.now()}
 	task.number = task.turn
 	if n.Delay > 0 {
 		task.State, task.DueAt = queue.Delayed, time.Now().Add(n.Delay)
 	}
 	m.tasks[task.ID] = task
+}
+
+// enqueueMany enqueues all, or none if one has a key of another payload: of a
+// task that is there, or of one before it.
+func (m *model) enqueueMany(t *rapid.T) {
+	var list []queue.NewTask
+	for range rapid.IntRange(1, 4).Draw(t, "tasks") {
+		list = append(list, m.drawTask(t))
+	}
+	if rapid.IntRange(0, 3).Draw(t, "deep") == 0 && list[0].Key == "" { // a long line
+		for range 40 {
+			list = append(list, list[0])
+		}
+	}
+	got, err := m.h.EnqueueMany(t.Context(), list)
+	payloads := make(map[string]string) // by queue and key
+	for _, n := range list {
+		key := n.Queue + n.Key
+		if task := m.known(n); task != nil {
+			payloads[key] = task.payload
+		}
+		if was, ok := payloads[key]; n.Key != "" && ok && was != text(n.Payload) {
+			if !errors.Is(err, queue.ErrKeyReused) || len(got) > 0 {
+				t.Fatalf("enqueued under a key in use: %v %v", got, err)
+			}
+			return
+		}
+		payloads[key] = text(n.Payload)
+	}
+	if err != nil || len(got) != len(list) {
+		t.Fatalf("enqueue: %d tasks of %d, %v", len(got), len(list), err)
+	}
+	for i, n := range list {
+		m.entered(t, n, got[i], nil)
+	}
 	m.served(t)
 }
 
@@ -374,8 +436,12 @@ func (m *model) drawClaimed(t *rapid.T) (task *modelTask, token uint64, w worker
 	if task.owner.h != nil && rapid.IntRange(0, 3).Draw(t, "owner") > 0 {
 		w = task.owner
 	}
-	right = task.State == queue.InProgress && token == task.tokens[len(task.tokens)-1] && w.Actor == task.owner.Actor
-	return task, token, w, right
+	return task, token, w, task.right(token, w)
+}
+
+// right reports whether a token is of the claim that stands, and its worker's.
+func (task *modelTask) right(token uint64, w worker) bool {
+	return task.State == queue.InProgress && token == task.tokens[len(task.tokens)-1] && w.Actor == task.owner.Actor
 }
 
 func (m *model) refused(t *rapid.T, right bool, err error) bool {
@@ -415,6 +481,10 @@ func (m *model) submit(t *rapid.T) {
 	task, token, w, right := m.drawClaimed(t)
 	state := rapid.SampledFrom([]queue.State{queue.Completed, queue.Completed, queue.Failed}).Draw(t, "state")
 	_, err := m.h.Submit(t.Context(), w.Holder, m.h.run, task.ID, token, state, json.RawMessage(`"r"`))
+	m.submitted(t, task, token, w, state, right, err)
+}
+
+func (m *model) submitted(t *rapid.T, task *modelTask, token uint64, w worker, state queue.State, right bool, err error) {
 	if task.State == state && token == task.tokens[len(task.tokens)-1] && w.Actor == task.owner.Actor {
 		if err != nil {
 			t.Fatalf("the same submit again: %v", err)
@@ -423,6 +493,38 @@ func (m *model) submit(t *rapid.T) {
 	}
 	if !m.refused(t, right, err) {
 		m.finished(task, state)
+	}
+}
+
+// submitMany submits several as one worker, some of them twice, wrongly or not at
+// all a submission. Each has its answer as if it came after the one before.
+func (m *model) submitMany(t *rapid.T) {
+	_, _, w, _ := m.drawClaimed(t)
+	var list []queue.Submission
+	for _, task := range m.tasks { // in no order, which nothing depends on
+		if n := len(task.tokens); n > 0 && (task.owner.Actor == w.Actor || len(list) < 2) {
+			list = append(list, queue.Submission{ID: task.ID, Token: task.tokens[n-1]})
+		}
+	}
+	slices.SortFunc(list, func(a, b queue.Submission) int { return m.tasks[a.ID].number - m.tasks[b.ID].number })
+	list = append(list[:min(len(list), 10)], list[:rapid.IntRange(0, 1).Draw(t, "twice")]...)
+	for i := range list {
+		list[i].State = rapid.SampledFrom([]queue.State{queue.Completed, queue.Completed, queue.Failed, queue.Ready}).Draw(t, "state")
+	}
+	answers, err := m.h.SubmitMany(t.Context(), w.Holder, m.h.run, list)
+	if err != nil || len(answers) != len(list) {
+		t.Fatalf("%d answers to %d submissions: %v", len(answers), len(list), err)
+	}
+	for i, s := range list {
+		task := m.tasks[s.ID]
+		if s.State == queue.Ready {
+			var argument *registry.ArgumentError
+			if !errors.As(answers[i].Err, &argument) {
+				t.Fatalf("submitted as ready: %v", answers[i].Err)
+			}
+			continue
+		}
+		m.submitted(t, task, s.Token, w, s.State, task.right(s.Token, w), answers[i].Err)
 	}
 }
 

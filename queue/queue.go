@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,14 +151,23 @@ func (n NewTask) draft() (d draft, err error) {
 	return d, nil
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
 // CheckName refuses what cannot be the name of a queue.
 func CheckName(argument, name string) error {
-	if !namePattern.MatchString(name) {
+	if !isName(name) {
 		return argumentError(argument, "must be 1 to 64 of A-Z a-z 0-9 . _ -")
 	}
 	return nil
+}
+
+func isName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 64
 }
 
 func (n NewTask) check() error {
@@ -309,7 +317,7 @@ func firstDead(tx Tx, l line) (ids []uuid.UUID) {
 	in := deadIndex(l)
 	for row := range in.entries(tx) {
 		if len(ids) == 0 {
-			in.passed(tx, row.Key[len(in.prefix):])
+			in.passed(tx, in.tail(row))
 		}
 		if ids = append(ids, in.idAt(row)); len(ids) == MaxRedrive {
 			break

@@ -35,6 +35,7 @@ const (
 	givenPrefix    = "given/"
 	claimPrefix    = "claim/"
 	dropPrefix     = "drop/"
+	frontPrefix    = "front/"
 
 	taskPrefix     = engine.Cold + "task/"
 	payloadPrefix  = engine.Cold + "payload/"

@@ -78,9 +78,6 @@ func (q *Queue) move(tx Tx, was *Task, t Task, attention time.Time) Task {
 		*s.of(was)--
 		leave(tx, was)
 	}
-	if t.State == Ready && s.Ready[t.Priority] == 0 {
-		readyIndex(t.line, t.Priority).passed(tx, bigEndian(t.place))
-	}
 	*s.of(&t)++
 	if due.IsZero() || !attention.IsZero() && attention.Before(due) {
 		due = attention
@@ -88,14 +85,20 @@ func (q *Queue) move(tx Tx, was *Task, t Task, attention time.Time) Task {
 	putStats(tx, t.line, s, due)
 	record := t.encode()
 	tx.Put(engine.Row{Key: taskKey(t.ID), Value: record[len(t.ID):]})
-	if in, tail, ok := entry(&t); ok {
-		if !in.ofReady() {
-			record = ""
+	switch in, tail, ok := entry(&t); {
+	case t.State == Ready:
+		if s.Ready[t.Priority] == 1 { // its first
+			in.passed(tx, tail)
 		}
-		in.add(tx, tail, record)
+		tx.Put(engine.Row{Key: in.prefix + tail, Value: record})
+	case ok:
+		in.reopen(tx, tail)
+		tx.Put(engine.Row{Key: in.prefix + tail})
 	}
 	if t.State == Dead {
-		deadIndex(t.line).add(tx, atTime(t.Until, t.ID), "")
+		in, tail := deadIndex(t.line), atTime(t.Until, t.ID)
+		in.reopen(tx, tail)
+		tx.Put(engine.Row{Key: in.prefix + tail})
 	}
 	return t
 }
@@ -113,41 +116,53 @@ func leave(tx Tx, t *Task) {
 // claimUp gives up to count ready tasks of the lines to a holder, the highest
 // priority first, among equals the oldest, and no more than an answer can carry.
 func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count int) (tasks []Claimed) {
-	var stocked [MaxPriority + 1][]line // the lines that have tasks, by priority
+	var stocks [MaxPriority + 1][]stock // by priority
 	for _, l := range lines {
 		s, _ := getStats(tx, l)
 		for p, n := range s.Ready {
 			if n > 0 {
-				stocked[p] = append(stocked[p], l)
+				stocks[p] = append(stocks[p], stock{readyIndex(l, p), n})
 			}
 		}
 	}
 	size := 0
 	for p := MaxPriority; p >= 0 && len(tasks) < count; p-- {
-		ready := firstReady(tx, stocked[p], p, count-len(tasks))
+		ready := firstReady(tx, stocks[p], count-len(tasks))
 		for i, t := range ready {
 			if size += t.Size; len(tasks) > 0 && size > MaxClaimBytes {
 				return tasks
 			}
-			tasks = append(tasks, q.begin(tx, &ready[i], t, h, ttl))
 			readyIndex(t.line, p).passed(tx, bigEndian(t.place+1))
+			tasks = append(tasks, q.begin(tx, &ready[i], t, h, ttl))
 		}
 	}
 	return tasks
 }
 
-// firstReady finds up to count ready tasks of a priority, the oldest first over
-// several lines.
-func firstReady(tx Tx, lines []line, priority, count int) (tasks []Task) {
-	for _, l := range lines {
-		in, from := readyIndex(l, priority), len(tasks)
+// A stock is a line of one priority in which so many tasks stand.
+type stock struct {
+	index
+	tasks uint64
+}
+
+// firstReady finds up to count ready tasks in lines of one priority, the oldest
+// over all of them first.
+func firstReady(tx Tx, stocks []stock, count int) (tasks []Task) {
+	for _, in := range stocks {
+		if count == 1 && in.tasks > frontTasks {
+			if row, ok := in.first(tx); ok {
+				tasks = append(tasks, in.taskAt(tx, row))
+			}
+			continue
+		}
+		from := len(tasks)
 		for row := range in.entries(tx) {
 			if tasks = append(tasks, in.taskAt(tx, row)); len(tasks)-from == count {
 				break
 			}
 		}
 	}
-	if len(lines) > 1 {
+	if len(stocks) > 1 {
 		slices.SortFunc(tasks, func(a, b Task) int { return cmp.Compare(a.place, b.place) })
 	}
 	return tasks[:min(len(tasks), count)]
@@ -170,6 +185,7 @@ func (q *Queue) undo(tx Tx, t Task) {
 		q.leases.Free(tx, lease, registry.Released)
 	}
 	was := t
+	readyIndex(t.line, t.Priority).reopen(tx, bigEndian(t.place))
 	t.Attempt--
 	t.Attempts = t.Attempts[:len(t.Attempts)-1]
 	q.ready(tx, &was, t)
@@ -299,7 +315,7 @@ func (q *Queue) forget(tx Tx, t Task) {
 	tx.Delete(resultKey(t.ID))
 	if s.empty() {
 		for _, in := range append(indexesOf(l), deadIndex(l)) {
-			tx.Delete(in.cursorKey())
+			in.forget(tx)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 	executed := t.State == InProgress || t.State == Completed || t.State == Failed || t.State == Dead
 	switch {
 	case format != taskFormat, !r.Done(), t.State < Delayed, t.State > Cancelled, t.Priority > MaxPriority,
-		executed && n == 0, CheckName("queue", t.Queue) != nil:
+		executed && n == 0, !isName(t.Queue):
 		return Task{}, errTaskRecord
 	}
 	return t, nil

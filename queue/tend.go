@@ -42,7 +42,7 @@ func (q *Queue) tendLine(tx Tx, l line) {
 		{finishedIndex(l), func(t Task) { q.forget(tx, t) }},
 	} {
 		for row := range index.entries(tx) {
-			index.passed(tx, row.Key[len(index.prefix):])
+			index.passed(tx, index.tail(row))
 			at := timeOf(row)
 			if !at.Before(now) || n == tendBatch { // a row is due after its instant
 				if next.IsZero() || at.Before(next) {
@@ -84,7 +84,7 @@ func (q *Queue) tendDropped(tx Tx, row engine.Row) {
 	n := 0
 	for _, in := range indexesOf(l) {
 		for row := range in.entries(tx) {
-			in.passed(tx, row.Key[len(in.prefix):])
+			in.passed(tx, in.tail(row))
 			if n == tendBatch {
 				break
 			}
@@ -146,7 +146,7 @@ func (q *Queue) checkRows(tx Tx, fault func(error)) {
 }
 
 func mustBeLine(row engine.Row, prefix string) {
-	if name := row.Key[len(prefix):]; len(name) <= 16 || CheckName("queue", name[16:]) != nil {
+	if name := row.Key[len(prefix):]; len(name) <= 16 || !isName(name[16:]) {
 		panic(corrupt(row.Key, errors.New("not the name of a queue")))
 	}
 }
