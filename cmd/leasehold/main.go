@@ -104,7 +104,8 @@ Environment:
 		}
 	}
 	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand(), newDoctorCommand())
-	add(groupTree, newDispatchCommand(), newActorCommand(), newCallCommand())
+	add(groupTree, newDispatchCommand(), newActorCommand(), newCallCommand(), newExecCommand())
 	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand(), newQueueCommand())
+	cmd.AddCommand(newWatchdogCommand())
 	return cmd
 }

@@ -129,9 +129,21 @@ func (st *starter) spawn(lock *os.File) (exited <-chan error, err error) {
 	return done, nil
 }
 
+// Variables of a process that acts for an actor.
+var actorsOwn = []string{
+	"LEASEHOLD_TOKEN", "LEASEHOLD_SESSION",
+	"LEASEHOLD_RUN", "LEASEHOLD_RUN_ID", "LEASEHOLD_RUN_DIR", "LEASEHOLD_LIFE",
+	"LEASEHOLD_ACTOR_ID", "LEASEHOLD_NAME", "LEASEHOLD_PATH", "LEASEHOLD_ROLE",
+	execMark, "LEASEHOLD_LEASE", "LEASEHOLD_FENCE",
+}
+
+// withoutSecrets is the environment for a daemon, which serves more than the
+// actor whose client has started it: it gets no secret of that actor's, and no
+// mark of its run, or it would be ended with it.
 func withoutSecrets(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
-		return strings.HasPrefix(v, "LEASEHOLD_TOKEN=") || strings.HasPrefix(v, "LEASEHOLD_SESSION=")
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(actorsOwn, name)
 	})
 }
 
