@@ -107,13 +107,13 @@ func (o *order) remove(r *row) {
 	}
 }
 
-// A loader adds rows that come in their order to an order that has none.
-type loader struct {
+// An orderLoader fills an order with rows that come as they are to stand.
+type orderLoader struct {
 	o *order
 	l *leaf
 }
 
-func (b *loader) add(r *row) {
+func (b *orderLoader) add(r *row) {
 	if b.l == nil {
 		b.l = b.o.first
 	}

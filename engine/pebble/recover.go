@@ -31,6 +31,9 @@ func (e *Engine) recover() error {
 	if err := e.checkFormat(); err != nil {
 		return err
 	}
+	if size, err := e.db.EstimateDiskUsage([]byte{rowSpace}, []byte{rowSpace + 1}); err == nil && size > largeState {
+		defer restCollector()()
+	}
 	it, err := e.rowsStored()
 	if err != nil {
 		return err
@@ -39,15 +42,17 @@ func (e *Engine) recover() error {
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
-		load := loader{o: e.mem.rows}
+		order := orderLoader{o: e.mem.rows}
+		table := tableLoader{t: e.mem.table}
 		for s := range read {
 			for i := range s.rows {
 				r := &s.rows[i]
 				e.mem.link(r, s.owners[i])
-				load.add(r)
-				e.mem.table.insert(r)
+				order.add(r)
+				table.add(r)
 			}
 		}
+		table.done()
 	}()
 	err = readRows(it, read)
 	close(read)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,17 +36,7 @@ func (e *Engine) revise(prefix string, fn func(now time.Time, row engine.Row) (e
 		return nil, err
 	}
 	now := e.clock.now()
-	var parts []*revision
-	var rows []*row
-	e.mem.rows.scan(prefix, prefix, func(r *row) bool {
-		if len(rows) == cap(rows) {
-			rows = make([]*row, 0, 1<<12)
-			parts = append(parts, &revision{})
-		}
-		rows = append(rows, r)
-		parts[len(parts)-1].rows = rows
-		return true
-	})
+	parts := e.mem.revisions(prefix)
 	next := make(chan *revision, len(parts))
 	for _, p := range parts {
 		next <- p
@@ -73,47 +64,76 @@ func (e *Engine) revise(prefix string, fn func(now time.Time, row engine.Row) (e
 	return e.last, err
 }
 
-// A revision is some rows and what is to become of them: nothing is changed
+// A revision is what is to become of the rows of some leaves: nothing is changed
 // before it is known of all.
 type revision struct {
-	rows  []*row
-	due   []int64
-	other map[int]engine.Row // of whom more changes than when they are due
-	err   error
+	prefix string
+	leaves []*leaf
+	rows   []revised
+	other  []engine.Row // of whom more changes than when they are due
+	err    error
+}
+
+type revised struct {
+	r     *row
+	due   int64
+	other int32 // 1 + its place there, or 0
+}
+
+// revisions gives the leaves that have rows whose keys start with prefix, each
+// once, some to a revision.
+func (m *memory) revisions(prefix string) (parts []*revision) {
+	const leaves = 64
+	for l := m.rows.leaf(prefix); l != nil && (l.low <= prefix || strings.HasPrefix(l.low, prefix)); l = l.next {
+		if n := len(parts); n == 0 || len(parts[n-1].leaves) == leaves {
+			parts = append(parts, &revision{prefix: prefix, leaves: make([]*leaf, 0, leaves)})
+		}
+		p := parts[len(parts)-1]
+		p.leaves = append(p.leaves, l)
+	}
+	return parts
 }
 
 func (p *revision) ask(now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) {
-	p.due = make([]int64, len(p.rows))
-	for i, r := range p.rows {
-		was := r.public()
-		is, err := fn(now, was)
-		switch {
-		case err != nil:
-		case is.Key != was.Key:
-			err = fmt.Errorf("engine: row %q cannot become row %q", was.Key, is.Key)
-		default:
-			err = tooLarge(is)
-		}
-		if err != nil {
-			p.err = errors.Join(p.err, err)
-			continue
-		}
-		p.due[i] = instant(is.Due)
-		if is.Value != was.Value || is.Owner != was.Owner {
-			if p.other == nil {
-				p.other = make(map[int]engine.Row)
+	p.rows = make([]revised, 0, len(p.leaves)*fullLeaf)
+	for _, l := range p.leaves {
+		for _, r := range l.rows[:l.n] {
+			if strings.HasPrefix(r.key(), p.prefix) {
+				p.askAbout(r, now, fn)
 			}
-			p.other[i] = is
 		}
 	}
 }
 
-func (p *revision) apply(m *memory) {
-	for i, r := range p.rows {
-		r.due = p.due[i]
+func (p *revision) askAbout(r *row, now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) {
+	was := r.public()
+	is, err := fn(now, was)
+	switch {
+	case err != nil:
+	case is.Key != was.Key:
+		err = fmt.Errorf("engine: row %q cannot become row %q", was.Key, is.Key)
+	default:
+		err = tooLarge(is)
 	}
-	for i, is := range p.other {
-		p.rows[i].setText(text(is.Key, is.Value), len(is.Key))
-		m.setOwner(p.rows[i], is.Owner)
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return
+	}
+	next := revised{r: r, due: instant(is.Due)}
+	if is.Value != was.Value || is.Owner != was.Owner {
+		p.other = append(p.other, is)
+		next.other = int32(len(p.other))
+	}
+	p.rows = append(p.rows, next)
+}
+
+func (p *revision) apply(m *memory) {
+	for _, next := range p.rows {
+		next.r.due = next.due
+		if next.other != 0 {
+			is := p.other[next.other-1]
+			next.r.setText(text(is.Key, is.Value), len(is.Key))
+			m.setOwner(next.r, is.Owner)
+		}
 	}
 }

@@ -109,12 +109,13 @@ const never = math.MaxInt64
 // instant gives t as unix nanoseconds. Instants that do not fit, before 1678
 // or after 2262, become the nearest that do.
 func instant(t time.Time) int64 {
-	switch {
+	const most = math.MaxInt64 / int64(time.Second)
+	switch s := t.Unix(); {
 	case t.IsZero():
 		return never
-	case t.Year() < 1678:
+	case s < -most:
 		return math.MinInt64
-	case t.Year() > 2261:
+	case s >= most:
 		return never - 1
 	}
 	return t.UnixNano()

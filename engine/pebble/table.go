@@ -58,11 +58,32 @@ func (t *table) remove(r *row) {
 	}
 }
 
-// expect makes room for n rows.
-func (t *table) expect(n int) {
-	n /= len(t.parts)
-	for i := range t.parts {
-		t.parts[i].resize(max(t.parts[i].n, n+n/3) + 8)
+// A tableLoader collects rows for a table that has none. They are put into one
+// part after the other, and not all over the table as they come.
+type tableLoader struct {
+	t     *table
+	parts [256][]hashed
+}
+
+type hashed struct {
+	hash uint32
+	r    *row
+}
+
+func (b *tableLoader) add(r *row) {
+	h := maphash.String(b.t.seed, r.key())
+	part := &b.parts[h>>56]
+	*part = append(*part, hashed{max(uint32(h), 1), r})
+}
+
+func (b *tableLoader) done() {
+	for i, rows := range b.parts {
+		p := &b.t.parts[i]
+		p.resize(len(rows) + len(rows)/3 + 8)
+		for _, r := range rows {
+			p.insert(r.hash, r.r)
+		}
+		b.t.n += len(rows)
 	}
 }
 
