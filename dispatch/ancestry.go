@@ -41,7 +41,7 @@ func (s *State) kinOf(peer Peer) kin {
 	if idle {
 		return k
 	}
-	for pid, n := peer.PID, 0; pid > 1 && n < maxAncestors; n++ {
+	for pid, n := peer.PID, 0; pid > 0 && n < maxAncestors; n++ {
 		p := s.opts.Process(pid)
 		if p.PID == 0 {
 			return k

@@ -25,18 +25,37 @@ type house struct {
 	stop  context.CancelFunc
 	tend  chan error
 	alive sync.Map // pid → whether its process runs
+
+	family sync.Map // pid → where it comes from, if from anywhere
 }
 
 // inHouse runs a story in a bubble of fake time.
 func inHouse(t *testing.T, opts dispatch.Options, story func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, fs: vfs.NewCrashableMem(), opts: opts}
-		h.opts.Alive = func(p dispatch.Peer) bool { alive, _ := h.alive.Load(p.PID); return alive == true }
-		h.open()
-		defer h.close()
-		story(t, h)
+		atHome(t, opts, func(h *house) { story(t, h) })
 	})
+}
+
+// atHome runs a story in the time there is.
+func atHome(t *testing.T, opts dispatch.Options, story func(h *house)) {
+	t.Helper()
+	h := &house{t: t, fs: vfs.NewCrashableMem(), opts: opts}
+	h.opts.Alive = func(p dispatch.Peer) bool { alive, _ := h.alive.Load(p.PID); return alive == true }
+	h.opts.Process = func(pid int) dispatch.Process {
+		if alive, _ := h.alive.Load(pid); alive != true {
+			return dispatch.Process{}
+		}
+		p := dispatch.Process{Group: pid, Session: pid}
+		if from, ok := h.family.Load(pid); ok {
+			p = from.(dispatch.Process)
+		}
+		p.PID, p.Start = pid, "1"
+		return p
+	}
+	h.open()
+	defer h.close()
+	story(h)
 }
 
 func (h *house) open() {

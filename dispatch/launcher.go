@@ -46,11 +46,18 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 	if err := checkRun(req.Run); err != nil {
 		return RunInfo{}, err
 	}
+	s.dispatching.Lock() // from the question whether there is a launcher to the answer
+	defer s.dispatching.Unlock()
 	if req.Resume {
 		// Whoever went with the launcher is counted as lost before it is asked
 		// whether anybody is left.
-		if err := s.sweep(ctx, req.Run); err != nil {
-			return RunInfo{}, err
+		for _, l := range s.launchersAway() {
+			if l.name != req.Run {
+				continue
+			}
+			if err := s.sweep(ctx, l); err != nil {
+				return RunInfo{}, err
+			}
 		}
 	}
 	l := &launcher{name: req.Run, peer: se.peer, party: se.party, given: make(map[uuid.UUID]string)}
@@ -134,11 +141,11 @@ func (s *State) resumeRun(tx engine.Tx, run Run, d Dispatched, req Dispatch, pee
 	w, _ := getWork(tx, run.Root)
 	switch {
 	case s.launched(run.ID):
-		return fmt.Errorf("a launcher of run %q: %w, process %d; wait for it to end, or choose another name", run.Name, ErrExists, d.Launcher.PID)
+		return fmt.Errorf("run %q: %w, under process %d; wait for it to end, or choose another name", run.Name, ErrExists, d.Launcher.PID)
 	case d.Unfinished > 0:
-		return fmt.Errorf("run %q, with %d actors whose processes live or whose launcher may come back: %w; try again in %s, or end their processes", run.Name, d.Unfinished, ErrExists, s.opts.DetachedGrace)
+		return fmt.Errorf("run %q cannot be resumed yet: %d of its actors have processes, or a dispatcher that may come back; end those processes, or try again in %s", run.Name, d.Unfinished, s.opts.DetachedGrace)
 	case w.Status == Succeeded:
-		return fmt.Errorf("run %q, which has succeeded: %w; leave out --resume to begin anew", run.Name, ErrExists)
+		return forbidden("run %q has succeeded, there is nothing to resume; leave out --resume to begin anew", run.Name)
 	}
 	req.Root.Name = root.Name
 	o := rootOrder(req)
@@ -164,13 +171,17 @@ func (s *State) launched(run uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.launchers[run]
-	return l != nil && l.party != nil
+	return l != nil && l.attachedLocked()
 }
+
+// attachedLocked reports whether the launcher's session lives. It asks the
+// session itself: that has ended before anybody is told.
+func (l *launcher) attachedLocked() bool { return l.party != nil && l.party.ctx.Err() == nil }
 
 // launcherAway notes that a launcher's session has ended. Its run waits for it.
 func (s *State) launcherAway(l *launcher) {
 	s.mu.Lock()
-	if s.launchers[l.run] == l {
+	if l.party != nil {
 		l.party, l.since = nil, time.Now()
 	}
 	s.mu.Unlock()
@@ -191,7 +202,7 @@ func (s *State) launcherOf(se *Session, name string) (*launcher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.launchers {
-		if l.name == name && l.party == se.party {
+		if l.name == name && l.party == se.party && l.attachedLocked() {
 			return l, nil
 		}
 	}
@@ -264,6 +275,11 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var opened []uuid.UUID // sessions
+	defer func() {
+		if err != nil {
+			s.letGo(opened)
+		}
+	}()
 	err = s.eng.Update(ctx, func(tx engine.Tx) error {
 		d, ok := getDispatched(tx, l.name)
 		if !ok || d.RunID != l.run {
@@ -280,7 +296,9 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 				continue
 			}
 			launch := s.openLaunch(tx, a, w)
-			opened = append(opened, sessionOf(launch))
+			id, _, _ := openSecret(handleMark, launch.Handle)
+			s.hold(id)
+			opened = append(opened, id)
 			o.Launch = append(o.Launch, launch)
 		}
 		if ctx.Err() != nil {
@@ -291,7 +309,6 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 	if err != nil {
 		return Orders{}, err
 	}
-	s.hold(opened...)
 	for _, launch := range o.Launch {
 		l.given[launch.Actor.ID] = toLaunch
 	}
@@ -316,6 +333,7 @@ func depth(a Actor) int {
 // that it started one, are void.
 func (s *State) openLaunch(tx engine.Tx, a Actor, w Work) Launch {
 	if w.handedOut() {
+		s.letGo([]uuid.UUID{w.Session})
 		tx.Delete(sessionKey(w.Session))
 		s.core.EndSession(tx, w.Session)
 		s.queue.EndSession(tx, w.Session)
@@ -332,18 +350,20 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w Work) Launch {
 	return o
 }
 
-func sessionOf(l Launch) uuid.UUID {
-	id, _, _ := openSecret(handleMark, l.Handle)
-	return id
+// hold keeps a session open while no connection has it: that of a process that
+// is launched. It ends with its actor.
+func (s *State) hold(session uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[session] = struct{}{}
 }
 
-// hold keeps sessions open while no connection has them: those of processes
-// that are launched.
-func (s *State) hold(sessions ...uuid.UUID) {
+// letGo takes back holds of sessions that did not come to be.
+func (s *State) letGo(sessions []uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range sessions {
-		s.held[id] = struct{}{}
+		delete(s.held, id)
 	}
 }
 
@@ -355,6 +375,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 	}
 	process := s.opts.Process(pid).Peer
 	process.PID, process.Transport = pid, "unix"
+	var before int
 	err = s.eng.Update(ctx, func(tx engine.Tx) error {
 		w, a, err := workIn(tx, l, actor)
 		if err != nil {
@@ -363,7 +384,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 		if w.Status.Final() {
 			return forbidden("%s is %s already: end process %d", a.Path, w.Status, pid)
 		}
-		w.Status, w.Process = Running, process
+		before, w.Status, w.Process = w.Process.PID, Running, process
 		if w.StartedAt.IsZero() {
 			w.StartedAt = tx.Now()
 		}
@@ -380,6 +401,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 	if err != nil {
 		return err
 	}
+	s.forget(before, actor)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.processes[pid] = launchedProcess{process, actor}

@@ -338,10 +338,15 @@ func (s *State) detach(p *party, cause error) error {
 	last := p.attached == 0 && !p.ending && !held
 	p.ending = p.ending || last
 	s.mu.Unlock()
-	if !last {
+	switch {
+	case !last:
 		return nil
+	case p.actor.Role == Operator: // has no record, and holds nothing
+		p.end(cause)
+		return nil
+	default:
+		return s.endSession(p.id, cause)
 	}
-	return s.endSession(p.id, cause)
 }
 
 // endSession ends one session that nobody can resume any more. The calls that

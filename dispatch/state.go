@@ -46,6 +46,8 @@ type State struct {
 	queue *queue.Queue
 	opts  Options
 
+	dispatching sync.Mutex // one run begins at a time
+
 	mu       sync.Mutex
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
 	layers   map[uuid.UUID]*layer.Layer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,14 +31,14 @@ func (s *State) tendLaunchers(ctx context.Context) error {
 	tick := time.NewTicker(detachedPoll)
 	defer tick.Stop()
 	for {
-		runs := s.launcherless()
-		for _, name := range runs {
-			if err := s.sweep(ctx, name); err != nil {
+		away := s.launchersAway()
+		for _, l := range away {
+			if err := s.sweep(ctx, l); err != nil {
 				return err
 			}
 		}
 		due := tick.C
-		if len(runs) == 0 {
+		if len(away) == 0 {
 			due = nil
 		}
 		select {
@@ -49,28 +50,35 @@ func (s *State) tendLaunchers(ctx context.Context) error {
 	}
 }
 
-// launcherless are the runs whose launcher is away.
-func (s *State) launcherless() (names []string) {
+// launchersAway are those who have left a run behind.
+func (s *State) launchersAway() (list []*launcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.launchers {
-		if l.party == nil {
-			names = append(names, l.name)
+		if l.attachedLocked() {
+			continue
 		}
+		if l.party != nil { // ended just now
+			l.party, l.since = nil, time.Now()
+		}
+		list = append(list, l)
 	}
-	return names
+	return list
 }
 
 // sweep ends what went while a run's launcher was away: the sessions of
 // processes that are gone, at once, and their works as lost if the launcher
 // cannot come back and say more. One that can is given the time that detached
 // sessions have.
-func (s *State) sweep(ctx context.Context, name string) error {
+func (s *State) sweep(ctx context.Context, l *launcher) error {
 	var run Run
 	var works []Work
+	deep := make(map[uuid.UUID]int)
 	err := s.eng.View(ctx, func(tx engine.Tx) error {
-		run, _ = getRun(tx, name)
-		for w := range unfinished(tx, run.ID) {
+		run, _ = getRun(tx, l.name)
+		for w := range unfinished(tx, l.run) {
+			a, _ := getActor(tx, w.Actor)
+			deep[w.Actor] = depth(a)
 			works = append(works, w)
 		}
 		return nil
@@ -78,21 +86,19 @@ func (s *State) sweep(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	l := s.launchers[run.ID]
-	away := l != nil && l.party == nil
-	s.mu.Unlock()
-	if !away {
+	// The end of a lead would cancel those below it that have not begun.
+	slices.SortFunc(works, func(a, b Work) int { return deep[b.Actor] - deep[a.Actor] })
+	if run.ID != l.run || !run.EndedAt.IsZero() {
+		s.dismiss(l)
 		return nil
 	}
-	lost := l.peer.PID != 0 && !s.opts.Alive(l.peer) || time.Since(l.since) >= s.opts.DetachedGrace
+	lost := l.peer.PID != 0 && !s.opts.Alive(l.peer) || time.Since(s.awaySince(l)) >= s.opts.DetachedGrace
 	left := len(works)
 	for _, w := range works {
-		running := w.Process.PID != 0 && s.opts.Alive(w.Process)
 		switch {
-		case running:
+		case w.Process.PID != 0 && s.opts.Alive(w.Process):
 		case lost:
-			if err := s.lose(ctx, run, w, l); err != nil {
+			if err := s.lose(ctx, run, w); err != nil {
 				return err
 			}
 			left--
@@ -108,8 +114,14 @@ func (s *State) sweep(ctx context.Context, name string) error {
 	return nil
 }
 
+func (s *State) awaySince(l *launcher) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.since
+}
+
 // lose makes a work lost, unless its launcher is back.
-func (s *State) lose(ctx context.Context, run Run, w Work, l *launcher) error {
+func (s *State) lose(ctx context.Context, run Run, w Work) error {
 	cause := "its dispatcher is gone, and so is its process"
 	if w.Process.PID == 0 {
 		cause = "its dispatcher went before it had a process"

@@ -74,6 +74,9 @@ func decodeVersion(record string) uint64 {
 // key and is an [engine.ErrCorrupt].
 func (t Txn) Check() error { return check(t.tx, t.store.layer) }
 
+// Check reports where the stores of all layers contradict themselves.
+func Check(tx Tx) error { return check(tx, "") }
+
 // Recover checks the stores of all layers of a state just opened, before
 // anything else runs. It changes nothing.
 func Recover(ctx context.Context, eng engine.Engine) error {

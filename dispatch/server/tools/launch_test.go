@@ -22,7 +22,7 @@ func launchedRun(t *testing.T, op caller) {
 	})
 	op.refused("INVALID_ARGUMENT", "operator_run_dispatch", args{"run": "tree2", "root": args{"name": "x", "prompt": "y", "agent": "sh", "colour": 1}, "agents": []string{"sh"}})
 	op.refused("INVALID_ARGUMENT", "operator_run_dispatch", args{"run": "tree", "root": args{"name": "lead", "agent": "sh", "prompt": "again"}, "agents": []string{"sh"}})
-	op.refused("FORBIDDEN", "operator_launch_next", args{"run": "r"})
+	op.refused("FORBIDDEN", "operator_launch_next", args{"run": "r", "wait_secs": 1})
 
 	start := func(path string) (caller, map[string]any) {
 		t.Helper()
@@ -70,7 +70,7 @@ func launchedRun(t *testing.T, op caller) {
 	if exit["result"].(map[string]any)["built"] != true || exit["cost_usd"] != 0.25 || len(exit["leases_held"].([]any)) != 1 {
 		t.Errorf("exit: %v", exit)
 	}
-	got := s1.ok("actor_wait", args{"actors": []string{"compile"}, "mode": "any"})
+	got := s1.ok("actor_wait", args{"actors": []string{"compile"}, "mode": "any", "wait_secs": 1})
 	if got["done"] != true || got["actors"].([]any)[0].(map[string]any)["status"] != "succeeded" {
 		t.Errorf("waited: %v", got)
 	}
@@ -80,7 +80,7 @@ func launchedRun(t *testing.T, op caller) {
 		t.Errorf("the lead is told nothing: %v", told)
 	}
 	lead.ok("actor_cancel", args{"actor": "S1", "reason": "that is enough"})
-	stop := op.ok("operator_launch_next", args{"run": "tree"})["stop"].([]any)[0].(map[string]any)
+	stop := op.ok("operator_launch_next", args{"run": "tree", "wait_secs": 1})["stop"].([]any)[0].(map[string]any)
 	if stop["path"] != "S1" || stop["status"] != "cancelled" {
 		t.Errorf("stop: %v", stop)
 	}
@@ -88,7 +88,7 @@ func launchedRun(t *testing.T, op caller) {
 		op.refused("FORBIDDEN", "operator_run_finish", args{"run": "tree"})
 		op.ok("operator_launch_exited", args{"run": "tree", "actor_id": id, "status": "cancelled", "signal": "SIGTERM"})
 	}
-	if next := op.ok("operator_launch_next", args{"run": "tree"}); next["unfinished"] != 0.0 {
+	if next := op.ok("operator_launch_next", args{"run": "tree", "wait_secs": 1}); next["unfinished"] != 0.0 {
 		t.Errorf("at the end: %v", next)
 	}
 	if sum := op.ok("operator_run_finish", args{"run": "tree"}); len(sum["actors"].([]any)) != 3 {

@@ -155,7 +155,7 @@ func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a disp
 
 type launchNextArgs struct {
 	Run  string  `json:"run" doc:"its name" min:"1" max:"64"`
-	Wait seconds `json:"wait_secs,omitempty" doc:"how long at most" min:"0" max:"50" default:"50"`
+	Wait seconds `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 }
 
 type launch struct {

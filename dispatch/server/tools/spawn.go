@@ -127,7 +127,7 @@ func actorStatus(ctx context.Context, se *dispatch.Session, a actorArg) (outcome
 type awaitArgs struct {
 	Actors []string `json:"actors" doc:"of your sub-tree, each by its name in your layer, path, or actor_id" min:"1" max:"1000"`
 	Mode   string   `json:"mode,omitempty" doc:"answer when any is finished, or all are" enum:"any|all" default:"\"all\""`
-	Wait   seconds  `json:"wait_secs,omitempty" doc:"how long at most" min:"0" max:"50" default:"50"`
+	Wait   seconds  `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 }
 
 type outcomes struct {

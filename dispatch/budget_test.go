@@ -1,0 +1,142 @@
+package dispatch_test
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// An account is what a model that cannot be wrong knows of one actor: it adds
+// up the whole tree each time it is asked.
+type account struct {
+	budget   dispatch.Money // zero: its lead's
+	spent    dispatch.Money
+	ended    bool
+	lead     *account
+	children []*account
+	path     string
+	sub      bool
+}
+
+// below is what all below it are known to have spent.
+func (a *account) below() (sum dispatch.Money) {
+	for _, c := range a.children {
+		if c.ended {
+			sum += c.spent + c.below()
+		}
+	}
+	return sum
+}
+
+// claim is what is set aside for it.
+func (a *account) claim() dispatch.Money {
+	if a.budget > 0 && !a.ended {
+		return a.budget
+	}
+	sum := a.kept()
+	if !a.ended {
+		sum += a.spent + a.below()
+	}
+	return sum
+}
+
+func (a *account) kept() (sum dispatch.Money) {
+	for _, c := range a.children {
+		sum += c.claim()
+	}
+	return sum
+}
+
+// left is what it may give away.
+func (a *account) left() dispatch.Money {
+	if a.budget == 0 {
+		return a.lead.left()
+	}
+	return a.budget - a.spent - a.below() - a.kept()
+}
+
+// orphan reports whether one above it has ended, so that it is to stop.
+func (a *account) orphan() bool { return a.lead != nil && (a.lead.ended || a.lead.orphan()) }
+
+// Whatever is spawned and however it ends, no lead gives away more than it
+// has, and all that is not spent comes back. State.Check, which runs at each
+// end, holds the sums that are kept against those of the tree.
+func TestBudgetsAddUp(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		atHome(t, dispatch.Options{}, func(h *house) {
+			root := &account{budget: 100, path: "root", sub: true}
+			tr := h.dispatch(dispatch.Settings{Budget: root.budget, Depth: 5})
+			tr.start()
+			all := []*account{root}
+			living := func(only func(*account) bool) (list []*account) {
+				for _, a := range all {
+					if !a.ended && only(a) {
+						list = append(list, a)
+					}
+				}
+				return list
+			}
+			r.Repeat(map[string]func(*rapid.T){
+				"spawn": func(r *rapid.T) {
+					leads := living(func(a *account) bool { return a.sub && !a.orphan() })
+					if len(leads) == 0 {
+						r.Skip("nobody leads")
+					}
+					lead := leads[rapid.IntRange(0, len(leads)-1).Draw(r, "lead")]
+					budget := dispatch.Money(rapid.SampledFrom([]int{0, 0, 1, 5, 20, 60}).Draw(r, "budget"))
+					role := rapid.SampledFrom([]dispatch.Role{dispatch.Sublead, dispatch.Worker}).Draw(r, "role")
+					left := lead.left()
+					made, err := tr.cast[lead.path].Spawn(t.Context(), dispatch.Spawn{Role: role, Prompt: "x", Budget: &budget})
+					var over *dispatch.BudgetError
+					switch {
+					case limit(5)(err): // the depth
+					case left <= 0 || budget > left:
+						if !errors.As(err, &over) || over.Available != max(left, 0) {
+							r.Fatalf("%s has %d left and is to give %d: %v", lead.path, left, budget, err)
+						}
+					case err != nil:
+						r.Fatal(err)
+					default:
+						child := &account{budget: budget, lead: lead, path: made.Path, sub: role == dispatch.Sublead}
+						lead.children = append(lead.children, child)
+						all = append(all, child)
+						tr.start()
+					}
+				},
+				"exit": func(r *rapid.T) {
+					list := living(func(a *account) bool { return a != root })
+					if len(list) == 0 {
+						r.Skip("nobody is left")
+					}
+					a := list[rapid.IntRange(0, len(list)-1).Draw(r, "actor")]
+					cost := dispatch.Money(rapid.IntRange(0, 30).Draw(r, "cost"))
+					info := tr.exit(a.path, dispatch.Exit{Status: dispatch.Failed, Cost: &cost})
+					a.spent, a.ended = cost, true
+					if info.Work.Total() != cost+a.below() {
+						r.Fatalf("%s and all below it have spent %d, told as %d", a.path, cost+a.below(), info.Work.Total())
+					}
+				},
+				"": func(r *rapid.T) {
+					if err := h.Check(t.Context()); err != nil {
+						r.Fatal(err)
+					}
+				},
+			})
+			for _, a := range living(func(*account) bool { return true }) {
+				a.ended = true
+				tr.exit(a.path, dispatch.Exit{Status: dispatch.Succeeded})
+			}
+			info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+			if err != nil {
+				r.Fatal(err)
+			}
+			if got := info.Actors[0].Work; got.Total() != root.below() || got.Reserved != 0 {
+				r.Fatalf("at the end %d are spent and %d kept, want %d and none", got.Total(), got.Reserved, root.below())
+			}
+			h.hangUp(tr.op)
+		})
+	})
+}

@@ -1,0 +1,403 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// die is a dispatcher's kill -9: it is gone, and so are all its processes.
+func (tr *troupe) die() {
+	tr.t.Helper()
+	tr.alive.Store(launcherPID, false)
+	for _, pid := range tr.pid {
+		tr.alive.Store(pid, false)
+	}
+	tr.hangUp(tr.op)
+}
+
+// again is the dispatcher that attaches again, or else another one of the run.
+// Whom it starts has other pids.
+func (tr *troupe) again(req dispatch.Dispatch) (next *troupe, info dispatch.RunInfo, err error) {
+	tr.t.Helper()
+	next = &troupe{
+		house: tr.house, pids: tr.pids + 1000, cast: make(map[string]*dispatch.Session),
+		ids: make(map[string]uuid.UUID), pid: make(map[string]int),
+	}
+	pid := launcherPID
+	if req.Attach == uuid.Nil {
+		pid += next.pids
+	}
+	next.op = tr.connect(dispatch.Credentials{Operator: true}, pid)
+	info, err = tr.DispatchRun(tr.t.Context(), next.op, req)
+	return next, info, err
+}
+
+func resume(settings dispatch.Settings) dispatch.Dispatch {
+	req := begin(settings)
+	req.Resume = true
+	return req
+}
+
+func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		settings := dispatch.Settings{Budget: dispatch.USD(10)}
+		tr := h.dispatch(settings)
+		tr.start()
+		order := func(name, prompt string) dispatch.Spawn {
+			return dispatch.Spawn{Role: dispatch.Worker, Name: name, Prompt: prompt}
+		}
+		tr.spawn("root", order("done", "a"))
+		tr.spawn("root", order("crashed", "a"))
+		tr.spawn("root", order("", "first"))  // W1
+		tr.spawn("root", order("", "second")) // W2
+		tr.spawn("root", order("", "second")) // W3
+		tr.start()
+		if err := tr.cast["done"].Report(t.Context(), json.RawMessage("1")); err != nil {
+			t.Fatal(err)
+		}
+		tr.exit("done", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(2)})
+		tr.exit("W2", dispatch.Exit{Status: dispatch.Succeeded, Output: "two"})
+		tr.exit("W3", dispatch.Exit{Status: dispatch.Succeeded, Output: "three"})
+		tr.exit("crashed", dispatch.Exit{Status: dispatch.Failed, Cost: money(1)})
+		if _, _, err := tr.again(begin(settings)); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("begun while it runs: %v", err)
+		}
+		if _, _, err := tr.again(resume(settings)); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("resumed while it runs: %v", err)
+		}
+		held := tr.cast["root"]
+		h.take(held, dispatch.RunScope, "x", time.Hour)
+		tr.die()
+		if _, _, err := tr.again(begin(settings)); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("begun over what is unfinished: %v", err)
+		}
+
+		next, info, err := tr.again(resume(settings))
+		if err != nil || info.Dispatched.Life != 2 {
+			t.Fatalf("resumed: %+v %v", info, err)
+		}
+		if held.Context().Err() == nil {
+			t.Error("a session of the earlier life lives on")
+		}
+		h.wantStatus(map[string]dispatch.Status{
+			"root": dispatch.Pending, "done": dispatch.Succeeded, "crashed": dispatch.Failed,
+			"W1": dispatch.Lost, "W2": dispatch.Succeeded, "W3": dispatch.Succeeded,
+		})
+		next.start()
+		if g := h.take(next.cast["root"], dispatch.RunScope, "x", time.Minute); g.Reentrant {
+			t.Error("a lease of the earlier life was not given back")
+		}
+		met := func(sp dispatch.Spawn, path string, finished bool, result string) {
+			t.Helper()
+			made := next.spawn("root", sp)
+			if made.Path != path || made.Finished != finished || string(made.Result) != result {
+				t.Errorf("%q %q is %s, finished %v, result %s", sp.Name, sp.Prompt, made.Path, made.Finished, made.Result)
+			}
+		}
+		met(order("done", "another prompt"), "done", true, "1")
+		met(order("crashed", "a"), "crashed", false, "")
+		met(order("", "second"), "W2", true, `"two"`)
+		met(order("", "second"), "W3", true, `"three"`)
+		met(order("", "second"), "W4", false, "")
+		met(order("", "new"), "W5", false, "")
+		met(order("", "first"), "W1", false, "")
+		for _, name := range []string{"done", "crashed", "W1"} {
+			h.unchanged(name, func() {
+				if _, err := next.cast["root"].Spawn(t.Context(), order(name, "a")); !errors.Is(err, dispatch.ErrExists) {
+					t.Errorf("%s again in the same life: %v", name, err)
+				}
+			})
+		}
+		next.start()
+		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(7.01)}); !overBudget(dispatch.USD(7))(err) {
+			t.Errorf("what was spent before: %v", err)
+		}
+		next.exit("crashed", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(3)})
+		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(4.01)}); !overBudget(dispatch.USD(4))(err) {
+			t.Errorf("what was spent in both lives: %v", err)
+		}
+		next.exitAll()
+		if _, _, err := h.FinishRun(t.Context(), next.op, "r"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := next.again(resume(settings)); !isForbidden(err) {
+			t.Errorf("resumed after it succeeded: %v", err)
+		}
+		last, info, err := next.again(begin(settings))
+		if err != nil || info.Dispatched.Life != 1 || len(info.Actors) != 1 {
+			t.Fatalf("begun anew: %+v %v", info, err)
+		}
+		last.start()
+		last.exitAll()
+	})
+}
+
+func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker, Name: "w"})
+		tr.start()
+		if _, err := h.DrainRun(t.Context(), tr.op, "r", "Ctrl-C", true); err != nil {
+			t.Fatal(err)
+		}
+		for path := range tr.ids {
+			tr.exit(path, dispatch.Exit{Status: dispatch.Cancelled, Signal: "SIGTERM"})
+		}
+		if _, _, err := h.FinishRun(t.Context(), tr.op, "r"); err != nil {
+			t.Fatal(err)
+		}
+		h.hangUp(tr.op)
+		next, _, err := tr.again(resume(dispatch.Settings{LayerActors: 1}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.start()
+		if made := next.spawn("root", dispatch.Spawn{Role: dispatch.Sublead}); made.Path != "S1" || made.ID != tr.ids["S1"] {
+			t.Errorf("S1 is met as %s", made.Path)
+		}
+		next.start()
+		if made := next.spawn("S1", dispatch.Spawn{Role: dispatch.Worker, Name: "w"}); made.ID != tr.ids["S1→w"] || made.Work.Life != 2 {
+			t.Errorf("w is met as %+v", made)
+		}
+		h.unchanged("the new bound", func() {
+			if _, err := next.cast["S1"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); !limit(1)(err) {
+				t.Errorf("over the bound of this life: %v", err)
+			}
+		})
+		next.start()
+		next.exitAll()
+	})
+}
+
+func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker}) // W3, never handed out
+		h.take(tr.cast["W1"], dispatch.RunScope, "x", time.Hour)
+		h.take(tr.cast["W2"], dispatch.RunScope, "y", time.Hour)
+
+		h.alive.Store(launcherPID, false)
+		h.alive.Store(tr.pid["W1"], false)
+		h.hangUp(tr.op)
+		h.unchanged("a spawn", func() {
+			if _, err := tr.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); err == nil {
+				t.Error("spawned without a launcher")
+			}
+		})
+		time.Sleep(1500 * time.Millisecond)
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Lost, "W2": dispatch.Running, "W3": dispatch.Lost})
+		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "x"); got != "" {
+			t.Errorf("what a lost process held is held by %q", got)
+		}
+		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "y"); got != "W2" {
+			t.Errorf("what a living process holds is held by %q", got)
+		}
+		if _, _, err := tr.again(resume(dispatch.Settings{})); err == nil {
+			t.Error("resumed while processes of it run")
+		}
+		for _, pid := range tr.pid {
+			h.alive.Store(pid, false)
+		}
+		time.Sleep(2 * time.Second)
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Lost, "W1": dispatch.Lost, "W2": dispatch.Lost, "W3": dispatch.Lost})
+		if err := h.EndActor(t.Context(), "r", "root", "given up"); err != nil {
+			t.Errorf("a run that was left behind cannot be ended: %v", err)
+		}
+	})
+}
+
+func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		before := tr.orders().Launch[0] // handed out, and the answer not acted upon
+		h.take(tr.cast["W1"], dispatch.RunScope, "x", time.Hour)
+		h.hangUp(tr.op)
+		h.alive.Store(tr.pid["W1"], false)
+		time.Sleep(2 * time.Second)
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Running, "W2": dispatch.Pending})
+		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "x"); got != "" {
+			t.Errorf("what a process that is gone held is held by %q", got)
+		}
+		runs, err := h.Runs(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		attach := dispatch.Dispatch{Run: "r", Attach: runs[0].ID}
+		next, info, err := tr.again(attach)
+		if err != nil || info.Dispatched.Life != 1 {
+			t.Fatalf("attached: %+v %v", info, err)
+		}
+		maps.Copy(next.ids, tr.ids)
+		maps.Copy(next.pid, tr.pid)
+		if info := next.exit("W1", dispatch.Exit{Status: dispatch.Succeeded}); info.Work.Status != dispatch.Succeeded {
+			t.Errorf("an exit while it was away: %s", info.Work.Status)
+		}
+		o := next.start()
+		if len(o.Launch) != 1 || o.Launch[0].Actor.ID != before.Actor.ID || o.Launch[0].Token == before.Token {
+			t.Errorf("the order that was not acted upon: %+v", o)
+		}
+		for _, c := range []dispatch.Credentials{{Token: before.Token}, {Handle: before.Handle}} {
+			if _, err := h.Connect(t.Context(), c, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+				t.Errorf("the secrets of the order that was replaced: %v", err)
+			}
+		}
+		next.exitAll()
+	})
+}
+
+func TestARestartedDaemonWaitsForTheLauncher(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		for path, se := range tr.cast {
+			h.take(se, dispatch.RunScope, path, time.Hour)
+		}
+		handle := tr.cast["W1"].Handle()
+		info, err := h.Runs(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.alive.Store(tr.pid["W2"], false) // goes while the daemon is away
+		h.crash()
+
+		back := h.connect(dispatch.Credentials{Handle: handle}, tr.pid["W1"])
+		if !back.Resumed() || h.heldBy(back, dispatch.RunScope, "W1") != "W1" {
+			t.Errorf("resumed %v, its lease is held by %q", back.Resumed(), h.heldBy(back, dispatch.RunScope, "W1"))
+		}
+		h.hangUp(back) // a script's call ends; the process, and its session, do not
+		time.Sleep(2 * time.Second)
+		if back = h.connect(dispatch.Credentials{Handle: handle}, tr.pid["W1"]); !back.Resumed() {
+			t.Error("the session of a process ended with a connection")
+		}
+		if got := h.heldBy(back, dispatch.RunScope, "W2"); got != "" {
+			t.Errorf("what a process that is gone held is held by %q", got)
+		}
+		next, _, err := tr.again(dispatch.Dispatch{Run: "r", Attach: info[0].ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(next.ids, tr.ids)
+		maps.Copy(next.pid, tr.pid)
+		next.exit("W2", dispatch.Exit{Status: dispatch.Failed, Signal: "SIGKILL"})
+		next.exitAll()
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Succeeded, "W1": dispatch.Succeeded, "W2": dispatch.Failed})
+	})
+}
+
+func TestARestartedDaemonGivesALauncherUpThatDoesNotComeBack(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		h.alive.Store(tr.pid["root"], false)
+		h.crash()
+		time.Sleep(29 * time.Second)
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Pending})
+		time.Sleep(2 * time.Second)
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Lost, "W1": dispatch.Lost})
+	})
+}
+
+// After each step of a run's life the daemon dies, and finds what it had
+// answered for.
+func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{Budget: dispatch.USD(10)})
+		attach := func() {
+			t.Helper()
+			before := h.rows()
+			h.crash()
+			after := h.rows()
+			for key, row := range before {
+				if got, ok := after[key]; key[:5] == "work/" && (!ok || got != row) {
+					t.Errorf("a crash changed %q", key)
+				}
+			}
+			runs, err := h.Runs(t.Context(), "r")
+			if err != nil {
+				t.Fatal(err)
+			}
+			handles := make(map[string]string)
+			for path, se := range tr.cast {
+				handles[path] = se.Handle()
+			}
+			next, _, err := tr.again(dispatch.Dispatch{Run: "r", Attach: runs[0].ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.ids, next.pid = tr.ids, tr.pid
+			for path, handle := range handles {
+				if pid := tr.pid[path]; handle != "" {
+					next.cast[path] = h.connect(dispatch.Credentials{Handle: handle}, pid)
+				}
+			}
+			tr = next
+		}
+		gone := func(path string, e dispatch.Exit) {
+			tr.exit(path, e)
+			delete(tr.cast, path)
+			attach()
+		}
+		attach()
+		tr.start()
+		attach()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Budget: money(4), InitialRef: map[string]json.RawMessage{"plan": json.RawMessage("1")}})
+		attach()
+		tr.start()
+		attach()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
+		attach()
+		tr.start()
+		attach()
+		if err := tr.cast["S1→W1"].Report(t.Context(), json.RawMessage("1")); err != nil {
+			t.Fatal(err)
+		}
+		attach()
+		gone("S1→W1", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(1)})
+		if o, err := tr.cast["root"].Status(t.Context(), "S1→W1"); err != nil || string(o.Result) != "1" {
+			t.Errorf("its result: %+v %v", o, err)
+		}
+		if _, err := tr.cast["root"].Cancel(t.Context(), "S1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		attach()
+		if o := tr.orders(); len(o.Stop) != 1 {
+			t.Errorf("the order to stop: %+v", o)
+		}
+		gone("S1", dispatch.Exit{Status: dispatch.Cancelled, Cost: money(2)})
+		if _, err := h.DrainRun(t.Context(), tr.op, "r", "enough", false); err != nil {
+			t.Fatal(err)
+		}
+		attach()
+		if !tr.orders().Draining {
+			t.Error("drains no more")
+		}
+		gone("root", dispatch.Exit{Status: dispatch.Succeeded})
+		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+		if err != nil || info.Actors[0].Work.Total() != dispatch.USD(3) {
+			t.Errorf("summary: %+v %v", info, err)
+		}
+		h.crash()
+	})
+}

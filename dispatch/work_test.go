@@ -1,0 +1,544 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// launcherPID is the process of the launcher in a story.
+const launcherPID = 9000
+
+// A troupe is a dispatched run, seen from its launcher.
+type troupe struct {
+	*house
+	op   *dispatch.Session
+	pids int
+	cast map[string]*dispatch.Session // by path, the sessions of processes
+	ids  map[string]uuid.UUID
+	pid  map[string]int
+}
+
+func (h *house) dispatch(settings dispatch.Settings) *troupe {
+	h.t.Helper()
+	tr := &troupe{house: h, pids: 100, cast: make(map[string]*dispatch.Session), ids: make(map[string]uuid.UUID), pid: make(map[string]int)}
+	tr.op = h.connect(dispatch.Credentials{Operator: true}, launcherPID)
+	if _, err := h.DispatchRun(h.t.Context(), tr.op, begin(settings)); err != nil {
+		h.t.Fatal(err)
+	}
+	return tr
+}
+
+func begin(settings dispatch.Settings) dispatch.Dispatch {
+	return dispatch.Dispatch{
+		Run: "r", Root: dispatch.Order{Name: "boss", Agent: "sh", Prompt: "lead"},
+		Agents: []string{"sh", "claude"}, Settings: settings,
+	}
+}
+
+func (tr *troupe) orders() dispatch.Orders {
+	tr.t.Helper()
+	o, err := tr.NextOrders(tr.t.Context(), tr.op, "r", 0)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return o
+}
+
+// start starts all that is to be started, each as a process that connects.
+func (tr *troupe) start() dispatch.Orders {
+	tr.t.Helper()
+	o := tr.orders()
+	for _, l := range o.Launch {
+		tr.pids++
+		tr.alive.Store(tr.pids, true)
+		if err := tr.LaunchStarted(tr.t.Context(), tr.op, "r", l.Actor.ID, tr.pids); err != nil {
+			tr.t.Fatal(err)
+		}
+		tr.ids[l.Actor.Path], tr.pid[l.Actor.Path] = l.Actor.ID, tr.pids
+		tr.cast[l.Actor.Path] = tr.connect(dispatch.Credentials{Handle: l.Handle}, tr.pids)
+	}
+	return o
+}
+
+func (tr *troupe) spawn(by string, sp dispatch.Spawn) dispatch.Spawned {
+	tr.t.Helper()
+	if sp.Prompt == "" {
+		sp.Prompt = "work"
+	}
+	made, err := tr.cast[by].Spawn(tr.t.Context(), sp)
+	if err != nil {
+		tr.t.Fatalf("%s spawns %+v: %v", by, sp, err)
+	}
+	return made
+}
+
+func (tr *troupe) exit(path string, e dispatch.Exit) dispatch.ActorInfo {
+	tr.t.Helper()
+	tr.alive.Store(tr.pid[path], false)
+	info, _, err := tr.LaunchExited(tr.t.Context(), tr.op, "r", tr.ids[path], e)
+	if err != nil {
+		tr.t.Fatalf("%s exits: %v", path, err)
+	}
+	return info
+}
+
+func (tr *troupe) exitAll() {
+	tr.t.Helper()
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(tr.ids))) {
+		tr.exit(path, dispatch.Exit{Status: dispatch.Succeeded})
+	}
+}
+
+// status is how the works of the run stand, by path.
+func (h *house) status() map[string]dispatch.Status {
+	h.t.Helper()
+	runs, err := h.Runs(h.t.Context(), "r")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	all := make(map[string]dispatch.Status)
+	for _, a := range runs[0].Actors {
+		if a.Work != nil {
+			all[a.Path] = a.Work.Status
+		}
+	}
+	return all
+}
+
+func (h *house) wantStatus(want map[string]dispatch.Status) {
+	h.t.Helper()
+	if got := h.status(); !maps.Equal(got, want) {
+		h.t.Errorf("works stand as %v, want %v", got, want)
+	}
+}
+
+// rows are the whole state, byte for byte.
+func (h *house) rows() map[string]engine.Row {
+	h.t.Helper()
+	rows := make(map[string]engine.Row)
+	err := h.eng.View(h.t.Context(), func(tx engine.Tx) error {
+		for _, prefix := range []string{"", engine.Cold} {
+			for row := range tx.Scan(prefix) {
+				rows[row.Key] = row
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return rows
+}
+
+// unchanged runs something that is to leave the state as it is.
+func (h *house) unchanged(what string, try func()) {
+	h.t.Helper()
+	before := h.rows()
+	try()
+	after := h.rows()
+	for key := range before {
+		if before[key] != after[key] {
+			h.t.Errorf("%s changed %q", what, key)
+		}
+	}
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			h.t.Errorf("%s left %q", what, key)
+		}
+	}
+}
+
+func draining(err error) bool {
+	var d *dispatch.DrainingError
+	return errors.As(err, &d)
+}
+
+func isForbidden(err error) bool {
+	var f *dispatch.ForbiddenError
+	return errors.As(err, &f)
+}
+
+func overBudget(left dispatch.Money) func(error) bool {
+	return func(err error) bool {
+		var b *dispatch.BudgetError
+		return errors.As(err, &b) && b.Available == left
+	}
+}
+
+func money(usd float64) *dispatch.Money {
+	m := dispatch.USD(usd)
+	return &m
+}
+
+func TestARefusedSpawnLeavesNothing(t *testing.T) {
+	settings := dispatch.Settings{
+		Depth: 2, LayerActors: 4, RunActors: 6, Budget: dispatch.USD(10),
+		SubleadBudget: dispatch.USD(4), SubleadWorkers: 1, WorkerBudget: dispatch.USD(1),
+	}
+	settings.Store.ValueBytes, settings.Store.Entries = 100, 2
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(settings)
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})               // S1
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: "named"}) // leaves 5 of 10
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker}) // S1→W1: all it may have
+		tr.start()
+
+		sub, work := dispatch.Sublead, dispatch.Worker
+		ref := func(path string, value string) map[string]json.RawMessage {
+			return map[string]json.RawMessage{"/ref/ok": json.RawMessage("1"), path: json.RawMessage(value)}
+		}
+		for _, c := range []struct {
+			by    string
+			spawn dispatch.Spawn
+			want  func(error) bool
+		}{
+			{"named", dispatch.Spawn{Role: work, Prompt: "x"}, isForbidden},
+			{"root", dispatch.Spawn{Role: dispatch.Root, Prompt: "x"}, names("role")},
+			{"root", dispatch.Spawn{Role: work}, names("prompt")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "a\x00b"}, names("prompt")},
+			{"root", dispatch.Spawn{Role: work, Prompt: strings.Repeat("x", dispatch.MaxPrompt+1)}, names("prompt")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "named"}, is(dispatch.ErrExists)},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "boss"}, is(dispatch.ErrExists)},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "root"}, names("name")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "a→b"}, names("name")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "self"}, names("name")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Agent: "nobody"}, names("agent")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Model: "a\nb"}, names("model")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Directory: "a\x00"}, names("directory")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Directory: strings.Repeat("x", 5000)}, names("directory")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Timeout: -1}, names("timeout_secs")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Timeout: dispatch.MaxTimeout + 1}, names("timeout_secs")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"A B": ""}}, names("env")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"LEASEHOLD_TOKEN": "x"}}, names("env")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"A": "\x00"}}, names("env")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"A": strings.Repeat("x", dispatch.MaxEnv)}}, names("env")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Tools: []string{""}}, names("tools")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", Tools: make([]string, dispatch.MaxTools+1)}, names("tools")},
+			{"root", dispatch.Spawn{Role: work, Prompt: "x", InitialRef: ref("/ref/a", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(-1)}, names("budget_usd")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(5.01)}, overBudget(dispatch.USD(5))},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/shared/a", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/../a", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/a", `"`+strings.Repeat("x", 100)+`"`)}, limit(100)},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("1"), "b": json.RawMessage("2"), "c": json.RawMessage("3")}}, limit(2)},
+			{"S1", dispatch.Spawn{Role: work, Prompt: "x"}, limit(1)},
+		} {
+			what := fmt.Sprintf("%s spawning %.80s", c.by, fmt.Sprintf("%+v", c.spawn))
+			h.unchanged(what, func() {
+				if _, err := tr.cast[c.by].Spawn(t.Context(), c.spawn); !c.want(err) {
+					t.Errorf("%s: %v", what, err)
+				}
+			})
+		}
+		tr.exitAll()
+	})
+}
+
+func TestTheTreeBoundsWhatIsSpawned(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{Depth: 2, LayerActors: 2, RunActors: 5})
+		tr.start()
+		for range 2 {
+			tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		}
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		refused := func(by string, max int64) {
+			t.Helper()
+			h.unchanged(by, func() {
+				if _, err := tr.cast[by].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); !limit(max)(err) {
+					t.Errorf("%s: %v, want a limit of %d", by, err, max)
+				}
+			})
+		}
+		refused("root", 2)
+		refused("S1→S2", 2) // the depth
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
+		refused("S2", 5)
+		tr.start()
+		tr.exit("S1→W1", dispatch.Exit{Status: dispatch.Succeeded})
+		tr.spawn("S2", dispatch.Spawn{Role: dispatch.Worker}) // what has ended makes room
+		tr.start()
+		tr.exitAll()
+	})
+}
+
+func TestNobodySpawnsWhereNobodyLaunches(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		refused := func(what string, se *dispatch.Session, want func(error) bool) {
+			t.Helper()
+			h.unchanged(what, func() {
+				if _, err := se.Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); !want(err) {
+					t.Errorf("%s: %v", what, err)
+				}
+			})
+		}
+		_, token, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "plain", Name: "boss", Role: dispatch.Root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := h.connect(dispatch.Credentials{Token: token}, 1)
+		refused("a run that is not dispatched", plain, is(dispatch.ErrNoLauncher))
+		h.hangUp(plain)
+
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		_, token = h.add(dispatch.Sublead, "", "added")
+		added := h.connect(dispatch.Credentials{Token: token}, 2)
+		refused("one that was added", added, isForbidden)
+
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		if _, err := tr.cast["root"].Cancel(t.Context(), "S1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		refused("one that is told to stop", tr.cast["S1"], draining)
+		if _, err := h.DrainRun(t.Context(), tr.op, "r", "enough", false); err != nil {
+			t.Fatal(err)
+		}
+		refused("a run that drains", tr.cast["root"], draining)
+		tr.exitAll()
+		refused("one that has ended", tr.cast["root"], is(registry.ErrSessionEnded))
+	})
+}
+
+func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		var got []string
+		for _, sp := range []dispatch.Spawn{
+			{Role: dispatch.Worker}, {Role: dispatch.Worker, Name: "W2"}, {Role: dispatch.Worker},
+			{Role: dispatch.Sublead}, {Role: dispatch.Worker, Name: "S2"}, {Role: dispatch.Sublead}, {Role: dispatch.Worker},
+		} {
+			got = append(got, tr.spawn("root", sp).Path)
+		}
+		if want := []string{"W1", "W2", "W3", "S1", "S2", "S3", "W4"}; !slices.Equal(got, want) {
+			t.Errorf("names %v, want %v", got, want)
+		}
+		tr.start()
+		tr.exitAll()
+	})
+}
+
+func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		tr.spawn("S1→S2", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker, Name: "waiting"}) // never handed out
+		_, token := h.add(dispatch.Worker, "S1", "added")
+		added := h.connect(dispatch.Credentials{Token: token}, 5)
+		h.take(tr.cast["S1"], dispatch.RunScope, "x", time.Hour)
+		h.take(tr.cast["S1"], dispatch.LayerScope, "y", time.Hour)
+		h.take(tr.cast["S1→S2→W1"], dispatch.RunScope, "deep", time.Hour)
+		lost := h.take(tr.cast["S1"], dispatch.RunScope, "lost", time.Second)
+		time.Sleep(2 * time.Second)
+		_ = lost
+
+		info := tr.exit("S1", dispatch.Exit{Status: dispatch.Failed, Cause: "exit code 1"})
+		if held := fmt.Sprint(info.Work.Held); held != "[{run x } {layer y }]" {
+			t.Errorf("held at its exit: %v", held)
+		}
+		if lost := fmt.Sprint(info.Work.Lost); lost != "[{run lost expired}]" {
+			t.Errorf("lost before its exit: %v", lost)
+		}
+		h.wantStatus(map[string]dispatch.Status{
+			"root": dispatch.Running, "S1": dispatch.Failed, "S1→S2": dispatch.Running, "S1→S2→W1": dispatch.Running, "S1→waiting": dispatch.Cancelled,
+		})
+		if tr.cast["S1"].Context().Err() == nil || added.Context().Err() == nil {
+			t.Error("a session of an actor that has ended lives on")
+		}
+		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "deep"); got != "S1→S2→W1" {
+			t.Errorf("what a process below holds that still runs is held by %q", got)
+		}
+		var stops []string
+		for _, stop := range tr.orders().Stop {
+			stops = append(stops, fmt.Sprint(stop.Actor.Path, " ", stop.Status, " ", stop.Reason))
+		}
+		if want := []string{"S1→S2→W1 cancelled its lead S1 ended", "S1→S2 cancelled its lead S1 ended"}; !slices.Equal(stops, want) {
+			t.Errorf("told to stop: %q", stops)
+		}
+		if again := tr.orders(); len(again.Stop)+len(again.Launch) > 0 {
+			t.Errorf("told twice: %+v", again)
+		}
+		h.unchanged("a second report", func() { tr.exit("S1", dispatch.Exit{Status: dispatch.Succeeded}) })
+		tr.exitAll()
+		if got := h.status()["S1→S2"]; got != dispatch.Succeeded {
+			t.Errorf("a stop that came too late: %s", got)
+		}
+	})
+}
+
+func TestCancellingStopsASubTree(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker}) // W2, never handed out
+		for _, ref := range []string{"root", "S9", "S1→W9", uuid.NewString(), ""} {
+			h.unchanged(ref, func() {
+				if _, err := tr.cast["root"].Cancel(t.Context(), ref, "x"); err == nil {
+					t.Errorf("cancelled %q", ref)
+				}
+			})
+		}
+		if _, err := tr.cast["S1"].Cancel(t.Context(), "W2", "x"); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("cancelling one above: %v", err)
+		}
+		if _, err := tr.cast["W1"].Cancel(t.Context(), "S1", "x"); !isForbidden(err) {
+			t.Errorf("a worker cancels: %v", err)
+		}
+		o, err := tr.cast["root"].Cancel(t.Context(), "W2", "not needed")
+		if err != nil || o.Work.Status != dispatch.Cancelled || o.Work.Cause != "not needed" {
+			t.Errorf("cancelled before it began: %+v %v", o.Work, err)
+		}
+		if o, err = tr.cast["root"].Cancel(t.Context(), "S1", "wrong"); err != nil || o.Work.Stop == nil {
+			t.Errorf("cancelled: %+v %v", o.Work, err)
+		}
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "S1": dispatch.Running, "S1→W1": dispatch.Cancelled, "W1": dispatch.Running, "W2": dispatch.Cancelled})
+		if o := tr.orders(); len(o.Launch) != 0 || len(o.Stop) != 1 || o.Stop[0].Actor.Path != "S1" {
+			t.Errorf("orders: %+v", o)
+		}
+		tr.exitAll()
+	})
+}
+
+func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		for range 3 {
+			tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		}
+		tr.start()
+		lead := tr.cast["root"]
+		go func() {
+			time.Sleep(10 * time.Second)
+			if err := tr.cast["W2"].Report(t.Context(), json.RawMessage(` {"n": 2} `)); err != nil {
+				t.Error(err)
+			}
+			tr.exit("W2", dispatch.Exit{Status: dispatch.Succeeded, Output: "noise"})
+			time.Sleep(10 * time.Second)
+			tr.exit("W1", dispatch.Exit{Status: dispatch.Succeeded, Output: "so\nit \"is\""})
+			tr.exit("W3", dispatch.Exit{Status: dispatch.Failed})
+		}()
+		began := time.Now()
+		refs := []string{"W1", "W2", tr.ids["W3"].String()}
+		list, done, err := lead.Await(t.Context(), refs, false, 50*time.Second)
+		if err != nil || !done || time.Since(began) != 10*time.Second || string(list[1].Result) != `{"n":2}` || list[0].Finished() {
+			t.Errorf("any: %+v %v %v after %s", list, done, err, time.Since(began))
+		}
+		list, done, err = lead.Await(t.Context(), refs, true, 5*time.Second)
+		if err != nil || done || time.Since(began) != 15*time.Second {
+			t.Errorf("all, too early: %+v %v %v after %s", list, done, err, time.Since(began))
+		}
+		list, done, err = lead.Await(t.Context(), refs, true, 50*time.Second)
+		if err != nil || !done || time.Since(began) != 20*time.Second {
+			t.Errorf("all: %+v %v %v after %s", list, done, err, time.Since(began))
+		}
+		if got := string(list[0].Result); got != `"so\nit \"is\""` {
+			t.Errorf("the last output as a result: %s", got)
+		}
+		if list[2].Result != nil || list[2].Work.Status != dispatch.Failed {
+			t.Errorf("one that failed: %+v", list[2])
+		}
+		if _, _, err := lead.Await(t.Context(), []string{"root"}, true, 0); !names("actors")(err) {
+			t.Errorf("waits for itself: %v", err)
+		}
+		tr.exit("root", dispatch.Exit{Status: dispatch.Succeeded})
+	})
+}
+
+func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		for _, c := range []struct {
+			result string
+			want   func(error) bool
+		}{
+			{`"` + strings.Repeat("x", dispatch.MaxResult-1) + `"`, limit(dispatch.MaxResult)},
+			{`{`, names("result")},
+			{``, names("result")},
+		} {
+			h.unchanged(fmt.Sprintf("%.10s", c.result), func() {
+				if err := se.Report(t.Context(), json.RawMessage(c.result)); !c.want(err) {
+					t.Errorf("%.10s: %v", c.result, err)
+				}
+			})
+		}
+		for _, result := range []string{`1`, `null`, `"` + strings.Repeat("x", dispatch.MaxResult-2) + `"`} {
+			if err := se.Report(t.Context(), json.RawMessage(result)); err != nil {
+				t.Error(err)
+			}
+			if o, err := se.Status(t.Context(), "root"); err != nil || string(o.Result) != result {
+				t.Errorf("reported %.10s, is %.10s, %v", result, o.Result, err)
+			}
+		}
+		h.hangUp(se)
+	})
+}
+
+func TestADrainIsToldOnceToEachSession(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker}) // never handed out
+		for _, stop := range []bool{false, true} {
+			if left, err := h.DrainRun(t.Context(), tr.op, "r", "Ctrl-C", stop); err != nil || stop && left != 2 {
+				t.Errorf("drained, %d left: %v", left, err)
+			}
+		}
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Running, "W2": dispatch.Cancelled})
+		for path, se := range tr.cast {
+			if d := se.TakeDrain(); d == nil || d.Reason != "Ctrl-C" {
+				t.Errorf("%s is told %+v", path, d)
+			}
+			if d := se.TakeDrain(); d != nil {
+				t.Errorf("%s is told twice", path)
+			}
+		}
+		o := tr.orders()
+		if !o.Draining || len(o.Stop) != 2 || o.Stop[0].Actor.Path != "W1" {
+			t.Errorf("orders: %+v", o)
+		}
+		late := h.connect(dispatch.Credentials{Handle: tr.cast["W1"].Handle()}, tr.pid["W1"])
+		if late.TakeDrain() != nil {
+			t.Error("another connection of a session is told again")
+		}
+		if _, _, err := h.FinishRun(t.Context(), tr.op, "r"); !isForbidden(err) {
+			t.Errorf("finished with actors left: %v", err)
+		}
+		tr.exitAll()
+		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+		if err != nil || len(info.Actors) != 3 || info.EndedAt.IsZero() {
+			t.Errorf("summary: %+v %v", info, err)
+		}
+	})
+}
