@@ -20,6 +20,7 @@ type mcpServer struct {
 	Args         []string          `json:"args"`
 	Env          map[string]string `json:"env"`
 	Timeout      int               `json:"timeout"` // ms
+	AlwaysLoad   bool              `json:"alwaysLoad,omitempty"`
 	Trust        bool              `json:"trust,omitempty"`
 	IncludeTools []string          `json:"includeTools,omitempty"`
 }
@@ -37,10 +38,12 @@ func (t Task) server(reference func(name string) string) mcpServer {
 func inBraces(name string) string { return "${" + name + "}" }
 
 // writeServers writes {"mcpServers": {"leasehold": …}}, which Claude Code and
-// many others read.
+// many others read. Claude Code begins before its servers are there, and looks
+// for their tools only when it thinks that it needs one, but for those that it
+// always loads.
 func (t Task) writeServers() (file string, err error) {
 	s := t.server(inBraces)
-	s.Type = "stdio"
+	s.Type, s.AlwaysLoad = "stdio", true
 	return t.writeJSON("mcp.json", map[string]any{"mcpServers": map[string]mcpServer{"leasehold": s}})
 }
 
@@ -61,13 +64,14 @@ func configureClaude(_ Profile, t Task) (configuration, error) {
 		return configuration{}, err
 	}
 	flags := []string{"-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config", file}
+	allowed := []string{"mcp__leasehold"} // all of it
 	if len(t.Tools) > 0 {
-		names := make([]string, len(t.Tools))
+		allowed = make([]string, len(t.Tools))
 		for i, tool := range t.Tools {
-			names[i] = "mcp__leasehold__" + tool
+			allowed[i] = "mcp__leasehold__" + tool
 		}
-		flags = append(flags, "--allowedTools", strings.Join(names, ","))
 	}
+	flags = append(flags, "--allowedTools", strings.Join(allowed, ","))
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)
 	}

@@ -19,8 +19,7 @@ func configureCodex(_ Profile, t Task) (configuration, error) {
 	}
 	set("command", t.Leasehold)
 	set("args", []string{"mcp"})
-	// The last two find the state, should the server have to start a daemon.
-	set("env_vars", append(t.variableNames(), "XDG_STATE_HOME", "XDG_RUNTIME_DIR"))
+	set("env_vars", t.variableNames())
 	set("required", true)
 	set("startup_timeout_sec", startTimeout)
 	set("tool_timeout_sec", callTimeout)

@@ -18,8 +18,8 @@ const ours = "LEASEHOLD_"
 type env map[string]string
 
 // environ is what leasehold dispatch itself has, without what is only its own,
-// and over it in this order: the client's configuration, the profile, the task,
-// and what Leasehold tells every process.
+// and over it in this order: what the client should have, the profile, the task,
+// what the client must have, and what Leasehold tells every process.
 func environ(p Profile, t Task, conf configuration, fill filler) (env, error) {
 	e := make(env)
 	for _, pair := range os.Environ() {
@@ -32,6 +32,7 @@ func environ(p Profile, t Task, conf configuration, fill filler) (env, error) {
 		e[name] = fill.fill(value)
 	}
 	maps.Copy(e, t.Env)
+	maps.Copy(e, conf.set)
 	maps.Copy(e, t.variables())
 	if err := e.leadToLeasehold(t); err != nil {
 		return nil, err
@@ -52,9 +53,18 @@ func (t Task) variables() map[string]string {
 }
 
 // variableNames are those that the MCP server of a client must get, in order:
-// the secrets to act as the actor, the rest so that its process is known as one
-// of the actor's wherever it ends up.
-func (t Task) variableNames() []string { return slices.Sorted(maps.Keys(t.variables())) }
+// the secrets to act as the actor; the others of ours, so that its process is
+// known as one of the actor's wherever it ends up; and where the state is, for
+// it may have to start a daemon.
+func (t Task) variableNames() []string {
+	names := slices.Sorted(maps.Keys(t.variables()))
+	for _, name := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME"} {
+		if os.Getenv(name) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // leadToLeasehold sees that leasehold, called by its name, is the binary that
 // dispatched the run.
@@ -104,16 +114,16 @@ func (e env) find(program, dir string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is not in the PATH: install it, or name it in command by its whole path", program)
+	return "", fmt.Errorf("%s is not in the PATH: install it, or name it by its whole path", program)
 }
 
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is not there: see command", path)
+		return fmt.Errorf("%s is not there: create it, or name another program", path)
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("%s cannot be executed: chmod +x it, or see command", path)
+		return fmt.Errorf("%s cannot be executed: chmod +x it", path)
 	}
 	return nil
 }

@@ -101,10 +101,10 @@ func (t Task) toldPrompt() string {
 
 // write writes a configuration that only its owner may read.
 func (t Task) write(name string, text []byte) (path string, err error) {
-	if err := os.MkdirAll(t.Scratch, 0o700); err != nil {
+	path = filepath.Join(t.Scratch, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
-	path = filepath.Join(t.Scratch, name)
 	return path, os.WriteFile(path, text, 0o600)
 }
 

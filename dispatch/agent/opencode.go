@@ -6,11 +6,20 @@ import (
 	"strings"
 )
 
-// configureOpenCode runs opencode without a person. The configuration is of the
-// form of version 1, which version 2 reads as well. A tool of a server is called
-// after both; the last rule that fits decides, so all are denied first.
-func configureOpenCode(_ Profile, t Task) (configuration, error) {
-	s := t.server(func(name string) string { return "{env:" + name + "}" })
+// configureOpenCode runs opencode without a person. Its server is told in a
+// variable, for only that stands above the configuration of a project; what a
+// file of OPENCODE_CONFIG says goes on. A tool of a server is called after both;
+// the last rule that fits decides, so all are denied first.
+func configureOpenCode(p Profile, t Task) (configuration, error) {
+	// opencode puts a value where its reference stands before it reads the file
+	// as JSON, so only what has no quotes in it is referred to. A server gets
+	// all of opencode's own environment besides.
+	secrets := make(map[string]string)
+	for _, name := range []string{"LEASEHOLD_TOKEN", "LEASEHOLD_SESSION"} {
+		if t.variables()[name] != "" {
+			secrets[name] = "{env:" + name + "}"
+		}
+	}
 	rules := rules{{"leasehold_*", "deny"}}
 	for _, tool := range t.Tools {
 		rules = append(rules, rule{"leasehold_" + tool, "allow"})
@@ -18,22 +27,24 @@ func configureOpenCode(_ Profile, t Task) (configuration, error) {
 	if len(t.Tools) == 0 {
 		rules[0].effect = "allow"
 	}
-	file, err := t.writeJSON("opencode.json", map[string]any{
-		"$schema": "https://opencode.ai/config.json",
+	content, err := json.Marshal(map[string]any{
 		"mcp": map[string]any{"leasehold": map[string]any{
-			"type": "local", "command": append([]string{s.Command}, s.Args...),
-			"environment": s.Env, "enabled": true, "timeout": s.Timeout,
+			"type": "local", "command": []string{t.Leasehold, "mcp"},
+			"environment": secrets, "enabled": true, "timeout": callTimeout * 1000,
 		}},
 		"permission": rules,
 	})
 	if err != nil {
 		return configuration{}, err
 	}
-	flags := []string{"--format", "json"}
+	conf := configuration{flags: []string{"--format", "json"}, set: map[string]string{"OPENCODE_CONFIG_CONTENT": string(content)}}
 	if t.Model != "" {
-		flags = append(flags, "--model", t.Model)
+		conf.flags = append(conf.flags, "--model", t.Model)
 	}
-	return configuration{flags: flags, file: file, env: map[string]string{"OPENCODE_CONFIG": file}}, nil
+	if p.mentions("{mcp_config}") {
+		conf.file, err = t.write("opencode.json", content)
+	}
+	return conf, err
 }
 
 // rules are an object whose order means something.

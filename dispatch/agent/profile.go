@@ -83,6 +83,7 @@ type configuration struct {
 	flags []string
 	last  []string          // after the profile's args, where the prompt comes by stdin
 	env   map[string]string // under the profile's
+	set   map[string]string // over the profile's and the task's
 	drop  []string          // variables that the process must not inherit
 	file  string            // for {mcp_config}; "" where the client takes no file
 }
