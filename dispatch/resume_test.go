@@ -28,7 +28,7 @@ func (tr *troupe) again(req dispatch.Dispatch) (next *troupe, info dispatch.RunI
 	tr.t.Helper()
 	next = &troupe{
 		house: tr.house, pids: tr.pids + 1000, cast: make(map[string]*dispatch.Session),
-		ids: make(map[string]uuid.UUID), pid: make(map[string]int),
+		ids: make(map[string]uuid.UUID), pid: make(map[string]int), tokens: make(map[string]string),
 	}
 	pid := launcherPID
 	if req.Attach == uuid.Nil {

@@ -28,11 +28,13 @@ type troupe struct {
 	cast map[string]*dispatch.Session // by path, the sessions of processes
 	ids  map[string]uuid.UUID
 	pid  map[string]int
+
+	tokens map[string]string
 }
 
 func (h *house) dispatch(settings dispatch.Settings) *troupe {
 	h.t.Helper()
-	tr := &troupe{house: h, pids: 100, cast: make(map[string]*dispatch.Session), ids: make(map[string]uuid.UUID), pid: make(map[string]int)}
+	tr := &troupe{house: h, pids: 100, cast: make(map[string]*dispatch.Session), ids: make(map[string]uuid.UUID), pid: make(map[string]int), tokens: make(map[string]string)}
 	tr.op = h.connect(dispatch.Credentials{Operator: true}, launcherPID)
 	if _, err := h.DispatchRun(h.t.Context(), tr.op, begin(settings)); err != nil {
 		h.t.Fatal(err)
@@ -66,7 +68,7 @@ func (tr *troupe) start() dispatch.Orders {
 		if err := tr.LaunchStarted(tr.t.Context(), tr.op, "r", l.Actor.ID, tr.pids); err != nil {
 			tr.t.Fatal(err)
 		}
-		tr.ids[l.Actor.Path], tr.pid[l.Actor.Path] = l.Actor.ID, tr.pids
+		tr.ids[l.Actor.Path], tr.pid[l.Actor.Path], tr.tokens[l.Actor.Path] = l.Actor.ID, tr.pids, l.Token
 		tr.cast[l.Actor.Path] = tr.connect(dispatch.Credentials{Handle: l.Handle}, tr.pids)
 	}
 	return o
