@@ -104,7 +104,7 @@ Environment:
 		}
 	}
 	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand(), newDoctorCommand())
-	add(groupTree, newDispatchCommand(), newActorCommand(), newCallCommand(), newExecCommand())
+	add(groupTree, newInitCommand(), newDispatchCommand(), newActorCommand(), newCallCommand(), newExecCommand())
 	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand(), newQueueCommand())
 	cmd.AddCommand(newWatchdogCommand())
 	return cmd
