@@ -25,6 +25,10 @@ test:
 race:
     CGO_ENABLED=1 go test -race ./...
 
+# kill the daemon under load a hundred times, and find all that it acknowledged: about 10 minutes
+kill-rounds rounds="100":
+    go test ./cmd/leasehold -run TestKill -v -count=1 -timeout 30m -kill.rounds {{rounds}}
+
 # all that can be said without running anything
 lint: vet format-check golangci-lint staticcheck
 

@@ -48,7 +48,7 @@ func startBare(ctx context.Context, p place) (*contender, error) {
 			for _, c := range commits {
 				batch := db.NewBatch()
 				for i := range uint64(count) {
-					c.replay(batch, last-i)
+					c.replay(batch, last-i, i == 0)
 				}
 				if err := batch.Commit(pebbledb.Sync); err != nil {
 					return 0, err
@@ -93,10 +93,11 @@ func (c commit) size() int {
 
 // replay writes c into b for the n-th task: where a key has the id of the task
 // that was recorded it gets another, and where it has its place or the time it
-// gets n, so that keys are as random and as ordered as the queue's.
-func (c commit) replay(b *pebbledb.Batch, n uint64) {
+// gets n, so that keys are as random and as ordered as the queue's. What is of
+// no task is written for the first of a batch alone, as the queue does.
+func (c commit) replay(b *pebbledb.Batch, n uint64, first bool) {
+	id := idOf(n)
 	for _, w := range c {
-		id := idOf(n)
 		key := strings.Replace(w.key, string(w.id[:]), string(id[:]), 1)
 		key = strings.Replace(key, w.id.String(), id.String(), 1)
 		k := []byte(key)
@@ -105,6 +106,8 @@ func (c commit) replay(b *pebbledb.Batch, n uint64) {
 			binary.BigEndian.PutUint64(k[len(k)-8:], n)
 		case bytes.HasPrefix(k[1:], []byte("~finished/")):
 			binary.BigEndian.PutUint64(k[len(k)-24:], n)
+		case key == w.key && !first:
+			continue
 		}
 		if w.value == nil {
 			_ = b.Delete(k, nil) // fails for an indexed batch only
@@ -114,14 +117,14 @@ func (c commit) replay(b *pebbledb.Batch, n uint64) {
 	}
 }
 
-// idOf is the n-th of a sequence of ids in no order.
+// idOf is the n-th of a sequence of ids that rise, as the queue's do, and end
+// at random.
 func idOf(n uint64) (id uuid.UUID) {
-	for i := range 2 {
-		x := (2*n + uint64(i)) * 0x9e3779b97f4a7c15
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		binary.BigEndian.PutUint64(id[8*i:], x^x>>31)
-	}
+	x := n * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	binary.BigEndian.PutUint64(id[:], n)
+	binary.BigEndian.PutUint64(id[8:], x^x>>31)
 	return id
 }
 

@@ -180,9 +180,12 @@ func TestCheckFindsAFrontThatIsNotItsLine(t *testing.T) {
 		h.check()
 		var was engine.Row
 		for name, change := range map[string]func(front *engine.Row){
-			"short":   func(front *engine.Row) { front.Value = front.Value[:len(front.Value)-1] },
-			"other":   func(front *engine.Row) { front.Value = front.Value[:len(front.Value)-1] + "x" },
-			"earlier": func(front *engine.Row) { front.Value = "\x00" + front.Value[1:7] + "\x01" + front.Value[8:] },
+			"short": func(front *engine.Row) { front.Value = front.Value[:len(front.Value)-1] },
+			"other": func(front *engine.Row) {
+				front.Value = front.Value[:len(front.Value)-12] + "xxx" + front.Value[len(front.Value)-9:]
+			},
+			"longer":  func(front *engine.Row) { front.Value = front.Value[:len(front.Value)-2] + "\xff\xff" },
+			"nothing": func(front *engine.Row) { front.Value = "" },
 		} {
 			h.rows(func(tx engine.Tx) {
 				was = firstRow(tx, "front/")

@@ -57,8 +57,9 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	}
 	// Payloads never change, so they are read after the claim, where they
 	// hold up nobody.
+	ctx = context.WithoutCancel(ctx)
 	for i := range tasks {
-		row, ok, err := q.eng.Get(context.WithoutCancel(ctx), payloadKey(tasks[i].ID))
+		row, ok, err := q.eng.Get(ctx, payloadKey(tasks[i].ID))
 		if err != nil {
 			return nil, err
 		}

@@ -112,6 +112,9 @@ func (q *Queue) hand(tx Tx, was *Task, t Task) (Task, bool) {
 
 // given takes what was given to a call, if it is still its.
 func (q *Queue) given(tx Tx, call *claimCall) (c Claimed, ok bool) {
+	if call.Wait == 0 {
+		return Claimed{}, false // it never had a place
+	}
 	row, ok := tx.Get(givenKey(call.id))
 	if !ok {
 		return Claimed{}, false

@@ -20,7 +20,9 @@
 //   - Whoever waits for a task is served in the order of asking, in the
 //     transaction that makes the task ready.
 //   - A finished task absorbs: no late submit, expiry or reaper changes it.
-//   - An idempotency key is kept as long as its task, and that 24 h at least.
+//   - An idempotency key is kept as long as its task, and that 24 h at least. It
+//     knows a payload by its compact JSON: white space makes no other one.
+//   - What is enqueued in one call is there as a whole or not at all.
 //
 // # States
 //
@@ -48,7 +50,7 @@
 //	front/<ready index>                   what stands next in a long line, memory only
 //	drop/<name>                           a queue whose run has gone, due until the last of it is
 //	~task/<id>                            record: state, attempts and where the task stands
-//	~payload/<id>                         as it was enqueued
+//	~payload/<id>                         as it was enqueued, without white space
 //	~result/<id>                          as it was submitted
 //	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row
 //	~delayed/<name>␀<due><id>
@@ -58,7 +60,7 @@
 //
 // What starts with ~ is cold: on disk alone, so a backlog of any length takes
 // no memory. Names are checked so that none holds a separator; ids are 16 raw
-// bytes.
+// bytes, and those of tasks rise with time: what comes together lies together.
 //
 // # Indexes that are taken from the front
 //
@@ -66,4 +68,9 @@
 // away. So whoever looks for the first task, delay or retention begins at a
 // cursor. The cursors of ready tasks are written down every thousand claims; a
 // restart finds the others at the beginning, and passes over once.
+//
+// Even from there it costs the store more to find one entry than to read on to
+// the next. So a claim of one task from a line of more than 32 reads that many,
+// and leaves them to the claims that follow: the line's front. It is a row, so
+// that what undoes a transaction undoes what the transaction made of it.
 package queue

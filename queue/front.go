@@ -26,20 +26,20 @@ func (in index) frontKey() string { return frontPrefix + in.prefix[len(engine.Co
 func (in index) first(tx Tx) (first engine.Row, ok bool) {
 	from := in.cursor(tx)
 	if front, ok := tx.Get(in.frontKey()); ok {
-		for r := record.Read(front.Value[8:]); ; {
+		entries, last := openFront(front)
+		r := record.Read(entries)
+		for range frontTasks {
 			tail, value := r.Text(), r.Text()
-			if tail == "" {
-				break
+			if tail < from {
+				continue
 			}
-			if tail >= from {
-				if tail == front.Value[:8] {
-					tx.Delete(front.Key) // of no more use
-				}
-				return engine.Row{Key: in.prefix + tail, Value: value}, true
+			if tail == last {
+				tx.Delete(front.Key) // of no more use
 			}
+			return engine.Row{Key: in.prefix + tail, Value: value}, true
 		}
 	}
-	w := record.New(frontBytes)
+	w := record.New(frontTasks * 160)
 	last, n, size := "", 0, 0
 	for row := range tx.ScanFrom(in.prefix, in.prefix+from) {
 		if n == 0 {
@@ -54,20 +54,33 @@ func (in index) first(tx Tx) (first engine.Row, ok bool) {
 		}
 	}
 	if n > 1 {
-		tx.Touch(engine.Row{Key: in.frontKey(), Value: last + w.String()})
+		w.Text(last)
+		tx.Touch(engine.Row{Key: in.frontKey(), Value: w.String()})
 	}
 	return first, n > 0
 }
 
-// front finds that a front has what stands in its line.
-func (c *checker) front(row engine.Row) {
-	if len(row.Value) < 8 {
+// openFront gives the entries of a front, each its tail and its value, and the
+// tail of the last.
+func openFront(row engine.Row) (entries, last string) {
+	const size = 1 + 8 // a place, as a text
+	at := len(row.Value) - size
+	if at < 0 {
 		panic(corrupt(row.Key, errEntry))
 	}
-	in, last := index{engine.Cold + row.Key[len(frontPrefix):]}, row.Value[:8]
+	return row.Value[:at], row.Value[at+1:]
+}
+
+// front finds that a front has what stands in its line.
+func (c *checker) front(row engine.Row) {
+	in := index{engine.Cold + row.Key[len(frontPrefix):]}
+	entries, last := openFront(row)
 	var front, line []engine.Row
-	r := record.Read(row.Value[8:])
-	for tail := r.Text(); tail != ""; tail = r.Text() {
+	for r := record.Read(entries); !r.Done(); {
+		tail := r.Text()
+		if tail == "" {
+			panic(corrupt(row.Key, errEntry))
+		}
 		if entry := (engine.Row{Key: in.prefix + tail, Value: r.Text()}); tail >= in.cursor(c.tx) {
 			front = append(front, entry)
 		}

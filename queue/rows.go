@@ -66,12 +66,20 @@ func readyKeys(l line, priority int) string {
 	return readyPrefix + string(l) + "\x00" + string(rune('0'+MaxPriority-priority))
 }
 
-func bigEndian(n uint64) string     { return string(binary.BigEndian.AppendUint64(nil, n)) }
+func bigEndian(n uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], n)
+	return string(b[:])
+}
+
 func fromBigEndian(s string) uint64 { return binary.BigEndian.Uint64([]byte(s)) }
 
 // atTime sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {
-	return bigEndian(uint64(at.UnixNano())) + string(id[:])
+	var b [24]byte
+	binary.BigEndian.PutUint64(b[:], uint64(at.UnixNano()))
+	copy(b[8:], id[:])
+	return string(b[:])
 }
 
 // timeOf reads the instant off the end of a row's key that atTime ends.
