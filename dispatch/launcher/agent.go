@@ -111,6 +111,7 @@ func (a *agentProcess) run(ctx context.Context) exit {
 		return end
 	}
 	a.pid.Store(int64(proc.PID()))
+	l.guard.watch(proc)
 	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID()}, nil); err != nil {
 		a.ask(stop{Status: "cancelled", Reason: "its start could not be reported: " + err.Error()})
 	}
@@ -157,6 +158,7 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 		a.endBelow(end)
 	}
 	a.endTree(ctx, proc)
+	a.launcher.guard.forget(proc)
 	how := proc.Exit()
 	if how.Signal != "" {
 		end.Signal = how.Signal

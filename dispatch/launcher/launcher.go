@@ -52,6 +52,7 @@ type Launcher struct {
 	life  int
 	began time.Time
 	link  *link
+	guard *guard
 	grace time.Duration
 
 	eventMu sync.Mutex // one event at a time, to the file and to Options.Events
@@ -82,10 +83,11 @@ func Run(ctx context.Context, opts Options) (Summary, error) {
 	if err := l.begin(ctx); err != nil {
 		return Summary{}, err
 	}
-	watchdog, err := process.StartWatchdog(opts.Leasehold, l.mark(), l.grace)
+	guard, err := newGuard(opts.Leasehold, l.mark(), l.grace)
 	if err != nil {
-		return Summary{}, fmt.Errorf("the watchdog cannot be started: %w", err)
+		return Summary{}, err
 	}
+	l.guard = guard
 	err = l.serve(ctx)
 	if err != nil {
 		l.kill() // nobody is told what they hold
@@ -94,7 +96,7 @@ func Run(ctx context.Context, opts Options) (Summary, error) {
 	if _, endErr := process.End(context.WithoutCancel(ctx), l.mark(), l.grace); endErr != nil {
 		return Summary{}, errors.Join(err, endErr) // the watchdog has another go
 	}
-	if err := errors.Join(err, watchdog.Close()); err != nil {
+	if err := errors.Join(err, guard.close()); err != nil {
 		return Summary{}, err
 	}
 	return l.finish(context.WithoutCancel(ctx))
