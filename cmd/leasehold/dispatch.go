@@ -161,7 +161,7 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 	}
 	dir, err := launcher.FindDirectory(base, j.resume)
 	if err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, usage(hint(err, "the last line of a dispatch names its run directory; what is to be run anew needs no --resume"))
 	}
 	if dir.Finished() {
 		return nil, nil, fmt.Errorf("run %s is over: its summary is in %s", j.resume, dir.Path)

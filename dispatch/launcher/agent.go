@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -260,7 +261,8 @@ func rewound(f *os.File) io.Reader {
 // maxLastLine is how much of a last line a cause has, in bytes.
 const maxLastLine = 400
 
-// lastLine is the last thing that a process said, for the cause of its failure.
+// lastLine is the last thing that a process said, for the cause of its failure,
+// but for the advice that our own command ends with.
 func lastLine(f *os.File) string {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -272,6 +274,10 @@ func lastLine(f *os.File) string {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "hint: ") })
+	if len(lines) == 0 {
+		return ""
+	}
 	last := strings.TrimSpace(lines[len(lines)-1])
 	if last == "" {
 		return ""
