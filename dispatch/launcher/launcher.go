@@ -119,6 +119,9 @@ func (l *Launcher) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if old.Dispatcher.Alive() {
+			return fmt.Errorf("run %s is dispatched by process %d: wait for it, or end it", l.run, old.Dispatcher.PID)
+		}
 		file.RunID = old.RunID
 		if file.RunID != "" { // what the last dispatcher left is not of this life
 			if _, err := process.End(ctx, runMark(file.RunID), l.grace); err != nil {
@@ -185,8 +188,8 @@ func (l *Launcher) attach(ctx context.Context, c *client.Client) error {
 // life are gone.
 const settle = 10 * time.Second
 
-// beginRun asks the daemon for the run. One that is resumed may not have been
-// found dead yet.
+// beginRun asks the daemon for the run. It may not have come to know yet that
+// the dispatcher of one that is resumed is gone, and its processes with it.
 func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 	args := map[string]any{"run": l.run, "root": l.root(), "agents": l.agentNames(), "settings": settings(l.opts.Manifest)}
 	if l.opts.Resume {
@@ -195,8 +198,7 @@ func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 	giveUp := time.Now().Add(settle)
 	for {
 		err := l.link.call(ctx, "operator_run_dispatch", args, b)
-		var refusal *client.Refusal
-		if !l.opts.Resume || !errors.As(err, &refusal) || refusal.Code != "UNAVAILABLE" || time.Now().After(giveUp) {
+		if !l.opts.Resume || !mayPass(err) || time.Now().After(giveUp) {
 			return err
 		}
 		select {
@@ -205,6 +207,19 @@ func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// mayPass reports whether a refusal is of the moment.
+func mayPass(err error) bool {
+	var refusal *client.Refusal
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	switch refusal.Code {
+	case "NOT_FOUND", "FORBIDDEN", "LIMIT":
+		return false
+	}
+	return true
 }
 
 // serve does what the daemon orders until nothing is unfinished.
