@@ -165,8 +165,12 @@ func (a *chaotic) contend(ctx context.Context) error {
 
 // fate ends the agent, or leaves it to end well.
 func (a *chaotic) fate() {
-	switch n := a.rnd.IntN(100); {
-	case n < 60:
+	n := a.rnd.IntN(100)
+	if len(a.told.Widths) > 0 {
+		n = a.rnd.IntN(300) // whoever leads takes many with it
+	}
+	switch {
+	case n < 60 || n > 100:
 	case n < 70:
 		os.Exit(1)
 	case n < 80:

@@ -219,7 +219,9 @@ func (d *chaos) run(name string, args ...string) *chaoticRun {
 		_ = r.cmd.Process.Kill()
 		<-r.done
 		if d.t.Failed() {
-			d.t.Logf("%s:\n%s", r.name, r.output())
+			kept := filepath.Join(os.TempDir(), "chaos-"+r.name+".jsonl")
+			_ = os.WriteFile(kept, []byte(r.output()), 0o600)
+			d.t.Logf("what %s said is in %s", r.name, kept)
 		}
 	})
 	return r

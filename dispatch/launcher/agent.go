@@ -74,7 +74,7 @@ func (a *agentProcess) live(ctx context.Context) {
 }
 
 // run starts the process, waits until it ends or has to, and says how it did.
-func (a *agentProcess) run(ctx context.Context) exit {
+func (a *agentProcess) run(ctx context.Context) (end exit) {
 	l, o := a.launcher, a.order
 	p, err := l.opts.Directory.place(o.Path, o.ActorID, o.Life)
 	if err != nil {
@@ -89,7 +89,6 @@ func (a *agentProcess) run(ctx context.Context) exit {
 	if err != nil {
 		return exit{Status: "spawn_failed", Cause: err.Error()}
 	}
-	end := exit{}
 	defer func() {
 		if tree != nil {
 			end.Worktree = clearOrKeep(ctx, tree, end.Status == "succeeded")
@@ -98,8 +97,7 @@ func (a *agentProcess) run(ctx context.Context) exit {
 
 	set, err := profile.Launch(a.task(directory, p))
 	if err != nil {
-		end = exit{Status: "spawn_failed", Cause: err.Error()}
-		return end
+		return exit{Status: "spawn_failed", Cause: err.Error()}
 	}
 	mark := "LEASEHOLD_ACTOR_ID=" + o.ActorID
 	began := time.Now()
@@ -108,8 +106,7 @@ func (a *agentProcess) run(ctx context.Context) exit {
 		Stdout: p.stdout, Stderr: p.stderr, Mark: mark,
 	})
 	if err != nil {
-		end = exit{Status: "spawn_failed", Cause: err.Error()}
-		return end
+		return exit{Status: "spawn_failed", Cause: err.Error()}
 	}
 	a.pid.Store(int64(proc.PID()))
 	l.guard.watch(proc)
