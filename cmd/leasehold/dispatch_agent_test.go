@@ -57,7 +57,7 @@ func chaosAgent() error {
 			return err
 		}
 	}
-	if !told.Calm {
+	if !told.Calm && os.Getenv("LEASEHOLD_ROLE") != "root" {
 		a.fate()
 	}
 	if err := a.await(ctx); err != nil {

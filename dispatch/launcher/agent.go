@@ -85,7 +85,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	if !ok {
 		return exit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
 	}
-	directory, tree, err := a.workplace(ctx)
+	directory, tree, err := a.workplace(ctx, p)
 	if err != nil {
 		return exit{Status: "spawn_failed", Cause: err.Error()}
 	}

@@ -204,14 +204,19 @@ type place struct {
 	stdout, stderr *os.File
 }
 
-// place makes the directory of an actor. Names have no slash and paths no dot
-// that stands alone, so a path can be the name of a directory.
-func (d *Directory) place(path, id string, life int) (p place, err error) {
-	name := path
-	if len(name) > 200 {
-		name = id // file systems allow 255 bytes
+// actor is the directory of an actor. Names have no slash and paths no dot that
+// stands alone, so a path can be the name of a directory, up to the 255 bytes
+// that file systems allow.
+func (d *Directory) actor(path, id string) string {
+	if len(path) > 200 {
+		path = id
 	}
-	p.path = filepath.Join(d.Path, actorsDir, name)
+	return filepath.Join(d.Path, actorsDir, path)
+}
+
+// place makes the directory of an actor, and its logs of this life.
+func (d *Directory) place(path, id string, life int) (p place, err error) {
+	p.path = d.actor(path, id)
 	if err := os.MkdirAll(p.files(), 0o700); err != nil {
 		return p, err
 	}
@@ -233,6 +238,9 @@ func (d *Directory) place(path, id string, life int) (p place, err error) {
 
 // files is where an actor's client has its configuration.
 func (p place) files() string { return filepath.Join(p.path, "files") }
+
+// worktree is where an actor has its git worktree, if it has one.
+func (p place) worktree() string { return filepath.Join(p.path, "worktree") }
 
 func (p place) close() {
 	if p.stdout != nil {

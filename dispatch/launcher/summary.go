@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -46,7 +47,13 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 		StartedAt: l.began.UTC(), FinishedAt: time.Now().UTC(),
 		Counts: map[string]int{}, Directory: l.opts.Directory.Path, Actors: over.Actors,
 	}
-	for _, a := range s.Actors {
+	for i, a := range s.Actors {
+		if a.Status == "lost" { // nobody was there to tell of its worktree
+			tree := place{path: l.opts.Directory.actor(a.Path, a.ActorID)}.worktree()
+			if _, err := os.Stat(tree); err == nil {
+				s.Actors[i].Worktree = tree
+			}
+		}
 		if a.Status != "" {
 			s.Counts[a.Status]++
 		}

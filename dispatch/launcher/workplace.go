@@ -2,22 +2,18 @@ package launcher
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // workplace is the directory in which an actor works, and its worktree if it is
 // to have one: a new branch of the repository that its directory is in.
-func (a *agentProcess) workplace(ctx context.Context) (directory string, tree *process.Worktree, err error) {
+func (a *agentProcess) workplace(ctx context.Context, p place) (directory string, tree *process.Worktree, err error) {
 	directory, err = a.directory()
 	if err != nil || !a.order.Order.Worktree {
 		return directory, nil, err
 	}
-	l := a.launcher
-	tree, err = process.MakeWorktree(ctx, directory,
-		filepath.Join(l.opts.Directory.Path, actorsDir, a.order.Path, "worktree"),
-		process.Branch(l.run, a.order.Path))
+	tree, err = process.MakeWorktree(ctx, directory, p.worktree(), process.Branch(a.launcher.run, a.order.Path))
 	if err != nil {
 		return "", nil, err
 	}
