@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
@@ -102,13 +103,16 @@ func act(t *testing.T) (scenes []scene) {
 		p.cast["S2"] = p.actor(dispatch.NewActor{Name: "S2", Role: dispatch.Sublead})
 		p.cast["S1→W1"] = p.actor(dispatch.NewActor{Name: "W1", Role: dispatch.Worker, Parent: "S1"})
 		p.cast["S1→W2"] = p.actor(dispatch.NewActor{Name: "W2", Role: dispatch.Worker, Parent: "S1"})
-		for _, c := range p.cast {
-			defer c.Close()
-		}
+		defer func() {
+			for _, c := range p.cast {
+				c.Close()
+			}
+		}()
 		p.leases()
 		p.store()
 		p.does("", "S1", "actor_list", args{})
 		p.tasks()
+		p.tree()
 		scenes = p.scenes
 	})
 	return scenes
@@ -194,6 +198,88 @@ func (p *play) tasks() {
 	p.does("", "S1", "queue_stats", args{})
 }
 
+// tree plays in a run whose actors are launched, with a dispatcher that starts
+// nothing.
+func (p *play) tree() {
+	p.does("UNAVAILABLE", "S1", "spawn_worker", args{"prompt": "Fix the lexer."})
+	op := p.connect(server.Hello{Operator: true}, "dispatcher")
+	dispatcher := func(tool string, a args) json.RawMessage {
+		p.t.Helper()
+		a["run"] = "parser"
+		r := p.call(op, tool, a)
+		if r.code != "" {
+			p.t.Fatalf("%s: %s", tool, r.text)
+		}
+		return r.object
+	}
+	pid := 4710
+	started := make(map[string]string)
+	start := func(path, as string) {
+		p.t.Helper()
+		var next struct {
+			Launch []struct {
+				ID      string `json:"actor_id"`
+				Session string `json:"session"`
+			}
+		}
+		if err := json.Unmarshal(dispatcher("operator_launch_next", args{"wait_secs": 1}), &next); err != nil || len(next.Launch) != 1 {
+			p.t.Fatalf("to be started: %+v %v", next, err)
+		}
+		pid++
+		started[path] = next.Launch[0].ID
+		dispatcher("operator_launch_started", args{"actor_id": started[path], "pid": pid})
+		p.cast[as] = p.connect(server.Hello{Handle: next.Launch[0].Session}, path)
+	}
+	exit := func(path, status string, more args) {
+		p.t.Helper()
+		dispatcher("operator_launch_exited", and(args{"actor_id": started[path], "status": status}, more))
+	}
+	dispatcher("operator_run_dispatch", args{
+		"root":   args{"name": "lead", "agent": "claude", "prompt": "Make the parser pass its tests."},
+		"agents": []string{"claude", "codex"}, "settings": args{"budget_usd": 5, "max_depth": 2, "worker": args{"budget_usd": 1}},
+	})
+	start("root", "lead")
+	p.does("", "lead", "spawn_sublead", args{"name": "tests", "prompt": "Write the tests that are missing.", "budget_usd": 2, "initial_ref": args{"style": "table tests"}})
+	p.does("LIMIT", "lead", "spawn_sublead", args{"prompt": "Write the documentation.", "budget_usd": 4})
+	p.does("INVALID_ARGUMENT", "lead", "spawn_sublead", args{"prompt": "Write the documentation.", "agent": "cursor"})
+	start("tests", "tests")
+	p.does("", "lead", "spawn_worker", args{"prompt": "Fix the lexer.", "agent": "codex", "worktree": true, "timeout_secs": 1800})
+	p.does("INVALID_ARGUMENT", "lead", "spawn_worker", args{"name": "W1", "prompt": "Fix the lexer."})
+	start("W1", "W1")
+	p.does("FORBIDDEN", "W1", "spawn_worker", args{"prompt": "Fix the lexer."})
+	p.does("FORBIDDEN", "W1", "actor_wait", args{"actors": []string{"tests"}, "wait_secs": 50})
+	p.does("FORBIDDEN", "W1", "actor_cancel", args{"actor": "tests", "reason": "I am done"})
+	p.does("", "W1", "actor_report", args{"result": args{"fixed": 3}})
+	p.does("LIMIT", "W1", "actor_report", args{"result": strings.Repeat("x", 64<<10)})
+	exit("W1", "succeeded", args{"exit_code": 0, "cost_usd": 0.4})
+	p.does("", "lead", "actor_wait", args{"actors": []string{"W1", "tests"}, "mode": "any", "wait_secs": 50})
+	p.does("NOT_FOUND", "lead", "actor_wait", args{"actors": []string{"W9"}, "wait_secs": 50})
+	p.does("", "lead", "actor_status", args{"actor": "tests"})
+	p.does("NOT_FOUND", "tests", "actor_status", args{"actor": "W1"})
+	p.does("", "lead", "actor_cancel", args{"actor": "tests", "reason": "there are enough tests"})
+	dispatcher("operator_run_drain", args{"reason": "Ctrl-C"})
+	p.does("DRAINING", "lead", "spawn_worker", args{"prompt": "Fix the printer."})
+	p.does("DRAINING", "lead", "spawn_sublead", args{"prompt": "Fix the printer."})
+	exit("tests", "cancelled", args{"signal": "SIGTERM"})
+	exit("root", "succeeded", args{"exit_code": 0})
+	dispatcher("operator_run_finish", args{})
+}
+
+// connect opens a session, until the play ends.
+func (p *play) connect(hello server.Hello, name string) *client.Client {
+	p.t.Helper()
+	nc, err := p.Dial(p.ctx)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c, err := client.Connect(p.ctx, nc, hello, name, "book")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // claim is what names the one task of a claim.
 func (r reply) claim(t *testing.T) args {
 	t.Helper()
@@ -222,7 +308,8 @@ func toolReference(t *testing.T) string {
 		"refusals that a call of it is likely to meet. The replies on this page come from a real daemon; only the\n" +
 		"ids in them are replaced. A reply is one line of text and an object. Lengths are in bytes. What the codes\n" +
 		"mean, and what data each carries, is in [Refusals and notices](refusals.md).\n\n" +
-		"The calls play in a run with the sub-leads `S1` and `S2`, and the workers `S1→W1` and `S1→W2`.\n\n")
+		"The calls play in a run with the sub-leads `S1` and `S2`, and the workers `S1→W1` and `S1→W2`. Those\n" +
+		"of actors that are started play in another one, which is dispatched: its root is shown as `lead`.\n\n")
 	for _, tool := range tools.Agents() {
 		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", tool.Name, tool.Name, lowerFirst(tool.Title))
 	}
@@ -261,7 +348,7 @@ func writeFields(b *strings.Builder, prefix string, s *jsonschema.Schema) {
 	for _, name := range names {
 		f := s.Properties[name]
 		if prefix == "" && name == "notices" {
-			fmt.Fprintf(b, "| `notices?` | %s | [leases that you have lost](refusals.md#notices) |\n", typed(f))
+			fmt.Fprintf(b, "| `notices?` | %s | [leases that you have lost, or that the run ends](refusals.md#notices) |\n", typed(f))
 			continue
 		}
 		shown := prefix + name
