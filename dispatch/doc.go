@@ -1,5 +1,6 @@
 // Package dispatch is the run: its tree of layers and actors, the sessions
-// through which they act, and the leases that span it.
+// through which they act, the leases that span it, and the work of those
+// actors that are launched.
 //
 // A run is one tree, by name. A lead (the root, or a sub-lead at any depth)
 // has a layer: itself and those it spawned directly. Each layer has a store,
@@ -7,28 +8,75 @@
 // more, for what all of it contends for. An [Actor] is a party in that tree
 // and acts through a [Session], one live connection or process.
 //
+// A run may have a launcher: an operator's session that starts and stops the
+// processes of its actors. Such an actor has a [Work], which says what it was
+// told and how it stands. This package starts no process. It keeps the orders
+// to start or stop one, hands each out once, and is told what came of it.
+//
 // # Contract
 //
 //   - A session knows its actor by the credentials it connected with, never by
 //     an argument. What it may reach follows from the actor's place.
+//   - A connection whose process comes from a launched one is that actor's,
+//     whatever it says: see [State.Connect] and kinOf, which has the limits.
 //   - [Session.Close] is the only way by which a connection gives back what it
 //     held: every lease in every scope and every place in line, in one
 //     transaction. The end of an actor ends its sessions, and for a lead its
-//     whole sub-tree, by the same rule in one transaction.
+//     whole sub-tree, by the same rule in one transaction; but whoever is
+//     launched below it keeps what it holds until its own process is gone.
 //   - A restart of the daemon ends no session. Who was connected resumes with
 //     its handle. One whose process is gone by then ends at once; one whose
 //     process lives keeps its leases for their ttl.
 //   - A token is known here only by its hash, and is void from the end of its
 //     actor on.
+//   - A spawn that is refused has changed nothing. One that is answered is
+//     ordered, whatever crashes: it comes to a process or to a status that
+//     says why not.
+//   - What a lead gives to its children and what they spend is never more
+//     than it has, but for what an agent spends beyond its budget: see [Purse].
+//
+// # The states of a work
+//
+//	          spawn                LaunchStarted
+//	(nothing) ─────▶ pending ───────────────────▶ running
+//	                 │  ▲                            │
+//	stopped before   │  │ resumed, and spawned       │ LaunchExited
+//	its order was    │  │ again by its name          │
+//	handed out, or   │  │                            ▼
+//	LaunchExited     ├──┼─▶ cancelled, failed, timed_out, spawn_failed ─┐
+//	                 │  │   succeeded: never started again              │
+//	                 └──┼─▶ lost: its launcher was gone, and so was it  │
+//	                    └───────────────────────────────────────────────┘
+//
+// A work is final with its actor's end, in one transaction: its sessions end
+// and its token is void. Its launcher reports an exit when all that the
+// process had started is gone too. While the launcher is away nothing is
+// spawned; processes that go meanwhile are found out by looking.
+//
+// From the moment its order is handed out an actor has a session that needs no
+// connection, for its process, which gets the handle. So what a script takes
+// by one call is there for its next.
 //
 // # Key schema
 //
-//	run/<name>               Run
-//	layer/<layer id>         layer record
-//	actor/<actor id>         Actor
-//	member/<layer id><name>  the actor's id: a name is unique in its layer
-//	session/<session id>     session record, owner actor
+//	run/<name>                     Run
+//	dispatched/<name>              Dispatched, if it has a launcher
+//	layer/<layer id>               layer record
+//	actor/<actor id>               Actor
+//	member/<layer id><name>        the actor's id: a name is unique in its layer
+//	session/<session id>           session record, owner actor
+//	work/<actor id>                Work
+//	unfinished/<run id><actor id>  what is to be done about a work that is not final
+//	~work/order/<actor id>         Order, the last one
+//	~work/result/<actor id>        JSON, what it reported
 //
 // Ids are 16 raw bytes. The rows of leases and stores are described in
 // packages registry and kvstore.
+//
+// # The choice not taken
+//
+// The daemon could start the processes itself. It would then be what dies with
+// them, and what an agent's shell started by accident; it would need every
+// user's environment, and a restart would orphan the tree. A launcher is in the
+// user's own terminal, and its end is the run's.
 package dispatch

@@ -43,10 +43,8 @@ type Spawned struct {
 	Result   json.RawMessage // of that
 }
 
-var (
-	// ErrNoLauncher answers a spawn where nothing starts processes.
-	ErrNoLauncher = errors.New("nothing starts processes for this run")
-)
+// ErrNoLauncher answers a spawn where nothing starts processes.
+var ErrNoLauncher = errors.New("nothing starts processes for this run")
 
 // A DrainingError answers a spawn where an end is in sight.
 type DrainingError struct {
@@ -58,8 +56,8 @@ func (e *DrainingError) Error() string {
 	return fmt.Sprintf("%s ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", e.What, e.Reason)
 }
 
-// Spawn makes an actor below the session's own and orders its process. All is
-// checked before anything changes: a refusal leaves nothing.
+// Spawn makes an actor below the session's own and orders its process, all in
+// one transaction: a refusal leaves nothing.
 //
 // In a run that was resumed, a name that an actor of an earlier life has means
 // that actor: if it succeeded the answer is what became of it, else it is

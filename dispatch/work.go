@@ -88,8 +88,8 @@ type LeaseName struct {
 	Reason string // why it was lost
 }
 
-// started names the order to start its process: while true nobody but its
-// launcher can say what becomes of it.
+// handedOut reports whether the launcher has been told to start its process.
+// From then on nobody else can say what becomes of it.
 func (w Work) handedOut() bool { return w.Session != uuid.Nil }
 
 // An Order is what an actor is told to do, and with what.

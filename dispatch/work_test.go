@@ -325,8 +325,13 @@ func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
 		tr.start()
 		var got []string
 		for _, sp := range []dispatch.Spawn{
-			{Role: dispatch.Worker}, {Role: dispatch.Worker, Name: "W2"}, {Role: dispatch.Worker},
-			{Role: dispatch.Sublead}, {Role: dispatch.Worker, Name: "S2"}, {Role: dispatch.Sublead}, {Role: dispatch.Worker},
+			{Role: dispatch.Worker},
+			{Role: dispatch.Worker, Name: "W2"},
+			{Role: dispatch.Worker},
+			{Role: dispatch.Sublead},
+			{Role: dispatch.Worker, Name: "S2"},
+			{Role: dispatch.Sublead},
+			{Role: dispatch.Worker},
 		} {
 			got = append(got, tr.spawn("root", sp).Path)
 		}
