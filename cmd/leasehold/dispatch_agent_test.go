@@ -108,7 +108,7 @@ func (a *chaotic) spawn(ctx context.Context) error {
 		return err
 	}
 	for n := range a.told.Widths[0] {
-		tool, args := "spawn_sublead", map[string]any{"name": fmt.Sprintf("S%d", n+1), "prompt": string(prompt)}
+		tool, args := "spawn_sublead", map[string]any{"name": fmt.Sprintf("%c%d", 'A'+len(below.Widths), n+1), "prompt": string(prompt)}
 		if len(below.Widths) == 0 {
 			tool, args["name"] = "spawn_worker", fmt.Sprintf("W%d", n+1)
 			args["worktree"] = n == 0
