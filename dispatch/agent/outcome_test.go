@@ -102,7 +102,7 @@ func said(o agent.Outcome) string {
 // However much an agent prints, and in however long lines, reading it takes
 // some megabytes, and what is kept of it has a limit.
 func TestOutcomeIsBounded(t *testing.T) {
-	const size = 32 << 20
+	const size = 16 << 20
 	end := "\n" + `{"type":"result","subtype":"success","result":"` + strings.Repeat("ä", agent.MaxResult) + `","total_cost_usd":1}` + "\n"
 	for what, unit := range map[string]string{
 		"one line": "{xxxxxxxxxxxxxxx", "many lines": "{\"type\":\"y\"}\n", "braces": "\n{",

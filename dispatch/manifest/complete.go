@@ -160,14 +160,16 @@ func (m *Manifest) instead(name string) string {
 
 // profile checks one agent that has a table.
 func (d *document) profile(m *Manifest, key, name string) {
+	if d.wrong(key) || d.wrong(join(key, "extends")) {
+		return // what else it lacks may come of that
+	}
 	p := m.Agents[name]
-	faults := p.Faults()
-	for _, f := range faults {
+	for _, f := range p.Faults() {
 		if at := join(key, f.Field); !d.wrong(at) {
 			d.say(at, "%s", f.Text)
 		}
 	}
-	if len(p.Command) == 0 || p.Command[0] == "" || d.wrong(join(key, "extends")) {
+	if len(p.Command) == 0 || p.Command[0] == "" {
 		return
 	}
 	if program := p.Command[0]; strings.Contains(program, "/") {

@@ -42,8 +42,14 @@ func (d *document) sorted() Problems {
 	return d.problems
 }
 
-// nearest is what was probably meant by word; "" if it is like none of them.
+// nearest is what was probably meant by word: what begins as it, or else what
+// is written much like it; "" if that is none of them.
 func nearest(word string, known []string) string {
+	for _, k := range known {
+		if len(word) > 2 && strings.HasPrefix(k, strings.ToLower(word)) {
+			return k
+		}
+	}
 	best, least := "", len(word)/3+2
 	for _, k := range known {
 		if d := distance(strings.ToLower(word), k); d < least {

@@ -1,21 +1,54 @@
 package manifest
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"text/template"
 
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
 //go:embed template.toml
-var template string
+var templateText string
+
+// Each comment of the template ends with its line, as in any TOML.
+var templates = template.Must(template.New("manifest").Parse(templateText))
+
+// samples are what a template suggests for each client: what lets it edit files
+// without being asked, and a model.
+var samples = map[string]struct{ Args, Model string }{
+	agent.Claude:   {`["--permission-mode", "acceptEdits"]`, "sonnet"},
+	agent.Codex:    {`["--sandbox", "workspace-write"]`, "gpt-5-codex"},
+	agent.Gemini:   {`["--approval-mode", "auto_edit"]`, "gemini-2.5-pro"},
+	agent.OpenCode: {"", "anthropic/claude-sonnet-4-5"},
+}
 
 // Template is a manifest that runs as it stands, with a plain shell for an
 // agent, and says in comments what else there is.
-func Template() []byte { return []byte(template) }
+func Template() []byte {
+	text, err := TemplateFor(agent.Command, "leasehold.toml")
+	if err != nil {
+		panic("manifest: " + err.Error()) // of what is embedded
+	}
+	return text
+}
 
-// TemplateFor is the template with a built-in profile for its agent.
-func TemplateFor(profile string) ([]byte, error) {
-	return nil, fmt.Errorf("%s %s", profile, strings.Join(agent.BuiltIns(), ", "))
+// TemplateFor is the template with another of the built-in profiles, for a file
+// of that name.
+func TemplateFor(profile, file string) ([]byte, error) {
+	if _, ok := agent.BuiltIn(profile); !ok {
+		return nil, fmt.Errorf("%q is no built-in profile: it is one of %s", profile, strings.Join(agent.BuiltIns(), ", "))
+	}
+	var b bytes.Buffer
+	err := templates.Execute(&b, struct {
+		File, Run, Agent, Args, Model string
+		Shell                         bool
+	}{
+		File: filepath.Base(file), Run: strings.TrimSuffix(filepath.Base(file), ".toml"),
+		Agent: profile, Args: samples[profile].Args, Model: samples[profile].Model, Shell: profile == agent.Command,
+	})
+	return b.Bytes(), err
 }

@@ -1,0 +1,115 @@
+package manifest_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/manifest"
+)
+
+var update = flag.Bool("update", false, "write the expected texts anew")
+
+// Every manifest in testdata is wrong, and the file of the same name says what
+// is said of it: everything, in the order of the file.
+func TestProblems(t *testing.T) {
+	t.Setenv("PATH", "/usr/bin:/bin")
+	files, err := filepath.Glob("testdata/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		_, err = manifest.Parse(name, text, dir)
+		var problems manifest.Problems
+		if !errors.As(err, &problems) {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		have := strings.ReplaceAll(err.Error(), dir, "DIR") + "\n"
+		golden := strings.TrimSuffix(file, ".toml") + ".txt"
+		if *update {
+			if err := os.WriteFile(golden, []byte(have), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || have != string(want) {
+			t.Errorf("%s: %v\nsays\n%sand must say\n%s", file, err, have, want)
+		}
+		for _, p := range problems {
+			if lines := strings.Count(string(text), "\n") + 1; p.Line < 1 || p.Line > lines || p.Column < 1 {
+				t.Errorf("%s: %v is nowhere in %d lines", file, p, lines)
+			}
+		}
+	}
+}
+
+// A manifest that is cut anywhere, or in which anything stands in the place of a
+// value, is right or is refused with a place; nothing else happens.
+func TestAnyTextIsRefusedWithAPlace(t *testing.T) {
+	t.Setenv("PATH", "/usr/bin:/bin")
+	dir := t.TempDir()
+	base := "[run]\nname = \"x\"\nmax_depth = 3\n[run.store]\nmax_bytes = 4_000_000\n[agents.sh]\ncommand = [\"sh\"]\nenv = { A = \"b\" }\n" +
+		"[root]\nagent = \"sh\"\nprompt = '''\nhello\n'''\n[worker]\nworktree = false\n[[leases]]\nscope = \"run\"\nkey = \"k\"\npurpose = \"p\"\n"
+	if _, err := manifest.Parse("m.toml", []byte(base), dir); err != nil {
+		t.Fatal(err)
+	}
+	check := func(text string) {
+		t.Helper()
+		_, err := manifest.Parse("m.toml", []byte(text), dir)
+		var problems manifest.Problems
+		if err == nil {
+			return
+		}
+		if !errors.As(err, &problems) || len(problems) == 0 {
+			t.Fatalf("%q: %v", text, err)
+		}
+		for _, p := range problems {
+			if p.Line < 1 || p.Line > strings.Count(text, "\n")+1 || p.Column < 1 || p.Text == "" {
+				t.Fatalf("%q: %v", text, p)
+			}
+		}
+	}
+	for i := range base {
+		check(base[:i])
+		check(base[i:])
+	}
+	values := []string{
+		"1", "-1", "1.5", "nan", "-inf", "9223372036854775807", "true", `""`, `"x"`, `"\u0000"`, "[]", "[1]", `["a", ""]`, "[[]]", "{}", "{ a = 1 }",
+		`[{ scope = "run" }]`, "1979-05-27", "1979-05-27T07:32:00Z", "07:32:00", "0x10", `"` + strings.Repeat("y", 1000) + `"`,
+	}
+	for _, line := range strings.SplitAfter(base, "\n") {
+		key, _, ok := strings.Cut(line, " = ")
+		if !ok {
+			continue
+		}
+		for _, value := range values {
+			check(strings.Replace(base, line, key+" = "+value+"\n", 1))
+			check(strings.Replace(base, line, line+key+"x = "+value+"\n", 1))
+			check(strings.Replace(base, line, key+".sub = "+value+"\n", 1))
+		}
+	}
+	for _, table := range []string{"run", "agents", "root", "sublead", "worker", "leases"} {
+		for _, value := range values {
+			check(table + " = " + value + "\n")
+		}
+		for _, header := range []string{"[" + table + "]", "[[" + table + "]]", "[" + table + ".x]", "[[" + table + ".x]]", `["` + table + `".""]`} {
+			check(header + "\n" + base)
+			check(base + header + "\n")
+			check(header + "\nx = 1\n")
+		}
+	}
+}
