@@ -24,7 +24,7 @@ func (p *Process) await() {
 		case err != nil: // somebody else has reaped it
 			p.exit = exited(-1)
 		case status.Stopped():
-			p.tellStop()
+			p.tellStop(status.StopSignal())
 			continue
 		case status.Signaled():
 			p.exit = killed(status.Signal())

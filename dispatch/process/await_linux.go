@@ -25,7 +25,7 @@ func (p *Process) await() {
 		case code == stopped:
 			// Taken, or it would be told again and again.
 			_, _, _ = waitid(p.id.pid, unix.WSTOPPED|unix.WNOHANG)
-			p.tellStop()
+			p.tellStop(syscall.Signal(status))
 			continue
 		case code == exitedByItself:
 			p.exit = exited(int(status))

@@ -117,11 +117,11 @@ func Start(spec Spec) (*Process, error) {
 		return nil, err
 	}
 	p.id = identity{pid: cmd.Process.Pid}
-	p.id.start, _ = startOf(p.id.pid) // it is there: nobody has reaped it
 	if p.term != nil {
-		p.term.give(p.id.pid)
+		p.term.give(p.id.pid) // soon: it may want to read
 	}
-	go p.await() // ends with the process
+	p.id.start, _ = startOf(p.id.pid) // it is there: nobody has reaped it
+	go p.await()                      // ends with the process
 	return p, nil
 }
 

@@ -25,12 +25,15 @@ func terminalOf(f *os.File) *terminal {
 	return &terminal{f, own}
 }
 
-// give puts a group into the foreground. It may have tried to read before and
-// been stopped for it.
+// give puts a group into the foreground.
 func (t *terminal) give(group int) {
-	if unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) == nil {
-		_ = syscall.Kill(-group, syscall.SIGCONT) // or it has ended
-	}
+	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) // or the group has ended
+}
+
+// has reports whether a group is in the foreground.
+func (t *terminal) has(group int) bool {
+	front, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	return err == nil && front == group
 }
 
 // take takes the foreground back. Who is not in it is stopped for that unless
@@ -46,7 +49,12 @@ func (t *terminal) take() {
 // and GiveTerminal, so that whoever started it takes over.
 func (p *Process) Stopped() <-chan struct{} { return p.stops }
 
-func (p *Process) tellStop() {
+func (p *Process) tellStop(by syscall.Signal) {
+	if (by == syscall.SIGTTIN || by == syscall.SIGTTOU) && p.term.has(p.id.pid) {
+		// It was faster than Start, which had yet to give it the terminal.
+		_ = syscall.Kill(-p.id.pid, syscall.SIGCONT)
+		return
+	}
 	select {
 	case p.stops <- struct{}{}:
 	default: // it is told already

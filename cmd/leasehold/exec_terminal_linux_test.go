@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A console is a terminal with a program in it, and the end of it at which a
+// person would sit.
+type console struct {
+	t    *testing.T
+	file *os.File
+	cmd  *exec.Cmd
+	seen strings.Builder
+}
+
+// openConsole starts a program as the first of a terminal's session.
+func openConsole(t *testing.T, env []string, argv ...string) *console {
+	t.Helper()
+	file, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	raw, err := file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := 0
+	err = raw.Control(func(fd uintptr) { // Fd would make it block, and deadlines useless
+		unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
+		number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return &console{t: t, file: file, cmd: cmd}
+}
+
+func (c *console) types(keys string) {
+	c.t.Helper()
+	if _, err := c.file.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// sees waits until the text is on the screen, below what was seen before.
+func (c *console) sees(text string) {
+	c.t.Helper()
+	c.file.SetReadDeadline(time.Now().Add(time.Minute))
+	for !strings.Contains(c.seen.String(), text) {
+		b := make([]byte, 4096)
+		n, err := c.file.Read(b)
+		if err != nil {
+			c.t.Fatalf("no %q in %q: %v", text, c.seen.String(), err)
+		}
+		c.seen.Write(b[:n])
+	}
+	_, rest, _ := strings.Cut(c.seen.String(), text)
+	c.seen.Reset()
+	c.seen.WriteString(rest)
+}
+
+const ctrlC, ctrlZ = "\x03", "\x1a"
+
+// A program at a terminal is used as if exec were not there.
+func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	bin := t.TempDir()
+	leasehold := filepath.Join(bin, "leasehold")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	env := []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=dumb", "PS1=say: ", "PS2=", "ENV=",
+		"LEASEHOLD_SOCKET=" + inDir("s"),
+	}
+
+	t.Run("Ctrl-C is the program's to answer", func(t *testing.T) {
+		c := openConsole(t, env, leasehold, "exec", "--lease", "a", "--", "sh", "-c", `trap 'echo closing; exit 5' INT; echo ready; while :; do sleep 0.05; done`)
+		c.sees("ready")
+		c.types(ctrlC)
+		c.sees("closing")
+		c.cmd.Wait()
+		if code := c.cmd.ProcessState.ExitCode(); code != 5 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	// Nobody could let it run on.
+	t.Run("Ctrl-Z stops nothing without a shell", func(t *testing.T) {
+		c := openConsole(t, env, leasehold, "exec", "--lease", "b", "--", "sh", "-c", `read x; echo ready; read x; echo "read $x"`)
+		c.types("start\n") // what reads has the terminal
+		c.sees("ready")
+		c.types(ctrlZ)
+		c.types("words\n")
+		c.sees("read words")
+		c.cmd.Wait()
+		if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	t.Run("Ctrl-Z gives the terminal to the shell, and fg back", func(t *testing.T) {
+		c := openConsole(t, env, "sh", "-i")
+		c.sees("say: ")
+		c.types(`leasehold exec --lease c -- sh -c 'read x; echo rea""dy; read x; echo "read $x by $LEASEHOLD_LEASE"'` + "\nstart\n")
+		c.sees("ready")
+		c.types(ctrlZ)
+		c.sees("say: ")
+		c.types("leasehold leases | sed 's/^/held /'\n")
+		c.sees("held c ")
+		c.sees("say: ")
+		c.types("fg\n")
+		c.types("words\n")
+		c.sees("read words by c")
+		c.sees("say: ")
+		c.types("leasehold leases; echo now $?\n")
+		c.sees("no leases")
+		c.sees("now 0")
+	})
+}
