@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/leasehold/leasehold/dispatch/manifest"
 	"github.com/leasehold/leasehold/spotlights"
 )
 
@@ -17,7 +18,7 @@ var update = flag.Bool("update", false, "write the generated pages anew")
 
 // The generated pages say what the code says now.
 func TestGenerated(t *testing.T) {
-	pages := map[string]string{"tools.md": toolReference(t)}
+	pages := map[string]string{"tools.md": toolReference(t), "manifest.md": manifest.Reference()}
 	for _, s := range spotlights.Stories() {
 		pages["stories/"+s.Name+".txt"] = told(t, s)
 	}
