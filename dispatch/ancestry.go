@@ -26,7 +26,8 @@ const maxAncestors = 256
 // to parent, and by the group and the session of each, which outlive the
 // process that made them. So it finds a child whose parents are gone as long
 // as it has not left both, and one that has left as long as its parents are
-// there. A process that does both at once, on purpose, is nobody's.
+// there. A process that does both at once, on purpose, is nobody's; nor is one
+// that comes over HTTP, or from where this machine's pids mean nothing.
 //
 // Of a launcher only the children are found: what it shares a session with is
 // the user's.

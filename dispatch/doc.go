@@ -67,7 +67,7 @@
 //	session/<session id>           session record, owner actor
 //	work/<actor id>                Work
 //	unfinished/<run id><actor id>  what is to be done about a work that is not final
-//	~work/order/<actor id>         Order, the last one
+//	~work/order/<actor id>         Order, until it has ended
 //	~work/result/<actor id>        JSON, what it reported
 //
 // Ids are 16 raw bytes. The rows of leases and stores are described in

@@ -91,11 +91,16 @@ func (s *State) conclude(tx engine.Tx, run Run, a Actor, e Exit) {
 	if _, reported := tx.Get(resultKey(a.ID)); !reported && e.Output != "" {
 		tx.Put(engine.Row{Key: resultKey(a.ID), Value: lastOf(e.Output)})
 	}
+	tx.Delete(orderKey(a.ID))
 	tx.Delete(unfinishedKey(run.ID, a.ID))
 	amendDispatched(tx, run.Name, func(d *Dispatched) { d.Unfinished-- })
 }
 
-// leasesAtExit are the leases that the actor holds, and those it has lost.
+// maxLeaseNames bounds how many leases are told of an actor that has ended.
+const maxLeaseNames = 100
+
+// leasesAtExit are the first of the leases that the actor holds, and of those
+// it has lost.
 func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []LeaseName) {
 	layer := layerScope(a.HomeLayer())
 	scope := func(of string) (Scope, bool) {
@@ -108,11 +113,12 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []Lease
 		return "", false // a claim on a task
 	}
 	for _, l := range s.core.HeldBy(tx, a.ID, run.scope(), layer) {
-		of, _ := scope(l.Scope)
-		held = append(held, LeaseName{Scope: of, Key: l.Key})
+		if of, _ := scope(l.Scope); len(held) < maxLeaseNames {
+			held = append(held, LeaseName{Scope: of, Key: l.Key})
+		}
 	}
 	for _, l := range s.core.LostBy(tx, a.ID) {
-		if of, ok := scope(l.Scope); ok {
+		if of, ok := scope(l.Scope); ok && len(lost) < maxLeaseNames {
 			lost = append(lost, LeaseName{of, l.Key, l.Reason})
 		}
 	}

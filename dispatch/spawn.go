@@ -287,7 +287,12 @@ func (s *State) publish(tx engine.Tx, run Run, a, lead Actor, entries map[string
 		if err != nil || p.Root() != kvstore.Ref {
 			return &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("must have paths below /%s/, not %.80q", kvstore.Ref, path)}
 		}
-		if _, err := store.Set(kvstore.Write{Path: p, Value: entries[path], By: lead.Path}); err != nil {
+		_, err = store.Set(kvstore.Write{Path: p, Value: entries[path], By: lead.Path})
+		var bad *registry.ArgumentError
+		switch {
+		case errors.As(err, &bad):
+			return &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("%s: %s", p, bad.Problem)}
+		case err != nil:
 			return fmt.Errorf("initial_ref %s: %w", p, err)
 		}
 	}

@@ -102,7 +102,7 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 // claimRoot names the root of a run that workers joined before it had one.
 func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	root, _ := getActor(tx, run.Root)
-	if root.TokenHash != nil {
+	if _, launched := getDispatched(tx, run.Name); launched || root.TokenHash != nil {
 		return Actor{}, fmt.Errorf("run %q and its root: %w; end it (actor end --run %s root) or choose another name", run.Name, ErrExists, run.Name)
 	}
 	if _, taken := memberNamed(tx, run.Layer, name); taken {

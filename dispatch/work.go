@@ -37,8 +37,8 @@ func (s Status) known() bool {
 }
 
 // A Work is what a launched actor was told to do, and what came of it. What it
-// was told in words is in its [Order], and what it reported in its result,
-// both on disk alone.
+// was told in words is in its [Order] until it ends, and what it reported in
+// its result, both on disk alone.
 type Work struct {
 	Actor uuid.UUID
 	Lead  uuid.UUID // who spawned it; zero: a root
@@ -69,9 +69,9 @@ type Work struct {
 	ExitCode  *int
 	Signal    string
 	Cause     string
-	Kept      string // where its worktree is, if that was kept
-	Held      []LeaseName
-	Lost      []LeaseName
+	Kept      string      // where its worktree is, if that was kept
+	Held      []LeaseName // at its end, the first 100
+	Lost      []LeaseName // before it, as well
 }
 
 // A Stop is the order to end a process.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -235,6 +237,9 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(5.01)}, overBudget(dispatch.USD(5))},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/shared/a", "1")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/../a", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/a", "{")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/a", `"`+strings.Repeat("x", 100)+`"`)}, limit(100)},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("1"), "b": json.RawMessage("2"), "c": json.RawMessage("3")}}, limit(2)},
 			{"S1", dispatch.Spawn{Role: work, Prompt: "x"}, limit(1)},
@@ -546,6 +551,146 @@ func TestADrainIsToldOnceToEachSession(t *testing.T) {
 		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
 		if err != nil || len(info.Actors) != 3 || info.EndedAt.IsZero() {
 			t.Errorf("summary: %+v %v", info, err)
+		}
+	})
+}
+
+func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		sp := dispatch.Spawn{Role: dispatch.Worker, Call: kvstore.Call{ID: uuid.New()}}
+		first := tr.spawn("root", sp)
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		sp.Call.Resent = true
+		h.unchanged("sending it again", func() {
+			if again := tr.spawn("root", sp); again.ID != first.ID {
+				t.Errorf("sent again it makes %s", again.Path)
+			}
+		})
+		sp.Call.ID = uuid.New() // the first one never arrived
+		if again := tr.spawn("root", sp); again.Path != "W3" {
+			t.Errorf("what had not arrived is %s", again.Path)
+		}
+		tr.start()
+		tr.exitAll()
+	})
+}
+
+func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		if _, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "usurper", Role: dispatch.Root}); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("the root's place is taken before it begins: %v", err)
+		}
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		added, token := h.add(dispatch.Worker, "S1", "added")
+		se := h.connect(dispatch.Credentials{Token: token}, 5)
+		if err := h.EndActor(t.Context(), "r", "S1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if se.Context().Err() == nil {
+			t.Error("one that is not launched lives on")
+		}
+		list, done, err := tr.cast["root"].Await(t.Context(), []string{added.Path}, true, 0)
+		if err != nil || !done || list[0].EndCause != "enough" {
+			t.Errorf("one that was added and has ended: %+v %v %v", list, done, err)
+		}
+		if o := tr.orders(); len(o.Stop) != 1 || o.Stop[0].Actor.Path != "S1" || o.Stop[0].Reason != "enough" {
+			t.Errorf("orders: %+v", o)
+		}
+		if err := h.EndActor(t.Context(), "r", "root", "all of it"); err != nil {
+			t.Fatal(err)
+		}
+		if o := tr.orders(); len(o.Stop) != 1 || o.Stop[0].Actor.Path != "root" {
+			t.Errorf("orders: %+v", o)
+		}
+		tr.exitAll()
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Run: "r", Name: "late"}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("joined below a root that has ended: %v", err)
+		}
+	})
+}
+
+// Leads spawn, wait and end, and the launcher starts and reports, all at once:
+// nothing is started twice, nothing is forgotten, and the books agree.
+func TestManyAtOnce(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{Budget: dispatch.USD(100), WorkerBudget: dispatch.USD(0.1)})
+		const leads, workers = 5, 20
+		var wg sync.WaitGroup
+		seen := make(map[uuid.UUID]bool)
+		play := func(l dispatch.Launch, pid int) {
+			end := func(e dispatch.Exit) {
+				h.alive.Store(pid, false)
+				if _, _, err := h.LaunchExited(t.Context(), tr.op, "r", l.Actor.ID, e); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := h.LaunchStarted(t.Context(), tr.op, "r", l.Actor.ID, pid); err != nil {
+				t.Error(err)
+			}
+			se, err := h.Connect(t.Context(), dispatch.Credentials{Handle: l.Handle}, dispatch.Peer{PID: pid, Start: "1"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			role, n := dispatch.Sublead, leads
+			switch l.Actor.Role {
+			case dispatch.Worker:
+				g, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x", Wait: 50 * time.Second})
+				if err == nil && pid%2 == 0 {
+					_, _, err = se.Release(t.Context(), g.ID) // the others leave it to their end
+				}
+				if err != nil {
+					t.Errorf("%s: %v", l.Actor.Path, err)
+				}
+				end(dispatch.Exit{Status: dispatch.Succeeded, Cost: money(0.05)})
+				return
+			case dispatch.Sublead:
+				role, n = dispatch.Worker, workers
+			}
+			var refs []string
+			for range n {
+				made, err := se.Spawn(t.Context(), dispatch.Spawn{Role: role, Prompt: "x"})
+				if err != nil {
+					t.Error(err)
+				}
+				refs = append(refs, made.Name)
+			}
+			for done := false; !done; {
+				if _, done, err = se.Await(t.Context(), refs, true, 50*time.Second); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			end(dispatch.Exit{Status: dispatch.Succeeded, Cost: money(0.05)})
+		}
+		for {
+			o, err := h.NextOrders(t.Context(), tr.op, "r", 50*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range o.Launch {
+				if seen[l.Actor.ID] {
+					t.Errorf("%s is to be started twice", l.Actor.Path)
+				}
+				seen[l.Actor.ID] = true
+				tr.pids++
+				pid := tr.pids
+				h.alive.Store(pid, true)
+				wg.Go(func() { play(l, pid) })
+			}
+			if o.Unfinished == 0 {
+				break
+			}
+		}
+		wg.Wait()
+		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+		if err != nil || len(seen) != 1+leads+leads*workers || info.Actors[0].Work.Total() != dispatch.USD(0.05*float64(len(seen))) {
+			t.Errorf("%d started, %d spent: %v", len(seen), info.Actors[0].Work.Total(), err)
 		}
 	})
 }
