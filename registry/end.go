@@ -21,10 +21,10 @@ const (
 
 // free ends a lease and hands its key over. It is the only way a lease ends.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
-	tx.Delete(leaseKey(l.Scope, l.Key))
+	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
 		tx.Delete(idKey(l.ID))
-		setCount(tx, l.Scope, count(tx, l.Scope)-1)
+		addCount(tx, l.Scope, -1)
 	}
 	c.forgetRequest(tx, l)
 	next := ""
@@ -41,6 +41,13 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 // handOver grants a key just freed to the first in line that is still there,
 // and returns its path. Places of those who are gone are removed on the way.
 func (c *Core) handOver(tx Tx, scope, key string) (path string) {
+	for range tx.Scan(waitKeys(scope, key)) {
+		return c.handDown(tx, scope, key)
+	}
+	return "" // mostly
+}
+
+func (c *Core) handDown(tx Tx, scope, key string) (path string) {
 	var next Lease
 	for w := range waiters(tx, scope, key) {
 		switch {

@@ -35,6 +35,8 @@ type Lease struct {
 	// shared says that more than one call was answered with this grant, so
 	// the cancellation of the one it was made for must not take it back.
 	shared bool
+	// row is the key of the lease's row.
+	row string
 }
 
 // ExpiresIn is the time left at now, never negative.

@@ -35,7 +35,7 @@ func (c *Core) Recover(ctx context.Context) error {
 	return c.eng.Update(ctx, func(tx engine.Tx) error {
 		count := make(map[string]uint64)
 		for _, l := range known {
-			tx.Touch(engine.Row{Key: idKey(l.ID), Value: leaseKey(l.Scope, l.Key)})
+			tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 			count[l.Scope]++
 		}
 		for scope, n := range count {

@@ -43,7 +43,7 @@ func leaseOf(row engine.Row) (l Lease, ok bool) {
 		return Lease{}, false
 	}
 	l.Scope, l.Key, ok = strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
-	l.Holder.Session = row.Owner
+	l.Holder.Session, l.row = row.Owner, row.Key
 	return l, ok
 }
 
@@ -102,7 +102,7 @@ func (l Lease) attention(now time.Time) time.Time {
 
 func leaseRow(l Lease, now time.Time) engine.Row {
 	due := l.attention(now)
-	return engine.Row{Key: leaseKey(l.Scope, l.Key), Value: l.encode(due), Owner: l.Holder.Session, Due: due}
+	return engine.Row{Key: l.row, Value: l.encode(due), Owner: l.Holder.Session, Due: due}
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -155,4 +155,14 @@ func count(tx Tx, scope string) uint64 {
 
 func setCount(tx Tx, scope string, n uint64) {
 	tx.Touch(engine.Row{Key: countKey(scope), Value: bigEndian(n)})
+}
+
+// addCount is setCount for one more or less.
+func addCount(tx Tx, scope string, n int) {
+	row := engine.Row{Key: countKey(scope)}
+	if was, ok := tx.Get(row.Key); ok {
+		n += int(binary.BigEndian.Uint64([]byte(was.Value)))
+	}
+	row.Value = bigEndian(uint64(n))
+	tx.Touch(row)
 }

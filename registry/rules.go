@@ -90,12 +90,13 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID) Lease {
 		Scope: scope, Key: req.Key, ID: id, Token: nextToken(tx), Holder: req.Holder,
 		AcquiredAt: now, Deadline: now.Add(req.TTL), TTL: req.TTL,
 		KeepAlive: req.KeepAlive, RequestID: req.RequestID, remaining: req.TTL,
+		row: leaseKey(scope, req.Key),
 	}
 	row := leaseRow(l, now)
 	tx.Put(row)
 	if id != uuid.Nil {
 		tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
-		setCount(tx, scope, count(tx, scope)+1)
+		addCount(tx, scope, 1)
 	}
 	if req.RequestID != "" {
 		putRequest(tx, l, time.Time{})

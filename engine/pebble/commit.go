@@ -52,12 +52,19 @@ func (e *Engine) recordLocked(t *tx, end *ending) {
 
 func (e *Engine) openLocked(end *ending) *commit {
 	if e.open == nil {
-		e.open = &commit{batch: e.db.NewBatch()}
-		e.open.done.Add(1)
-		e.last = e.open
+		if e.open = e.spare; e.open == nil {
+			e.open = e.newCommit()
+		}
+		e.last, e.spare = e.open, nil
 		end.mine = true
 	}
 	return e.open
+}
+
+func (e *Engine) newCommit() *commit {
+	c := &commit{batch: e.db.NewBatch()}
+	c.done.Add(1)
+	return c
 }
 
 func (w *write) encode(b *pebble.Batch) {
@@ -99,9 +106,10 @@ func (e *Engine) settle(end *ending) error {
 // sequence, and a log file is synced to its end before the next is begun.
 func (e *Engine) carry(c *commit) error {
 	batch := c.batch
+	spare := e.newCommit()
 	e.appending.Lock()
 	e.mu.Lock()
-	e.open = nil
+	e.open, e.spare = nil, spare
 	e.mu.Unlock()
 	e.carried.Store(c) // before anybody can read from the store what is in it
 	err := e.db.ApplyNoSyncWait(batch, pebble.Sync)

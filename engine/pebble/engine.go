@@ -56,6 +56,7 @@ type Engine struct {
 	overlay *overlay
 	open    *commit // takes the writes of transactions, or nil
 	last    *commit // the last one begun
+	spare   *commit // becomes the next to be open, or nil
 	closed  bool
 	pace    pace
 	undo    []undo // for the next transaction to use again
@@ -82,27 +83,29 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var end ending
+	end := ending{tx: tx{writable: writable}}
 	// Deferred so that a panic, too, leaves only with what is durable.
 	defer func() {
 		if failure := e.settle(&end); failure != nil {
 			err = failure
 		}
 	}()
-	return e.locked(writable, fn, &end)
+	return e.locked(fn, &end)
 }
 
-// An ending is what is left to do of a transaction after the lock.
+// An ending is a transaction, and what is left to do of it after the lock.
 type ending struct {
+	tx      tx       // here so that no memory is asked for in the lock
 	seen    *commit  // what it has seen is durable when this is
 	mine    bool     // seen is its own commit
 	changed []string // the keys to tell the watches of
 }
 
-func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) error {
+func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for writable && e.open != nil && e.open.batch.Len() > fullCommit {
+	t := &end.tx
+	for t.writable && e.open != nil && e.open.batch.Len() > fullCommit {
 		full := e.open
 		e.mu.Unlock()
 		_ = full.wait() // a failure is told below
@@ -112,7 +115,8 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 		return err
 	}
 	e.overlay.drop()
-	t := &tx{e: e, now: e.clock.now(), writable: writable, undo: e.undo[:0], writes: e.writes[:0], cold: e.cold[:0]}
+	t.e, t.now = e, e.clock.now()
+	t.undo, t.writes, t.cold = e.undo[:0], e.writes[:0], e.cold[:0]
 	done := false
 	defer func() {
 		if !done {
@@ -121,7 +125,7 @@ func (e *Engine) locked(writable bool, fn func(engine.Tx) error, end *ending) er
 		end.seen = e.last
 		t.endWalks()
 		e.undo, e.writes, e.cold = reuse(t.undo), reuse(t.writes), reuse(t.cold)
-		t.e = nil
+		t.e, t.undo, t.writes, t.cold = nil, nil, nil, nil
 	}()
 	if err := fn(t); err != nil {
 		return err
