@@ -119,7 +119,7 @@ func TestBudgetsAddUp(t *testing.T) {
 						r.Fatalf("%s and all below it have spent %d, told as %d", a.path, cost+a.below(), info.Work.Total())
 					}
 				},
-				"": func(r *rapid.T) {
+				"check": func(r *rapid.T) {
 					if err := h.Check(t.Context()); err != nil {
 						r.Fatal(err)
 					}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -193,6 +194,7 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 		h.alive.Store(launcherPID, false)
 		h.alive.Store(tr.pid["W1"], false)
 		h.hangUp(tr.op)
+		synctest.Wait() // for what is found to be gone at once
 		h.unchanged("a spawn", func() {
 			if _, err := tr.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); err == nil {
 				t.Error("spawned without a launcher")
