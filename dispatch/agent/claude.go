@@ -71,7 +71,7 @@ func configureClaude(_ Profile, t Task) (configuration, error) {
 			allowed[i] = "mcp__leasehold__" + tool
 		}
 	}
-	flags = append(flags, "--allowedTools", strings.Join(allowed, ","))
+	flags = append(flags, "--allowedTools", strings.Join(append(allowed, t.Allow...), ","))
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // geminiHome names the directory in which Gemini CLI looks for .gemini, instead
@@ -43,6 +44,9 @@ func configureGemini(p Profile, t Task) (configuration, error) {
 	flags := []string{"--output-format", "json"}
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)
+	}
+	if len(t.Allow) > 0 {
+		flags = append(flags, "--allowed-tools", strings.Join(t.Allow, ","))
 	}
 	return configuration{
 		flags: flags, file: file,

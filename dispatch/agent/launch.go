@@ -23,6 +23,7 @@ type Task struct {
 	Token, Session      string // secrets
 	Life                int
 	Tools               []string // Leasehold's tools for the role
+	Allow               []string // the client's own tools that it may use without being asked, besides the profile's
 	BudgetUSD           float64  // what it may spend; 0: nothing is said of it
 	Env                 map[string]string
 	Resumed             bool   // an earlier life of it ended before it was done
@@ -49,6 +50,9 @@ func (p Profile) Launch(t Task) (Launch, error) {
 	}
 	if c.model {
 		t.Prompt = t.toldPrompt()
+	}
+	if len(t.Allow) > 0 && !c.allows {
+		return Launch{}, fmt.Errorf("%s takes no list of its own tools: leave tools out, or say in the profile's args what it may do", p.Extends)
 	}
 	conf, err := c.configure(p, t)
 	if err != nil {

@@ -27,6 +27,9 @@ func configureOpenCode(p Profile, t Task) (configuration, error) {
 	if len(t.Tools) == 0 {
 		rules[0].effect = "allow"
 	}
+	for _, tool := range t.Allow {
+		rules = append(rules, rule{tool, "allow"})
+	}
 	content, err := json.Marshal(map[string]any{
 		"mcp": map[string]any{"leasehold": map[string]any{
 			"type": "local", "command": []string{t.Leasehold, "mcp"},

@@ -66,6 +66,7 @@ const output = "output"
 type client struct {
 	command []string
 	model   bool // speaks with a model, and so reads more than its bare prompt
+	allows  bool // can be told which of its own tools it may use
 
 	// configure makes what tells the client of Leasehold. Flags stand before
 	// the profile's args.
@@ -89,11 +90,11 @@ type configuration struct {
 }
 
 var clients = map[string]client{
-	Claude:   {command: []string{"claude"}, model: true, configure: configureClaude, read: readClaude, asArgument: afterDashes},
+	Claude:   {command: []string{"claude"}, model: true, allows: true, configure: configureClaude, read: readClaude, asArgument: afterDashes},
 	Codex:    {command: []string{"codex", "exec"}, model: true, configure: configureCodex, read: readCodex, asArgument: afterDashes},
-	Gemini:   {command: []string{"gemini"}, model: true, configure: configureGemini, read: readGemini, asArgument: func(prompt string) []string { return []string{"--prompt=" + prompt} }},
-	OpenCode: {command: []string{"opencode", "run"}, model: true, configure: configureOpenCode, read: readOpenCode, asArgument: afterDashes},
-	Command:  {configure: configureCommand, asArgument: func(prompt string) []string { return []string{prompt} }},
+	Gemini:   {command: []string{"gemini"}, model: true, allows: true, configure: configureGemini, read: readGemini, asArgument: func(prompt string) []string { return []string{"--prompt=" + prompt} }},
+	OpenCode: {command: []string{"opencode", "run"}, model: true, allows: true, configure: configureOpenCode, read: readOpenCode, asArgument: afterDashes},
+	Command:  {allows: true, configure: configureCommand, asArgument: func(prompt string) []string { return []string{prompt} }},
 }
 
 func afterDashes(prompt string) []string { return []string{"--", prompt} }

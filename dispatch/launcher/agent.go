@@ -221,7 +221,7 @@ func (a *agentProcess) task(directory string, p place) agent.Task {
 		Prompt: o.Order.Prompt, Model: o.Order.Model, Directory: directory,
 		Scratch: p.files(), RunDir: l.opts.Directory.Path, Leasehold: l.opts.Leasehold,
 		Socket: l.opts.Socket, Token: o.Token, Session: o.Session, Life: o.Life,
-		Tools: toolsFor(o.Role), BudgetUSD: o.Order.BudgetUSD,
+		Tools: toolsFor(o.Role), Allow: o.Order.Tools, BudgetUSD: o.Order.BudgetUSD,
 		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.opts.Manifest.Notes(),
 	}
 }
