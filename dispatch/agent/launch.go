@@ -26,7 +26,7 @@ type Task struct {
 	Allow               []string // the client's own tools that it may use without being asked, besides the profile's
 	BudgetUSD           float64  // what it may spend; 0: nothing is said of it
 	Env                 map[string]string
-	Resumed             bool   // an earlier life of it ended before it was done
+	Resumed             bool   // the run goes on after it was interrupted
 	Notes               string // what every agent of the run that speaks with a model should know
 }
 
@@ -95,7 +95,7 @@ func (p Profile) Launch(t Task) (Launch, error) {
 func (t Task) toldPrompt() string {
 	parts := []string{strings.TrimRight(t.Prompt, "\n")}
 	if t.Resumed {
-		parts = append(parts, "You have been started again: an earlier process of yours ended before this was done. See what it has left before you go on.")
+		parts = append(parts, "This run was interrupted and goes on now: part of the work may have been done before. See what is there before you begin.")
 	}
 	if notes := strings.TrimSpace(t.Notes); notes != "" {
 		parts = append(parts, notes)

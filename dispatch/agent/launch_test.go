@@ -154,8 +154,8 @@ func TestStandInsAreNotContentWithAnything(t *testing.T) {
 	}
 }
 
-// A model is told what every agent of the run should know, and that it has been
-// started before. A command reads its prompt and nothing else.
+// A model is told what every agent of the run should know, and that the run was
+// interrupted. A command reads its prompt and nothing else.
 func TestAModelReadsMoreThanItsPrompt(t *testing.T) {
 	s := newStage(t)
 	s.task.Prompt, s.task.Notes, s.task.Resumed = "Build it.\n", "Leases that are known in advance:\n- none\n", true
@@ -175,7 +175,7 @@ func TestAModelReadsMoreThanItsPrompt(t *testing.T) {
 			}
 			continue
 		}
-		before, after, _ := strings.Cut(got, "You have been started again")
+		before, after, _ := strings.Cut(got, "This run was interrupted")
 		if before != "Build it.\n\n" || !strings.HasSuffix(after, "\n\nLeases that are known in advance:\n- none\n") {
 			t.Errorf("%s reads %q", name, got)
 		}

@@ -23,7 +23,7 @@ var claudeFlags = flags{
 
 func claudeGiven(g *Given, args []string) error {
 	if g.Env["CLAUDECODE"] != "" {
-		return errors.New("Claude Code cannot be launched inside another Claude Code session") //nolint:staticcheck // as it says
+		return errors.New("it cannot be launched within another session of Claude Code")
 	}
 	given, rest, err := claudeFlags.parse(args)
 	if err != nil {
