@@ -183,7 +183,7 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 					grace = left
 				}
 			}
-			j.end(ctx, grace, signals, nil)
+			_ = j.end(ctx, grace, signals, nil) // there is no more to lose
 			return loss
 		case <-j.process.Done():
 			return j.end(ctx, execGrace, signals, lost) // what it has left running
@@ -194,12 +194,15 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 // end ends the program and what it has started. A signal cuts the grace short,
 // and so does the loss of the leases, which it returns.
 func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Signal, lost <-chan *lossError) (loss *lossError) {
-	ended := make(chan error, 1)
-	stop := func(grace time.Duration) { ended <- j.process.Stop(ctx, grace) }
+	ended := make(chan struct{})
+	stop := func(grace time.Duration) {
+		_ = j.process.Stop(ctx, grace) // what cannot be signalled is left: there is no more to try
+		ended <- struct{}{}
+	}
 	go stop(grace)
 	for calls := 1; calls > 0; {
 		select {
-		case <-ended: // an error is of what cannot be signalled: there is nothing left to try
+		case <-ended:
 			calls--
 			continue
 		case <-signals:

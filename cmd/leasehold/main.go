@@ -75,7 +75,7 @@ Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
 
 Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
-  LEASEHOLD_TOKEN    the actor to act as, in mcp and call
+  LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec
   LEASEHOLD_SESSION  the session to share, in call
   NO_COLOR           no colours, also on a terminal`,
 		Example: `  # let Claude Code take leases; the daemon starts by itself

@@ -71,9 +71,9 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 		w.result = w.cmd.Wait()
 		close(w.ended)
 	}()
-	said.SetReadDeadline(time.Now().Add(readyTimeout))
+	_ = said.SetReadDeadline(time.Now().Add(readyTimeout)) // which every pipe has
 	if line, err := bufio.NewReader(said).ReadString('\n'); line != readyWord {
-		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Process.Kill() // or it has ended
 		<-w.ended
 		ours.Close()
 		return nil, fmt.Errorf("the watchdog %s said %q and not that it is ready (%v, %v)", self, line, err, w.cmd.ProcessState)

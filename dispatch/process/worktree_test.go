@@ -232,7 +232,7 @@ func TestManyWorktreesAreMadeAtOnce(t *testing.T) {
 	repo, where := repository(t), t.TempDir()
 	before := traces(t, repo)
 	var wg sync.WaitGroup
-	for _, name := range strings.Split("abcdefghijkl", "") {
+	for name := range strings.SplitSeq("abcdefghijkl", "") {
 		wg.Go(func() {
 			w, err := process.MakeWorktree(t.Context(), repo, filepath.Join(where, name), "leasehold/run/"+name)
 			if err != nil {
