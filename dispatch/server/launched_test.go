@@ -1,0 +1,123 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// visitorSocket makes a process of this test binary a visitor of that socket.
+const visitorSocket = "SERVER_TEST_SOCKET"
+
+// TestSocketVisitor is no test but a process: on a line of input it greets a
+// daemon in two ways, and prints what it is taken for.
+func TestSocketVisitor(t *testing.T) {
+	path := os.Getenv(visitorSocket)
+	if path == "" {
+		t.Skip("is part of other tests")
+	}
+	var line string
+	fmt.Scanln(&line)
+	for _, hello := range []server.Hello{{Operator: true}, {Run: "default", Name: "me"}} {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, w, err := server.Greet(nc, hello)
+		if refused, ok := errors.AsType[*server.HelloError](err); ok {
+			fmt.Println("taken for:", refused.Code)
+		} else if err == nil {
+			fmt.Println("taken for:", w.Actor.Run, w.Actor.Path)
+		}
+		nc.Close()
+	}
+}
+
+func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	path := socketPath(t)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- d.ServeSocket(ctx, ln) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	visit := func(running func(pid int)) string {
+		t.Helper()
+		visitor := exec.Command(os.Args[0], "-test.run=^TestSocketVisitor$")
+		visitor.Env = append(os.Environ(), visitorSocket+"="+path)
+		input, err := visitor.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said strings.Builder
+		visitor.Stdout = &said
+		if err := visitor.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running(visitor.Process.Pid)
+		if _, err := input.Write([]byte("go\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := visitor.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, said.String())
+		}
+		var taken []string
+		for line := range strings.Lines(said.String()) {
+			if who, ok := strings.CutPrefix(line, "taken for: "); ok {
+				taken = append(taken, strings.TrimSpace(who))
+			}
+		}
+		return strings.Join(taken, ", ")
+	}
+	if got := visit(func(int) {}); got != "operator, default me" {
+		t.Errorf("before there is a run: %s", got)
+	}
+
+	op, err := d.state.Connect(ctx, dispatch.Credentials{Operator: true}, dispatch.ProcessOf(os.Getpid()).Peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := d.state.DispatchRun(ctx, op, dispatch.Dispatch{
+		Run: "tree", Root: dispatch.Order{Name: "lead", Agent: "sh", Prompt: "x"}, Agents: []string{"sh"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.state.NextOrders(ctx, op, "tree", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := visit(func(int) {}); got != "FORBIDDEN, FORBIDDEN" {
+		t.Errorf("another child of the dispatcher: %s", got)
+	}
+	got := visit(func(pid int) {
+		if err := d.state.LaunchStarted(ctx, op, "tree", info.Root, pid); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got != "FORBIDDEN, tree root" {
+		t.Errorf("the root's process: %s", got)
+	}
+	if _, _, err := d.state.LaunchExited(ctx, op, "tree", info.Root, dispatch.Exit{Status: dispatch.Succeeded}); err != nil {
+		t.Error(err)
+	}
+	if err := op.Close(nil); err != nil {
+		t.Error(err)
+	}
+}
