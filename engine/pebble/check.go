@@ -34,7 +34,7 @@ func (e *Engine) checkRowsLocked() error {
 		if e.mem.get(r.key()) != r {
 			errs = append(errs, fmt.Errorf("row %q is not found by its key", r.key()))
 		}
-		if l, i := e.mem.rows.seek(r.key()); i == l.n || l.rows[i] != r {
+		if l, i := e.mem.rows.seek(r.key()); i == l.n || l.items[i] != r {
 			errs = append(errs, fmt.Errorf("row %q is not found in order", r.key()))
 		}
 		if r.dirty() != 0 {
@@ -77,12 +77,12 @@ func (e *Engine) checkOwnersLocked() error {
 func (e *Engine) checkDueLocked() error {
 	var errs []error
 	var last *row
-	for _, d := range e.mem.due.filled().Items() {
+	for d := range e.mem.due.filled().all {
 		r := d.r
 		if d.due != r.due {
 			errs = append(errs, fmt.Errorf("row %q is due at %d, and by the index at %d", r.key(), r.due, d.due))
 		}
-		if last != nil && !dueLess(dueRow{last.due, last}, d) {
+		if last != nil && compareDue(dueRow{last.due, last}, d) >= 0 {
 			errs = append(errs, fmt.Errorf("row %q is due after row %q, by the index", r.key(), last.key()))
 		}
 		if e.mem.get(r.key()) != r {
@@ -96,8 +96,8 @@ func (e *Engine) checkDueLocked() error {
 			n++
 		}
 	}
-	if n != e.mem.due.filled().Len() {
-		errs = append(errs, fmt.Errorf("%d rows are due ever, and %d indexed", n, e.mem.due.filled().Len()))
+	if n != e.mem.due.filled().n {
+		errs = append(errs, fmt.Errorf("%d rows are due ever, and %d indexed", n, e.mem.due.filled().n))
 	}
 	return errors.Join(errs...)
 }

@@ -2,41 +2,46 @@ package pebble
 
 import (
 	"cmp"
+	"math"
 	"slices"
-
-	"github.com/tidwall/btree"
 )
 
 // A dueOrder is the rows that have a due time, by due and key. It is filled when
 // it is first asked for anything: what is loaded at an Open, and revised after
 // it, need not be sorted twice.
 type dueOrder struct {
-	tree  *btree.BTreeG[dueRow] // nil until it is asked for
-	rows  *order                // what it is filled from
-	moved uint64                // as in an order
-	probe row                   // what a lookup compares with
+	rows   *order[string, *row]   // what it is filled from
+	sorted *order[dueRow, dueRow] // nil until it is asked for
 }
 
 // A dueRow has the time beside the row, so that most are compared without a look
-// at the rows.
+// at the rows. The least of all has no row.
 type dueRow struct {
 	due int64
 	r   *row
 }
 
-func dueLess(a, b dueRow) bool {
-	if a.due != b.due {
-		return a.due < b.due
+func (d dueRow) key() string {
+	if d.r == nil {
+		return ""
 	}
-	return a.r.key() < b.r.key()
+	return d.r.key()
 }
 
-// filled gives the tree.
-func (d *dueOrder) filled() *btree.BTreeG[dueRow] {
-	if d.tree != nil {
-		return d.tree
+func compareDue(a, b dueRow) int {
+	if a.due != b.due {
+		return cmp.Compare(a.due, b.due)
 	}
-	d.tree = btree.NewBTreeGOptions(dueLess, btree.Options{NoLocks: true})
+	return cmp.Compare(a.key(), b.key())
+}
+
+// filled gives the order.
+func (d *dueOrder) filled() *order[dueRow, dueRow] {
+	if d.sorted != nil {
+		return d.sorted
+	}
+	itself := func(r dueRow) dueRow { return r } // a leaf may hold on to a row that has gone
+	d.sorted = newOrder(dueRow{due: math.MinInt64}, itself, compareDue, itself)
 	rows := make([]*row, 0, d.rows.n)
 	for r := range d.rows.all {
 		if r.due != never {
@@ -54,63 +59,47 @@ func (d *dueOrder) filled() *btree.BTreeG[dueRow] {
 		places[at] = place{r.due, at}
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.due, b.due), a.at-b.at) })
+	load := orderLoader[dueRow, dueRow]{o: d.sorted}
 	for _, p := range places {
-		d.tree.Load(dueRow{p.due, rows[p.at]})
+		load.add(dueRow{p.due, rows[p.at]})
 	}
-	return d.tree
+	return d.sorted
 }
 
 // refill forgets the order, after rows have become due at other times.
-func (d *dueOrder) refill() {
-	d.tree = nil
-	d.moved++
-}
+func (d *dueOrder) refill() { d.sorted = nil }
 
 func (d *dueOrder) insert(r *row) {
-	if r.due != never {
-		d.filled().Set(dueRow{r.due, r})
-		d.moved++
+	if r.due == never {
+		return
+	}
+	if o := d.sorted; o != nil {
+		o.insert(dueRow{r.due, r})
 	}
 }
 
 func (d *dueOrder) remove(r *row) {
-	if r.due != never {
-		d.filled().Delete(dueRow{r.due, r})
-		d.moved++
+	if r.due == never {
+		return
+	}
+	if o := d.sorted; o != nil {
+		o.remove(dueRow{r.due, r})
 	}
 }
 
 // earliest gives the first due time there is, or never.
 func (d *dueOrder) earliest() int64 {
-	if first, ok := d.filled().Min(); ok {
-		return first.due
+	for r := range d.filled().all {
+		return r.due
 	}
 	return never
 }
 
 // before yields the rows due before now, earliest first.
 func (d *dueOrder) before(now int64, yield func(*row) bool) {
-	it := d.filled().Iter()
-	for ok := it.First(); ok; {
-		at := it.Item()
-		if at.due >= now {
+	for r := range d.filled().all {
+		if r.due >= now || !yield(r.r) {
 			return
-		}
-		key, moved := at.r.key(), d.moved
-		if !yield(at.r) {
-			return
-		}
-		if moved == d.moved {
-			ok = it.Next()
-			continue
-		}
-		// The row may have gone, or be due later: what follows is what is
-		// due after the instant it was reached at.
-		d.probe.setText(key, len(key))
-		probe := dueRow{at.due, &d.probe}
-		it = d.filled().Iter()
-		if ok = it.Seek(probe); ok && !dueLess(probe, it.Item()) {
-			ok = it.Next()
 		}
 	}
 }

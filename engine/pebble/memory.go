@@ -1,12 +1,16 @@
 package pebble
 
-import "github.com/google/uuid"
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
 
 // A memory is the working set: every row, and the indexes over them. It is
 // guarded by Engine.mu.
 type memory struct {
 	table  *table
-	rows   *order
+	rows   *order[string, *row]
 	due    dueOrder
 	owners map[uuid.UUID]*owner
 
@@ -18,7 +22,7 @@ type memory struct {
 type cursor struct{ next *row }
 
 func newMemory() *memory {
-	rows := newOrder()
+	rows := rowsByKey()
 	return &memory{table: newTable(), rows: rows, due: dueOrder{rows: rows}, owners: make(map[uuid.UUID]*owner)}
 }
 
@@ -101,6 +105,15 @@ func (m *memory) unlink(r *row) {
 	r.owner, r.prev, r.next = nil, nil, nil
 	if o.head == nil {
 		delete(m.owners, o.id)
+	}
+}
+
+// scan yields the rows whose key starts with prefix and is not less than from.
+func (m *memory) scan(prefix, from string, yield func(*row) bool) {
+	for r := range m.rows.from(from) {
+		if !strings.HasPrefix(r.key(), prefix) || !yield(r) {
+			return
+		}
 	}
 }
 

@@ -1,161 +1,175 @@
 package pebble
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
 )
 
-// An order is the rows in the order of their keys, in leaves of some dozens. A
-// leaf is found by its low key, which it has itself, so the way there does not
-// lead through as many rows, each of them somewhere else in memory, as it
-// would in a tree of rows.
-type order struct {
-	first  *leaf
-	leaves *btree.BTreeG[*leaf]
+// An order is items in the order of their keys, in leaves of some dozens. A leaf
+// is found by its low key, which it has itself, so the way there does not lead
+// through as many rows, each of them somewhere else in memory, as it would in a
+// tree of rows.
+type order[K any, E comparable] struct {
+	key     func(E) K
+	compare func(a, b K) int
+	own     func(K) K // a key that does not hold on to its item's memory
+
+	first  *leaf[K, E]
+	leaves *btree.BTreeG[*leaf[K, E]]
 	n      int
-	moved  uint64 // counts the changes of shape: a walk that finds its own still has its place
-	probe  leaf   // what a lookup compares with
+	moved  uint64     // counts the changes of shape: a walk that finds its own still has its place
+	probe  leaf[K, E] // what a lookup compares with
 }
 
-// A leaf fills 512 bytes.
-type leaf struct {
-	low  string // no key in it is less, and every one in those before it is
-	next *leaf
-	n    int
-	rows [60]*row
+// A leaf of rows fills 512 bytes, and one of due rows nearly 1024.
+type leaf[K any, E comparable] struct {
+	low   K // no key in it is less, and every one in those before it is
+	next  *leaf[K, E]
+	n     int
+	items [fullLeaf]E
 }
 
 const (
-	fullLeaf   = len(leaf{}.rows)
+	fullLeaf   = 60
 	loadedLeaf = fullLeaf * 3 / 4 // leaves room, when many are loaded, for some to come between
 	thinLeaf   = fullLeaf / 4     // joins its neighbour
 )
 
-func newOrder() *order {
-	o := &order{
-		first:  &leaf{},
-		leaves: btree.NewBTreeGOptions(func(a, b *leaf) bool { return a.low < b.low }, btree.Options{NoLocks: true}),
-	}
+// rowsByKey is all rows.
+func rowsByKey() *order[string, *row] {
+	return newOrder("", (*row).key, strings.Compare, strings.Clone)
+}
+
+// newOrder gives an empty order, whose keys are never less than least.
+func newOrder[K any, E comparable](least K, key func(E) K, compare func(a, b K) int, own func(K) K) *order[K, E] {
+	o := &order[K, E]{key: key, compare: compare, own: own, first: &leaf[K, E]{low: least}}
+	less := func(a, b *leaf[K, E]) bool { return compare(a.low, b.low) < 0 }
+	o.leaves = btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 	o.leaves.Set(o.first)
 	return o
 }
 
 // leaf gives the leaf in which key is, if it is anywhere.
-func (o *order) leaf(key string) (found *leaf) {
+func (o *order[K, E]) leaf(key K) (found *leaf[K, E]) {
 	o.probe.low = key
-	o.leaves.Descend(&o.probe, func(l *leaf) bool { found = l; return false })
-	o.probe.low = ""
+	o.leaves.Descend(&o.probe, func(l *leaf[K, E]) bool { found = l; return false })
+	var zero K
+	o.probe.low = zero
 	return found
 }
 
-// seek gives the place of the first row whose key is not less than key. It may
+// seek gives the place of the first item whose key is not less than key. It may
 // be the end of a leaf.
-func (o *order) seek(key string) (*leaf, int) {
+func (o *order[K, E]) seek(key K) (*leaf[K, E], int) {
 	l := o.leaf(key)
-	i, _ := slices.BinarySearchFunc(l.rows[:l.n], key, func(r *row, key string) int { return strings.Compare(r.key(), key) })
+	i, _ := slices.BinarySearchFunc(l.items[:l.n], key, func(e E, key K) int { return o.compare(o.key(e), key) })
 	return l, i
 }
 
-// insert adds r, whose key is not in use.
-func (o *order) insert(r *row) {
+// insert adds an item whose key is not in use.
+func (o *order[K, E]) insert(e E) {
 	o.moved++
 	o.n++
-	l, i := o.seek(r.key())
+	l, i := o.seek(o.key(e))
 	if l.n < fullLeaf {
-		l.insert(i, r)
+		l.insert(i, e)
 		return
 	}
-	// A row that is the last of all begins a leaf: whoever appends, fills it.
+	// An item that is the last of all begins a leaf: whoever appends, fills it.
 	at := fullLeaf / 2
 	if i == fullLeaf && l.next == nil {
 		at = fullLeaf
 	}
-	next := &leaf{next: l.next}
-	next.n = copy(next.rows[:], l.rows[at:])
-	clear(l.rows[at:])
+	next := &leaf[K, E]{next: l.next}
+	next.n = copy(next.items[:], l.items[at:])
+	clear(l.items[at:])
 	l.n, l.next = at, next
 	if i > at || next.n == 0 {
-		next.insert(i-at, r)
+		next.insert(i-at, e)
 	} else {
-		l.insert(i, r)
+		l.insert(i, e)
 	}
-	next.low = strings.Clone(next.rows[0].key())
+	next.low = o.own(o.key(next.items[0]))
 	o.leaves.Set(next)
 }
 
-func (l *leaf) insert(i int, r *row) {
-	copy(l.rows[i+1:], l.rows[i:l.n])
-	l.rows[i] = r
+func (l *leaf[K, E]) insert(i int, e E) {
+	copy(l.items[i+1:], l.items[i:l.n])
+	l.items[i] = e
 	l.n++
 }
 
-func (o *order) remove(r *row) {
+func (o *order[K, E]) remove(e E) {
+	l := o.leaf(o.key(e))
+	i := slices.Index(l.items[:l.n], e)
+	if i < 0 {
+		return
+	}
 	o.moved++
 	o.n--
-	l := o.leaf(r.key())
-	i := slices.Index(l.rows[:l.n], r)
-	copy(l.rows[i:], l.rows[i+1:l.n])
+	copy(l.items[i:], l.items[i+1:l.n])
 	l.n--
-	l.rows[l.n] = nil
+	clear(l.items[l.n : l.n+1])
 	next := l.next
 	if next != nil && (l.n == 0 || l.n < thinLeaf && l.n+next.n <= loadedLeaf) {
-		l.n += copy(l.rows[l.n:], next.rows[:next.n])
+		l.n += copy(l.items[l.n:], next.items[:next.n])
 		l.next = next.next
 		o.leaves.Delete(next)
 	}
 }
 
-// An orderLoader fills an order with rows that come as they are to stand.
-type orderLoader struct {
-	o *order
-	l *leaf
+// from yields the items whose key is not less than key. The body may change the
+// order in any way.
+func (o *order[K, E]) from(key K) iter.Seq[E] {
+	return func(yield func(E) bool) {
+		l, i := o.seek(key)
+		o.walk(l, i, yield)
+	}
 }
 
-func (b *orderLoader) add(r *row) {
-	if b.l == nil {
-		b.l = b.o.first
-	}
-	if b.l.n == loadedLeaf {
-		next := &leaf{low: strings.Clone(r.key())}
-		b.l.next, b.l = next, next
-		b.o.leaves.Load(next)
-	}
-	b.l.rows[b.l.n] = r
-	b.l.n++
-	b.o.n++
-}
+// all yields every item, as from does.
+func (o *order[K, E]) all(yield func(E) bool) { o.walk(o.first, 0, yield) }
 
-// scan yields the rows whose key starts with prefix and is not less than from.
-func (o *order) scan(prefix, from string, yield func(*row) bool) {
-	for l, i := o.seek(from); ; {
+func (o *order[K, E]) walk(l *leaf[K, E], i int, yield func(E) bool) {
+	for {
 		for i == l.n {
 			if l = l.next; l == nil {
 				return
 			}
 			i = 0
 		}
-		r := l.rows[i]
-		key, moved := r.key(), o.moved
-		if !strings.HasPrefix(key, prefix) || !yield(r) {
+		e := l.items[i]
+		key, moved := o.key(e), o.moved
+		if !yield(e) {
 			return
 		}
 		if i++; moved != o.moved {
-			if l, i = o.seek(key); i < l.n && l.rows[i].key() == key {
+			if l, i = o.seek(key); i < l.n && o.compare(o.key(l.items[i]), key) == 0 {
 				i++
 			}
 		}
 	}
 }
 
-// all yields every row; nothing may be changed meanwhile.
-func (o *order) all(yield func(*row) bool) {
-	for l := o.first; l != nil; l = l.next {
-		for _, r := range l.rows[:l.n] {
-			if !yield(r) {
-				return
-			}
-		}
+// An orderLoader fills an order with items that come as they are to stand.
+type orderLoader[K any, E comparable] struct {
+	o *order[K, E]
+	l *leaf[K, E]
+}
+
+func (b *orderLoader[K, E]) add(e E) {
+	if b.l == nil {
+		b.l = b.o.first
 	}
+	if b.l.n == loadedLeaf {
+		next := &leaf[K, E]{low: b.o.own(b.o.key(e))}
+		b.l.next, b.l = next, next
+		b.o.leaves.Load(next)
+	}
+	b.l.items[b.l.n] = e
+	b.l.n++
+	b.o.n++
 }

@@ -42,7 +42,7 @@ func (e *Engine) recover() error {
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
-		order := orderLoader{o: e.mem.rows}
+		order := orderLoader[string, *row]{o: e.mem.rows}
 		table := tableLoader{t: e.mem.table}
 		for s := range read {
 			for i := range s.rows {

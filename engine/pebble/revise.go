@@ -68,7 +68,7 @@ func (e *Engine) revise(prefix string, fn func(now time.Time, row engine.Row) (e
 // before it is known of all.
 type revision struct {
 	prefix string
-	leaves []*leaf
+	leaves []*leaf[string, *row]
 	rows   []revised
 	other  []engine.Row // of whom more changes than when they are due
 	err    error
@@ -86,7 +86,7 @@ func (m *memory) revisions(prefix string) (parts []*revision) {
 	const leaves = 64
 	for l := m.rows.leaf(prefix); l != nil && (l.low <= prefix || strings.HasPrefix(l.low, prefix)); l = l.next {
 		if n := len(parts); n == 0 || len(parts[n-1].leaves) == leaves {
-			parts = append(parts, &revision{prefix: prefix, leaves: make([]*leaf, 0, leaves)})
+			parts = append(parts, &revision{prefix: prefix, leaves: make([]*leaf[string, *row], 0, leaves)})
 		}
 		p := parts[len(parts)-1]
 		p.leaves = append(p.leaves, l)
@@ -97,7 +97,7 @@ func (m *memory) revisions(prefix string) (parts []*revision) {
 func (p *revision) ask(now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) {
 	p.rows = make([]revised, 0, len(p.leaves)*fullLeaf)
 	for _, l := range p.leaves {
-		for _, r := range l.rows[:l.n] {
+		for _, r := range l.items[:l.n] {
 			if strings.HasPrefix(r.key(), p.prefix) {
 				p.askAbout(r, now, fn)
 			}

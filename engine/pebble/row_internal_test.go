@@ -9,7 +9,7 @@ func TestRowsAndLeavesFillTheirAllocations(t *testing.T) {
 	if n := unsafe.Sizeof(row{}); n != 48 {
 		t.Errorf("a row has %d bytes", n)
 	}
-	if n := unsafe.Sizeof(leaf{}); n != 512 {
+	if n := unsafe.Sizeof(leaf[string, *row]{}); n != 512 {
 		t.Errorf("a leaf has %d bytes", n)
 	}
 }

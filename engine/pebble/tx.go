@@ -88,7 +88,7 @@ func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
 			t.scanCold(prefix, from, yield)
 			return
 		}
-		t.live().rows.scan(prefix, from, func(r *row) bool { return yield(r.public()) })
+		t.live().scan(prefix, from, func(r *row) bool { return yield(r.public()) })
 	}
 }
 
