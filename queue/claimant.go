@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,16 +33,6 @@ func (c claimant) put(tx Tx) {
 func (c claimant) remove(tx Tx) {
 	for _, l := range c.Lines {
 		tx.Delete(claimantKeys(line(l)) + bigEndian(c.Place))
-	}
-}
-
-func claimants(tx Tx, l line) iter.Seq[claimant] {
-	return func(yield func(claimant) bool) {
-		for row := range tx.Scan(claimantKeys(l)) {
-			if !yield(decodeJSON[claimant](row)) {
-				return
-			}
-		}
 	}
 }
 
@@ -85,29 +74,38 @@ func (call *claimCall) stepOut(tx Tx) {
 	}
 }
 
-// hand gives a task that becomes ready to the first who waits for one there,
-// if there is anybody. Who is gone is removed on the way, and who has been
-// answered by another call of the same request.
+// hand gives a task that becomes ready to the first who waits for one there, if
+// there is anybody.
 func (q *Queue) hand(tx Tx, was *Task, t Task) (Task, bool) {
-	for c := range claimants(tx, t.line) {
+	c := q.nextClaimant(tx, t.line)
+	if c == nil {
+		return t, false
+	}
+	claimed := q.begin(tx, was, t, c.Holder, c.TTL)
+	tx.Touch(engine.Row{Key: givenKey(c.Call), Value: string(t.ID[:]) + bigEndian(claimed.Token), Owner: c.Holder.Session})
+	remember(tx, c.Holder.Session, c.RequestID, request{
+		Call: c.Call, Queues: c.Queues, Count: c.Count, TTL: c.TTL, Tasks: grantsOf(claimed),
+	})
+	return claimed.Task, true
+}
+
+// nextClaimant takes the first who waits out of a line; nil: nobody does. Who is
+// gone is removed on the way, and who has been answered by another call of the
+// same request.
+func (q *Queue) nextClaimant(tx Tx, l line) *claimant {
+	for row := range tx.Scan(claimantKeys(l)) {
+		c := decodeJSON[claimant](row)
 		c.remove(tx)
 		if !q.core.Asking(c.Call) || !q.core.Open(tx, c.Holder.Session) {
 			continue
 		}
-		given := engine.Row{Key: givenKey(c.Call), Owner: c.Holder.Session}
 		if _, answered := getRequest(tx, c.Holder.Session, c.RequestID); answered {
-			tx.Touch(given) // to look at that answer
+			tx.Touch(engine.Row{Key: givenKey(c.Call), Owner: c.Holder.Session}) // to look at that answer
 			continue
 		}
-		claimed := q.begin(tx, was, t, c.Holder, c.TTL)
-		given.Value = string(t.ID[:]) + bigEndian(claimed.Token)
-		tx.Touch(given)
-		remember(tx, c.Holder.Session, c.RequestID, request{
-			Call: c.Call, Queues: c.Queues, Count: c.Count, TTL: c.TTL, Tasks: grantsOf(claimed),
-		})
-		return claimed.Task, true
+		return &c
 	}
-	return t, false
+	return nil
 }
 
 // given takes what was given to a call, if it is still its.
