@@ -8,7 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/cobra"
 
@@ -39,7 +41,8 @@ run as a new worker of the root layer.
 
 Each call is a session of its own: a lease that it takes is given back when it
 ends. In a process that leasehold launched, LEASEHOLD_SESSION makes it share the
-session of that process, and the lease stays.`,
+session of that process, and the lease stays. With a session or a token, a call that
+the daemon has not answered when it goes is sent again when it is back, for 30 s.`,
 		Example: `  leasehold call --list
   leasehold call kv_set path=/shared/plan value='{"step": 2}'
   leasehold call kv_set path=/shared/log value=@build.log
@@ -115,11 +118,11 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 	if err != nil {
 		return client.Answer{}, err
 	}
-	c, err := connect(cmd, hello)
+	c, err := reconnect(cmd, hello, hello.Handle != "") // whoever gave us a session has a daemon
 	if err != nil {
 		return client.Answer{}, err
 	}
-	defer c.Close()
+	defer func() { c.Close() }()
 	tool, err := findTool(cmd.Context(), c, name)
 	if err != nil {
 		return client.Answer{}, err
@@ -128,8 +131,41 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 	if err != nil {
 		return client.Answer{}, err
 	}
-	return call(cmd.Context(), c, name, args)
+	id := uuid.NewString()
+	for again := false; ; again = true {
+		answer, err := c.CallAs(cmd.Context(), id, again, name, args)
+		if !brokeOff(err) || !hello.Lasts() || cmd.Context().Err() != nil {
+			return answer, inWords(cmd.Context(), name, err)
+		}
+		c.Close()
+		if c, err = reconnect(cmd, hello, true); err != nil {
+			return client.Answer{}, err
+		}
+	}
 }
+
+// daemonPatience is how long a call waits for a daemon that has gone, as the
+// shim does.
+const daemonPatience = 30 * time.Second
+
+// reconnect connects, and if that is to be, waits for a daemon that is away.
+func reconnect(cmd *cobra.Command, hello server.Hello, wait bool) (*client.Client, error) {
+	giveUp := time.Now().Add(daemonPatience)
+	for {
+		c, err := connect(cmd, hello)
+		if !wait || !errors.Is(err, errNoDaemon) && !brokeOff(err) || time.Now().After(giveUp) {
+			return c, err
+		}
+		select {
+		case <-time.After(redial):
+		case <-cmd.Context().Done():
+			return nil, context.Cause(cmd.Context())
+		}
+	}
+}
+
+// redial is how often to look for a daemon that has gone.
+const redial = 50 * time.Millisecond
 
 func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, error) {
 	known, err := c.Tools(ctx)

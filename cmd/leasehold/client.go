@@ -19,6 +19,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
+// errNoDaemon is what a client finds where none runs.
+var errNoDaemon = errors.New("no daemon")
+
 // connect opens a session with the daemon at the command's socket.
 func connect(cmd *cobra.Command, hello server.Hello) (*client.Client, error) {
 	socket, err := socketOf(cmd)
@@ -36,7 +39,7 @@ func connect(cmd *cobra.Command, hello server.Hello) (*client.Client, error) {
 	defer timeout.Stop()
 	nc, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if absent(err) {
-		return nil, hint(fmt.Errorf("no daemon listens at %s", socket),
+		return nil, hint(fmt.Errorf("%w listens at %s", errNoDaemon, socket),
 			"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
 	}
 	if err != nil {
@@ -72,15 +75,30 @@ func operator(cmd *cobra.Command) (*client.Client, error) {
 // call calls a tool. The end of the connection is told in words.
 func call(ctx context.Context, c *client.Client, tool string, args any) (client.Answer, error) {
 	answer, err := c.Call(ctx, tool, args)
+	return answer, inWords(ctx, tool, err)
+}
+
+// brokeOff reports whether a call has no answer because its connection ended.
+func brokeOff(err error) bool {
+	for _, end := range []error{transport.ErrTransportClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET, io.EOF} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// inWords is the error of a call with what to do about it.
+func inWords(ctx context.Context, tool string, err error) error {
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, transport.ErrTransportClosed), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):
-		err = hint(fmt.Errorf("the daemon ended the connection before it answered %s", tool),
+	case brokeOff(err):
+		return hint(fmt.Errorf("the daemon ended the connection before it answered %s", tool),
 			"once it runs again, see what came of it with leasehold leases and leasehold kv")
 	case isCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):
-		err = hint(err, "leasehold tree --all shows the runs and the paths of their actors")
+		return hint(err, "leasehold tree --all shows the runs and the paths of their actors")
 	}
-	return answer, err
+	return err
 }
 
 func isCode(err error, code string) bool {

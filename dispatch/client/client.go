@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // A Client is one session with a daemon.
@@ -97,8 +98,21 @@ func (r *Refusal) Error() string { return r.Message }
 
 // Call calls a tool. A refusal is a [*Refusal].
 func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error) {
+	return c.call(ctx, tool, args, nil)
+}
+
+// CallAs is Call for one that has a name, unique among all calls, and may have
+// been sent before on another connection of the session. What it changes is
+// changed once.
+func (c *Client) CallAs(ctx context.Context, name string, again bool, tool string, args any) (Answer, error) {
+	return c.call(ctx, tool, args, &mcp.Meta{AdditionalFields: map[string]any{
+		tools.CallMark: name, tools.ResentMark: again,
+	}})
+}
+
+func (c *Client) call(ctx context.Context, tool string, args any, meta *mcp.Meta) (Answer, error) {
 	request := mcp.CallToolRequest{}
-	request.Params.Name, request.Params.Arguments = tool, args
+	request.Params.Name, request.Params.Arguments, request.Params.Meta = tool, args, meta
 	result, err := c.mcp.CallTool(ctx, request)
 	if err != nil {
 		return Answer{}, err

@@ -37,6 +37,10 @@ type Hello struct {
 	Name      string `json:"name,omitempty"`
 }
 
+// Lasts reports whether whoever says h again is the same party as before: it
+// names a session or an actor, and does not join as a new one.
+func (h Hello) Lasts() bool { return h.Handle != "" || h.Token != "" }
+
 // A Welcome answers a Hello: a session, or an error after which the connection
 // is closed.
 type Welcome struct {

@@ -25,7 +25,7 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, request mcp.CallTo
 	if se.Context().Err() != nil {
 		return refuse(registry.ErrSessionEnded, nil)
 	}
-	a, err := t.call(withResent(ctx, request), se, rawArguments(request))
+	a, err := t.call(withMarks(ctx, request), se, rawArguments(request))
 	news := takeNotices(ctx, se)
 	if err != nil {
 		return refuse(err, news)
