@@ -38,7 +38,7 @@ func (s *State) endWork(tx engine.Tx, run Run, a Actor, e Exit) (sessions []uuid
 	}
 	cause := string(e.Status)
 	if e.Cause != "" {
-		cause += ": " + e.Cause
+		cause += ": " + e.Cause[:min(len(e.Cause), maxCause)]
 	}
 	return s.endActors(tx, list, cause)
 }
@@ -80,7 +80,7 @@ func (s *State) stopWork(tx engine.Tx, run Run, a Actor, stop Stop) (now bool) {
 func (s *State) conclude(tx engine.Tx, run Run, a Actor, e Exit) {
 	held, lost := s.leasesAtExit(tx, run, a)
 	amend(tx, a.ID, func(w *Work) {
-		w.Status, w.ExitCode, w.Signal, w.Cause = e.Status, e.ExitCode, e.Signal, e.Cause
+		w.Status, w.ExitCode, w.Signal, w.Cause = e.Status, e.ExitCode, e.Signal, e.Cause[:min(len(e.Cause), maxCause)]
 		w.EndedAt, w.Kept, w.Held, w.Lost = tx.Now(), e.Worktree, held, lost
 		w.Session = uuid.Nil
 		if e.Cost != nil {
@@ -95,6 +95,9 @@ func (s *State) conclude(tx engine.Tx, run Run, a Actor, e Exit) {
 	tx.Delete(unfinishedKey(run.ID, a.ID))
 	amendDispatched(tx, run.Name, func(d *Dispatched) { d.Unfinished-- })
 }
+
+// maxCause bounds what is kept of a cause, in bytes.
+const maxCause = 4 << 10
 
 // maxLeaseNames bounds how many leases are told of an actor that has ended.
 const maxLeaseNames = 100

@@ -36,6 +36,9 @@ type Dispatch struct {
 	Settings Settings
 	Resume   bool      // go on with a run whose launcher is gone
 	Attach   uuid.UUID // the same launcher again: its run's id; Root, Agents and Settings stand
+
+	// A process may attach while its last connection is still believed to
+	// stand: that one is no launcher from then on.
 }
 
 // DispatchRun makes se, an operator's session, the launcher of a run.
@@ -92,7 +95,7 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer Peer) (Run, error) {
 		if !dispatched || d.RunID != req.Attach || !run.EndedAt.IsZero() {
 			return Run{}, notFound("run %q with the id %s, to go on with", req.Run, req.Attach)
 		}
-		if s.launched(run.ID) {
+		if s.launched(run.ID) && (peer.PID == 0 || peer != d.Launcher) {
 			return Run{}, fmt.Errorf("a launcher of run %q: %w; there is one to a run", req.Run, ErrExists)
 		}
 		amendDispatched(tx, run.Name, func(d *Dispatched) { d.Launcher = peer })
@@ -274,7 +277,7 @@ func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait t
 func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var opened []uuid.UUID // sessions
+	var opened, ended []uuid.UUID // sessions
 	defer func() {
 		if err != nil {
 			s.letGo(opened)
@@ -285,12 +288,20 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 		if !ok || d.RunID != l.run {
 			return notFound("run %q: it has ended", l.name)
 		}
-		o = Orders{Draining: d.Drain != nil, Unfinished: d.Unfinished}
+		o = Orders{Draining: d.Drain != nil}
 		for w, todo := range unfinished(tx, l.run) {
 			if todo == nothing || l.given[w.Actor] == todo {
 				continue
 			}
 			a, _ := getActor(tx, w.Actor)
+			if todo == toStop && w.Status == Pending && l.given[w.Actor] == "" {
+				// It was handed out before this attachment, which said what
+				// was started: nothing was. If it is being started just now,
+				// that is refused.
+				run, _ := getRun(tx, l.name)
+				ended = append(ended, s.endWork(tx, run, a, Exit{Status: w.Stop.Status, Cause: w.Stop.Reason})...)
+				continue
+			}
 			if todo == toStop {
 				o.Stop = append(o.Stop, StopOrder{a, *w.Stop})
 				continue
@@ -304,11 +315,14 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 		if ctx.Err() != nil {
 			return errOrdersWithdrawn // nobody reads it: it is not given
 		}
+		d, _ = getDispatched(tx, l.name)
+		o.Unfinished = d.Unfinished
 		return nil
 	})
 	if err != nil {
 		return Orders{}, err
 	}
+	s.sever(ended, fmt.Errorf("run %s: stopped before a process was started", l.name))
 	for _, launch := range o.Launch {
 		l.given[launch.Actor.ID] = toLaunch
 	}

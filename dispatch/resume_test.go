@@ -403,3 +403,50 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 		h.crash()
 	})
 }
+
+func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		late := tr.orders().Launch[0] // handed out; the answer is lost
+		if _, err := tr.cast["root"].Cancel(t.Context(), "S1", "not needed"); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.status()["S1"]; got != dispatch.Pending {
+			t.Errorf("what may be starting is %s", got)
+		}
+		runs, err := h.Runs(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		attach := dispatch.Dispatch{Run: "r", Attach: runs[0].ID}
+		stranger := h.connect(dispatch.Credentials{Operator: true}, 8000)
+		if _, err := h.DispatchRun(t.Context(), stranger, attach); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("another process attaches beside the launcher: %v", err)
+		}
+		attach.Attach = uuid.New()
+		if _, err := h.DispatchRun(t.Context(), tr.op, attach); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("attached to another run of the name: %v", err)
+		}
+		attach.Attach = runs[0].ID
+		next, _, err := tr.again(attach) // its last connection is not known to be gone
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.NextOrders(t.Context(), tr.op, "r", 0); !isForbidden(err) {
+			t.Errorf("the connection that was replaced is given orders: %v", err)
+		}
+		h.hangUp(tr.op)
+		synctest.Wait()
+		if o := next.orders(); len(o.Launch)+len(o.Stop) != 0 || o.Unfinished != 1 {
+			t.Errorf("orders: %+v", o)
+		}
+		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "S1": dispatch.Cancelled})
+		if err := h.LaunchStarted(t.Context(), next.op, "r", late.Actor.ID, 7000); !isForbidden(err) {
+			t.Errorf("started after it was cancelled: %v", err)
+		}
+		next.ids, next.pid = tr.ids, tr.pid
+		next.exitAll()
+	})
+}

@@ -230,15 +230,17 @@ func (o *operator) launchStarted(ctx context.Context, se *dispatch.Session, a la
 	return noted{true}, o.state.LaunchStarted(ctx, se, a.Run, id, a.PID)
 }
 
+// launchExitedArgs have no bounds where something can be cut short: an exit
+// that is refused would leave its actor for ever unfinished.
 type launchExitedArgs struct {
 	launchedArgs
 	Status   string   `json:"status" doc:"how it ended" enum:"succeeded|failed|timed_out|cancelled|spawn_failed|lost"`
 	ExitCode *int     `json:"exit_code,omitempty" doc:"if it exited by itself"`
-	Signal   string   `json:"signal,omitempty" doc:"that ended it" max:"32"`
-	Cause    string   `json:"cause,omitempty" doc:"why it did not succeed" max:"4096"`
-	CostUSD  *float64 `json:"cost_usd,omitempty" doc:"of its own in this life, if its agent said" min:"0" max:"1000000"`
-	Output   string   `json:"output,omitempty" doc:"the last of it, its result if it reported none" max:"1048576"`
-	Worktree string   `json:"worktree,omitempty" doc:"where its worktree is kept" max:"4096"`
+	Signal   string   `json:"signal,omitempty" doc:"that ended it"`
+	Cause    string   `json:"cause,omitempty" doc:"why it did not succeed; the first 4 KiB are kept"`
+	CostUSD  *float64 `json:"cost_usd,omitempty" doc:"of its own in this life, if its agent said"`
+	Output   string   `json:"output,omitempty" doc:"its result if it reported none; the last 64 KiB are kept"`
+	Worktree string   `json:"worktree,omitempty" doc:"where its worktree is kept"`
 }
 
 func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a launchExitedArgs) (outcome, error) {
@@ -251,7 +253,7 @@ func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a lau
 		Output: a.Output, Worktree: a.Worktree,
 	}
 	if a.CostUSD != nil {
-		cost := dispatch.USD(*a.CostUSD)
+		cost := min(dispatch.USD(max(0, *a.CostUSD)), dispatch.MaxBudget)
 		e.Cost = &cost
 	}
 	info, result, err := o.state.LaunchExited(ctx, se, a.Run, id, e)
