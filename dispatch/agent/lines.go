@@ -76,7 +76,7 @@ func (l *lines) lastObject() json.RawMessage {
 	l.drain()
 	text := l.tail
 	// Few objects are tried: an output may be full of lines that are none.
-	for tries := 0; tries < 1000; tries++ {
+	for range 1000 {
 		at := bytes.LastIndex(text, []byte("\n{"))
 		if at < 0 && (len(text) == 0 || text[0] != '{') {
 			return nil

@@ -20,15 +20,17 @@ func configureOpenCode(p Profile, t Task) (configuration, error) {
 			secrets[name] = "{env:" + name + "}"
 		}
 	}
-	rules := rules{{"leasehold_*", "deny"}}
-	for _, tool := range t.Tools {
-		rules = append(rules, rule{"leasehold_" + tool, "allow"})
-	}
-	if len(t.Tools) == 0 {
-		rules[0].effect = "allow"
-	}
+	var rules rules
 	for _, tool := range t.Allow {
 		rules = append(rules, rule{tool, "allow"})
+	}
+	if len(t.Tools) > 0 {
+		rules = append(rules, rule{"leasehold_*", "deny"})
+		for _, tool := range t.Tools {
+			rules = append(rules, rule{"leasehold_" + tool, "allow"})
+		}
+	} else {
+		rules = append(rules, rule{"leasehold_*", "allow"})
 	}
 	content, err := json.Marshal(map[string]any{
 		"mcp": map[string]any{"leasehold": map[string]any{

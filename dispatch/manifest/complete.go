@@ -169,8 +169,8 @@ func (d *document) profile(m *Manifest, key, name string) {
 			d.say(at, "%s", f.Text)
 		}
 	}
-	if len(p.Command) == 0 || p.Command[0] == "" {
-		return
+	if len(p.Command) == 0 || p.Command[0] == "" || strings.Contains(p.Command[0], "{") {
+		return // where it is shows when it is launched
 	}
 	if program := p.Command[0]; strings.Contains(program, "/") {
 		p.Command = slices.Clone(p.Command)

@@ -161,6 +161,14 @@ purpose = "whoever writes it"
 	}
 }
 
+// A program whose place depends on the launch is looked for only then.
+func TestAProgramMayHaveAPlaceholder(t *testing.T) {
+	m, err := manifest.Parse("m.toml", []byte("[agents.mine]\ncommand = [\"{directory}/agent.sh\"]\n[root]\nagent = \"mine\"\nprompt = \"x\""), t.TempDir())
+	if err != nil || m.Agents["mine"].Command[0] != "{directory}/agent.sh" {
+		t.Errorf("%v %+v", err, m)
+	}
+}
+
 // The template is a manifest that is right, also when everything that it has in
 // comments is said, and it mentions every key.
 func TestTemplates(t *testing.T) {

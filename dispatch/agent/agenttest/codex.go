@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -71,6 +72,10 @@ func (g *Given) codexServers(settings []string) error {
 		} `toml:"mcp_servers"`
 	}
 	if err := toml.NewDecoder(bytes.NewReader([]byte(text.String()))).DisallowUnknownFields().Decode(&config); err != nil {
+		var unknown *toml.StrictMissingError
+		if errors.As(err, &unknown) {
+			return fmt.Errorf("in its configuration:\n%s", unknown.String())
+		}
 		return fmt.Errorf("in its configuration: %w\n%s", err, text.String())
 	}
 	s, ok := config.Servers["leasehold"]
@@ -91,9 +96,7 @@ func (g *Given) codexServers(settings []string) error {
 			g.Server[name] = value
 		}
 	}
-	for name, value := range s.Env {
-		g.Server[name] = value
-	}
+	maps.Copy(g.Server, s.Env)
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 // geminiFlags are those of Gemini CLI 0.61 that matter here.
 var geminiFlags = flags{
 	"-p": 1, "--prompt": 1, "-o": 1, "--output-format": 1, "-m": 1, "--model": 1, "--approval-mode": 1, "-y": 0, "--yolo": 0,
-	"--skip-trust": 0, "--allowed-mcp-server-names": 1, "--include-directories": 1,
+	"--skip-trust": 0, "--allowed-mcp-server-names": 1, "--allowed-tools": 1, "--include-directories": 1,
 }
 
 // geminiHides are names that Gemini CLI takes out of a server's environment,

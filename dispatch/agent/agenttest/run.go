@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -205,9 +206,7 @@ func (a *actor) call(ctx context.Context, tool, args string) error {
 	}
 	a.heard = strings.Join(texts, "\n")
 	if object, ok := res.StructuredContent.(map[string]any); ok {
-		for name, value := range object {
-			a.fields[name] = value
-		}
+		maps.Copy(a.fields, object)
 	}
 	return nil
 }
