@@ -25,7 +25,7 @@ test:
 race:
     CGO_ENABLED=1 go test -race ./...
 
-# kill the daemon under load a hundred times, and find all that it acknowledged: about 10 minutes
+# kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes
 kill-rounds rounds="100":
     go test ./cmd/leasehold -run TestKill -v -count=1 -timeout 30m -kill.rounds {{rounds}}
 
