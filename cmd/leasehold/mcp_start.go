@@ -19,6 +19,10 @@ const (
 	startTimeout = 10 * time.Second
 	startPoll    = 10 * time.Millisecond
 
+	// idleExit is how long a daemon that nobody asked for by name outlives its
+	// last client.
+	idleExit = 15 * time.Minute
+
 	// maxLog is how large a log grows before a new daemon begins another.
 	maxLog = 8 << 20
 )
@@ -112,7 +116,7 @@ func (st *starter) spawn(lock *os.File) (exited <-chan error, err error) {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(self, "serve", "--socket", st.socket)
+	cmd := exec.Command(self, "serve", "--socket", st.socket, "--idle-exit", idleExit.String())
 	cmd.Stderr = out                       // the log alone: what it prints for people is for nobody here
 	cmd.Dir = filepath.Dir(st.log)         // not the client's directory, which may be to go
 	cmd.Env = withoutSecrets(os.Environ()) // the daemon is everybody's

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -28,6 +29,7 @@ type serveConfig struct {
 	HTTPHosts []string
 	Remote    bool // HTTP may listen beyond the loopback
 	MaxDepth  int
+	IdleExit  time.Duration // end when nobody has been connected for so long; 0: never
 	Log       logConfig
 }
 
@@ -80,6 +82,7 @@ proxy before it, or the network of a container.`,
 	f.IntVar(&cfg.MaxDepth, "max-depth", 4, "names in a path of the tree, where a run does not say otherwise")
 	f.StringVar(&cfg.Log.Format, "log-format", "", "json or console (default console on a terminal, else json)")
 	f.StringVar(&cfg.Log.Level, "log-level", "info", "trace, debug, info, warn or error")
+	f.DurationVar(&cfg.IdleExit, "idle-exit", 0, "end once nobody has been connected for this long; clients start it again (default never)")
 	complete(cmd, "log-format", "json", "console")
 	complete(cmd, "log-level", "trace", "debug", "info", "warn", "error")
 	_ = cmd.MarkFlagDirname("state")
@@ -95,6 +98,9 @@ func (cfg *serveConfig) check() (err error) {
 	}
 	if cfg.HTTP == "" && (cfg.Remote || len(cfg.HTTPHosts) > 0) {
 		return errors.New("--http-host and --http-allow-remote say how to serve --http, which is not given")
+	}
+	if cfg.IdleExit != 0 && (cfg.IdleExit < time.Second || cfg.HTTP != "") {
+		return errors.New("--idle-exit must be 1s or more, and is not for a daemon that serves HTTP")
 	}
 	return errors.Join(cfg.Log.check(), server.CheckSocketPath(cfg.Socket))
 }
@@ -134,15 +140,27 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	if web != nil {
 		services.Go(func() error { return daemon.ServeEndpoint(ctx, web) })
 	}
+	if cfg.IdleExit > 0 {
+		services.Go(func() error {
+			if daemon.AwaitIdle(ctx, cfg.IdleExit) != nil {
+				return nil
+			}
+			log.Info().Dur("idle", cfg.IdleExit).Msg("nobody is connected")
+			return errIdle
+		})
+	}
 	announce(stdout, log, cfg, web)
 	stop := context.AfterFunc(ctx, func() { log.Info().Msg("stopping") })
 	defer stop()
-	if err := services.Wait(); err != nil {
+	if err := services.Wait(); err != nil && !errors.Is(err, errIdle) {
 		return explain(err)
 	}
 	log.Info().Msg("stopped")
 	return nil
 }
+
+// errIdle ends a daemon that nobody uses.
+var errIdle = errors.New("nobody is connected")
 
 // spareProcessor makes up for the one that waits for the disk: Go takes it back
 // from a system call only after a while. With 64 clients on two cores durable

@@ -57,6 +57,8 @@ type conn struct {
 // end of ctx does not: the daemon may come back, and the client with it.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer dispatch.Peer) {
 	defer nc.Close()
+	s.attendance.add(1)
+	defer s.attendance.add(-1)
 	// From here on the end of ctx interrupts reading, now and for ever.
 	stop := context.AfterFunc(ctx, func() { nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

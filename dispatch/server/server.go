@@ -24,6 +24,8 @@ type Server struct {
 	opts      Options
 	agents    *mcpserver.MCPServer
 	operators *mcpserver.MCPServer
+
+	attendance *attendance
 }
 
 // instructions are what an agent reads before it sees a tool.
@@ -36,7 +38,7 @@ As a lead: spawn_worker and spawn_sublead start agents, actor_wait tells when th
 // New returns a Server for state.
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
-	s := &Server{state: state, opts: opts}
+	s := &Server{state: state, opts: opts, attendance: newAttendance()}
 	s.agents = serve(opts.Version, tools.Agents())
 	s.operators = serve(opts.Version, tools.Operators(state))
 	return s

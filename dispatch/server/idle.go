@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// attendance knows how many connections the socket has, and since when none.
+type attendance struct {
+	mu      sync.Mutex
+	n       int
+	since   time.Time     // of the last change
+	changed chan struct{} // closed by the next one
+}
+
+func newAttendance() *attendance {
+	return &attendance{since: time.Now(), changed: make(chan struct{})}
+}
+
+func (a *attendance) add(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.n += n
+	a.since = time.Now()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *attendance) look() (n int, since time.Time, changed <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.n, a.since, a.changed
+}
+
+// AwaitIdle returns once nobody has been connected to the socket for d. Whoever
+// connects at that instant finds a daemon that goes, and connects again.
+func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
+	for {
+		n, since, changed := s.attendance.look()
+		var idle <-chan time.Time
+		if n == 0 {
+			left := time.Until(since.Add(d))
+			if left <= 0 {
+				return nil
+			}
+			idle = time.After(left)
+		}
+		select {
+		case <-idle:
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
