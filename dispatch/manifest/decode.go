@@ -65,9 +65,14 @@ func (d *document) table(key string, v reflect.Value, given map[string]any) {
 		if slices.Contains(known, name) {
 			continue
 		}
-		if meant := nearest(name, known); meant != "" {
+		meant := nearest(name, known)
+		table, inner := elsewhere(v.Type(), name)
+		switch {
+		case inner != "" && (inner == name || meant == ""):
+			d.say(join(key, name), "is unknown; did you mean %s in [%s]?", inner, join(key, table))
+		case meant != "":
 			d.say(join(key, name), "is unknown; did you mean %s?", meant)
-		} else {
+		default:
 			d.say(join(key, name), "is unknown; %s takes %s", within(key), strings.Join(known, ", "))
 		}
 	}
@@ -85,6 +90,26 @@ func (d *document) table(key string, v reflect.Value, given map[string]any) {
 			d.set(path, f, v.Field(f.index), f.fallback())
 		}
 	}
+}
+
+// elsewhere is the first table within t that has that key, or else one like it.
+func elsewhere(t reflect.Type, name string) (table, key string) {
+	for _, f := range fieldsOf(t) {
+		if f.typ.Kind() != reflect.Struct {
+			continue
+		}
+		var known []string
+		for _, g := range fieldsOf(f.typ) {
+			known = append(known, g.name)
+		}
+		switch meant := nearest(name, known); {
+		case slices.Contains(known, name):
+			return f.name, name
+		case meant != "" && key == "":
+			table, key = f.name, meant
+		}
+	}
+	return table, key
 }
 
 func within(key string) string {

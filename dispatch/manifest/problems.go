@@ -50,7 +50,7 @@ func nearest(word string, known []string) string {
 			return k
 		}
 	}
-	best, least := "", len(word)/3+2
+	best, least := "", len(word)/4+2
 	for _, k := range known {
 		if d := distance(strings.ToLower(word), k); d < least {
 			best, least = k, d
