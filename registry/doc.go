@@ -45,13 +45,15 @@
 //	wait/<scope>␀<key>␀<seq>       Waiter      memory only, owner session, due when parked
 //	ticket/<actor><ticket>         its row key memory only, owner session; what a waiting call watches
 //	request/<session><request id>  the grant   owner session, due some time after the lease ended
-//	lost/<actor><lease id>         what became of it (without an id: and its token), due when it may be forgotten
+//	lost/<actor><lease id>         what became of it (without an id: and its token, until it is told), due when it may be forgotten
 //	news/<session>                 stands while the session has losses to be told of, owner session
 //	place                          the last place given in any line, memory only
 //	token                          the last one issued, and how many are reserved on disk
 //
-// A renewal only Touches its row, so it costs no disk write. What a restart
-// needs of a deadline is the ttl, and for a long one the remaining time, which
-// is checkpointed every few minutes: else a state that restarts often would
-// keep a day's lease for ever.
+// A lease's deadline is when its row is due, or some time after, which its value
+// tells: so a renewal changes the row's due time alone. It only Touches the row
+// and costs no disk write. What a restart needs of a deadline is the ttl, and for
+// a long one the remaining time, which is checkpointed every few minutes: else a
+// state that restarts often would keep a day's lease for ever. The restart itself
+// puts all leases off in one [engine.Engine.Revise], and writes nothing either.
 package registry

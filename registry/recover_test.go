@@ -1,0 +1,102 @@
+package registry_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// TestACorruptRecordIsNamed damages every kind of record that outlives a
+// restart, in turn.
+func TestACorruptRecordIsNamed(t *testing.T) {
+	for _, prefix := range []string{"lease/", "request/", "lost/", "token"} {
+		for name, damage := range map[string]func(value string) string{
+			"cut":            func(v string) string { return v[:len(v)-1] },
+			"grown":          func(v string) string { return v + "x" },
+			"empty":          func(string) string { return "" },
+			"another format": func(v string) string { return "\x7f" + v[1:] },
+		} {
+			if prefix == "token" && name == "another format" {
+				continue // any sixteen bytes are a token
+			}
+			t.Run(prefix+" "+name, func(t *testing.T) {
+				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+					w := h.party("W1")
+					w.acquire(registry.Request{Key: "x", RequestID: "once"})
+					g := w.acquire(registry.Request{Key: "y", TTL: time.Second})
+					time.Sleep(2 * time.Second) // y is lost
+					if _, err := w.renew(g, 0); err == nil {
+						t.Fatal("y is not lost")
+					}
+					var key, was string
+					plant := func(value func(string) string) {
+						err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+							for row := range tx.Scan(prefix) {
+								key, was = row.Key, row.Value
+								row.Value = value(was)
+								tx.Put(row)
+								break
+							}
+							return nil
+						})
+						if err != nil || key == "" {
+							t.Fatalf("no record %q: %v", prefix, err)
+						}
+					}
+					plant(damage)
+					right := was
+					err := registry.New(h.eng, registry.Options{}).Recover(t.Context())
+					if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), strings.Trim(prefix, "/")) {
+						t.Errorf("recover: %v", err)
+					}
+					plant(func(string) string { return right })
+				})
+			})
+		}
+	}
+}
+
+// TestARestartGivesClaimsTheirTTL is the rule of a restart for leases without
+// an id, of every length and kind, also when another restart follows.
+func TestARestartGivesClaimsTheirTTL(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		ttls := []time.Duration{2 * time.Minute, 5 * time.Minute, time.Hour}
+		p := h.party("W1")
+		r := h.Registry("queue")
+		err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+			for _, ttl := range ttls {
+				r.Grant(tx, ttl.String(), p.Holder, ttl)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := func(want func(ttl time.Duration) time.Duration) {
+			t.Helper()
+			h.view(func(tx registry.Tx) {
+				for _, ttl := range ttls {
+					l, ok := r.Get(tx, ttl.String())
+					if left := l.ExpiresIn(tx.Now()); !ok || l.Holder.Session != p.Session || l.TTL != ttl || left.Round(time.Second) != want(ttl) {
+						t.Errorf("claim of %v: %v left, %+v", ttl, left, l)
+					}
+				}
+			})
+		}
+		for range 3 {
+			held(func(ttl time.Duration) time.Duration { return ttl })
+			time.Sleep(time.Minute)
+			held(func(ttl time.Duration) time.Duration { return ttl - time.Minute })
+			h.crash()
+		}
+		// The long one is checkpointed, so restarts do not keep it for ever.
+		ttls = ttls[2:]
+		time.Sleep(11 * time.Minute)
+		h.crash()
+		held(func(ttl time.Duration) time.Duration { return ttl - 10*time.Minute })
+	})
+}
