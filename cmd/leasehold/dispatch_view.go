@@ -59,9 +59,8 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 			started = true
 			go func() { // ends with close
 				for {
-					c, err := daemon.connect(ctx)
-					if err == nil {
-						err = l.follow(ctx, c, out)
+					if c, err := daemon.connect(ctx); err == nil {
+						_ = l.follow(ctx, c, out) // until the run is over, or the daemon goes
 						c.Close()
 					}
 					if ctx.Err() != nil {

@@ -153,7 +153,7 @@ func (d *Directory) write(name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) // nothing is there once it is renamed
+	defer func() { _ = os.Remove(temp.Name()) }() // nothing is there once it is renamed
 	_, err = temp.Write(text)
 	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
