@@ -22,21 +22,14 @@ import (
 var (
 	chaosRounds = flag.Int("chaos.rounds", 2, "how often a dispatch is interrupted, and how often killed")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "of what agents do and when a dispatch ends; 0: a new one")
-	chaosFull   = flag.Bool("chaos.full", false, "200 workers, however slow they are")
 )
 
 // A tree of agents that spawn, contend and die at random leaves no process, no
 // lease, no waiter, no claim and no worktree but those it tells of, and its
-// summary accounts for every actor. 200 workers at depth 4 are
-//
-//	go test ./cmd/leasehold -run TestChaoticTree -v -chaos.full
+// summary accounts for every actor.
 func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	widths := []int{3, 2, 2, 4} // 48 workers, 21 leads
-	if *chaosFull {
-		widths = []int{2, 3, 3, 12} // 216 workers, 26 leads
-	}
-	run := d.start("tree", chaosPrompt{Seed: d.seed, Widths: widths})
+	run := d.start("tree", chaosPrompt{Seed: d.seed, Widths: []int{2, 3, 3, 12}}) // 216 workers, 27 leads
 	run.wait()
 	if run.code != exitOK && run.code != exitFailed {
 		t.Fatalf("exit code %d\n%s", run.code, run.output())
