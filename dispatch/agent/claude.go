@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -71,7 +72,7 @@ func configureClaude(_ Profile, t Task) (configuration, error) {
 			allowed[i] = "mcp__leasehold__" + tool
 		}
 	}
-	flags = append(flags, "--allowedTools", strings.Join(append(allowed, t.Allow...), ","))
+	flags = append(flags, "--allowedTools", strings.Join(slices.Concat(allowed, t.Allow), ","))
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)
 	}
