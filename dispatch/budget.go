@@ -12,8 +12,10 @@ import (
 // Money is an amount in millionths of a US dollar.
 type Money int64
 
-// USD makes Money of dollars.
-func USD(dollars float64) Money { return Money(math.Round(dollars * 1e6)) }
+// USD makes Money of dollars, at most a million of millions.
+func USD(dollars float64) Money {
+	return Money(math.Round(max(-1e12, min(dollars, 1e12)) * 1e6))
+}
 
 // USD is the amount in dollars.
 func (m Money) USD() float64 { return float64(m) / 1e6 }

@@ -17,7 +17,20 @@ var (
 	// ErrExists answers a name that is taken; the error that wraps it says
 	// which.
 	ErrExists = errors.New("exists already")
+
+	// ErrNoLauncher answers a spawn where nothing starts processes.
+	ErrNoLauncher = errors.New("nothing starts processes for this run")
 )
+
+// A DrainingError answers a spawn where an end is in sight.
+type DrainingError struct {
+	What   string // what ends
+	Reason string
+}
+
+func (e *DrainingError) Error() string {
+	return fmt.Sprintf("%s ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", e.What, e.Reason)
+}
 
 // A ForbiddenError says what the caller may not do, and what it may.
 type ForbiddenError struct {

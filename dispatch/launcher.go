@@ -49,8 +49,6 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 	if err := checkRun(req.Run); err != nil {
 		return RunInfo{}, err
 	}
-	s.dispatching.Lock() // from the question whether there is a launcher to the answer
-	defer s.dispatching.Unlock()
 	if req.Resume {
 		// Whoever went with the launcher is counted as lost before it is asked
 		// whether anybody is left.
@@ -73,15 +71,13 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		d, _ := getDispatched(tx, run.Name)
 		root, _ := getActor(tx, run.Root)
 		info = RunInfo{run, &d, s.tree(tx, root, nil)}
+		s.appoint(l) // here, since the next transaction may ask whether there is one
 		return nil
 	})
 	if err != nil {
+		s.dismiss(l)
 		return RunInfo{}, err
 	}
-	s.mu.Lock()
-	s.launchers[l.run] = l
-	clear(s.layers) // the bounds of their stores may be others now
-	s.mu.Unlock()
 	context.AfterFunc(se.ctx, func() { s.launcherAway(l) })
 	return info, nil
 }
@@ -167,6 +163,44 @@ func (s *State) resumeRun(tx engine.Tx, run Run, d Dispatched, req Dispatch, pee
 	}
 	s.order(tx, run, root, uuid.Nil, o)
 	return nil
+}
+
+// appoint makes l the launcher of its run.
+func (s *State) appoint(l *launcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.launchers[l.run] = l
+	clear(s.layers) // the bounds of their stores may be others now
+}
+
+// returning reports whether a run's launcher is away and may come back.
+func (s *State) returning(run uuid.UUID) bool {
+	s.mu.Lock()
+	l := s.launchers[run]
+	away := l != nil && !l.attachedLocked()
+	s.mu.Unlock()
+	return away && s.opts.Alive(l.peer)
+}
+
+// launcherPause is how long a spawn waits for a launcher that may come back:
+// after a restart of the daemon its agents may be there before it.
+const launcherPause = 5 * time.Second
+
+// awaitLauncher waits until a run's launcher is back or will not be.
+func (s *State) awaitLauncher(ctx context.Context, run Run) {
+	watch := s.eng.Watch(dispatchedKey(run.Name)) // stands before the first look
+	defer watch.Stop()
+	timeout := time.NewTimer(launcherPause)
+	defer timeout.Stop()
+	for s.returning(run.ID) {
+		select {
+		case <-watch.C:
+		case <-timeout.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // launched reports whether a run's launcher is connected.

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -448,5 +449,102 @@ func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 		}
 		next.ids, next.pid = tr.ids, tr.pid
 		next.exitAll()
+	})
+}
+
+func TestASpawnWaitsForALauncherThatMayComeBack(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		runs, err := h.Runs(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		handle := tr.cast["root"].Handle()
+		h.crash()
+		lead := h.connect(dispatch.Credentials{Handle: handle}, tr.pid["root"])
+		began := time.Now()
+		h.unchanged("a spawn", func() {
+			if _, err := lead.Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); !errors.Is(err, dispatch.ErrNoLauncher) || time.Since(began) != 5*time.Second {
+				t.Errorf("its launcher stays away: %v after %s", err, time.Since(began))
+			}
+		})
+		var next *troupe
+		go func() {
+			time.Sleep(2 * time.Second)
+			next, _, err = tr.again(dispatch.Dispatch{Run: "r", Attach: runs[0].ID})
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		began = time.Now()
+		if _, err := lead.Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Prompt: "x"}); err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("its launcher comes back: %v after %s", err, time.Since(began))
+		}
+		synctest.Wait()
+		next.ids, next.pid = tr.ids, tr.pid
+		next.start()
+		next.exitAll()
+	})
+}
+
+func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		root := tr.ids["root"]
+		other := h.connect(dispatch.Credentials{Operator: true}, 8000)
+		for _, se := range []*dispatch.Session{other, tr.cast["root"]} {
+			h.unchanged(se.Actor().Path, func() {
+				_, orders := h.NextOrders(t.Context(), se, "r", 0)
+				_, _, exited := h.LaunchExited(t.Context(), se, "r", root, dispatch.Exit{Status: dispatch.Failed})
+				_, drained := h.DrainRun(t.Context(), se, "r", "x", true)
+				_, _, finished := h.FinishRun(t.Context(), se, "r")
+				for _, err := range []error{orders, h.LaunchStarted(t.Context(), se, "r", root, 5), exited, drained, finished} {
+					if !isForbidden(err) {
+						t.Errorf("%s: %v", se.Actor().Path, err)
+					}
+				}
+			})
+		}
+		h.unchanged("what is wrong", func() {
+			if _, err := h.DispatchRun(t.Context(), tr.cast["root"], begin(dispatch.Settings{})); !isForbidden(err) {
+				t.Errorf("an actor dispatches: %v", err)
+			}
+			if _, err := h.NextOrders(t.Context(), tr.op, "r", time.Minute); !names("wait_secs")(err) {
+				t.Errorf("a long wait: %v", err)
+			}
+			if _, _, err := h.LaunchExited(t.Context(), tr.op, "r", root, dispatch.Exit{Status: dispatch.Running}); !names("status")(err) {
+				t.Errorf("an exit that is none: %v", err)
+			}
+			if err := h.LaunchStarted(t.Context(), tr.op, "r", uuid.New(), 5); !errors.Is(err, dispatch.ErrNotFound) {
+				t.Errorf("an actor that is none: %v", err)
+			}
+			for argument, change := range map[string]func(*dispatch.Dispatch){
+				"run":    func(d *dispatch.Dispatch) { d.Run = "a/b" },
+				"name":   func(d *dispatch.Dispatch) { d.Root.Name = "a/b" },
+				"agent":  func(d *dispatch.Dispatch) { d.Root.Agent = "none" },
+				"prompt": func(d *dispatch.Dispatch) { d.Root.Prompt = "" },
+			} {
+				req := begin(dispatch.Settings{})
+				req.Run = "other"
+				change(&req)
+				if _, err := h.DispatchRun(t.Context(), other, req); !names(argument)(err) {
+					t.Errorf("a wrong %s: %v", argument, err)
+				}
+			}
+		})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		h.unchanged("a call that was given up", func() {
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := h.NextOrders(gone, tr.op, "r", 0); err == nil {
+				t.Error("orders for nobody")
+			}
+		})
+		if o := tr.start(); len(o.Launch) != 1 {
+			t.Errorf("what nobody was told is not told again: %+v", o)
+		}
+		tr.exitAll()
 	})
 }

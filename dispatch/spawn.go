@@ -43,19 +43,6 @@ type Spawned struct {
 	Result   json.RawMessage // of that
 }
 
-// ErrNoLauncher answers a spawn where nothing starts processes.
-var ErrNoLauncher = errors.New("nothing starts processes for this run")
-
-// A DrainingError answers a spawn where an end is in sight.
-type DrainingError struct {
-	What   string // what ends
-	Reason string
-}
-
-func (e *DrainingError) Error() string {
-	return fmt.Sprintf("%s ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", e.What, e.Reason)
-}
-
 // Spawn makes an actor below the session's own and orders its process, all in
 // one transaction: a refusal leaves nothing.
 //
@@ -70,10 +57,18 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	if sp.Role != Sublead && sp.Role != Worker {
 		return Spawned{}, &registry.ArgumentError{Argument: "role", Problem: "must be sublead or worker"}
 	}
-	err = se.state.eng.Update(ctx, func(tx engine.Tx) (refusal error) {
-		made, refusal = se.state.spawn(tx, se.party, sp)
-		return refusal
-	})
+	ctx, stop := se.Within(ctx)
+	defer stop()
+	try := func() error {
+		return se.state.eng.Update(ctx, func(tx engine.Tx) (refusal error) {
+			made, refusal = se.state.spawn(tx, se.party, sp)
+			return refusal
+		})
+	}
+	if err = try(); errors.Is(err, ErrNoLauncher) && se.state.returning(se.run.ID) {
+		se.state.awaitLauncher(ctx, se.run)
+		err = try()
+	}
 	if err != nil {
 		return Spawned{}, err
 	}

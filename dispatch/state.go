@@ -46,8 +46,6 @@ type State struct {
 	queue *queue.Queue
 	opts  Options
 
-	dispatching sync.Mutex // one run begins at a time
-
 	mu       sync.Mutex
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
 	layers   map[uuid.UUID]*layer.Layer
@@ -88,6 +86,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if err := eng.View(ctx, checkRecords); err != nil {
 		return nil, err
 	}
+	if err := s.recoverLaunched(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.core.Recover(ctx); err != nil {
 		return nil, err
 	}
@@ -95,9 +96,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		return nil, err
 	}
 	if err := s.queue.Recover(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.recoverLaunched(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.recoverSessions(ctx); err != nil {
