@@ -82,11 +82,14 @@ var geminiRules = clientRules{
 }
 
 var opencodeRules = clientRules{
-	field: "timeout", good: `{"startup": 30000, "request": 600000}, or directly below mcp to 600000`,
+	field: "timeout", good: `{"startup": 30000, "catalog": 30000, "execution": 600000}, or directly below mcp to 600000`,
 	unset: "older builds cut calls at 30 to 60 s",
 	timeout: func(e entry) (time.Duration, bool) {
 		if each, ok := e["timeout"].(map[string]any); ok {
-			return in("request", time.Millisecond)(each)
+			if limit, set := in("execution", time.Millisecond)(each); set {
+				return limit, set
+			}
+			return in("request", time.Millisecond)(each) // as betas of version 2 had it
 		}
 		return in("timeout", time.Millisecond)(e)
 	},
