@@ -89,8 +89,8 @@ func (d *dueOrder) remove(r *row) {
 
 // earliest gives the first due time there is, or never.
 func (d *dueOrder) earliest() int64 {
-	for r := range d.filled().all {
-		return r.due
+	if first, ok := d.filled().min(); ok {
+		return first.due
 	}
 	return never
 }

@@ -121,6 +121,16 @@ func (o *order[K, E]) remove(e E) {
 	}
 }
 
+// min gives the first item.
+func (o *order[K, E]) min() (e E, ok bool) {
+	for l := o.first; l != nil; l = l.next {
+		if l.n > 0 {
+			return l.items[0], true
+		}
+	}
+	return e, false
+}
+
 // from yields the items whose key is not less than key. The body may change the
 // order in any way.
 func (o *order[K, E]) from(key K) iter.Seq[E] {
