@@ -20,24 +20,24 @@ func configureOpenCode(p Profile, t Task) (configuration, error) {
 			secrets[name] = "{env:" + name + "}"
 		}
 	}
-	var rules rules
+	var order rules
 	for _, tool := range t.Allow {
-		rules = append(rules, rule{tool, "allow"})
+		order = append(order, rule{tool, "allow"})
 	}
 	if len(t.Tools) > 0 {
-		rules = append(rules, rule{"leasehold_*", "deny"})
+		order = append(order, rule{"leasehold_*", "deny"})
 		for _, tool := range t.Tools {
-			rules = append(rules, rule{"leasehold_" + tool, "allow"})
+			order = append(order, rule{"leasehold_" + tool, "allow"})
 		}
 	} else {
-		rules = append(rules, rule{"leasehold_*", "allow"})
+		order = append(order, rule{"leasehold_*", "allow"})
 	}
 	content, err := json.Marshal(map[string]any{
 		"mcp": map[string]any{"leasehold": map[string]any{
 			"type": "local", "command": []string{t.Leasehold, "mcp"},
 			"environment": secrets, "enabled": true, "timeout": callTimeout * 1000,
 		}},
-		"permission": rules,
+		"permission": order,
 	})
 	if err != nil {
 		return configuration{}, err

@@ -91,3 +91,12 @@ func beginning(s string) string {
 	}
 	return s[:n]
 }
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
