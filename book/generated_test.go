@@ -1,6 +1,7 @@
 package book
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,8 +20,13 @@ var update = flag.Bool("update", false, "write the generated pages anew")
 // The generated pages say what the code says now.
 func TestGenerated(t *testing.T) {
 	pages := map[string]string{"tools.md": toolReference(t), "manifest.md": manifest.Reference()}
+	leasehold := filepath.Join(buildCommand(t), "leasehold")
 	for _, s := range spotlights.Stories() {
-		pages["stories/"+s.Name+".txt"] = told(t, s)
+		tell := told
+		if s.Real {
+			tell = func(t *testing.T, s spotlights.Story) string { return toldOfProcesses(t, s, leasehold) }
+		}
+		pages["stories/"+s.Name+".txt"] = tell(t, s)
 	}
 	pages["stories/index.md"] = storyIndex()
 	for name, want := range pages {
@@ -76,6 +82,23 @@ func told(t *testing.T, s spotlights.Story) (text string) {
 	})
 	return text
 }
+
+// toldOfProcesses is a story as it is narrated of real processes, but for how
+// long they took.
+func toldOfProcesses(t *testing.T, s spotlights.Story, leasehold string) string {
+	t.Helper()
+	m, err := spotlights.NewMachine(t.Context(), leasehold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := errors.Join(s.Tell(t.Context(), m, &b), m.Close()); err != nil {
+		t.Fatalf("%v, after:\n%s", err, &b)
+	}
+	return tookPattern.ReplaceAllString(new(normal).text(b.String()), "after a moment")
+}
+
+var tookPattern = regexp.MustCompile(`\bafter [0-9.]+m?s\b`)
 
 // storyIndex lists the stories.
 func storyIndex() string {

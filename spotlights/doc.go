@@ -4,8 +4,11 @@
 // real MCP clients of it. The tests tell every story in a bubble of fake time,
 // with the daemon's own packages over a file system in memory and net.Pipe for
 // sockets, so that it takes milliseconds and its times are exact. The command
-// tells the same story, narrated, to a daemon process of its own. The story
-// cannot tell which.
+// tells the same story, narrated, to a [Machine]: a daemon process of its own.
+// The story cannot tell which.
+//
+// Some stories are about processes: those need a Machine in the tests too, and
+// dispatch trees of shell scripts that are really killed.
 //
 // This package sees everything, and only the command sees it.
 package spotlights

@@ -3,7 +3,10 @@ package spotlights_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,10 +19,22 @@ import (
 	"github.com/leasehold/leasehold/spotlights"
 )
 
-// Every story goes as promised, in a bubble of fake time.
+// Every story goes as promised, in a bubble of fake time where it has no
+// processes.
 func TestStories(t *testing.T) {
+	leasehold := filepath.Join(t.TempDir(), "leasehold")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, "../cmd/leasehold")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
 	for _, story := range spotlights.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
+			if story.Real {
+				if err := tell(t, story, leasehold); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
 			synctest.Test(t, func(t *testing.T) {
 				d := &daemon{t: t, fs: vfs.NewCrashableMem()}
 				d.start()
@@ -29,6 +44,25 @@ func TestStories(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// tell tells a story to a machine.
+func tell(t *testing.T, story spotlights.Story, leasehold string) error {
+	m, err := spotlights.NewMachine(t.Context(), leasehold)
+	if err != nil {
+		return err
+	}
+	err = story.Tell(t.Context(), m, t.Output())
+	return errors.Join(err, m.Close())
+}
+
+// A story of processes is not told where there are none.
+func TestARealStoryNeedsAMachine(t *testing.T) {
+	for _, story := range spotlights.Stories() {
+		if story.Real && story.Tell(t.Context(), new(daemon), io.Discard) == nil {
+			t.Errorf("%s was told to a daemon in this process", story.Name)
+		}
 	}
 }
 

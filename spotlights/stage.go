@@ -76,13 +76,19 @@ type actor struct {
 
 const run = "spotlight"
 
-func (st *stage) addActor(args map[string]any) actor {
+// operate calls a tool of the operator's, about the run of the stories.
+func (st *stage) operate(tool string, args map[string]any) client.Answer {
 	if st.operator == nil {
 		st.operator = st.connect(server.Hello{Operator: true}, "spotlight")
 	}
 	args["run"] = run
-	answer, err := st.operator.Call(st.ctx, "operator_actor_add", args)
+	answer, err := st.operator.Call(st.ctx, tool, args)
 	st.must(err)
+	return answer
+}
+
+func (st *stage) addActor(args map[string]any) actor {
+	answer := st.operate("operator_actor_add", args)
 	var made struct{ ActorID, Path, Token string }
 	st.must(json.Unmarshal(answer.Object, &struct {
 		ActorID *string `json:"actor_id"`
@@ -204,8 +210,7 @@ func (g *agent) wait(tool, key string, more ...any) <-chan answer {
 
 // waiting is how many wait for a key, in any scope, as the operator sees it.
 func (st *stage) waiting(key string) (n int) {
-	seen, err := st.operator.Call(st.ctx, "operator_leases", map[string]any{"run": run})
-	st.must(err)
+	seen := st.operate("operator_leases", map[string]any{})
 	var list struct {
 		Leases []struct {
 			Name, Key string

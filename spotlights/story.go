@@ -13,6 +13,9 @@ type Story struct {
 	Title   string
 	Promise string // the guarantee, in a sentence
 
+	// Real: it has processes, which only a [Machine] can start and kill.
+	Real bool
+
 	tell func(*stage)
 }
 
@@ -41,12 +44,20 @@ func Stories() []Story {
 		taskOrder,
 		deadLetter,
 		thousandInFlight,
+		publishingUp,
+		envelopeCap,
+		killedWorker,
+		killCascade,
+		resumedRun,
 	}
 }
 
 // Tell tells the story to a daemon that has no runs yet, and narrates it to w.
 // It returns why the story did not go as promised.
 func (s Story) Tell(ctx context.Context, d Daemon, w io.Writer) (err error) {
+	if _, ok := d.(*Machine); s.Real && !ok {
+		return fmt.Errorf("%s: has real processes, and is told to a machine alone", s.Name)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	st := &stage{ctx: ctx, daemon: d, out: w}
 	defer func() {

@@ -1,0 +1,125 @@
+package spotlights
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// A Machine is a daemon process of its own, and a place for what a story starts
+// beside it. All of that carries a mark in its environment, by which a watchdog
+// ends it should this process be killed.
+type Machine struct {
+	leasehold string // the executable
+	dir       string // the state, the socket, scripts and run directories
+	mark      string
+	guard     *process.Watchdog
+	daemon    *exec.Cmd
+}
+
+// grace is how long what is left of a story may take to end.
+const grace = time.Second
+
+// NewMachine starts a daemon, a process of that executable.
+func NewMachine(ctx context.Context, leasehold string) (m *Machine, err error) {
+	dir, err := os.MkdirTemp("", "leasehold-")
+	if err != nil {
+		return nil, err
+	}
+	m = &Machine{leasehold: leasehold, dir: dir, mark: "SPOTLIGHT=" + uuid.NewString()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	if m.guard, err = process.StartWatchdog(leasehold, m.mark, grace); err != nil {
+		return nil, err
+	}
+	return m, m.start(ctx)
+}
+
+// Close ends the daemon and whatever a story has left, and removes all files.
+func (m *Machine) Close() error {
+	m.kill()
+	_, err := process.End(context.Background(), m.mark, grace)
+	if m.guard != nil {
+		err = errors.Join(err, m.guard.Close())
+	}
+	return errors.Join(err, os.RemoveAll(m.dir))
+}
+
+func (m *Machine) socket() string { return filepath.Join(m.dir, "s") }
+
+// command is a leasehold that finds the machine's daemon, and nobody else's
+// runs. It is in a process group of its own: Ctrl-C is for the story, which
+// then ends what it has started.
+func (m *Machine) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(m.leasehold, args...)
+	cmd.Dir = m.dir
+	cmd.Env = append(
+		slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LEASEHOLD_") }),
+		m.mark, "LEASEHOLD_SOCKET="+m.socket(), "XDG_STATE_HOME="+m.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// start returns once the daemon is ready, which it says in a line on its
+// standard output.
+func (m *Machine) start(ctx context.Context) error {
+	log, err := os.Create(filepath.Join(m.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := m.command("serve", "--state", m.dir, "--log-format", "json")
+	cmd.Stderr = log
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	m.daemon = cmd
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+		m.kill()
+		said, _ := os.ReadFile(log.Name())
+		return errors.Join(ctx.Err(), fmt.Errorf("the story's daemon did not start: %s", said))
+	}
+	return nil
+}
+
+func (m *Machine) kill() {
+	if m.daemon == nil {
+		return
+	}
+	_ = m.daemon.Process.Kill() // it may have ended by itself
+	_ = m.daemon.Wait()
+	m.daemon = nil
+}
+
+// Dial opens a connection to its socket.
+func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", m.socket())
+}
+
+// Restart kills the daemon and starts it again over what it had stored.
+func (m *Machine) Restart(ctx context.Context) error {
+	m.kill()
+	return m.start(ctx)
+}

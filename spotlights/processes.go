@@ -1,0 +1,174 @@
+package spotlights
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+)
+
+var killedWorker = Story{
+	Name:    "killed-worker",
+	Title:   "A worker's process is killed",
+	Promise: "the lease of a process that is killed is the next one's at once, wherever in the tree that is; its lead reads what happened",
+	Real:    true,
+	tell: func(st *stage) {
+		d := st.dispatch(map[string]string{
+			"lead": `
+leasehold call spawn_sublead name=S1 agent=sublead env='{"HAS": "holder"}' prompt=Lead.
+leasehold call task_claim queues=held ttl_secs=60 wait_secs=50
+leasehold call spawn_sublead name=S2 agent=sublead env='{"HAS": "waiter"}' prompt=Lead.
+leasehold call actor_wait actors=S1,S2 mode=all wait_secs=50`,
+			"sublead": `
+leasehold call spawn_worker name=W1 agent="$HAS" prompt=Work.
+leasehold call actor_report result="$(leasehold call actor_wait actors=W1 wait_secs=50 --field /actors/0)"`,
+			"holder": `
+leasehold call run_lease_acquire key="port 3000" ttl_secs=3600
+leasehold call task_enqueue queue=held payload=1
+exec sleep 1000`,
+			"waiter": waiter("port 3000"),
+		})
+		st.say("leasehold dispatch runs S1 and S2, each with a worker. All of them are processes.")
+		d.until(launcher.LeaseWaiting, "S2→W1")
+		st.say("S1→W1 holds the run's lease %q, for an hour. S2→W1 waits for it.", "port 3000")
+		st.say("The process of S1→W1 is killed, with SIGKILL.")
+		died := d.murder("S1→W1")
+		actors := d.over()
+
+		st.say("    S2→W1 has %q %s", "port 3000", st.grantedAfter(actors["S2→W1"], died))
+		var read struct{ Status, Cause string }
+		st.result(actors["S1"], &read)
+		st.want(read.Status == "failed" && read.Cause == "killed by SIGKILL", "S1 reads %+v", read)
+		st.say("S1 waits for its worker with actor_wait.")
+		st.show("S1", read.Status+", "+read.Cause)
+		held := actors["S1→W1"].LeasesHeld
+		st.want(len(held) == 1 && held[0].Key == "port 3000", "the summary has %+v as what S1→W1 held", held)
+	},
+}
+
+// waiter is the script of one who waits for a run's lease, and reports when it
+// had it.
+func waiter(key string) string {
+	return `
+at=$(leasehold call run_lease_acquire key="` + key + `" wait_secs=50 --field /acquired_at)
+leasehold call actor_report result="$at"
+`
+}
+
+// grantedAfter says how long after an instant a waiter had its lease.
+func (st *stage) grantedAfter(waiter launcher.Actor, since time.Time) string {
+	var at time.Time
+	st.result(waiter, &at)
+	return "after " + at.Sub(since).Round(time.Millisecond).String()
+}
+
+var killCascade = Story{
+	Name:    "kill-cascade",
+	Title:   "The end of a lead",
+	Promise: "the end of a lead ends every process below it, whatever that does to stay; only then is handed over what they held",
+	Real:    true,
+	tell: func(st *stage) {
+		d := st.dispatch(map[string]string{
+			"lead": `
+leasehold call spawn_sublead name=S1 agent=sublead prompt=Lead.
+leasehold call task_claim queues=held ttl_secs=60 wait_secs=50
+leasehold call spawn_worker name=W1 agent=waiter prompt=Work.
+leasehold call actor_wait actors=S1,W1 mode=all wait_secs=50`,
+			"sublead": `
+leasehold call spawn_worker name=W1 agent=parent prompt=Work.
+leasehold call actor_wait actors=W1 wait_secs=50`,
+			"parent": `
+leasehold call run_lease_acquire key=database ttl_secs=3600
+sh -c 'trap "" TERM; echo $$ >deaf; sleep 1000' &
+apart='echo $$ >apart; exec sleep 1000'
+if command -v setsid; then
+	setsid sh -c "$apart" &
+else
+	perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' sh -c "$apart" &
+fi
+until [ -s deaf ] && [ -s apart ]; do sleep 0.02; done
+leasehold call task_enqueue queue=held payload=1
+wait`,
+			"waiter": waiter("database") + `until [ -e seen ]; do sleep 0.02; done`,
+		})
+		d.until(launcher.LeaseWaiting, "W1")
+		family := []int{d.pid("S1→W1"), st.child("deaf"), st.child("apart")}
+		for _, pid := range family {
+			st.want(dispatch.ProcessOf(pid).PID == pid, "process %d is not there", pid)
+		}
+		st.want(dispatch.ProcessOf(family[2]).Session == family[2], "process %d has no session of its own", family[2])
+		st.say("S1→W1 holds the run's lease %q. W1, beside S1, waits for it.", "database")
+		st.say("S1→W1 has two children: one is deaf to SIGTERM, one has left for a session of its own.")
+
+		st.say("S1 is killed. Nobody has told those below it.")
+		died := d.murder("S1")
+		exited := d.until(launcher.ActorExited, "S1")
+		st.say("    S1 %s, by %s", exited.Status, exited.Signal)
+		st.say("    %s", d.until(launcher.ActorStopping, "S1→W1").Text)
+		d.until(launcher.LeaseHeld, "W1")
+		for _, pid := range family {
+			st.want(dispatch.ProcessOf(pid).PID == 0, "W1 has the lease, and process %d still runs", pid)
+		}
+		st.touch("seen")
+		actors := d.over()
+		st.want(actors["S1→W1"].Status == "cancelled", "S1→W1 has ended as %s", actors["S1→W1"].Status)
+		st.say("The deaf one is killed when the grace of %v is over. Now nothing of S1→W1 is left, and W1 has the lease.", drainGrace)
+		st.say("    all of it %s", st.grantedAfter(actors["W1"], died))
+	},
+}
+
+// child is a process that an agent has started, by the file it wrote itself
+// into.
+func (st *stage) child(file string) int {
+	pid, err := strconv.Atoi(strings.TrimSpace(st.file(file)))
+	st.must(err)
+	return pid
+}
+
+var resumedRun = Story{
+	Name:    "resumed-run",
+	Title:   "The dispatcher is killed",
+	Promise: "a run whose dispatcher is killed leaves no process; resumed, it does what is not done, and nothing twice",
+	Real:    true,
+	tell: func(st *stage) {
+		d := st.dispatch(map[string]string{
+			"lead": `
+leasehold call spawn_worker name=first agent=worker prompt=Work.
+leasehold call spawn_worker name=second agent=worker prompt=Work.
+leasehold call actor_wait actors=first,second mode=all wait_secs=50`,
+			"worker": `
+if [ "$LEASEHOLD_NAME" = second ] && [ "$LEASEHOLD_LIFE" = 1 ]; then
+	exec sleep 1000
+fi
+echo "$LEASEHOLD_NAME" >>done
+leasehold call actor_report result="done in life $LEASEHOLD_LIFE"`,
+		})
+		st.say("leasehold dispatch runs a lead, which is a script and has two workers.")
+		st.say("    %s", d.until(launcher.ActorExited, "first").Text)
+		left := []int{d.pid("root"), d.pid("second")}
+		st.say("The other is still at it when the dispatcher is killed, with SIGKILL.")
+		d.kill()
+		for _, pid := range left {
+			st.gone(pid)
+		}
+		st.say("    The lead and its second worker are gone with it.")
+
+		st.say("leasehold dispatch --resume starts the lead again: the same script, from its beginning.")
+		again := st.resume()
+		actors := again.over()
+		for line := range strings.Lines(again.output("root")) {
+			st.show("the lead", strings.TrimSpace(line))
+		}
+		for _, want := range []struct {
+			path string
+			life int
+		}{{"root", 2}, {"first", 1}, {"second", 2}} {
+			a := actors[want.path]
+			st.want(a.Status == "succeeded" && a.Life == want.life, "%s %s, in life %d", a.Path, a.Status, a.Life)
+		}
+		st.want(st.file("done") == "first\nsecond\n", "what was done is %q", st.file("done"))
+		st.say("Each worker has done its part once.")
+	},
+}
