@@ -87,7 +87,7 @@
 //
 // The stream of due rows. A thousand rows that fall due each second, one by one,
 // are a thousand transactions with a sync and a wake-up each, which took 17 % of
-// a core; told of together, at most a tenth of a second late, 4 %.
+// a core; told of together, at most a tenth of a second late, 3 %.
 //
 // What was tried and brought nothing: a lock of its own for the open commit,
 // so that whoever closes it need not queue up among transactions.
