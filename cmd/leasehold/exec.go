@@ -54,8 +54,9 @@ of its own, which is put into the foreground of the terminal, and
   LEASEHOLD_FENCE  the fencing token of the lease, to hand to what checks it
   LEASEHOLD_LEASE  its key
 
-With several --lease it gets all of the leases or none, and the variables have
-a line for each. INT, TERM and HUP are passed on. What the program leaves running
+With several --lease it runs with all of the leases or not at all, and the
+variables have a line for each. They are taken one after the other in the order
+of their keys, so that no two commands wait for one another. INT, TERM and HUP are passed on. What the program leaves running
 when it ends is ended before the lease is given back.
 
 If the lease is lost, the program and all that it has started get SIGTERM, and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,8 +58,9 @@ type execLease struct {
 	LeaseID string `json:"lease_id"`
 	Name    string
 	Key     string
-	Scope   string
 	Token   uint64
+
+	asked string // the key as it was asked for
 }
 
 func (h *hold) deadline() time.Time {
@@ -75,12 +77,32 @@ func (h *hold) lastOrders() time.Time {
 
 // obtain takes the leases, all or none, waiting in line for as long as may be.
 // One refusal is the last word, as a [*client.Refusal].
+//
+// It takes one after the other in an order that is the same for everybody, so
+// that no two wait for what the other has.
 func (h *hold) obtain(ctx context.Context) error {
-	tool, args := h.request()
 	end := time.Now().Add(h.cfg.wait)
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(h.cfg.keys))) {
+		if err := h.obtainOne(ctx, key, end); err != nil {
+			return err
+		}
+	}
+	// As they were asked for: the variables have them in this order.
+	slices.SortStableFunc(h.leases, func(a, b execLease) int {
+		return slices.Index(h.cfg.keys, a.asked) - slices.Index(h.cfg.keys, b.asked)
+	})
+	return h.confirm(ctx)
+}
+
+func (h *hold) obtainOne(ctx context.Context, key string, end time.Time) error {
+	tool, args := h.request(key)
+	longest := maxCall
+	if len(h.leases) > 0 {
+		longest = min(longest, h.cfg.ttl/3) // those there are want to be renewed
+	}
 	patience := time.Time{} // for a daemon that was there
 	for failures := 0; ; {
-		wait := min(max(time.Until(end), 0), maxCall)
+		wait := min(max(time.Until(end), 0), longest)
 		args["wait_secs"] = wait.Seconds()
 		bounded, cancel := context.WithTimeoutCause(ctx, wait+helloTimeout, errors.New("the daemon does not answer"))
 		before := h.link.client
@@ -96,10 +118,7 @@ func (h *hold) obtain(ctx context.Context) error {
 		var refusal *client.Refusal
 		switch {
 		case err == nil:
-			if err := h.take(answer); err != nil {
-				return err
-			}
-			return h.confirm(ctx)
+			return h.take(key, answer)
 		case ctx.Err() != nil:
 			return context.Canceled
 		case errors.As(err, &refusal):
@@ -109,6 +128,11 @@ func (h *hold) obtain(ctx context.Context) error {
 			}
 			args["ticket"] = ticket // and with it the place in line
 			failures = 0
+			if len(h.leases) > 0 {
+				if err := h.confirm(ctx); err != nil {
+					return err
+				}
+			}
 		case h.link.hello.Handle == "" || permanent(err):
 			return err // it was never there, or has ended the session
 		case failures > 0 && time.Now().After(patience):
@@ -124,44 +148,25 @@ func (h *hold) obtain(ctx context.Context) error {
 	}
 }
 
-// request is the call that takes the leases. Sent again it is answered with
-// the same grant.
-func (h *hold) request() (tool string, args map[string]any) {
+// request is the call that takes a lease. Sent again it is answered with the
+// same grant.
+func (h *hold) request(key string) (tool string, args map[string]any) {
 	args = map[string]any{"ttl_secs": h.cfg.ttl.Seconds(), "request_id": uuid.NewString()}
-	scope := "run"
 	if h.cfg.layer {
-		scope = "layer"
-	}
-	switch {
-	case len(h.cfg.keys) > 1:
-		var leases []map[string]string
-		for _, key := range h.cfg.keys {
-			leases = append(leases, map[string]string{"scope": scope, "key": key})
-		}
-		args["leases"] = leases
-		return "lease_acquire_many", args
-	case h.cfg.layer:
-		args["name"] = h.cfg.keys[0]
+		args["name"] = key
 		return "lease_acquire", args
-	default:
-		args["key"] = h.cfg.keys[0]
-		return "run_lease_acquire", args
 	}
+	args["key"] = key
+	return "run_lease_acquire", args
 }
 
-func (h *hold) take(answer client.Answer) error {
-	type granted struct {
-		execLease
-		Leases []execLease
-	}
-	g, err := decode[granted](answer.Object)
+func (h *hold) take(key string, answer client.Answer) error {
+	l, err := decode[execLease](answer.Object)
 	if err != nil {
 		return err
 	}
-	h.leases = g.Leases
-	if h.leases == nil {
-		h.leases = []execLease{g.execLease}
-	}
+	l.asked = key
+	h.leases = append(h.leases, l)
 	return nil
 }
 

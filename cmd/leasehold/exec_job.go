@@ -53,6 +53,8 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	link := &execLink{socket: socket, hello: hello}
 	defer link.close()
 	h := &hold{cfg: cfg, link: link}
+	ctx := context.WithoutCancel(cmd.Context())
+	defer h.release(ctx) // also of several, where one was not to be had
 	err = h.obtain(waiting)
 	if err == nil {
 		err = waiting.Err()
@@ -63,8 +65,6 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		}
 		return err
 	}
-	ctx := context.WithoutCancel(cmd.Context())
-	defer h.release(ctx)
 	j := &job{mark: execMark + "=" + uuid.NewString()}
 	if err := j.guard(link); err != nil {
 		return err
