@@ -132,7 +132,7 @@ func inputFile(text []byte) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep the standard input: %w", err)
 	}
-	err = errors.Join(os.Remove(f.Name()))
+	err = os.Remove(f.Name())
 	if err == nil {
 		_, err = f.Write(text)
 	}
