@@ -123,8 +123,10 @@ func (q *Queue) Enqueue(ctx context.Context, n NewTask) (t Task, err error) {
 // A draft is what a NewTask becomes before anything is locked.
 type draft struct {
 	NewTask
-	id   uuid.UUID
-	hash [sha256.Size]byte // of the payload, if there is an idempotency key
+	id      uuid.UUID
+	line    line
+	payload engine.Row
+	hash    [sha256.Size]byte // of the payload, if there is an idempotency key
 }
 
 // draft checks and completes a task. Its payload is compact from here on, so
@@ -140,13 +142,13 @@ func (n NewTask) draft() (d draft, err error) {
 	if err := json.Compact(&compact, n.Payload); err != nil {
 		return d, argumentError("payload", "must be valid JSON")
 	}
-	n.Payload = compact.Bytes()
-	d.NewTask = n
-	if n.Key != "" {
-		d.hash = sha256.Sum256(n.Payload)
-	}
 	if d.id, err = uuid.NewV7(); err != nil {
 		return d, fmt.Errorf("queue: a new id: %w", err)
+	}
+	d.NewTask, d.line = n, lineOf(n.Run, n.Queue)
+	d.payload = engine.Row{Key: payloadKey(d.id), Value: compact.String()}
+	if n.Key != "" {
+		d.hash = sha256.Sum256(compact.Bytes())
 	}
 	return d, nil
 }

@@ -23,23 +23,22 @@ const (
 // enqueue writes a new task. With an idempotency key that is in use it gives
 // the task that has it.
 func (q *Queue) enqueue(tx Tx, n *draft) (Task, error) {
-	l := lineOf(n.Run, n.Queue)
 	if n.Key != "" {
-		if e, ok := getEnqueued(tx, l, n.Key); ok {
+		if e, ok := getEnqueued(tx, n.line, n.Key); ok {
 			if t, ok := getTask(tx, e.ID); ok && e.Hash == n.hash {
 				return t, nil
 			} else if ok {
 				return Task{}, ErrKeyReused
 			}
 		}
-		enqueued{n.id, n.hash}.put(tx, l, n.Key)
+		enqueued{n.id, n.hash}.put(tx, n.line, n.Key)
 	}
 	now := tx.Now()
 	t := Task{
 		ID: n.id, Run: n.Run, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts,
-		Size: len(n.Payload), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: l,
+		Size: len(n.payload.Value), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: n.line,
 	}
-	tx.Put(engine.Row{Key: payloadKey(t.ID), Value: string(n.Payload)})
+	tx.Put(n.payload)
 	due := n.RunAt
 	if due.IsZero() {
 		due = now.Add(n.Delay)
@@ -128,11 +127,19 @@ func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count 
 	size := 0
 	for p := MaxPriority; p >= 0 && len(tasks) < count; p-- {
 		ready := firstReady(tx, stocks[p], count-len(tasks))
-		for i, t := range ready {
-			if size += t.Size; len(tasks) > 0 && size > MaxClaimBytes {
-				return tasks
+		for i := range ready {
+			if size += ready[i].Size; size > MaxClaimBytes && len(tasks)+i > 0 {
+				ready, count = ready[:i], 0 // and no others
+				break
 			}
-			readyIndex(t.line, p).passed(tx, bigEndian(t.place+1))
+		}
+		for i, t := range ready { // first, so that their fronts stay true
+			if i+1 == len(ready) || ready[i+1].line != t.line {
+				readyIndex(t.line, p).passed(tx, bigEndian(t.place+1))
+			}
+		}
+		tasks = slices.Grow(tasks, len(ready))
+		for i, t := range ready {
 			tasks = append(tasks, q.begin(tx, &ready[i], t, h, ttl))
 		}
 	}
