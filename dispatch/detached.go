@@ -102,7 +102,7 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 		if tx.Now().Sub(d.since) < s.opts.DetachedGrace {
 			return nil
 		}
-		if held, _ := s.core.Load(tx, id); held == 0 {
+		if held, _ := s.core.Stands(tx, id); len(held) == 0 {
 			cause = errNotResumed
 		}
 		return nil

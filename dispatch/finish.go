@@ -105,19 +105,21 @@ const maxLeaseNames = 100
 // leasesAtExit are the first of the leases that the actor holds, and of those
 // it has lost.
 func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []LeaseName) {
-	layer := layerScope(a.HomeLayer())
 	scope := func(of string) (Scope, bool) {
 		switch of {
 		case run.scope():
 			return RunScope, true
-		case layer:
+		case layerScope(a.HomeLayer()):
 			return LayerScope, true
 		}
 		return "", false // a claim on a task
 	}
-	for _, l := range s.core.HeldBy(tx, a.ID, run.scope(), layer) {
-		if of, _ := scope(l.Scope); len(held) < maxLeaseNames {
-			held = append(held, LeaseName{Scope: of, Key: l.Key})
+	for se := range sessionsOf(tx, a.ID) {
+		leases, _ := s.core.Stands(tx, se.ID)
+		for _, l := range leases {
+			if of, ok := scope(l.Scope); ok && len(held) < maxLeaseNames {
+				held = append(held, LeaseName{Scope: of, Key: l.Key})
+			}
 		}
 	}
 	for _, l := range s.core.LostBy(tx, a.ID) {

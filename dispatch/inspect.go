@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // An ActorInfo is an actor and what it has at the moment.
@@ -16,10 +17,21 @@ type ActorInfo struct {
 	Actor
 	Connected bool // a session of it is connected to this process
 	Sessions  int
-	Leases    int
-	Waiting   int
-	Work      *Work // nil: it was not launched
+	Leases    int       // held, claims on tasks among them
+	Waiting   int       // for how many leases
+	Holds     []Contend // the first of the leases it holds
+	WaitsFor  []Contend // and of those it waits for
+	Work      *Work     // nil: it was not launched
 }
+
+// A Contend is a lease that an actor holds or waits for.
+type Contend struct {
+	LeaseName
+	Holder string // path of who holds it
+}
+
+// maxContends bounds how many leases are told of an actor, of each kind.
+const maxContends = 8
 
 // A RunInfo is a run and its actors, each lead before its layer.
 type RunInfo struct {
@@ -172,9 +184,22 @@ func (s *State) info(tx engine.Tx, a Actor) ActorInfo {
 		info.Sessions++
 		id := decode[sessionRecord](row).ID
 		info.Connected = info.Connected || s.connected(id)
-		held, waiting := s.core.Load(tx, id)
-		info.Leases += held
-		info.Waiting += waiting
+		held, awaited := s.core.Stands(tx, id)
+		info.Leases += len(held)
+		info.Waiting += len(awaited)
+		info.Holds = appendContends(info.Holds, held)
+		info.WaitsFor = appendContends(info.WaitsFor, awaited)
 	}
 	return info
+}
+
+func appendContends(list []Contend, leases []registry.Lease) []Contend {
+	for _, l := range leases {
+		kind, _, _ := strings.Cut(l.Scope, ":")
+		scope := Scope(kind)
+		if len(list) < maxContends && (scope == RunScope || scope == LayerScope) {
+			list = append(list, Contend{LeaseName{Scope: scope, Key: l.Key}, l.Holder.Path})
+		}
+	}
+	return list
 }

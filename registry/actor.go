@@ -1,19 +1,26 @@
 package registry
 
 import (
+	"strings"
+
 	"github.com/google/uuid"
 )
 
-// HeldBy returns what an actor holds in scopes, in any session.
-func (c *Core) HeldBy(tx Tx, actor uuid.UUID, scopes ...string) (list []Lease) {
-	for _, scope := range scopes {
-		for row := range tx.Scan(leaseKey(scope, "")) {
-			if l := mustLease(row); l.Holder.Actor == actor {
-				list = append(list, l)
+// Stands are the leases that a session holds, claims on tasks among them, and
+// those it waits for, as others hold them.
+func (c *Core) Stands(tx Tx, session uuid.UUID) (held, awaited []Lease) {
+	for row := range tx.Owned(session) {
+		switch {
+		case strings.HasPrefix(row.Key, leasePrefix):
+			held = append(held, mustLease(row))
+		case strings.HasPrefix(row.Key, waitPrefix):
+			w := must(row, decodeWaiter)
+			if row, ok := tx.Get(leaseKey(w.Scope, w.Key)); ok {
+				awaited = append(awaited, mustLease(row))
 			}
 		}
 	}
-	return list
+	return held, awaited
 }
 
 // LostBy returns what an actor has lost in the last hour while the session

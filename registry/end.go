@@ -93,19 +93,6 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID) {
 	}
 }
 
-// Load counts what the session holds, and what it waits for.
-func (c *Core) Load(tx Tx, session uuid.UUID) (held, waiting int) {
-	for row := range tx.Owned(session) {
-		switch {
-		case strings.HasPrefix(row.Key, leasePrefix):
-			held++
-		case strings.HasPrefix(row.Key, waitPrefix):
-			waiting++
-		}
-	}
-	return held, waiting
-}
-
 func (c *Core) drop(tx Tx, scope string) {
 	for row := range tx.Scan(waitPrefix + scope + "\x00") {
 		must(row, decodeWaiter).remove(tx)

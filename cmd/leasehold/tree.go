@@ -3,13 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/leasehold/leasehold/dispatch"
 )
 
 func newTreeCommand() *cobra.Command {
@@ -59,18 +56,6 @@ type shownRun struct {
 	Actors    []shownActor
 }
 
-type shownActor struct {
-	Name      string
-	Role      string
-	Path      string
-	State     string
-	Leases    int
-	Waiting   int
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at"`
-	EndCause  string     `json:"end_cause"`
-}
-
 func drawRuns(object json.RawMessage, only string, all bool, p paint) (string, error) {
 	list, err := decode[struct{ Runs []shownRun }](object)
 	if err != nil {
@@ -106,72 +91,9 @@ func drawRun(r shownRun, all bool, p paint) string {
 			}
 		}
 	}
-	t := table{head: []string{"ACTOR", "ROLE", "STATE", "HOLDS", "WAITS", "AGE", ""}}
-	branches := branchesOf(shown)
-	for i, a := range shown {
-		name, state := a.Name, ""
-		if a.Path == dispatch.RootPath && a.Name != a.Path {
-			name = strings.TrimSpace(dispatch.RootPath + " " + a.Name)
-		}
-		if a.EndedAt != nil {
-			state = a.EndCause
-		}
-		t.rows = append(t.rows, row{
-			cells: []string{branches[i] + name, a.Role, a.State, count(a.Leases), count(a.Waiting), brief(time.Since(a.CreatedAt)), state},
-			dim:   a.EndedAt != nil,
-		})
-	}
-	text := title + "\n" + t.render(p)
+	text := title + "\n" + drawActors(shown).render(p)
 	if hidden := len(r.Actors) - len(shown); hidden > 0 {
 		text += p.dim(plural(hidden, "actor")+" ended; --all shows them too") + "\n"
 	}
 	return text
-}
-
-// count leaves out zeros, so that the eye finds what is not.
-func count(n int) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
-}
-
-// branchesOf draws the lines before each actor of a tree in which each lead
-// stands before its layer.
-func branchesOf(actors []shownActor) []string {
-	branches := make([]string, len(actors))
-	more := map[int]bool{} // by depth: a sibling follows below
-	for i := len(actors) - 1; i >= 0; i-- {
-		depth := depthOf(actors[i].Path)
-		if depth == 0 {
-			continue
-		}
-		var b strings.Builder
-		for d := 1; d < depth; d++ {
-			b.WriteString(pick(more[d], "│  ", "   "))
-		}
-		b.WriteString(pick(more[depth], "├─ ", "└─ "))
-		branches[i] = b.String()
-		more[depth] = true
-		for d := range more {
-			if d > depth {
-				delete(more, d)
-			}
-		}
-	}
-	return branches
-}
-
-func depthOf(path string) int {
-	if path == dispatch.RootPath {
-		return 0
-	}
-	return 1 + strings.Count(path, dispatch.Separator)
-}
-
-func pick(is bool, yes, no string) string {
-	if is {
-		return yes
-	}
-	return no
 }

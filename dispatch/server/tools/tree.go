@@ -55,6 +55,8 @@ type actor struct {
 	Sessions  int        `json:"sessions"`
 	Leases    int        `json:"leases" jsonschema:"held"`
 	Waiting   int        `json:"waiting" jsonschema:"for how many leases"`
+	Holds     []contend  `json:"holds,omitempty" jsonschema:"the first of the leases it holds"`
+	WaitsFor  []contend  `json:"waits_for,omitempty" jsonschema:"the first of the leases it waits for"`
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	EndCause  string     `json:"end_cause,omitempty"`
@@ -79,6 +81,19 @@ type actor struct {
 	LeasesLost []leaseName `json:"leases_lost,omitempty" jsonschema:"before its end"`
 }
 
+type contend struct {
+	Scope  string `json:"scope"`
+	Key    string `json:"key"`
+	Holder string `json:"holder" jsonschema:"path of who holds it"`
+}
+
+func contends(list []dispatch.Contend) (out []contend) {
+	for _, c := range list {
+		out = append(out, contend{string(c.Scope), c.Key, c.Holder})
+	}
+	return out
+}
+
 type leaseName struct {
 	Scope  string `json:"scope"`
 	Key    string `json:"key"`
@@ -89,6 +104,7 @@ func actorOf(a dispatch.ActorInfo) actor {
 	out := actor{
 		ActorID: a.ID.String(), Name: a.Name, Role: string(a.Role), Path: a.Path, State: "idle",
 		Sessions: a.Sessions, Leases: a.Leases, Waiting: a.Waiting, CreatedAt: a.CreatedAt.UTC(),
+		Holds: contends(a.Holds), WaitsFor: contends(a.WaitsFor),
 	}
 	switch {
 	case a.Ended():
