@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -231,8 +232,11 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	c := connectTo(ts, server.Hello{Operator: true})
 	defer c.Close()
 	want := regexp.MustCompile("(?m)" + args[0])
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, fmt.Errorf("it never printed %s", args[0]))
+	defer cancel()
 	for {
-		_, err := c.Call(context.Background(), "operator_watch", nil)
+		ts.Check(context.Cause(ctx))
+		_, err := c.Call(ctx, "operator_watch", nil)
 		ts.Check(err)
 		cmd := exec.Command(scriptOf(ts).binary, args[1:]...)
 		cmd.Env = environ(ts)

@@ -75,6 +75,26 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	call("task_cancel", map[string]any{"task_id": id})
 	call("queue_stats", nil)
 
+	// It is a worker that nobody launched: what leads do is refused, in words.
+	// TestATreeOfAllClients has leads that do it.
+	refused := func(tool, code string, args map[string]any) {
+		t.Helper()
+		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+		if err != nil || !res.IsError {
+			t.Fatalf("%s %v: %v %+v", tool, args, err, res)
+		}
+		called[tool] = true
+		if refusal, _ := res.StructuredContent.(map[string]any); refusal["code"] != code {
+			t.Errorf("%s: %v, want %s", tool, refusal, code)
+		}
+	}
+	refused("spawn_worker", "FORBIDDEN", map[string]any{"prompt": "work"})
+	refused("spawn_sublead", "FORBIDDEN", map[string]any{"prompt": "lead"})
+	refused("actor_cancel", "FORBIDDEN", map[string]any{"actor": "root", "reason": "no"})
+	refused("actor_status", "FORBIDDEN", map[string]any{"actor": "root"})
+	refused("actor_wait", "FORBIDDEN", map[string]any{"actors": []string{"root"}})
+	refused("actor_report", "FORBIDDEN", map[string]any{"result": 1})
+
 	for _, tool := range tools.Agents() {
 		if !called[tool.Name] {
 			t.Errorf("%s was not called", tool.Name)

@@ -124,7 +124,9 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	switch {
 	case end.Status == "succeeded" && outcome.Failed != "":
 		end.Status, end.Cause = "failed", outcome.Failed
-	case end.Status == "failed":
+	case end.Status == "failed" && outcome.Failed != "":
+		end.Cause += ": " + outcome.Failed
+	case end.Status == "failed" && end.Signal == "": // else it was not its own doing
 		end.Cause += lastLine(p.stderr)
 	}
 	return end
