@@ -110,6 +110,10 @@ func environ(ts *testscript.TestScript) []string {
 	return env
 }
 
+// patience is how long what a script waits for may take on a machine that has
+// much else to do. It decides only when to give up.
+const patience = 2 * time.Minute
+
 func addActor(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := exec.Command(scriptOf(ts).binary, append([]string{"actor", "add", "--json"}, args[1:]...)...)
 	cmd.Env = environ(ts)
@@ -185,12 +189,15 @@ func startProcess(ts *testscript.TestScript, _ bool, args []string) {
 
 func untilPrinted(ts *testscript.TestScript, _ bool, args []string) {
 	p, want := scriptOf(ts).processes[args[0]], regexp.MustCompile("(?m)"+args[1])
+	late := time.After(patience)
 	for {
 		out, more := p.output()
 		if want.Match(out) {
 			return
 		}
 		select {
+		case <-late:
+			ts.Fatalf("%s has not printed %q:\n%s", args[0], args[1], out)
 		case <-more:
 		case <-p.ended:
 			if out, _ := p.output(); !want.Match(out) {
@@ -207,7 +214,12 @@ func signalProcess(ts *testscript.TestScript, _ bool, args []string) {
 
 func awaitEnd(ts *testscript.TestScript, _ bool, args []string) {
 	p := scriptOf(ts).processes[args[0]]
-	<-p.ended
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		out, _ := p.output()
+		ts.Fatalf("%s has not ended:\n%s", args[0], out)
+	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".stdout"), p.stdout, 0o600))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".stderr"), p.stderr.Bytes(), 0o600))
 	if code := strconv.Itoa(p.cmd.ProcessState.ExitCode()); code != args[1] {
@@ -232,7 +244,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	c := connectTo(ts, server.Hello{Operator: true})
 	defer c.Close()
 	want := regexp.MustCompile("(?m)" + args[0])
-	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, fmt.Errorf("it never printed %s", args[0]))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("it never printed %s", args[0]))
 	defer cancel()
 	for {
 		ts.Check(context.Cause(ctx))

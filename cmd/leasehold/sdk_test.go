@@ -75,8 +75,10 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	call("task_cancel", map[string]any{"task_id": id})
 	call("queue_stats", nil)
 
-	// It is a worker that nobody launched: what leads do is refused, in words.
-	// TestATreeOfAllClients has leads that do it.
+	call("actor_report", map[string]any{"result": "all of them called"})
+
+	// It is a worker: what leads do is refused, in words. TestATreeOfAllClients
+	// has leads that do it.
 	refused := func(tool, code string, args map[string]any) {
 		t.Helper()
 		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
@@ -91,9 +93,8 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	refused("spawn_worker", "FORBIDDEN", map[string]any{"prompt": "work"})
 	refused("spawn_sublead", "FORBIDDEN", map[string]any{"prompt": "lead"})
 	refused("actor_cancel", "FORBIDDEN", map[string]any{"actor": "root", "reason": "no"})
-	refused("actor_status", "FORBIDDEN", map[string]any{"actor": "root"})
-	refused("actor_wait", "FORBIDDEN", map[string]any{"actors": []string{"root"}})
-	refused("actor_report", "FORBIDDEN", map[string]any{"result": 1})
+	refused("actor_status", "NOT_FOUND", map[string]any{"actor": "nobody"})
+	refused("actor_wait", "FORBIDDEN", map[string]any{"actors": []string{"nobody"}, "wait_secs": 0})
 
 	for _, tool := range tools.Agents() {
 		if !called[tool.Name] {
