@@ -369,7 +369,7 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 		_ = lost
 
 		info := tr.exit("S1", dispatch.Exit{Status: dispatch.Failed, Cause: "exit code 1"})
-		if held := fmt.Sprint(info.Work.Held); held != "[{run x } {layer y }]" {
+		if held := fmt.Sprint(info.Work.Held); held != "[{layer y } {run x }]" {
 			t.Errorf("held at its exit: %v", held)
 		}
 		if lost := fmt.Sprint(info.Work.Lost); lost != "[{run lost expired}]" {
