@@ -262,6 +262,7 @@ func (p *play) tree() {
 	p.does("DRAINING", "lead", "spawn_sublead", args{"prompt": "Fix the printer."})
 	exit("tests", "cancelled", args{"signal": "SIGTERM"})
 	exit("root", "succeeded", args{"exit_code": 0})
+	dispatcher("operator_run_results", args{"actors": []string{started["W1"], started["tests"]}})
 	dispatcher("operator_run_finish", args{})
 }
 

@@ -129,7 +129,7 @@ func TestBudgetsAddUp(t *testing.T) {
 				a.ended = true
 				tr.exit(a.path, dispatch.Exit{Status: dispatch.Succeeded})
 			}
-			info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+			info, err := h.FinishRun(t.Context(), tr.op, "r")
 			if err != nil {
 				r.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // MaxResult is how many bytes an actor's result can have.
@@ -143,12 +144,40 @@ func lastOf(output string) string {
 	}
 }
 
-// FinishRun ends a run whose works are all final, and with it its root and
-// whoever is left in its tree. It can be resumed until a run takes its name.
-func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summary RunInfo, results map[uuid.UUID]json.RawMessage, err error) {
+// MaxResults is how many results are told in one answer.
+const MaxResults = 64
+
+// RunResults are the results of actors of a run, of those that have any. The
+// run is se's: it is its launcher.
+func (s *State) RunResults(ctx context.Context, se *Session, name string, actors []uuid.UUID) (results map[uuid.UUID]json.RawMessage, err error) {
 	l, err := s.launcherOf(se, name)
 	if err != nil {
-		return RunInfo{}, nil, err
+		return nil, err
+	}
+	if len(actors) > MaxResults {
+		return nil, &registry.ArgumentError{Argument: "actors", Problem: fmt.Sprintf("must be at most %d", MaxResults)}
+	}
+	return results, s.eng.View(ctx, func(tx engine.Tx) error {
+		results = make(map[uuid.UUID]json.RawMessage, len(actors))
+		for _, id := range actors {
+			if _, _, err := workIn(tx, l, id); err != nil {
+				return err
+			}
+			if result := resultOf(tx, id); result != nil {
+				results[id] = result
+			}
+		}
+		return nil
+	})
+}
+
+// FinishRun ends a run whose works are all final, and with it its root and
+// whoever is left in its tree. It can be resumed until a run takes its name.
+// What its actors reported is asked for before: see [State.RunResults].
+func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summary RunInfo, err error) {
+	l, err := s.launcherOf(se, name)
+	if err != nil {
+		return RunInfo{}, err
 	}
 	var ended []uuid.UUID
 	err = s.eng.Update(ctx, func(tx engine.Tx) error {
@@ -169,20 +198,14 @@ func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summar
 		run, _ = getRun(tx, name)
 		root, _ = getActor(tx, run.Root)
 		summary = RunInfo{run, &d, s.tree(tx, root, nil)}
-		results = make(map[uuid.UUID]json.RawMessage)
-		for _, a := range summary.Actors {
-			if result := resultOf(tx, a.ID); result != nil {
-				results[a.ID] = result
-			}
-		}
 		return nil
 	})
 	if err != nil {
-		return RunInfo{}, nil, err
+		return RunInfo{}, err
 	}
 	s.sever(ended, fmt.Errorf("run %s is finished", name))
 	s.dismiss(l)
-	return summary, results, nil
+	return summary, nil
 }
 
 // DrainRun lets nobody in the run spawn any more, and has its agents told.
@@ -203,8 +226,8 @@ func (s *State) DrainRun(ctx context.Context, se *Session, name, reason string, 
 		})
 		if stop {
 			var list []Actor
-			for w := range unfinished(tx, run.ID) {
-				a, _ := getActor(tx, w.Actor)
+			for id := range unfinished(tx, run.ID) {
+				a, _ := getActor(tx, id)
 				if s.stopWork(tx, run, a, Stop{Reason: reason, Status: Cancelled}) {
 					list = append(list, a)
 				}

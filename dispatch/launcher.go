@@ -307,6 +307,9 @@ func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait t
 	}
 }
 
+// maxLaunches bounds one answer: an order may be as large as its prompt.
+const maxLaunches = 16
+
 // handOut puts one answer together.
 func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) {
 	l.mu.Lock()
@@ -323,11 +326,12 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 			return notFound("run %q: it has ended", l.name)
 		}
 		o = Orders{Draining: d.Drain != nil}
-		for w, todo := range unfinished(tx, l.run) {
-			if todo == nothing || l.given[w.Actor] == todo {
-				continue
+		for id, todo := range unfinished(tx, l.run) {
+			if todo == nothing || l.given[id] == todo {
+				continue // nearly all, each time: their works are not read
 			}
-			a, _ := getActor(tx, w.Actor)
+			w, _ := getWork(tx, id)
+			a, _ := getActor(tx, id)
 			if todo == toStop && w.Status == Pending && l.given[w.Actor] == "" {
 				// It was handed out before this attachment, which said what
 				// was started: nothing was. If it is being started just now,
@@ -339,6 +343,9 @@ func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) 
 			if todo == toStop {
 				o.Stop = append(o.Stop, StopOrder{a, *w.Stop})
 				continue
+			}
+			if len(o.Launch) == maxLaunches {
+				continue // the next answer has it
 			}
 			launch := s.openLaunch(tx, a, w)
 			id, _, _ := openSecret(handleMark, launch.Handle)

@@ -126,7 +126,7 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("what was spent in both lives: %v", err)
 		}
 		next.exitAll()
-		if _, _, err := h.FinishRun(t.Context(), next.op, "r"); err != nil {
+		if _, err := h.FinishRun(t.Context(), next.op, "r"); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := next.again(resume(settings)); !isForbidden(err) {
@@ -155,7 +155,7 @@ func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 		for path := range tr.ids {
 			tr.exit(path, dispatch.Exit{Status: dispatch.Cancelled, Signal: "SIGTERM"})
 		}
-		if _, _, err := h.FinishRun(t.Context(), tr.op, "r"); err != nil {
+		if _, err := h.FinishRun(t.Context(), tr.op, "r"); err != nil {
 			t.Fatal(err)
 		}
 		h.hangUp(tr.op)
@@ -397,7 +397,7 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 			t.Error("drains no more")
 		}
 		gone("root", dispatch.Exit{Status: dispatch.Succeeded})
-		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+		info, err := h.FinishRun(t.Context(), tr.op, "r")
 		if err != nil || info.Actors[0].Work.Total() != dispatch.USD(3) {
 			t.Errorf("summary: %+v %v", info, err)
 		}
@@ -499,7 +499,7 @@ func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 				_, orders := h.NextOrders(t.Context(), se, "r", 0)
 				_, _, exited := h.LaunchExited(t.Context(), se, "r", root, dispatch.Exit{Status: dispatch.Failed})
 				_, drained := h.DrainRun(t.Context(), se, "r", "x", true)
-				_, _, finished := h.FinishRun(t.Context(), se, "r")
+				_, finished := h.FinishRun(t.Context(), se, "r")
 				for _, err := range []error{orders, h.LaunchStarted(t.Context(), se, "r", root, 5), exited, drained, finished} {
 					if !isForbidden(err) {
 						t.Errorf("%s: %v", se.Actor().Path, err)

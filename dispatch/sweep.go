@@ -76,9 +76,10 @@ func (s *State) sweep(ctx context.Context, l *launcher) error {
 	deep := make(map[uuid.UUID]int)
 	err := s.eng.View(ctx, func(tx engine.Tx) error {
 		run, _ = getRun(tx, l.name)
-		for w := range unfinished(tx, l.run) {
-			a, _ := getActor(tx, w.Actor)
-			deep[w.Actor] = depth(a)
+		for id := range unfinished(tx, l.run) {
+			w, _ := getWork(tx, id)
+			a, _ := getActor(tx, id)
+			deep[id] = depth(a)
 			works = append(works, w)
 		}
 		return nil
@@ -186,7 +187,8 @@ func (s *State) recoverLaunched(ctx context.Context) error {
 			}
 			d := decode[Dispatched](row)
 			s.launchers[run.ID] = &launcher{run: run.ID, name: name, peer: d.Launcher, since: time.Now()}
-			for w := range unfinished(tx, run.ID) {
+			for id := range unfinished(tx, run.ID) {
+				w, _ := getWork(tx, id)
 				if w.handedOut() {
 					s.held[w.Session] = struct{}{}
 				}

@@ -139,17 +139,17 @@ func putUnfinished(tx engine.Tx, run, actor uuid.UUID, todo string) {
 	tx.Put(engine.Row{Key: unfinishedKey(run, actor), Value: todo})
 }
 
-// unfinished yields the works of a run that are not final, and what remains to
-// be done about each.
-func unfinished(tx engine.Tx, run uuid.UUID) iter.Seq2[Work, string] {
-	return func(yield func(Work, string) bool) {
+// unfinished yields the actors of a run whose works are not final, and what
+// remains to be done about each.
+func unfinished(tx engine.Tx, run uuid.UUID) iter.Seq2[uuid.UUID, string] {
+	return func(yield func(uuid.UUID, string) bool) {
 		prefix := unfinishedKeys(run)
 		for row := range tx.Scan(prefix) {
 			id, err := uuid.FromBytes([]byte(row.Key[len(prefix):]))
 			if err != nil {
 				panic(fmt.Sprintf("dispatch: row %q: %v", row.Key, err))
 			}
-			if w, ok := getWork(tx, id); ok && !yield(w, row.Value) {
+			if !yield(id, row.Value) {
 				return
 			}
 		}

@@ -544,11 +544,11 @@ func TestADrainIsToldOnceToEachSession(t *testing.T) {
 		if late.TakeDrain() != nil {
 			t.Error("another connection of a session is told again")
 		}
-		if _, _, err := h.FinishRun(t.Context(), tr.op, "r"); !isForbidden(err) {
+		if _, err := h.FinishRun(t.Context(), tr.op, "r"); !isForbidden(err) {
 			t.Errorf("finished with actors left: %v", err)
 		}
 		tr.exitAll()
-		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+		info, err := h.FinishRun(t.Context(), tr.op, "r")
 		if err != nil || len(info.Actors) != 3 || info.EndedAt.IsZero() {
 			t.Errorf("summary: %+v %v", info, err)
 		}
@@ -688,7 +688,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		info, _, err := h.FinishRun(t.Context(), tr.op, "r")
+		info, err := h.FinishRun(t.Context(), tr.op, "r")
 		if err != nil || len(seen) != 1+leads+leads*workers || info.Actors[0].Work.Total() != dispatch.USD(0.05*float64(len(seen))) {
 			t.Errorf("%d started, %d spent: %v", len(seen), info.Actors[0].Work.Total(), err)
 		}

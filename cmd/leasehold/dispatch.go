@@ -110,6 +110,13 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	// An interrupt is asked of the run, which ends in its own time. One that
+	// came before anybody heard it has ended the command's context.
+	interrupts, stop := interruptsOf()
+	defer stop()
+	if cmd.Context().Err() != nil {
+		return context.Cause(cmd.Context())
+	}
 	// What an earlier dispatcher left that was killed with its watchdog.
 	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
@@ -120,21 +127,22 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	// An interrupt is asked of the run, which ends in its own time.
 	ctx := context.WithoutCancel(cmd.Context())
-	interrupts, stop := interruptsOf()
-	defer stop()
-
 	show := j.view(cmd, m.Run.Name, dir, daemon)
 	summary, err := launcher.Run(ctx, launcher.Options{
 		Manifest: m, Directory: dir, Resume: resume, Leasehold: self, Socket: daemon.socket,
 		Connect: daemon.connect, Events: show.event, Interrupts: interrupts,
 	})
-	err = errors.Join(err, show.close())
+	closeErr := show.close()
 	if err != nil {
-		return whatNext(err, m.Run.Name)
+		err = whatNext(err, m.Run.Name)
+		if summary.Interrupted {
+			err = exitWith{err, exitInterrupted}
+		}
+		return err
 	}
-	if err := j.report(cmd.OutOrStdout(), summary); err != nil {
+	// Who reads no more, as head(1), has no part in how the run came out.
+	if err := errors.Join(closeErr, j.report(cmd.OutOrStdout(), summary)); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
 	switch {
@@ -172,6 +180,9 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 
 // whatNext adds what to do about a run that could not begin.
 func whatNext(err error, run string) error {
+	if errors.Is(err, launcher.ErrDaemonGone) {
+		return hint(err, "leasehold dispatch --resume %s goes on with the run", run)
+	}
 	var refusal *client.Refusal
 	if !errors.As(err, &refusal) {
 		return err

@@ -44,12 +44,21 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
+// An exitWith is an error that ends its command with a code of its own.
+type exitWith struct {
+	error
+	code int
+}
+
+func (e exitWith) Unwrap() error { return e.error }
+
 // report says what went wrong, once, and returns the exit code.
 func report(ctx context.Context, stderr io.Writer, err error) int {
 	var (
 		wrong  usageError
 		advice hinted
 		code   exitCode
+		with   exitWith
 	)
 	switch {
 	case err == nil:
@@ -66,6 +75,9 @@ func report(ctx context.Context, stderr io.Writer, err error) int {
 	fmt.Fprintf(stderr, "%s %v\n", p.red("leasehold:"), err)
 	if errors.As(err, &advice) {
 		fmt.Fprintf(stderr, "%s %s\n", p.bold("hint:"), advice.hint)
+	}
+	if errors.As(err, &with) {
+		return with.code
 	}
 	if !errors.As(err, &wrong) {
 		return exitFailed

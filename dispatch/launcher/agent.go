@@ -62,6 +62,10 @@ func (a *agentProcess) live(ctx context.Context) {
 	var settled Actor
 	if err := l.link.call(ctx, "operator_launch_exited", end, &settled); err != nil {
 		end.Cause = strings.TrimPrefix(end.Cause+"; not reported: "+err.Error(), "; ")
+	} else {
+		l.mu.Lock()
+		l.results[o.ActorID] = settled.Result
+		l.mu.Unlock()
 	}
 	text := fmt.Sprintf("%s %s", o.Path, strings.ReplaceAll(end.Status, "_", " "))
 	if end.Cause != "" {
@@ -87,7 +91,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	}
 	directory, tree, err := a.workplace(ctx, p)
 	if err != nil {
-		return exit{Status: "spawn_failed", Cause: err.Error()}
+		return a.unstarted(err)
 	}
 	defer func() {
 		if tree != nil {
@@ -98,6 +102,9 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	set, err := profile.Launch(a.task(directory, p))
 	if err != nil {
 		return exit{Status: "spawn_failed", Cause: err.Error()}
+	}
+	if end := a.unstarted(nil); end.Status != "" {
+		return end
 	}
 	mark := "LEASEHOLD_ACTOR_ID=" + o.ActorID
 	began := time.Now()
@@ -130,6 +137,22 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		end.Cause += lastLine(p.stderr)
 	}
 	return end
+}
+
+// unstarted says how an actor ends without a process: as whoever asked it to
+// end meanwhile said, else because of err, if there is one.
+func (a *agentProcess) unstarted(err error) exit {
+	select {
+	case why := <-a.asked:
+		return exit{Status: why.Status, Cause: why.Reason}
+	case <-a.disowned:
+		return exit{Status: "cancelled"}
+	default:
+	}
+	if err != nil {
+		return exit{Status: "spawn_failed", Cause: err.Error()}
+	}
+	return exit{}
 }
 
 // attend waits until the process ends, by itself or asked to, and until

@@ -198,6 +198,15 @@ func (d *Directory) close() error {
 	return err
 }
 
+// remove removes the directory of a run that has not begun.
+func (d *Directory) remove() error {
+	if err := os.RemoveAll(d.Path); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(d.Path)) // unless another run of that name has one
+	return nil
+}
+
 // A place is the directory of one actor, and what its process writes into.
 type place struct {
 	path           string

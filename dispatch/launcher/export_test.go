@@ -1,6 +1,9 @@
 package launcher
 
-import "encoding/json"
+import (
+	"context"
+	"encoding/json"
+)
 
 // Changes are the events between two answers of operator_leases.
 func Changes(before, after string) (texts []string, err error) {
@@ -15,4 +18,35 @@ func Changes(before, after string) (texts []string, err error) {
 		texts = append(texts, e.Event+": "+e.Text)
 	}
 	return texts, nil
+}
+
+// Patience is how long a daemon may be away.
+const Patience = patience
+
+// A Connection is what a link needs of a daemon.
+type Connection = connection
+
+// A Link is a link.
+type Link struct{ *link }
+
+// NewLink makes a link.
+func NewLink(dial func(context.Context) (Connection, error), attach func(context.Context, Connection) error, told func(bool), hurry <-chan struct{}) *Link {
+	l := newLink(dial, hurry)
+	l.attach, l.told = attach, told
+	return &Link{l}
+}
+
+// Open makes the first connection.
+func (l *Link) Open(ctx context.Context) error { return l.open(ctx) }
+
+// Call calls a tool whose answer does not matter.
+func (l *Link) Call(ctx context.Context, tool string) error { return l.call(ctx, tool, nil, nil) }
+
+// TellThrough has an event told by a teller of its own, to the end.
+func TellThrough(d *Directory, tell func(Event), interrupts <-chan struct{}, events ...Event) {
+	t := newTeller(tell)
+	for _, e := range events {
+		t.event(d, e)
+	}
+	t.close(interrupts)
 }

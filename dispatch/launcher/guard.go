@@ -86,9 +86,10 @@ func (g *guard) forget(p *process.Process) {
 	delete(g.watching, p)
 }
 
-// close lets the watchdog go, when nothing is left to watch.
-func (g *guard) close() error {
+// close lets the watchdog go, when nothing is left to watch: so it makes no
+// difference if somebody has killed it just now.
+func (g *guard) close() {
 	close(g.stop)
 	<-g.done
-	return g.dog.Close()
+	_ = g.dog.Close()
 }

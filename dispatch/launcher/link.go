@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 const (
@@ -18,28 +18,59 @@ const (
 	// as their clients let them; without a daemon nobody holds anything.
 	patience = 60 * time.Second
 
+	// lastPatience is how long it may be away once the run has been killed.
+	lastPatience = 3 * time.Second
+
 	// shortCalls bounds the calls under way besides the one that waits for
 	// orders, well below what a connection may have.
 	shortCalls = 64
 )
 
-// errDaemonGone ends a run whose daemon stays away.
-var errDaemonGone = fmt.Errorf("the daemon has been away for %v", patience)
+// ErrDaemonGone ends a run whose daemon stays away.
+var ErrDaemonGone = errors.New("the daemon has gone, and did not come back")
 
-// A link is a connection to the daemon that outlives it: a call that breaks off
-// is made again on the next connection, so it must bear being made twice.
-type link struct {
-	dial   func(context.Context) (*client.Client, error)
-	attach func(context.Context, *client.Client) error // first on every connection but the first
-	told   func(lost bool)                             // of every loss and return
-	slots  chan struct{}
-
-	mu sync.Mutex
-	c  *client.Client
+// A connection is what a link needs of a [client.Client].
+type connection interface {
+	Call(ctx context.Context, tool string, args any) (client.Answer, error)
+	Close() error
 }
 
-func newLink(dial func(context.Context) (*client.Client, error)) *link {
-	return &link{dial: dial, told: func(bool) {}, slots: make(chan struct{}, shortCalls)}
+// A link is a connection to the daemon that outlives it: a call that breaks off
+// is made again on the next connection, so it must bear being made twice. Once
+// a daemon has stayed away for too long every call fails, at once: the run is
+// over, and none of those who have something left to report waits for it again.
+type link struct {
+	dial   func(context.Context) (connection, error)
+	attach func(context.Context, connection) error // first on every connection but the first
+	told   func(lost bool)                         // of every loss and return
+	slots  chan struct{}
+	hurry  <-chan struct{} // closed: lastPatience
+
+	turn chan struct{} // has a token: whoever takes it may use the fields below
+	c    connection
+	gone error // nil, or that it has been given up
+}
+
+func newLink(dial func(context.Context) (connection, error), hurry <-chan struct{}) *link {
+	l := &link{
+		dial: dial, attach: func(context.Context, connection) error { return nil }, told: func(bool) {},
+		slots: make(chan struct{}, shortCalls), hurry: hurry, turn: make(chan struct{}, 1),
+	}
+	l.turn <- struct{}{}
+	return l
+}
+
+// open makes the first connection, at the first try: who cannot have one is
+// told why at once.
+func (l *link) open(ctx context.Context) error {
+	<-l.turn
+	defer func() { l.turn <- struct{}{} }()
+	c, err := l.dial(ctx)
+	if err != nil {
+		return err
+	}
+	l.c = c
+	return nil
 }
 
 // call makes a call and reads its object into answer, if that is not nil. An
@@ -57,7 +88,7 @@ func (l *link) call(ctx context.Context, tool string, args, answer any) error {
 // wait is call for one that waits: it takes no slot.
 func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
 	for {
-		c, err := l.client(ctx)
+		c, err := l.connected(ctx)
 		if err != nil {
 			return err
 		}
@@ -80,41 +111,85 @@ func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
 	}
 }
 
-// client is the connection, made anew if need be by whoever comes first.
-func (l *link) client(ctx context.Context) (*client.Client, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.c != nil {
-		return l.c, nil
+// connected is the connection, made anew if need be by whoever comes first. The
+// others wait for that, as long as each may.
+func (l *link) connected(ctx context.Context) (connection, error) {
+	select {
+	case <-l.turn:
+		defer func() { l.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errDaemonGone)
-	defer cancel()
+	if l.c != nil || l.gone != nil {
+		return l.c, l.gone
+	}
+	c, err := l.redial(ctx)
+	if err != nil {
+		if ctx.Err() == nil { // else only this caller has had enough
+			l.gone = err
+		}
+		return nil, err
+	}
+	l.c = c
+	l.told(false)
+	return c, nil
+}
+
+// redial tries until there is a connection, the daemon refuses one, or it has
+// been away for too long.
+func (l *link) redial(ctx context.Context) (connection, error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	timer := time.AfterFunc(patience, func() { giveUp(ErrDaemonGone) })
+	defer timer.Stop()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // ends with redial
+		select {
+		case <-l.hurry:
+			timer.Reset(lastPatience)
+		case <-stop:
+		}
+	}()
 	for {
 		c, err := l.dial(ctx)
 		if err == nil {
 			if err = l.attach(ctx, c); err == nil {
-				l.c = c
-				l.told(false)
 				return c, nil
 			}
 			c.Close()
-			var refusal *client.Refusal
-			if errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE" {
-				return nil, err
-			}
+		}
+		if refused(err) {
+			return nil, err
 		}
 		select {
 		case <-time.After(redialPause):
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), err)
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				return nil, fmt.Errorf("%w: %w", cause, err)
+			}
+			return nil, err
 		}
 	}
 }
 
+// refused reports whether a daemon is there that will not have us.
+func refused(err error) bool {
+	var refusal *client.Refusal
+	var turnedAway *server.HelloError
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.Code != "UNAVAILABLE"
+	case errors.As(err, &turnedAway):
+		return turnedAway.Code == "FORBIDDEN" || turnedAway.Code == "INVALID_ARGUMENT"
+	}
+	return false
+}
+
 // drop forgets a connection that has broken.
-func (l *link) drop(c *client.Client) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *link) drop(c connection) {
+	<-l.turn
+	defer func() { l.turn <- struct{}{} }()
 	if l.c == c {
 		l.c = nil
 		c.Close()
@@ -123,8 +198,8 @@ func (l *link) drop(c *client.Client) {
 }
 
 func (l *link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	<-l.turn
+	defer func() { l.turn <- struct{}{} }()
 	if l.c != nil {
 		l.c.Close()
 		l.c = nil

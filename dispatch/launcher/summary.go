@@ -2,10 +2,13 @@ package launcher
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 // A Summary is what a run came to.
@@ -36,6 +39,9 @@ func (s Summary) Failed() bool {
 
 // finish ends the run and writes down what it came to.
 func (l *Launcher) finish(ctx context.Context) (Summary, error) {
+	if err := l.fetchResults(ctx); err != nil {
+		return Summary{}, err
+	}
 	var over struct {
 		Actors []Actor `json:"actors"`
 	}
@@ -48,6 +54,7 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 		Counts: map[string]int{}, Directory: l.opts.Directory.Path, Actors: over.Actors,
 	}
 	for i, a := range s.Actors {
+		s.Actors[i].Result = l.results[a.ActorID]
 		if a.Status == "lost" { // nobody was there to tell of its worktree
 			tree := place{path: l.opts.Directory.actor(a.Path, a.ActorID)}.worktree()
 			if _, err := os.Stat(tree); err == nil {
@@ -63,4 +70,45 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 	}
 	l.event(Event{Event: RunFinished, Text: fmt.Sprintf("run %s is over", l.run)})
 	return s, l.opts.Directory.writeJSON(summaryFile, s)
+}
+
+// resultsAtOnce is how many results one answer has: each may be as large as a
+// result can be.
+const resultsAtOnce = dispatch.MaxResults
+
+// fetchResults asks for what actors reported whose end was not reported here:
+// those of earlier lives, and those that went while the daemon was away.
+func (l *Launcher) fetchResults(ctx context.Context) error {
+	var tree struct {
+		Runs []struct {
+			RunID  string `json:"run_id"`
+			Actors []Actor
+		}
+	}
+	if err := l.link.call(ctx, "operator_tree", map[string]any{"run": l.run}, &tree); err != nil {
+		return err
+	}
+	var missing []string
+	for _, run := range tree.Runs {
+		for _, a := range run.Actors {
+			if _, ok := l.results[a.ActorID]; !ok && a.StartedAt != nil {
+				missing = append(missing, a.ActorID)
+			}
+		}
+	}
+	for ids := range slices.Chunk(missing, resultsAtOnce) {
+		var answer struct {
+			Results []struct {
+				ActorID string `json:"actor_id"`
+				Result  json.RawMessage
+			}
+		}
+		if err := l.link.call(ctx, "operator_run_results", map[string]any{"run": l.run, "actors": ids}, &answer); err != nil {
+			return err
+		}
+		for _, r := range answer.Results {
+			l.results[r.ActorID] = r.Result
+		}
+	}
+	return nil
 }

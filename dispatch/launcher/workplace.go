@@ -13,6 +13,17 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 	if err != nil || !a.order.Order.Worktree {
 		return directory, nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made := make(chan struct{})
+	defer close(made)
+	go func() { // a large one takes its time
+		select {
+		case <-a.launcher.hurry:
+			cancel()
+		case <-made:
+		}
+	}()
 	tree, err = process.MakeWorktree(ctx, directory, p.worktree(), process.Branch(a.launcher.run, a.order.Path))
 	if err != nil {
 		return "", nil, err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // A Worktree is a git worktree, on a branch of its own, that an agent works in.
@@ -217,6 +218,8 @@ func notRepository(dir string, err error) error {
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
+	// Ctrl-C at a terminal is for the caller, who lets git finish.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "GIT_DIR=") && !strings.HasPrefix(v, "GIT_WORK_TREE=") && !strings.HasPrefix(v, "GIT_INDEX_FILE=") &&
 			!strings.HasPrefix(v, "GIT_COMMON_DIR=") && !strings.HasPrefix(v, "GIT_PREFIX=") {

@@ -91,6 +91,10 @@ func launchedRun(t *testing.T, op caller) {
 	if next := op.ok("operator_launch_next", args{"run": "tree", "wait_secs": 1}); next["unfinished"] != 0.0 {
 		t.Errorf("at the end: %v", next)
 	}
+	results := op.ok("operator_run_results", args{"run": "tree", "actors": []any{order["actor_id"], exit["actor_id"]}})["results"].([]any)
+	if len(results) != 1 || results[0].(map[string]any)["result"].(map[string]any)["built"] != true {
+		t.Errorf("results: %v", results)
+	}
 	if sum := op.ok("operator_run_finish", args{"run": "tree"}); len(sum["actors"].([]any)) != 3 {
 		t.Errorf("summary: %v", sum)
 	}

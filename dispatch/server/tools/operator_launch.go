@@ -26,6 +26,7 @@ func (o *operator) launchTools() []Tool {
 		tool("operator_launch_started", "Say that a process was started", "Its pid, by which connections from it are known.", again, o.launchStarted),
 		tool("operator_launch_exited", "Say how a process ended", "After all that it started is gone. Ends the actor; a second report changes nothing.", again, o.launchExited),
 		tool("operator_run_drain", "Let a run end", "Nothing is spawned any more, and agents are told; with stop all are stopped.", Effect{Idempotent: true, Destructive: true}, o.drainRun),
+		tool("operator_run_results", "See what actors of a run reported", "Results of actors that have ended, of those that have any. Some at a time: each may be as large as a result can be.", Effect{ReadOnly: true, Idempotent: true}, o.runResults),
 		tool("operator_run_finish", "End a run", "End a run whose actors are finished, and sum it up.", Effect{Destructive: true}, o.finishRun),
 	}
 }
@@ -280,6 +281,43 @@ func (o *operator) drainRun(ctx context.Context, se *dispatch.Session, a drainRu
 	return drained{left}, err
 }
 
+type runResultsArgs struct {
+	Run    string   `json:"run" doc:"its name" min:"1" max:"64"`
+	Actors []string `json:"actors" doc:"their actor_ids" max:"64"`
+}
+
+type runResults struct {
+	Results []actorResult `json:"results" jsonschema:"in the order of the call"`
+}
+
+type actorResult struct {
+	ActorID string          `json:"actor_id"`
+	Result  json.RawMessage `json:"result" jsonschema:"what it reported, else its last output"`
+}
+
+func (r runResults) Text() string { return fmt.Sprintf("%d results", len(r.Results)) }
+
+func (o *operator) runResults(ctx context.Context, se *dispatch.Session, a runResultsArgs) (runResults, error) {
+	ids := make([]uuid.UUID, len(a.Actors))
+	for i, actor := range a.Actors {
+		var err error
+		if ids[i], err = parseID("actors", actor); err != nil {
+			return runResults{}, err
+		}
+	}
+	results, err := o.state.RunResults(ctx, se, a.Run, ids)
+	if err != nil {
+		return runResults{}, err
+	}
+	out := runResults{Results: []actorResult{}}
+	for _, id := range ids {
+		if result, ok := results[id]; ok {
+			out.Results = append(out.Results, actorResult{id.String(), result})
+		}
+	}
+	return out, nil
+}
+
 type finishRunArgs struct {
 	Run string `json:"run" doc:"its name" min:"1" max:"64"`
 }
@@ -290,7 +328,7 @@ type runSummary struct {
 	Life      int        `json:"life"`
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	Actors    []outcome  `json:"actors" jsonschema:"each lead before its layer"`
+	Actors    []actor    `json:"actors" jsonschema:"each lead before its layer"`
 }
 
 func (r runSummary) Text() string {
@@ -298,20 +336,16 @@ func (r runSummary) Text() string {
 }
 
 func (o *operator) finishRun(ctx context.Context, se *dispatch.Session, a finishRunArgs) (runSummary, error) {
-	info, results, err := o.state.FinishRun(ctx, se, a.Run)
+	info, err := o.state.FinishRun(ctx, se, a.Run)
 	if err != nil {
 		return runSummary{}, err
 	}
-	return summaryOf(info, results), nil
-}
-
-func summaryOf(info dispatch.RunInfo, results map[uuid.UUID]json.RawMessage) runSummary {
 	out := runSummary{
 		Run: info.Name, RunID: info.ID.String(), Life: info.Dispatched.Life,
-		CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []outcome{},
+		CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []actor{},
 	}
 	for _, a := range info.Actors {
-		out.Actors = append(out.Actors, outcome{actorOf(a), results[a.ID]})
+		out.Actors = append(out.Actors, actorOf(a))
 	}
-	return out
+	return out, nil
 }

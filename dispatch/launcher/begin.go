@@ -1,0 +1,165 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// begin makes the run, or takes it up again, and notes whose directory this is.
+func (l *Launcher) begin(ctx context.Context) error {
+	m, d := l.opts.Manifest, l.opts.Directory
+	file := RunFile{
+		Run: l.run, Socket: l.opts.Socket, Manifest: filepath.Join(m.Dir, filepath.Base(m.Name)),
+		Dispatcher: dispatch.ProcessOf(os.Getpid()).Peer, StartedAt: l.began.UTC(),
+	}
+	if l.opts.Resume {
+		old, err := d.RunFile()
+		if err != nil {
+			return err
+		}
+		if old.Dispatcher.Alive() {
+			return fmt.Errorf("run %s is dispatched by process %d: wait for it, or end it", l.run, old.Dispatcher.PID)
+		}
+		file.RunID = old.RunID
+		if file.RunID != "" { // what the last dispatcher left is not of this life
+			if _, err := process.End(ctx, runMark(file.RunID), l.grace); err != nil {
+				return err
+			}
+		}
+	}
+	// Before anything is written: without a daemon there is no run.
+	if err := l.link.open(ctx); err != nil {
+		return errors.Join(err, l.discard())
+	}
+	if !l.opts.Resume {
+		if err := d.write(manifestFile, m.Text); err != nil {
+			return err
+		}
+	}
+	// Named before the first process starts: the next start finds it.
+	if err := d.writeJSON(runFile, file); err != nil {
+		return err
+	}
+	var b begun
+	if err := l.beginRun(ctx, &b); err != nil {
+		var refusal *client.Refusal
+		if errors.As(err, &refusal) {
+			err = errors.Join(err, l.discard())
+		}
+		return err
+	}
+	l.runID, l.life = b.RunID, b.Life
+	file.RunID, file.Life = b.RunID, b.Life
+	if err := d.writeJSON(runFile, file); err != nil {
+		return err
+	}
+	l.link.attach = l.attach
+	l.link.told = func(lost bool) {
+		if lost {
+			l.event(Event{Event: DaemonLost, Text: "the daemon has gone; waiting for it"})
+		} else {
+			l.event(Event{Event: DaemonBack, Text: "the daemon is back"})
+		}
+	}
+	text := fmt.Sprintf("run %s began", l.run)
+	if l.life > 1 {
+		text = fmt.Sprintf("run %s goes on, in its life %d", l.run, l.life)
+	}
+	l.event(Event{Event: RunStarted, Text: text})
+	return nil
+}
+
+// discard removes the directory of a run that was not to be. One that is named
+// like it is resumed by its last directory.
+func (l *Launcher) discard() error {
+	if l.opts.Resume {
+		return nil
+	}
+	return l.opts.Directory.remove()
+}
+
+// attach makes this process the run's launcher again after the daemon was away.
+// What it may not have come to know is told before anything is asked: an order
+// that it believes not to be obeyed is given again.
+func (l *Launcher) attach(ctx context.Context, c connection) error {
+	if _, err := c.Call(ctx, "operator_run_dispatch", map[string]any{"run": l.run, "attach": l.runID}); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	var running []map[string]any
+	for id, a := range l.agents {
+		if pid := a.pid.Load(); pid != 0 {
+			running = append(running, map[string]any{"run": l.run, "actor_id": id, "pid": pid})
+		}
+	}
+	l.mu.Unlock()
+	for _, started := range running {
+		var refusal *client.Refusal
+		if _, err := c.Call(ctx, "operator_launch_started", started); err != nil && !errors.As(err, &refusal) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle is how long a daemon may take to see that the processes of an earlier
+// life are gone.
+const settle = 10 * time.Second
+
+// beginRun asks the daemon for the run. It may not have come to know yet that
+// the dispatcher of one that is resumed is gone, and its processes with it.
+func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
+	args := map[string]any{"run": l.run, "root": l.root(), "agents": l.agentNames(), "settings": settings(l.opts.Manifest)}
+	if l.opts.Resume {
+		args["resume"] = true
+	}
+	giveUp := time.Now().Add(settle)
+	for {
+		err := l.link.call(ctx, "operator_run_dispatch", args, b)
+		if !l.opts.Resume || !mayPass(err) || time.Now().After(giveUp) {
+			return err
+		}
+		select {
+		case <-time.After(redialPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// mayPass reports whether a refusal is of the moment.
+func mayPass(err error) bool {
+	var refusal *client.Refusal
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	switch refusal.Code {
+	case "NOT_FOUND", "FORBIDDEN", "LIMIT":
+		return false
+	}
+	return true
+}
+
+// root is the order of the root actor.
+func (l *Launcher) root() order {
+	r := l.opts.Manifest.Root
+	return order{
+		Name: r.Name, Agent: r.Agent, Model: r.Model, Prompt: r.Prompt, Directory: r.Directory,
+		Env: r.Env, Timeout: r.TimeoutSecs,
+	}
+}
+
+func (l *Launcher) agentNames() (names []string) {
+	for name := range l.opts.Manifest.Agents {
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,227 @@
+package launcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+var errBroken = errors.New("the connection broke")
+
+// A daemon is what a link connects to.
+type daemon struct {
+	mu       sync.Mutex
+	away     error // why there is no connection
+	dials    int
+	attached int
+	refuses  error // to attach
+	calls    []string
+	breaks   int // so many calls break off
+	told     []bool
+}
+
+func (d *daemon) dial(context.Context) (launcher.Connection, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dials++
+	if d.away != nil {
+		return nil, d.away
+	}
+	return &line{d}, nil
+}
+
+func (d *daemon) attach(context.Context, launcher.Connection) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attached++
+	return d.refuses
+}
+
+func (d *daemon) tell(lost bool) { d.told = append(d.told, lost) }
+
+type line struct{ *daemon }
+
+func (l *line) Call(_ context.Context, tool string, _ any) (client.Answer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.breaks > 0 {
+		l.breaks--
+		return client.Answer{}, errBroken
+	}
+	l.calls = append(l.calls, tool)
+	return client.Answer{Object: []byte(`{}`)}, nil
+}
+
+func (l *line) Close() error { return nil }
+
+func linked(t *testing.T, d *daemon, hurry <-chan struct{}) *launcher.Link {
+	l := launcher.NewLink(d.dial, d.attach, d.tell, hurry)
+	if err := l.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A call that breaks off is made again, on a connection that attached first.
+func TestBrokenCallIsMadeAgainAfterAttaching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{}
+		l := linked(t, d, nil)
+		d.breaks = 1
+		if err := l.Call(t.Context(), "report"); err != nil {
+			t.Fatal(err)
+		}
+		if d.attached != 1 || len(d.calls) != 1 || fmt.Sprint(d.told) != "[true false]" {
+			t.Errorf("attached %d times, calls %v, told %v", d.attached, d.calls, d.told)
+		}
+	})
+}
+
+// A daemon that comes back within the patience is all that the calls notice.
+func TestCallsWaitForDaemonThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{}
+		l := linked(t, d, nil)
+		d.breaks, d.away = 1, errors.New("no such file")
+		time.AfterFunc(launcher.Patience-time.Second, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.away = nil
+		})
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if err := l.Call(t.Context(), "report"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if len(d.calls) != 20 || d.attached != 1 {
+			t.Errorf("%d calls, attached %d times", len(d.calls), d.attached)
+		}
+	})
+}
+
+// A daemon that stays away is waited for once, however many calls there are.
+func TestDaemonThatStaysAwayIsWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{}
+		l := linked(t, d, nil)
+		d.breaks, d.away = 1, errors.New("no such file")
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				err := l.Call(t.Context(), "report")
+				if !errors.Is(err, launcher.ErrDaemonGone) || !strings.Contains(err.Error(), "no such file") {
+					t.Errorf("error %v, want one that says that the daemon is gone, and why", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(began); took != launcher.Patience {
+			t.Errorf("all had failed after %v, want %v", took, launcher.Patience)
+		}
+	})
+}
+
+// Once the run is killed a daemon that is away is not waited for much longer.
+func TestHurryShortensTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hurry := &daemon{}, make(chan struct{})
+		l := linked(t, d, hurry)
+		d.breaks, d.away = 1, errors.New("no such file")
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { close(hurry) })
+		if err := l.Call(t.Context(), "report"); !errors.Is(err, launcher.ErrDaemonGone) {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Who gives up waiting for a connection does not end the wait of others, nor
+// has to wait for those who try.
+func TestOneWhoGivesUpLeavesTheOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{}
+		l := linked(t, d, nil)
+		d.breaks, d.away = 1, errors.New("no such file")
+		time.AfterFunc(20*time.Second, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.away = nil
+		})
+		var wg sync.WaitGroup
+		for n := range 3 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n+1)*time.Second)
+				defer cancel()
+				began := time.Now()
+				if err := l.Call(ctx, "short"); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v", err)
+				}
+				if took := time.Since(began); took != time.Duration(n+1)*time.Second {
+					t.Errorf("the caller with %d s gave up after %v", n+1, took)
+				}
+			})
+		}
+		if err := l.Call(t.Context(), "long"); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+}
+
+// A daemon that is there and refuses is not asked again, but for one that is
+// just going or coming.
+func TestRefusalToAttachEndsTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{refuses: &client.Refusal{Code: "NOT_FOUND", Message: "no such run"}}
+		l := linked(t, d, nil)
+		d.breaks = 1
+		for range 2 {
+			if err := l.Call(t.Context(), "report"); err == nil || err.Error() != "no such run" {
+				t.Errorf("error %v", err)
+			}
+		}
+		if d.attached != 1 {
+			t.Errorf("attached %d times", d.attached)
+		}
+		d = &daemon{refuses: &client.Refusal{Code: "UNAVAILABLE", Message: "shutting down"}}
+		l = linked(t, d, nil)
+		d.breaks = 1
+		time.AfterFunc(time.Second, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.refuses = nil
+		})
+		if err := l.Call(t.Context(), "report"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Who is turned away, as an agent that would dispatch a run, learns it at once.
+func TestTurnedAwayIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		d := &daemon{away: &server.HelloError{Code: "FORBIDDEN", Message: "you are an agent"}}
+		l := launcher.NewLink(d.dial, d.attach, d.tell, nil)
+		if err := l.Open(t.Context()); err == nil || err.Error() != "you are an agent" || time.Since(began) != 0 {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+	})
+}
