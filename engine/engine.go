@@ -121,6 +121,11 @@ type Engine interface {
 	// Get gives one row, as a View would, without holding up transactions
 	// while it reads from a disk.
 	Get(ctx context.Context, key string) (Row, bool, error)
+	// Read gives cold rows that never change and of which an answer has told
+	// the caller, such as what a transaction referred to that has returned. So
+	// they are durable, and Read waits for no commit, nor for transactions. A
+	// row that has been deleted since is left zero.
+	Read(ctx context.Context, keys ...string) ([]Row, error)
 	// Watch starts to listen for changes of the row under key; the empty
 	// key listens for every change. Whoever calls Watch must Stop it.
 	Watch(key string) *Watch

@@ -57,17 +57,22 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	}
 	// Payloads never change, so they are read after the claim, where they
 	// hold up nobody.
-	ctx = context.WithoutCancel(ctx)
-	for i := range tasks {
-		row, ok, err := q.eng.Get(ctx, payloadKey(tasks[i].ID))
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			tasks[i].Payload = []byte(row.Value)
-		}
+	return tasks, q.readPayloads(context.WithoutCancel(ctx), tasks)
+}
+
+func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) error {
+	if len(tasks) == 0 {
+		return nil
 	}
-	return tasks, nil
+	keys := make([]string, len(tasks))
+	for i := range tasks {
+		keys[i] = payloadKey(tasks[i].ID)
+	}
+	rows, err := q.eng.Read(ctx, keys...)
+	for i := range rows {
+		tasks[i].Payload = []byte(rows[i].Value)
+	}
+	return err
 }
 
 // A claimCall is one claim on its way.

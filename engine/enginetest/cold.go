@@ -349,10 +349,16 @@ func getAnswersOutside(w *world) {
 	if _, _, err := w.Get(cancelled(w, errRefused), "~b"); !errors.Is(err, errRefused) {
 		w.Errorf("get: %v", err)
 	}
+	if _, err := w.Read(cancelled(w, errRefused), "~b"); !errors.Is(err, errRefused) {
+		w.Errorf("read: %v", err)
+	}
 	if err := w.Close(); err != nil {
 		w.Fatalf("close: %v", err)
 	}
 	for _, key := range []string{"a", "~b"} {
+		if _, err := w.Read(w.Context(), key, key); !errors.Is(err, engine.ErrClosed) {
+			w.Errorf("read %q: %v", key, err)
+		}
 		if _, _, err := w.Get(w.Context(), key); !errors.Is(err, engine.ErrClosed) {
 			w.Errorf("get %q: %v", key, err)
 		}

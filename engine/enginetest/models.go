@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +76,30 @@ func (w *world) agree(t *rapid.T, m *model) {
 			t.Errorf("get %q outside:\n got %v, %t, %v\nwant %v, %t", key, got, ok, err, want, there)
 		}
 	}
+	w.agreeRead(t, m)
 	w.check()
+}
+
+// agreeRead has the cold rows read together, and one by one, and in an order
+// that is not theirs.
+func (w *world) agreeRead(t *rapid.T, m *model) {
+	keys := []string{"~", "~none"}
+	for key := range m.live {
+		if strings.HasPrefix(key, engine.Cold) {
+			keys = append(keys, key)
+		}
+	}
+	for _, keys := range [][]string{keys, keys[len(keys)-1:], nil} {
+		rows, err := w.Read(w.Context(), keys...)
+		if err != nil || len(rows) != len(keys) {
+			t.Fatalf("read: %d of %d rows, %v", len(rows), len(keys), err)
+		}
+		for i, got := range rows {
+			if want := m.live[keys[i]]; !same(got, want) {
+				t.Errorf("read %q:\n got %v\nwant %v", keys[i], got, want)
+			}
+		}
+	}
 }
 
 // adopt takes over which touches were forgotten, having checked that each row

@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -319,49 +318,4 @@ func storedCold(it *pebble.Iterator, key string) (engine.Row, error) {
 		return engine.Row{}, readError(key, err)
 	}
 	return decodeCold(key, record)
-}
-
-// Get implements [engine.Engine].
-func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) {
-	if ctx.Err() != nil {
-		return engine.Row{}, false, context.Cause(ctx)
-	}
-	r, ok, seen, err := e.get(key)
-	// What was seen may still be on its way to the disk. So is what was not,
-	// where a row has gone, and what an error tells of.
-	if failure := seen.wait(); failure != nil {
-		err = failure
-	}
-	if err != nil {
-		return engine.Row{}, false, err
-	}
-	return r, ok, nil
-}
-
-// get gives a row, and the commit that must be durable before it is told.
-func (e *Engine) get(key string) (r engine.Row, ok bool, seen *commit, err error) {
-	e.mu.Lock()
-	if err := e.refusalLocked(); err != nil {
-		e.mu.Unlock()
-		return r, false, nil, err
-	}
-	if !isCold(key) {
-		defer e.mu.Unlock()
-		if live := e.mem.get(key); live != nil {
-			return live.public(), true, e.last, nil
-		}
-		return r, false, e.last, nil
-	}
-	if w := e.overlay.get(key); w != nil {
-		defer e.mu.Unlock()
-		r, ok = w.public()
-		return r, ok, w.commit, nil
-	}
-	e.reading.Add(1)
-	e.mu.Unlock()
-	defer e.reading.Done()
-	// Without the lock, a commit may be applied meanwhile and be read, or
-	// not. All that can be read is carried by then.
-	r, ok, err = e.readCold(key)
-	return r, ok, e.carried.Load(), err
 }

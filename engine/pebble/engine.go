@@ -47,9 +47,10 @@ type Engine struct {
 	// be: what is read from the store is of it or of one before.
 	carried atomic.Pointer[commit]
 
-	// reading counts who reads from the store outside mu. It grows under mu,
-	// and not once closed is set.
-	reading sync.WaitGroup
+	// reading is held, together with others, by who reads from the store
+	// outside mu.
+	reading sync.RWMutex
+	stopped bool // the store is closed, or about to be
 
 	mu      sync.Mutex // the single writer: one transaction at a time
 	mem     *memory
@@ -235,7 +236,9 @@ func (e *Engine) Close() error {
 	e.alarm.ring()
 	// When the last commit is durable, or has failed, so are all before it.
 	_ = last.wait()
-	e.reading.Wait()
+	e.reading.Lock()
+	e.stopped = true
+	e.reading.Unlock()
 	if err := e.db.Close(); err != nil {
 		e.fail(err)
 	}
