@@ -6,22 +6,33 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A commit is a batch with the durable writes of one Update, or of several that
-// ran while the commit before was being appended to the log. The one that
-// began it appends it, and waits for its sync; the others wait for that one.
+// A commit is the durable writes of one Update, or of several that ran while
+// the commit before was being appended to the log. The one that began it
+// appends it, and waits for its sync; the others wait for that one.
 type commit struct {
-	batch   *pebble.Batch
+	rows    []stored     // in the order in which they were written
+	again   map[*row]int // where those are that had been stored before
+	cold    []*coldWrite // what the overlay has of it
+	size    int          // about, of the batch
 	done    sync.WaitGroup
 	err     error // set before done
 	applied atomic.Bool
-	cold    []*coldWrite // what the overlay has of it
 }
 
-// fullCommit is the size of a batch that takes no more Updates.
+// A stored is what a commit has of a row: the row itself may change meanwhile.
+type stored struct {
+	key, value string
+	gone       bool
+	owner      uuid.UUID
+	due        int64
+}
+
+// fullCommit is the size of a commit that takes no more Updates.
 const fullCommit = 1 << 20
 
 // wait returns when c, and so all before it, is durable or has failed.
@@ -38,22 +49,43 @@ func (c *commit) wait() error {
 func (e *Engine) recordLocked(t *tx, end *ending) {
 	for i := range t.writes {
 		w := &t.writes[i]
+		was := w.r.stored()
 		w.r.settle(w.kind == put)
 		if w.kind != nothing {
-			w.encode(e.openLocked(end).batch)
+			e.openLocked(end).record(w, was)
 		}
 	}
 	for _, w := range t.cold {
 		c := e.openLocked(end)
-		w.encode(c.batch)
+		c.size += entrySize + len(w.key) + len(w.value)
 		e.overlay.commit(w, c)
 	}
+}
+
+const entrySize = 16 // about, of what a batch has of a row beside key and value
+
+// record adds a write. One row, such as a count, may be changed by every
+// transaction of a commit: it is stored once, as the last has left it.
+func (c *commit) record(w *write, stands bool) {
+	s := stored{w.r.key(), w.value, w.kind == deletion, w.owner, w.due}
+	if stands && w.kind == put {
+		if at, ok := c.again[w.r]; ok {
+			c.rows[at] = s
+			return
+		}
+		if c.again == nil {
+			c.again = make(map[*row]int)
+		}
+		c.again[w.r] = len(c.rows)
+	}
+	c.rows = append(c.rows, s)
+	c.size += entrySize + len(s.key) + len(s.value)
 }
 
 func (e *Engine) openLocked(end *ending) *commit {
 	if e.open == nil {
 		if e.open = e.spare; e.open == nil {
-			e.open = e.newCommit()
+			e.open = newCommit()
 		}
 		e.last, e.spare = e.open, nil
 		end.mine = true
@@ -61,22 +93,35 @@ func (e *Engine) openLocked(end *ending) *commit {
 	return e.open
 }
 
-func (e *Engine) newCommit() *commit {
-	c := &commit{batch: e.db.NewBatch()}
+func newCommit() *commit {
+	c := new(commit)
 	c.done.Add(1)
 	return c
 }
 
-func (w *write) encode(b *pebble.Batch) {
+// encode gives the batch of a commit that is closed.
+func (e *Engine) encode(c *commit) *pebble.Batch {
+	b := e.db.NewBatch()
+	for i := range c.rows {
+		c.rows[i].encode(b)
+	}
+	for _, w := range c.cold {
+		w.encode(b)
+	}
+	c.rows, c.again = nil, nil // it may be referred to as the last for long
+	return b
+}
+
+func (s *stored) encode(b *pebble.Batch) {
 	var op *pebble.DeferredBatchOp
-	if w.kind == put {
-		op = b.SetDeferred(1+w.r.keyLen(), recordSize(w.value, w.owner, w.due))
-		encodeRecord(op.Value, w.value, w.owner, w.due)
+	if s.gone {
+		op = b.DeleteDeferred(1 + len(s.key))
 	} else {
-		op = b.DeleteDeferred(1 + w.r.keyLen())
+		op = b.SetDeferred(1+len(s.key), recordSize(s.value, s.owner, s.due))
+		encodeRecord(op.Value, s.value, s.owner, s.due)
 	}
 	op.Key[0] = rowSpace
-	copy(op.Key[1:], w.r.key())
+	copy(op.Key[1:], s.key)
 	_ = op.Finish() // fails for an indexed batch only
 }
 
@@ -86,7 +131,6 @@ func (e *Engine) settle(end *ending) error {
 	c := end.seen
 	if end.mine {
 		c.err = e.carry(c)
-		c.batch = nil
 		c.done.Done() // the only one: to wait for c is to wait for its sync
 	}
 	if err := c.wait(); err != nil {
@@ -105,12 +149,13 @@ func (e *Engine) settle(end *ending) error {
 // though those who wait for them may not have been told: the log is one
 // sequence, and a log file is synced to its end before the next is begun.
 func (e *Engine) carry(c *commit) error {
-	batch := c.batch
-	spare := e.newCommit()
+	spare := newCommit()
 	e.appending.Lock()
 	e.mu.Lock()
 	e.open, e.spare = nil, spare
 	e.mu.Unlock()
+	// Encoded without the lock: transactions go on, and make up the next.
+	batch := e.encode(c)
 	e.carried.Store(c) // before anybody can read from the store what is in it
 	err := e.db.ApplyNoSyncWait(batch, pebble.Sync)
 	if err != nil {

@@ -4,11 +4,12 @@
 // # How it keeps the contract
 //
 // Every row but the cold ones is in memory, under one lock, so transactions are
-// serial and a read costs no I/O. An Update runs its function against memory and encodes
-// what was Put or Deleted into a Pebble batch, both inside the lock. Outside
-// it, batches are appended to the log in the order they were begun, and each
-// waits for the log's fsync, which any number share; Updates that come while
-// the batch before theirs is being appended share a batch as well. Since the
+// serial and a read costs no I/O. An Update runs its function against memory and
+// notes what was Put or Deleted, both inside the lock. Outside it, that becomes
+// a Pebble batch. Batches are appended to the log in the order they were begun,
+// and each waits for the log's fsync, which any number share; Updates that come
+// while the batch before theirs is being appended share a batch as well, with
+// one record of a row that several of them changed, such as a count. Since the
 // log is in order, a commit that is durable has everything durable that it was
 // built on. A transaction that writes nothing durable waits for the last
 // commit before it, and so tells of nothing that a crash could undo.
@@ -18,7 +19,9 @@
 // overlay until it is; what a transaction reads is the store with that on it.
 // It reads the store with the lock held, and everybody waits for a disk that
 // has to be asked: rules keep small records apart from large ones, and leave
-// the large ones to Get, which reads without the lock.
+// the large ones to Get, which reads without the lock, or to Read, which waits
+// for no commit either: a claim that reads its payload with Get has the syncs of
+// others to wait for, after its own.
 //
 // A commit that fails leaves memory ahead of the store. There is no way back
 // from that but to read the store again, so the failure is final, and whether

@@ -106,7 +106,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := &end.tx
-	for t.writable && e.open != nil && e.open.batch.Len() > fullCommit {
+	for t.writable && e.open != nil && e.open.size > fullCommit {
 		full := e.open
 		e.mu.Unlock()
 		_ = full.wait() // a failure is told below
