@@ -92,12 +92,9 @@ func (q *Queue) tendDropped(tx Tx, row engine.Row) {
 			q.forget(tx, in.taskAt(tx, row))
 		}
 	}
-	if n > 0 {
-		row.Due = tx.Now()
-		tx.Put(row)
-		return
+	if n == 0 { // else it is still due
+		tx.Delete(row.Key)
 	}
-	tx.Delete(row.Key)
 }
 
 // Recover readies the queues of a state just opened. The records that are not
