@@ -46,7 +46,7 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 	if se.actor.Role != Operator {
 		return RunInfo{}, forbidden("%s is an actor; runs are dispatched by an operator", se.actor.Path)
 	}
-	if err := checkRun(req.Run); err != nil {
+	if err := CheckRun(req.Run); err != nil {
 		return RunInfo{}, err
 	}
 	if req.Resume {
@@ -108,7 +108,7 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer Peer) (Run, error) {
 	case exists && run.EndedAt.IsZero():
 		return Run{}, fmt.Errorf("run %q: %w, unfinished; go on with it (leasehold dispatch --resume %s) or end it (leasehold actor end --run %s root)", req.Run, ErrExists, req.Run, req.Run)
 	}
-	if err := checkName(req.Root.Name); err != nil {
+	if err := CheckName(req.Root.Name); err != nil {
 		return Run{}, err
 	}
 	o := rootOrder(req)

@@ -188,10 +188,10 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 
 // join makes a worker of the root layer of a run, and the run if need be.
 func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
-	if err := checkRun(run); err != nil {
+	if err := CheckRun(run); err != nil {
 		return Actor{}, err
 	}
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return Actor{}, err
 	}
 	r, ok := getRun(tx, run)

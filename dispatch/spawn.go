@@ -176,7 +176,7 @@ func madeBy(tx engine.Tx, lead Actor, call uuid.UUID) (Actor, bool) {
 // life.
 func nameFor(tx engine.Tx, d Dispatched, lead Actor, boss Work, sp Spawn, o Order) (name string, earlier *Actor, err error) {
 	if sp.Name != "" {
-		if err := checkName(sp.Name); err != nil {
+		if err := CheckName(sp.Name); err != nil {
 			return "", nil, err
 		}
 		m, taken := memberNamed(tx, lead.Leads, sp.Name)

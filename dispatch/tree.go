@@ -34,10 +34,10 @@ type NewActor struct {
 // AddActor makes an actor and its token, which is told once. A root makes its
 // run, or takes the root's place in one that came to be without.
 func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string, err error) {
-	if err := checkRun(n.Run); err != nil {
+	if err := CheckRun(n.Run); err != nil {
 		return Actor{}, "", err
 	}
-	if err := checkName(n.Name); err != nil {
+	if err := CheckName(n.Name); err != nil {
 		return Actor{}, "", err
 	}
 	err = s.eng.Update(ctx, func(tx engine.Tx) (err error) {
@@ -317,15 +317,17 @@ func actorAt(tx engine.Tx, run Run, path string) (Actor, error) {
 
 var runPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-func checkRun(name string) error {
-	if !runPattern.MatchString(name) {
-		return &registry.ArgumentError{Argument: "run", Problem: "must be 1 to 64 of A-Z a-z 0-9 . _ -"}
+// CheckRun refuses, with a [registry.ArgumentError], what cannot be the name of
+// a run: a directory is named after it.
+func CheckRun(name string) error {
+	if !runPattern.MatchString(name) || name == "." || name == ".." {
+		return &registry.ArgumentError{Argument: "run", Problem: "must be 1 to 64 of A-Z a-z 0-9 . _ - and neither . nor .."}
 	}
 	return nil
 }
 
-// checkName refuses what could not be told from another party or its path.
-func checkName(name string) error {
+// CheckName refuses, with a [registry.ArgumentError], what could not be told from another party or its path.
+func CheckName(name string) error {
 	switch name {
 	case ParentLayer, operatorPath:
 		return &registry.ArgumentError{Argument: "name", Problem: fmt.Sprintf("must not be %q, which has a meaning of its own", name)}

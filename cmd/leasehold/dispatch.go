@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/launcher"
 	"github.com/leasehold/leasehold/dispatch/manifest"
@@ -163,6 +164,9 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 			return nil, nil, usage(hint(err, "leasehold init writes a manifest to begin with; the book has all its fields"))
 		}
 		if j.run != "" {
+			if err := dispatch.CheckRun(j.run); err != nil {
+				return nil, nil, usagef("--run %q: %w", j.run, err)
+			}
 			m.Run.Name = j.run
 		}
 		return m, nil, nil

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -37,25 +38,22 @@ func (m *Manifest) completeRun(d *document) {
 	if m.Run.Name == "" {
 		m.Run.Name = strings.TrimSuffix(filepath.Base(m.Name), ".toml")
 	}
-	d.name("run.name", m.Run.Name)
+	d.name("run.name", m.Run.Name, dispatch.CheckRun)
 	if s := m.Run.Store; s.MaxValueBytes > s.MaxBytes && !d.wrong("run.store.max_bytes") {
 		d.say("run.store.max_value_bytes", "is %d, and all values together may have %d: no such value could be stored", s.MaxValueBytes, s.MaxBytes)
 	}
 }
 
-// name checks what an actor or a run is to be called.
-func (d *document) name(key, name string) {
+// name checks what an actor or a run is to be called, as the daemon does.
+func (d *document) name(key, name string, check func(string) error) {
 	var wrong *registry.ArgumentError
-	if err := layer.CheckName(name); errors.As(err, &wrong) && !d.wrong(key) {
+	if err := check(name); errors.As(err, &wrong) && !d.wrong(key) {
 		d.say(key, "is %q, and %s", name, wrong.Problem)
 	}
 }
 
-// maxPrompt is how long a prompt may be. It has to fit into one message.
-const maxPrompt = 512 << 10
-
 func (m *Manifest) completeRoot(d *document) {
-	d.name("root.name", m.Root.Name)
+	d.name("root.name", m.Root.Name, dispatch.CheckName)
 	m.Root.Directory = m.path(cmp.Or(m.Root.Directory, "."))
 	switch info, err := os.Stat(m.Root.Directory); {
 	case err != nil:
@@ -86,8 +84,8 @@ func (m *Manifest) readPrompt(d *document) {
 		d.say(key, "cannot be read: %v", err)
 	case strings.TrimSpace(string(text)) == "":
 		d.say(key, "is empty: write what the root is to do into %s", file)
-	case len(text) > maxPrompt:
-		d.say(key, "has %d bytes, and must have at most %d", len(text), maxPrompt)
+	case len(text) > dispatch.MaxPrompt:
+		d.say(key, "has %d bytes, and must have at most %d", len(text), dispatch.MaxPrompt)
 	case !utf8.Valid(text) || strings.ContainsRune(string(text), 0):
 		d.say(key, "is no text: %s must be UTF-8", file)
 	default:
@@ -120,7 +118,7 @@ func (d *document) variables(key string, env map[string]string) {
 func (m *Manifest) completeAgents(d *document) {
 	agents := make(map[string]agent.Profile)
 	for name, p := range m.Agents {
-		d.name(join("agents", name), name)
+		d.name(join("agents", name), name, layer.CheckName)
 		agents[name] = p.Over(name)
 	}
 	m.Agents = agents

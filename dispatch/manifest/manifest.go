@@ -66,7 +66,7 @@ type Store struct {
 type Root struct {
 	Agent       string            `toml:"agent" required:"true" doc:"which agent: a table of agents, or a built-in"`
 	Name        string            `toml:"name" default:"lead" doc:"what it is called"`
-	Prompt      string            `toml:"prompt" max:"524288" doc:"what it is told to do; give this or prompt_file"`
+	Prompt      string            `toml:"prompt" max:"262144" doc:"what it is told to do; give this or prompt_file"`
 	PromptFile  string            `toml:"prompt_file" doc:"a file that says it"`
 	Model       string            `toml:"model" doc:"its model, in its client's words; default that of the agent"`
 	Directory   string            `toml:"directory" doc:"where it runs; default the manifest's directory"`
