@@ -1,0 +1,387 @@
+package launcher_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/manifest"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// The test binary is also the watchdog of the runs.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "watchdog" {
+		grace, _ := time.ParseDuration(os.Args[5])
+		if _, err := process.RunWatchdog(context.Background(), os.Stdin, os.Stdout, os.Args[3], grace, time.Minute); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A house is where runs are dispatched: a daemon that can be stopped, and
+// directories.
+type house struct {
+	t      *testing.T
+	dir    string
+	socket string
+	fs     vfs.FS
+	stop   func() // the daemon; nil: none runs
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "house") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, dir: dir, socket: filepath.Join(dir, "s"), fs: vfs.NewMem()}
+	t.Cleanup(func() {
+		h.close()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	h.open()
+	return h
+}
+
+// open starts the daemon.
+func (h *house) open() {
+	h.t.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: h.fs})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	state, err := dispatch.Open(context.Background(), eng, dispatch.Options{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ln, err := server.ListenSocket(h.socket)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, part := range []func() error{
+		func() error { return state.Tend(ctx) },
+		func() error { return server.New(state, server.Options{}).ServeSocket(ctx, ln) },
+	} {
+		wg.Go(func() {
+			if err := part(); err != nil && ctx.Err() == nil {
+				h.t.Error(err)
+			}
+		})
+	}
+	h.stop = func() {
+		stop()
+		wg.Wait()
+		if err := eng.Close(); err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
+func (h *house) close() {
+	if h.stop != nil {
+		h.stop()
+		h.stop = nil
+	}
+}
+
+func (h *house) connect(ctx context.Context) (*client.Client, error) {
+	nc, err := (&net.Dialer{}).DialContext(ctx, "unix", h.socket)
+	if err != nil {
+		return nil, err
+	}
+	return client.Connect(ctx, nc, server.Hello{Operator: true}, "launcher", "test")
+}
+
+// A dispatched is a run that goes on.
+type dispatched struct {
+	*house
+	directory  *launcher.Directory
+	interrupts chan struct{}
+	events     chan launcher.Event
+	done       chan struct{}
+	summary    launcher.Summary
+	err        error
+}
+
+// dispatch begins a run whose root is a shell script.
+func (h *house) dispatch(name, script string, change ...func(*launcher.Options)) *dispatched {
+	h.t.Helper()
+	text := fmt.Sprintf("[run]\nname = %q\ndrain_grace_secs = 1\n[agents.sh]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", '''%s''']\n[root]\nagent = \"sh\"\nprompt = \"go\"\n", name, script)
+	m, err := manifest.Parse("test.toml", []byte(text), h.dir)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	directory, err := launcher.NewDirectory(filepath.Join(h.dir, "runs"), name, time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	d := &dispatched{
+		house: h, directory: directory, interrupts: make(chan struct{}, 8),
+		events: make(chan launcher.Event, 1000), done: make(chan struct{}),
+	}
+	opts := launcher.Options{
+		Manifest: m, Directory: directory, Leasehold: os.Args[0], Socket: h.socket,
+		Connect: h.connect, Interrupts: d.interrupts, Events: func(e launcher.Event) { d.events <- e },
+	}
+	for _, c := range change {
+		c(&opts)
+	}
+	go func() {
+		defer close(d.done)
+		d.summary, d.err = launcher.Run(context.Background(), opts)
+	}()
+	h.t.Cleanup(func() {
+		for range 3 {
+			d.interrupts <- struct{}{}
+		}
+		<-d.done
+	})
+	return d
+}
+
+func (d *dispatched) await(kind string) launcher.Event {
+	d.t.Helper()
+	for {
+		select {
+		case e := <-d.events:
+			if e.Event == kind {
+				return e
+			}
+		case <-d.done:
+			d.t.Fatalf("the run is over (%v) without %s", d.err, kind)
+		}
+	}
+}
+
+func (d *dispatched) end() (launcher.Summary, error) {
+	<-d.done
+	return d.summary, d.err
+}
+
+func (d *dispatched) gone(pid int) {
+	d.t.Helper()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		d.t.Errorf("process %d is left: %v", pid, err)
+	}
+}
+
+// What a run leaves is its directory, for its user alone, without a secret.
+func TestRunLeavesItsDirectoryAlone(t *testing.T) {
+	h := newHouse(t)
+	d := h.dispatch("whole", `echo "$LEASEHOLD_TOKEN" "$LEASEHOLD_SESSION" > secrets; echo done`)
+	s, err := d.end()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Actors) != 1 || s.Actors[0].Status != "succeeded" || string(s.Actors[0].Result) != `"done"` {
+		t.Errorf("summary: %+v", s)
+	}
+	secrets, err := os.ReadFile(filepath.Join(h.dir, "secrets"))
+	if err != nil || len(strings.Fields(string(secrets))) != 2 {
+		t.Fatalf("secrets: %q, %v", secrets, err)
+	}
+	seen := map[string]bool{}
+	err = filepath.WalkDir(d.directory.Path, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 && e.Type() != fs.ModeSymlink {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		if !e.Type().IsRegular() {
+			return nil
+		}
+		seen[e.Name()] = true
+		text, err := os.ReadFile(path)
+		for _, secret := range strings.Fields(string(secrets)) {
+			if strings.Contains(string(text), secret) {
+				t.Errorf("a secret stands in %s", path)
+			}
+		}
+		return err
+	})
+	for _, name := range []string{"manifest.toml", "run.json", "events.jsonl", "summary.json", "stdout.log", "stderr.log"} {
+		if !seen[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An interrupt is heard also while there is no daemon to begin with, and
+// leaves nothing.
+func TestInterruptBeforeTheRunBegins(t *testing.T) {
+	h := newHouse(t)
+	h.close()
+	trying := make(chan struct{})
+	d := h.dispatch("early", "true", func(o *launcher.Options) {
+		o.Connect = func(ctx context.Context) (*client.Client, error) {
+			close(trying)
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+	})
+	<-trying
+	d.interrupts <- struct{}{}
+	s, err := d.end()
+	if !errors.Is(err, launcher.ErrInterrupted) || !s.Interrupted {
+		t.Errorf("error %v, interrupted %v", err, s.Interrupted)
+	}
+	if _, err := os.Stat(d.directory.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of a run that never was: %v", err)
+	}
+}
+
+// A run that is refused leaves no directory: the last one of that name is that
+// of the run under way, which --resume and people look for.
+func TestRefusedRunLeavesNoDirectory(t *testing.T) {
+	h := newHouse(t)
+	first := h.dispatch("twice", "sleep 1000")
+	first.await(launcher.ActorStarted)
+	second := h.dispatch("twice", "true")
+	var refusal *client.Refusal
+	if _, err := second.end(); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "under process") {
+		t.Errorf("error %v", err)
+	}
+	found, err := launcher.FindDirectory(filepath.Join(h.dir, "runs"), "twice")
+	if err != nil || found.Path != first.directory.Path {
+		t.Errorf("found %v, %v; want %s", found, err, first.directory.Path)
+	}
+}
+
+// While the daemon is away interrupts end agents all the same, and the third
+// does not wait for it.
+func TestInterruptsWithoutDaemonEndTheAgents(t *testing.T) {
+	h := newHouse(t)
+	d := h.dispatch("alone", "trap '' TERM; sleep 1000 & wait; sleep 1000")
+	pid := d.await(launcher.ActorStarted).PID
+	h.close()
+	d.await(launcher.DaemonLost)
+	d.interrupts <- struct{}{}
+	d.await(launcher.Draining)
+	d.interrupts <- struct{}{}
+	d.await(launcher.ActorStopping)
+	d.interrupts <- struct{}{}
+	s, err := d.end()
+	if !errors.Is(err, launcher.ErrDaemonGone) || !s.Interrupted {
+		t.Errorf("error %v, interrupted %v", err, s.Interrupted)
+	}
+	d.gone(pid)
+	if d.directory.Finished() {
+		t.Error("a run that the daemon does not know to be over has a summary")
+	}
+}
+
+// A daemon that comes back learns how agents ended that ended meanwhile.
+func TestExitWithoutDaemonIsReportedWhenItIsBack(t *testing.T) {
+	h := newHouse(t)
+	d := h.dispatch("patient", "while ! [ -e go ]; do sleep 0.05; done; echo late")
+	pid := d.await(launcher.ActorStarted).PID
+	h.close()
+	d.await(launcher.DaemonLost)
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for syscall.Kill(pid, 0) == nil { // until it is reaped
+		runtime.Gosched()
+	}
+	h.open()
+	s, err := d.end()
+	if err != nil || s.Actors[0].Status != "succeeded" || string(s.Actors[0].Result) != `"late"` {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+}
+
+// A watchdog that somebody kills is replaced, and the run goes on.
+func TestKilledWatchdogIsReplaced(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("looks for the watchdog in /proc")
+	}
+	h := newHouse(t)
+	d := h.dispatch("watched", "while ! [ -e go ]; do sleep 0.05; done")
+	d.await(launcher.ActorStarted)
+	first := watchdog(t, d, 0)
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if second := watchdog(t, d, first); second == first {
+		t.Errorf("the watchdog is still %d", first)
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := d.end(); err != nil || s.Actors[0].Status != "succeeded" {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+}
+
+// watchdog is the pid of the run's watchdog, as soon as there is one that is
+// not the one before.
+func watchdog(t *testing.T, d *dispatched, before int) int {
+	t.Helper()
+	file, err := d.directory.RunFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil {
+		out, _ := exec.Command("sh", "-c", `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' < $f 2>/dev/null | grep -q " watchdog --mark LEASEHOLD_RUN_ID=$1" && echo $f; done`, "sh", file.RunID).Output()
+		for line := range strings.Lines(string(out)) {
+			if pid, err := strconv.Atoi(strings.Split(line, "/")[2]); err == nil && pid != before {
+				return pid
+			}
+		}
+	}
+	return before
+}
+
+// An agent that cannot be started is told of, and its run is over.
+func TestAgentThatCannotBeStarted(t *testing.T) {
+	h := newHouse(t)
+	d := h.dispatch("nowhere", "true", func(o *launcher.Options) {
+		root := *o.Manifest
+		root.Root.Directory = filepath.Join(h.dir, "not-there")
+		o.Manifest = &root
+	})
+	s, err := d.end()
+	if err != nil || s.Actors[0].Status != "spawn_failed" || !strings.Contains(s.Actors[0].Cause, "not-there") || !s.Failed() {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+	text, err := os.ReadFile(filepath.Join(d.directory.Path, "summary.json"))
+	if err != nil || !json.Valid(text) {
+		t.Errorf("summary.json: %v %s", err, text)
+	}
+}
