@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -100,8 +102,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if j.check {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is right: run %s, root %s of agent %s\n", args[0], m.Run.Name, m.Root.Name, m.Root.Agent)
-		return err
+		return j.checked(cmd.OutOrStdout(), args[0], m)
 	}
 	daemon, err := newRunDaemon(cmd)
 	if err != nil {
@@ -180,6 +181,17 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 	}
 	m, err := dir.LoadManifest()
 	return m, dir, err
+}
+
+// checked says that a manifest is right.
+func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) error {
+	if j.json {
+		return json.NewEncoder(out).Encode(map[string]any{
+			"manifest": file, "run": m.Run.Name, "root": m.Root.Name, "agents": slices.Sorted(maps.Keys(m.Agents)),
+		})
+	}
+	_, err := fmt.Fprintf(out, "%s is right: run %s, root %s of agent %s\n", file, m.Run.Name, m.Root.Name, m.Root.Agent)
+	return err
 }
 
 // whatNext adds what to do about a run that could not begin.

@@ -1,13 +1,8 @@
 package launcher
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -249,60 +244,4 @@ func (a *agentProcess) task(directory string, p place) agent.Task {
 		Tools: toolsFor(o.Role), Allow: o.Order.Tools, BudgetUSD: o.Order.BudgetUSD,
 		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.opts.Manifest.Notes(),
 	}
-}
-
-// directory is where an actor works if it has no worktree of its own: relative
-// to the root's.
-func (a *agentProcess) directory() (string, error) {
-	root := a.launcher.opts.Manifest.Root.Directory
-	dir := a.order.Order.Directory
-	switch {
-	case dir == "":
-		dir = root
-	case !filepath.IsAbs(dir):
-		dir = filepath.Join(root, dir)
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return "", fmt.Errorf("its directory: %w", err)
-	}
-	if !info.IsDir() {
-		return "", fmt.Errorf("its directory: %s is a file", dir)
-	}
-	return dir, nil
-}
-
-func rewound(f *os.File) io.Reader {
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return bytes.NewReader(nil)
-	}
-	return io.NewSectionReader(f, 0, size)
-}
-
-// maxLastLine is how much of a last line a cause has, in bytes.
-const maxLastLine = 400
-
-// lastLine is the last thing that a process said, for the cause of its failure,
-// but for the advice that our own command ends with.
-func lastLine(f *os.File) string {
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return ""
-	}
-	from := max(0, size-4096)
-	text, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
-	if err != nil {
-		return ""
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "hint: ") })
-	if len(lines) == 0 {
-		return ""
-	}
-	last := strings.TrimSpace(lines[len(lines)-1])
-	if last == "" {
-		return ""
-	}
-	return ": " + strings.ToValidUTF8(last[:min(len(last), maxLastLine)], "")
 }

@@ -19,7 +19,8 @@ const (
 
 // An Event is something that happened in a run. What has no meaning for its
 // kind is left out. Leases are looked at after each change, at most ten times
-// a second: what came and went in between has no event.
+// a second, and less often if there are thousands: what came and went in
+// between has no event.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Event    string    `json:"event"`

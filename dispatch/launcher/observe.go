@@ -14,6 +14,10 @@ const (
 	// observePause is the least time between two looks at the leases.
 	observePause = 100 * time.Millisecond
 
+	// observeShare keeps a look at very many leases, which takes its time, from
+	// being all that is done.
+	observeShare = 10
+
 	// observeRetry is how long to wait for a daemon that is away.
 	observeRetry = time.Second
 )
@@ -40,6 +44,7 @@ func (l *Launcher) observeOn(ctx context.Context, c *client.Client, seen standin
 		if _, err := c.Call(ctx, "operator_watch", nil); err != nil { // the first answers at once
 			return seen
 		}
+		began := time.Now()
 		answer, err := c.Call(ctx, "operator_leases", map[string]any{"run": l.run})
 		if err != nil {
 			return seen
@@ -54,7 +59,7 @@ func (l *Launcher) observeOn(ctx context.Context, c *client.Client, seen standin
 		}
 		seen = now
 		select {
-		case <-time.After(observePause):
+		case <-time.After(max(observePause, observeShare*time.Since(began))):
 		case <-ctx.Done():
 			return seen
 		}

@@ -2,6 +2,9 @@ package launcher
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -40,4 +43,25 @@ func clearOrKeep(ctx context.Context, tree *process.Worktree, succeeded bool) (k
 		}
 	}
 	return tree.Path
+}
+
+// directory is where an actor works if it has no worktree of its own: relative
+// to the root's.
+func (a *agentProcess) directory() (string, error) {
+	root := a.launcher.opts.Manifest.Root.Directory
+	dir := a.order.Order.Directory
+	switch {
+	case dir == "":
+		dir = root
+	case !filepath.IsAbs(dir):
+		dir = filepath.Join(root, dir)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", fmt.Errorf("its directory: %w", err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("its directory: %s is a file", dir)
+	}
+	return dir, nil
 }

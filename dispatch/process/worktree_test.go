@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -226,6 +228,25 @@ func TestWorktreeIsOfTheDirectoryWhateverTheEnvironmentSays(t *testing.T) {
 		t.Errorf("the other repository has it: %s", list)
 	}
 	remove(t, w, "")
+}
+
+// Ctrl-C at a terminal goes to the caller's group. Git is not in it: half a
+// worktree helps nobody.
+func TestGitIsOutOfTheCallersGroup(t *testing.T) {
+	dir := repository(t)
+	hook := filepath.Join(dir, ".git", "hooks", "post-checkout")
+	write(t, hook, "#!/bin/sh\nps -o pgid= -p $$ > "+filepath.Join(dir, "group")+"\n")
+	if err := os.Chmod(hook, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	makeWorktree(t, dir, filepath.Join(t.TempDir(), "tree"), "branch")
+	group, err := os.ReadFile(filepath.Join(dir, "group"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(string(group)) == strconv.Itoa(syscall.Getpgrp()) {
+		t.Errorf("git runs in the caller's group, %s", group)
+	}
 }
 
 func TestManyWorktreesAreMadeAtOnce(t *testing.T) {
