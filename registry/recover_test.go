@@ -81,7 +81,7 @@ func TestARestartGivesClaimsTheirTTL(t *testing.T) {
 			h.view(func(tx registry.Tx) {
 				for _, ttl := range ttls {
 					l, ok := r.Get(tx, ttl.String())
-					if left := l.ExpiresIn(tx.Now()); !ok || l.Holder.Session != p.Session || l.TTL != ttl || left.Round(time.Second) != want(ttl) {
+					if left := l.ExpiresIn(tx.Now()); !ok || l.Holder.Session != p.Session || l.TTL != ttl || left.Round(10*time.Second) != want(ttl) {
 						t.Errorf("claim of %v: %v left, %+v", ttl, left, l)
 					}
 				}
@@ -93,7 +93,8 @@ func TestARestartGivesClaimsTheirTTL(t *testing.T) {
 			held(func(ttl time.Duration) time.Duration { return ttl - time.Minute })
 			h.crash()
 		}
-		// The long one is checkpointed, so restarts do not keep it for ever.
+		// The long one is checkpointed, somewhat early as it has a small token, so
+		// restarts do not keep it for ever.
 		ttls = ttls[2:]
 		time.Sleep(11 * time.Minute)
 		h.crash()
