@@ -104,6 +104,27 @@ var taskModel = porcupine.Model{
 	},
 }
 
+// submitSomehow submits one task alone or in a batch, in which it is twice, so
+// that the second is the same again, beside one that is refused.
+func (h *house) submitSomehow(w worker, alone bool, c queue.Claimed) error {
+	if alone {
+		_, err := h.Submit(h.t.Context(), w.Holder, h.run, c.ID, c.Token, queue.Completed, json.RawMessage(`1`))
+		return err
+	}
+	s := queue.Submission{ID: c.ID, Token: c.Token, State: queue.Completed, Result: json.RawMessage(`1`)}
+	answers, err := h.SubmitMany(h.t.Context(), w.Holder, h.run, []queue.Submission{{ID: c.ID, Token: 1 << 40, State: queue.Failed}, s, s})
+	if err != nil {
+		return err
+	}
+	if answers[0].Err == nil {
+		return errors.New("submitted with a token that was never given")
+	}
+	if (answers[1].Err == nil) != (answers[2].Err == nil) {
+		return fmt.Errorf("answered %w, and %w to the same", answers[1].Err, answers[2].Err)
+	}
+	return answers[1].Err
+}
+
 // TestConcurrentHistoriesAreThoseOfOneTaskAtATime lets goroutines claim, beat,
 // submit, nack, cancel and lose tasks on the real clock, and finds for each task
 // an order of all that happened in which one thing happened after the other.
@@ -132,8 +153,14 @@ func TestConcurrentHistoriesAreThoseOfOneTaskAtATime(t *testing.T) {
 	var left atomic.Int64
 	left.Store(tasks)
 	var ids []uuid.UUID
-	for range tasks {
-		ids = append(ids, h.enqueue(queue.NewTask{MaxAttempts: 100}).ID)
+	for range tasks / 2 {
+		batch := []queue.NewTask{
+			{Run: h.run, Queue: "q", Payload: json.RawMessage("1"), MaxAttempts: 100},
+			{Run: h.run, Queue: "q", Payload: json.RawMessage("2"), MaxAttempts: 100},
+		}
+		for _, task := range h.enqueueMany(batch...) {
+			ids = append(ids, task.ID)
+		}
 	}
 	owner := h.worker("W") // tokens are what tells claims apart
 	var wg sync.WaitGroup
@@ -196,7 +223,7 @@ func TestConcurrentHistoriesAreThoseOfOneTaskAtATime(t *testing.T) {
 							continue
 						}
 						op.kind = "submit"
-						_, err = h.Submit(t.Context(), w.Holder, h.run, c.ID, c.Token, queue.Completed, json.RawMessage(`1`))
+						err = h.submitSomehow(w, rnd.IntN(2) == 0, c)
 						if err == nil {
 							left.Add(-1)
 						}
