@@ -159,9 +159,15 @@ func (t *tx) getCold(key string) (engine.Row, bool) {
 	if w := t.e.overlay.get(key); w != nil {
 		return w.public()
 	}
+	if value, ok := t.e.recent.get(key); ok {
+		return engine.Row{Key: key, Value: value}, true
+	}
 	r, ok, err := t.e.readCold(key)
 	if err != nil {
 		t.poison(err)
+	}
+	if ok {
+		t.e.recent.set(strings.Clone(key), r.Value, false)
 	}
 	return r, ok
 }

@@ -59,6 +59,7 @@ func (e *Engine) recordLocked(t *tx, end *ending) {
 		c := e.openLocked(end)
 		c.size += entrySize + len(w.key) + len(w.value)
 		e.overlay.commit(w, c)
+		e.recent.set(w.key, w.value, w.gone)
 	}
 }
 

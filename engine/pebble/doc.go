@@ -23,6 +23,9 @@
 // for no commit either: a claim that reads its payload with Get has the syncs of
 // others to wait for, after its own.
 //
+// Eight thousand small cold rows that were written or read last are kept in
+// memory as well: a task that is submitted was mostly claimed just before.
+//
 // A commit that fails leaves memory ahead of the store. There is no way back
 // from that but to read the store again, so the failure is final, and whether
 // the commits under way at that instant are found afterwards is not known.

@@ -55,6 +55,7 @@ type Engine struct {
 	mu      sync.Mutex // the single writer: one transaction at a time
 	mem     *memory
 	overlay *overlay
+	recent  *recent
 	open    *commit // takes the writes of transactions, or nil
 	last    *commit // the last one begun
 	spare   *commit // becomes the next to be open, or nil
