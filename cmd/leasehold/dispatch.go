@@ -137,6 +137,9 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	})
 	closeErr := show.close()
 	if err != nil {
+		if summary.RunID != "" { // it came to its end; this is all that is left of it
+			_ = j.report(cmd.OutOrStdout(), summary)
+		}
 		err = whatNext(err, m.Run.Name)
 		if summary.Interrupted {
 			err = exitWith{err, exitInterrupted}

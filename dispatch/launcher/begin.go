@@ -41,12 +41,12 @@ func (l *Launcher) begin(ctx context.Context) error {
 	}
 	if !l.opts.Resume {
 		if err := d.write(manifestFile, m.Text); err != nil {
-			return err
+			return errors.Join(err, l.discard())
 		}
 	}
 	// Named before the first process starts: the next start finds it.
 	if err := d.writeJSON(runFile, file); err != nil {
-		return err
+		return errors.Join(err, l.discard())
 	}
 	var b begun
 	if err := l.beginRun(ctx, &b); err != nil {

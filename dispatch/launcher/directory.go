@@ -48,6 +48,10 @@ type Directory struct {
 // NewDirectory makes the directory of a new run below base, which is that of
 // all runs: base/<run>/<time>.
 func NewDirectory(base, run string, now time.Time) (*Directory, error) {
+	base, err := filepath.Abs(base) // agents work elsewhere, and are told of it
+	if err != nil {
+		return nil, err
+	}
 	runs := filepath.Join(base, run)
 	if err := os.MkdirAll(runs, 0o700); err != nil {
 		return nil, err
@@ -80,7 +84,8 @@ func FindDirectory(base, run string) (*Directory, error) {
 	for i, file := range found {
 		found[i] = filepath.Dir(file)
 	}
-	return &Directory{Path: slices.Max(found)}, nil
+	path, err := filepath.Abs(slices.Max(found))
+	return &Directory{Path: path}, err
 }
 
 // Unfinished yields the directories below base of runs without a summary whose

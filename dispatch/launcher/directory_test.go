@@ -46,6 +46,21 @@ func TestRunsHaveDirectoriesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Agents work in other directories than the dispatcher, and are given paths in
+// the run directory: it is named in full.
+func TestDirectoriesAreNamedInFull(t *testing.T) {
+	t.Chdir(t.TempDir())
+	d, err := launcher.NewDirectory("runs", "build", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, d, launcher.RunFile{Run: "build"})
+	found, err := launcher.FindDirectory("runs", "build")
+	if err != nil || found.Path != d.Path || !filepath.IsAbs(d.Path) {
+		t.Errorf("made %s, found %v, %v", d.Path, found, err)
+	}
+}
+
 // A run is unfinished if it has no summary and nobody dispatches it any more.
 func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
 	base := t.TempDir()

@@ -67,8 +67,8 @@ type Launcher struct {
 // Run dispatches a run until its tree is done, whatever comes, and says how it
 // ended. When it returns no process of the run is left. The error is for a run
 // that could not begin or not be seen to its end; an agent that fails is
-// no error. Of such a run the summary says no more than whether it was
-// interrupted.
+// no error. With an error the summary says no more than whether the run was
+// interrupted, unless it is only that the summary could not be written.
 func Run(ctx context.Context, opts Options) (Summary, error) {
 	l := &Launcher{
 		opts: opts, run: opts.Manifest.Run.Name, began: time.Now(),

@@ -157,7 +157,7 @@ func (l *link) redial(ctx context.Context) (connection, error) {
 			if err = l.attach(ctx, c); err == nil {
 				return c, nil
 			}
-			c.Close()
+			_ = c.Close() // it is of no use
 		}
 		if refused(err) {
 			return nil, err
@@ -192,7 +192,7 @@ func (l *link) drop(c connection) {
 	defer func() { l.turn <- struct{}{} }()
 	if l.c == c {
 		l.c = nil
-		c.Close()
+		_ = c.Close() // it has broken
 		l.told(true)
 	}
 }
@@ -201,7 +201,7 @@ func (l *link) close() {
 	<-l.turn
 	defer func() { l.turn <- struct{}{} }()
 	if l.c != nil {
-		l.c.Close()
+		_ = l.c.Close() // nothing is under way
 		l.c = nil
 	}
 }
