@@ -1,0 +1,225 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Credentials say who connects.
+type Credentials struct {
+	Handle   string    // of an earlier session, tried first
+	Actor    uuid.UUID // whose session that must be; zero: whoever's it is
+	Token    string    // of an actor
+	Operator bool      // the user of the daemon; the transport vouches for it
+
+	// Without any of these, the caller joins Run as a new worker of its root
+	// layer, called Name, or Name-2, Name-3, … where that is taken.
+	Run  string
+	Name string
+}
+
+// Connect opens a session, or resumes one. Where the process at the other end
+// comes from one that is launched, that decides before anything it says.
+func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session, error) {
+	k := s.kinOf(peer)
+	var own Actor // zero: the process is nobody's
+	err := s.eng.View(ctx, func(tx engine.Tx) (err error) {
+		own, err = s.assign(tx, c, k)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.Operator {
+		return s.connectOperator(peer), nil
+	}
+	if c.Handle != "" {
+		se, err := s.resume(ctx, c, k)
+		if se != nil || err != nil {
+			return se, err
+		}
+		if c.Token == "" && c.Run == "" && own.ID == uuid.Nil {
+			return nil, fmt.Errorf("%w: the session to resume has ended", ErrUnauthenticated)
+		}
+	}
+	record := sessionRecord{ID: uuid.New(), Peer: peer}
+	handle, hash := newSecret(handleMark, record.ID)
+	record.Secret = hash
+
+	var actor Actor
+	var run Run
+	var drain *Drain
+	err = s.eng.Update(ctx, func(tx engine.Tx) (err error) {
+		switch {
+		case c.Token != "":
+			if actor, err = authenticate(tx, c.Token); err == nil {
+				err = k.mayBe(actor)
+			}
+		case own.ID != uuid.Nil:
+			if actor, _ = getActor(tx, own.ID); actor.Ended() {
+				err = ErrUnauthenticated
+			}
+		case k.run != "":
+			err = ErrUnauthenticated // its handle was of no use
+		default:
+			actor, err = s.join(tx, c.Run, c.Name)
+		}
+		if err != nil {
+			return err
+		}
+		run, _ = getRun(tx, actor.Run)
+		drain = drainOf(tx, run)
+		record.Actor, record.OpenedAt = actor.ID, tx.Now()
+		putSession(tx, record)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := s.newParty(record.ID, handle)
+	p.actor, p.run, p.peer = actor, run, peer
+	p.drain.Store(drain)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parties[p.id] = p
+	p.attached = 1
+	return &Session{party: p}, nil
+}
+
+func drainOf(tx engine.Tx, run Run) *Drain {
+	d, _ := getDispatched(tx, run.Name)
+	return d.Drain
+}
+
+func (s *State) newParty(id uuid.UUID, handle string) *party {
+	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id))}
+	p.ctx, p.end = context.WithCancelCause(context.Background())
+	context.AfterFunc(p.ctx, p.news.Stop)
+	return p
+}
+
+// connectOperator gives the user of the daemon a session that is in no tree,
+// holds nothing and needs no record.
+func (s *State) connectOperator(peer Peer) *Session {
+	id := uuid.New()
+	p := s.newParty(id, "")
+	p.peer = peer
+	p.actor = Actor{ID: id, Name: operatorPath, Role: Operator, Path: operatorPath}
+	p.attached = 1
+	return &Session{party: p}
+}
+
+// Authenticate returns the actor that token belongs to.
+func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err error) {
+	return a, s.eng.View(ctx, func(tx engine.Tx) (err error) {
+		a, err = authenticate(tx, token)
+		return err
+	})
+}
+
+func authenticate(tx engine.Tx, token string) (Actor, error) {
+	id, secret, ok := openSecret(tokenMark, token)
+	if !ok {
+		return Actor{}, ErrUnauthenticated
+	}
+	a, ok := getActor(tx, id)
+	if !ok || !matches(a.TokenHash, secret) {
+		return Actor{}, ErrUnauthenticated
+	}
+	return a, nil
+}
+
+// join makes a worker of the root layer of a run, and the run if need be.
+func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
+	if err := CheckRun(run); err != nil {
+		return Actor{}, err
+	}
+	if err := CheckName(name); err != nil {
+		return Actor{}, err
+	}
+	r, ok := getRun(tx, run)
+	if !ok || !r.EndedAt.IsZero() {
+		s.makeRun(tx, NewActor{Run: run, Name: RootPath, Role: Root})
+		r, _ = getRun(tx, run)
+	}
+	lead, _ := getActor(tx, r.Root)
+	base := name
+	for n := 2; ; n++ {
+		a, err := addMember(tx, r, lead, NewActor{Run: run, Name: name, Role: Worker})
+		if errors.Is(err, ErrExists) {
+			suffix := fmt.Sprintf("-%d", n)
+			name = base[:min(len(base), layer.MaxName-len(suffix))] + suffix
+			continue
+		}
+		if err != nil {
+			return Actor{}, err
+		}
+		a.Transient = true
+		putActor(tx, a)
+		return a, nil
+	}
+}
+
+// resume attaches to the session that the handle opens; nil if it has ended. A
+// token beside it must be its actor's.
+//
+// The party is attached before the record is read, and whoever ends a session
+// marks the party before removing the record: so either the record is still
+// there and will be seen to be attached, or this finds it gone.
+func (s *State) resume(ctx context.Context, c Credentials, k kin) (*Session, error) {
+	id, secret, ok := openSecret(handleMark, c.Handle)
+	if !ok {
+		return nil, ErrUnauthenticated
+	}
+	p, ok := s.attach(id, c.Handle)
+	if !ok {
+		return nil, nil
+	}
+	var actor Actor
+	var run Run
+	var drain *Drain
+	err := s.eng.View(ctx, func(tx engine.Tx) error {
+		record, ok := get[sessionRecord](tx, sessionKey(id))
+		if ok && !matches(record.Secret, secret) {
+			return ErrUnauthenticated
+		}
+		if !ok {
+			return ErrNotFound
+		}
+		if c.Actor != uuid.Nil && c.Actor != record.Actor {
+			return ErrUnauthenticated
+		}
+		if c.Token != "" {
+			if a, err := authenticate(tx, c.Token); err != nil || a.ID != record.Actor {
+				return ErrUnauthenticated
+			}
+		}
+		actor, _ = getActor(tx, record.Actor)
+		run, _ = getRun(tx, actor.Run)
+		drain = drainOf(tx, run)
+		return k.mayBe(actor)
+	})
+	if err != nil {
+		s.unattach(p)
+		if errors.Is(err, ErrNotFound) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
+		p.actor, p.run = actor, run
+		p.drain.Store(drain)
+		p.unsure.Store(true)
+	}
+	delete(s.detached, id)
+	return &Session{party: p, resumed: true}, nil
+}
