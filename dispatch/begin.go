@@ -126,7 +126,10 @@ func (s *State) resumeRun(tx engine.Tx, run Run, d Dispatched, req Dispatch, pee
 	case d.Unfinished > 0:
 		return fmt.Errorf("run %q cannot be resumed yet: %d of its actors have processes, or a dispatcher that may come back; end those processes, or try again in %s", run.Name, d.Unfinished, s.opts.DetachedGrace)
 	case w.Status == Succeeded:
-		return forbidden("run %q has succeeded, there is nothing to resume; leave out --resume to begin anew", run.Name)
+		// Its launcher did not come to finish it, or to note that it had. That
+		// is left to do, and nothing else: no life begins.
+		amendDispatched(tx, run.Name, func(d *Dispatched) { d.Launcher = peer })
+		return nil
 	}
 	req.Root.Name = root.Name
 	o := rootOrder(req)

@@ -74,7 +74,9 @@ func (s *State) endActors(tx engine.Tx, list []Actor, cause string) (sessions []
 
 func endRun(tx engine.Tx, name string) {
 	run, _ := getRun(tx, name)
-	run.EndedAt = tx.Now()
+	if run.EndedAt.IsZero() {
+		run.EndedAt = tx.Now()
+	}
 	putRun(tx, run)
 }
 

@@ -129,15 +129,41 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 		if _, err := h.FinishRun(t.Context(), next.op, "r"); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := next.again(resume(settings)); !isForbidden(err) {
-			t.Errorf("resumed after it succeeded: %v", err)
-		}
 		last, info, err := next.again(begin(settings))
 		if err != nil || info.Dispatched.Life != 1 || len(info.Actors) != 1 {
 			t.Fatalf("begun anew: %+v %v", info, err)
 		}
 		last.start()
 		last.exitAll()
+	})
+}
+
+// A dispatcher may die when the root has succeeded, before it has ended the run
+// or has noted down what came of it. Who resumes it is only to do that.
+func TestARunThatSucceededIsOnlyFinished(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(dispatch.Settings{})
+		tr.start()
+		tr.exitAll()
+		for _, last := range []string{"before the run was ended", "after"} {
+			h.hangUp(tr.op)
+			next, info, err := tr.again(resume(dispatch.Settings{}))
+			if err != nil || info.Dispatched.Life != 1 {
+				t.Fatalf("resumed %s: %+v, %v", last, info, err)
+			}
+			orders, err := h.NextOrders(t.Context(), next.op, "r", time.Second)
+			if err != nil || len(orders.Launch) > 0 || orders.Unfinished > 0 {
+				t.Errorf("resumed %s: %+v, %v", last, orders, err)
+			}
+			ended, err := h.FinishRun(t.Context(), next.op, "r")
+			if err != nil || ended.Actors[0].Work.Status != dispatch.Succeeded {
+				t.Errorf("finished %s: %+v, %v", last, ended, err)
+			}
+			if !info.EndedAt.IsZero() && !ended.EndedAt.Equal(info.EndedAt) {
+				t.Errorf("it ended at %v and then at %v", info.EndedAt, ended.EndedAt)
+			}
+			tr = next
+		}
 	})
 }
 

@@ -140,7 +140,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 		if summary.RunID != "" { // it came to its end; this is all that is left of it
 			_ = j.report(cmd.OutOrStdout(), summary)
 		}
-		err = whatNext(err, m.Run.Name)
+		err = whatNext(err, m.Run.Name, resume)
 		if summary.Interrupted {
 			err = exitWith{err, exitInterrupted}
 		}
@@ -198,7 +198,7 @@ func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) 
 }
 
 // whatNext adds what to do about a run that could not begin.
-func whatNext(err error, run string) error {
+func whatNext(err error, run string, resumed bool) error {
 	if errors.Is(err, launcher.ErrDaemonGone) {
 		return hint(err, "leasehold dispatch --resume %s goes on with the run", run)
 	}
@@ -209,6 +209,10 @@ func whatNext(err error, run string) error {
 	switch refusal.Code {
 	case "INVALID_ARGUMENT", "LIMIT":
 		return err
+	}
+	switch {
+	case resumed:
+		return hint(err, "leasehold tree --run %s --all shows it", run)
 	default:
 		return hint(err, "leasehold tree --run %s shows it; leasehold dispatch --resume %s goes on with it; --run gives this one another name", run, run)
 	}

@@ -79,7 +79,8 @@ func TestKilledDispatcherLeavesNothingBehind(t *testing.T) {
 		again.wait()
 		s := again.summary()
 		d.nothingLeft(again)
-		if s.Life != 2 {
+		// If the root had succeeded, no more than the summary was left to do.
+		if again := s.Actors[0].StartedAt.After(s.StartedAt); s.Life != 2 && (s.Life != 1 || again || s.Actors[0].Status != "succeeded") {
 			t.Fatalf("round %d: life %d after a resume", round, s.Life)
 		}
 		t.Logf("round %d: resumed, %v", round, s.Counts)

@@ -70,7 +70,7 @@ func (l *Launcher) begin(ctx context.Context) error {
 		}
 	}
 	text := fmt.Sprintf("run %s began", l.run)
-	if l.life > 1 {
+	if l.opts.Resume {
 		text = fmt.Sprintf("run %s goes on, in its life %d", l.run, l.life)
 	}
 	l.event(Event{Event: RunStarted, Text: text})
