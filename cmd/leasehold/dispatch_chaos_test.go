@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	chaosRounds = flag.Int("chaos.rounds", 2, "how often a dispatch is interrupted, and how often killed")
+	chaosRounds = flag.Int("chaos.rounds", 0, "how often a dispatch is interrupted, and how often killed; 0: ten times and three times")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "of what agents do and when a dispatch ends; 0: a new one")
 )
 
@@ -43,7 +43,7 @@ func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 // So does one that is interrupted, once or again, at any moment.
 func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	for round := range *chaosRounds {
+	for round := range cmp.Or(*chaosRounds, 10) {
 		run := d.start(fmt.Sprint("interrupted", round), chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}})
 		run.signalAt(time.Duration(d.rnd.IntN(3000))*time.Millisecond, syscall.SIGINT)
 		if round%2 == 1 {
@@ -64,7 +64,7 @@ func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 // its end.
 func TestKilledDispatcherLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	for round := range *chaosRounds {
+	for round := range cmp.Or(*chaosRounds, 3) {
 		name := fmt.Sprint("killed", round)
 		run := d.start(name, chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}, Calm: round%2 == 0})
 		run.awaitEvent(launcher.ActorStarted)

@@ -51,7 +51,7 @@ type Run struct {
 	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"agents that one lead may have running at a time"`
 	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"agents that may be running in the whole tree at a time, the root with them"`
 	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"the run is ended after this long; 0 is no limit"`
-	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"between SIGTERM and SIGKILL, for what has to be ended"`
+	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"how long agents may go on after an interrupt, and then, as whoever has to be ended, between SIGTERM and SIGKILL"`
 	Store              Store   `toml:"store" doc:"the store of every layer"`
 }
 
