@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // An agentProcess is one actor's process, from the order to start it to the
@@ -241,7 +242,7 @@ func (a *agentProcess) task(directory string, p place) agent.Task {
 		Prompt: o.Order.Prompt, Model: o.Order.Model, Directory: directory,
 		Scratch: p.files(), RunDir: l.opts.Directory.Path, Leasehold: l.opts.Leasehold,
 		Socket: l.opts.Socket, Token: o.Token, Session: o.Session, Life: o.Life,
-		Tools: toolsFor(o.Role), Allow: o.Order.Tools, BudgetUSD: o.Order.BudgetUSD,
+		Tools: tools.NamesFor(dispatch.Role(o.Role)), Allow: o.Order.Tools, BudgetUSD: o.Order.BudgetUSD,
 		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.opts.Manifest.Notes(),
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -117,7 +119,7 @@ const settle = 10 * time.Second
 // beginRun asks the daemon for the run. It may not have come to know yet that
 // the dispatcher of one that is resumed is gone, and its processes with it.
 func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
-	args := map[string]any{"run": l.run, "root": l.root(), "agents": l.agentNames(), "settings": settings(l.opts.Manifest)}
+	args := map[string]any{"run": l.run, "root": l.root(), "agents": slices.Sorted(maps.Keys(l.opts.Manifest.Agents)), "settings": settings(l.opts.Manifest)}
 	if l.opts.Resume {
 		args["resume"] = true
 	}
@@ -155,11 +157,4 @@ func (l *Launcher) root() order {
 		Name: r.Name, Agent: r.Agent, Model: r.Model, Prompt: r.Prompt, Directory: r.Directory,
 		Env: r.Env, Timeout: r.TimeoutSecs,
 	}
-}
-
-func (l *Launcher) agentNames() (names []string) {
-	for name := range l.opts.Manifest.Agents {
-		names = append(names, name)
-	}
-	return names
 }

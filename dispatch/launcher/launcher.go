@@ -155,7 +155,7 @@ func (l *Launcher) takeOrders(ctx context.Context) error {
 	}
 }
 
-// launch starts an actor's process, unless this very order was obeyed before.
+// launch starts an actor's process.
 func (l *Launcher) launch(ctx context.Context, o launch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,9 +164,8 @@ func (l *Launcher) launch(ctx context.Context, o launch) {
 	l.agents[o.ActorID] = a
 	l.wg.Go(func() {
 		if before != nil {
-			// In an earlier life, as a rule, and gone. If not, the daemon
-			// did not come to know that it was started, and has voided its
-			// token.
+			// The daemon did not come to know that it was started, and has
+			// voided its token; or it is just being forgotten.
 			before.disown()
 			<-before.done
 		}

@@ -65,6 +65,21 @@ func Agents() []Tool {
 	return slices.Concat(leaseTools(), storeTools(), treeTools(), taskTools())
 }
 
+// forLeads are those of them that a worker would only be refused.
+var forLeads = map[string]bool{
+	"spawn_sublead": true, "spawn_worker": true, "actor_status": true, "actor_wait": true, "actor_cancel": true,
+}
+
+// NamesFor are the names of the agents' tools that are of use to a role.
+func NamesFor(role dispatch.Role) (names []string) {
+	for _, t := range Agents() {
+		if role.Leads() || !forLeads[t.Name] {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // Definition is the tool as MCP lists it.
 func (t Tool) Definition() mcp.Tool {
 	no := false
