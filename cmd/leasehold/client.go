@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/spf13/cobra"
@@ -31,25 +30,38 @@ func connect(cmd *cobra.Command, hello server.Hello) (*client.Client, error) {
 	if err := server.CheckSocketPath(socket); err != nil {
 		return nil, usage(err)
 	}
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
-	timeout := time.AfterFunc(helloTimeout, func() {
-		cancel(fmt.Errorf("the daemon at %s does not answer", socket))
-	})
-	defer timeout.Stop()
+	ctx, cancel := untilSilent(cmd.Context(), socket)
+	defer cancel()
+	nc, err := dialDaemon(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	c, err := handshake(ctx, nc, hello, "leasehold")
+	return c, whoWasRefused(err, hello)
+}
+
+// untilSilent is ctx for as long as a daemon may take to let somebody in.
+func untilSilent(ctx context.Context, socket string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, helloTimeout, fmt.Errorf("the daemon at %s does not answer", socket))
+}
+
+// dialDaemon connects to a daemon that must be there.
+func dialDaemon(ctx context.Context, socket string) (net.Conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if absent(err) {
 		return nil, hint(fmt.Errorf("%w listens at %s", errNoDaemon, socket),
 			"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
 	}
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.Connect(ctx, nc, hello, "leasehold", version())
+	return nc, err
+}
+
+// handshake opens a session over nc. If ctx ends it, its cause is the error.
+func handshake(ctx context.Context, nc net.Conn, hello server.Hello, name string) (*client.Client, error) {
+	c, err := client.Connect(ctx, nc, hello, name, version())
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
-	return c, whoWasRefused(err, hello)
+	return c, err
 }
 
 // whoWasRefused says where the credentials came from that the daemon refused.

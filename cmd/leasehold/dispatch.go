@@ -210,12 +210,10 @@ func whatNext(err error, run string, resumed bool) error {
 	case "INVALID_ARGUMENT", "LIMIT":
 		return err
 	}
-	switch {
-	case resumed:
+	if resumed {
 		return hint(err, "leasehold tree --run %s --all shows it", run)
-	default:
-		return hint(err, "leasehold tree --run %s shows it; leasehold dispatch --resume %s goes on with it; --run gives this one another name", run, run)
 	}
+	return hint(err, "leasehold tree --run %s shows it; leasehold dispatch --resume %s goes on with it; --run gives this one another name", run, run)
 }
 
 // report says what a run came to.

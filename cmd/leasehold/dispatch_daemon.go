@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +14,10 @@ import (
 // A runDaemon is the daemon that a run is dispatched with: the one at the
 // socket, or one that is started there when none runs.
 type runDaemon struct {
-	socket  string
-	starter *starter
+	socket string
 
 	mu     sync.Mutex
-	byHand bool // it was started by somebody, who will start it again
+	dialer *dialer // one attempt at a time uses it
 }
 
 func newRunDaemon(cmd *cobra.Command) (*runDaemon, error) {
@@ -31,40 +28,26 @@ func newRunDaemon(cmd *cobra.Command) (*runDaemon, error) {
 	if err := server.CheckSocketPath(socket); err != nil {
 		return nil, usage(err)
 	}
-	return &runDaemon{socket: socket, starter: &starter{socket: socket, log: log}}, nil
+	return &runDaemon{socket: socket, dialer: newDialer(mcpConfig{Socket: socket, Log: log})}, nil
 }
 
 // connect opens an operator's connection.
 func (d *runDaemon) connect(ctx context.Context) (*client.Client, error) {
-	nc, err := d.dial(ctx)
+	nc, err := d.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, helloTimeout, fmt.Errorf("the daemon at %s does not answer", d.socket))
+	ctx, cancel := untilSilent(ctx, d.socket)
 	defer cancel()
-	c, err := client.Connect(ctx, nc, server.Hello{Operator: true}, "leasehold dispatch", version())
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
-	return c, err
+	return handshake(ctx, nc, server.Hello{Operator: true}, "leasehold dispatch")
 }
 
-// dial finds the daemon. One at a time starts one.
-func (d *runDaemon) dial(ctx context.Context) (net.Conn, error) {
+func (d *runDaemon) reach(ctx context.Context) (net.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dialer := net.Dialer{Timeout: time.Minute}
-	nc, err := dialer.DialContext(ctx, "unix", d.socket)
-	if absent(err) && !d.byHand {
-		if err = d.starter.start(ctx); err == nil {
-			nc, err = dialer.DialContext(ctx, "unix", d.socket)
-		}
+	nc, err := d.dialer.reach(ctx, true)
+	if err == nil {
+		d.dialer.know(nc)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if pid, err := server.PeerPID(nc); err == nil {
-		d.byHand = !d.starter.started(pid)
-	}
-	return nc, nil
+	return nc, err
 }

@@ -48,7 +48,7 @@ func (j *dispatchJob) view(cmd *cobra.Command, run string, dir *launcher.Directo
 // first event to close.
 func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon) view {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	started := false
 	l := treeLook(run, true)
 	return view{
@@ -58,13 +58,13 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 			}
 			started = true
 			go func() { // ends with close
+				defer close(done)
 				for {
 					if c, err := daemon.connect(ctx); err == nil {
 						_ = l.follow(ctx, c, out) // until the run is over, or the daemon goes
 						c.Close()
 					}
 					if ctx.Err() != nil {
-						done <- nil
 						return
 					}
 					select { // the daemon is away
@@ -76,10 +76,10 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 		},
 		close: func() error {
 			cancel()
-			if !started {
-				return nil
+			if started {
+				<-done
 			}
-			return <-done
+			return nil
 		},
 	}
 }

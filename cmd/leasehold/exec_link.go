@@ -48,22 +48,15 @@ func (l *execLink) connect(ctx context.Context) error {
 	if l.client != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, helloTimeout, fmt.Errorf("the daemon at %s does not answer", l.socket))
+	ctx, cancel := untilSilent(ctx, l.socket)
 	defer cancel()
-	nc, err := new(net.Dialer).DialContext(ctx, "unix", l.socket)
-	if absent(err) {
-		return hint(fmt.Errorf("no daemon listens at %s", l.socket),
-			"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
-	}
+	nc, err := dialDaemon(ctx, l.socket)
 	if err != nil {
 		return err
 	}
 	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
-	c, err := client.Connect(ctx, conn, l.hello, "leasehold", version())
+	c, err := handshake(ctx, conn, l.hello, "leasehold")
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
 		return whoWasRefused(err, server.Hello{Token: l.hello.Token})
 	}
 	l.client, l.conn = c, conn

@@ -36,12 +36,7 @@ func newDialer(cfg mcpConfig) *dialer {
 }
 
 func (d *dialer) connect(ctx context.Context, hello server.Hello, start bool) attempt {
-	nc, err := d.dial(ctx)
-	if absent(err) && start && d.starter != nil && !d.byHand {
-		if err = d.starter.start(ctx); err == nil {
-			nc, err = d.dial(ctx)
-		}
-	}
+	nc, err := d.reach(ctx, start)
 	if err != nil {
 		return attempt{err: err}
 	}
@@ -53,10 +48,26 @@ func (d *dialer) connect(ctx context.Context, hello server.Hello, start bool) at
 		return attempt{err: cmp.Or(err, context.Cause(ctx))}
 	}
 	nc.SetDeadline(time.Time{})
+	d.know(nc)
+	return attempt{link: newLink(nc, br), welcome: w}
+}
+
+// reach connects to the socket, and if it may, starts the daemon for that.
+func (d *dialer) reach(ctx context.Context, start bool) (net.Conn, error) {
+	nc, err := d.dial(ctx)
+	if absent(err) && start && d.starter != nil && !d.byHand {
+		if err = d.starter.start(ctx); err == nil {
+			nc, err = d.dial(ctx)
+		}
+	}
+	return nc, err
+}
+
+// know notes who started the daemon at the other end of nc.
+func (d *dialer) know(nc net.Conn) {
 	if pid, err := server.PeerPID(nc); err == nil {
 		d.byHand = d.starter == nil || !d.starter.started(pid)
 	}
-	return attempt{link: newLink(nc, br), welcome: w}
 }
 
 func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
