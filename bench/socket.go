@@ -16,11 +16,9 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	mcpserver "github.com/mark3labs/mcp-go/server"
-
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -54,11 +52,11 @@ func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
 // addEmptyTool gives agents a tool that does nothing. The daemon has no way to
 // add one, and should have none for this alone.
 func addEmptyTool(s *server.Server) {
-	field := reflect.ValueOf(s).Elem().FieldByName("agents")
-	agents := *(**mcpserver.MCPServer)(unsafe.Pointer(field.UnsafeAddr()))
-	agents.AddTool(mcp.NewTool("empty"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultText(""), nil
-	})
+	field := reflect.ValueOf(s).Elem().FieldByName("agents").Elem().FieldByName("tools")
+	agents := *(*map[string]func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply)(unsafe.Pointer(field.UnsafeAddr()))
+	agents["empty"] = func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply {
+		return tools.NewReply(nil, "")
+	}
 }
 
 // startSocket is Leasehold as a daemon, whose clients are sessions of one run,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 const (
@@ -230,7 +231,7 @@ func (s *shim) send(r *request) {
 // refuse answers a request in the daemon's place.
 func (s *shim) refuse(r *request, code, message string) {
 	delete(s.requests, idKey(r.message.ID))
-	s.tell(server.Refusal(r.message.ID, r.message.Method, code, message, nil))
+	s.tell(server.Refusal(r.message.ID, r.message.Method, tools.Refusal{Code: code, Message: message}))
 }
 
 // inOrder are the requests without an answer, oldest first.

@@ -34,7 +34,7 @@ var errShutdown = errors.New("the daemon is shutting down")
 // one client to a process.
 type conn struct {
 	server *Server
-	mcp    *mcpserver.MCPServer
+	*service
 	se     *dispatch.Session
 	client *client
 
@@ -69,7 +69,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer dispatch.Peer)
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
-	c := &conn{server: s, mcp: s.mcpFor(se), se: se, client: newClient(), nc: nc, resident: make(chan func())}
+	c := &conn{server: s, service: s.serviceFor(se), se: se, client: newClient(), nc: nc, resident: make(chan func())}
 	c.serve(ctx, br)
 }
 
@@ -80,7 +80,7 @@ func (c *conn) serve(ctx context.Context, br *bufio.Reader) {
 	defer cut(nil)
 	c.out = lineWriter{nc: c.nc, timeout: c.server.opts.WriteTimeout, cut: cut}
 	base = mcpserver.WithSupportedProtocolVersions(base, legacyVersions)
-	base = c.mcp.WithContext(withSession(base, c.se), c.client)
+	base = c.mcp.WithContext(base, c.client)
 
 	if err := c.mcp.RegisterSession(base, c.client); err != nil {
 		panic("server: a random id met itself: " + err.Error())
@@ -200,9 +200,10 @@ func (c *conn) start(ctx context.Context, env envelope, line []byte) {
 	}
 	work := func() {
 		defer c.calls.free(call)
-		reply := c.mcp.HandleMessage(tools.WithCall(call.ctx, c.se.ID(), call.key), line)
-		if c.calls.settle(call) && reply != nil {
-			c.out.write(encodeReply(env.ID, reply))
+		ctx := tools.WithCall(call.ctx, c.se.ID(), env.callName(), env.Params.Meta.Resent == true)
+		answer := c.answer(ctx, c.se, &env, line)
+		if c.calls.settle(call) {
+			c.out.write(answer)
 		}
 	}
 	select {
@@ -217,8 +218,7 @@ func refuseCall(env *envelope, err error) []byte {
 	if errors.Is(err, errDuplicateID) {
 		return errorReply(env.ID, mcp.INVALID_REQUEST, err.Error(), nil)
 	}
-	r := tools.RefusalOf(err)
-	return Refusal(env.ID, env.Method, r.Code, r.Message, r.Data)
+	return Refusal(env.ID, env.Method, tools.RefusalOf(err))
 }
 
 // writeNotices writes what is told to the client unasked.

@@ -3,16 +3,15 @@ package server
 import (
 	"context"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // AddTestTool gives agents a tool that only tests know. It may block.
 func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Session) string) {
-	s.agents.AddTool(mcp.NewTool(name), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultText(fn(ctx, sessionFrom(ctx))), nil
-	})
+	s.agents.tools[name] = func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
+		return tools.NewReply(nil, fn(ctx, se))
+	}
 }
 
 // MaxWaits is the bound of waiting calls.

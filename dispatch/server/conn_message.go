@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // legacyVersions are the protocol versions that are served, on every
@@ -18,21 +20,24 @@ import (
 // go on with initialize, as that version prescribes.
 var legacyVersions = mcp.LegacyProtocolVersions()
 
-// An envelope is what a transport needs to know of a message.
+// An envelope is what we need to know of a message: of a call all that the
+// tool is to be told, so that it is parsed no second time.
 type envelope struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Method  string          `json:"method"`
 	Params  struct {
 		RequestID json.RawMessage `json:"requestId"` // of notifications/cancelled
-		Reason    string          `json:"reason"`
-		Arguments struct {
-			WaitSecs json.RawMessage `json:"wait_secs"`
-		} `json:"arguments"`
-		Meta struct {
-			Version string `json:"io.modelcontextprotocol/protocolVersion"`
+		Name      string          `json:"name"`      // of a call's tool
+		Arguments tools.Arguments `json:"arguments"`
+		Meta      struct {
+			Version any `json:"io.modelcontextprotocol/protocolVersion"`
+			Call    any `json:"leasehold/call"`   // tools.CallMark
+			Resent  any `json:"leasehold/resent"` // tools.ResentMark
 		} `json:"_meta"`
 	} `json:"params"`
+
+	partial bool // a field was of the wrong type, and is left empty
 }
 
 // parse reads the envelope of a message. If it is no message, fault is the
@@ -41,11 +46,10 @@ func parse(msg []byte) (env envelope, fault []byte) {
 	if msg = bytes.TrimSpace(msg); len(msg) > 0 && msg[0] == '[' {
 		return env, errorReply(nil, mcp.INVALID_REQUEST, "batches are not served: send one message at a time", nil)
 	}
-	// A field of the wrong type is left empty here. If it matters, whoever
-	// reads it for good refuses it by name.
-	var typeError *json.UnmarshalTypeError
-	if err := json.Unmarshal(msg, &env); err != nil && !errors.As(err, &typeError) {
-		return env, errorReply(nil, mcp.PARSE_ERROR, "not a JSON message: "+err.Error(), nil)
+	if err := json.Unmarshal(msg, &env); err != nil {
+		if _, env.partial = errors.AsType[*json.UnmarshalTypeError](err); !env.partial {
+			return env, errorReply(nil, mcp.PARSE_ERROR, "not a JSON message: "+err.Error(), nil)
+		}
 	}
 	if env.ID != nil && callKey(env.ID) == "" {
 		return env, errorReply(nil, mcp.INVALID_REQUEST, "id must be a string or a number", nil)
@@ -56,8 +60,8 @@ func parse(msg []byte) (env envelope, fault []byte) {
 	if env.Method == "" && env.ID == nil {
 		return env, errorReply(nil, mcp.INVALID_REQUEST, "neither a request nor a response", nil)
 	}
-	if env.request() && mcp.IsModernProtocol(env.Params.Meta.Version) {
-		return env, versionReply(env.ID, env.Params.Meta.Version)
+	if version, _ := env.Params.Meta.Version.(string); env.request() && mcp.IsModernProtocol(version) {
+		return env, versionReply(env.ID, version)
 	}
 	return env, nil
 }
@@ -68,12 +72,20 @@ func (e *envelope) notification() bool { return e.Method != "" && e.ID == nil }
 // waits reports whether the call asks to wait for something. Every tool that
 // can wait says so by the same argument.
 func (e *envelope) waits() bool {
-	switch wait := string(e.Params.Arguments.WaitSecs); wait {
+	switch wait := string(e.Params.Arguments["wait_secs"]); wait {
 	case "", "0", "null":
 		return false
 	default:
 		return true
 	}
+}
+
+// callName names a request in its session: as its client does, or by its id.
+func (e *envelope) callName() string {
+	if name, ok := e.Params.Meta.Call.(string); ok {
+		return "call " + name
+	}
+	return callKey(e.ID)
 }
 
 // callKey is a request id as a key; "" if it is none. A number and a string of
@@ -115,27 +127,28 @@ func versionReply(id json.RawMessage, version string) []byte {
 
 // Refusal is the answer, as a line, to a request that a transport refuses: for
 // a tool call a result with a code of the contract, else a JSON-RPC error.
-func Refusal(id json.RawMessage, method, code, message string, data map[string]any) []byte {
-	content := map[string]any{"code": code, "message": message}
-	for k, v := range data {
-		content[k] = v
+func Refusal(id json.RawMessage, method string, refusal tools.Refusal) []byte {
+	reply := refusal.Reply()
+	if method != string(mcp.MethodToolsCall) {
+		return errorReply(id, mcp.INTERNAL_ERROR, refusal.Message, reply.StructuredContent)
 	}
-	if mcp.MCPMethod(method) != mcp.MethodToolsCall {
-		return errorReply(id, mcp.INTERNAL_ERROR, message, content)
-	}
-	result := mcp.NewToolResultStructured(content, message)
-	result.IsError = true
-	return encodeLine(mcp.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: exactID(id), Result: result})
+	return encodeLine(toolReply{mcp.JSONRPC_VERSION, id, reply})
 }
 
-// encodeReply is mcp-go's answer as a line. The id is the client's own text:
-// mcp-go reads numbers as floats.
+// A toolReply is the answer to a call.
+type toolReply struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  tools.Reply     `json:"result"`
+}
+
+// encodeReply is mcp-go's answer as a line, nil if there is none. The id is the
+// client's own text: mcp-go reads numbers as floats.
 func encodeReply(id json.RawMessage, reply mcp.JSONRPCMessage) []byte {
 	switch r := reply.(type) {
+	case nil:
+		return nil
 	case mcp.JSONRPCResponse:
-		if result, ok := toolResult(r.Result); ok {
-			return encodeLine(toolReply{mcp.JSONRPC_VERSION, id, result})
-		}
 		r.ID = exactID(id)
 		return encodeLine(r)
 	case mcp.JSONRPCError:
@@ -144,32 +157,6 @@ func encodeReply(id json.RawMessage, reply mcp.JSONRPCMessage) []byte {
 	default:
 		return encodeLine(reply)
 	}
-}
-
-// A toolReply is the answer to a call as our tools give it. mcp-go's own types
-// would encode the result to bytes, and those again.
-type toolReply struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Result  toolAnswer      `json:"result"`
-}
-
-type toolAnswer struct {
-	Content           []mcp.Content `json:"content"`
-	StructuredContent any           `json:"structuredContent,omitempty"`
-	IsError           bool          `json:"isError,omitempty"`
-}
-
-// toolResult is what a tool answered, if there is nothing else in it.
-func toolResult(result any) (a toolAnswer, ok bool) {
-	r, ok := result.(mcp.CallToolResult)
-	if p, pointer := result.(*mcp.CallToolResult); pointer && p != nil {
-		r, ok = *p, true
-	}
-	if !ok || r.Meta != nil || r.ResultType != "" || r.RawStructuredContent != nil || len(r.InputRequests) > 0 || r.RequestState != "" {
-		return a, false
-	}
-	return toolAnswer{r.Content, r.StructuredContent, r.IsError}, true
 }
 
 func exactID(id json.RawMessage) mcp.RequestId {

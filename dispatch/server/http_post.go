@@ -149,15 +149,15 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env envelope
 
 	reply := make(chan []byte, 1) // nil: it is not wanted
 	go func() {                   // ends with the call, which is waited for
-		answer := hs.mcp.HandleMessage(c.ctx, body)
+		line := hs.service.answer(c.ctx, hs.se, &env, body)
 		wanted := hs.calls.settle(c)
 		switch {
 		case context.Cause(c.ctx) == errShutdown:
 			reply <- refuseCall(&env, errShutdown)
-		case !wanted || answer == nil:
+		case !wanted:
 			reply <- nil
 		default:
-			reply <- encodeReply(env.ID, answer)
+			reply <- line
 		}
 	}()
 	if hs.answer(w, r, reply) {

@@ -25,7 +25,7 @@ var errNoSession = errors.New("no such session: it has ended or is not yours; se
 // An httpSession is one client of the endpoint.
 type httpSession struct {
 	endpoint *endpoint
-	mcp      *mcpserver.MCPServer
+	*service
 	se       *dispatch.Session
 	client   *client
 	presence presence
@@ -53,13 +53,13 @@ func (e *endpoint) open(r *http.Request, c dispatch.Credentials) (*httpSession, 
 	if err != nil {
 		return nil, err
 	}
-	hs := &httpSession{endpoint: e, mcp: e.server.mcpFor(se), se: se, client: newClient()}
+	hs := &httpSession{endpoint: e, service: e.server.serviceFor(se), se: se, client: newClient()}
 	hs.presence.grace, hs.presence.idle = e.server.opts.HTTPGrace, e.server.opts.HTTPIdle
 	hs.presence.over = func(cause error) { e.ending(func() { hs.end(cause) }) }
 
 	ctx, cut := context.WithCancelCause(context.Background())
 	ctx = mcpserver.WithSupportedProtocolVersions(ctx, legacyVersions)
-	hs.ctx, hs.cut = hs.mcp.WithContext(withSession(ctx, se), hs.client), cut
+	hs.ctx, hs.cut = hs.mcp.WithContext(ctx, hs.client), cut
 
 	// Under the lock, so that whoever finds the session finds it whole.
 	e.mu.Lock()

@@ -1,10 +1,6 @@
 package server
 
 import (
-	"context"
-
-	"github.com/mark3labs/mcp-go/mcp"
-	mcpserver "github.com/mark3labs/mcp-go/server"
 	"github.com/rs/zerolog"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -22,8 +18,8 @@ type Options struct {
 type Server struct {
 	state     *dispatch.State
 	opts      Options
-	agents    *mcpserver.MCPServer
-	operators *mcpserver.MCPServer
+	agents    *service
+	operators *service
 
 	attendance *attendance
 }
@@ -39,44 +35,15 @@ As a lead: spawn_worker and spawn_sublead start agents, actor_wait tells when th
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
 	s := &Server{state: state, opts: opts, attendance: newAttendance()}
-	s.agents = serve(opts.Version, tools.Agents())
-	s.operators = serve(opts.Version, tools.Operators(state))
+	s.agents = newService(opts.Version, tools.Agents())
+	s.operators = newService(opts.Version, tools.Operators(state))
 	return s
 }
 
-func serve(version string, list []tools.Tool) *mcpserver.MCPServer {
-	m := mcpserver.NewMCPServer("leasehold", version,
-		mcpserver.WithTitle("Leasehold"),
-		mcpserver.WithInstructions(instructions),
-		mcpserver.WithLogging(),
-		mcpserver.WithToolCapabilities(false),
-		mcpserver.WithRecovery(),
-	)
-	for _, t := range list {
-		m.AddTool(t.Definition(), func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return t.Call(ctx, sessionFrom(ctx), request), nil
-		})
-	}
-	return m
-}
-
-// mcpFor is the MCP server whose tools the session may call.
-func (s *Server) mcpFor(se *dispatch.Session) *mcpserver.MCPServer {
+// serviceFor is what the session is served.
+func (s *Server) serviceFor(se *dispatch.Session) *service {
 	if se.Actor().Role == dispatch.Operator {
 		return s.operators
 	}
 	return s.agents
-}
-
-type sessionKey struct{}
-
-// withSession gives a call the session it acts for.
-func withSession(ctx context.Context, se *dispatch.Session) context.Context {
-	return context.WithValue(ctx, sessionKey{}, se)
-}
-
-// sessionFrom is the session that a call acts for.
-func sessionFrom(ctx context.Context) *dispatch.Session {
-	se, _ := ctx.Value(sessionKey{}).(*dispatch.Session)
-	return se
 }

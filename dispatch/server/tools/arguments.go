@@ -73,38 +73,42 @@ func value(t reflect.Type) reflect.Type {
 	return t
 }
 
-// decode reads the arguments of a call. What is wrong is refused by the name
-// of the argument and with what is allowed; nothing is ignored.
-func decode[A any](fields []field, raw json.RawMessage) (args A, err error) {
-	var given map[string]json.RawMessage
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &given); err != nil {
-			return args, &registry.ArgumentError{Argument: "arguments", Problem: "must be a JSON object"}
+// defaultsOf is the arguments of a call that was given none.
+func defaultsOf[A any](fields []field) (args A) {
+	v := reflect.ValueOf(&args).Elem()
+	for i := range fields {
+		if f := &fields[i]; f.def != nil {
+			if err := f.set(v.FieldByIndex(f.index), f.def); err != nil {
+				panic(fmt.Sprintf("tools: %T: the default: %v", args, err))
+			}
 		}
 	}
-	v := reflect.ValueOf(&args).Elem()
+	return args
+}
+
+// decode reads the arguments of a call into args, which has the defaults. What
+// is wrong is refused by the name of the argument and with what is allowed;
+// nothing is ignored.
+func decode(fields []field, given Arguments, args reflect.Value) error {
 	used := 0
 	for i := range fields {
 		f := &fields[i]
 		arg, ok := given[f.name]
-		switch {
-		case ok:
-			used++
-		case f.def != nil:
-			arg = f.def
-		case f.required:
-			return args, &registry.ArgumentError{Argument: f.name, Problem: "must be given"}
-		default:
+		if !ok {
+			if f.required && f.def == nil {
+				return &registry.ArgumentError{Argument: f.name, Problem: "must be given"}
+			}
 			continue
 		}
-		if err := f.set(v.FieldByIndex(f.index), arg); err != nil {
-			return args, err
+		used++
+		if err := f.set(args.FieldByIndex(f.index), arg); err != nil {
+			return err
 		}
 	}
 	if used < len(given) {
-		return args, unknown(given, fields)
+		return unknown(given, fields)
 	}
-	return args, nil
+	return nil
 }
 
 func (f *field) set(v reflect.Value, raw json.RawMessage) error {
@@ -144,20 +148,22 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 
 // read decodes an argument. What is unknown in an object is refused by name.
 func (f *field) read(v reflect.Value, raw json.RawMessage) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v.Addr().Interface())
-	switch {
-	case err == nil && string(raw) != "null":
-		return nil
-	case err != nil && f.object():
-		return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
-	default:
+	if f.object() {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(v.Addr().Interface()); err != nil {
+			return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
+		}
+	} else if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
 		return f.wrong("must be " + f.kind())
 	}
+	if string(raw) == "null" {
+		return f.wrong("must be " + f.kind())
+	}
+	return nil
 }
 
-// object reports whether the argument is a JSON object, or a list of them.
+// object reports whether the argument is a JSON object.
 func (f *field) object() bool {
 	return f.typ.Kind() == reflect.Struct || f.typ.Kind() == reflect.Map
 }
@@ -204,7 +210,7 @@ func (f *field) kind() string {
 
 // unknown refuses what was given and is no argument by its name, and says which
 // there are.
-func unknown(given map[string]json.RawMessage, fields []field) error {
+func unknown(given Arguments, fields []field) error {
 	var known, strange []string
 	for _, f := range fields {
 		known = append(known, f.name)

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/google/uuid"
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/kvstore"
 )
@@ -23,31 +22,22 @@ type callKey struct{}
 // A sessionCall is a request of a session.
 type sessionCall struct {
 	session uuid.UUID
-	kvstore.Call
+	name    string
+	resent  bool
 }
 
-// WithCall names the request that ctx belongs to: id is unique in its session,
-// also over a restart of the daemon, unless the request has a [CallMark].
-func WithCall(ctx context.Context, session uuid.UUID, id string) context.Context {
-	return context.WithValue(ctx, callKey{}, sessionCall{session, kvstore.Call{ID: uuid.NewSHA1(session, []byte(id))}})
+// WithCall names the request that ctx belongs to, by its id or by its
+// [CallMark], uniquely in its session, also over a restart of the daemon; and
+// says whether it has the [ResentMark].
+func WithCall(ctx context.Context, session uuid.UUID, name string, resent bool) context.Context {
+	return context.WithValue(ctx, callKey{}, sessionCall{session, name, resent})
 }
 
-// withMarks notes what a request says of itself: its name, and whether it was
-// sent before.
-func withMarks(ctx context.Context, request mcp.CallToolRequest) context.Context {
-	call, ok := ctx.Value(callKey{}).(sessionCall)
-	meta := request.Params.Meta
-	if !ok || meta == nil {
-		return ctx
-	}
-	if name, ok := meta.AdditionalFields[CallMark].(string); ok {
-		call.ID = uuid.NewSHA1(call.session, []byte("call "+name))
-	}
-	call.Resent = meta.AdditionalFields[ResentMark] == true
-	return context.WithValue(ctx, callKey{}, call)
-}
-
+// callOf is the call that ctx belongs to. Few tools ask.
 func callOf(ctx context.Context) kvstore.Call {
-	call, _ := ctx.Value(callKey{}).(sessionCall)
-	return call.Call
+	call, ok := ctx.Value(callKey{}).(sessionCall)
+	if !ok {
+		return kvstore.Call{}
+	}
+	return kvstore.Call{ID: uuid.NewSHA1(call.session, []byte(call.name)), Resent: call.resent}
 }

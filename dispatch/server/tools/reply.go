@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
@@ -19,52 +17,44 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
+// A Reply is what a call is answered, as MCP has it: an object, and the same
+// in one line of text. The object is encoded once, with the message that the
+// reply is sent in.
+type Reply struct {
+	Content           [1]Line `json:"content"`
+	StructuredContent any     `json:"structuredContent,omitempty"`
+	IsError           bool    `json:"isError,omitempty"`
+}
+
+// A Line is the text of a reply.
+type Line struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// NewReply makes a reply of an object and its line of text.
+func NewReply(object any, text string) Reply {
+	return Reply{Content: [1]Line{{"text", text}}, StructuredContent: object}
+}
+
 // Call runs the tool for a session and makes the reply: the answer or the
 // refusal, with the losses that the session has not been told of.
-func (t Tool) Call(ctx context.Context, se *dispatch.Session, request mcp.CallToolRequest) *mcp.CallToolResult {
+func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) Reply {
 	if se.Context().Err() != nil {
-		return refuse(registry.ErrSessionEnded, nil)
+		return RefusalOf(registry.ErrSessionEnded).Reply()
 	}
-	a, err := t.call(withMarks(ctx, request), se, rawArguments(request))
-	news := takeNotices(ctx, se)
+	a, err := t.call(ctx, se, given)
+	var r Reply
 	if err != nil {
-		return refuse(err, news)
+		r = RefusalOf(err).Reply()
+	} else {
+		r = NewReply(a, a.Text())
 	}
-	return reply(a, a.Text(), news)
-}
-
-// rawArguments are the arguments as they came, where mcp-go kept them.
-func rawArguments(request mcp.CallToolRequest) json.RawMessage {
-	if len(request.Params.RawArguments) > 0 {
-		return request.Params.RawArguments
+	if news := takeNotices(ctx, se); len(news) > 0 {
+		r.StructuredContent = withNotices(r.StructuredContent, news)
+		r.Content[0].Text += "; notice: " + noticeText(news)
 	}
-	if request.Params.Arguments == nil {
-		return nil
-	}
-	return mustJSON(request.Params.Arguments)
-}
-
-// reply makes a result of an object and its line of text. The object is
-// encoded once, with the message it is sent in.
-func reply(object any, text string, news []Notice) *mcp.CallToolResult {
-	if len(news) > 0 {
-		object = withNotices(object, news)
-		text += "; notice: " + noticeText(news)
-	}
-	return &mcp.CallToolResult{
-		Content:           []mcp.Content{mcp.NewTextContent(text)},
-		StructuredContent: object,
-	}
-}
-
-// refuse makes a result of an error that the agent can act on.
-func refuse(err error, news []Notice) *mcp.CallToolResult {
-	r := RefusalOf(err)
-	object := map[string]any{"code": r.Code, "message": r.Message}
-	maps.Copy(object, r.Data)
-	result := reply(object, r.Message, news)
-	result.IsError = true
-	return result
+	return r
 }
 
 // withNotices adds notices to an object.
@@ -158,6 +148,15 @@ type Refusal struct {
 	Code    string
 	Message string
 	Data    map[string]any // what the contract names beside the code
+}
+
+// Reply tells a caller of the refusal.
+func (r Refusal) Reply() Reply {
+	object := map[string]any{"code": r.Code, "message": r.Message}
+	maps.Copy(object, r.Data)
+	reply := NewReply(object, r.Message)
+	reply.IsError = true
+	return reply
 }
 
 // RefusalOf is the one place where errors become codes.

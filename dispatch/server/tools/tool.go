@@ -28,8 +28,11 @@ type Tool struct {
 	Input       *jsonschema.Schema
 	Output      *jsonschema.Schema // of an answer; a refusal has a shape of its own
 
-	call func(ctx context.Context, se *dispatch.Session, args json.RawMessage) (answer, error)
+	call func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
+
+// Arguments are what a call was given, by name.
+type Arguments map[string]json.RawMessage
 
 // Effect is what a client may know of a tool before it calls it.
 type Effect struct {
@@ -47,12 +50,13 @@ type answer interface {
 // of A carry their doc and bounds in tags, see field.
 func tool[A any, R answer](name, title, description string, effect Effect, fn func(context.Context, *dispatch.Session, A) (R, error)) Tool {
 	fields := fieldsOf(reflect.TypeFor[A]())
+	defaults := defaultsOf[A](fields)
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
 		Input: inputSchema(fields), Output: outputSchema[R](),
-		call: func(ctx context.Context, se *dispatch.Session, raw json.RawMessage) (answer, error) {
-			args, err := decode[A](fields, raw)
-			if err != nil {
+		call: func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error) {
+			args := defaults
+			if err := decode(fields, given, reflect.ValueOf(&args).Elem()); err != nil {
 				return nil, err
 			}
 			return fn(ctx, se, args)

@@ -1,0 +1,41 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// What is wrong with a call is told whichever part of the server finds it: a
+// JSON-RPC error where it is none of a tool, else a refusal.
+func TestCallsThatAreNoneAreRefused(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	d.AddTestTool("fall", func(context.Context, *dispatch.Session) string { panic("over") })
+	p := d.dial(t, "w")
+	for params, want := range map[string]struct {
+		code    int // 0: it is a refusal
+		message string
+	}{
+		`{"name":"nothing","arguments":{}}`:                 {-32602, "tool 'nothing' not found: tool not found"},
+		`{"name":"launch_next","arguments":{}}`:             {-32602, "tool 'launch_next' not found: tool not found"}, // an operator's
+		`{}`:                                                {-32602, "tool '' not found: tool not found"},
+		`{"name":"lease_list","_meta":5}`:                   {-32600, "unparsable tools/call request: json: cannot unmarshal number into Go struct field CallToolRequest.params._meta of type map[string]interface {}"},
+		`{"name":"lease_list","arguments":5}`:               {0, "arguments must be a JSON object"},
+		`{"name":"lease_list","arguments":[]}`:              {0, "arguments must be a JSON object"},
+		`{"name":"lease_list","arguments":{"scope":null}}`:  {0, "scope must be a string"},
+		`{"name":"lease_list","arguments":{"prefix":{}}}`:   {0, "prefix must be a string"},
+		`{"name":"lease_list","arguments":{"prefixx":"a"}}`: {0, "prefixx is unknown; the arguments are scope, prefix"},
+		`{"name":"kv_get","arguments":{}}`:                  {0, "path must be given"},
+		`{"name":"fall","arguments":{}}`:                    {-32603, "panic recovered in fall tool handler: over"},
+	} {
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}`, params)
+		switch m := p.receive(); {
+		case want.code == 0 && (!m.Result.IsError || m.text() != want.message):
+			t.Errorf("%s: %+v, want %q", params, m, want.message)
+		case want.code != 0 && (m.Error == nil || m.Error.Code != want.code || m.Error.Message != want.message):
+			t.Errorf("%s: %+v, want %d %q", params, m.Error, want.code, want.message)
+		}
+	}
+}
