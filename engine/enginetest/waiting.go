@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ var waiting = []test{
 	{"WaitDueWakesForAnEarlierRow", waitDueWakesForAnEarlierRow},
 	{"WaitDueOutlivesARowThatIsPutOff", waitDueOutlivesARowPutOff},
 	{"WaitDueEndsWithItsContext", waitDueEndsWithItsContext},
+	{"ManyRowsMayBeDueAtOneInstant", manyDueAtOneInstant},
 }
 
 // soon is near enough to wait for on a real clock, and in a bubble is exact.
@@ -109,6 +111,50 @@ func waitDueOutlivesARowPutOff(w *world) {
 		due = first
 	}
 	w.waited(err, due)
+}
+
+// manyDueAtOneInstant has as many rows due just before and just after it, in the
+// other order, and puts off some while the others' time comes.
+func manyDueAtOneInstant(w *world) {
+	const n = 3000
+	far := soon
+	if w.bubble {
+		far = time.Hour
+	}
+	var due time.Time
+	w.update(func(tx engine.Tx) {
+		due = tx.Now().Add(far)
+		for i := range n {
+			tx.Put(engine.Row{Key: fmt.Sprintf("at/%04d", i), Due: due})
+			tx.Put(engine.Row{Key: fmt.Sprintf("before/%04d", i), Due: due.Add(time.Duration(-i))})
+			tx.Put(engine.Row{Key: fmt.Sprintf("after/%04d", i), Due: due.Add(far + time.Duration(-i))})
+		}
+	})
+	for i := range n / 10 {
+		w.update(func(tx engine.Tx) {
+			if r, ok := tx.Get(fmt.Sprintf("at/%04d", 10*i)); ok {
+				r.Due = due.Add(far)
+				tx.Touch(r)
+			}
+		})
+	}
+	for seen := 0; seen < 3*n; {
+		if err := w.WaitDue(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		w.update(func(tx engine.Tx) {
+			var last engine.Row
+			for r := range tx.Due() {
+				if r.Due.Before(last.Due) || r.Due.Equal(last.Due) && r.Key < last.Key {
+					w.Fatalf("row %q is due after row %q", r.Key, last.Key)
+				}
+				last = r
+				tx.Delete(r.Key)
+				seen++
+			}
+		})
+	}
+	w.want()
 }
 
 func waitDueEndsWithItsContext(w *world) {

@@ -21,7 +21,7 @@ func (e *Engine) Check() error {
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
-	return errors.Join(e.checkRowsLocked(), e.checkOwnersLocked(), e.checkDueLocked(), e.checkStoreLocked(), e.checkColdLocked())
+	return errors.Join(e.checkRowsLocked(), e.checkOwnersLocked(), e.mem.checkDue(e.clock.now().UnixNano()), e.checkStoreLocked(), e.checkColdLocked())
 }
 
 func (e *Engine) checkRowsLocked() error {
@@ -70,34 +70,6 @@ func (e *Engine) checkOwnersLocked() error {
 		if (r.owner != nil) != listed[r] {
 			errs = append(errs, fmt.Errorf("row %q: owned %t, listed %t", r.key(), r.owner != nil, listed[r]))
 		}
-	}
-	return errors.Join(errs...)
-}
-
-func (e *Engine) checkDueLocked() error {
-	var errs []error
-	var last *row
-	for d := range e.mem.due.filled().all {
-		r := d.r
-		if d.due != r.due {
-			errs = append(errs, fmt.Errorf("row %q is due at %d, and by the index at %d", r.key(), r.due, d.due))
-		}
-		if last != nil && compareDue(dueRow{last.due, last}, d) >= 0 {
-			errs = append(errs, fmt.Errorf("row %q is due after row %q, by the index", r.key(), last.key()))
-		}
-		if e.mem.get(r.key()) != r {
-			errs = append(errs, fmt.Errorf("row %q is due and gone", r.key()))
-		}
-		last = r
-	}
-	n := 0
-	for r := range e.mem.rows.all {
-		if r.due != never {
-			n++
-		}
-	}
-	if n != e.mem.due.filled().n {
-		errs = append(errs, fmt.Errorf("%d rows are due ever, and %d indexed", n, e.mem.due.filled().n))
 	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -143,7 +142,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}
-	e.alarm.set(e.pace.next(e.mem.due.earliest()))
+	e.alarm.set(e.wakeLocked(t.now))
 	return nil
 }
 
@@ -166,61 +165,6 @@ func (e *Engine) refusalLocked() error {
 
 // Watch implements [engine.Engine].
 func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
-
-// WaitDue implements [engine.Engine].
-func (e *Engine) WaitDue(ctx context.Context) error {
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		// Armed under the lock: a transaction that brings an earlier due
-		// time comes before, and is in due, or after, and finds the alarm.
-		// A failure or Close that comes after the refusal was asked for
-		// finds it too.
-		e.mu.Lock()
-		due := e.mem.due.earliest()
-		at := e.pace.next(due)
-		rung := e.alarm.arm(at)
-		err := e.refusalLocked()
-		now := e.clock.now().UnixNano()
-		if at < now && err == nil {
-			e.pace.answered(due, now)
-		}
-		e.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		if at < now {
-			return nil
-		}
-		if err := sleep(ctx, rung, at, now); err != nil {
-			return err
-		}
-	}
-}
-
-// sleep returns once due is past, or the alarm has rung, or ctx has ended,
-// and an error in the last case.
-func sleep(ctx context.Context, rung <-chan struct{}, due, now int64) error {
-	var past <-chan time.Time
-	if due != never {
-		// Strictly past. A sum that wraps is centuries away.
-		d := time.Duration(due - now + 1)
-		if d <= 0 {
-			d = 1<<63 - 1
-		}
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		past = timer.C
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-past:
-	case <-rung:
-	}
-	return nil
-}
 
 // Close implements [engine.Engine].
 func (e *Engine) Close() error {

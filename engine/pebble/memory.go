@@ -53,9 +53,7 @@ func (m *memory) setOwner(r *row, id uuid.UUID) {
 
 func (m *memory) setDue(r *row, due int64) {
 	if r.due != due {
-		m.due.remove(r)
-		r.due = due
-		m.due.insert(r)
+		m.due.move(r, due)
 	}
 }
 

@@ -76,7 +76,7 @@ type slab struct {
 }
 
 const (
-	slabRows = 64
+	slabRows = 63      // which fill 4 kB, with the word that the allocator keeps with them
 	slabText = 8 << 10 // bytes; a longer text has memory of its own
 )
 

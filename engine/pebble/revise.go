@@ -59,7 +59,7 @@ func (e *Engine) revise(prefix string, fn func(now time.Time, row engine.Row) (e
 			p.apply(e.mem)
 		}
 		e.mem.due.refill()
-		e.alarm.set(e.pace.next(e.mem.due.earliest()))
+		e.alarm.set(e.wakeLocked(now))
 	}
 	return e.last, err
 }

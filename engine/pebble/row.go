@@ -15,7 +15,7 @@ import (
 
 // A row is one record of the working set. A row that lives is in memory's table
 // and rows, in its owner's list when it has one, and in memory.due when it is
-// due ever. It fills 48 bytes, one of the allocator's sizes, which is why its
+// due ever. It fills 64 bytes, one of the allocator's sizes, which is why its
 // key and its value are one piece of memory, and four numbers share a word.
 type row struct {
 	text  *byte  // the key, then the value
@@ -23,7 +23,8 @@ type row struct {
 	owner *owner // nil is nobody
 	due   int64  // unix nanoseconds, or never
 
-	prev, next *row // in owner's list
+	prev, next  *row // in owner's list
+	left, right *row // in a ring of memory.due
 }
 
 // What is in a row's word, from its low bits up: the length of the key, that of
