@@ -75,8 +75,9 @@ func (l Lease) encode(due time.Time) string {
 	return w.String()
 }
 
-// decodeLease reads what encode wrote; scope, key and session are the row's.
-func decodeLease(value string, due time.Time) (l Lease, ok bool) {
+// decode reads what encode wrote; scope, key and session are the row's. A restart
+// reads a million.
+func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	var known, late, reduced bool
 	r := record.Read(value)
 	format := r.Byte()
@@ -95,5 +96,5 @@ func decodeLease(value string, due time.Time) (l Lease, ok bool) {
 		l.remaining = l.TTL
 	}
 	l.Holder.Path, l.RequestID = r.Text(), r.Text()
-	return l, format == leaseFormat && r.Done()
+	return format == leaseFormat && r.Done()
 }

@@ -18,8 +18,8 @@ func (c *Core) Recover(ctx context.Context) error {
 	var mu sync.Mutex
 	var known []Lease // those with an id
 	err := c.eng.Revise(ctx, leasePrefix, func(now time.Time, row engine.Row) (engine.Row, error) {
-		l, ok := leaseOf(row)
-		if !ok {
+		var l Lease
+		if !l.read(row) {
 			return row, corrupt(row.Key)
 		}
 		if l.ID != uuid.Nil {
@@ -47,14 +47,14 @@ func (c *Core) Recover(ctx context.Context) error {
 
 // revived gives the row of a lease whose ttl begins at now. There may be very
 // many, and of nearly all the value stays as it is.
-func (l Lease) revived(row engine.Row, now time.Time) engine.Row {
+func (l *Lease) revived(row engine.Row, now time.Time) engine.Row {
 	late := l.Deadline.Sub(row.Due)
 	l.Deadline = now.Add(l.remaining)
 	if due := l.attention(now); l.Deadline.Sub(due) == late {
 		row.Due = due
 		return row
 	}
-	return leaseRow(l, now)
+	return leaseRow(*l, now)
 }
 
 // checkRecords reads what else is of this package and outlives a restart.

@@ -39,12 +39,17 @@ func requestKey(session uuid.UUID, id string) string {
 }
 
 func leaseOf(row engine.Row) (l Lease, ok bool) {
-	if l, ok = decodeLease(row.Value, row.Due); !ok {
-		return Lease{}, false
+	ok = l.read(row)
+	return l, ok
+}
+
+func (l *Lease) read(row engine.Row) (ok bool) {
+	if !l.decode(row.Value, row.Due) {
+		return false
 	}
 	l.Scope, l.Key, ok = strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
 	l.Holder.Session, l.row = row.Owner, row.Key
-	return l, ok
+	return ok
 }
 
 // must reads a row that Recover has read before, or that this process wrote:
@@ -90,7 +95,7 @@ func leaseByID(tx Tx, id uuid.UUID) (Lease, bool) {
 // attention is when the lease wants it next: at its deadline; half a ttl from
 // now if the server is to extend it; in time for a checkpoint. Those of leases
 // that a restart has revived together are spread by their tokens.
-func (l Lease) attention(now time.Time) time.Time {
+func (l *Lease) attention(now time.Time) time.Time {
 	due := l.Deadline
 	if l.KeepAlive {
 		due = earliest(due, now.Add(l.TTL/2))

@@ -34,6 +34,9 @@ type Engine struct {
 	hub   engine.Hub
 	alarm alarm
 
+	// wakeCollector ends the rest that began with Open.
+	wakeCollector func()
+
 	// failure is the first failure of a commit. It is set at most once, by
 	// whoever meets it, with or without mu.
 	failure atomic.Pointer[error]
@@ -115,6 +118,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
+	e.wakeCollector()
 	e.overlay.drop()
 	t.e, t.now = e, e.clock.now()
 	t.undo, t.writes, t.cold = e.undo[:0], e.writes[:0], e.cold[:0]

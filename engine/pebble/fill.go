@@ -86,4 +86,5 @@ func (d *dueOrder) fillFront(rows []*row) {
 	for _, p := range places {
 		load.add(dueRow{p.due, rows[p.at]})
 	}
+	d.front.load(load.leaves)
 }

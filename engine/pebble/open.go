@@ -32,7 +32,7 @@ func Open(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory(), overlay: newOverlay(), recent: newRecent()}
+	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory(), overlay: newOverlay(), recent: newRecent(), wakeCollector: func() {}}
 	e.fs = &stateFS{FS: fs, dir: o.Dir, fail: e.fail, failed: e.failed}
 	if e.logf == nil {
 		e.logf = func(string, ...any) {}

@@ -164,22 +164,34 @@ func (o *order[K, E]) walk(l *leaf[K, E], i int, yield func(E) bool) {
 	}
 }
 
-// An orderLoader fills an order with items that come as they are to stand.
+// An orderLoader makes leaves of items that come as they are to stand.
 type orderLoader[K any, E comparable] struct {
-	o *order[K, E]
-	l *leaf[K, E]
+	o      *order[K, E]
+	leaves []*leaf[K, E]
 }
 
 func (b *orderLoader[K, E]) add(e E) {
-	if b.l == nil {
-		b.l = b.o.first
+	n := len(b.leaves)
+	if n == 0 || b.leaves[n-1].n == loadedLeaf {
+		b.leaves = append(b.leaves, &leaf[K, E]{low: b.o.own(b.o.key(e))})
+		n++
 	}
-	if b.l.n == loadedLeaf {
-		next := &leaf[K, E]{low: b.o.own(b.o.key(e))}
-		b.l.next, b.l = next, next
-		b.o.leaves.Load(next)
+	l := b.leaves[n-1]
+	l.items[l.n] = e
+	l.n++
+}
+
+// load puts leaves into an order that has none, or behind those loaded before.
+func (o *order[K, E]) load(leaves []*leaf[K, E]) {
+	last, _ := o.leaves.Max()
+	for _, l := range leaves {
+		if o.n == 0 { // instead of the first, which is empty
+			l.low, o.first = last.low, l
+		} else {
+			last.next = l
+		}
+		o.leaves.Load(l)
+		o.n += l.n
+		last = l
 	}
-	b.l.items[b.l.n] = e
-	b.l.n++
-	b.o.n++
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"unsafe"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/uuid"
@@ -25,39 +28,86 @@ var (
 	coldKey   = []byte(engine.Cold)
 )
 
-// recover fills memory from the store. One goroutine reads and the other fills
-// the indexes, which takes about as long.
+// recover fills memory from the store, on all cores.
 func (e *Engine) recover() error {
 	if err := e.checkFormat(); err != nil {
 		return err
 	}
-	if size, err := e.db.EstimateDiskUsage([]byte{rowSpace}, []byte{rowSpace + 1}); err == nil && size > largeState {
-		defer restCollector()()
-	}
-	it, err := e.rowsStored()
+	size, err := e.db.EstimateDiskUsage([]byte{rowSpace}, []byte{rowSpace + 1})
 	if err != nil {
 		return err
 	}
-	read := make(chan slab, 64)
-	filled := make(chan struct{})
-	go func() {
-		defer close(filled)
-		order := orderLoader[string, *row]{o: e.mem.rows}
-		table := tableLoader{t: e.mem.table}
-		for s := range read {
-			for i := range s.rows {
-				r := &s.rows[i]
-				e.mem.link(r, s.owners[i])
-				order.add(r)
-				table.add(r)
-			}
+	if size > largeState {
+		e.wakeCollector = restCollector()
+		defer time.AfterFunc(longRest, e.wakeCollector)
+	}
+	cuts, err := e.cuts(int(min(size/leastPart, uint64(4*runtime.GOMAXPROCS(0)))))
+	if err != nil {
+		return err
+	}
+	return e.load(cuts, int(size)/storedRow)
+}
+
+const (
+	leastPart = 1 << 20 // bytes, about, of a part of the store that is read apart
+	storedRow = 64      // bytes, about, of a small row in a table
+	mostHint  = 512     // rows, where they may be large and few
+)
+
+// cuts gives where to cut the rows in the store into so many parts of about the
+// same size: behind some of the tables.
+func (e *Engine) cuts(parts int) (cuts [][]byte, err error) {
+	if parts < 2 {
+		return nil, nil
+	}
+	levels, err := e.db.SSTables()
+	if err != nil {
+		return nil, err
+	}
+	var tables []pebble.SSTableInfo
+	var size uint64
+	for _, t := range slices.Concat(levels...) {
+		if t.Largest.UserKey[0] == rowSpace {
+			tables = append(tables, t)
+			size += t.Size
 		}
-		table.done()
-	}()
-	err = readRows(it, read)
-	close(read)
-	<-filled
-	return errors.Join(err, it.Close())
+	}
+	slices.SortFunc(tables, func(a, b pebble.SSTableInfo) int { return bytes.Compare(a.Largest.UserKey, b.Largest.UserKey) })
+	var n uint64
+	for _, t := range tables {
+		if n += t.Size; n >= size/uint64(parts) {
+			cuts = append(cuts, t.Largest.UserKey)
+			n = 0
+		}
+	}
+	return cuts, nil
+}
+
+// load reads the rows that are stored, those before each cut apart, and fills the
+// indexes with them. There are about so many.
+func (e *Engine) load(cuts [][]byte, rows int) error {
+	bounds := slices.Concat([][]byte{{rowSpace}}, cuts, [][]byte{{rowSpace + 1}})
+	loaders := make([]loader, len(bounds)-1)
+	errs := make([]error, len(loaders))
+	var mu sync.Mutex
+	hint := min(rows/len(loaders)/len(e.mem.table.parts), mostHint)
+	onAllCores(len(loaders), func(i int) {
+		loaders[i].mem, loaders[i].mu, loaders[i].table.hint = e.mem, &mu, hint
+		errs[i] = e.loadPart(&loaders[i], bounds[i], bounds[i+1])
+	})
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	e.mem.join(loaders)
+	return nil
+}
+
+func (e *Engine) loadPart(l *loader, from, to []byte) error {
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.read(it), it.Close())
 }
 
 // rowsStored gives an iterator of the rows in the store.
@@ -65,49 +115,6 @@ func (e *Engine) rowsStored() (*pebble.Iterator, error) { return e.stored(rowSpa
 
 func (e *Engine) stored(space byte) (*pebble.Iterator, error) {
 	return e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
-}
-
-// A slab is rows that were read one after another, and share their memory: it
-// is freed with the last of them, so what rows that stay hold on to is never
-// more than all took when the state was opened.
-type slab struct {
-	rows   []row
-	owners []uuid.UUID
-}
-
-const (
-	slabRows = 63      // which fill 4 kB, with the word that the allocator keeps with them
-	slabText = 8 << 10 // bytes; a longer text has memory of its own
-)
-
-func newSlab() slab { return slab{make([]row, 0, slabRows), make([]uuid.UUID, 0, slabRows)} }
-
-// readRows sends all rows that are stored, in the order of their keys.
-func readRows(it *pebble.Iterator, read chan<- slab) error {
-	s := newSlab()
-	var texts []byte
-	for ok := it.First(); ok; ok = it.Next() {
-		key, record := it.Key()[1:], it.Value()
-		value, owner, due, err := decodeRow(key, record)
-		if err != nil {
-			return err
-		}
-		n := len(key) + len(value)
-		if n > cap(texts)-len(texts) {
-			texts = make([]byte, 0, max(n, slabText))
-		}
-		at := len(texts)
-		texts = append(append(texts, key...), value...)
-		r := row{due: due, word: storedBit}
-		r.setText(unsafe.String(&texts[at], n), len(key))
-		s.rows, s.owners = append(s.rows, r), append(s.owners, owner)
-		if len(s.rows) == cap(s.rows) {
-			read <- s
-			s = newSlab()
-		}
-	}
-	read <- s
-	return it.Error()
 }
 
 // decodeRow reads what is stored under key. The value aliases the record.

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
 // Revise implements [engine.Engine]. It has a look at each row, on all cores,
-// and puts the due rows in order once, at the end.
+// and finds the places of the due rows once, at the end.
 func (e *Engine) Revise(ctx context.Context, prefix string, fn func(now time.Time, row engine.Row) (engine.Row, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -32,31 +30,20 @@ func (e *Engine) Revise(ctx context.Context, prefix string, fn func(now time.Tim
 func (e *Engine) revise(prefix string, fn func(now time.Time, row engine.Row) (engine.Row, error)) (seen *commit, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer e.wakeCollector()
 	if err := e.refusalLocked(); err != nil {
 		return nil, err
 	}
 	now := e.clock.now()
 	parts := e.mem.revisions(prefix)
-	next := make(chan *revision, len(parts))
-	for _, p := range parts {
-		next <- p
-	}
-	close(next)
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for p := range next {
-				p.ask(now, fn)
-			}
-		})
-	}
-	wg.Wait()
+	onAllCores(len(parts), func(i int) { parts[i].ask(now, fn) })
 	for _, p := range parts {
 		err = errors.Join(err, p.err)
 	}
 	if err == nil {
+		onAllCores(len(parts), func(i int) { parts[i].apply() })
 		for _, p := range parts {
-			p.apply(e.mem)
+			p.applyOther(e.mem)
 		}
 		e.mem.due.refill()
 		e.alarm.set(e.wakeLocked(now))
@@ -69,15 +56,15 @@ func (e *Engine) revise(prefix string, fn func(now time.Time, row engine.Row) (e
 type revision struct {
 	prefix string
 	leaves []*leaf[string, *row]
-	rows   []revised
-	other  []engine.Row // of whom more changes than when they are due
+	dues   []int64 // of each of its rows, in their order
+	other  []revised
 	err    error
 }
 
+// A revised is a row of which more changes than when it is due.
 type revised struct {
-	r     *row
-	due   int64
-	other int32 // 1 + its place there, or 0
+	r  *row
+	is engine.Row
 }
 
 // revisions gives the leaves that have rows whose keys start with prefix, each
@@ -94,46 +81,55 @@ func (m *memory) revisions(prefix string) (parts []*revision) {
 	return parts
 }
 
-func (p *revision) ask(now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) {
-	p.rows = make([]revised, 0, len(p.leaves)*fullLeaf)
+// each yields the rows in question.
+func (p *revision) each(yield func(*row) bool) {
 	for _, l := range p.leaves {
 		for _, r := range l.items[:l.n] {
-			if strings.HasPrefix(r.key(), p.prefix) {
-				p.askAbout(r, now, fn)
+			if strings.HasPrefix(r.key(), p.prefix) && !yield(r) {
+				return
 			}
 		}
 	}
 }
 
-func (p *revision) askAbout(r *row, now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) {
-	was := r.public()
-	is, err := fn(now, was)
-	switch {
-	case err != nil:
-	case is.Key != was.Key:
-		err = fmt.Errorf("engine: row %q cannot become row %q", was.Key, is.Key)
-	default:
-		err = tooLarge(is)
+func (p *revision) ask(now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) {
+	p.dues = make([]int64, 0, len(p.leaves)*fullLeaf)
+	for r := range p.each {
+		if err := p.askAbout(r, now, fn); err != nil {
+			p.err = errors.Join(p.err, err)
+		}
 	}
-	if err != nil {
-		p.err = errors.Join(p.err, err)
-		return
-	}
-	next := revised{r: r, due: instant(is.Due)}
-	if is.Value != was.Value || is.Owner != was.Owner {
-		p.other = append(p.other, is)
-		next.other = int32(len(p.other))
-	}
-	p.rows = append(p.rows, next)
 }
 
-func (p *revision) apply(m *memory) {
-	for _, next := range p.rows {
-		next.r.due = next.due
-		if next.other != 0 {
-			is := p.other[next.other-1]
-			next.r.setText(text(is.Key, is.Value), len(is.Key))
-			m.setOwner(next.r, is.Owner)
+func (p *revision) askAbout(r *row, now time.Time, fn func(time.Time, engine.Row) (engine.Row, error)) error {
+	was := r.public()
+	is, err := fn(now, was)
+	if err != nil {
+		return err
+	}
+	if is.Key != was.Key {
+		return fmt.Errorf("engine: row %q cannot become row %q", was.Key, is.Key)
+	}
+	if is.Value != was.Value || is.Owner != was.Owner {
+		if err := tooLarge(is); err != nil {
+			return err
 		}
+		p.other = append(p.other, revised{r, is})
+	}
+	p.dues = append(p.dues, instant(is.Due))
+	return nil
+}
+
+func (p *revision) apply() {
+	dues := p.dues
+	for r := range p.each {
+		r.due, dues = dues[0], dues[1:]
+	}
+}
+
+func (p *revision) applyOther(m *memory) {
+	for _, o := range p.other {
+		o.r.setText(text(o.is.Key, o.is.Value), len(o.is.Key))
+		m.setOwner(o.r, o.is.Owner)
 	}
 }

@@ -62,6 +62,7 @@ func (t *table) remove(r *row) {
 // part after the other, and not all over the table as they come.
 type tableLoader struct {
 	t     *table
+	hint  int // about how many a part will have
 	parts [256][]hashed
 }
 
@@ -73,17 +74,24 @@ type hashed struct {
 func (b *tableLoader) add(r *row) {
 	h := maphash.String(b.t.seed, r.key())
 	part := &b.parts[h>>56]
+	if *part == nil {
+		*part = make([]hashed, 0, b.hint+1)
+	}
 	*part = append(*part, hashed{max(uint32(h), 1), r})
 }
 
-func (b *tableLoader) done() {
-	for i, rows := range b.parts {
-		p := &b.t.parts[i]
-		p.resize(len(rows) + len(rows)/3 + 8)
-		for _, r := range rows {
+// load fills a part.
+func (t *table) load(i int, from []loader) {
+	n := 0
+	for j := range from {
+		n += len(from[j].table.parts[i])
+	}
+	p := &t.parts[i]
+	p.resize(n + n/3 + 8)
+	for j := range from {
+		for _, r := range from[j].table.parts[i] {
 			p.insert(r.hash, r.r)
 		}
-		b.t.n += len(rows)
 	}
 }
 
