@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -24,10 +25,11 @@ var errShutdown = errors.New("the daemon is shutting down")
 // A conn is one client on the socket, after its hello: lines of JSON-RPC both
 // ways.
 //
-// One goroutine reads. It waits for nothing but initialize, which waits for
-// nothing, so it sees at once that the client is gone, has cancelled a call or
-// releases what its other calls wait for. Each request runs on a goroutine of
-// its own and writes its own answer.
+// One goroutine at a time reads. A call that comes alone it serves itself, and
+// if that takes long another goroutine takes over the reading; each other call
+// runs on a goroutine of its own. So no call keeps the daemon from seeing that
+// the client is gone, has cancelled a call or releases what its other calls
+// wait for.
 //
 // mcp-go's stdio transport was the choice not taken: five workers for all its
 // requests, so that five blocked calls starve the release they wait for, and
@@ -39,14 +41,14 @@ type conn struct {
 	client *client
 
 	nc    net.Conn
+	in    *bufio.Reader // of whoever reads
 	out   lineWriter
 	calls calls
-	wg    sync.WaitGroup // the goroutines of calls
+	wg    sync.WaitGroup // the goroutines that read and of calls
+	ended chan error     // why there is nothing more to read
 
-	// resident is taken from by one goroutine that stays. A client that
-	// calls one at a time, as most do, is served by it alone; whoever comes
-	// while it is busy gets a goroutine of its own.
-	resident chan func()
+	turn   atomic.Uint64 // odd while the goroutine that reads serves a call
+	relief *time.Timer   // takes over the reading if it still does
 }
 
 // ServeConn serves one client on nc, from its hello on, until the client goes
@@ -69,13 +71,13 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer dispatch.Peer)
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
-	c := &conn{server: s, service: s.serviceFor(se), se: se, client: newClient(), nc: nc, resident: make(chan func())}
-	c.serve(ctx, br)
+	c := &conn{server: s, service: s.serviceFor(se), se: se, client: newClient(), nc: nc, in: br, ended: make(chan error, 1)}
+	c.serve(ctx)
 }
 
 // serve reads until there is nothing more to read, and then ends the
 // connection the way that fits.
-func (c *conn) serve(ctx context.Context, br *bufio.Reader) {
+func (c *conn) serve(ctx context.Context) {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
 	c.out = lineWriter{nc: c.nc, timeout: c.server.opts.WriteTimeout, cut: cut}
@@ -94,14 +96,10 @@ func (c *conn) serve(ctx context.Context, br *bufio.Reader) {
 	notices.Go(func() { c.se.WatchLosses(noticesCtx, c.client.tellLoss) })
 	notices.Go(func() { c.writeNotices(noticesCtx) })
 
-	c.wg.Go(func() {
-		for work := range c.resident {
-			work()
-		}
-	})
-
-	err := c.read(base, br)
-	close(c.resident)
+	c.relief = time.AfterFunc(patience, func() { c.relieve(base) })
+	defer c.relief.Stop()
+	c.wg.Go(func() { c.read(base) })
+	err := <-c.ended
 	switch {
 	case ctx.Err() != nil:
 		// The session stays. Short calls may finish: an answer that is lost
@@ -153,28 +151,31 @@ func (c *conn) waitCalls(limit time.Duration) {
 	}
 }
 
-// read takes messages until it cannot, and says why.
-func (c *conn) read(ctx context.Context, br *bufio.Reader) error {
-	for {
-		line, err := readLine(br, MaxMessage)
+// read takes messages until it cannot, and says why, or until somebody else
+// has taken over.
+func (c *conn) read(ctx context.Context) {
+	for reading := true; reading; {
+		line, err := readLine(c.in, MaxMessage)
 		switch {
 		case errors.Is(err, errTooLong):
 			c.out.write(errorReply(nil, mcp.INVALID_REQUEST, err.Error(), nil))
-			return err
 		case errors.Is(err, io.EOF):
-			return errors.New("the client closed it")
+			err = errors.New("the client closed it")
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return errShutdown // or the session's end; serve knows
-		case err != nil:
-			return err
-		case len(line) > 0:
-			c.receive(ctx, line)
+			err = errShutdown // or the session's end; serve knows
+		}
+		if err != nil {
+			c.ended <- err
+			return
+		}
+		if len(line) > 0 {
+			reading = c.receive(ctx, line)
 		}
 	}
 }
 
-// receive takes one message and returns without waiting for its answer.
-func (c *conn) receive(ctx context.Context, line []byte) {
+// receive takes one message, and reports whether its caller is to read on.
+func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 	env, fault := parse(line)
 	switch {
 	case fault != nil:
@@ -183,20 +184,21 @@ func (c *conn) receive(ctx context.Context, line []byte) {
 		// What the client sends next may rely on it.
 		c.out.write(encodeReply(env.ID, c.mcp.HandleMessage(ctx, line)))
 	case env.request():
-		c.start(ctx, env, line)
+		return c.start(ctx, env, line)
 	case env.Method == string(mcp.MethodNotificationCancelled):
 		c.calls.cancel(callKey(env.Params.RequestID), errCancelled)
 	case env.notification():
 		c.mcp.HandleMessage(ctx, line)
 	}
 	// What is left is an answer, and the server asks clients nothing.
+	return true
 }
 
-func (c *conn) start(ctx context.Context, env envelope, line []byte) {
+func (c *conn) start(ctx context.Context, env envelope, line []byte) (reading bool) {
 	call, err := c.calls.begin(ctx, &env, len(line))
 	if err != nil {
 		c.out.write(refuseCall(&env, err))
-		return
+		return true
 	}
 	work := func() {
 		defer c.calls.free(call)
@@ -206,10 +208,32 @@ func (c *conn) start(ctx context.Context, env envelope, line []byte) {
 			c.out.write(answer)
 		}
 	}
-	select {
-	case c.resident <- work: // a goroutine whose stack has grown to what a call takes
-	default:
+	if call.waits || c.in.Buffered() > 0 {
 		c.wg.Go(work)
+		return true
+	}
+	return c.serveAlone(work)
+}
+
+// patience is how long at most nobody reads: calls that wait for no more than
+// the disk are done by then.
+const patience = 20 * time.Millisecond
+
+// serveAlone does the work of a call, after which the client has sent nothing
+// yet, on the goroutine that reads. Most clients send nothing before they have
+// the answer, and to wake another goroutine takes as long as a short call: with
+// one client, an empty one takes 24 µs instead of 37.
+func (c *conn) serveAlone(work func()) (reading bool) {
+	turn := c.turn.Add(1)
+	c.relief.Reset(patience)
+	work()
+	return c.turn.CompareAndSwap(turn, turn+1)
+}
+
+// relieve takes over the reading from a goroutine that serves a call.
+func (c *conn) relieve(ctx context.Context) {
+	if turn := c.turn.Load(); turn%2 == 1 && c.turn.CompareAndSwap(turn, turn+1) {
+		c.wg.Go(func() { c.read(ctx) })
 	}
 }
 
