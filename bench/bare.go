@@ -171,7 +171,8 @@ func recordCommits(ctx context.Context) (enqueued, claimed, submitted commit, er
 // named finds the task of a commit: every one writes its record.
 func (c commit) named() {
 	for _, w := range c {
-		if id, ok := strings.CutPrefix(w.key[1:], "~task/"); ok {
+		_, id, ok := strings.Cut(w.key[1:], "/")
+		if ok && (strings.HasPrefix(w.key[1:], "~payload/") || strings.HasPrefix(w.key[1:], "~task/")) {
 			for i := range c {
 				c[i].id = uuid.UUID([]byte(id))
 			}

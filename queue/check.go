@@ -20,7 +20,7 @@ import (
 func (q *Queue) Check(tx Tx) error {
 	c := &checker{q: q, tx: tx, counts: make(map[line]*Stats), due: make(map[line]time.Time)}
 	q.checkRows(tx, func(err error) { c.faults = append(c.faults, err) })
-	for row := range tx.Scan(taskPrefix) {
+	for row := range tx.Scan(payloadPrefix) {
 		c.try(func() { c.task(row) })
 	}
 	for _, prefix := range []string{readyPrefix, delayedPrefix, finishedPrefix, deadPrefix} {
@@ -28,10 +28,11 @@ func (q *Queue) Check(tx Tx) error {
 			c.try(func() { c.entry(prefix, row) })
 		}
 	}
-	for _, prefix := range []string{payloadPrefix, resultPrefix} {
-		for row := range tx.Scan(prefix) {
-			c.try(func() { c.text(prefix, row) })
-		}
+	for row := range tx.Scan(taskPrefix) {
+		c.try(func() { c.record(row) })
+	}
+	for row := range tx.Scan(resultPrefix) {
+		c.try(func() { c.result(row) })
 	}
 	for row := range tx.Scan(keyPrefix) {
 		c.try(func() { c.key(row) })
@@ -85,20 +86,30 @@ func (c *checker) must(t Task, key string) {
 	}
 }
 
-// task looks at one record: what it must have is there, and it is counted.
+// task looks at one task, by its payload: what it must have is there, and it is
+// counted.
 func (c *checker) task(row engine.Row) {
-	t, _ := getTask(c.tx, idOf(row.Key, row.Key[len(taskPrefix):]))
+	t, ok := getTask(c.tx, idOf(row.Key, row.Key[len(payloadPrefix):]))
+	if !ok {
+		c.fault("row %q is of no task", row.Key)
+		return
+	}
 	l := t.line
 	if c.counts[l] == nil {
 		c.counts[l] = &Stats{Queue: t.Queue}
 	}
 	*c.counts[l].of(&t)++
-	c.must(t, payloadKey(t.ID))
+	if _, payload := payloadOf(row); len(payload) != t.Size {
+		c.fault("task %s has %d bytes of payload, and says %d", t.ID, len(payload), t.Size)
+	}
+	if t.result.apart {
+		c.must(t, resultKey(t.ID))
+	}
 	if in, tail, ok := entry(&t); ok {
 		switch entry, ok := c.tx.Get(in.prefix + tail); {
 		case !ok, !in.ofReady() && entry.Value != "", in.ofReady() && in.idAt(entry) != t.ID:
 			c.fault("task %s is %s and has no row %q", t.ID, t.State, in.prefix+tail)
-		case in.ofReady() && entry.Value[16:] != row.Value:
+		case in.ofReady() && entry.Value != t.encode():
 			c.fault("task %s has another record in row %q", t.ID, entry.Key)
 		}
 	}
@@ -157,16 +168,20 @@ func (c *checker) entry(prefix string, row engine.Row) {
 	}
 }
 
-// text looks at a payload or a result: its task is there, and has one.
-func (c *checker) text(prefix string, row engine.Row) {
-	t, ok := getTask(c.tx, idOf(row.Key, row.Key[len(prefix):]))
+// record looks at a record that is apart: its task has a payload.
+func (c *checker) record(row engine.Row) {
+	t, _ := getTask(c.tx, idOf(row.Key, row.Key[len(taskPrefix):]))
+	c.must(t, payloadKey(t.ID))
+}
+
+// result looks at a result that is apart: its task is there, and says so.
+func (c *checker) result(row engine.Row) {
+	t, ok := getTask(c.tx, idOf(row.Key, row.Key[len(resultPrefix):]))
 	switch {
 	case !ok:
 		c.fault("row %q is of no task", row.Key)
-	case prefix == resultPrefix && t.State != Completed && t.State != Failed:
-		c.fault("task %s is %s and has a result", t.ID, t.State)
-	case prefix == payloadPrefix && len(row.Value) != t.Size:
-		c.fault("task %s has %d bytes of payload, and says %d", t.ID, len(row.Value), t.Size)
+	case !t.result.apart:
+		c.fault("task %s is %s and has a result apart", t.ID, t.State)
 	}
 }
 

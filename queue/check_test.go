@@ -61,12 +61,22 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		finds   string
 		corrupt bool
 	}{
-		"task lost":          {func(tx engine.Tx) { tx.Delete("~task/" + firstRow(tx, "~ready/").Value[:16]) }, "which does not stand there", false},
+		"ready task lost":    {func(tx engine.Tx) { tx.Delete("~payload/" + firstRow(tx, "~ready/").Value[:16]) }, "which does not stand there", false},
+		"task lost":          {remove("~task/"), "is of no task", false},
 		"task unreadable":    {spoil("~task/"), "~task/", true},
-		"payload lost":       {remove("~payload/"), "has no row \"~payload/", false},
-		"payload of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~payload/0123456789abcdef"}) }, "is of no task", false},
-		"payload cut":        {spoil("~payload/"), "bytes of payload", false},
+		"payload lost":       {func(tx engine.Tx) { tx.Delete("~payload/" + firstRow(tx, "~task/").Key[len("~task/"):]) }, "has no row \"~payload/", false},
+		"payload of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~payload/0123456789abcdef", Value: "\x00"}) }, "is of no task", false},
+		"payload unreadable": {spoil("~payload/"), "~payload/", true},
+		"payload cut": {func(tx engine.Tx) {
+			row := firstRow(tx, "~payload/")
+			row.Value = row.Value[:len(row.Value)-1]
+			tx.Put(row)
+		}, "bytes of payload", false},
 		"result of no task":  {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~result/0123456789abcdef"}) }, "is of no task", false},
+		"result lost":        {remove("~result/"), "has no row \"~result/", false},
+		"result of no use": {func(tx engine.Tx) {
+			tx.Put(engine.Row{Key: "~result/" + firstRow(tx, "~task/").Key[len("~task/"):], Value: "1"})
+		}, "has a result apart", false},
 		"ready entry lost":   {remove("~ready/"), "has no row \"~ready/", false},
 		"ready entry spoilt": {spoil("~ready/"), "~ready/", true},
 		"ready record other": {func(tx engine.Tx) {
@@ -222,7 +232,8 @@ func (h *house) everything(ctx context.Context) {
 	for range 3 {
 		h.enqueue(queue.NewTask{Queue: "b", MaxAttempts: 1, Priority: 9})
 	}
-	if err := w.submit(w.claim(queue.Claim{Queues: []string{"b"}})); err != nil {
+	done := w.claim(queue.Claim{Queues: []string{"b"}})
+	if _, err := h.Submit(ctx, w.Holder, h.run, done.ID, done.Token, queue.Completed, jsonOf(1000)); err != nil {
 		h.t.Fatal(err)
 	}
 	dead := w.claim(queue.Claim{Queues: []string{"b"}})
@@ -243,7 +254,7 @@ func TestACorruptTaskIsAnErrorOfWhoeverReadsIt(t *testing.T) {
 		bad, good := h.enqueue(queue.NewTask{Priority: 9}), h.enqueue(queue.NewTask{Queue: "other"})
 		var was [2]engine.Row
 		h.rows(func(tx engine.Tx) {
-			was[0], _ = tx.Get("~task/" + string(bad.ID[:]))
+			was[0], _ = tx.Get("~payload/" + string(bad.ID[:]))
 			was[1] = firstRow(tx, "~ready/"+string(h.run[:])+"q")
 			for _, row := range was {
 				tx.Put(engine.Row{Key: row.Key, Value: row.Value[:len(row.Value)/2]})
@@ -252,7 +263,7 @@ func TestACorruptTaskIsAnErrorOfWhoeverReadsIt(t *testing.T) {
 		_, err := h.Get(t.Context(), h.run, bad.ID)
 		_, claim := h.worker("W1").ask(queue.Claim{})
 		_, cancel := h.Cancel(t.Context(), h.run, bad.ID)
-		for err, key := range map[error]string{err: "~task/", claim: "~ready/", cancel: "~task/"} {
+		for err, key := range map[error]string{err: "~payload/", claim: "~ready/", cancel: "~payload/"} {
 			if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 				t.Errorf("%v", err)
 			}

@@ -60,17 +60,21 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	return tasks, q.readPayloads(context.WithoutCancel(ctx), tasks)
 }
 
-func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) error {
+func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) (err error) {
 	if len(tasks) == 0 {
 		return nil
 	}
+	defer caught(&err)
 	keys := make([]string, len(tasks))
 	for i := range tasks {
 		keys[i] = payloadKey(tasks[i].ID)
 	}
 	rows, err := q.eng.Read(ctx, keys...)
-	for i := range rows {
-		tasks[i].Payload = []byte(rows[i].Value)
+	for i, row := range rows {
+		if row.Key != "" { // else the task has been forgotten since
+			_, payload := payloadOf(row)
+			tasks[i].Payload = []byte(payload)
+		}
 	}
 	return err
 }

@@ -49,9 +49,9 @@
 //	cursor/<index>                        before what nothing stands in an index
 //	front/<ready index>                   what stands next in a long line, memory only
 //	drop/<name>                           a queue whose run has gone, due until the last of it is
-//	~task/<id>                            record: state, attempts and where the task stands
-//	~payload/<id>                         as it was enqueued, without white space
-//	~result/<id>                          as it was submitted
+//	~payload/<id>                         as it was enqueued, without white space; before it the record, if it is in no other row yet
+//	~task/<id>                            record: state, attempts, where the task stands, and a small result
+//	~result/<id>                          a larger one
 //	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row
 //	~delayed/<name>␀<due><id>
 //	~finished/<name>␀<until><id>          when it may be forgotten

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,7 +259,7 @@ func TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes(t *testing.T) {
 					}
 				}
 			}
-			for range tx.Scan("~task/") {
+			for range tx.Scan("~payload/") {
 				tasks++
 			}
 			if tasks != 5 {
@@ -283,5 +284,58 @@ func TestAQueueBoundsWhoWaitsAtIt(t *testing.T) {
 		for range queue.MaxClaimants {
 			<-left
 		}
+	})
+}
+
+// jsonOf is JSON of so many bytes.
+func jsonOf(size int) json.RawMessage {
+	return json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
+}
+
+// Small payloads and results stand with the record, larger ones in rows of their
+// own: nobody can tell, and nothing is left of any.
+func TestPayloadsAndResultsOfAnySize(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w := h.worker("W1")
+		sizes := []int{2, 100, 511, 512, 513, 4095, 4096, 4097, 1 << 20}
+		see := func(id uuid.UUID, size int, result json.RawMessage) {
+			t.Helper()
+			if d := h.get(id); string(d.Payload) != string(jsonOf(size)) || string(d.Result) != string(result) {
+				t.Errorf("payload of %d bytes, want %d, and a result of %d, want %d", len(d.Payload), size, len(d.Result), len(result))
+			}
+		}
+		for _, size := range sizes {
+			for _, state := range []queue.State{queue.Completed, queue.Failed, queue.Cancelled} {
+				task := h.enqueue(queue.NewTask{Payload: jsonOf(size)})
+				see(task.ID, size, nil)
+				c := w.claim(queue.Claim{})
+				if c.ID != task.ID || string(c.Payload) != string(jsonOf(size)) {
+					t.Errorf("claimed %s with %d bytes, want %s with %d", c.ID, len(c.Payload), task.ID, size)
+				}
+				result := jsonOf(size)
+				var err error
+				if state == queue.Cancelled {
+					result = nil
+					_, err = h.Cancel(t.Context(), h.run, c.ID)
+				} else {
+					_, err = h.Submit(t.Context(), w.Holder, h.run, c.ID, c.Token, state, result)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.crash()
+				see(task.ID, size, result)
+			}
+			if _, err := h.Cancel(t.Context(), h.run, h.enqueue(queue.NewTask{Payload: jsonOf(size)}).ID); err != nil {
+				t.Fatal(err) // one that was never claimed
+			}
+		}
+		h.check()
+		time.Sleep(25 * time.Hour)
+		h.rows(func(tx engine.Tx) {
+			for row := range tx.Scan(engine.Cold) {
+				t.Errorf("row %.60q is left", row.Key)
+			}
+		})
 	})
 }

@@ -34,21 +34,23 @@ func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error
 	if err != nil {
 		return Detail{}, err
 	}
-	if d.Payload, err = q.read(ctx, payloadKey(id)); err != nil {
+	defer caught(&err)
+	row, ok, err := q.eng.Get(ctx, payloadKey(id))
+	if err != nil {
 		return Detail{}, err
 	}
-	if d.State.Finished() {
-		d.Result, err = q.read(ctx, resultKey(id))
+	if ok {
+		_, payload := payloadOf(row)
+		d.Payload = json.RawMessage(payload)
+	}
+	switch {
+	case d.result.apart:
+		row, _, err = q.eng.Get(ctx, resultKey(id))
+		d.Result = json.RawMessage(row.Value)
+	case d.result.text != "":
+		d.Result = json.RawMessage(d.result.text)
 	}
 	return d, err
-}
-
-func (q *Queue) read(ctx context.Context, key string) (json.RawMessage, error) {
-	row, ok, err := q.eng.Get(ctx, key)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return json.RawMessage(row.Value), nil
 }
 
 // Wait is Get once the task is finished, or wait is over.

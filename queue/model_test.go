@@ -134,7 +134,7 @@ func (m *model) drawTask(t *rapid.T) queue.NewTask {
 		Priority: rapid.SampledFrom([]int{0, 0, 5, 9}).Draw(t, "priority"), MaxAttempts: rapid.IntRange(1, 3).Draw(t, "attempts"),
 		Delay:   time.Duration(rapid.SampledFrom([]int{0, 0, 0, 500, 3000}).Draw(t, "delay")) * time.Millisecond,
 		Key:     rapid.SampledFrom([]string{"", "", "", "k", "l"}).Draw(t, "key"),
-		Payload: json.RawMessage(rapid.SampledFrom([]string{"1", "2", " 2 "}).Draw(t, "payload")),
+		Payload: json.RawMessage(rapid.SampledFrom([]string{"1", "2", " 2 ", string(jsonOf(5000))}).Draw(t, "payload")),
 	}
 }
 

@@ -125,7 +125,7 @@ type draft struct {
 	NewTask
 	id      uuid.UUID
 	line    line
-	payload engine.Row
+	payload string
 	hash    [sha256.Size]byte // of the payload, if there is an idempotency key
 }
 
@@ -146,7 +146,7 @@ func (n NewTask) draft() (d draft, err error) {
 		return d, fmt.Errorf("queue: a new id: %w", err)
 	}
 	d.NewTask, d.line = n, lineOf(n.Run, n.Queue)
-	d.payload = engine.Row{Key: payloadKey(d.id), Value: compact.String()}
+	d.payload = compact.String()
 	if n.Key != "" {
 		d.hash = sha256.Sum256(compact.Bytes())
 	}

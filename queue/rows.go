@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // Tx is what the rules need of a transaction; an [engine.Tx] is one.
@@ -121,16 +122,57 @@ func caught(err *error) {
 	}
 }
 
+// getTask reads a task's record, which stands before its payload while it is as
+// it was enqueued.
 func getTask(tx Tx, id uuid.UUID) (Task, bool) {
 	row, ok := tx.Get(taskKey(id))
+	text := row.Value
 	if !ok {
-		return Task{}, false
+		if row, ok = tx.Get(payloadKey(id)); ok {
+			text, _ = payloadOf(row)
+		}
+		if text == "" { // the record was apart, and has gone
+			return Task{}, false
+		}
 	}
-	t, err := decodeTask(id, row.Value)
+	t, err := decodeTask(id, text)
 	if err != nil {
 		panic(corrupt(row.Key, err))
 	}
 	return t, true
+}
+
+// smallPayload is how long a payload may be to have the record in its row:
+// whoever looks for that reads all of it.
+const smallPayload = 4 << 10 // bytes
+
+// putTask writes a task's record. A new one's payload is written with it, and if
+// it is ready it has no other row: it will be claimed and changed before anybody
+// looks for it, mostly.
+func putTask(tx Tx, t *Task, text string, isNew bool) {
+	if !isNew {
+		tx.Put(engine.Row{Key: taskKey(t.ID), Value: text})
+		return
+	}
+	if t.State != Ready || t.Size > smallPayload {
+		tx.Put(engine.Row{Key: taskKey(t.ID), Value: text})
+		text = ""
+	}
+	w := record.New(4 + len(text) + len(t.payload))
+	w.Text(text)
+	w.Rest(t.payload)
+	tx.Put(engine.Row{Key: payloadKey(t.ID), Value: w.String()})
+}
+
+// payloadOf gives what is in a payload's row: the record of the task, or nothing
+// if that was apart from the beginning, and the payload.
+func payloadOf(row engine.Row) (text, payload string) {
+	r := record.Read(row.Value)
+	text, payload = r.Text(), r.Rest()
+	if !r.Done() {
+		panic(corrupt(row.Key, errors.New("not a payload")))
+	}
+	return text, payload
 }
 
 // getStats reads the counts of a queue, and when it wants attention next: at

@@ -36,14 +36,15 @@ func (q *Queue) enqueue(tx Tx, n *draft) (Task, error) {
 	now := tx.Now()
 	t := Task{
 		ID: n.id, Run: n.Run, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts,
-		Size: len(n.payload.Value), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: n.line,
+		Size: len(n.payload), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: n.line, payload: n.payload,
 	}
-	tx.Put(n.payload)
 	due := n.RunAt
 	if due.IsZero() {
 		due = now.Add(n.Delay)
 	}
-	return q.place(tx, nil, t, due), nil
+	t = q.place(tx, nil, t, due)
+	t.payload = ""
+	return t, nil
 }
 
 // place makes a task ready, at the end of its line, or delayed until due. It
@@ -82,14 +83,14 @@ func (q *Queue) move(tx Tx, was *Task, t Task, attention time.Time) Task {
 		due = attention
 	}
 	putStats(tx, t.line, s, due)
-	record := t.encode()
-	tx.Put(engine.Row{Key: taskKey(t.ID), Value: record[len(t.ID):]})
+	text := t.encode()
+	putTask(tx, &t, text[len(t.ID):], was == nil)
 	switch in, tail, ok := entry(&t); {
 	case t.State == Ready:
 		if s.Ready[t.Priority] == 1 { // its first
 			in.passed(tx, tail)
 		}
-		tx.Put(engine.Row{Key: in.prefix + tail, Value: record})
+		tx.Put(engine.Row{Key: in.prefix + tail, Value: text})
 	case ok:
 		in.reopen(tx, tail)
 		tx.Put(engine.Row{Key: in.prefix + tail})
@@ -223,8 +224,10 @@ func (q *Queue) submit(tx Tx, h holder, run uuid.UUID, s *Submission) (Task, err
 		return Task{}, err
 	}
 	q.leases.Free(tx, lease, registry.Released)
-	if len(s.Result) > 0 {
+	if t.result.apart = len(s.Result) > smallResult; t.result.apart {
 		tx.Put(engine.Row{Key: resultKey(s.ID), Value: string(s.Result)})
+	} else {
+		t.result.text = string(s.Result)
 	}
 	return q.finish(tx, t, s.State, s.State.String()), nil
 }
@@ -319,7 +322,9 @@ func (q *Queue) forget(tx Tx, t Task) {
 	}
 	tx.Delete(taskKey(t.ID))
 	tx.Delete(payloadKey(t.ID))
-	tx.Delete(resultKey(t.ID))
+	if t.result.apart {
+		tx.Delete(resultKey(t.ID))
+	}
 	if s.empty() {
 		for _, in := range append(indexesOf(l), deadIndex(l)) {
 			in.forget(tx)

@@ -52,8 +52,10 @@ type Task struct {
 	Until       time.Time // when a finished task may be forgotten
 	Attempts    []Attempt // one for each execution begun, the last may be under way
 
-	line  line
-	place uint64 // in line, of a ready task
+	line    line
+	place   uint64 // in line, of a ready task
+	payload string // of one that is not written yet
+	result  result // of one that was submitted
 }
 
 // An Attempt is one execution.
@@ -69,6 +71,18 @@ type Attempt struct {
 // last is the attempt under way, or the last that was.
 func (t *Task) last() *Attempt { return &t.Attempts[len(t.Attempts)-1] }
 
+// submitted reports whether a task may have a result.
+func (t *Task) submitted() bool { return t.State == Completed || t.State == Failed }
+
+// A result is what was submitted for a task: a small one stands in its record,
+// which is not written again, and another apart, in a row of its own.
+type result struct {
+	text  string
+	apart bool
+}
+
+const smallResult = 512 // bytes
+
 // A line is a queue of a run, as it stands in keys.
 type line string
 
@@ -78,8 +92,8 @@ func (l line) run() uuid.UUID { return uuid.UUID([]byte(l[:16])) }
 func (l line) queue() string  { return string(l[16:]) }
 
 const (
-	taskFormat  = 2
-	statsFormat = 2 // also tells Recover of tasks that cannot be read
+	taskFormat  = 3
+	statsFormat = 3 // also tells Recover of tasks that cannot be read
 )
 
 // encode gives the id of a task and its record.
@@ -100,6 +114,10 @@ func (t *Task) encode() string {
 	w.Time(t.FinishedAt)
 	w.Time(t.Until)
 	w.Uint(t.place)
+	if t.submitted() {
+		w.Flags(t.result.apart)
+		w.Text(t.result.text)
+	}
 	w.Uint(uint64(len(t.Attempts)))
 	for _, a := range t.Attempts {
 		w.Uint(a.Token)
@@ -126,6 +144,10 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 		Attempt: int(r.Uint()), MaxAttempts: int(r.Uint()), Size: int(r.Uint()), Key: r.Text(),
 		EnqueuedAt: r.Time(), EnqueuedBy: r.Text(), DueAt: r.Time(), FinishedAt: r.Time(), Until: r.Time(),
 		place: r.Uint(),
+	}
+	if t.submitted() {
+		r.Flags(&t.result.apart)
+		t.result.text = r.Text()
 	}
 	n := r.Uint()
 	if n > MaxAttempts || n != uint64(t.Attempt) {

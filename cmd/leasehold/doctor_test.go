@@ -150,9 +150,8 @@ func TestASoundStateIsSoundHoweverOftenItIsLookedAt(t *testing.T) {
 func TestDamageIsFound(t *testing.T) {
 	for _, c := range []struct{ prefix, value, want string }{
 		{"~ready/", "", "is ready and has no row"},
-		{"~payload/", "", "has no row"},
-		{"~task/", "", "which does not stand there"},
-		{"~task/", "spoilt", "corrupt"},
+		{"~payload/", "", "which does not stand there"},
+		{"~payload/", "spoilt", "corrupt"},
 		{"~ready/", "spoilt", "corrupt"},
 		{"queue/", "", "and no counts"},
 		{"queue/", "spoilt", "corrupt"},

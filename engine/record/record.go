@@ -23,6 +23,7 @@ func (w *Writer) Int(v int64)              { w.b = binary.AppendVarint(w.b, v) }
 func (w *Writer) ID(v uuid.UUID)           { w.b = append(w.b, v[:]...) }
 func (w *Writer) Text(v string)            { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
+func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // the last field
 
 // String ends the value: nothing is written after it.
 func (w *Writer) String() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
@@ -110,6 +111,9 @@ func (r *Reader) Time() time.Time {
 }
 
 func (r *Reader) Duration() time.Duration { return time.Duration(r.Int()) }
+
+// Rest gives all that is left.
+func (r *Reader) Rest() string { return r.take(len(r.s)) }
 
 // Flags reads what Writer.Flags wrote.
 func (r *Reader) Flags(flags ...*bool) {
