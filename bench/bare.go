@@ -27,7 +27,7 @@ func startBare(ctx context.Context, p place) (*contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	const memtable = 8 << 20
+	const memtable = 32 << 20
 	o := &pebbledb.Options{
 		FS:                 logFS{vfs.Default, memtable},
 		FormatMajorVersion: pebbledb.FormatNewest,

@@ -70,9 +70,6 @@ func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 				return f.(vfs.File), err
 			}
 		}
-		if strings.HasSuffix(name, ".log") && f.Fd() != vfs.InvalidFd {
-			layOut(f.Fd(), logSize) // without it the log is slower, no more
-		}
 		return f, nil
 	})
 }
@@ -107,7 +104,7 @@ func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, 
 	}
 	f, err := create()
 	if err == nil {
-		return &stateFile{File: f, s: s, name: name}, nil
+		return &stateFile{File: f, s: s, name: name, log: logOf(name, f)}, nil
 	}
 	if f != nil {
 		_ = f.Close()
@@ -138,6 +135,31 @@ type stateFile struct {
 	vfs.File
 	s    *stateFS
 	name string
+	log  *layout // nil for what is no log
+}
+
+// A layout is how far a log has been written and how large the file is. It is
+// kept larger: an fsync of a file that grows takes longer.
+type layout struct{ end, size int64 }
+
+func logOf(name string, f vfs.File) *layout {
+	if !strings.HasSuffix(name, ".log") || f.Fd() == vfs.InvalidFd {
+		return nil
+	}
+	l := new(layout)
+	if info, err := f.Stat(); err == nil {
+		l.size = info.Size() // of one that is used again
+	}
+	return l
+}
+
+// before makes room for n bytes. Without it the log is slower, no more.
+func (l *layout) before(n int, f vfs.File) {
+	l.end += int64(n)
+	if l.end > l.size {
+		l.size = l.end + logStep
+		layOut(f.Fd(), l.size)
+	}
 }
 
 // change does one change, unless Pebble dreams.
@@ -152,7 +174,13 @@ func (f *stateFile) change(do func() error) error {
 }
 
 func (f *stateFile) Write(p []byte) (n int, err error) {
-	err = f.change(func() error { _, err := f.File.Write(p); return err })
+	err = f.change(func() error {
+		if f.log != nil {
+			f.log.before(len(p), f.File)
+		}
+		_, err := f.File.Write(p)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}

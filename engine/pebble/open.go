@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	memtableSize = 8 << 20
-	logSize      = memtableSize // about what a full memtable leaves in it
+	memtableSize = 32 << 20
+	logStep      = 8 << 20  // by which a log grows
 	cacheSize    = 64 << 20     // of the blocks of tables, for cold rows
 )
 
