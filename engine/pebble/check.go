@@ -108,9 +108,6 @@ func (e *Engine) checkStoreLocked() error {
 func (e *Engine) checkColdLocked() error {
 	e.overlay.drop()
 	var errs []error
-	for _, w := range e.overlay.writes.Items() {
-		errs = append(errs, fmt.Errorf("cold row %q: its write is durable and still in the overlay", w.key))
-	}
 	if n := len(e.overlay.commits); n != 0 {
 		errs = append(errs, fmt.Errorf("%d commits are still in the overlay", n))
 	}

@@ -3,109 +3,16 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/uuid"
-	"github.com/tidwall/btree"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
 func isCold(key string) bool { return strings.HasPrefix(key, engine.Cold) }
-
-// An overlay has the writes of cold rows that may not be in the store yet: of
-// the transaction that runs, and of commits on their way. It is guarded by
-// Engine.mu, and what a transaction sees is the store with the overlay on it.
-//
-// A write leaves the overlay when its commit is known to be applied, that is
-// when everybody who reads from the store from then on finds it there. Drops
-// come before a transaction and not within it, so an iterator that was made in
-// a transaction has all that the overlay has not, until the transaction ends.
-// Whether it also has some of what the overlay has does not matter: what the
-// overlay has of a row is its last write, and goes before.
-type overlay struct {
-	writes  *btree.BTreeG[*coldWrite] // in the order of their keys
-	moved   uint64                    // counts the changes of its shape
-	commits []*commit                 // those it has writes of, in their order
-	probe   coldWrite                 // what a lookup compares with
-}
-
-// A coldWrite is the last write of a cold row.
-type coldWrite struct {
-	key    string
-	value  string
-	gone   bool
-	commit *commit    // nil in the transaction that writes it
-	before *coldWrite // what a rollback puts back, while commit is nil
-}
-
-func newOverlay() *overlay {
-	less := func(a, b *coldWrite) bool { return a.key < b.key }
-	return &overlay{writes: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
-}
-
-func (o *overlay) get(key string) *coldWrite {
-	if o.writes.Len() == 0 {
-		return nil
-	}
-	o.probe.key = key
-	w, _ := o.writes.Get(&o.probe)
-	return w
-}
-
-// next gives the first write whose key starts with prefix and is not less than
-// at, or is greater than that if past.
-func (o *overlay) next(prefix, at string, past bool) *coldWrite {
-	if o.writes.Len() == 0 {
-		return nil
-	}
-	it := o.writes.Iter()
-	o.probe.key = at
-	ok := it.Seek(&o.probe)
-	if ok && past && it.Item().key == at {
-		ok = it.Next()
-	}
-	if !ok || !strings.HasPrefix(it.Item().key, prefix) {
-		return nil
-	}
-	return it.Item()
-}
-
-// revert undoes w, of a transaction that is rolled back.
-func (o *overlay) revert(w *coldWrite) {
-	if w.before != nil {
-		o.writes.Set(w.before)
-	} else {
-		o.writes.Delete(w)
-	}
-	o.moved++
-}
-
-// commit makes w a part of c.
-func (o *overlay) commit(w *coldWrite, c *commit) {
-	w.commit, w.before = c, nil
-	if len(c.cold) == 0 {
-		o.commits = append(o.commits, c)
-	}
-	c.cold = append(c.cold, w)
-}
-
-// drop removes the writes of commits that are applied. Those are the first, as
-// commits are applied in order. What a later commit has written again stays.
-func (o *overlay) drop() {
-	for len(o.commits) > 0 && o.commits[0].applied.Load() {
-		for _, w := range o.commits[0].cold {
-			if o.get(w.key) == w {
-				o.writes.Delete(w)
-				o.moved++
-			}
-		}
-		o.commits[0].cold = nil // it may be referred to as the last for long
-		o.commits[0] = nil
-		o.commits = o.commits[1:]
-	}
-}
 
 func (w *coldWrite) public() (engine.Row, bool) {
 	if w.gone {
@@ -139,37 +46,46 @@ func (t *tx) putCold(p engine.Row) {
 	t.writeCold(p.Key, p.Value, false)
 }
 
-// writeCold notes the write of a cold row. It copies the key, which may be cut
-// from something larger, and not the value, which will soon be dropped.
+// writeCold notes the write of a cold row. Neither key nor value is copied, since
+// both will soon be dropped.
 func (t *tx) writeCold(key, value string, gone bool) {
-	o := t.e.overlay
-	before := o.get(key)
-	if before != nil && before.commit == nil {
-		before.value, before.gone = value, gone
-		return
-	}
-	w := &coldWrite{key: strings.Clone(key), value: value, gone: gone, before: before}
-	o.writes.Set(w)
-	o.moved++
-	t.cold = append(t.cold, w)
+	t.cold.set(coldWrite{key: key, value: value, gone: gone})
 }
 
 func (t *tx) getCold(key string) (engine.Row, bool) {
 	t.live()
-	if w := t.e.overlay.get(key); w != nil {
+	e := t.e
+	w := t.cold.get(key)
+	if w == nil {
+		w, _ = e.overlay.get(key)
+	}
+	if w != nil {
 		return w.public()
 	}
-	if value, ok := t.e.recent.get(key); ok {
+	if value, ok := e.recent.get(key); ok {
 		return engine.Row{Key: key, Value: value}, true
 	}
-	r, ok, err := t.e.readCold(key)
+	r, ok, err := e.readCold(key)
 	if err != nil {
 		t.poison(err)
 	}
 	if ok {
-		t.e.recent.set(strings.Clone(key), r.Value, false)
+		e.recent.set(key, r.Value, false)
 	}
 	return r, ok
+}
+
+// nextCold gives the first write in the transaction or in the overlay whose key
+// starts with prefix and is not less than at, or is greater than that if past. Of
+// those of one row it gives the last.
+func (t *tx) nextCold(prefix, at string, past bool) *coldWrite {
+	next := t.cold.next(prefix, at, past)
+	for _, c := range slices.Backward(t.e.overlay.commits) {
+		if w := c.cold.next(prefix, at, past); w != nil && (next == nil || w.key < next.key) {
+			next = w
+		}
+	}
+	return next
 }
 
 // readCold gives the cold row that the store has under key.
@@ -256,7 +172,6 @@ func (t *tx) endWalks() {
 // the overlay has the last.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
-	o := t.e.overlay
 	w, err := t.walk(prefix)
 	if err != nil {
 		t.poison(readError(from, err))
@@ -264,14 +179,14 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	}
 	defer func() { w.busy = false }()
 	at, past := from, false
-	over, moved := o.next(prefix, at, past), o.moved
+	over, moved := t.nextCold(prefix, at, past), t.cold.moved
 	for stored := w.it.SeekGE(append([]byte{coldSpace}, from...)); ; {
 		if !stored && w.it.Error() != nil {
 			t.poison(readError(at, w.it.Error()))
 			return
 		}
-		if moved != o.moved {
-			over, moved = o.next(prefix, at, past), o.moved
+		if moved != t.cold.moved {
+			over, moved = t.nextCold(prefix, at, past), t.cold.moved
 		}
 		order := -1 // of the store's next row to the overlay's
 		switch {
@@ -303,7 +218,7 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 		if order == 0 {
 			stored = w.it.Next()
 		}
-		over, moved = o.next(prefix, at, past), o.moved
+		over, moved = t.nextCold(prefix, at, past), t.cold.moved
 	}
 }
 

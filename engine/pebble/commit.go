@@ -17,7 +17,7 @@ import (
 type commit struct {
 	rows    []stored     // in the order in which they were written
 	again   map[*row]int // where those are that had been stored before
-	cold    []*coldWrite // what the overlay has of it
+	cold    coldSet      // it is in the overlay for as long as it has any
 	size    int          // about, of the batch
 	done    sync.WaitGroup
 	err     error // set before done
@@ -55,12 +55,15 @@ func (e *Engine) recordLocked(t *tx, end *ending) {
 			e.openLocked(end).record(w, was)
 		}
 	}
-	for _, w := range t.cold {
-		c := e.openLocked(end)
+	if t.cold.n == 0 {
+		return
+	}
+	c := e.openLocked(end)
+	for w := range t.cold.all {
 		c.size += entrySize + len(w.key) + len(w.value)
-		e.overlay.commit(w, c)
 		e.recent.set(w.key, w.value, w.gone)
 	}
+	e.overlay.add(c, &t.cold)
 }
 
 const entrySize = 16 // about, of what a batch has of a row beside key and value
@@ -106,7 +109,7 @@ func (e *Engine) encode(c *commit) *pebble.Batch {
 	for i := range c.rows {
 		c.rows[i].encode(b)
 	}
-	for _, w := range c.cold {
+	for w := range c.cold.all {
 		w.encode(b)
 	}
 	c.rows, c.again = nil, nil // it may be referred to as the last for long

@@ -56,7 +56,7 @@ type Engine struct {
 
 	mu      sync.Mutex // the single writer: one transaction at a time
 	mem     *memory
-	overlay *overlay
+	overlay overlay
 	recent  *recent
 	open    *commit // takes the writes of transactions, or nil
 	last    *commit // the last one begun
@@ -65,7 +65,7 @@ type Engine struct {
 	pace    pace
 	undo    []undo // for the next transaction to use again
 	writes  []write
-	cold    []*coldWrite
+	cold    coldSet
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -121,7 +121,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.wakeCollector()
 	e.overlay.drop()
 	t.e, t.now = e, e.clock.now()
-	t.undo, t.writes, t.cold = e.undo[:0], e.writes[:0], e.cold[:0]
+	t.undo, t.writes, t.cold = e.undo[:0], e.writes[:0], e.cold
 	done := false
 	defer func() {
 		if !done {
@@ -129,8 +129,8 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		}
 		end.seen = e.last
 		t.endWalks()
-		e.undo, e.writes, e.cold = reuse(t.undo), reuse(t.writes), reuse(t.cold)
-		t.e, t.undo, t.writes, t.cold = nil, nil, nil, nil
+		e.undo, e.writes, e.cold = reuse(t.undo), reuse(t.writes), t.cold.emptied()
+		t.e, t.undo, t.writes, t.cold = nil, nil, nil, coldSet{}
 	}()
 	if err := fn(t); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		return t.err
 	}
 	done = true
-	if len(t.undo) == 0 && len(t.cold) == 0 {
+	if len(t.undo) == 0 && t.cold.n == 0 {
 		return nil
 	}
 	e.recordLocked(t, end)

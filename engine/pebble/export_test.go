@@ -17,7 +17,11 @@ func OpenBare(dir string) (*pebble.DB, error) {
 func (e *Engine) Kept() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mem.rows.n + e.overlay.writes.Len()
+	n := e.mem.rows.n
+	for _, c := range e.overlay.commits {
+		n += c.cold.n
+	}
+	return n
 }
 
 // Metrics gives Pebble's own counts.

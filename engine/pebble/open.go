@@ -15,7 +15,7 @@ import (
 const (
 	memtableSize = 32 << 20
 	logStep      = 8 << 20  // by which a log grows
-	cacheSize    = 64 << 20     // of the blocks of tables, for cold rows
+	cacheSize    = 64 << 20 // of the blocks of tables, for cold rows
 )
 
 // Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
@@ -32,7 +32,7 @@ func Open(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory(), overlay: newOverlay(), recent: newRecent(), wakeCollector: func() {}}
+	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory(), recent: newRecent(), wakeCollector: func() {}}
 	e.fs = &stateFS{FS: fs, dir: o.Dir, fail: e.fail, failed: e.failed}
 	if e.logf == nil {
 		e.logf = func(string, ...any) {}

@@ -40,10 +40,10 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *commit, err error
 		}
 		return r, false, e.last, nil
 	}
-	if w := e.overlay.get(key); w != nil {
+	if w, c := e.overlay.get(key); w != nil {
 		defer e.mu.Unlock()
 		r, ok = w.public()
-		return r, ok, w.commit, nil
+		return r, ok, c, nil
 	}
 	e.reading.RLock() // before Close can be told of, which waits for it
 	e.mu.Unlock()

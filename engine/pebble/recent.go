@@ -14,7 +14,7 @@ type recent struct {
 
 type recentRow struct{ key, value string }
 
-const recentValue = 512 // bytes; longer ones, and empty ones, are not kept
+const recentValue = 256 // bytes; longer ones, and empty ones, are not kept
 
 func newRecent() *recent { return &recent{seed: maphash.MakeSeed()} }
 
@@ -27,12 +27,14 @@ func (c *recent) get(key string) (value string, ok bool) {
 	return r.value, r.key == key
 }
 
-// set notes what the row under key is now, or with gone that there is none.
+// set notes what the row under key is now, or with gone that there is none. It
+// copies both strings, which may be cut from something larger.
 func (c *recent) set(key, value string, gone bool) {
 	r := c.at(key)
 	switch {
 	case !gone && value != "" && len(value) <= recentValue:
-		*r = recentRow{key, value}
+		both := key + value
+		*r = recentRow{both[:len(key)], both[len(key):]}
 	case r.key == key:
 		*r = recentRow{}
 	}

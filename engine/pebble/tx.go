@@ -20,7 +20,7 @@ type tx struct {
 
 	undo   []undo
 	writes []write
-	cold   []*coldWrite
+	cold   coldSet
 	walks  []*walk // the iterators of the store that it has had
 }
 
@@ -239,18 +239,15 @@ func (t *tx) rollback() {
 	for i := range t.writes {
 		t.writes[i].r.setDirty(0)
 	}
-	for _, w := range t.cold {
-		t.e.overlay.revert(w)
-	}
 }
 
 // keys gives the keys of the rows that changed.
 func (t *tx) keys() []string {
-	keys := make([]string, 0, len(t.undo)+len(t.cold))
+	keys := make([]string, 0, len(t.undo)+t.cold.n)
 	for i := range t.undo {
 		keys = append(keys, t.undo[i].r.key())
 	}
-	for _, w := range t.cold {
+	for w := range t.cold.all {
 		keys = append(keys, w.key)
 	}
 	return keys
