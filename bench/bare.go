@@ -32,7 +32,7 @@ func startBare(ctx context.Context, p place) (*contender, error) {
 		FS:                 logFS{vfs.Default, memtable},
 		FormatMajorVersion: pebbledb.FormatNewest,
 		MemTableSize:       memtable, MemTableStopWritesThreshold: 4,
-		CacheSize: 64 << 20,
+		CacheSize: 64<<20 + 4*memtable,
 		Logger:    quiet{},
 	}
 	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)

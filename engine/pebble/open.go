@@ -14,8 +14,13 @@ import (
 
 const (
 	memtableSize = 32 << 20
-	logStep      = 8 << 20  // by which a log grows
-	cacheSize    = 64 << 20 // of the blocks of tables, for cold rows
+	memtables    = 4       // at most, until writers wait
+	logStep      = 8 << 20 // by which a log grows
+
+	// cacheSize is for the blocks of tables, where cold rows are, and for the
+	// memtables: Pebble takes off the cache what those have, and one that is no
+	// larger keeps no block.
+	cacheSize = 64<<20 + memtables*memtableSize
 )
 
 // Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
@@ -77,7 +82,7 @@ func (e *Engine) options() *pebble.Options {
 		FS:                          e.fs,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memtableSize,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memtables,
 		CacheSize:                   cacheSize,
 		Logger:                      logger{e},
 		EventListener: &pebble.EventListener{
