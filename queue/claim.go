@@ -60,21 +60,28 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	return tasks, q.readPayloads(context.WithoutCancel(ctx), tasks)
 }
 
+// readPayloads reads those that were not read ahead.
 func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) (err error) {
-	if len(tasks) == 0 {
+	var keys []string
+	for i := range tasks {
+		if tasks[i].Payload == nil {
+			keys = append(slices.Grow(keys, len(tasks)-i), payloadKey(tasks[i].ID))
+		}
+	}
+	if len(keys) == 0 {
 		return nil
 	}
 	defer caught(&err)
-	keys := make([]string, len(tasks))
-	for i := range tasks {
-		keys[i] = payloadKey(tasks[i].ID)
-	}
 	rows, err := q.eng.Read(ctx, keys...)
-	for i, row := range rows {
-		if row.Key != "" { // else the task has been forgotten since
-			_, payload := payloadOf(row)
+	for i := range tasks {
+		if tasks[i].Payload != nil || len(rows) == 0 {
+			continue
+		}
+		if rows[0].Key != "" { // else the task has been forgotten since
+			_, payload := payloadOf(rows[0])
 			tasks[i].Payload = []byte(payload)
 		}
+		rows = rows[1:]
 	}
 	return err
 }

@@ -70,7 +70,8 @@
 // restart finds the others at the beginning, and passes over once.
 //
 // Even from there it costs the store more to find one entry than to read on to
-// the next. So a claim of one task from a line of more than 32 reads that many,
-// and leaves them to the claims that follow: the line's front. It is a row, so
-// that what undoes a transaction undoes what the transaction made of it.
+// the next, and so it does with payloads. So a claim of one task from a line of
+// more than 32 reads that many, and leaves them to the claims that follow: the
+// line's front. It is a row, so that what undoes a transaction undoes what the
+// transaction made of it.
 package queue

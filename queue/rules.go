@@ -158,8 +158,12 @@ type stock struct {
 func firstReady(tx Tx, stocks []stock, count int) (tasks []Task) {
 	for _, in := range stocks {
 		if count == 1 && in.tasks > frontTasks {
-			if row, ok := in.first(tx); ok {
-				tasks = append(tasks, in.taskAt(tx, row))
+			if row, payload, ok := in.first(tx); ok {
+				t := in.taskAt(tx, row)
+				if payload != "" {
+					_, t.payload = payloadOf(engine.Row{Key: payloadKey(t.ID), Value: payload})
+				}
+				tasks = append(tasks, t)
 			}
 			continue
 		}
@@ -184,7 +188,11 @@ func (q *Queue) begin(tx Tx, was *Task, t Task, h holder, ttl time.Duration) Cla
 	t.Attempt++
 	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, BeganAt: tx.Now()})
 	t = q.move(tx, was, t, time.Time{})
-	return Claimed{Task: t, Token: lease.Token, Deadline: lease.Deadline}
+	c := Claimed{Task: t, Token: lease.Token, Deadline: lease.Deadline}
+	if t.payload != "" {
+		c.Payload, c.Task.payload = []byte(t.payload), ""
+	}
+	return c
 }
 
 // undo takes back a claim that nobody has been told of.

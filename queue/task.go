@@ -54,7 +54,7 @@ type Task struct {
 
 	line    line
 	place   uint64 // in line, of a ready task
-	payload string // of one that is not written yet
+	payload string // of one that is not written yet, or that is claimed, if it was read ahead
 	result  result // of one that was submitted
 }
 
