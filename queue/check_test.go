@@ -72,8 +72,8 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 			row.Value = row.Value[:len(row.Value)-1]
 			tx.Put(row)
 		}, "bytes of payload", false},
-		"result of no task":  {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~result/0123456789abcdef"}) }, "is of no task", false},
-		"result lost":        {remove("~result/"), "has no row \"~result/", false},
+		"result of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~result/0123456789abcdef"}) }, "is of no task", false},
+		"result lost":       {remove("~result/"), "has no row \"~result/", false},
 		"result of no use": {func(tx engine.Tx) {
 			tx.Put(engine.Row{Key: "~result/" + firstRow(tx, "~task/").Key[len("~task/"):], Value: "1"})
 		}, "has a result apart", false},
