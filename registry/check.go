@@ -20,6 +20,7 @@ func (c *Core) Check(tx Tx) error {
 	if last > reserved {
 		fault("token %d issued beyond the %d reserved", last, reserved)
 	}
+	up, _ := uptimeNow(tx)
 	counts := make(map[string]uint64)
 	seen := make(map[uint64]string)
 	for row := range tx.Scan(leasePrefix) {
@@ -43,6 +44,9 @@ func (c *Core) Check(tx Tx) error {
 		}
 		if row.Due.IsZero() || row.Due.After(l.Deadline) {
 			fault("lease %q is due at %v, after its deadline %v", row.Key, row.Due, l.Deadline)
+		}
+		if l.long() && l.endsAt(up) > l.end+lag {
+			fault("lease %q ends at %v, and a restart would end it %v earlier", row.Key, l.Deadline, l.endsAt(up)-l.end-lag)
 		}
 		if !c.opts.SessionOpen(tx, l.Holder.Session) {
 			fault("lease %q is held by session %s, which has ended", row.Key, l.Holder.Session)

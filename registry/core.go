@@ -27,8 +27,6 @@ const (
 const (
 	// longTTL is from where on a restart must not give the full ttl again.
 	longTTL = 5 * time.Minute
-	// checkpointEvery is how often what is left of a long lease is written.
-	checkpointEvery = 5 * time.Minute
 	// keepLost is how long a holder can still be told what became of a lease.
 	keepLost = time.Hour
 	// keepRequest is how long after its lease a request_id is remembered.

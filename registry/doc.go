@@ -49,11 +49,27 @@
 //	news/<session>                 stands while the session has losses to be told of, owner session
 //	place                          the last place given in any line, memory only
 //	token                          the last one issued, and how many are reserved on disk
+//	uptime                         how long the state has been open, due every minute while there are leases
 //
 // A lease's deadline is when its row is due, or some time after, which its value
 // tells: so a renewal changes the row's due time alone. It only Touches the row
-// and costs no disk write. What a restart needs of a deadline is the ttl, and for
-// a long one the remaining time, which is checkpointed every few minutes: else a
-// state that restarts often would keep a day's lease for ever. The restart itself
-// puts all leases off in one [engine.Engine.Revise], and writes nothing either.
+// and costs no disk write. What a restart needs of a deadline is the ttl. The
+// restart itself puts all leases off in one [engine.Engine.Revise], and writes
+// nothing either.
+//
+// # Long leases
+//
+// A state that restarts often would so keep a day's lease for ever. So a lease of
+// more than five minutes also has its end written down, as a time on a clock that
+// goes only while the state is open, the uptime, of which one row is written each
+// minute. After a restart it has what is left until that end, at most its ttl. Its
+// renewal writes a new end if that is more than five minutes later than the one
+// that is stored, and the restart adds those five: so none is cut short, and one
+// that nobody renews is kept by a restart for no more than the time since the last
+// minute was written, and by the first of them for five minutes.
+//
+// What was left of each lease, written every few minutes, was the choice not
+// taken: it costs a write for all that lives and not for what changes, 3 300 a
+// second with a million claims of an hour, and none is needed for those that
+// nobody renews.
 package registry

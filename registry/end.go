@@ -103,8 +103,8 @@ func (c *Core) drop(tx Tx, scope string) {
 	tx.Delete(countKey(scope))
 }
 
-// Tend does what a due row of this package wants: expire, extend or checkpoint
-// a lease, give up a parked place, forget. It reports false for a row of
+// Tend does what a due row of this package wants: expire or extend a lease, give
+// up a parked place, forget, write the uptime. It reports false for a row of
 // another package.
 func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	switch {
@@ -114,6 +114,8 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 		must(row, decodeWaiter).remove(tx)
 	case strings.HasPrefix(row.Key, requestPrefix), strings.HasPrefix(row.Key, lostPrefix):
 		tx.Delete(row.Key)
+	case row.Key == uptimeKey:
+		beat(tx)
 	default:
 		return false
 	}
@@ -127,9 +129,6 @@ func (c *Core) tendLease(tx Tx, l Lease) {
 		extend(tx, l, l.TTL, l.Holder.Session)
 	case l.expired(now):
 		c.free(tx, l, Expired)
-	case l.TTL > longTTL:
-		l.remaining = l.ExpiresIn(now)
-		tx.Put(leaseRow(l, now))
 	default:
 		tx.Touch(leaseRow(l, now)) // a keep_alive lease whose session is away: at its deadline
 	}

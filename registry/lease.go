@@ -29,9 +29,9 @@ type Lease struct {
 	KeepAlive  bool   // extended by the server while the session is present
 	RequestID  string // the request it answered, or ""
 
-	// remaining is what a restart gives the lease: its ttl, or for a long
-	// one what was left when that was last written.
-	remaining time.Duration
+	// end is the uptime at which a long lease ends, as last written. It may end
+	// up to lag after.
+	end time.Duration
 	// shared says that more than one call was answered with this grant, so
 	// the cancellation of the one it was made for must not take it back.
 	shared bool
@@ -47,7 +47,7 @@ func (l Lease) ExpiresIn(now time.Time) time.Duration {
 // expired is the one boundary: at the deadline itself the lease still stands.
 func (l Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 
-const leaseFormat = 2
+const leaseFormat = 3
 
 // encode gives the value of the lease's row. Scope and key are in the row's
 // key, the session is its owner, and the deadline is some time after it is due,
@@ -55,21 +55,21 @@ const leaseFormat = 2
 func (l Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.RequestID))
 	w.Byte(leaseFormat)
-	late, reduced := l.Deadline.After(due), l.remaining != l.TTL
-	w.Flags(l.KeepAlive, l.shared, l.ID != uuid.Nil, late, reduced)
+	late := l.Deadline.After(due)
+	w.Flags(l.KeepAlive, l.shared, l.ID != uuid.Nil, late)
 	if l.ID != uuid.Nil {
 		w.ID(l.ID)
 	}
 	if late {
 		w.Duration(l.Deadline.Sub(due))
 	}
-	if reduced {
-		w.Uint(uint64(l.remaining))
-	}
 	w.ID(l.Holder.Actor)
 	w.Uint(l.Token)
 	w.Time(l.AcquiredAt)
 	w.Uint(uint64(l.TTL))
+	if l.long() {
+		w.Uint(uint64(l.end / time.Second))
+	}
 	w.Text(l.Holder.Path)
 	w.Text(l.RequestID)
 	return w.String()
@@ -78,22 +78,19 @@ func (l Lease) encode(due time.Time) string {
 // decode reads what encode wrote; scope, key and session are the row's. A restart
 // reads a million.
 func (l *Lease) decode(value string, due time.Time) (ok bool) {
-	var known, late, reduced bool
+	var known, late bool
 	r := record.Read(value)
 	format := r.Byte()
-	r.Flags(&l.KeepAlive, &l.shared, &known, &late, &reduced)
+	r.Flags(&l.KeepAlive, &l.shared, &known, &late)
 	if known {
 		l.ID = r.ID()
 	}
 	if l.Deadline = due; late {
 		l.Deadline = due.Add(r.Duration())
 	}
-	if reduced {
-		l.remaining = time.Duration(r.Uint())
-	}
 	l.Holder.Actor, l.Token, l.AcquiredAt, l.TTL = r.ID(), r.Uint(), r.Time(), time.Duration(r.Uint())
-	if !reduced {
-		l.remaining = l.TTL
+	if l.long() {
+		l.end = time.Duration(r.Uint()) * time.Second
 	}
 	l.Holder.Path, l.RequestID = r.Text(), r.Text()
 	return format == leaseFormat && r.Done()

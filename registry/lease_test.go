@@ -243,8 +243,8 @@ func TestRestartsDoNotKeepALongLeaseForEver(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		p := h.party("W1")
 		g := p.acquire(registry.Request{Key: "x", TTL: time.Hour})
-		for range 20 {
-			time.Sleep(7 * time.Minute)
+		for range 70 { // each loses what came after the last beat
+			time.Sleep(2 * time.Minute)
 			h.crash()
 		}
 		if left := time.Since(g.Deadline); left < 0 {
@@ -258,7 +258,7 @@ func TestARestartNeverCutsARenewedLongLeaseShort(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		p := h.party("W1")
 		g := p.acquire(registry.Request{Key: "x", TTL: time.Hour})
-		time.Sleep(50 * time.Minute) // checkpointed on the way
+		time.Sleep(50 * time.Minute)
 		l, err := p.renew(g, 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -268,6 +268,31 @@ func TestARestartNeverCutsARenewedLongLeaseShort(t *testing.T) {
 		_, err = h.party("W2").try(registry.Request{Key: "x"})
 		mustBe[*registry.HeldError](t, err)
 	})
+}
+
+// TestARestartHonoursEveryRenewal has a long lease renewed so often that most
+// renewals write nothing.
+func TestARestartHonoursEveryRenewal(t *testing.T) {
+	for _, every := range []time.Duration{time.Second, time.Minute, 7 * time.Minute} {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			p := h.party("W1")
+			g := p.acquire(registry.Request{Key: "x", TTL: 10 * time.Minute})
+			for range 3 {
+				var deadline time.Time
+				for begun := time.Now(); time.Since(begun) < 20*time.Minute; time.Sleep(every) {
+					l, err := p.renew(g, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					deadline = l.Deadline
+				}
+				h.crash()
+				time.Sleep(time.Until(deadline))
+				_, err := h.party("W2").try(registry.Request{Key: "x"})
+				mustBe[*registry.HeldError](t, err)
+			}
+		})
+	}
 }
 
 func TestKeepAliveLastsAsLongAsItsSessionIsPresent(t *testing.T) {

@@ -15,9 +15,13 @@ import (
 // runs: each gets its full ttl from now on, a long one what was left of it.
 // A record that cannot be read is an [engine.ErrCorrupt].
 func (c *Core) Recover(ctx context.Context) error {
+	last, err := c.lastBeat(ctx)
+	if err != nil {
+		return err
+	}
 	var mu sync.Mutex
 	var known []Lease // those with an id
-	err := c.eng.Revise(ctx, leasePrefix, func(now time.Time, row engine.Row) (engine.Row, error) {
+	err = c.eng.Revise(ctx, leasePrefix, func(now time.Time, row engine.Row) (engine.Row, error) {
 		var l Lease
 		if !l.read(row) {
 			return row, corrupt(row.Key)
@@ -27,7 +31,7 @@ func (c *Core) Recover(ctx context.Context) error {
 			defer mu.Unlock()
 			known = append(known, l)
 		}
-		return l.revived(row, now), nil
+		return l.revived(row, now, last.was), nil
 	})
 	if err != nil {
 		return err
@@ -41,15 +45,31 @@ func (c *Core) Recover(ctx context.Context) error {
 		for scope, n := range count {
 			setCount(tx, scope, n)
 		}
+		if !last.at.IsZero() { // go on from there
+			last.at = tx.Now()
+			tx.Touch(last.row(tx))
+		}
 		return checkRecords(tx)
 	})
 }
 
+// lastBeat gives the uptime at the last beat, if there was one.
+func (c *Core) lastBeat(ctx context.Context) (u uptime, err error) {
+	row, ok, err := c.eng.Get(ctx, uptimeKey)
+	if err != nil || !ok {
+		return uptime{}, err
+	}
+	if u, ok = decodeUptime(row.Value); !ok {
+		return uptime{}, corrupt(uptimeKey)
+	}
+	return u, nil
+}
+
 // revived gives the row of a lease whose ttl begins at now. There may be very
 // many, and of nearly all the value stays as it is.
-func (l *Lease) revived(row engine.Row, now time.Time) engine.Row {
+func (l *Lease) revived(row engine.Row, now time.Time, known time.Duration) engine.Row {
 	late := l.Deadline.Sub(row.Due)
-	l.Deadline = now.Add(l.remaining)
+	l.Deadline = now.Add(l.left(known))
 	if due := l.attention(now); l.Deadline.Sub(due) == late {
 		row.Due = due
 		return row

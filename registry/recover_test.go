@@ -13,7 +13,7 @@ import (
 // TestACorruptRecordIsNamed damages every kind of record that outlives a
 // restart, in turn.
 func TestACorruptRecordIsNamed(t *testing.T) {
-	for _, prefix := range []string{"lease/", "request/", "lost/", "token"} {
+	for _, prefix := range []string{"lease/", "request/", "lost/", "token", "uptime"} {
 		for name, damage := range map[string]func(value string) string{
 			"cut":            func(v string) string { return v[:len(v)-1] },
 			"grown":          func(v string) string { return v + "x" },
@@ -27,6 +27,7 @@ func TestACorruptRecordIsNamed(t *testing.T) {
 				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 					w := h.party("W1")
 					w.acquire(registry.Request{Key: "x", RequestID: "once"})
+					w.acquire(registry.Request{Key: "long", TTL: time.Hour})
 					g := w.acquire(registry.Request{Key: "y", TTL: time.Second})
 					time.Sleep(2 * time.Second) // y is lost
 					if _, err := w.renew(g, 0); err == nil {
@@ -93,11 +94,32 @@ func TestARestartGivesClaimsTheirTTL(t *testing.T) {
 			held(func(ttl time.Duration) time.Duration { return ttl - time.Minute })
 			h.crash()
 		}
-		// The long one is checkpointed, somewhat early as it has a small token, so
-		// restarts do not keep it for ever.
+		// Of the long one, what is left counts, and what renewals may not have
+		// written, and what nobody knows of the time since the last beat.
 		ttls = ttls[2:]
-		time.Sleep(11 * time.Minute)
+		time.Sleep(30*time.Minute + 30*time.Second)
 		h.crash()
-		held(func(ttl time.Duration) time.Duration { return ttl - 10*time.Minute })
+		held(func(ttl time.Duration) time.Duration { return ttl - 25*time.Minute })
+	})
+}
+
+// TestALongLeaseThatLivesIsNotWritten watches its row.
+func TestALongLeaseThatLivesIsNotWritten(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		h.party("W1").acquire(registry.Request{Key: "x", TTL: 2 * time.Hour})
+		var row string
+		h.view(func(tx registry.Tx) {
+			for r := range tx.Scan("lease/") {
+				row = r.Key
+			}
+		})
+		watch := h.eng.Watch(row)
+		defer watch.Stop()
+		time.Sleep(2 * time.Hour)
+		select {
+		case <-watch.C:
+			t.Error("its row has changed")
+		default:
+		}
 	})
 }

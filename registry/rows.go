@@ -22,6 +22,7 @@ const (
 	lostPrefix    = "lost/"
 	newsPrefix    = "news/"
 	tokenKey      = "token"
+	uptimeKey     = "uptime"
 	placeKey      = "place"
 )
 
@@ -92,24 +93,13 @@ func leaseByID(tx Tx, id uuid.UUID) (Lease, bool) {
 	return mustLease(row), true
 }
 
-// attention is when the lease wants it next: at its deadline; half a ttl from
-// now if the server is to extend it; in time for a checkpoint. Those of leases
-// that a restart has revived together are spread by their tokens.
+// attention is when the lease wants it next: at its deadline, or half a ttl from
+// now if the server is to extend it.
 func (l *Lease) attention(now time.Time) time.Time {
-	due := l.Deadline
 	if l.KeepAlive {
-		due = earliest(due, now.Add(l.TTL/2))
+		return earliest(l.Deadline, now.Add(l.TTL/2))
 	}
-	if l.TTL > longTTL {
-		due = earliest(due, now.Add(checkpointEvery-spread(l.Token)))
-	}
-	return due
-}
-
-// spread is always the same for a token, and up to half of what it is taken off.
-func spread(token uint64) time.Duration {
-	const steps = 256
-	return time.Duration(token%steps) * (checkpointEvery / 2 / steps)
+	return l.Deadline
 }
 
 func leaseRow(l Lease, now time.Time) engine.Row {

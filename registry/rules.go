@@ -89,13 +89,12 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID) Lease {
 	l := Lease{
 		Scope: scope, Key: req.Key, ID: id, Token: nextToken(tx), Holder: req.Holder,
 		AcquiredAt: now, Deadline: now.Add(req.TTL), TTL: req.TTL,
-		KeepAlive: req.KeepAlive, RequestID: req.RequestID, remaining: req.TTL,
+		KeepAlive: req.KeepAlive, RequestID: req.RequestID,
 		row: leaseKey(scope, req.Key),
 	}
-	row := leaseRow(l, now)
-	tx.Put(row)
+	l.put(tx)
 	if id != uuid.Nil {
-		tx.Touch(engine.Row{Key: idKey(l.ID), Value: row.Key})
+		tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 		addCount(tx, scope, 1)
 	}
 	if req.RequestID != "" {
@@ -114,20 +113,23 @@ func (c *Core) reenter(tx Tx, l Lease, call *call) Grant {
 
 // extend moves the deadline to ttl from now if that is later, for session,
 // which is another one where the lease is adopted. It writes to the disk only
-// what a restart could not do without: a new owner, a longer ttl, or more
-// remaining time than the last checkpoint says.
+// what a restart could not do without: a new owner, a longer ttl, or an end that
+// is much later than the one that is stored.
 func extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) Lease {
 	now := tx.Now()
 	durable := session != l.Holder.Session
 	l.Holder.Session = session
 	if to := now.Add(ttl); to.After(l.Deadline) {
 		l.Deadline = to
-		durable = durable || ttl > l.remaining
+		durable = durable || ttl > l.TTL
 		l.TTL = max(l.TTL, ttl)
-		l.remaining = max(l.remaining, ttl)
+		if !durable && l.long() {
+			u, _ := uptimeNow(tx)
+			durable = l.endsAt(u) > l.end+lag
+		}
 	}
 	if durable {
-		tx.Put(leaseRow(l, now))
+		l.put(tx)
 	} else {
 		tx.Touch(leaseRow(l, now))
 	}
