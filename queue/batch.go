@@ -40,13 +40,15 @@ func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) (tasks []Task, 
 	defer caught(&err)
 	err = q.eng.Update(ctx, func(tx engine.Tx) error { // whose error undoes it
 		tasks = make([]Task, 0, len(drafts))
+		book := ledger{Tx: tx}
 		for i := range drafts {
-			t, err := q.enqueue(tx, &drafts[i])
+			t, err := q.enqueue(&book, &drafts[i])
 			if err != nil {
 				return fmt.Errorf("task %d of %d: %w", i+1, len(drafts), err)
 			}
 			tasks = append(tasks, t)
 		}
+		book.close()
 		return nil
 	})
 	if err != nil {

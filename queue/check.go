@@ -114,7 +114,7 @@ func (c *checker) task(row engine.Row) {
 		}
 	}
 	if t.State == Dead {
-		c.must(t, deadKeys(l)+atTime(t.Until, t.ID))
+		c.must(t, deadIndex(l).prefix+atTime(t.Until, t.ID))
 	}
 	if _, ok := c.q.leases.Get(c.tx, t.ID.String()); ok != (t.State == InProgress) {
 		c.fault("task %s is %s, and leased: %v", t.ID, t.State, ok)
@@ -140,7 +140,7 @@ func (c *checker) task(row engine.Row) {
 // entry looks at one entry of an index: its task stands just there, and behind
 // the cursor.
 func (c *checker) entry(prefix string, row engine.Row) {
-	id := index{prefix}.idAt(row)
+	id := index{prefix: prefix}.idAt(row)
 	t, ok := getTask(c.tx, id)
 	in, tail, stands := index{}, "", false
 	switch {
@@ -157,7 +157,7 @@ func (c *checker) entry(prefix string, row engine.Row) {
 	if in.ofReady() {
 		in.taskAt(c.tx, row) // that it can be read; c.task has compared it
 	}
-	if cursor, ok := c.tx.Get(in.cursorKey()); ok && tail < cursor.Value {
+	if cursor, ok := c.tx.Get(in.cursor); ok && tail < cursor.Value {
 		c.fault("entry %q stands before the cursor", row.Key)
 	}
 	if prefix == delayedPrefix || prefix == finishedPrefix {
@@ -191,7 +191,7 @@ func (c *checker) key(row engine.Row) {
 	if !ok {
 		panic(corrupt(row.Key, errEntry))
 	}
-	l := line(row.Key[len(keyPrefix):run] + name)
+	l := lineNamed(row.Key[len(keyPrefix):run] + name)
 	e, _ := getEnqueued(c.tx, l, key)
 	if t, ok := getTask(c.tx, e.ID); !ok || t.Key != key || t.line != l {
 		c.fault("idempotency key %q of queue %s is of no task", key, name)
@@ -230,7 +230,7 @@ func (c *checker) claimant(row engine.Row) {
 }
 
 func (c *checker) stats(row engine.Row) {
-	l := line(row.Key[len(statsPrefix):])
+	l := line(row.Key)
 	s, due := getStats(c.tx, l)
 	if was := c.counts[l]; was == nil || s != *was {
 		c.fault("queue %s counts %+v and has %+v", l.queue(), s, was)

@@ -121,11 +121,11 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 			tx.Put(row)
 		}, "is due at", false},
 		"cursor too far": {func(tx engine.Tx) {
-			row := firstRow(tx, "cursor/ready/")
+			row := firstRow(tx, "cursor/~ready/")
 			row.Value = "\xff\xff\xff\xff\xff\xff\xff\xff"
 			tx.Put(row)
 		}, "before the cursor", false},
-		"cursor unreadable":       {spoil("cursor/ready/"), "cursor/ready/", true},
+		"cursor unreadable":       {spoil("cursor/~ready/"), "cursor/~ready/", true},
 		"places unreadable":       {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: "1"}) }, "\"queue\"", true},
 		"places given again":      {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: strings.Repeat("\x00", 16)}) }, "has place", false},
 		"request unreadable":      {spoil("claim/"), "claim/", true},
@@ -219,7 +219,7 @@ func copyLease(tx engine.Tx, key string) {
 
 func lineOfFirstReady(tx engine.Tx) string {
 	key := firstRow(tx, "~ready/").Key
-	line, _ := json.Marshal([]byte(key[len("~ready/") : len(key)-10]))
+	line, _ := json.Marshal([]byte("queue/" + key[len("~ready/"):len(key)-10]))
 	return strings.Trim(string(line), `"`)
 }
 

@@ -42,7 +42,10 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	call := claimCall{Claim: c, id: uuid.New()}
+	call := claimCall{Claim: c}
+	if c.Wait > 0 || c.RequestID != "" { // else nobody asks which call it was
+		call.id = uuid.New()
+	}
 	for _, name := range c.Queues {
 		if l := lineOf(c.Run, name); !slices.Contains(call.lines, l) {
 			call.lines = append(call.lines, l)
@@ -57,7 +60,7 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	}
 	// Payloads never change, so they are read after the claim, where they
 	// hold up nobody.
-	return tasks, q.readPayloads(context.WithoutCancel(ctx), tasks)
+	return tasks, q.readPayloads(ctx, tasks)
 }
 
 // readPayloads reads those that were not read ahead.
@@ -72,7 +75,7 @@ func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) (err error) {
 		return nil
 	}
 	defer caught(&err)
-	rows, err := q.eng.Read(ctx, keys...)
+	rows, err := q.eng.Read(context.WithoutCancel(ctx), keys...)
 	for i := range tasks {
 		if tasks[i].Payload != nil || len(rows) == 0 {
 			continue
@@ -152,9 +155,11 @@ func (q *Queue) ask(tx Tx, call *claimCall, last bool) ([]Claimed, error) {
 	tasks := q.claimUp(tx, call.lines, call.Holder, call.TTL, call.Count)
 	switch {
 	case len(tasks) > 0:
-		remember(tx, call.Holder.Session, call.RequestID, request{
-			Call: call.id, Queues: call.Queues, Count: call.Count, TTL: call.TTL, Tasks: grantsOf(tasks...),
-		})
+		if call.RequestID != "" {
+			remember(tx, call.Holder.Session, call.RequestID, request{
+				Call: call.id, Queues: call.Queues, Count: call.Count, TTL: call.TTL, Tasks: grantsOf(tasks...),
+			})
+		}
 		return tasks, nil
 	case last:
 		return nil, nil

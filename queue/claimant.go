@@ -60,8 +60,11 @@ func (q *Queue) standInLine(tx Tx, call *claimCall) error {
 }
 
 func (call *claimCall) stands(tx Tx) bool {
+	if call.place == 0 {
+		return false
+	}
 	_, ok := tx.Get(claimantKeys(call.lines[0]) + bigEndian(call.place))
-	return ok && call.place != 0
+	return ok
 }
 
 // stepOut gives up the call's places.
@@ -130,7 +133,8 @@ type grant struct {
 	Token uint64
 }
 
-func grantsOf(tasks ...Claimed) (list []grant) {
+func grantsOf(tasks ...Claimed) []grant {
+	list := make([]grant, 0, len(tasks))
 	for _, t := range tasks {
 		list = append(list, grant{t.ID, t.Token})
 	}

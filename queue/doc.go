@@ -46,8 +46,8 @@
 //	claimant/<name>␀<place>               who waits at a queue, memory only, owner session
 //	given/<call>                          what who waited was handed, memory only, owner session
 //	claim/<session><request id>           what an idempotent claim was given, owner session, due when it may be forgotten
-//	cursor/<index>                        before what nothing stands in an index
-//	front/<ready index>                   what stands next in a long line, memory only
+//	cursor/~<index>                       before what nothing stands in an index
+//	front/cursor/~<index>                 what stands next in a long line that is ready, memory only
 //	drop/<name>                           a queue whose run has gone, due until the last of it is
 //	~payload/<id>                         as it was enqueued, without white space; before it the record, if it is in no other row yet
 //	~task/<id>                            record: state, attempts, where the task stands, and a small result

@@ -22,8 +22,6 @@ const (
 	aheadBytes = 16 << 10 // of payloads
 )
 
-func (in index) frontKey() string { return frontPrefix + in.prefix[len(engine.Cold):] }
-
 // A place in a front is an entry of the line, and the task's payload row if that
 // was read ahead: those of tasks that were enqueued together lie together.
 type frontPlace struct{ tail, value, payload string }
@@ -31,8 +29,8 @@ type frontPlace struct{ tail, value, payload string }
 // first is the first entry of a line that is long enough for a front, and the
 // value of its task's payload row, or "".
 func (in index) first(tx Tx) (first engine.Row, payload string, ok bool) {
-	from := in.cursor(tx)
-	if front, ok := tx.Get(in.frontKey()); ok {
+	from := in.from(tx)
+	if front, ok := tx.Get(in.front); ok {
 		places, last := openFront(front)
 		r := record.Read(places)
 		for range frontTasks {
@@ -66,7 +64,7 @@ func (in index) first(tx Tx) (first engine.Row, payload string, ok bool) {
 			w.Text(p.payload)
 		}
 		w.Text(places[len(places)-1].tail)
-		tx.Touch(engine.Row{Key: in.frontKey(), Value: w.String()})
+		tx.Touch(engine.Row{Key: in.front, Value: w.String()})
 	}
 	return engine.Row{Key: in.prefix + places[0].tail, Value: places[0].value}, places[0].payload, true
 }
@@ -111,7 +109,7 @@ func openFront(row engine.Row) (places, last string) {
 
 // front finds that a front has what stands in its line.
 func (c *checker) front(row engine.Row) {
-	in := index{engine.Cold + row.Key[len(frontPrefix):]}
+	in := indexAt(row.Key)
 	entries, last := openFront(row)
 	var front, line []engine.Row
 	for r := record.Read(entries); !r.Done(); {
@@ -119,7 +117,7 @@ func (c *checker) front(row engine.Row) {
 		if len(p.tail) == 0 || len(p.value) < 16 {
 			panic(corrupt(row.Key, errEntry))
 		}
-		if p.tail < in.cursor(c.tx) {
+		if p.tail < in.from(c.tx) {
 			continue
 		}
 		front = append(front, engine.Row{Key: in.prefix + p.tail, Value: p.value})

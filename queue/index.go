@@ -13,12 +13,32 @@ import (
 // that stands in it. Most is taken from its front, and what was taken costs
 // whoever seeks from there until the store has forgotten it: so a cursor, which
 // is not cold, says before what nothing stands.
-type index struct{ prefix string }
+type index struct {
+	prefix string // of its entries' keys
+	cursor string // key of its cursor
+	front  string // key of its front, see there
+}
 
-func readyIndex(l line, priority int) index { return index{readyKeys(l, priority)} }
-func delayedIndex(l line) index             { return index{delayedKeys(l)} }
-func finishedIndex(l line) index            { return index{finishedKeys(l)} }
-func deadIndex(l line) index                { return index{deadKeys(l)} }
+// indexAt makes an index from the key of its front, in which the others are.
+func indexAt(front string) index {
+	cursor := front[len(frontPrefix):]
+	return index{front: front, cursor: cursor, prefix: cursor[len(cursorPrefix):]}
+}
+
+func delayedIndex(l line) index {
+	return indexAt(frontPrefix + cursorPrefix + delayedPrefix + l.name() + "\x00")
+}
+func finishedIndex(l line) index {
+	return indexAt(frontPrefix + cursorPrefix + finishedPrefix + l.name() + "\x00")
+}
+func deadIndex(l line) index {
+	return indexAt(frontPrefix + cursorPrefix + deadPrefix + l.name() + "\x00")
+}
+
+func readyIndex(l line, priority int) index {
+	const digits = "9876543210" // the highest priority first
+	return indexAt(frontPrefix + cursorPrefix + readyPrefix + l.name() + "\x00" + digits[priority:priority+1])
+}
 
 // indexesOf are all indexes of a line but those of its dead, who stand among
 // the finished too.
@@ -78,17 +98,15 @@ func (in index) taskAt(tx Tx, row engine.Row) Task {
 // tail is what an entry's key has behind the prefix.
 func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
 
-func (in index) cursorKey() string { return cursorPrefix + in.prefix[len(engine.Cold):] }
-
-// cursor is before what nothing stands; "" while there is none.
-func (in index) cursor(tx Tx) string {
-	row, _ := tx.Get(in.cursorKey())
+// from is before what nothing stands; "" while there is no cursor.
+func (in index) from(tx Tx) string {
+	row, _ := tx.Get(in.cursor)
 	return row.Value
 }
 
 // entries yields the index, first first.
 func (in index) entries(tx Tx) iter.Seq[engine.Row] {
-	return tx.ScanFrom(in.prefix, in.prefix+in.cursor(tx))
+	return tx.ScanFrom(in.prefix, in.prefix+in.from(tx))
 }
 
 // keepCursor is how many places a durable cursor may be behind.
@@ -98,7 +116,7 @@ const keepCursor = 1 << 10
 // down now and then: its front moves fastest, and a restart need not pass over
 // all that was ever claimed there.
 func (in index) passed(tx Tx, tail string) {
-	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
+	cursor := engine.Row{Key: in.cursor, Value: tail}
 	was, ok := tx.Get(cursor.Key)
 	switch {
 	case ok && tail <= was.Value:
@@ -114,7 +132,7 @@ func (in index) passed(tx Tx, tail string) {
 // reopen is for an entry that may come before others: the cursor goes back for
 // it, durably where it may be durable.
 func (in index) reopen(tx Tx, tail string) {
-	cursor := engine.Row{Key: in.cursorKey(), Value: tail}
+	cursor := engine.Row{Key: in.cursor, Value: tail}
 	was, ok := tx.Get(cursor.Key)
 	switch {
 	case !ok || tail >= was.Value:
@@ -124,22 +142,22 @@ func (in index) reopen(tx Tx, tail string) {
 		tx.Touch(cursor)
 	}
 	if in.ofReady() {
-		tx.Delete(in.frontKey())
+		tx.Delete(in.front)
 	}
 }
 
 // remove removes an entry. Who claims it has passed it.
 func (in index) remove(tx Tx, tail string) {
-	if in.ofReady() && tail >= in.cursor(tx) {
-		tx.Delete(in.frontKey())
+	if in.ofReady() && tail >= in.from(tx) {
+		tx.Delete(in.front)
 	}
 	tx.Delete(in.prefix + tail)
 }
 
 // forget removes what is kept of an index in which nothing stands.
 func (in index) forget(tx Tx) {
-	tx.Delete(in.cursorKey())
+	tx.Delete(in.cursor)
 	if in.ofReady() {
-		tx.Delete(in.frontKey())
+		tx.Delete(in.front)
 	}
 }

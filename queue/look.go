@@ -90,8 +90,8 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (list []
 			list = append(list, s)
 			return nil
 		}
-		for row := range tx.Scan(statsKey(lineOf(run, ""))) {
-			s, _ := getStats(tx, line(row.Key[len(statsPrefix):]))
+		for row := range tx.Scan(string(lineOf(run, ""))) {
+			s, _ := getStats(tx, line(row.Key))
 			list = append(list, s)
 		}
 		return nil

@@ -355,7 +355,9 @@ func (q *Queue) update(ctx context.Context, rule func(Tx) error) (err error) {
 	defer caught(&err)
 	var refusal error
 	err = q.eng.Update(ctx, func(tx engine.Tx) error {
-		refusal = rule(tx)
+		book := ledger{Tx: tx}
+		refusal = rule(&book)
+		book.close()
 		return nil
 	})
 	return cmp.Or(err, refusal)

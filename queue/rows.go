@@ -48,23 +48,15 @@ const (
 	keyPrefix      = engine.Cold + "key/"
 )
 
-func statsKey(l line) string            { return statsPrefix + string(l) }
-func dropKey(l line) string             { return dropPrefix + string(l) }
-func claimantKeys(l line) string        { return claimantPrefix + string(l) + "\x00" }
+func dropKey(l line) string             { return dropPrefix + l.name() }
+func claimantKeys(l line) string        { return claimantPrefix + l.name() + "\x00" }
 func givenKey(claim uuid.UUID) string   { return givenPrefix + string(claim[:]) }
 func taskKey(id uuid.UUID) string       { return taskPrefix + string(id[:]) }
 func payloadKey(id uuid.UUID) string    { return payloadPrefix + string(id[:]) }
 func resultKey(id uuid.UUID) string     { return resultPrefix + string(id[:]) }
-func delayedKeys(l line) string         { return delayedPrefix + string(l) + "\x00" }
-func finishedKeys(l line) string        { return finishedPrefix + string(l) + "\x00" }
-func deadKeys(l line) string            { return deadPrefix + string(l) + "\x00" }
-func idemKey(l line, key string) string { return keyPrefix + string(l) + "\x00" + key }
+func idemKey(l line, key string) string { return keyPrefix + l.name() + "\x00" + key }
 func claimKey(session uuid.UUID, requestID string) string {
 	return claimPrefix + string(session[:]) + requestID
-}
-
-func readyKeys(l line, priority int) string {
-	return readyPrefix + string(l) + "\x00" + string(rune('0'+MaxPriority-priority))
 }
 
 func bigEndian(n uint64) string {
@@ -73,7 +65,14 @@ func bigEndian(n uint64) string {
 	return string(b[:])
 }
 
-func fromBigEndian(s string) uint64 { return binary.BigEndian.Uint64([]byte(s)) }
+func fromBigEndian(s string) uint64 {
+	_ = s[7]
+	var n uint64
+	for i := range 8 {
+		n = n<<8 | uint64(s[i])
+	}
+	return n
+}
 
 // atTime sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {
@@ -175,28 +174,6 @@ func payloadOf(row engine.Row) (text, payload string) {
 	return text, payload
 }
 
-// getStats reads the counts of a queue, and when it wants attention next: at
-// the end of its earliest delay or retention, or before.
-func getStats(tx Tx, l line) (Stats, time.Time) {
-	row, ok := tx.Get(statsKey(l))
-	if !ok {
-		return Stats{Queue: l.queue()}, time.Time{}
-	}
-	s, err := decodeStats(l.queue(), row.Value)
-	if err != nil {
-		panic(corrupt(row.Key, err))
-	}
-	return s, row.Due
-}
-
-func putStats(tx Tx, l line, s Stats, due time.Time) {
-	if s.empty() {
-		tx.Delete(statsKey(l))
-		return
-	}
-	tx.Put(engine.Row{Key: statsKey(l), Value: s.encode(), Due: due})
-}
-
 // nextPlace numbers the places of all lines, so that the oldest of several
 // queues can be told.
 func nextPlace(tx Tx) uint64 {
@@ -205,10 +182,17 @@ func nextPlace(tx Tx) uint64 {
 	next++
 	if next > reserved {
 		reserved = next + block
-		tx.Put(engine.Row{Key: placeKey, Value: bigEndian(reserved) + bigEndian(reserved)})
+		tx.Put(placesRow(reserved, reserved))
 	}
-	tx.Touch(engine.Row{Key: placeKey, Value: bigEndian(next) + bigEndian(reserved)})
+	tx.Touch(placesRow(next, reserved))
 	return next
+}
+
+func placesRow(last, reserved uint64) engine.Row {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], last)
+	binary.BigEndian.PutUint64(b[8:], reserved)
+	return engine.Row{Key: placeKey, Value: string(b[:])}
 }
 
 // places are the last place given, and the last that is reserved.

@@ -127,6 +127,9 @@ func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count 
 	}
 	size := 0
 	for p := MaxPriority; p >= 0 && len(tasks) < count; p-- {
+		if len(stocks[p]) == 0 {
+			continue
+		}
 		ready := firstReady(tx, stocks[p], count-len(tasks))
 		for i := range ready {
 			if size += ready[i].Size; size > MaxClaimBytes && len(tasks)+i > 0 {

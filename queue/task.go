@@ -83,13 +83,20 @@ type result struct {
 
 const smallResult = 512 // bytes
 
-// A line is a queue of a run, as it stands in keys.
+// A line is a queue of a run. It is the key of the queue's row, which is looked
+// up all the time, and ends in what stands in other keys.
 type line string
 
-func lineOf(run uuid.UUID, queue string) line { return line(string(run[:]) + queue) }
+func lineOf(run uuid.UUID, queue string) line {
+	return line(statsPrefix + string(run[:]) + queue)
+}
 
-func (l line) run() uuid.UUID { return uuid.UUID([]byte(l[:16])) }
-func (l line) queue() string  { return string(l[16:]) }
+// lineNamed is lineOf for a name that was read from a key or from a record.
+func lineNamed(name string) line { return line(statsPrefix + name) }
+
+func (l line) name() string   { return string(l[len(statsPrefix):]) }
+func (l line) run() uuid.UUID { return uuid.UUID([]byte(l.name()[:16])) }
+func (l line) queue() string  { return l.name()[16:] }
 
 const (
 	taskFormat  = 3
@@ -101,7 +108,7 @@ func (t *Task) encode() string {
 	w := record.New(192)
 	w.ID(t.ID)
 	w.Byte(taskFormat)
-	w.Text(string(t.line))
+	w.Text(t.line.name())
 	w.Byte(byte(t.State))
 	w.Byte(byte(t.Priority))
 	w.Uint(uint64(t.Attempt))
@@ -135,8 +142,8 @@ var errTaskRecord = errors.New("not a task record")
 // decodeTask reads a record. The task refers to it, as does what is cut from it.
 func decodeTask(id uuid.UUID, value string) (Task, error) {
 	r := record.Read(value)
-	format, l := r.Byte(), line(r.Text())
-	if len(l) < 16 {
+	format, l := r.Byte(), lineNamed(r.Text())
+	if len(l.name()) < 16 {
 		return Task{}, errTaskRecord
 	}
 	t := Task{

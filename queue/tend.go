@@ -20,7 +20,7 @@ const tendBatch = 100
 func (q *Queue) Tend(tx Tx, row engine.Row) bool {
 	switch {
 	case strings.HasPrefix(row.Key, statsPrefix):
-		q.tendLine(tx, line(row.Key[len(statsPrefix):]))
+		q.tendLine(tx, line(row.Key))
 	case strings.HasPrefix(row.Key, claimPrefix):
 		q.tendRequest(tx, row)
 	case strings.HasPrefix(row.Key, dropPrefix):
@@ -63,8 +63,8 @@ func (q *Queue) tendLine(tx Tx, l line) {
 // left of them is only room on the disk.
 func (q *Queue) Drop(tx Tx, run uuid.UUID) {
 	claims := false
-	for row := range tx.Scan(statsKey(lineOf(run, ""))) {
-		l := line(row.Key[len(statsPrefix):])
+	for row := range tx.Scan(string(lineOf(run, ""))) {
+		l := line(row.Key)
 		tx.Put(engine.Row{Key: dropKey(l), Due: tx.Now()})
 		s, _ := getStats(tx, l)
 		claims = claims || s.InProgress > 0
@@ -80,7 +80,7 @@ func (q *Queue) Drop(tx Tx, run uuid.UUID) {
 }
 
 func (q *Queue) tendDropped(tx Tx, row engine.Row) {
-	l := line(row.Key[len(dropPrefix):])
+	l := lineNamed(row.Key[len(dropPrefix):])
 	n := 0
 	for _, in := range indexesOf(l) {
 		for row := range in.entries(tx) {
@@ -131,11 +131,11 @@ func (q *Queue) checkRows(tx Tx, fault func(error)) {
 	})
 	each(statsPrefix, func(row engine.Row) {
 		mustBeLine(row, statsPrefix)
-		getStats(tx, line(row.Key[len(statsPrefix):]))
+		getStats(tx, line(row.Key))
 	})
 	each(dropPrefix, func(row engine.Row) { mustBeLine(row, dropPrefix) })
 	each(claimPrefix, func(row engine.Row) { decodeJSON[request](row) })
-	each(cursorPrefix+readyPrefix[len(engine.Cold):], func(row engine.Row) {
+	each(cursorPrefix+readyPrefix, func(row engine.Row) {
 		if len(row.Value) != 8 {
 			panic(corrupt(row.Key, errors.New("not a place")))
 		}

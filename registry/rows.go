@@ -140,10 +140,10 @@ func tokens(tx Tx) (last, reserved uint64) {
 }
 
 func tokenRow(last, reserved uint64) engine.Row {
-	b := make([]byte, 0, 16)
-	b = binary.BigEndian.AppendUint64(b, last)
-	b = binary.BigEndian.AppendUint64(b, reserved)
-	return engine.Row{Key: tokenKey, Value: string(b)}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], last)
+	binary.BigEndian.PutUint64(b[8:], reserved)
+	return engine.Row{Key: tokenKey, Value: string(b[:])}
 }
 
 // count is how many leases a scope has.
