@@ -28,6 +28,7 @@ type commit struct {
 type stored struct {
 	key, value string
 	gone       bool
+	single     bool // and had one record
 	owner      uuid.UUID
 	due        int64
 }
@@ -49,10 +50,10 @@ func (c *commit) wait() error {
 func (e *Engine) recordLocked(t *tx, end *ending) {
 	for i := range t.writes {
 		w := &t.writes[i]
-		was := w.r.stored()
+		was, once := w.r.stored(), w.r.once()
 		w.r.settle(w.kind == put)
 		if w.kind != nothing {
-			e.openLocked(end).record(w, was)
+			e.openLocked(end).record(w, was, once)
 		}
 	}
 	if t.cold.n == 0 {
@@ -70,8 +71,8 @@ const entrySize = 16 // about, of what a batch has of a row beside key and value
 
 // record adds a write. One row, such as a count, may be changed by every
 // transaction of a commit: it is stored once, as the last has left it.
-func (c *commit) record(w *write, stands bool) {
-	s := stored{w.r.key(), w.value, w.kind == deletion, w.owner, w.due}
+func (c *commit) record(w *write, stands, once bool) {
+	s := stored{w.r.key(), w.value, w.kind == deletion, once, w.owner, w.due}
 	if stands && w.kind == put {
 		if at, ok := c.again[w.r]; ok {
 			c.rows[at] = s
@@ -112,15 +113,22 @@ func (e *Engine) encode(c *commit) *pebble.Batch {
 	for w := range c.cold.all {
 		w.encode(b)
 	}
+	if e.usedRows = reuse(c.rows); len(c.again) < 1<<8 {
+		clear(c.again)
+		e.usedAgain = c.again
+	}
 	c.rows, c.again = nil, nil // it may be referred to as the last for long
 	return b
 }
 
 func (s *stored) encode(b *pebble.Batch) {
 	var op *pebble.DeferredBatchOp
-	if s.gone {
+	switch {
+	case s.gone && s.single:
+		op = b.SingleDeleteDeferred(1 + len(s.key))
+	case s.gone:
 		op = b.DeleteDeferred(1 + len(s.key))
-	} else {
+	default:
 		op = b.SetDeferred(1+len(s.key), recordSize(s.value, s.owner, s.due))
 		encodeRecord(op.Value, s.value, s.owner, s.due)
 	}
@@ -155,6 +163,7 @@ func (e *Engine) settle(end *ending) error {
 func (e *Engine) carry(c *commit) error {
 	spare := newCommit()
 	e.appending.Lock()
+	spare.rows, spare.again, e.usedRows, e.usedAgain = e.usedRows, e.usedAgain, nil, nil
 	e.mu.Lock()
 	e.open, e.spare = nil, spare
 	e.mu.Unlock()

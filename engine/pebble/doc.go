@@ -26,6 +26,10 @@
 // Eight thousand small cold rows that were written or read last are kept in
 // memory as well: a task that is submitted was mostly claimed just before.
 //
+// A row that the store was given once, such as the lease on a task, is deleted by
+// what Pebble calls a single deletion: the two go when they meet, mostly before
+// they come to a table, where a deletion stays until it has passed all of them.
+//
 // A commit that fails leaves memory ahead of the store. There is no way back
 // from that but to read the store again, so the failure is final, and whether
 // the commits under way at that instant are found afterwards is not known.

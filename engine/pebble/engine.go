@@ -44,6 +44,8 @@ type Engine struct {
 	// appending is held while a commit is closed and appended to the log.
 	// Whoever holds it may take mu, and not the other way round.
 	appending sync.Mutex
+	usedRows  []stored     // of a commit that was appended, for another
+	usedAgain map[*row]int // likewise
 
 	// carried is the last commit that was given to Pebble, or is about to
 	// be: what is read from the store is of it or of one before.

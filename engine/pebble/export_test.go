@@ -1,6 +1,8 @@
 package pebble
 
 import (
+	"context"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -26,3 +28,10 @@ func (e *Engine) Kept() int {
 
 // Metrics gives Pebble's own counts.
 func (e *Engine) Metrics() *pebble.Metrics { return e.db.Metrics() }
+
+// Flush writes what is in memory to tables, and Compact all tables into one.
+func (e *Engine) Flush() error { return e.db.Flush() }
+
+func (e *Engine) Compact() error {
+	return e.db.Compact(context.Background(), []byte{0}, []byte{0xff}, false)
+}

@@ -28,15 +28,17 @@ type row struct {
 }
 
 // What is in a row's word, from its low bits up: the length of the key, that of
-// the value, whether the store has a record of the row, and 1 + the row's place
-// in the transaction's writes, or 0.
+// the value, whether the store has a record of the row, whether it was given
+// only one since there was none, and 1 + the row's place in the transaction's
+// writes, or 0.
 const (
 	keyBits   = 13
 	valueBits = 24
 
 	valueShift = keyBits
 	storedBit  = 1 << (keyBits + valueBits)
-	dirtyShift = keyBits + valueBits + 1
+	onceBit    = storedBit << 1
+	dirtyShift = keyBits + valueBits + 2
 
 	textMask = storedBit - 1
 	keyMask  = 1<<keyBits - 1
@@ -75,14 +77,22 @@ func (r *row) stored() bool { return r.word&storedBit != 0 }
 
 func (r *row) dirty() int { return int(r.word >> dirtyShift) }
 
-func (r *row) setDirty(n int) { r.word = r.word&(storedBit|textMask) | uint64(n)<<dirtyShift }
+func (r *row) setDirty(n int) { r.word = r.word&(1<<dirtyShift-1) | uint64(n)<<dirtyShift }
+
+// once reports whether the store has one record of the row, and no earlier ones
+// that it has forgotten to forget. After an Open that is not known.
+func (r *row) once() bool { return r.word&onceBit != 0 }
 
 // settle notes what a commit has done to r.
 func (r *row) settle(stored bool) {
-	r.word &= textMask
-	if stored {
-		r.word |= storedBit
+	var bits uint64
+	switch {
+	case stored && !r.stored():
+		bits = storedBit | onceBit
+	case stored:
+		bits = storedBit
 	}
+	r.word = r.word&textMask | bits
 }
 
 // was keeps what changes of r, to be restored.
