@@ -12,7 +12,9 @@ import (
 func OpenBare(dir string) (*pebble.DB, error) {
 	e := &Engine{logf: func(string, ...any) {}}
 	e.fs = &stateFS{FS: vfs.Default, dir: dir, fail: e.fail, failed: e.failed}
-	return pebble.Open(dir, e.options())
+	o := e.options()
+	o.CacheSize = cacheSize
+	return pebble.Open(dir, o)
 }
 
 // Kept gives how many rows, and writes of rows, are in memory.

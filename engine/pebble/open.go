@@ -42,7 +42,10 @@ func Open(o Options) (*Engine, error) {
 	if e.logf == nil {
 		e.logf = func(string, ...any) {}
 	}
-	db, err := openPebble(o.Dir, e.options())
+	options := e.options()
+	options.Cache = pebble.NewCache(cacheSize)
+	defer options.Cache.Unref()
+	db, err := openPebble(o.Dir, options)
 	if err != nil {
 		if errors.Is(err, engine.ErrLocked) {
 			return nil, err
@@ -51,7 +54,7 @@ func Open(o Options) (*Engine, error) {
 	}
 	e.db = db
 	e.fs.opened.Store(true)
-	if err := e.recover(); err != nil {
+	if err := e.recover(options.Cache); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w, in %s", err, o.Dir), db.Close())
 	}
 	if err := e.failed(); err != nil {
@@ -83,7 +86,6 @@ func (e *Engine) options() *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memtableSize,
 		MemTableStopWritesThreshold: memtables,
-		CacheSize:                   cacheSize,
 		Logger:                      logger{e},
 		EventListener: &pebble.EventListener{
 			// A store that cannot flush will stall the next writer, who

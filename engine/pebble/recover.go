@@ -29,7 +29,7 @@ var (
 )
 
 // recover fills memory from the store, on all cores.
-func (e *Engine) recover() error {
+func (e *Engine) recover(cache *pebble.Cache) error {
 	if err := e.checkFormat(); err != nil {
 		return err
 	}
@@ -41,7 +41,9 @@ func (e *Engine) recover() error {
 		e.wakeCollector = restCollector()
 		defer time.AfterFunc(longRest, e.wakeCollector)
 	}
-	cuts, err := e.cuts(int(min(size/leastPart, uint64(4*runtime.GOMAXPROCS(0)))))
+	// What is read now will not be read again: the cache is for cold rows.
+	defer cache.Reserve(cacheSize)()
+	cuts, err := e.cuts(int(min(size/leastPart, uint64(partsEach*runtime.GOMAXPROCS(0)))))
 	if err != nil {
 		return err
 	}
@@ -50,6 +52,7 @@ func (e *Engine) recover() error {
 
 const (
 	leastPart = 1 << 20 // bytes, about, of a part of the store that is read apart
+	partsEach = 16      // for each core: the cores should all end at about the same time
 	storedRow = 64      // bytes, about, of a small row in a table
 	mostHint  = 512     // rows, where they may be large and few
 )

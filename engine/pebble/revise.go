@@ -81,11 +81,19 @@ func (m *memory) revisions(prefix string) (parts []*revision) {
 	return parts
 }
 
-// each yields the rows in question.
+// each yields the rows in question: of a leaf all, or some at an end of it.
 func (p *revision) each(yield func(*row) bool) {
+	other := func(r *row) bool { return !strings.HasPrefix(r.key(), p.prefix) }
 	for _, l := range p.leaves {
-		for _, r := range l.items[:l.n] {
-			if strings.HasPrefix(r.key(), p.prefix) && !yield(r) {
+		rows := l.items[:l.n]
+		for len(rows) > 0 && other(rows[0]) {
+			rows = rows[1:]
+		}
+		for len(rows) > 0 && other(rows[len(rows)-1]) {
+			rows = rows[:len(rows)-1]
+		}
+		for _, r := range rows {
+			if !yield(r) {
 				return
 			}
 		}
