@@ -106,7 +106,7 @@ func share(b *testing.B, h *house, workers int, do step) {
 	t := h.eng.(*timed)
 	var used time.Duration
 	pprof.Do(context.Background(), pprof.Labels("measured", b.Name()), func(context.Context) {
-		settle()
+		settle(nil)
 		t.locked.Store(0)
 		used = cpuTime()
 		b.ResetTimer()

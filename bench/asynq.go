@@ -98,5 +98,5 @@ func asynqCycles(ctx context.Context, opt asynq.RedisClientOpt, workers int, win
 	mu.Lock()
 	defer mu.Unlock()
 	n := int(begun.Load())
-	return sample{max(0, n-workers), last.Sub(first)}, nil
+	return sample{tasks: max(0, n-workers), took: last.Sub(first)}, nil
 }

@@ -152,6 +152,7 @@ func startAPI(_ context.Context, p place) (*contender, error) {
 			enqueueMany: h.enqueueMany,
 			cycleMany:   h.cycleMany,
 		},
+		cpu:   cpuTime,
 		close: h.close,
 	}, nil
 }

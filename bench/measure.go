@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -55,8 +57,16 @@ type contender struct {
 	// runs are for a queue that brings its own workers. A run does cycles for
 	// about as long as window says.
 	runs  map[operation]func(ctx context.Context, workers int, window time.Duration) (sample, error)
-	ready int // tasks, about
+	ready int                  // tasks, about
+	cpu   func() time.Duration // what it has used of the processors; nil: not known
 	close func() error
+}
+
+func (c *contender) used() time.Duration {
+	if c.cpu == nil {
+		return 0
+	}
+	return c.cpu()
 }
 
 func (c *contender) can(op operation) bool { return c.steps[op] != nil || c.runs[op] != nil }
@@ -65,17 +75,23 @@ func (c *contender) can(op operation) bool { return c.steps[op] != nil || c.runs
 type sample struct {
 	tasks int
 	took  time.Duration
+	cpu   time.Duration // of the processors; 0: not known
 }
 
 func (s sample) rate() float64 { return float64(s.tasks) / s.took.Seconds() }
 
+// cost is the microseconds of the processors that a task took.
+func (s sample) cost() float64 { return float64(s.cpu.Nanoseconds()) / 1e3 / float64(s.tasks) }
+
 // measure lets the workers do op until window is over.
 func (c *contender) measure(ctx context.Context, op operation, workers int, window time.Duration) (s sample, err error) {
+	used := c.used()
 	if run := c.runs[op]; run != nil {
 		s, err = run(ctx, workers, window)
 	} else {
 		s, err = together(ctx, workers, window, c.steps[op])
 	}
+	s.cpu = c.used() - used
 	switch op {
 	case enqueue, enqueueMany:
 		c.ready += s.tasks
@@ -130,12 +146,14 @@ func together(ctx context.Context, workers int, window time.Duration, do step) (
 type trial struct {
 	Workers int
 	Rates   map[string]map[operation][]float64 // by contender; tasks a second, one of each round
+	Costs   map[string]map[operation][]float64 // where they are known; µs of the processors for a task
 }
 
 func newTrial(workers int, contenders []*contender) trial {
-	r := trial{Workers: workers, Rates: make(map[string]map[operation][]float64)}
+	r := trial{Workers: workers, Rates: make(map[string]map[operation][]float64), Costs: make(map[string]map[operation][]float64)}
 	for _, c := range contenders {
 		r.Rates[c.name] = make(map[operation][]float64)
+		r.Costs[c.name] = make(map[operation][]float64)
 	}
 	return r
 }
@@ -153,7 +171,7 @@ func (r trial) round(ctx context.Context, round int, contenders []*contender, wi
 					return err
 				}
 			}
-			settle()
+			settle(contenders)
 			s, err := c.measure(ctx, op, r.Workers, window)
 			if err != nil {
 				return err
@@ -162,23 +180,34 @@ func (r trial) round(ctx context.Context, round int, contenders []*contender, wi
 				return fmt.Errorf("%s: %s: nothing done in %v", c.name, op, s.took)
 			}
 			r.Rates[c.name][op] = append(r.Rates[c.name][op], s.rate())
+			if s.cpu > 0 {
+				r.Costs[c.name][op] = append(r.Costs[c.name][op], s.cost())
+			}
 		}
 	}
 	return nil
 }
 
-// settle waits, for a while at most, until this process has nothing left to do
-// of what was measured before: a store that has taken in much compacts it
-// afterwards, which would slow down whoever is next.
-func settle() {
+// settle waits, for a while at most, until we have nothing left to do of what
+// was measured before: a store that has taken in much compacts it afterwards,
+// which would slow down whoever is next.
+func settle(contenders []*contender) {
 	const look = 20 * time.Millisecond
 	for range 150 {
-		before := cpuTime()
+		before := allUsed(contenders)
 		time.Sleep(look)
-		if cpuTime()-before < look/5 {
+		if allUsed(contenders)-before < look/5 {
 			return
 		}
 	}
+}
+
+func allUsed(contenders []*contender) time.Duration {
+	used := cpuTime()
+	for _, c := range contenders {
+		used += c.used()
+	}
+	return used
 }
 
 // cpuTime is what this process has used of the processors.
@@ -188,6 +217,23 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuTimeOf is what another process has used of the processors, in steps of
+// 10 ms; 0 where the system does not tell.
+func cpuTimeOf(pid int) time.Duration {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	if err != nil || err2 != nil {
+		return 0
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // expect is how many tasks op may take in a window: somewhat more than it ever

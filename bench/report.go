@@ -49,6 +49,14 @@ func (r trial) rate(name string, op operation) float64 {
 	return 0
 }
 
+// cost is the median of op's costs, 0 if they are not known.
+func (r trial) cost(name string, op operation) float64 {
+	if xs := r.Costs[name][op]; len(xs) > 0 {
+		return median(xs)
+	}
+	return 0
+}
+
 // ratio is the median of the ratios of each round, 0 if there is none. What
 // slowed the machine for a while slowed both.
 func (r trial) ratio(name string, op operation, to string, toOp operation) float64 {
@@ -158,6 +166,11 @@ func (r trial) print(out io.Writer, entered []*contender) {
 	if rate := r.rate(socket, emptyTool); rate > 0 {
 		fmt.Fprintf(out, "  an empty tool by the socket: %s calls a second; with a bare commit after each call that makes %s\n",
 			number(rate, 0), number(1/(1/rate+1/r.rate(bare, enqueue)), 0))
+	}
+	if empty := r.cost(socket, emptyTool); empty > 0 {
+		fmt.Fprintf(out, "  µs of the daemon's processor time: %s for an empty call, %s for an enqueue, %s for a claim and its submit; of the API's: %s and %s\n",
+			number(empty, 1), number(r.cost(socket, enqueue), 1), number(r.cost(socket, cycle), 1),
+			number(r.cost(api, enqueue), 1), number(r.cost(api, cycle), 1))
 	}
 	for _, g := range r.goals() {
 		word, sign := "reached", "at least"

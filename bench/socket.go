@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -96,6 +97,7 @@ func startSocket(ctx context.Context, p place) (*contender, error) {
 			cycle:     func(_ context.Context, w int) (int, error) { return clients[w].cycle() },
 			emptyTool: func(_ context.Context, w int) (int, error) { return 1, clients[w].call("empty", `{}`, nil) },
 		},
+		cpu:   func() time.Duration { return cpuTimeOf(d.cmd.Process.Pid) },
 		close: stop,
 	}, nil
 }
