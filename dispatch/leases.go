@@ -31,7 +31,7 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	if err != nil {
 		return registry.Grant{}, err
 	}
-	ctx, stop := se.Within(ctx)
+	ctx, stop := se.withinWait(ctx, req.Wait)
 	defer stop()
 	req.Holder = se.Holder()
 	return r.Acquire(ctx, req)
@@ -89,6 +89,15 @@ func (se *Session) Within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(se.ctx, func() { cancel(context.Cause(se.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }
+}
+
+// withinWait is Within for a call that may wait. One that does not finds in its
+// transaction that the session has ended.
+func (se *Session) withinWait(ctx context.Context, wait time.Duration) (context.Context, func()) {
+	if wait == 0 {
+		return ctx, func() {}
+	}
+	return se.Within(ctx)
 }
 
 // TakeLosses returns the losses that the session has not been told of, and

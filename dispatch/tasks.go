@@ -34,7 +34,7 @@ func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error)
 
 // Claim takes tasks; c's Run and Holder are filled in.
 func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error) {
-	ctx, stop := t.se.Within(ctx)
+	ctx, stop := t.se.withinWait(ctx, c.Wait)
 	defer stop()
 	c.Run, c.Holder = t.se.run.ID, t.se.Holder()
 	return t.q.Claim(ctx, c)
@@ -67,7 +67,7 @@ func (t Tasks) Get(ctx context.Context, id uuid.UUID) (queue.Detail, error) {
 
 // Wait is Get once the task is finished, or wait is over.
 func (t Tasks) Wait(ctx context.Context, id uuid.UUID, wait time.Duration) (queue.Detail, error) {
-	ctx, stop := t.se.Within(ctx)
+	ctx, stop := t.se.withinWait(ctx, wait)
 	defer stop()
 	return t.q.Wait(ctx, t.se.run.ID, id, wait)
 }

@@ -164,7 +164,7 @@ var errIdle = errors.New("nobody is connected")
 
 // spareProcessor makes up for the one that waits for the disk: Go takes it back
 // from a system call only after a while. With 64 clients on two cores durable
-// calls came out a quarter more, others the same. GOMAXPROCS in the environment
+// calls came out a tenth more, others the same. GOMAXPROCS in the environment
 // still decides.
 func spareProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {

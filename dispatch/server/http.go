@@ -16,7 +16,7 @@ import (
 // An endpoint serves MCP's streamable HTTP at /mcp, in the versions that have
 // sessions.
 //
-// It is a thin handler of its own over mcp-go's HandleMessage. mcp-go's
+// It is a thin handler of its own over a service. mcp-go's
 // StreamableHTTPServer behind a guard was the choice not taken: it never
 // learns that a client died, its idle sweep ends sessions in the midst of a
 // call, DELETE leaves calls running, any POST may take a notification meant for
