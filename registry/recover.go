@@ -68,13 +68,12 @@ func (c *Core) lastBeat(ctx context.Context) (u uptime, err error) {
 // revived gives the row of a lease whose ttl begins at now. There may be very
 // many, and of nearly all the value stays as it is.
 func (l *Lease) revived(row engine.Row, now time.Time, known time.Duration) engine.Row {
-	late := l.Deadline.Sub(row.Due)
 	l.Deadline = now.Add(l.left(known))
-	if due := l.attention(now); l.Deadline.Sub(due) == late {
-		row.Due = due
-		return row
+	if l.KeepAlive {
+		return leaseRow(*l, now)
 	}
-	return leaseRow(*l, now)
+	row.Due = l.Deadline
+	return row
 }
 
 // checkRecords reads what else is of this package and outlives a restart.
