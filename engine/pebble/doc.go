@@ -87,8 +87,8 @@
 // takes 0.3 µs, and 1.3 in leaves. So a renewal of a random one of them took 2.2
 // µs and takes 1.0, most of it to find the row. What is due within two seconds is
 // drawn into the leaves, a thousand rows at a time, by whoever waits for due rows:
-// a million may be due at one instant, a ttl after a restart, and nobody waits
-// for them to be sorted. Either way the cost grows with what is due, never with
+// a million may be due at one instant, a ttl after a restart, and while they are
+// drawn nobody waits for more than 5 ms. Either way the cost grows with what is due, never with
 // what lives.
 //
 // Memory. A row is 64 bytes, with the links of its ring, its key and value one
