@@ -9,6 +9,7 @@ import (
 
 var watches = []test{
 	{"AChangeWakesItsWatchers", aChangeWakesItsWatchers},
+	{"ManyWhoChangeTheSameAreAllTold", manyWhoChangeTheSame},
 	{"NothingElseWakesAWatcher", nothingElseWakesAWatcher},
 	{"NoChangeIsLostBetweenWatchAndLook", noChangeIsLost},
 	{"WatchersEndCleanly", watchersEndCleanly},
@@ -32,6 +33,42 @@ func aChangeWakesItsWatchers(w *world) {
 		<-other.C
 		<-every.C
 	}
+}
+
+// Everybody's own change wakes him before his Update returns, whoever else
+// changes the same rows then and whatever an engine makes of both together.
+func manyWhoChangeTheSame(w *world) {
+	keys := []string{"a", "b", "~a/1", "~a/2", "~b/1", "~b/2"}
+	var wg sync.WaitGroup
+	for n := range 16 {
+		wg.Go(func() {
+			for round := range 50 {
+				mine := []string{keys[(n+round)%len(keys)], keys[(3*n+5*round+1)%len(keys)]}
+				var watches []*engine.Watch
+				for _, key := range mine {
+					watches = append(watches, w.Watch(key))
+				}
+				err := w.Update(w.Context(), func(tx engine.Tx) error {
+					for _, key := range mine {
+						tx.Put(row(key, strconv.Itoa(n)))
+					}
+					return nil
+				})
+				if err != nil {
+					w.Error(err)
+				}
+				for i, watch := range watches {
+					select {
+					case <-watch.C:
+					default:
+						w.Errorf("nobody was told of %q", mine[i])
+					}
+					watch.Stop()
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func nothingElseWakesAWatcher(w *world) {

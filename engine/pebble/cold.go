@@ -55,15 +55,14 @@ func (t *tx) writeCold(key, value string, gone bool) {
 func (t *tx) getCold(key string) (engine.Row, bool) {
 	t.live()
 	e := t.e
-	w := t.cold.get(key)
-	if w == nil {
-		w, _ = e.overlay.get(key)
-	}
-	if w != nil {
+	if w := t.cold.get(key); w != nil {
 		return w.public()
 	}
-	if value, ok := e.recent.get(key); ok {
+	if value, ok := e.recent.get(key); ok { // it has what the overlay has, or nothing
 		return engine.Row{Key: key, Value: value}, true
+	}
+	if w, _ := e.overlay.get(key); w != nil {
+		return w.public()
 	}
 	r, ok, err := e.readCold(key)
 	if err != nil {

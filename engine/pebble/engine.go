@@ -144,10 +144,10 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if len(t.undo) == 0 && t.cold.n == 0 {
 		return nil
 	}
-	e.recordLocked(t, end)
 	if !e.hub.Idle() {
-		end.changed = t.keys()
+		end.changed = t.keys() // before its cold writes are the commit's
 	}
+	e.recordLocked(t, end)
 	e.alarm.set(e.wakeLocked(t.now))
 	return nil
 }

@@ -132,16 +132,39 @@ func (s *coldSet) take(other *coldSet) {
 			continue
 		}
 		to := s.group(from.writes[0].key)
-		if n := len(to.writes); n > 0 && to.writes[n-1].key >= from.writes[0].key {
-			for _, w := range from.writes {
-				s.set(w)
-			}
-			continue
-		}
-		to.writes = append(to.writes, from.writes...)
-		s.n += len(from.writes)
+		before := len(to.writes)
+		to.take(from)
+		s.n += len(to.writes) - before
 	}
 	s.moved++
+}
+
+// take puts in the writes of another group, in their order.
+func (g *coldGroup) take(other *coldGroup) {
+	from, own := other.writes, false
+	for i := 0; i < len(from); i++ {
+		if at, ok := g.seek(from[i].key); ok {
+			g.writes[at] = from[i]
+			if !own {
+				from, own = slices.Clone(from), true
+			}
+			from = slices.Delete(from, i, i+1)
+			i--
+		} else if at == len(g.writes) {
+			break // it comes behind all there are, and so do the others
+		}
+	}
+	i, j := len(g.writes)-1, len(from)-1
+	g.writes = append(g.writes, from...)
+	for at := len(g.writes) - 1; j >= 0; at-- { // from the end, where there is room
+		if i >= 0 && g.writes[i].key > from[j].key {
+			g.writes[at] = g.writes[i]
+			i--
+		} else {
+			g.writes[at] = from[j]
+			j--
+		}
+	}
 }
 
 // next gives the first write whose key starts with prefix and is not less than
