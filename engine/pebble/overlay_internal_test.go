@@ -25,13 +25,13 @@ func TestAColdSetTakesOthers(t *testing.T) {
 			}
 			all.take(&s)
 			maps.Copy(want, mine)
-			agree(t, &s, mine)
-			agree(t, &all, want)
+			mustHold(t, &s, mine)
+			mustHold(t, &all, want)
 		}
 	}
 }
 
-func agree(t *testing.T, s *coldSet, want map[string]string) {
+func mustHold(t *testing.T, s *coldSet, want map[string]string) {
 	t.Helper()
 	var keys []string
 	for w := range s.all {
