@@ -88,8 +88,8 @@
 // µs and takes 1.0, most of it to find the row. What is due within two seconds is
 // drawn into the leaves, a thousand rows at a time, by whoever waits for due rows:
 // a million may be due at one instant, a ttl after a restart, and while they are
-// drawn nobody waits for more than 5 ms. Either way the cost grows with what is due, never with
-// what lives.
+// drawn nobody waits for more than 5 ms. Either way the cost grows with what is
+// due, never with what lives.
 //
 // Memory. A row is 64 bytes, with the links of its ring, its key and value one
 // piece of text, its places in the other indexes about 30. With a B-tree of rows,
