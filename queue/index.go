@@ -28,9 +28,11 @@ func indexAt(front string) index {
 func delayedIndex(l line) index {
 	return indexAt(frontPrefix + cursorPrefix + delayedPrefix + l.name() + "\x00")
 }
+
 func finishedIndex(l line) index {
 	return indexAt(frontPrefix + cursorPrefix + finishedPrefix + l.name() + "\x00")
 }
+
 func deadIndex(l line) index {
 	return indexAt(frontPrefix + cursorPrefix + deadPrefix + l.name() + "\x00")
 }
