@@ -46,7 +46,7 @@
 //	ticket/<actor><ticket>         its row key memory only, owner session; what a waiting call watches
 //	request/<session><request id>  the grant   owner session, due some time after the lease ended
 //	lost/<actor><lease id>         what became of it (without an id: and its token, until it is told), due when it may be forgotten
-//	news/<session>                 stands while the session has losses to be told of, owner session
+//	news/<session>                 stands while the session has losses to be told of: the last's token, and how many without an id are kept; owner session
 //	place                          the last place given in any line, memory only
 //	token                          the last one issued, and how many are reserved on disk
 //	uptime                         how long the state has been open, due every minute while there are leases

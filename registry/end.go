@@ -112,7 +112,9 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 		c.tendLease(tx, mustLease(row))
 	case strings.HasPrefix(row.Key, waitPrefix):
 		must(row, decodeWaiter).remove(tx)
-	case strings.HasPrefix(row.Key, requestPrefix), strings.HasPrefix(row.Key, lostPrefix):
+	case strings.HasPrefix(row.Key, lostPrefix):
+		forgetLost(tx, row)
+	case strings.HasPrefix(row.Key, requestPrefix):
 		tx.Delete(row.Key)
 	case row.Key == uptimeKey:
 		beat(tx)

@@ -72,24 +72,61 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Lost) error {
 	return ErrNotHolder
 }
 
+// MaxUntold is how many losses of leases without an id are kept for a session
+// that asks for nothing. Of more it learns when it uses one.
+const MaxUntold = 100
+
 func putLost(tx Tx, l Lease, cause Cause, next string) {
 	lost := Lost{
 		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token, Session: l.Holder.Session,
 		Reason: string(cause), At: tx.Now(), SupersededBy: next,
 		Told: cause == SessionEnded, // there is nobody to tell; another session learns by its lease_id
 	}
-	lost.put(tx, l.Holder.Actor)
 	if lost.Told {
+		if l.ID != uuid.Nil {
+			lost.put(tx, l.Holder.Actor)
+		}
 		return
+	}
+	n, stands := untold(tx, lost.Session)
+	switch {
+	case l.ID != uuid.Nil:
+		lost.put(tx, l.Holder.Actor)
+	case n < MaxUntold:
+		lost.put(tx, l.Holder.Actor)
+		n++
 	}
 	// The row changes with each loss, for those who watch it, and is written
 	// down with the first: it is there that counts.
-	news := engine.Row{Key: newsKey(lost.Session), Value: bigEndian(lost.Token), Owner: lost.Session}
-	if _, stands := tx.Get(news.Key); stands {
+	if news := newsRow(lost.Session, lost.Token, n); stands {
 		tx.Touch(news)
 	} else {
 		tx.Put(news)
 	}
+}
+
+// forgetLost removes the row of a loss that is long past.
+func forgetLost(tx Tx, row engine.Row) {
+	tx.Delete(row.Key)
+	l := must(row, decodeLost)
+	if n, stands := untold(tx, l.Session); stands && n > 0 && l.LeaseID == uuid.Nil {
+		tx.Touch(newsRow(l.Session, l.Token, n-1))
+	}
+}
+
+// newsRow says that a session has losses to be told of, the last of which had
+// token, and that n of those without an id are kept.
+func newsRow(session uuid.UUID, token, n uint64) engine.Row {
+	return engine.Row{Key: newsKey(session), Value: bigEndian(token) + bigEndian(n), Owner: session}
+}
+
+// untold gives the n of a session's row, if there is one.
+func untold(tx Tx, session uuid.UUID) (n uint64, stands bool) {
+	row, ok := tx.Get(newsKey(session))
+	if ok && len(row.Value) == 16 {
+		n = binary.BigEndian.Uint64([]byte(row.Value[8:]))
+	}
+	return n, ok
 }
 
 // Untold returns the losses that the session has not been told of. It costs one
@@ -117,9 +154,18 @@ func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
 		l.Told = true
 		l.put(tx, holder.Actor)
 	}
-	if len(c.Untold(tx, holder)) == 0 {
+	left := c.Untold(tx, holder) // what was lost since
+	if len(left) == 0 {
 		tx.Delete(newsKey(holder.Session))
+		return
 	}
+	n := uint64(0)
+	for _, l := range left {
+		if l.LeaseID == uuid.Nil {
+			n++
+		}
+	}
+	tx.Touch(newsRow(holder.Session, left[len(left)-1].Token, n))
 }
 
 // NewsKey is the key of a row that changes when the session loses a lease.
