@@ -87,7 +87,10 @@ func someHolder() registry.Holder {
 	return registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W2"}
 }
 
-var backlog = 200_000
+var (
+	backlog   = 200_000
+	heapTells = true // what the backlog takes
+)
 
 // TestABacklogIsClaimedInOrderAfterARestart restarts before 200 000 ready tasks
 // and again amid them. All are claimed, in the order in which they came, and the
@@ -109,7 +112,7 @@ func TestABacklogIsClaimedInOrderAfterARestart(t *testing.T) {
 	h = h.reopen()
 	many := heap()
 	t.Logf("reopened in %v; heap %.1f MB with a tenth of the tasks, %.1f MB with all", time.Since(began).Round(time.Millisecond), few/1e6, many/1e6)
-	if grown := (many - few) / float64(tasks-tasks/10); grown > 20 { // a task has over 200 bytes
+	if grown := (many - few) / float64(tasks-tasks/10); heapTells && grown > 20 { // a task has over 200 bytes
 		t.Errorf("%.0f bytes for each task of the backlog", grown)
 	}
 
