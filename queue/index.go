@@ -25,21 +25,18 @@ func indexAt(front string) index {
 	return index{front: front, cursor: cursor, prefix: cursor[len(cursorPrefix):]}
 }
 
-func delayedIndex(l line) index {
-	return indexAt(frontPrefix + cursorPrefix + delayedPrefix + l.name() + "\x00")
+// indexOf makes the index of a kind of a line, or the part of it that more names.
+func indexOf(kind string, l line, more string) index {
+	return indexAt(frontPrefix + cursorPrefix + kind + l.name() + "\x00" + more)
 }
 
-func finishedIndex(l line) index {
-	return indexAt(frontPrefix + cursorPrefix + finishedPrefix + l.name() + "\x00")
-}
-
-func deadIndex(l line) index {
-	return indexAt(frontPrefix + cursorPrefix + deadPrefix + l.name() + "\x00")
-}
+func delayedIndex(l line) index  { return indexOf(delayedPrefix, l, "") }
+func finishedIndex(l line) index { return indexOf(finishedPrefix, l, "") }
+func deadIndex(l line) index     { return indexOf(deadPrefix, l, "") }
 
 func readyIndex(l line, priority int) index {
 	const digits = "9876543210" // the highest priority first
-	return indexAt(frontPrefix + cursorPrefix + readyPrefix + l.name() + "\x00" + digits[priority:priority+1])
+	return indexOf(readyPrefix, l, digits[priority:priority+1])
 }
 
 // indexesOf are all indexes of a line but those of its dead, who stand among

@@ -65,14 +65,7 @@ func bigEndian(n uint64) string {
 	return string(b[:])
 }
 
-func fromBigEndian(s string) uint64 {
-	_ = s[7]
-	var n uint64
-	for i := range 8 {
-		n = n<<8 | uint64(s[i])
-	}
-	return n
-}
+func fromBigEndian(s string) uint64 { return binary.BigEndian.Uint64([]byte(s)) }
 
 // atTime sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {

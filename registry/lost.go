@@ -117,7 +117,7 @@ func forgetLost(tx Tx, row engine.Row) {
 // newsRow says that a session has losses to be told of, the last of which had
 // token, and that n of those without an id are kept.
 func newsRow(session uuid.UUID, token, n uint64) engine.Row {
-	return engine.Row{Key: newsKey(session), Value: bigEndian(token) + bigEndian(n), Owner: session}
+	return engine.Row{Key: newsKey(session), Value: bigEndians(token, n), Owner: session}
 }
 
 // untold gives the n of a session's row, if there is one.
@@ -170,5 +170,10 @@ func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
 
 // NewsKey is the key of a row that changes when the session loses a lease.
 func NewsKey(session uuid.UUID) string { return newsKey(session) }
+
+// bigEndians is two numbers, one after the other.
+func bigEndians(a, b uint64) string {
+	return string(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 0, 16), a), b))
+}
 
 func bigEndian(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }

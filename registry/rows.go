@@ -140,10 +140,7 @@ func tokens(tx Tx) (last, reserved uint64) {
 }
 
 func tokenRow(last, reserved uint64) engine.Row {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], last)
-	binary.BigEndian.PutUint64(b[8:], reserved)
-	return engine.Row{Key: tokenKey, Value: string(b[:])}
+	return engine.Row{Key: tokenKey, Value: bigEndians(last, reserved)}
 }
 
 // count is how many leases a scope has.
