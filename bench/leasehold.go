@@ -58,14 +58,7 @@ func newHouse(eng engine.Engine) (*house, error) {
 
 func (h *house) tend(ctx context.Context) error {
 	for h.eng.WaitDue(ctx) == nil {
-		err := h.eng.Update(ctx, func(tx engine.Tx) error {
-			for row := range tx.Due() {
-				if !h.core.Tend(tx, row) && !h.Tend(tx, row) {
-					return fmt.Errorf("row %q is due and nobody's", row.Key)
-				}
-			}
-			return nil
-		})
+		err := h.TendDue(ctx)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -110,10 +109,6 @@ func sessionOpen(tx registry.Tx, session uuid.UUID) bool {
 	return ok
 }
 
-// tendBatch bounds one transaction of Tend, so that many rows due at once are
-// spread and nobody waits behind them all.
-const tendBatch = 256
-
 // Tend does what falls due, until ctx ends: leases expire and are handed over,
 // sessions that nobody resumes end, and so does what a launcher leaves behind. It is the one long-lived goroutine of a
 // State, owned by its caller.
@@ -133,19 +128,7 @@ func (s *State) tendRows(ctx context.Context) error {
 		if err := s.eng.WaitDue(ctx); err != nil {
 			return err
 		}
-		err := s.eng.Update(ctx, func(tx engine.Tx) error {
-			n := 0
-			for row := range tx.Due() {
-				if !s.core.Tend(tx, row) && !s.queue.Tend(tx, row) {
-					return fmt.Errorf("dispatch: row %q is due and nobody's", row.Key)
-				}
-				if n++; n == tendBatch {
-					break
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := s.queue.TendDue(ctx); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	store "github.com/cockroachdb/pebble/v2"
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -49,18 +48,7 @@ func (h *diskHouse) claimAll(ttl func(n int) time.Duration) {
 func (h *diskHouse) tend(ctx context.Context, gap time.Duration) {
 	for h.eng.WaitDue(ctx) == nil {
 		time.Sleep(gap)
-		err := h.eng.Update(ctx, func(tx engine.Tx) error {
-			n := 0
-			for row := range tx.Due() {
-				if !h.core.Tend(tx, row) {
-					h.Tend(tx, row)
-				}
-				if n++; n == 256 { // as the daemon does
-					break
-				}
-			}
-			return nil
-		})
+		err := h.TendDue(ctx)
 		if err != nil && ctx.Err() == nil {
 			h.tb.Error(err)
 			return

@@ -93,14 +93,7 @@ func (h *house) tend(ctx context.Context) error {
 		if err := h.eng.WaitDue(ctx); err != nil {
 			return nil
 		}
-		err := h.eng.Update(ctx, func(tx engine.Tx) error {
-			for row := range tx.Due() {
-				if !h.core.Tend(tx, row) && !h.Tend(tx, row) {
-					return errors.New("a due row of nobody")
-				}
-			}
-			return nil
-		})
+		err := h.TendDue(ctx)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -11,13 +12,35 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// tendBatch bounds how many tasks one due row sees to in one transaction.
-const tendBatch = 100
+// tendBatch bounds how many rows one transaction sees to, and how many tasks one
+// of them, so that what is due at once is spread and nobody waits behind it all.
+const tendBatch = 256
 
-// Tend does what a due row of this package wants: delays end, finished tasks
+// TendDue does, in one transaction, some of what is due: of the queues, and of the
+// leases, since the end of a claim is a matter of both. A due row of another
+// package is an error.
+func (q *Queue) TendDue(ctx context.Context) (err error) {
+	defer caught(&err)
+	return q.eng.Update(ctx, func(tx engine.Tx) error {
+		book := ledger{Tx: tx}
+		n := 0
+		for row := range tx.Due() {
+			if !q.core.Tend(&book, row) && !q.tend(&book, row) {
+				return fmt.Errorf("queue: row %q is due and nobody's", row.Key)
+			}
+			if n++; n == tendBatch {
+				break
+			}
+		}
+		book.close()
+		return nil
+	})
+}
+
+// tend does what a due row of this package wants: delays end, finished tasks
 // and old requests are forgotten, dropped queues taken apart. It reports false
 // for a row of another package.
-func (q *Queue) Tend(tx Tx, row engine.Row) bool {
+func (q *Queue) tend(tx Tx, row engine.Row) bool {
 	switch {
 	case strings.HasPrefix(row.Key, statsPrefix):
 		q.tendLine(tx, line(row.Key))
@@ -31,9 +54,12 @@ func (q *Queue) Tend(tx Tx, row engine.Row) bool {
 	return true
 }
 
+// tendLine ends delays, and forgets finished tasks. What is due in an index is
+// read before any of it is moved, and is passed at once.
 func (q *Queue) tendLine(tx Tx, l line) {
-	now, n := tx.Now(), 0
+	now := tx.Now()
 	var next time.Time // the earliest that is left
+	room := tendBatch
 	for _, index := range []struct {
 		index
 		do func(Task)
@@ -41,21 +67,35 @@ func (q *Queue) tendLine(tx Tx, l line) {
 		{delayedIndex(l), func(t Task) { q.place(tx, &t, t, now) }},
 		{finishedIndex(l), func(t Task) { q.forget(tx, t) }},
 	} {
-		for row := range index.entries(tx) {
-			index.passed(tx, index.tail(row))
-			at := timeOf(row)
-			if !at.Before(now) || n == tendBatch { // a row is due after its instant
-				if next.IsZero() || at.Before(next) {
-					next = at
-				}
-				break
-			}
-			n++
+		due, left := index.dueBefore(tx, now, room)
+		if !left.IsZero() && (next.IsZero() || left.Before(next)) {
+			next = left
+		}
+		room -= len(due)
+		for _, row := range due {
 			index.do(index.taskAt(tx, row))
 		}
 	}
 	s, _ := getStats(tx, l)
 	putStats(tx, l, s, next)
+}
+
+// dueBefore gives up to most entries of an index by time that are due before now,
+// and when the next is due, if there is one. It passes those it gives.
+func (in index) dueBefore(tx Tx, now time.Time, most int) (due []engine.Row, next time.Time) {
+	tail := ""
+	for row := range in.entries(tx) {
+		tail = in.tail(row)
+		if at := timeOf(row); !at.Before(now) || len(due) == most { // a row is due after its instant
+			next = at
+			break
+		}
+		due = append(due, row)
+	}
+	if tail != "" {
+		in.passed(tx, tail)
+	}
+	return due, next
 }
 
 // Drop removes all queues of a run, in the transaction that removes the run
