@@ -29,7 +29,8 @@ func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) (tasks []Task, 
 	if err := checkBatch("tasks", "payloads", sizes); err != nil {
 		return nil, err
 	}
-	drafts := make([]draft, 0, len(list))
+	drafts := make([]*draft, 0, len(list))
+	tasks = make([]Task, 0, len(list))
 	for i := range list {
 		d, err := list[i].draft()
 		if err != nil {
@@ -38,11 +39,12 @@ func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) (tasks []Task, 
 		drafts = append(drafts, d)
 	}
 	defer caught(&err)
+	book := new(ledger)
 	err = q.eng.Update(ctx, func(tx engine.Tx) error { // whose error undoes it
-		tasks = make([]Task, 0, len(drafts))
-		book := ledger{Tx: tx}
+		tasks = tasks[:0]
+		*book = ledger{Tx: tx}
 		for i := range drafts {
-			t, err := q.enqueue(&book, &drafts[i])
+			t, err := q.enqueue(book, drafts[i])
 			if err != nil {
 				return fmt.Errorf("task %d of %d: %w", i+1, len(drafts), err)
 			}
@@ -83,8 +85,9 @@ func (q *Queue) SubmitMany(ctx context.Context, h holder, run uuid.UUID, list []
 	if err := checkBatch("submissions", "results", sizes); err != nil {
 		return nil, err
 	}
-	err = q.update(ctx, func(tx Tx) error {
-		answers = make([]Submitted, len(list))
+	answers = make([]Submitted, len(list))
+	err = q.update(ctx, func(tx *ledger) error {
+		clear(answers)
 		for i := range list {
 			a := &answers[i]
 			if a.Err = list[i].check(); a.Err == nil {

@@ -17,7 +17,8 @@ import (
 // in progress is leased, and nobody waits where there is something. It reports
 // every disagreement it finds; a record that cannot be read is an
 // [engine.ErrCorrupt]. It reads all there is.
-func (q *Queue) Check(tx Tx) error {
+func (q *Queue) Check(in Tx) error {
+	tx := &ledger{Tx: in}
 	c := &checker{q: q, tx: tx, counts: make(map[line]*Stats), due: make(map[line]time.Time)}
 	q.checkRows(tx, func(err error) { c.faults = append(c.faults, err) })
 	for row := range tx.Scan(payloadPrefix) {
@@ -57,7 +58,7 @@ func (q *Queue) Check(tx Tx) error {
 
 type checker struct {
 	q      *Queue
-	tx     Tx
+	tx     *ledger
 	counts map[line]*Stats
 	due    map[line]time.Time // the earliest that each must be due
 	faults []error
@@ -67,8 +68,10 @@ func (c *checker) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("queue: "+format, args...))
 }
 
-// try makes one check. A record that it cannot read is a fault.
+// try makes one check, with a ledger that has no accounts yet: there may be very
+// many. A record that it cannot read is a fault.
 func (c *checker) try(check func()) {
+	*c.tx = ledger{Tx: c.tx.Tx}
 	var err error
 	func() {
 		defer caught(&err)
@@ -99,22 +102,27 @@ func (c *checker) task(row engine.Row) {
 		c.counts[l] = &Stats{Queue: t.Queue}
 	}
 	*c.counts[l].of(&t)++
-	if _, payload := payloadOf(row); len(payload) != t.Size {
+	if payload, _ := payloadOf(row); len(payload) != t.Size {
 		c.fault("task %s has %d bytes of payload, and says %d", t.ID, len(payload), t.Size)
 	}
 	if t.result.apart {
 		c.must(t, resultKey(t.ID))
 	}
-	if in, tail, ok := entry(&t); ok {
-		switch entry, ok := c.tx.Get(in.prefix + tail); {
-		case !ok, !in.ofReady() && entry.Value != "", in.ofReady() && in.idAt(entry) != t.ID:
-			c.fault("task %s is %s and has no row %q", t.ID, t.State, in.prefix+tail)
-		case in.ofReady() && entry.Value != t.encode():
-			c.fault("task %s has another record in row %q", t.ID, entry.Key)
+	if key := t.entryKey(); key != "" {
+		entry, ok := c.tx.Get(key)
+		value := ""
+		if t.State == Ready {
+			value = string(t.ID[:]) + t.record()
+		}
+		switch {
+		case !ok, t.State == Ready && !strings.HasPrefix(entry.Value, string(t.ID[:])):
+			c.fault("task %s is %s and has no row %q", t.ID, t.State, key)
+		case entry.Value != value:
+			c.fault("task %s has another record in row %q", t.ID, key)
 		}
 	}
 	if t.State == Dead {
-		c.must(t, deadIndex(l).prefix+atTime(t.Until, t.ID))
+		c.must(t, t.deadKey())
 	}
 	if _, ok := c.q.leases.Get(c.tx, t.ID.String()); ok != (t.State == InProgress) {
 		c.fault("task %s is %s, and leased: %v", t.ID, t.State, ok)
@@ -127,8 +135,8 @@ func (c *checker) task(row engine.Row) {
 			c.fault("task %s is %s, and its attempt %d under way: %v", t.ID, t.State, i+1, !open)
 		}
 	}
-	if last, _ := places(c.tx); t.place > last {
-		c.fault("task %s has place %d, and only %d were given", t.ID, t.place, last)
+	if given := readPlaces(c.tx); t.place > given.last {
+		c.fault("task %s has place %d, and only %d were given", t.ID, t.place, given.last)
 	}
 	if t.Key != "" {
 		if e, ok := getEnqueued(c.tx, l, t.Key); !ok || e.ID != t.ID {
@@ -142,22 +150,27 @@ func (c *checker) task(row engine.Row) {
 func (c *checker) entry(prefix string, row engine.Row) {
 	id := index{prefix: prefix}.idAt(row)
 	t, ok := getTask(c.tx, id)
-	in, tail, stands := index{}, "", false
+	var in index
+	key := ""
 	switch {
 	case !ok:
-	case prefix != deadPrefix:
-		in, tail, stands = entry(&t)
-	case t.State == Dead:
-		in, tail, stands = deadIndex(t.line), atTime(t.Until, id), true
+	case prefix == deadPrefix && t.State == Dead:
+		in, key = deadIndex(t.line), t.deadKey()
+	case prefix == readyPrefix:
+		in, key = readyIndex(t.line, t.Priority), t.entryKey()
+	case prefix == delayedPrefix:
+		in, key = delayedIndex(t.line), t.entryKey()
+	case prefix == finishedPrefix:
+		in, key = finishedIndex(t.line), t.entryKey()
 	}
-	if !stands || in.prefix+tail != row.Key {
+	if key != row.Key {
 		c.fault("entry %q is of task %s, which does not stand there", row.Key, id)
 		return
 	}
 	if in.ofReady() {
 		in.taskAt(c.tx, row) // that it can be read; c.task has compared it
 	}
-	if cursor, ok := c.tx.Get(in.cursor); ok && tail < cursor.Value {
+	if in.tail(row) < in.from(c.tx) {
 		c.fault("entry %q stands before the cursor", row.Key)
 	}
 	if prefix == delayedPrefix || prefix == finishedPrefix {
@@ -219,8 +232,7 @@ func (c *checker) claimant(row engine.Row) {
 		if _, ok := c.tx.Get(key); !ok {
 			c.fault("call %s waits at queue %s and has no place there", w.Call, line(l).queue())
 		}
-		s, _ := getStats(c.tx, line(l))
-		if s.ReadyTotal() > 0 && c.q.core.Asking(w.Call) && c.q.core.Open(c.tx, w.Holder.Session) {
+		if c.tx.accountOf(line(l)).stats.ReadyTotal() > 0 && c.q.core.Asking(w.Call) && c.q.core.Open(c.tx, w.Holder.Session) {
 			c.fault("call %s waits at queue %s, which has a task ready", w.Call, line(l).queue())
 		}
 	}
@@ -231,12 +243,12 @@ func (c *checker) claimant(row engine.Row) {
 
 func (c *checker) stats(row engine.Row) {
 	l := line(row.Key)
-	s, due := getStats(c.tx, l)
-	if was := c.counts[l]; was == nil || s != *was {
-		c.fault("queue %s counts %+v and has %+v", l.queue(), s, was)
+	a := c.tx.accountOf(l)
+	if was := c.counts[l]; was == nil || a.stats != *was {
+		c.fault("queue %s counts %+v and has %+v", l.queue(), a.stats, was)
 	}
 	delete(c.counts, l)
-	if at := c.due[l]; !at.IsZero() && (due.IsZero() || due.After(at)) {
-		c.fault("queue %s is due at %v, and has what is due at %v", l.queue(), due, at)
+	if at := c.due[l]; !at.IsZero() && (a.due.IsZero() || a.due.After(at)) {
+		c.fault("queue %s is due at %v, and has what is due at %v", l.queue(), a.due, at)
 	}
 }

@@ -69,7 +69,7 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		"payload unreadable": {spoil("~payload/"), "~payload/", true},
 		"payload cut": {func(tx engine.Tx) {
 			row := firstRow(tx, "~payload/")
-			row.Value = row.Value[:len(row.Value)-1]
+			row.Value = string(row.Value[0]-1) + row.Value[2:]
 			tx.Put(row)
 		}, "bytes of payload", false},
 		"result of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~result/0123456789abcdef"}) }, "is of no task", false},
@@ -107,7 +107,8 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		"counts unreadable": {spoil("queue/"), "queue/", true},
 		"counts wrong": {func(tx engine.Tx) {
 			row := firstRow(tx, "queue/")
-			row.Value = row.Value[:1] + string(row.Value[1]+1) + row.Value[2:]
+			last := len(row.Value) - 1
+			row.Value = row.Value[:last] + string(row.Value[last]+1)
 			tx.Put(row)
 		}, "counts", false},
 		"never due": {func(tx engine.Tx) {
@@ -120,12 +121,15 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 			row.Due = row.Due.Add(100 * time.Hour)
 			tx.Put(row)
 		}, "is due at", false},
-		"cursor too far": {func(tx engine.Tx) {
-			row := firstRow(tx, "cursor/~ready/")
-			row.Value = "\xff\xff\xff\xff\xff\xff\xff\xff"
+		"line begins too far": {func(tx engine.Tx) {
+			row := firstRow(tx, "queue/")
+			row.Value = row.Value[:3] + "\x7f" + row.Value[4:] // behind format, priorities and the first's count
 			tx.Put(row)
 		}, "before the cursor", false},
-		"cursor unreadable":       {spoil("cursor/~ready/"), "cursor/~ready/", true},
+		"cursor too far": {func(tx engine.Tx) {
+			row := firstRow(tx, "~delayed/")
+			tx.Touch(engine.Row{Key: "cursor/" + row.Key[:len(row.Key)-24], Value: "\xff"})
+		}, "before the cursor", false},
 		"places unreadable":       {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: "1"}) }, "\"queue\"", true},
 		"places given again":      {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: strings.Repeat("\x00", 16)}) }, "has place", false},
 		"request unreadable":      {spoil("claim/"), "claim/", true},
@@ -182,7 +186,7 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 // TestCheckFindsAFrontThatIsNotItsLine plants what no row on the disk has.
 func TestCheckFindsAFrontThatIsNotItsLine(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
-		for range 50 {
+		for range 150 {
 			h.enqueue(queue.NewTask{})
 		}
 		w := h.worker("W1")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -63,28 +64,30 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	return tasks, q.readPayloads(ctx, tasks)
 }
 
-// readPayloads reads those that were not read ahead.
+// readPayloads gives each task its payload, and reads those that were not read
+// ahead.
 func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) (err error) {
+	defer caught(&err)
 	var keys []string
 	for i := range tasks {
-		if tasks[i].Payload == nil {
+		if tasks[i].payload == "" {
 			keys = append(slices.Grow(keys, len(tasks)-i), payloadKey(tasks[i].ID))
 		}
 	}
-	if len(keys) == 0 {
-		return nil
+	var rows []engine.Row
+	if len(keys) > 0 {
+		rows, err = q.eng.Read(context.WithoutCancel(ctx), keys...)
 	}
-	defer caught(&err)
-	rows, err := q.eng.Read(context.WithoutCancel(ctx), keys...)
 	for i := range tasks {
-		if tasks[i].Payload != nil || len(rows) == 0 {
-			continue
+		t := &tasks[i]
+		row := engine.Row{Key: payloadPrefix, Value: t.payload}
+		if t.payload == "" && len(rows) > 0 {
+			row, rows = rows[0], rows[1:]
 		}
-		if rows[0].Key != "" { // else the task has been forgotten since
-			_, payload := payloadOf(rows[0])
-			tasks[i].Payload = []byte(payload)
+		if t.payload = ""; row.Value != "" { // else the task has been forgotten since
+			payload, _ := payloadOf(row)
+			t.Payload = []byte(payload)
 		}
-		rows = rows[1:]
 	}
 	return err
 }
@@ -124,7 +127,7 @@ func (q *Queue) claim(ctx context.Context, call *claimCall) (tasks []Claimed, er
 }
 
 func (q *Queue) look(ctx context.Context, call *claimCall, last bool) (tasks []Claimed, err error) {
-	err = q.update(ctx, func(tx Tx) (refusal error) {
+	err = q.update(ctx, func(tx *ledger) (refusal error) {
 		tasks, refusal = q.ask(tx, call, last)
 		return refusal
 	})
@@ -134,7 +137,7 @@ func (q *Queue) look(ctx context.Context, call *claimCall, last bool) (tasks []C
 // ask says what has come of a call: what its request was given before, what it
 // was handed, or what is ready. Else it is in line, unless this is the last
 // look, by which its wait is over.
-func (q *Queue) ask(tx Tx, call *claimCall, last bool) ([]Claimed, error) {
+func (q *Queue) ask(tx *ledger, call *claimCall, last bool) ([]Claimed, error) {
 	if !q.core.Open(tx, call.Holder.Session) {
 		return nil, registry.ErrSessionEnded
 	}
@@ -152,7 +155,7 @@ func (q *Queue) ask(tx Tx, call *claimCall, last bool) ([]Claimed, error) {
 	// It is its first look, or its last, or what it was handed was taken away
 	// before it looked.
 	call.stepOut(tx)
-	tasks := q.claimUp(tx, call.lines, call.Holder, call.TTL, call.Count)
+	tasks := q.claimUp(tx, call)
 	switch {
 	case len(tasks) > 0:
 		if call.RequestID != "" {
@@ -174,7 +177,7 @@ func (q *Queue) ask(tx Tx, call *claimCall, last bool) ([]Claimed, error) {
 // stood, and no execution has begun. What its request was given by another
 // call, or has told to one, is not its to undo.
 func (q *Queue) withdraw(ctx context.Context, call *claimCall, tasks []Claimed) error {
-	err := q.update(context.WithoutCancel(ctx), func(tx Tx) error {
+	err := q.update(context.WithoutCancel(ctx), func(tx *ledger) error {
 		call.stepOut(tx)
 		mine := grantsOf(tasks...)
 		if c, ok := q.given(tx, call); ok {
@@ -190,7 +193,7 @@ func (q *Queue) withdraw(ctx context.Context, call *claimCall, tasks []Claimed) 
 		}
 		for _, g := range mine {
 			if c, ok := q.standing(tx, g, call.Holder.Session); ok {
-				q.undo(tx, c.Task)
+				q.undo(tx, &c.Task)
 			}
 		}
 		return nil

@@ -24,20 +24,20 @@ type claimant struct {
 	RequestID string
 }
 
-func (c claimant) put(tx Tx) {
+func (c claimant) put(tx *ledger) {
 	for _, l := range c.Lines {
 		tx.Touch(engine.Row{Key: claimantKeys(line(l)) + bigEndian(c.Place), Value: encodeJSON(c), Owner: c.Holder.Session})
 	}
 }
 
-func (c claimant) remove(tx Tx) {
+func (c claimant) remove(tx *ledger) {
 	for _, l := range c.Lines {
 		tx.Delete(claimantKeys(line(l)) + bigEndian(c.Place))
 	}
 }
 
 // standInLine gives the call a place in the lines it named.
-func (q *Queue) standInLine(tx Tx, call *claimCall) error {
+func (q *Queue) standInLine(tx *ledger, call *claimCall) error {
 	for _, l := range call.lines {
 		n := 0
 		for range tx.Scan(claimantKeys(l)) {
@@ -47,7 +47,7 @@ func (q *Queue) standInLine(tx Tx, call *claimCall) error {
 			return &registry.LimitError{Which: "calls that wait at queue " + l.queue(), Max: MaxClaimants}
 		}
 	}
-	call.place = nextPlace(tx)
+	call.place = tx.nextPlace()
 	c := claimant{
 		Call: call.id, Place: call.place, Holder: call.Holder,
 		Queues: call.Queues, Count: call.Count, TTL: call.TTL, RequestID: call.RequestID,
@@ -59,7 +59,7 @@ func (q *Queue) standInLine(tx Tx, call *claimCall) error {
 	return nil
 }
 
-func (call *claimCall) stands(tx Tx) bool {
+func (call *claimCall) stands(tx *ledger) bool {
 	if call.place == 0 {
 		return false
 	}
@@ -68,7 +68,7 @@ func (call *claimCall) stands(tx Tx) bool {
 }
 
 // stepOut gives up the call's places.
-func (call *claimCall) stepOut(tx Tx) {
+func (call *claimCall) stepOut(tx *ledger) {
 	if call.place == 0 {
 		return
 	}
@@ -79,23 +79,25 @@ func (call *claimCall) stepOut(tx Tx) {
 
 // hand gives a task that becomes ready to the first who waits for one there, if
 // there is anybody.
-func (q *Queue) hand(tx Tx, was *Task, t Task) (Task, bool) {
+func (q *Queue) hand(tx *ledger, t *Task) bool {
 	c := q.nextClaimant(tx, t.line)
 	if c == nil {
-		return t, false
+		return false
 	}
-	claimed := q.begin(tx, was, t, c.Holder, c.TTL)
+	claimed := Claimed{Task: *t}
+	q.begin(tx, &claimed, c.Holder, c.TTL)
 	tx.Touch(engine.Row{Key: givenKey(c.Call), Value: string(t.ID[:]) + bigEndian(claimed.Token), Owner: c.Holder.Session})
 	remember(tx, c.Holder.Session, c.RequestID, request{
 		Call: c.Call, Queues: c.Queues, Count: c.Count, TTL: c.TTL, Tasks: grantsOf(claimed),
 	})
-	return claimed.Task, true
+	*t = claimed.Task
+	return true
 }
 
 // nextClaimant takes the first who waits out of a line; nil: nobody does. Who is
 // gone is removed on the way, and who has been answered by another call of the
 // same request.
-func (q *Queue) nextClaimant(tx Tx, l line) *claimant {
+func (q *Queue) nextClaimant(tx *ledger, l line) *claimant {
 	for row := range tx.Scan(claimantKeys(l)) {
 		c := decodeJSON[claimant](row)
 		c.remove(tx)
@@ -112,7 +114,7 @@ func (q *Queue) nextClaimant(tx Tx, l line) *claimant {
 }
 
 // given takes what was given to a call, if it is still its.
-func (q *Queue) given(tx Tx, call *claimCall) (c Claimed, ok bool) {
+func (q *Queue) given(tx *ledger, call *claimCall) (c Claimed, ok bool) {
 	if call.Wait == 0 {
 		return Claimed{}, false // it never had a place
 	}
@@ -142,7 +144,7 @@ func grantsOf(tasks ...Claimed) []grant {
 }
 
 // standing is the claim that a session was granted, if it is still its.
-func (q *Queue) standing(tx Tx, g grant, session uuid.UUID) (Claimed, bool) {
+func (q *Queue) standing(tx *ledger, g grant, session uuid.UUID) (Claimed, bool) {
 	lease, ok := q.leases.Get(tx, g.ID.String())
 	if !ok || lease.Token != g.Token || lease.Holder.Session != session {
 		return Claimed{}, false

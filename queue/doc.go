@@ -40,16 +40,16 @@
 //
 // A queue's name stands in keys behind the 16 bytes of its run's id.
 //
-//	queue/<name>                          Stats: counts by state, due at the next delay or retention to end
+//	queue/<name>                          account: counts by state, where the ready lines begin; due at the next delay or retention to end
 //	queue                                 the last place given in any line
 //	lease/queue␀<id>                      the claim, see package registry
 //	claimant/<name>␀<place>               who waits at a queue, memory only, owner session
 //	given/<call>                          what who waited was handed, memory only, owner session
 //	claim/<session><request id>           what an idempotent claim was given, owner session, due when it may be forgotten
-//	cursor/~<index>                       before what nothing stands in an index
-//	front/cursor/~<index>                 what stands next in a long line that is ready, memory only
+//	cursor/~<index>                       before what nothing stands in an index by time, memory only
+//	front/~ready/<name>␀<9-priority>      what stands next in a long line, memory only
 //	drop/<name>                           a queue whose run has gone, due until the last of it is
-//	~payload/<id>                         as it was enqueued, without white space; before it the record, if it is in no other row yet
+//	~payload/<id>                         as it was enqueued, without white space; behind it the record, if it is in no other row yet
 //	~task/<id>                            record: state, attempts, where the task stands, and a small result
 //	~result/<id>                          a larger one
 //	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row
@@ -65,13 +65,13 @@
 // # Indexes that are taken from the front
 //
 // The store passes over what was deleted one by one, until it has compacted it
-// away. So whoever looks for the first task, delay or retention begins at a
-// cursor. The cursors of ready tasks are written down every thousand claims; a
-// restart finds the others at the beginning, and passes over once.
+// away. So whoever looks for the first task begins where the queue's account
+// says, and for the first delay or retention at a cursor, which a restart finds
+// at the beginning, to pass over once.
 //
 // Even from there it costs the store more to find one entry than to read on to
 // the next, and so it does with payloads. So a claim of one task from a line of
-// more than 32 reads that many, and leaves them to the claims that follow: the
+// more than 64 reads that many, and leaves them to the claims that follow: the
 // line's front. It is a row, so that what undoes a transaction undoes what the
 // transaction made of it.
 package queue

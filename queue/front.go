@@ -1,137 +1,185 @@
 package queue
 
 import (
+	"encoding/binary"
 	"slices"
+	"sort"
+	"strings"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
 // A front is what stands next in a ready line, in memory, so that not every
-// claim has to seek on the disk. It has all entries from the cursor to its last
-// one, and of most the payload's row. A claim takes the first of them, and the
-// cursor passes it; what else comes or goes there undoes the front, and the next
-// claim makes another.
+// claim has to seek on the disk. It has all entries up to its last one, and of
+// most the payload's row. A claim takes the first that it has not passed; what
+// else comes or goes there undoes the front, and the next claim makes another.
 //
 // Only a line that is longer than a front has one. So all fronts together take a
 // small part of what their lines take on the disk, and those of a long line no
 // more than of a short one.
+//
+// It is a table of the places that are in it, of eight bytes each, and where the
+// entry of each begins, of four. The entries come behind it, each with the
+// payload's row if that was read ahead: those of tasks that were enqueued
+// together lie together.
+type front string
+
 const (
-	frontTasks = 32
-	frontBytes = 8 << 10  // of records, or one more than that
-	aheadBytes = 16 << 10 // of payloads
+	frontTasks = 64
+	frontBytes = 16 << 10 // of records, or one more than that
+	aheadBytes = 32 << 10 // of payloads
+	frontItem  = 8 + 4
 )
 
-// A place in a front is an entry of the line, and the task's payload row if that
-// was read ahead: those of tasks that were enqueued together lie together.
+// A frontPlace is an entry of the line, and the value of the payload's row or "".
 type frontPlace struct{ tail, value, payload string }
 
-// first is the first entry of a line that is long enough for a front, and the
-// value of its task's payload row, or "".
-func (in index) first(tx Tx) (first engine.Row, payload string, ok bool) {
-	from := in.from(tx)
-	if front, ok := tx.Get(in.front); ok {
-		places, last := openFront(front)
-		r := record.Read(places)
-		for range frontTasks {
-			p := frontPlace{r.Text(), r.Text(), r.Text()}
-			if p.tail < from {
-				continue
-			}
-			if p.tail == last {
-				tx.Delete(front.Key) // of no more use
-			}
-			return engine.Row{Key: in.prefix + p.tail, Value: p.value}, p.payload, true
+func (p *frontPlace) id() string { return p.value[:min(16, len(p.value))] }
+
+// next is the first task of a line that is long enough for a front.
+func (in index) next(tx *ledger) (t Task, ok bool) {
+	row, _ := tx.Get(in.beside)
+	f := front(row.Value)
+	i := f.at(in.from(tx))
+	if i == f.len() {
+		if f = in.front(tx); f == "" {
+			return Task{}, false
 		}
+		i = 0
+		tx.Touch(engine.Row{Key: in.beside, Value: string(f)})
 	}
+	if i == f.len()-1 {
+		tx.Delete(in.beside) // of no more use
+	}
+	p, ok := f.place(i)
+	if !ok {
+		panic(corrupt(in.beside, errEntry))
+	}
+	t = in.readyAt(in.prefix+p.tail, p.value)
+	t.payload = p.payload
+	return t, true
+}
+
+// front reads what stands next. It is empty if nothing does.
+func (in index) front(tx *ledger) front {
 	places := make([]frontPlace, 0, frontTasks)
 	size := 0
-	for row := range tx.ScanFrom(in.prefix, in.prefix+from) {
+	for row := range in.entries(tx) {
 		places = append(places, frontPlace{tail: in.tail(row), value: row.Value})
 		if size += len(row.Value); len(places) == frontTasks || size > frontBytes {
 			break
 		}
 	}
-	if len(places) == 0 {
-		return first, "", false
-	}
 	readAhead(tx, places)
-	if len(places) > 1 {
-		w := record.New(size + aheadBytes)
-		for _, p := range places {
-			w.Text(p.tail)
-			w.Text(p.value)
-			w.Text(p.payload)
-		}
-		w.Text(places[len(places)-1].tail)
-		tx.Touch(engine.Row{Key: in.front, Value: w.String()})
-	}
-	return engine.Row{Key: in.prefix + places[0].tail, Value: places[0].value}, places[0].payload, true
+	return newFront(places)
 }
 
 // readAhead reads the payloads of a front that lie where the first of them does,
 // among a few others at most. A long one ends it.
-func readAhead(tx Tx, places []frontPlace) {
-	wanted := make(map[string]*frontPlace, len(places))
-	first := ""
+func readAhead(tx *ledger, places []frontPlace) {
+	wanted := make([]*frontPlace, 0, len(places))
 	for i := range places {
-		p := &places[i]
-		id := p.value[:min(16, len(p.value))]
-		wanted[id] = p
-		if first == "" || id < first {
-			first = id
-		}
+		wanted = append(wanted, &places[i])
+	}
+	slices.SortFunc(wanted, func(a, b *frontPlace) int { return strings.Compare(a.id(), b.id()) })
+	if len(wanted) == 0 {
+		return
 	}
 	others, size := len(places), 0
-	for row := range tx.ScanFrom(payloadPrefix, payloadPrefix+first) {
+	for row := range tx.ScanFrom(payloadPrefix, payloadPrefix+wanted[0].id()) {
 		id := row.Key[len(payloadPrefix):]
-		if p := wanted[id]; p == nil {
+		for len(wanted) > 0 && wanted[0].id() < id {
+			wanted = wanted[1:]
+		}
+		if len(wanted) == 0 || len(row.Value) > smallPayload {
+			return
+		}
+		if wanted[0].id() != id {
 			others--
 		} else if size += len(row.Value); size <= aheadBytes {
-			p.payload = row.Value
-			delete(wanted, id)
+			wanted[0].payload = row.Value
 		}
-		if len(wanted) == 0 || others == 0 || size > aheadBytes || len(row.Value) > smallPayload {
+		if others == 0 || size > aheadBytes {
 			return
 		}
 	}
 }
 
-// openFront gives the places of a front, and the tail of the last.
-func openFront(row engine.Row) (places, last string) {
-	const size = 1 + 8 // a place, as a text
-	at := len(row.Value) - size
-	if at < 0 {
-		panic(corrupt(row.Key, errEntry))
+func newFront(places []frontPlace) front {
+	size := frontItem * len(places)
+	for i := range places {
+		size += binary.MaxVarintLen16 + len(places[i].value) + len(places[i].payload)
 	}
-	return row.Value[:at], row.Value[at+1:]
+	b := make([]byte, frontItem*len(places), size)
+	for i, p := range places {
+		item := b[frontItem*i:]
+		copy(item, p.tail)
+		binary.BigEndian.PutUint32(item[8:], uint32(len(b)))
+		b = binary.AppendUvarint(b, uint64(len(p.value)))
+		b = append(append(b, p.value...), p.payload...)
+	}
+	return front(b)
+}
+
+// len is how many places f has. The first entry begins where the table ends.
+func (f front) len() int {
+	if len(f) < frontItem {
+		return 0
+	}
+	return f.offset(0) / frontItem
+}
+
+func (f front) tail(i int) string { return string(f[frontItem*i : frontItem*i+8]) }
+
+// offset is where the entry of a place begins.
+func (f front) offset(i int) int {
+	at := f[frontItem*i+8 : frontItem*(i+1)]
+	return int(at[0])<<24 | int(at[1])<<16 | int(at[2])<<8 | int(at[3])
+}
+
+// at finds the first place that is not before from.
+func (f front) at(from string) int {
+	return sort.Search(f.len(), func(i int) bool { return f.tail(i) >= from })
+}
+
+func (f front) place(i int) (p frontPlace, ok bool) {
+	end := len(f)
+	if i+1 < f.len() {
+		end = f.offset(i + 1)
+	}
+	r := record.Read(string(f[f.offset(i):end]))
+	p = frontPlace{f.tail(i), r.Text(), r.Rest()}
+	return p, r.Done() && p.value != ""
 }
 
 // front finds that a front has what stands in its line.
 func (c *checker) front(row engine.Row) {
-	in := indexAt(row.Key)
-	entries, last := openFront(row)
-	var front, line []engine.Row
-	for r := record.Read(entries); !r.Done(); {
-		p := frontPlace{r.Text(), r.Text(), r.Text()}
-		if len(p.tail) == 0 || len(p.value) < 16 {
+	prefix := row.Key[len(frontPrefix):]
+	kind := len(prefix) - 2
+	in := indexAt(row.Key, len(frontPrefix), lineNamed(prefix[len(readyPrefix):kind]), MaxPriority-int(prefix[kind+1]-'0'))
+	f := front(row.Value)
+	if f.len() == 0 {
+		panic(corrupt(row.Key, errEntry))
+	}
+	var stands, line []engine.Row
+	for i := f.at(in.from(c.tx)); i < f.len(); i++ {
+		p, ok := f.place(i)
+		if !ok {
 			panic(corrupt(row.Key, errEntry))
 		}
-		if p.tail < in.from(c.tx) {
-			continue
-		}
-		front = append(front, engine.Row{Key: in.prefix + p.tail, Value: p.value})
-		if stored, _ := c.tx.Get(payloadPrefix + p.value[:16]); p.payload != "" && p.payload != stored.Value {
-			c.fault("front %q has another payload of task %s", row.Key, in.idAt(front[len(front)-1]))
+		stands = append(stands, engine.Row{Key: in.prefix + p.tail, Value: p.value})
+		if stored, _ := c.tx.Get(payloadPrefix + p.id()); p.payload != "" && p.payload != stored.Value {
+			c.fault("front %q has another payload of task %x", row.Key, p.id())
 		}
 	}
 	for entry := range in.entries(c.tx) {
-		if in.tail(entry) > last {
+		if in.tail(entry) > f.tail(f.len()-1) {
 			break
 		}
 		line = append(line, entry)
 	}
-	if !slices.Equal(front, line) {
+	if !slices.Equal(stands, line) {
 		c.fault("front %q is not what stands in the line", row.Key)
 	}
 }

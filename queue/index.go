@@ -11,32 +11,39 @@ import (
 
 // An index is the cold rows whose keys start with its prefix, one for each task
 // that stands in it. Most is taken from its front, and what was taken costs
-// whoever seeks from there until the store has forgotten it: so a cursor, which
-// is not cold, says before what nothing stands.
+// whoever seeks from there until the store has forgotten it. So something says
+// before what nothing stands: of a ready line the queue's account, of what stands
+// by time a row that is not cold, the cursor.
 type index struct {
 	prefix string // of its entries' keys
-	cursor string // key of its cursor
-	front  string // key of its front, see there
-}
+	beside string // key of its cursor, or of a ready line's front, see there
 
-// indexAt makes an index from the key of its front, in which the others are.
-func indexAt(front string) index {
-	cursor := front[len(frontPrefix):]
-	return index{front: front, cursor: cursor, prefix: cursor[len(cursorPrefix):]}
+	line     line
+	priority int // of a ready line
 }
-
-// indexOf makes the index of a kind of a line, or the part of it that more names.
-func indexOf(kind string, l line, more string) index {
-	return indexAt(frontPrefix + cursorPrefix + kind + l.name() + "\x00" + more)
-}
-
-func delayedIndex(l line) index  { return indexOf(delayedPrefix, l, "") }
-func finishedIndex(l line) index { return indexOf(finishedPrefix, l, "") }
-func deadIndex(l line) index     { return indexOf(deadPrefix, l, "") }
 
 func readyIndex(l line, priority int) index {
-	const digits = "9876543210" // the highest priority first
-	return indexOf(readyPrefix, l, digits[priority:priority+1])
+	return indexAt(frontPrefix+readyPrefix+l.name()+"\x00"+digit(priority), len(frontPrefix), l, priority)
+}
+
+func delayedIndex(l line) index  { return indexByTime(delayedPrefix, l) }
+func finishedIndex(l line) index { return indexByTime(finishedPrefix, l) }
+func deadIndex(l line) index     { return indexByTime(deadPrefix, l) }
+
+func indexByTime(kind string, l line) index {
+	return indexAt(cursorPrefix+kind+l.name()+"\x00", len(cursorPrefix), l, 0)
+}
+
+// indexAt makes an index from the key of what is beside it, in which its prefix
+// is from at on.
+func indexAt(beside string, at int, l line, priority int) index {
+	return index{prefix: beside[at:], beside: beside, line: l, priority: priority}
+}
+
+// digit stands for a priority in keys, the highest first.
+func digit(priority int) string {
+	const digits = "9876543210"
+	return digits[priority : priority+1]
 }
 
 // indexesOf are all indexes of a line but those of its dead, who stand among
@@ -49,18 +56,23 @@ func indexesOf(l line) []index {
 	return list
 }
 
-// entry is where a task stands in the index of its state. One in progress
-// stands in none.
-func entry(t *Task) (in index, tail string, ok bool) {
+// entryKey is the key of a task's entry in the index of its state. One in
+// progress has none.
+func (t *Task) entryKey() string {
 	switch {
 	case t.State == Ready:
-		return readyIndex(t.line, t.Priority), bigEndian(t.place), true
+		return readyPrefix + t.line.name() + "\x00" + digit(t.Priority) + bigEndian(t.place)
 	case t.State == Delayed:
-		return delayedIndex(t.line), atTime(t.DueAt, t.ID), true
+		return delayedPrefix + t.line.name() + "\x00" + atTime(t.DueAt, t.ID)
 	case t.State.Finished():
-		return finishedIndex(t.line), atTime(t.Until, t.ID), true
+		return finishedPrefix + t.line.name() + "\x00" + atTime(t.Until, t.ID)
 	}
-	return index{}, "", false
+	return ""
+}
+
+// deadKey is the key of the other entry that a dead task has.
+func (t *Task) deadKey() string {
+	return deadPrefix + t.line.name() + "\x00" + atTime(t.Until, t.ID)
 }
 
 func (in index) ofReady() bool { return strings.HasPrefix(in.prefix, readyPrefix) }
@@ -75,7 +87,7 @@ func (in index) idAt(row engine.Row) uuid.UUID {
 
 // taskAt is the task that an entry is of. That of a ready one has its record,
 // so that a claim reads one row.
-func (in index) taskAt(tx Tx, row engine.Row) Task {
+func (in index) taskAt(tx *ledger, row engine.Row) Task {
 	id := in.idAt(row)
 	if !in.ofReady() {
 		t, ok := getTask(tx, id)
@@ -84,12 +96,16 @@ func (in index) taskAt(tx Tx, row engine.Row) Task {
 		}
 		return t
 	}
-	t, err := decodeTask(id, row.Value[16:])
-	if err != nil {
-		panic(corrupt(row.Key, err))
+	return in.readyAt(row.Key, row.Value)
+}
+
+// readyAt is the task of the entry under key of a ready line.
+func (in index) readyAt(key, value string) (t Task) {
+	if err := t.decode(idOf(key, value[:min(16, len(value))]), value[16:], in.line); err != nil {
+		panic(corrupt(key, err))
 	}
-	if at, tail, ok := entry(&t); !ok || at.prefix+tail != row.Key {
-		panic(corrupt(row.Key, errEntry))
+	if t.State != Ready || t.line != in.line || t.Priority != in.priority || bigEndian(t.place) != key[len(in.prefix):] {
+		panic(corrupt(key, errEntry))
 	}
 	return t
 }
@@ -97,66 +113,39 @@ func (in index) taskAt(tx Tx, row engine.Row) Task {
 // tail is what an entry's key has behind the prefix.
 func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
 
-// from is before what nothing stands; "" while there is no cursor.
-func (in index) from(tx Tx) string {
-	row, _ := tx.Get(in.cursor)
+// from is before what nothing stands; "" where that is not known.
+func (in index) from(tx *ledger) string {
+	if in.ofReady() {
+		return bigEndian(tx.accountOf(in.line).first[in.priority])
+	}
+	row, _ := tx.Get(in.beside)
 	return row.Value
 }
 
 // entries yields the index, first first.
-func (in index) entries(tx Tx) iter.Seq[engine.Row] {
+func (in index) entries(tx *ledger) iter.Seq[engine.Row] {
 	return tx.ScanFrom(in.prefix, in.prefix+in.from(tx))
 }
 
-// keepCursor is how many places a durable cursor may be behind.
-const keepCursor = 1 << 10
-
-// passed notes that nothing stands before tail. Of a ready line that is written
-// down now and then: its front moves fastest, and a restart need not pass over
-// all that was ever claimed there.
-func (in index) passed(tx Tx, tail string) {
-	cursor := engine.Row{Key: in.cursor, Value: tail}
-	was, ok := tx.Get(cursor.Key)
+// passed notes that nothing stands before tail.
+func (in index) passed(tx *ledger, tail string) {
 	switch {
-	case ok && tail <= was.Value:
-	case !in.ofReady(),
-		ok && fromBigEndian(tail)/keepCursor == fromBigEndian(was.Value)/keepCursor,
-		!ok && fromBigEndian(tail) < keepCursor:
-		tx.Touch(cursor)
-	default:
-		tx.Put(cursor)
-	}
-}
-
-// reopen is for an entry that may come before others: the cursor goes back for
-// it, durably where it may be durable.
-func (in index) reopen(tx Tx, tail string) {
-	cursor := engine.Row{Key: in.cursor, Value: tail}
-	was, ok := tx.Get(cursor.Key)
-	switch {
-	case !ok || tail >= was.Value:
+	case tail <= in.from(tx):
 	case in.ofReady():
-		tx.Put(cursor)
+		a := tx.accountOf(in.line)
+		a.first[in.priority], a.moved = fromBigEndian(tail), true
 	default:
-		tx.Touch(cursor)
-	}
-	if in.ofReady() {
-		tx.Delete(in.front)
+		tx.Touch(engine.Row{Key: in.beside, Value: tail})
 	}
 }
 
-// remove removes an entry. Who claims it has passed it.
-func (in index) remove(tx Tx, tail string) {
-	if in.ofReady() && tail >= in.from(tx) {
-		tx.Delete(in.front)
+// reopen is for an entry that may come before others in an index by time: the
+// cursor goes back for it.
+func (in index) reopen(tx *ledger, tail string) {
+	if tail < in.from(tx) {
+		tx.Touch(engine.Row{Key: in.beside, Value: tail})
 	}
-	tx.Delete(in.prefix + tail)
 }
 
 // forget removes what is kept of an index in which nothing stands.
-func (in index) forget(tx Tx) {
-	tx.Delete(in.cursor)
-	if in.ofReady() {
-		tx.Delete(in.front)
-	}
-}
+func (in index) forget(tx *ledger) { tx.Delete(in.beside) }

@@ -20,7 +20,7 @@ type Detail struct {
 
 // Get returns a task.
 func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error) {
-	err = q.view(ctx, func(tx Tx) error {
+	err = q.view(ctx, func(tx *ledger) error {
 		t, ok := getTask(tx, id)
 		if !ok || t.Run != run {
 			return notFound(id)
@@ -40,7 +40,7 @@ func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error
 		return Detail{}, err
 	}
 	if ok {
-		_, payload := payloadOf(row)
+		payload, _ := payloadOf(row)
 		d.Payload = json.RawMessage(payload)
 	}
 	switch {
@@ -84,15 +84,15 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (list []
 			return nil, err
 		}
 	}
-	return list, q.view(ctx, func(tx Tx) error {
+	return list, q.view(ctx, func(tx *ledger) error {
 		if queue != "" {
-			s, _ := getStats(tx, lineOf(run, queue))
-			list = append(list, s)
+			list = append(list, tx.accountOf(lineOf(run, queue)).stats)
 			return nil
 		}
 		for row := range tx.Scan(string(lineOf(run, ""))) {
-			s, _ := getStats(tx, line(row.Key))
-			list = append(list, s)
+			var a account
+			a.read(tx, line(row.Key))
+			list = append(list, a.stats)
 		}
 		return nil
 	})
@@ -106,7 +106,7 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 		return nil, err
 	}
 	l := lineOf(run, queue)
-	return list, q.view(ctx, func(tx Tx) error {
+	return list, q.view(ctx, func(tx *ledger) error {
 		add := func(t Task) bool {
 			if t.State == state && t.line == l {
 				list = append(list, t)

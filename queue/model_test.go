@@ -192,7 +192,7 @@ func (m *model) enqueueMany(t *rapid.T) {
 		list = append(list, m.drawTask(t))
 	}
 	if rapid.IntRange(0, 3).Draw(t, "deep") == 0 && list[0].Key == "" { // a long line
-		for range 40 {
+		for range 90 {
 			list = append(list, list[0])
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -114,8 +115,8 @@ func (q *Queue) Enqueue(ctx context.Context, n NewTask) (t Task, err error) {
 	if err != nil {
 		return Task{}, err
 	}
-	return t, q.update(ctx, func(tx Tx) (refusal error) {
-		t, refusal = q.enqueue(tx, &d)
+	return t, q.update(ctx, func(tx *ledger) (refusal error) {
+		t, refusal = q.enqueue(tx, d)
 		return refusal
 	})
 }
@@ -123,30 +124,31 @@ func (q *Queue) Enqueue(ctx context.Context, n NewTask) (t Task, err error) {
 // A draft is what a NewTask becomes before anything is locked.
 type draft struct {
 	NewTask
-	id      uuid.UUID
-	line    line
-	payload string
-	hash    [sha256.Size]byte // of the payload, if there is an idempotency key
+	id   uuid.UUID
+	line line
+	size int               // of the payload
+	row  record.Writer     // the payload's row
+	hash [sha256.Size]byte // of the payload, if there is an idempotency key
 }
 
 // draft checks and completes a task. Its payload is compact from here on, so
 // that white space makes no other one of it. Ids rise with time: rows of tasks
 // that came together, and so will go together, lie together.
-func (n NewTask) draft() (d draft, err error) {
+func (n NewTask) draft() (*draft, error) {
 	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
 	if err := n.check(); err != nil {
-		return d, err
+		return nil, err
 	}
 	var compact bytes.Buffer
 	compact.Grow(len(n.Payload))
 	if err := json.Compact(&compact, n.Payload); err != nil {
-		return d, argumentError("payload", "must be valid JSON")
+		return nil, argumentError("payload", "must be valid JSON")
 	}
-	if d.id, err = uuid.NewV7(); err != nil {
-		return d, fmt.Errorf("queue: a new id: %w", err)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("queue: a new id: %w", err)
 	}
-	d.NewTask, d.line = n, lineOf(n.Run, n.Queue)
-	d.payload = compact.String()
+	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: compact.Len(), row: payloadRow(compact.Bytes())}
 	if n.Key != "" {
 		d.hash = sha256.Sum256(compact.Bytes())
 	}
@@ -206,7 +208,7 @@ func (q *Queue) Heartbeat(ctx context.Context, h holder, run, id uuid.UUID, toke
 	if ttl != 0 && (ttl < registry.MinTTL || ttl > registry.MaxTTL) {
 		return registry.Lease{}, argumentError("ttl_secs", "must be from %d to %d", registry.MinTTL/time.Second, registry.MaxTTL/time.Second)
 	}
-	return lease, q.update(ctx, func(tx Tx) error {
+	return lease, q.update(ctx, func(tx *ledger) error {
 		_, l, err := q.held(tx, h, run, id, token)
 		if err != nil {
 			return err
@@ -225,7 +227,7 @@ func (q *Queue) Submit(ctx context.Context, h holder, run, id uuid.UUID, token u
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
-	return t, q.update(ctx, func(tx Tx) (refusal error) {
+	return t, q.update(ctx, func(tx *ledger) (refusal error) {
 		t, refusal = q.submit(tx, h, run, &s)
 		return refusal
 	})
@@ -270,13 +272,14 @@ func (q *Queue) Abandon(ctx context.Context, h holder, run, id uuid.UUID, token 
 }
 
 func (q *Queue) back(ctx context.Context, h holder, run, id uuid.UUID, token uint64, cause string, delay func(Task) time.Duration) (t Task, err error) {
-	return t, q.update(ctx, func(tx Tx) error {
+	return t, q.update(ctx, func(tx *ledger) error {
 		held, lease, err := q.held(tx, h, run, id, token)
 		if err != nil {
 			return err
 		}
 		q.leases.Free(tx, lease, registry.Released)
-		t = q.giveBack(tx, held, cause, delay(held))
+		q.giveBack(tx, &held, cause, delay(held))
+		t = held
 		return nil
 	})
 }
@@ -284,7 +287,7 @@ func (q *Queue) back(ctx context.Context, h holder, run, id uuid.UUID, token uin
 // Cancel finishes a task without a result; one that is finished stays as it
 // is.
 func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID) (t Task, err error) {
-	return t, q.update(ctx, func(tx Tx) (refusal error) {
+	return t, q.update(ctx, func(tx *ledger) (refusal error) {
 		t, refusal = q.cancel(tx, run, id)
 		return refusal
 	})
@@ -299,7 +302,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 	if len(ids) > MaxRedrive {
 		return nil, argumentError("task_ids", "must be at most %d", MaxRedrive)
 	}
-	return done, q.update(ctx, func(tx Tx) error {
+	return done, q.update(ctx, func(tx *ledger) error {
 		done = nil
 		named := ids
 		if len(named) == 0 {
@@ -307,7 +310,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 		}
 		for _, id := range named {
 			if t, ok := getTask(tx, id); ok && t.Run == run && t.Queue == queue && t.State == Dead {
-				q.redrive(tx, t)
+				q.redrive(tx, &t)
 				done = append(done, id)
 			}
 		}
@@ -315,7 +318,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 	})
 }
 
-func firstDead(tx Tx, l line) (ids []uuid.UUID) {
+func firstDead(tx *ledger, l line) (ids []uuid.UUID) {
 	in := deadIndex(l)
 	for row := range in.entries(tx) {
 		if len(ids) == 0 {
@@ -351,12 +354,13 @@ func (q *Queue) retention(s State) time.Duration {
 
 // update runs one rule. A rule's refusal is its answer, not a fault of the
 // transaction.
-func (q *Queue) update(ctx context.Context, rule func(Tx) error) (err error) {
+func (q *Queue) update(ctx context.Context, rule func(*ledger) error) (err error) {
 	defer caught(&err)
+	book := new(ledger) // before the engine is locked
 	var refusal error
 	err = q.eng.Update(ctx, func(tx engine.Tx) error {
-		book := ledger{Tx: tx}
-		refusal = rule(&book)
+		*book = ledger{Tx: tx}
+		refusal = rule(book)
 		book.close()
 		return nil
 	})
@@ -364,7 +368,7 @@ func (q *Queue) update(ctx context.Context, rule func(Tx) error) (err error) {
 }
 
 // view runs what changes nothing.
-func (q *Queue) view(ctx context.Context, look func(Tx) error) (err error) {
+func (q *Queue) view(ctx context.Context, look func(*ledger) error) (err error) {
 	defer caught(&err)
-	return q.eng.View(ctx, func(tx engine.Tx) error { return look(tx) })
+	return q.eng.View(ctx, func(tx engine.Tx) error { return look(&ledger{Tx: tx}) })
 }

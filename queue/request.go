@@ -25,7 +25,7 @@ type request struct {
 // a time while a claim it was given stands.
 const keepRequest = time.Minute
 
-func getRequest(tx Tx, session uuid.UUID, id string) (request, bool) {
+func getRequest(tx *ledger, session uuid.UUID, id string) (request, bool) {
 	if id == "" {
 		return request{}, false
 	}
@@ -36,19 +36,19 @@ func getRequest(tx Tx, session uuid.UUID, id string) (request, bool) {
 	return decodeJSON[request](row), true
 }
 
-func remember(tx Tx, session uuid.UUID, id string, r request) {
+func remember(tx *ledger, session uuid.UUID, id string, r request) {
 	if id != "" {
 		tx.Put(requestRow(tx, session, id, r))
 	}
 }
 
-func requestRow(tx Tx, session uuid.UUID, id string, r request) engine.Row {
+func requestRow(tx *ledger, session uuid.UUID, id string, r request) engine.Row {
 	return engine.Row{Key: claimKey(session, id), Value: encodeJSON(r), Owner: session, Due: tx.Now().Add(keepRequest)}
 }
 
 // repeat answers a request_id that was used before: with what of it is still
 // the session's, so that an answer that was lost locks no task.
-func (q *Queue) repeat(tx Tx, call *claimCall, was request) (tasks []Claimed, err error) {
+func (q *Queue) repeat(tx *ledger, call *claimCall, was request) (tasks []Claimed, err error) {
 	if !slices.Equal(was.Queues, call.Queues) || was.Count != call.Count || was.TTL != call.TTL {
 		return nil, registry.ErrRequestIDReused
 	}
@@ -65,7 +65,7 @@ func (q *Queue) repeat(tx Tx, call *claimCall, was request) (tasks []Claimed, er
 }
 
 // tendRequest forgets a request, unless a claim it was given still stands.
-func (q *Queue) tendRequest(tx Tx, row engine.Row) {
+func (q *Queue) tendRequest(tx *ledger, row engine.Row) {
 	for _, g := range decodeJSON[request](row).Tasks {
 		if _, ok := q.standing(tx, g, row.Owner); ok {
 			row.Due = tx.Now().Add(keepRequest)

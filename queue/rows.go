@@ -114,21 +114,20 @@ func caught(err *error) {
 	}
 }
 
-// getTask reads a task's record, which stands before its payload while it is as
+// getTask reads a task's record, which stands behind its payload while it is as
 // it was enqueued.
-func getTask(tx Tx, id uuid.UUID) (Task, bool) {
+func getTask(tx *ledger, id uuid.UUID) (t Task, ok bool) {
 	row, ok := tx.Get(taskKey(id))
 	text := row.Value
 	if !ok {
 		if row, ok = tx.Get(payloadKey(id)); ok {
-			text, _ = payloadOf(row)
+			_, text = payloadOf(row)
 		}
 		if text == "" { // the record was apart, and has gone
 			return Task{}, false
 		}
 	}
-	t, err := decodeTask(id, text)
-	if err != nil {
+	if err := t.decode(id, text, tx.account.line); err != nil {
 		panic(corrupt(row.Key, err))
 	}
 	return t, true
@@ -138,66 +137,45 @@ func getTask(tx Tx, id uuid.UUID) (Task, bool) {
 // whoever looks for that reads all of it.
 const smallPayload = 4 << 10 // bytes
 
-// putTask writes a task's record. A new one's payload is written with it, and if
-// it is ready it has no other row: it will be claimed and changed before anybody
-// looks for it, mostly.
-func putTask(tx Tx, t *Task, text string, isNew bool) {
-	if !isNew {
+// putTask writes a task's record, and gives it. A new one's payload is written
+// with it, and if it is ready it has no other row: it will be claimed and changed
+// before anybody looks for it, mostly.
+func putTask(tx *ledger, t *Task) (text string) {
+	if t.draft == nil {
+		text = t.record()
 		tx.Put(engine.Row{Key: taskKey(t.ID), Value: text})
-		return
+		return text
 	}
-	if t.State != Ready || t.Size > smallPayload {
+	w := t.draft.row // of which the payload is there
+	t.draft = nil
+	if t.State == Ready && t.Size <= smallPayload {
+		payload := w.Len()
+		t.encode(&w)
+		text = w.String()[payload:]
+	} else {
+		text = t.record()
 		tx.Put(engine.Row{Key: taskKey(t.ID), Value: text})
-		text = ""
 	}
-	w := record.New(4 + len(text) + len(t.payload))
-	w.Text(text)
-	w.Rest(t.payload)
 	tx.Put(engine.Row{Key: payloadKey(t.ID), Value: w.String()})
+	return text
 }
 
-// payloadOf gives what is in a payload's row: the record of the task, or nothing
-// if that was apart from the beginning, and the payload.
-func payloadOf(row engine.Row) (text, payload string) {
+// payloadRow begins the value of a payload's row, with room for a record.
+func payloadRow(payload []byte) record.Writer {
+	w := record.New(len(payload) + recordRoom)
+	w.Bytes(payload)
+	return *w
+}
+
+// payloadOf gives what is in a payload's row: the payload, and the record of the
+// task, or nothing if that was apart from the beginning.
+func payloadOf(row engine.Row) (payload, text string) {
 	r := record.Read(row.Value)
-	text, payload = r.Text(), r.Rest()
+	payload, text = r.Text(), r.Rest()
 	if !r.Done() {
 		panic(corrupt(row.Key, errors.New("not a payload")))
 	}
-	return text, payload
-}
-
-// nextPlace numbers the places of all lines, so that the oldest of several
-// queues can be told.
-func nextPlace(tx Tx) uint64 {
-	const block = 1 << 12 // how many places one durable write reserves
-	next, reserved := places(tx)
-	next++
-	if next > reserved {
-		reserved = next + block
-		tx.Put(placesRow(reserved, reserved))
-	}
-	tx.Touch(placesRow(next, reserved))
-	return next
-}
-
-func placesRow(last, reserved uint64) engine.Row {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], last)
-	binary.BigEndian.PutUint64(b[8:], reserved)
-	return engine.Row{Key: placeKey, Value: string(b[:])}
-}
-
-// places are the last place given, and the last that is reserved.
-func places(tx Tx) (last, reserved uint64) {
-	row, ok := tx.Get(placeKey)
-	if !ok {
-		return 0, 0
-	}
-	if len(row.Value) != 16 {
-		panic(corrupt(row.Key, errors.New("not a count of places")))
-	}
-	return fromBigEndian(row.Value[:8]), fromBigEndian(row.Value[8:])
+	return payload, text
 }
 
 // An idempotent enqueue is known by its key for as long as its task.

@@ -22,7 +22,7 @@ const (
 
 // enqueue writes a new task. With an idempotency key that is in use it gives
 // the task that has it.
-func (q *Queue) enqueue(tx Tx, n *draft) (Task, error) {
+func (q *Queue) enqueue(tx *ledger, n *draft) (Task, error) {
 	if n.Key != "" {
 		if e, ok := getEnqueued(tx, n.line, n.Key); ok {
 			if t, ok := getTask(tx, e.ID); ok && e.Hash == n.hash {
@@ -36,183 +36,162 @@ func (q *Queue) enqueue(tx Tx, n *draft) (Task, error) {
 	now := tx.Now()
 	t := Task{
 		ID: n.id, Run: n.Run, Queue: n.Queue, Priority: n.Priority, MaxAttempts: n.MaxAttempts,
-		Size: len(n.payload), Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: n.line, payload: n.payload,
+		Size: n.size, Key: n.Key, EnqueuedAt: now, EnqueuedBy: n.By, line: n.line, draft: n,
 	}
 	due := n.RunAt
 	if due.IsZero() {
 		due = now.Add(n.Delay)
 	}
-	t = q.place(tx, nil, t, due)
-	t.payload = ""
+	q.place(tx, &t, due)
 	return t, nil
 }
 
-// place makes a task ready, at the end of its line, or delayed until due. It
-// stood as was says, see move.
-func (q *Queue) place(tx Tx, was *Task, t Task, due time.Time) Task {
+// A task moves in two steps: it leaves where it stands, changes, and stands
+// where its state says.
+
+// place makes a task that stands nowhere ready, at the end of its line, or
+// delayed until due.
+func (q *Queue) place(tx *ledger, t *Task, due time.Time) {
 	if due.After(tx.Now()) {
 		t.State, t.DueAt = Delayed, due
-		return q.move(tx, was, t, due)
+		stand(tx, t)
+		return
 	}
-	t.place = nextPlace(tx)
-	return q.ready(tx, was, t)
+	t.place = tx.nextPlace()
+	q.ready(tx, t)
 }
 
 // ready makes a task ready at its place, or hands it to who waits for it. With
 // place it is the only way to become ready: so nobody waits where there is
 // something.
-func (q *Queue) ready(tx Tx, was *Task, t Task) Task {
+func (q *Queue) ready(tx *ledger, t *Task) {
 	t.State, t.DueAt = Ready, time.Time{}
-	if t, ok := q.hand(tx, was, t); ok {
-		return t
+	if !q.hand(tx, t) {
+		stand(tx, t)
 	}
-	return q.move(tx, was, t, time.Time{})
 }
 
-// move writes a task in the state it has come to, and moves it there in the
-// counts and in the indexes from where it stood before, which is nowhere if was
-// is nil. The queue is due no later than attention says, if that is not zero.
-func (q *Queue) move(tx Tx, was *Task, t Task, attention time.Time) Task {
-	s, due := getStats(tx, t.line)
-	if was != nil {
-		*s.of(was)--
-		leave(tx, was)
-	}
-	*s.of(&t)++
-	if due.IsZero() || !attention.IsZero() && attention.Before(due) {
-		due = attention
-	}
-	putStats(tx, t.line, s, due)
-	text := t.encode()
-	putTask(tx, &t, text[len(t.ID):], was == nil)
-	switch in, tail, ok := entry(&t); {
+// stand writes a task in the state it has come to: its record, its entry in the
+// index, and that it counts.
+func stand(tx *ledger, t *Task) {
+	a := tx.accountOf(t.line)
+	n := a.stats.of(t)
+	*n++
+	a.moved = true
+	text := putTask(tx, t)
+	switch {
 	case t.State == Ready:
-		if s.Ready[t.Priority] == 1 { // its first
-			in.passed(tx, tail)
+		if *n == 1 || t.place < a.first[t.Priority] {
+			a.first[t.Priority] = t.place
 		}
-		tx.Put(engine.Row{Key: in.prefix + tail, Value: text})
-	case ok:
-		in.reopen(tx, tail)
-		tx.Put(engine.Row{Key: in.prefix + tail})
+		tx.Put(engine.Row{Key: t.entryKey(), Value: string(t.ID[:]) + text})
+	case t.State == Delayed:
+		a.wanted(t.DueAt)
+		tx.Put(engine.Row{Key: t.entryKey()})
+	case t.State.Finished():
+		a.wanted(t.Until)
+		tx.Put(engine.Row{Key: t.entryKey()})
 	}
 	if t.State == Dead {
-		in, tail := deadIndex(t.line), atTime(t.Until, t.ID)
-		in.reopen(tx, tail)
-		tx.Put(engine.Row{Key: in.prefix + tail})
+		deadIndex(t.line).reopen(tx, atTime(t.Until, t.ID))
+		tx.Put(engine.Row{Key: t.deadKey()})
 	}
-	return t
 }
 
-// leave removes what a task has in the indexes.
-func leave(tx Tx, t *Task) {
-	if in, tail, ok := entry(t); ok {
-		in.remove(tx, tail)
+// leave takes a task out of the counts and the indexes. Who claims it has passed
+// it.
+func leave(tx *ledger, t *Task) {
+	a := tx.accountOf(t.line)
+	n := a.stats.of(t)
+	*n--
+	a.moved = true
+	if t.State != InProgress {
+		tx.Delete(t.entryKey())
 	}
-	if t.State == Dead {
-		deadIndex(t.line).remove(tx, atTime(t.Until, t.ID))
+	switch {
+	case t.State == Dead:
+		tx.Delete(t.deadKey())
+	case t.State == Ready && (*n == 0 || t.place >= a.first[t.Priority]):
+		readyIndex(t.line, t.Priority).forget(tx)
 	}
 }
 
 // claimUp gives up to count ready tasks of the lines to a holder, the highest
 // priority first, among equals the oldest, and no more than an answer can carry.
-func (q *Queue) claimUp(tx Tx, lines []line, h holder, ttl time.Duration, count int) (tasks []Claimed) {
-	var stocks [MaxPriority + 1][]stock // by priority
-	for _, l := range lines {
-		s, _ := getStats(tx, l)
-		for p, n := range s.Ready {
-			if n > 0 {
-				stocks[p] = append(stocks[p], stock{readyIndex(l, p), n})
-			}
-		}
-	}
+func (q *Queue) claimUp(tx *ledger, c *claimCall) (tasks []Claimed) {
 	size := 0
-	for p := MaxPriority; p >= 0 && len(tasks) < count; p-- {
-		if len(stocks[p]) == 0 {
-			continue
-		}
-		ready := firstReady(tx, stocks[p], count-len(tasks))
-		for i := range ready {
-			if size += ready[i].Size; size > MaxClaimBytes && len(tasks)+i > 0 {
-				ready, count = ready[:i], 0 // and no others
-				break
+	for p := MaxPriority; p >= 0 && len(tasks) < c.Count; p-- {
+		begun := len(tasks)
+		tasks = appendReady(tasks, tx, c.lines, p, c.Count-begun)
+		for i := range tasks[begun:] {
+			t := &tasks[begun+i]
+			if size += t.Size; size > MaxClaimBytes && begun+i > 0 {
+				return tasks[:begun+i]
 			}
-		}
-		for i, t := range ready { // first, so that their fronts stay true
-			if i+1 == len(ready) || ready[i+1].line != t.line {
-				readyIndex(t.line, p).passed(tx, bigEndian(t.place+1))
-			}
-		}
-		tasks = slices.Grow(tasks, len(ready))
-		for i, t := range ready {
-			tasks = append(tasks, q.begin(tx, &ready[i], t, h, ttl))
+			tx.accountOf(t.line).first[p] = t.place + 1
+			leave(tx, &t.Task)
+			q.begin(tx, t, c.Holder, c.TTL)
 		}
 	}
 	return tasks
 }
 
-// A stock is a line of one priority in which so many tasks stand.
-type stock struct {
-	index
-	tasks uint64
-}
-
-// firstReady finds up to count ready tasks in lines of one priority, the oldest
-// over all of them first.
-func firstReady(tx Tx, stocks []stock, count int) (tasks []Task) {
-	for _, in := range stocks {
-		if count == 1 && in.tasks > frontTasks {
-			if row, payload, ok := in.first(tx); ok {
-				t := in.taskAt(tx, row)
-				if payload != "" {
-					_, t.payload = payloadOf(engine.Row{Key: payloadKey(t.ID), Value: payload})
-				}
-				tasks = append(tasks, t)
-			}
+// appendReady finds up to count ready tasks of one priority in some lines, the
+// oldest over all of them first.
+func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int) []Claimed {
+	begun, found := len(tasks), 0
+	for _, l := range lines {
+		stock := tx.accountOf(l).stats.Ready[priority]
+		if stock == 0 {
 			continue
 		}
-		from := len(tasks)
-		for row := range in.entries(tx) {
-			if tasks = append(tasks, in.taskAt(tx, row)); len(tasks)-from == count {
-				break
+		in, from := readyIndex(l, priority), len(tasks)
+		tasks = slices.Grow(tasks, int(min(stock, uint64(count))))
+		if count == 1 && stock > frontTasks {
+			if t, ok := in.next(tx); ok {
+				tasks = append(tasks, Claimed{Task: t})
+			}
+		} else {
+			for row := range in.entries(tx) {
+				if tasks = append(tasks, Claimed{Task: in.readyAt(row.Key, row.Value)}); len(tasks)-from == count {
+					break
+				}
 			}
 		}
+		found++
 	}
-	if len(stocks) > 1 {
-		slices.SortFunc(tasks, func(a, b Task) int { return cmp.Compare(a.place, b.place) })
+	if found > 1 {
+		slices.SortFunc(tasks[begun:], func(a, b Claimed) int { return cmp.Compare(a.place, b.place) })
 	}
-	return tasks[:min(len(tasks), count)]
+	return tasks[:min(len(tasks), begun+count)]
 }
 
-// begin starts an execution: the attempt is counted and the lease granted in
-// the transaction that takes the task out of the line.
-func (q *Queue) begin(tx Tx, was *Task, t Task, h holder, ttl time.Duration) Claimed {
-	lease := q.leases.Grant(tx, t.ID.String(), h, ttl)
-	t.State = InProgress // its place is kept, for an undo
-	t.Attempt++
-	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, BeganAt: tx.Now()})
-	t = q.move(tx, was, t, time.Time{})
-	c := Claimed{Task: t, Token: lease.Token, Deadline: lease.Deadline}
-	if t.payload != "" {
-		c.Payload, c.Task.payload = []byte(t.payload), ""
-	}
-	return c
+// begin starts an execution of a task that stands nowhere: the attempt is counted
+// and the lease granted in the transaction that takes the task out of the line.
+func (q *Queue) begin(tx *ledger, c *Claimed, h holder, ttl time.Duration) {
+	lease := q.leases.Grant(tx, c.ID.String(), h, ttl)
+	c.Token, c.Deadline = lease.Token, lease.Deadline
+	c.State = InProgress // its place is kept, for an undo
+	c.Attempt++
+	c.Attempts = append(c.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, BeganAt: tx.Now()})
+	stand(tx, &c.Task)
 }
 
 // undo takes back a claim that nobody has been told of.
-func (q *Queue) undo(tx Tx, t Task) {
+func (q *Queue) undo(tx *ledger, t *Task) {
 	if lease, ok := q.leases.Get(tx, t.ID.String()); ok {
 		q.leases.Free(tx, lease, registry.Released)
 	}
-	was := t
-	readyIndex(t.line, t.Priority).reopen(tx, bigEndian(t.place))
+	leave(tx, t)
 	t.Attempt--
 	t.Attempts = t.Attempts[:len(t.Attempts)-1]
-	q.ready(tx, &was, t)
+	readyIndex(t.line, t.Priority).forget(tx) // where it stood a front has passed
+	q.ready(tx, t)
 }
 
 // held finds the claim that (id, token) names and checks that it is the
 // actor's. What the caller may know of a failure is in the error.
-func (q *Queue) held(tx Tx, h holder, run, id uuid.UUID, token uint64) (Task, registry.Lease, error) {
+func (q *Queue) held(tx *ledger, h holder, run, id uuid.UUID, token uint64) (Task, registry.Lease, error) {
 	t, ok := getTask(tx, id)
 	if !ok || t.Run != run {
 		return Task{}, registry.Lease{}, notFound(id)
@@ -226,7 +205,7 @@ func (q *Queue) held(tx Tx, h holder, run, id uuid.UUID, token uint64) (Task, re
 
 // submit finishes a task under its claim, in one transaction. The same submit
 // again gets the same answer.
-func (q *Queue) submit(tx Tx, h holder, run uuid.UUID, s *Submission) (Task, error) {
+func (q *Queue) submit(tx *ledger, h holder, run uuid.UUID, s *Submission) (Task, error) {
 	t, lease, err := q.held(tx, h, run, s.ID, s.Token)
 	if err != nil {
 		if done, ok := getTask(tx, s.ID); ok && done.Run == run && done.State == s.State && done.last().Token == s.Token && done.last().Actor == h.Actor {
@@ -240,25 +219,26 @@ func (q *Queue) submit(tx Tx, h holder, run uuid.UUID, s *Submission) (Task, err
 	} else {
 		t.result.text = string(s.Result)
 	}
-	return q.finish(tx, t, s.State, s.State.String()), nil
+	q.finish(tx, &t, s.State, s.State.String())
+	return t, nil
 }
 
 // keepKey is how long an idempotency key is kept at least, from the enqueue.
 const keepKey = 24 * time.Hour
 
 // finish moves a task to a final state.
-func (q *Queue) finish(tx Tx, t Task, state State, cause string) Task {
-	was := t
-	q.endAttempt(tx, &t, cause)
+func (q *Queue) finish(tx *ledger, t *Task, state State, cause string) {
+	leave(tx, t)
+	endAttempt(tx, t, cause)
 	t.State, t.DueAt = state, time.Time{}
 	t.FinishedAt, t.Until = tx.Now(), tx.Now().Add(q.retention(state))
 	if keep := t.EnqueuedAt.Add(keepKey); t.Key != "" && keep.After(t.Until) {
 		t.Until = keep
 	}
-	return q.move(tx, &was, t, t.Until)
+	stand(tx, t)
 }
 
-func (q *Queue) endAttempt(tx Tx, t *Task, cause string) {
+func endAttempt(tx *ledger, t *Task, cause string) {
 	if t.State == InProgress {
 		t.last().EndedAt, t.last().Cause = tx.Now(), cause
 	}
@@ -266,13 +246,14 @@ func (q *Queue) endAttempt(tx Tx, t *Task, cause string) {
 
 // giveBack ends an execution without a result: the task is retried after
 // delay, or is dead if it may not begin again.
-func (q *Queue) giveBack(tx Tx, t Task, cause string, delay time.Duration) Task {
+func (q *Queue) giveBack(tx *ledger, t *Task, cause string, delay time.Duration) {
 	if t.Attempt >= t.MaxAttempts {
-		return q.finish(tx, t, Dead, cause)
+		q.finish(tx, t, Dead, cause)
+		return
 	}
-	was := t
-	q.endAttempt(tx, &t, cause)
-	return q.place(tx, &was, t, tx.Now().Add(delay))
+	leave(tx, t)
+	endAttempt(tx, t, cause)
+	q.place(tx, t, tx.Now().Add(delay))
 }
 
 // freed is called by the lease rules, in their transaction, when a claim ends
@@ -282,24 +263,25 @@ func (q *Queue) freed(tx registry.Tx, lease registry.Lease, cause registry.Cause
 	if cause == registry.Released {
 		return
 	}
-	qtx := tx.(Tx)
 	id, err := uuid.Parse(lease.Key)
 	if err != nil {
 		return // no claim of ours, as Check says
 	}
-	t, ok := getTask(qtx, id)
-	if !ok || t.State != InProgress || t.last().Token != lease.Token {
-		return
-	}
-	var delay time.Duration
-	if cause == registry.Expired {
-		delay = q.backoff(t.Attempt)
-	}
-	q.giveBack(qtx, t, string(cause), delay)
+	entered(tx.(Tx), func(tx *ledger) {
+		t, ok := getTask(tx, id)
+		if !ok || t.State != InProgress || t.last().Token != lease.Token {
+			return
+		}
+		var delay time.Duration
+		if cause == registry.Expired {
+			delay = q.backoff(t.Attempt)
+		}
+		q.giveBack(tx, &t, string(cause), delay)
+	})
 }
 
 // cancel finishes a task that is not finished; a claim on it ends.
-func (q *Queue) cancel(tx Tx, run, id uuid.UUID) (Task, error) {
+func (q *Queue) cancel(tx *ledger, run, id uuid.UUID) (Task, error) {
 	t, ok := getTask(tx, id)
 	if !ok || t.Run != run {
 		return Task{}, notFound(id)
@@ -310,34 +292,31 @@ func (q *Queue) cancel(tx Tx, run, id uuid.UUID) (Task, error) {
 	if lease, ok := q.leases.Get(tx, id.String()); ok {
 		q.leases.Free(tx, lease, registry.Released)
 	}
-	return q.finish(tx, t, Cancelled, causeCancel), nil
+	q.finish(tx, &t, Cancelled, causeCancel)
+	return t, nil
 }
 
 // redrive gives a dead task all its attempts again.
-func (q *Queue) redrive(tx Tx, t Task) Task {
-	was := t
+func (q *Queue) redrive(tx *ledger, t *Task) {
+	leave(tx, t)
 	t.Attempt, t.FinishedAt, t.Until = 0, time.Time{}, time.Time{}
 	t.Attempts = nil
-	return q.place(tx, &was, t, time.Time{})
+	q.place(tx, t, time.Time{})
 }
 
 // forget removes every row of a task.
-func (q *Queue) forget(tx Tx, t Task) {
-	l := t.line
-	s, due := getStats(tx, l)
-	*s.of(&t)--
-	putStats(tx, l, s, due)
-	leave(tx, &t)
+func (q *Queue) forget(tx *ledger, t *Task) {
+	leave(tx, t)
 	if t.Key != "" {
-		tx.Delete(idemKey(l, t.Key))
+		tx.Delete(idemKey(t.line, t.Key))
 	}
 	tx.Delete(taskKey(t.ID))
 	tx.Delete(payloadKey(t.ID))
 	if t.result.apart {
 		tx.Delete(resultKey(t.ID))
 	}
-	if s.empty() {
-		for _, in := range append(indexesOf(l), deadIndex(l)) {
+	if tx.accountOf(t.line).stats.empty() {
+		for _, in := range append(indexesOf(t.line), deadIndex(t.line)) {
 			in.forget(tx)
 		}
 	}

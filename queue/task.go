@@ -54,8 +54,9 @@ type Task struct {
 
 	line    line
 	place   uint64 // in line, of a ready task
-	payload string // of one that is not written yet, or that is claimed, if it was read ahead
+	payload string // of one that is claimed, if it was read ahead: the value of its row
 	result  result // of one that was submitted
+	draft   *draft // of one that is not written yet
 }
 
 // An Attempt is one execution.
@@ -99,14 +100,12 @@ func (l line) run() uuid.UUID { return uuid.UUID([]byte(l.name()[:16])) }
 func (l line) queue() string  { return l.name()[16:] }
 
 const (
-	taskFormat  = 3
-	statsFormat = 3 // also tells Recover of tasks that cannot be read
+	taskFormat = 3
+	recordRoom = 160 // bytes: what the record of a task mostly takes, that has one attempt and a small result
 )
 
-// encode gives the id of a task and its record.
-func (t *Task) encode() string {
-	w := record.New(192)
-	w.ID(t.ID)
+// encode writes a task's record.
+func (t *Task) encode(w *record.Writer) {
 	w.Byte(taskFormat)
 	w.Text(t.line.name())
 	w.Byte(byte(t.State))
@@ -134,31 +133,40 @@ func (t *Task) encode() string {
 		w.Time(a.EndedAt)
 		w.Text(a.Cause)
 	}
+}
+
+// record is what encode writes.
+func (t *Task) record() string {
+	w := record.New(recordRoom)
+	t.encode(w)
 	return w.String()
 }
 
 var errTaskRecord = errors.New("not a task record")
 
-// decodeTask reads a record. The task refers to it, as does what is cut from it.
-func decodeTask(id uuid.UUID, value string) (Task, error) {
-	r := record.Read(value)
-	format, l := r.Byte(), lineNamed(r.Text())
-	if len(l.name()) < 16 {
-		return Task{}, errTaskRecord
+// decode reads a record, which is probably of a task of the line that is given.
+// The task refers to it, as does what is cut from it.
+func (t *Task) decode(id uuid.UUID, text string, l line) error {
+	r := record.Read(text)
+	format, name := r.Byte(), r.Text()
+	if l == "" || l.name() != name {
+		if l = lineNamed(name); len(name) < 16 || !isName(l.queue()) {
+			return errTaskRecord
+		}
 	}
-	t := Task{
-		ID: id, Run: l.run(), Queue: l.queue(), line: l, State: State(r.Byte()), Priority: int(r.Byte()),
-		Attempt: int(r.Uint()), MaxAttempts: int(r.Uint()), Size: int(r.Uint()), Key: r.Text(),
-		EnqueuedAt: r.Time(), EnqueuedBy: r.Text(), DueAt: r.Time(), FinishedAt: r.Time(), Until: r.Time(),
-		place: r.Uint(),
-	}
+	t.ID, t.Run, t.Queue, t.line = id, l.run(), l.queue(), l
+	t.State, t.Priority = State(r.Byte()), int(r.Byte())
+	t.Attempt, t.MaxAttempts, t.Size, t.Key = int(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text()
+	t.EnqueuedAt, t.EnqueuedBy = r.Time(), r.Text()
+	t.DueAt, t.FinishedAt, t.Until = r.Time(), r.Time(), r.Time()
+	t.place = r.Uint()
 	if t.submitted() {
 		r.Flags(&t.result.apart)
 		t.result.text = r.Text()
 	}
 	n := r.Uint()
 	if n > MaxAttempts || n != uint64(t.Attempt) {
-		return Task{}, errTaskRecord
+		return errTaskRecord
 	}
 	if n > 0 {
 		t.Attempts = make([]Attempt, 0, n)
@@ -170,11 +178,10 @@ func decodeTask(id uuid.UUID, value string) (Task, error) {
 	}
 	executed := t.State == InProgress || t.State == Completed || t.State == Failed || t.State == Dead
 	switch {
-	case format != taskFormat, !r.Done(), t.State < Delayed, t.State > Cancelled, t.Priority > MaxPriority,
-		executed && n == 0, !isName(t.Queue):
-		return Task{}, errTaskRecord
+	case format != taskFormat, !r.Done(), t.State < Delayed, t.State > Cancelled, t.Priority > MaxPriority, executed && n == 0:
+		return errTaskRecord
 	}
-	return t, nil
+	return nil
 }
 
 // Stats counts the tasks of one queue.
@@ -220,30 +227,7 @@ func (s *Stats) of(t *Task) *uint64 {
 
 func (s Stats) empty() bool { return s == Stats{Queue: s.Queue} }
 
-func (s Stats) encode() string {
-	w := record.New(40)
-	w.Byte(statsFormat)
-	for _, n := range s.Ready {
-		w.Uint(n)
-	}
-	for _, n := range []uint64{s.Delayed, s.InProgress, s.Completed, s.Failed, s.Dead, s.Cancelled} {
-		w.Uint(n)
-	}
-	return w.String()
-}
-
-func decodeStats(queue, value string) (Stats, error) {
-	r := record.Read(value)
-	format := r.Byte()
-	s := Stats{Queue: queue}
-	for i := range s.Ready {
-		s.Ready[i] = r.Uint()
-	}
-	for _, n := range []*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled} {
-		*n = r.Uint()
-	}
-	if format != statsFormat || !r.Done() {
-		return Stats{}, errors.New("not a record of a queue")
-	}
-	return s, nil
+// others are the counts but those of the ready.
+func (s *Stats) others() [6]*uint64 {
+	return [...]*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled}
 }

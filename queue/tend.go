@@ -22,10 +22,10 @@ const tendBatch = 256
 func (q *Queue) TendDue(ctx context.Context) (err error) {
 	defer caught(&err)
 	return q.eng.Update(ctx, func(tx engine.Tx) error {
-		book := ledger{Tx: tx}
+		book := &ledger{Tx: tx}
 		n := 0
 		for row := range tx.Due() {
-			if !q.core.Tend(&book, row) && !q.tend(&book, row) {
+			if !q.core.Tend(book, row) && !q.tend(book, row) {
 				return fmt.Errorf("queue: row %q is due and nobody's", row.Key)
 			}
 			if n++; n == tendBatch {
@@ -40,7 +40,7 @@ func (q *Queue) TendDue(ctx context.Context) (err error) {
 // tend does what a due row of this package wants: delays end, finished tasks
 // and old requests are forgotten, dropped queues taken apart. It reports false
 // for a row of another package.
-func (q *Queue) tend(tx Tx, row engine.Row) bool {
+func (q *Queue) tend(tx *ledger, row engine.Row) bool {
 	switch {
 	case strings.HasPrefix(row.Key, statsPrefix):
 		q.tendLine(tx, line(row.Key))
@@ -56,16 +56,16 @@ func (q *Queue) tend(tx Tx, row engine.Row) bool {
 
 // tendLine ends delays, and forgets finished tasks. What is due in an index is
 // read before any of it is moved, and is passed at once.
-func (q *Queue) tendLine(tx Tx, l line) {
+func (q *Queue) tendLine(tx *ledger, l line) {
 	now := tx.Now()
 	var next time.Time // the earliest that is left
 	room := tendBatch
 	for _, index := range []struct {
 		index
-		do func(Task)
+		do func(*Task)
 	}{
-		{delayedIndex(l), func(t Task) { q.place(tx, &t, t, now) }},
-		{finishedIndex(l), func(t Task) { q.forget(tx, t) }},
+		{delayedIndex(l), func(t *Task) { leave(tx, t); q.place(tx, t, now) }},
+		{finishedIndex(l), func(t *Task) { q.forget(tx, t) }},
 	} {
 		due, left := index.dueBefore(tx, now, room)
 		if !left.IsZero() && (next.IsZero() || left.Before(next)) {
@@ -73,16 +73,17 @@ func (q *Queue) tendLine(tx Tx, l line) {
 		}
 		room -= len(due)
 		for _, row := range due {
-			index.do(index.taskAt(tx, row))
+			t := index.taskAt(tx, row)
+			index.do(&t)
 		}
 	}
-	s, _ := getStats(tx, l)
-	putStats(tx, l, s, next)
+	a := tx.accountOf(l)
+	a.due, a.moved = next, true
 }
 
 // dueBefore gives up to most entries of an index by time that are due before now,
 // and when the next is due, if there is one. It passes those it gives.
-func (in index) dueBefore(tx Tx, now time.Time, most int) (due []engine.Row, next time.Time) {
+func (in index) dueBefore(tx *ledger, now time.Time, most int) (due []engine.Row, next time.Time) {
 	tail := ""
 	for row := range in.entries(tx) {
 		tail = in.tail(row)
@@ -92,8 +93,8 @@ func (in index) dueBefore(tx Tx, now time.Time, most int) (due []engine.Row, nex
 		}
 		due = append(due, row)
 	}
-	if tail != "" {
-		in.passed(tx, tail)
+	if tail != "" { // what comes to stand there is due later than now
+		in.passed(tx, min(tail, atTime(now, uuid.Nil)))
 	}
 	return due, next
 }
@@ -102,24 +103,25 @@ func (in index) dueBefore(tx Tx, now time.Time, most int) (due []engine.Row, nex
 // and in those that follow: nobody can name a task of it any more, so what is
 // left of them is only room on the disk.
 func (q *Queue) Drop(tx Tx, run uuid.UUID) {
-	claims := false
-	for row := range tx.Scan(string(lineOf(run, ""))) {
-		l := line(row.Key)
-		tx.Put(engine.Row{Key: dropKey(l), Due: tx.Now()})
-		s, _ := getStats(tx, l)
-		claims = claims || s.InProgress > 0
-	}
-	if !claims {
-		return // as in every run that has ended, for then its sessions have
-	}
-	for _, standing := range q.leases.List(tx, "") {
-		if id, err := uuid.Parse(standing.Key); err == nil {
-			_, _ = q.cancel(tx, run, id) // not found: of another run
+	entered(tx, func(tx *ledger) {
+		claims := false
+		for row := range tx.Scan(string(lineOf(run, ""))) {
+			l := line(row.Key)
+			tx.Put(engine.Row{Key: dropKey(l), Due: tx.Now()})
+			claims = claims || tx.accountOf(l).stats.InProgress > 0
 		}
-	}
+		if !claims {
+			return // as in every run that has ended, for then its sessions have
+		}
+		for _, standing := range q.leases.List(tx, "") {
+			if id, err := uuid.Parse(standing.Key); err == nil {
+				_, _ = q.cancel(tx, run, id) // not found: of another run
+			}
+		}
+	})
 }
 
-func (q *Queue) tendDropped(tx Tx, row engine.Row) {
+func (q *Queue) tendDropped(tx *ledger, row engine.Row) {
 	l := lineNamed(row.Key[len(dropPrefix):])
 	n := 0
 	for _, in := range indexesOf(l) {
@@ -129,7 +131,8 @@ func (q *Queue) tendDropped(tx Tx, row engine.Row) {
 				break
 			}
 			n++
-			q.forget(tx, in.taskAt(tx, row))
+			t := in.taskAt(tx, row)
+			q.forget(tx, &t)
 		}
 	}
 	if n == 0 { // else it is still due
@@ -141,7 +144,7 @@ func (q *Queue) tendDropped(tx Tx, row engine.Row) {
 // cold are read, so that one that cannot be is an [engine.ErrCorrupt] with its
 // key. Check reads the others.
 func (q *Queue) Recover(ctx context.Context) error {
-	return q.view(ctx, func(tx Tx) error {
+	return q.view(ctx, func(tx *ledger) error {
 		var faults []error
 		q.checkRows(tx, func(err error) { faults = append(faults, err) })
 		return errors.Join(faults...)
@@ -149,7 +152,7 @@ func (q *Queue) Recover(ctx context.Context) error {
 }
 
 // checkRows reads every record that is not cold.
-func (q *Queue) checkRows(tx Tx, fault func(error)) {
+func (q *Queue) checkRows(tx *ledger, fault func(error)) {
 	each := func(prefix string, read func(engine.Row)) {
 		for row := range tx.Scan(prefix) {
 			func() {
@@ -166,20 +169,15 @@ func (q *Queue) checkRows(tx Tx, fault func(error)) {
 	}
 	each(placeKey, func(row engine.Row) {
 		if row.Key == placeKey {
-			places(tx)
+			readPlaces(tx)
 		}
 	})
 	each(statsPrefix, func(row engine.Row) {
 		mustBeLine(row, statsPrefix)
-		getStats(tx, line(row.Key))
+		new(account).read(tx, line(row.Key))
 	})
 	each(dropPrefix, func(row engine.Row) { mustBeLine(row, dropPrefix) })
 	each(claimPrefix, func(row engine.Row) { decodeJSON[request](row) })
-	each(cursorPrefix+readyPrefix, func(row engine.Row) {
-		if len(row.Value) != 8 {
-			panic(corrupt(row.Key, errors.New("not a place")))
-		}
-	})
 }
 
 func mustBeLine(row engine.Row, prefix string) {

@@ -22,8 +22,12 @@ func (w *Writer) Uint(v uint64)            { w.b = binary.AppendUvarint(w.b, v) 
 func (w *Writer) Int(v int64)              { w.b = binary.AppendVarint(w.b, v) }
 func (w *Writer) ID(v uuid.UUID)           { w.b = append(w.b, v[:]...) }
 func (w *Writer) Text(v string)            { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
+func (w *Writer) Bytes(v []byte)           { w.Uint(uint64(len(v))); w.b = append(w.b, v...) } // read as a text
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
 func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // the last field
+
+// Len is how long the value is by now.
+func (w *Writer) Len() int { return len(w.b) }
 
 // String ends the value: nothing is written after it.
 func (w *Writer) String() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
