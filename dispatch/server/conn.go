@@ -202,7 +202,7 @@ func (c *conn) start(ctx context.Context, env envelope, line []byte) (reading bo
 	}
 	work := func() {
 		defer c.calls.free(call)
-		ctx := tools.WithCall(call.ctx, c.se.ID(), env.callName(), env.Params.Meta.Resent == true)
+		ctx := tools.WithCall(call.ctx, c.se.ID(), env.callName(), env.Params.Meta.Resent)
 		answer := c.answer(ctx, c.se, &env, line)
 		if c.calls.settle(call) {
 			c.out.write(answer)

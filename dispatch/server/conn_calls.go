@@ -40,7 +40,7 @@ type call struct {
 
 // begin takes a slot for a request, in ctx.
 func (t *calls) begin(ctx context.Context, env *envelope, bytes int) (*call, error) {
-	c := &call{key: callKey(env.ID), waits: env.waits(), bytes: bytes}
+	c := &call{key: env.key, waits: env.waits(), bytes: bytes}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(c)

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -21,23 +20,24 @@ import (
 var legacyVersions = mcp.LegacyProtocolVersions()
 
 // An envelope is what we need to know of a message: of a call all that the
-// tool is to be told, so that it is parsed no second time.
+// tool is to be told, so that it is parsed no second time. It refers to the
+// message, which must not change.
 type envelope struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Method  string          `json:"method"`
+	JSONRPC string
+	ID      json.RawMessage
+	Method  string
 	Params  struct {
-		RequestID json.RawMessage `json:"requestId"` // of notifications/cancelled
-		Name      string          `json:"name"`      // of a call's tool
-		Arguments tools.Arguments `json:"arguments"`
+		RequestID json.RawMessage // of notifications/cancelled
+		Name      string          // of a call's tool
+		Arguments tools.Arguments
 		Meta      struct {
-			Version any `json:"io.modelcontextprotocol/protocolVersion"`
-			Call    any `json:"leasehold/call"`   // tools.CallMark
-			Resent  any `json:"leasehold/resent"` // tools.ResentMark
-		} `json:"_meta"`
-	} `json:"params"`
+			Version, Call string
+			Resent        bool
+		}
+	}
 
-	partial bool // a field was of the wrong type, and is left empty
+	key     string // callKey of the ID
+	partial bool   // a field was of the wrong type, and is left empty
 }
 
 // parse reads the envelope of a message. If it is no message, fault is the
@@ -46,12 +46,12 @@ func parse(msg []byte) (env envelope, fault []byte) {
 	if msg = bytes.TrimSpace(msg); len(msg) > 0 && msg[0] == '[' {
 		return env, errorReply(nil, mcp.INVALID_REQUEST, "batches are not served: send one message at a time", nil)
 	}
-	if err := json.Unmarshal(msg, &env); err != nil {
-		if _, env.partial = errors.AsType[*json.UnmarshalTypeError](err); !env.partial {
-			return env, errorReply(nil, mcp.PARSE_ERROR, "not a JSON message: "+err.Error(), nil)
-		}
+	if !json.Valid(msg) {
+		err := json.Unmarshal(msg, new(any))
+		return env, errorReply(nil, mcp.PARSE_ERROR, "not a JSON message: "+err.Error(), nil)
 	}
-	if env.ID != nil && callKey(env.ID) == "" {
+	env.read(msg)
+	if env.key = callKey(env.ID); env.ID != nil && env.key == "" {
 		return env, errorReply(nil, mcp.INVALID_REQUEST, "id must be a string or a number", nil)
 	}
 	if env.JSONRPC != mcp.JSONRPC_VERSION {
@@ -60,10 +60,69 @@ func parse(msg []byte) (env envelope, fault []byte) {
 	if env.Method == "" && env.ID == nil {
 		return env, errorReply(nil, mcp.INVALID_REQUEST, "neither a request nor a response", nil)
 	}
-	if version, _ := env.Params.Meta.Version.(string); env.request() && mcp.IsModernProtocol(version) {
+	if version := env.Params.Meta.Version; env.request() && mcp.IsModernProtocol(version) {
 		return env, versionReply(env.ID, version)
 	}
 	return env, nil
+}
+
+func (e *envelope) read(msg []byte) {
+	for name, value := range tools.Members(msg) {
+		switch string(name) {
+		case "jsonrpc":
+			e.JSONRPC = e.text(value)
+		case "id":
+			e.ID = value
+		case "method":
+			e.Method = e.text(value)
+		case "params":
+			e.readParams(e.object(value))
+		}
+	}
+}
+
+func (e *envelope) readParams(params []byte) {
+	for name, value := range tools.Members(params) {
+		switch string(name) {
+		case "requestId":
+			e.Params.RequestID = value
+		case "name":
+			e.Params.Name = e.text(value)
+		case "arguments":
+			e.Params.Arguments = tools.Arguments(e.object(value))
+		case "_meta":
+			e.readMeta(e.object(value))
+		}
+	}
+}
+
+func (e *envelope) readMeta(meta []byte) {
+	for name, value := range tools.Members(meta) {
+		switch string(name) {
+		case "io.modelcontextprotocol/protocolVersion":
+			e.Params.Meta.Version, _ = tools.TextOf(value)
+		case tools.CallMark:
+			e.Params.Meta.Call, _ = tools.TextOf(value)
+		case tools.ResentMark:
+			e.Params.Meta.Resent = string(value) == "true"
+		}
+	}
+}
+
+// text is a string, which a field of the envelope must be if it is not null.
+func (e *envelope) text(value json.RawMessage) string {
+	text, ok := tools.TextOf(value)
+	e.partial = e.partial || !ok && string(value) != "null"
+	return text
+}
+
+// object is an object, which a field must be if it is not null.
+func (e *envelope) object(value json.RawMessage) json.RawMessage {
+	if value[0] == '{' {
+		return value
+	}
+	e.partial = e.partial || string(value) != "null"
+	return nil
 }
 
 func (e *envelope) request() bool      { return e.Method != "" && e.ID != nil }
@@ -71,21 +130,21 @@ func (e *envelope) notification() bool { return e.Method != "" && e.ID == nil }
 
 // waits reports whether the call asks to wait for something. Every tool that
 // can wait says so by the same argument.
-func (e *envelope) waits() bool {
-	switch wait := string(e.Params.Arguments["wait_secs"]); wait {
-	case "", "0", "null":
-		return false
-	default:
-		return true
+func (e *envelope) waits() (waits bool) {
+	for name, value := range tools.Members(e.Params.Arguments) {
+		if string(name) == "wait_secs" {
+			waits = string(value) != "0" && string(value) != "null"
+		}
 	}
+	return waits
 }
 
 // callName names a request in its session: as its client does, or by its id.
 func (e *envelope) callName() string {
-	if name, ok := e.Params.Meta.Call.(string); ok {
+	if name := e.Params.Meta.Call; name != "" {
 		return "call " + name
 	}
-	return callKey(e.ID)
+	return e.key
 }
 
 // callKey is a request id as a key; "" if it is none. A number and a string of

@@ -90,25 +90,38 @@ func defaultsOf[A any](fields []field) (args A) {
 // is wrong is refused by the name of the argument and with what is allowed;
 // nothing is ignored.
 func decode(fields []field, given Arguments, args reflect.Value) error {
-	used := 0
+	values, strange := sortOut(fields, given)
 	for i := range fields {
 		f := &fields[i]
-		arg, ok := given[f.name]
-		if !ok {
-			if f.required && f.def == nil {
-				return &registry.ArgumentError{Argument: f.name, Problem: "must be given"}
+		switch {
+		case values[i] != nil:
+			if err := f.set(args.FieldByIndex(f.index), values[i]); err != nil {
+				return err
 			}
-			continue
-		}
-		used++
-		if err := f.set(args.FieldByIndex(f.index), arg); err != nil {
-			return err
+		case f.required && f.def == nil:
+			return &registry.ArgumentError{Argument: f.name, Problem: "must be given"}
 		}
 	}
-	if used < len(given) {
-		return unknown(given, fields)
+	if len(strange) > 0 {
+		return unknown(strange, fields)
 	}
 	return nil
+}
+
+// sortOut gives what was given for each field, and the names that no field has.
+func sortOut(fields []field, given Arguments) (values []json.RawMessage, strange []string) {
+	values = make([]json.RawMessage, len(fields))
+next:
+	for name, value := range Members(given) {
+		for i := range fields {
+			if fields[i].name == string(name) {
+				values[i] = value
+				continue next
+			}
+		}
+		strange = append(strange, string(name))
+	}
+	return values, strange
 }
 
 func (f *field) set(v reflect.Value, raw json.RawMessage) error {
@@ -148,6 +161,14 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 
 // read decodes an argument. What is unknown in an object is refused by name.
 func (f *field) read(v reflect.Value, raw json.RawMessage) error {
+	if v.Kind() == reflect.String {
+		text, ok := TextOf(raw)
+		if !ok {
+			return f.wrong("must be " + f.kind())
+		}
+		v.SetString(text)
+		return nil
+	}
 	if f.object() {
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
@@ -210,15 +231,10 @@ func (f *field) kind() string {
 
 // unknown refuses what was given and is no argument by its name, and says which
 // there are.
-func unknown(given Arguments, fields []field) error {
-	var known, strange []string
+func unknown(strange []string, fields []field) error {
+	var known []string
 	for _, f := range fields {
 		known = append(known, f.name)
-	}
-	for name := range given {
-		if !slices.Contains(known, name) {
-			strange = append(strange, name)
-		}
 	}
 	problem := "is unknown: this tool takes no arguments"
 	if len(known) > 0 {

@@ -31,8 +31,8 @@ type Tool struct {
 	call func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
 
-// Arguments are what a call was given, by name.
-type Arguments map[string]json.RawMessage
+// Arguments are what a call was given: a valid JSON object, or nothing.
+type Arguments json.RawMessage
 
 // Effect is what a client may know of a tool before it calls it.
 type Effect struct {

@@ -1,0 +1,44 @@
+package tools_test
+
+import (
+	"encoding/json"
+	"maps"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+)
+
+// FuzzMembers holds what Members yields against what encoding/json reads. The
+// last of several members of a name counts.
+func FuzzMembers(f *testing.F) {
+	for _, object := range []string{
+		`{}`, ` { } `, `[]`, `[{"a":1}]`, `null`, `"{"`, `5`,
+		`{"a":1}`, "{ \"a\" :\t1 ,\r\n\"b\":null }", `{"a":-1.5e+3,"b":true,"a":false}`,
+		`{"a":{"b":[1,{"c":"}]\""}],"d":{}},"e":[[],[{}]]}`,
+		`{"a":"\\","b":"\\\"","c":"\\\\\"\\"}`, `{"\u0061\"":"x","é":"\ud83d\ude00","":""}`,
+		"{\"\xff\":\"\xff\"}",
+	} {
+		f.Add(object)
+	}
+	f.Fuzz(func(t *testing.T, object string) {
+		if !json.Valid([]byte(object)) {
+			return
+		}
+		var want map[string]json.RawMessage
+		_ = json.Unmarshal([]byte(object), &want) // none in what is no object
+		got := make(map[string]json.RawMessage)
+		for name, value := range tools.Members([]byte(object)) {
+			got[string(name)] = value
+		}
+		if !maps.EqualFunc(got, want, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
+			t.Errorf("%s: %q, want %q", object, got, want)
+		}
+		for _, value := range got {
+			var want string
+			isText := value[0] == '"' && json.Unmarshal(value, &want) == nil
+			if text, ok := tools.TextOf(value); text != want || ok != isText {
+				t.Errorf("%s is %q %v, want %q", value, text, ok, want)
+			}
+		}
+	})
+}
