@@ -91,7 +91,7 @@ func (q *Queue) SubmitMany(ctx context.Context, h holder, run uuid.UUID, list []
 		for i := range list {
 			a := &answers[i]
 			if a.Err = list[i].check(); a.Err == nil {
-				a.Task, a.Err = q.submit(tx, h, run, &list[i])
+				a.Err = q.submit(tx, h, run, &list[i], &a.Task)
 			}
 		}
 		return nil

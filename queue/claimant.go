@@ -98,6 +98,9 @@ func (q *Queue) hand(tx *ledger, t *Task) bool {
 // gone is removed on the way, and who has been answered by another call of the
 // same request.
 func (q *Queue) nextClaimant(tx *ledger, l line) *claimant {
+	if !q.core.Asked() {
+		return nil // mostly
+	}
 	for row := range tx.Scan(claimantKeys(l)) {
 		c := decodeJSON[claimant](row)
 		c.remove(tx)

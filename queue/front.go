@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -19,9 +18,8 @@ import (
 // small part of what their lines take on the disk, and those of a long line no
 // more than of a short one.
 //
-// It is a table of the places that are in it, of eight bytes each, and where the
-// entry of each begins, of four. The entries come behind it, each with the
-// payload's row if that was read ahead: those of tasks that were enqueued
+// It is a table of the places that are in it and then, for each, its entry and
+// the payload's row, if that was read ahead: those of tasks that were enqueued
 // together lie together.
 type front string
 
@@ -29,7 +27,7 @@ const (
 	frontTasks = 64
 	frontBytes = 16 << 10 // of records, or one more than that
 	aheadBytes = 32 << 10 // of payloads
-	frontItem  = 8 + 4
+	frontItem  = 8 + 4 + 4
 )
 
 // A frontPlace is an entry of the line, and the value of the payload's row or "".
@@ -37,14 +35,14 @@ type frontPlace struct{ tail, value, payload string }
 
 func (p *frontPlace) id() string { return p.value[:min(16, len(p.value))] }
 
-// next is the first task of a line that is long enough for a front.
-func (in index) next(tx *ledger) (t Task, ok bool) {
+// next reads the first task of a line that is long enough for a front.
+func (in index) next(tx *ledger, t *Task) (ok bool) {
 	row, _ := tx.Get(in.beside)
 	f := front(row.Value)
 	i := f.at(in.from(tx))
 	if i == f.len() {
 		if f = in.front(tx); f == "" {
-			return Task{}, false
+			return false
 		}
 		i = 0
 		tx.Touch(engine.Row{Key: in.beside, Value: string(f)})
@@ -52,13 +50,10 @@ func (in index) next(tx *ledger) (t Task, ok bool) {
 	if i == f.len()-1 {
 		tx.Delete(in.beside) // of no more use
 	}
-	p, ok := f.place(i)
-	if !ok {
-		panic(corrupt(in.beside, errEntry))
-	}
-	t = in.readyAt(in.prefix+p.tail, p.value)
+	p := f.place(i)
+	in.readyAt(p.tail, p.value, t)
 	t.payload = p.payload
-	return t, true
+	return true
 }
 
 // front reads what stands next. It is empty if nothing does.
@@ -108,18 +103,22 @@ func readAhead(tx *ledger, places []frontPlace) {
 
 func newFront(places []frontPlace) front {
 	size := frontItem * len(places)
-	for i := range places {
-		size += binary.MaxVarintLen16 + len(places[i].value) + len(places[i].payload)
+	for _, p := range places {
+		size += len(p.value) + len(p.payload)
 	}
-	b := make([]byte, frontItem*len(places), size)
-	for i, p := range places {
-		item := b[frontItem*i:]
-		copy(item, p.tail)
-		binary.BigEndian.PutUint32(item[8:], uint32(len(b)))
-		b = binary.AppendUvarint(b, uint64(len(p.value)))
-		b = append(append(b, p.value...), p.payload...)
+	w := record.New(size)
+	at := frontItem * len(places)
+	for _, p := range places {
+		payload := at + len(p.value)
+		w.Rest(p.tail)
+		w.Rest(bigEndian(uint64(at)<<32 | uint64(payload)))
+		at = payload + len(p.payload)
 	}
-	return front(b)
+	for _, p := range places {
+		w.Rest(p.value)
+		w.Rest(p.payload)
+	}
+	return front(w.String())
 }
 
 // len is how many places f has. The first entry begins where the table ends.
@@ -127,15 +126,16 @@ func (f front) len() int {
 	if len(f) < frontItem {
 		return 0
 	}
-	return f.offset(0) / frontItem
+	entry, _ := f.offsets(0)
+	return entry / frontItem
 }
 
 func (f front) tail(i int) string { return string(f[frontItem*i : frontItem*i+8]) }
 
-// offset is where the entry of a place begins.
-func (f front) offset(i int) int {
-	at := f[frontItem*i+8 : frontItem*(i+1)]
-	return int(at[0])<<24 | int(at[1])<<16 | int(at[2])<<8 | int(at[3])
+// offsets are where the entry and the payload of a place begin.
+func (f front) offsets(i int) (entry, payload int) {
+	both := fromBigEndian(string(f[frontItem*i+8 : frontItem*(i+1)]))
+	return int(both >> 32), int(uint32(both))
 }
 
 // at finds the first place that is not before from.
@@ -143,14 +143,13 @@ func (f front) at(from string) int {
 	return sort.Search(f.len(), func(i int) bool { return f.tail(i) >= from })
 }
 
-func (f front) place(i int) (p frontPlace, ok bool) {
+func (f front) place(i int) frontPlace {
+	entry, payload := f.offsets(i)
 	end := len(f)
 	if i+1 < f.len() {
-		end = f.offset(i + 1)
+		end, _ = f.offsets(i + 1)
 	}
-	r := record.Read(string(f[f.offset(i):end]))
-	p = frontPlace{f.tail(i), r.Text(), r.Rest()}
-	return p, r.Done() && p.value != ""
+	return frontPlace{f.tail(i), string(f[entry:payload]), string(f[payload:end])}
 }
 
 // front finds that a front has what stands in its line.
@@ -164,10 +163,7 @@ func (c *checker) front(row engine.Row) {
 	}
 	var stands, line []engine.Row
 	for i := f.at(in.from(c.tx)); i < f.len(); i++ {
-		p, ok := f.place(i)
-		if !ok {
-			panic(corrupt(row.Key, errEntry))
-		}
+		p := f.place(i)
 		stands = append(stands, engine.Row{Key: in.prefix + p.tail, Value: p.value})
 		if stored, _ := c.tx.Get(payloadPrefix + p.id()); p.payload != "" && p.payload != stored.Value {
 			c.fault("front %q has another payload of task %x", row.Key, p.id())

@@ -87,27 +87,30 @@ func (in index) idAt(row engine.Row) uuid.UUID {
 
 // taskAt is the task that an entry is of. That of a ready one has its record,
 // so that a claim reads one row.
-func (in index) taskAt(tx *ledger, row engine.Row) Task {
-	id := in.idAt(row)
-	if !in.ofReady() {
-		t, ok := getTask(tx, id)
-		if !ok {
-			panic(corrupt(row.Key, errEntry))
-		}
+func (in index) taskAt(tx *ledger, row engine.Row) (t Task) {
+	if in.ofReady() {
+		in.readyAt(in.tail(row), row.Value, &t)
 		return t
 	}
-	return in.readyAt(row.Key, row.Value)
-}
-
-// readyAt is the task of the entry under key of a ready line.
-func (in index) readyAt(key, value string) (t Task) {
-	if err := t.decode(idOf(key, value[:min(16, len(value))]), value[16:], in.line); err != nil {
-		panic(corrupt(key, err))
-	}
-	if t.State != Ready || t.line != in.line || t.Priority != in.priority || bigEndian(t.place) != key[len(in.prefix):] {
-		panic(corrupt(key, errEntry))
+	t, ok := getTask(tx, in.idAt(row))
+	if !ok {
+		panic(corrupt(row.Key, errEntry))
 	}
 	return t
+}
+
+// readyAt reads the task of an entry of a ready line.
+func (in index) readyAt(tail, value string, t *Task) {
+	err := errEntry
+	if len(value) >= 16 {
+		err = t.decode(uuid.UUID([]byte(value[:16])), value[16:], in.line)
+	}
+	if err == nil && (t.State != Ready || t.line != in.line || t.Priority != in.priority || bigEndian(t.place) != tail) {
+		err = errEntry
+	}
+	if err != nil {
+		panic(corrupt(in.prefix+tail, err))
+	}
 }
 
 // tail is what an entry's key has behind the prefix.

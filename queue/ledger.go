@@ -15,6 +15,7 @@ type ledger struct {
 	Tx
 	account account // that was asked for first: mostly the only one
 	places  places
+	refusal error // what the rule answers
 }
 
 // A places is the last place given in any line, and the last that is reserved.

@@ -209,7 +209,7 @@ func (q *Queue) Heartbeat(ctx context.Context, h holder, run, id uuid.UUID, toke
 		return registry.Lease{}, argumentError("ttl_secs", "must be from %d to %d", registry.MinTTL/time.Second, registry.MaxTTL/time.Second)
 	}
 	return lease, q.update(ctx, func(tx *ledger) error {
-		_, l, err := q.held(tx, h, run, id, token)
+		l, err := q.held(tx, h, run, id, token, new(Task))
 		if err != nil {
 			return err
 		}
@@ -227,10 +227,8 @@ func (q *Queue) Submit(ctx context.Context, h holder, run, id uuid.UUID, token u
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
-	return t, q.update(ctx, func(tx *ledger) (refusal error) {
-		t, refusal = q.submit(tx, h, run, &s)
-		return refusal
-	})
+	err = q.update(ctx, func(tx *ledger) error { return q.submit(tx, h, run, &s, &t) })
+	return t, err
 }
 
 func (s *Submission) check() error {
@@ -272,16 +270,17 @@ func (q *Queue) Abandon(ctx context.Context, h holder, run, id uuid.UUID, token 
 }
 
 func (q *Queue) back(ctx context.Context, h holder, run, id uuid.UUID, token uint64, cause string, delay func(Task) time.Duration) (t Task, err error) {
-	return t, q.update(ctx, func(tx *ledger) error {
-		held, lease, err := q.held(tx, h, run, id, token)
+	err = q.update(ctx, func(tx *ledger) error {
+		lease, err := q.held(tx, h, run, id, token, &t)
 		if err != nil {
+			t = Task{}
 			return err
 		}
 		q.leases.Free(tx, lease, registry.Released)
-		q.giveBack(tx, &held, cause, delay(held))
-		t = held
+		q.giveBack(tx, &t, cause, delay(t))
 		return nil
 	})
+	return t, err
 }
 
 // Cancel finishes a task without a result; one that is finished stays as it
@@ -357,14 +356,13 @@ func (q *Queue) retention(s State) time.Duration {
 func (q *Queue) update(ctx context.Context, rule func(*ledger) error) (err error) {
 	defer caught(&err)
 	book := new(ledger) // before the engine is locked
-	var refusal error
 	err = q.eng.Update(ctx, func(tx engine.Tx) error {
 		*book = ledger{Tx: tx}
-		refusal = rule(book)
+		book.refusal = rule(book)
 		book.close()
 		return nil
 	})
-	return cmp.Or(err, refusal)
+	return cmp.Or(err, book.refusal)
 }
 
 // view runs what changes nothing.

@@ -114,9 +114,16 @@ func caught(err *error) {
 	}
 }
 
-// getTask reads a task's record, which stands behind its payload while it is as
-// it was enqueued.
+// getTask reads a task.
 func getTask(tx *ledger, id uuid.UUID) (t Task, ok bool) {
+	ok = t.read(tx, id)
+	return t, ok
+}
+
+// read reads a task's record, which stands behind its payload while it is as it
+// was enqueued.
+func (t *Task) read(tx *ledger, id uuid.UUID) (ok bool) {
+	*t = Task{}
 	row, ok := tx.Get(taskKey(id))
 	text := row.Value
 	if !ok {
@@ -124,13 +131,13 @@ func getTask(tx *ledger, id uuid.UUID) (t Task, ok bool) {
 			_, text = payloadOf(row)
 		}
 		if text == "" { // the record was apart, and has gone
-			return Task{}, false
+			return false
 		}
 	}
 	if err := t.decode(id, text, tx.account.line); err != nil {
 		panic(corrupt(row.Key, err))
 	}
-	return t, true
+	return true
 }
 
 // smallPayload is how long a payload may be to have the record in its row:

@@ -145,18 +145,14 @@ func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int)
 		if stock == 0 {
 			continue
 		}
-		in, from := readyIndex(l, priority), len(tasks)
-		tasks = slices.Grow(tasks, int(min(stock, uint64(count))))
+		in := readyIndex(l, priority)
 		if count == 1 && stock > frontTasks {
-			if t, ok := in.next(tx); ok {
-				tasks = append(tasks, Claimed{Task: t})
+			tasks = append(tasks, Claimed{})
+			if !in.next(tx, &tasks[len(tasks)-1].Task) {
+				tasks = tasks[:len(tasks)-1]
 			}
 		} else {
-			for row := range in.entries(tx) {
-				if tasks = append(tasks, Claimed{Task: in.readyAt(row.Key, row.Value)}); len(tasks)-from == count {
-					break
-				}
-			}
+			tasks = in.appendFirst(slices.Grow(tasks, int(min(stock, uint64(count)))), tx, count)
 		}
 		found++
 	}
@@ -164,6 +160,18 @@ func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int)
 		slices.SortFunc(tasks[begun:], func(a, b Claimed) int { return cmp.Compare(a.place, b.place) })
 	}
 	return tasks[:min(len(tasks), begun+count)]
+}
+
+// appendFirst reads up to count tasks of a ready line.
+func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
+	for row := range in.entries(tx) {
+		tasks = append(tasks, Claimed{})
+		in.readyAt(in.tail(row), row.Value, &tasks[len(tasks)-1].Task)
+		if count--; count == 0 {
+			break
+		}
+	}
+	return tasks
 }
 
 // begin starts an execution of a task that stands nowhere: the attempt is counted
@@ -190,28 +198,29 @@ func (q *Queue) undo(tx *ledger, t *Task) {
 }
 
 // held finds the claim that (id, token) names and checks that it is the
-// actor's. What the caller may know of a failure is in the error.
-func (q *Queue) held(tx *ledger, h holder, run, id uuid.UUID, token uint64) (Task, registry.Lease, error) {
-	t, ok := getTask(tx, id)
-	if !ok || t.Run != run {
-		return Task{}, registry.Lease{}, notFound(id)
+// actor's. What the caller may know of a failure is in the error. It reads the
+// task into t, which is that of a claim if there is no error.
+func (q *Queue) held(tx *ledger, h holder, run, id uuid.UUID, token uint64, t *Task) (registry.Lease, error) {
+	if !t.read(tx, id) || t.Run != run {
+		return registry.Lease{}, notFound(id)
 	}
 	lease, ok := q.leases.Get(tx, id.String())
 	if !ok || lease.Token != token || lease.Holder.Actor != h.Actor {
-		return Task{}, registry.Lease{}, &StaleError{Task: t, Token: token}
+		return registry.Lease{}, &StaleError{Task: *t, Token: token}
 	}
-	return t, lease, nil
+	return lease, nil
 }
 
-// submit finishes a task under its claim, in one transaction. The same submit
-// again gets the same answer.
-func (q *Queue) submit(tx *ledger, h holder, run uuid.UUID, s *Submission) (Task, error) {
-	t, lease, err := q.held(tx, h, run, s.ID, s.Token)
+// submit finishes a task under its claim, in one transaction, and leaves it in t.
+// The same submit again gets the same answer.
+func (q *Queue) submit(tx *ledger, h holder, run uuid.UUID, s *Submission, t *Task) error {
+	lease, err := q.held(tx, h, run, s.ID, s.Token, t)
 	if err != nil {
-		if done, ok := getTask(tx, s.ID); ok && done.Run == run && done.State == s.State && done.last().Token == s.Token && done.last().Actor == h.Actor {
-			return done, nil
+		if t.Run == run && t.State == s.State && t.last().Token == s.Token && t.last().Actor == h.Actor {
+			return nil
 		}
-		return Task{}, err
+		*t = Task{}
+		return err
 	}
 	q.leases.Free(tx, lease, registry.Released)
 	if t.result.apart = len(s.Result) > smallResult; t.result.apart {
@@ -219,8 +228,8 @@ func (q *Queue) submit(tx *ledger, h holder, run uuid.UUID, s *Submission) (Task
 	} else {
 		t.result.text = string(s.Result)
 	}
-	q.finish(tx, &t, s.State, s.State.String())
-	return t, nil
+	q.finish(tx, t, s.State, s.State.String())
+	return nil
 }
 
 // keepKey is how long an idempotency key is kept at least, from the enqueue.

@@ -152,6 +152,13 @@ func (c *Core) Asking(call uuid.UUID) bool {
 	return ok && ctx.Err() == nil
 }
 
+// Asked reports whether any call wants an answer.
+func (c *Core) Asked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls) > 0
+}
+
 func checkTTL(ttl time.Duration) error {
 	if ttl < MinTTL || ttl > MaxTTL {
 		return &ArgumentError{"ttl_secs", fmt.Sprintf("must be from %d to %d", MinTTL/time.Second, MaxTTL/time.Second)}

@@ -132,6 +132,6 @@ func (c *Core) tendLease(tx Tx, l Lease) {
 	case l.expired(now):
 		c.free(tx, l, Expired)
 	default:
-		tx.Touch(leaseRow(l, now)) // a keep_alive lease whose session is away: at its deadline
+		tx.Touch(leaseRow(&l, now)) // a keep_alive lease whose session is away: at its deadline
 	}
 }

@@ -52,7 +52,7 @@ const leaseFormat = 3
 // encode gives the value of the lease's row. Scope and key are in the row's
 // key, the session is its owner, and the deadline is some time after it is due,
 // mostly none: so a renewal, or a restart, need not write the value anew.
-func (l Lease) encode(due time.Time) string {
+func (l *Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.RequestID))
 	w.Byte(leaseFormat)
 	late := l.Deadline.After(due)

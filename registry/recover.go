@@ -70,7 +70,7 @@ func (c *Core) lastBeat(ctx context.Context) (u uptime, err error) {
 func (l *Lease) revived(row engine.Row, now time.Time, known time.Duration) engine.Row {
 	l.Deadline = now.Add(l.left(known))
 	if l.KeepAlive {
-		return leaseRow(*l, now)
+		return leaseRow(l, now)
 	}
 	row.Due = l.Deadline
 	return row

@@ -56,7 +56,7 @@ func (c *Core) repeat(tx Tx, call *call) (g Grant, repeated bool, err error) {
 		return Grant{}, true, c.lost(tx, call.Holder, was.Lease, Lost{Scope: was.Scope, Key: was.Key, LeaseID: was.Lease, Reason: string(Released), At: tx.Now()})
 	}
 	l.shared = true
-	tx.Touch(leaseRow(l, tx.Now()))
+	tx.Touch(leaseRow(&l, tx.Now()))
 	return Grant{Lease: l}, true, nil
 }
 

@@ -64,20 +64,23 @@ func must[T any](row engine.Row, decode func(value string) (T, bool)) T {
 }
 
 // mustLease is must for a lease, part of which is in the row's key.
-func mustLease(row engine.Row) Lease {
-	l, ok := leaseOf(row)
-	if !ok {
-		panic(fmt.Sprintf("registry: row %q is not a lease", row.Key))
-	}
+func mustLease(row engine.Row) (l Lease) {
+	l.mustRead(row)
 	return l
 }
 
-func getLease(tx Tx, scope, key string) (Lease, bool) {
-	row, ok := tx.Get(leaseKey(scope, key))
-	if !ok {
-		return Lease{}, false
+func (l *Lease) mustRead(row engine.Row) {
+	if !l.read(row) {
+		panic(fmt.Sprintf("registry: row %q is not a lease", row.Key))
 	}
-	return mustLease(row), true
+}
+
+func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
+	row, ok := tx.Get(leaseKey(scope, key))
+	if ok {
+		l.mustRead(row)
+	}
+	return l, ok
 }
 
 // leaseByID finds a lease by its secret.
@@ -102,7 +105,7 @@ func (l *Lease) attention(now time.Time) time.Time {
 	return l.Deadline
 }
 
-func leaseRow(l Lease, now time.Time) engine.Row {
+func leaseRow(l *Lease, now time.Time) engine.Row {
 	due := l.attention(now)
 	return engine.Row{Key: l.row, Value: l.encode(due), Owner: l.Holder.Session, Due: due}
 }

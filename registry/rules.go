@@ -131,7 +131,7 @@ func extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) Lease {
 	if durable {
 		l.put(tx)
 	} else {
-		tx.Touch(leaseRow(l, now))
+		tx.Touch(leaseRow(&l, now))
 	}
 	return l
 }

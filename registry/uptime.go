@@ -82,7 +82,7 @@ func (l *Lease) put(tx Tx) {
 		u, beats = uptimeNow(tx)
 		l.end = l.endsAt(u).Truncate(time.Second) + time.Second // in a few bytes
 	}
-	tx.Put(leaseRow(*l, tx.Now()))
+	tx.Put(leaseRow(l, tx.Now()))
 	if !beats {
 		beat(tx)
 	}

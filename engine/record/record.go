@@ -18,13 +18,21 @@ type Writer struct{ b []byte }
 func New(size int) *Writer { return &Writer{make([]byte, 0, size)} }
 
 func (w *Writer) Byte(v byte)              { w.b = append(w.b, v) }
-func (w *Writer) Uint(v uint64)            { w.b = binary.AppendUvarint(w.b, v) }
-func (w *Writer) Int(v int64)              { w.b = binary.AppendVarint(w.b, v) }
+func (w *Writer) Int(v int64)              { w.Uint(uint64(v)<<1 ^ uint64(v>>63)) }
 func (w *Writer) ID(v uuid.UUID)           { w.b = append(w.b, v[:]...) }
 func (w *Writer) Text(v string)            { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
 func (w *Writer) Bytes(v []byte)           { w.Uint(uint64(len(v))); w.b = append(w.b, v...) } // read as a text
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
 func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // the last field
+
+// Uint writes a number in as many groups of seven bits as it has. Most have one.
+func (w *Writer) Uint(v uint64) {
+	if v < 0x80 {
+		w.b = append(w.b, byte(v))
+		return
+	}
+	w.b = binary.AppendUvarint(w.b, v)
+}
 
 // Len is how long the value is by now.
 func (w *Writer) Len() int { return len(w.b) }
@@ -73,7 +81,16 @@ func (r *Reader) Byte() byte {
 }
 
 // Uint reads what Writer.Uint wrote.
-func (r *Reader) Uint() (v uint64) {
+func (r *Reader) Uint() uint64 {
+	if len(r.s) > 0 && r.s[0] < 0x80 {
+		v := r.s[0]
+		r.s = r.s[1:]
+		return uint64(v)
+	}
+	return r.longUint()
+}
+
+func (r *Reader) longUint() (v uint64) {
 	for shift, i := 0, 0; i < len(r.s) && i < binary.MaxVarintLen64; i++ {
 		c := r.s[i]
 		v |= uint64(c&0x7f) << shift
