@@ -15,7 +15,8 @@ type ledger struct {
 	Tx
 	account account // that was asked for first: mostly the only one
 	places  places
-	refusal error // what the rule answers
+	refusal error   // what the rule answers
+	ahead   records // of tasks whose claims stood when it was begun
 }
 
 // A places is the last place given in any line, and the last that is reserved.

@@ -140,6 +140,20 @@ func (t *Task) read(tx *ledger, id uuid.UUID) (ok bool) {
 	return true
 }
 
+// claimedTask is getTask for a task whose claim ends now: nothing else changes its
+// record, so that is as it was when the transaction began.
+func claimedTask(tx *ledger, id uuid.UUID) (t Task, ok bool) {
+	row, ok := tx.ahead[id]
+	if !ok {
+		return getTask(tx, id)
+	}
+	delete(tx.ahead, id)
+	if err := t.decode(id, row.Value, tx.account.line); err != nil {
+		panic(corrupt(row.Key, err))
+	}
+	return t, true
+}
+
 // smallPayload is how long a payload may be to have the record in its row:
 // whoever looks for that reads all of it.
 const smallPayload = 4 << 10 // bytes

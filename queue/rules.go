@@ -277,7 +277,7 @@ func (q *Queue) freed(tx registry.Tx, lease registry.Lease, cause registry.Cause
 		return // no claim of ours, as Check says
 	}
 	entered(tx.(Tx), func(tx *ledger) {
-		t, ok := getTask(tx, id)
+		t, ok := claimedTask(tx, id)
 		if !ok || t.State != InProgress || t.last().Token != lease.Token {
 			return
 		}

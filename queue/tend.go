@@ -22,7 +22,7 @@ const tendBatch = 256
 func (q *Queue) TendDue(ctx context.Context) (err error) {
 	defer caught(&err)
 	return q.eng.Update(ctx, func(tx engine.Tx) error {
-		book := &ledger{Tx: tx}
+		book := &ledger{Tx: tx, ahead: readRecords(tx, q.claimsOf(tx.Due(), tendBatch))}
 		n := 0
 		for row := range tx.Due() {
 			if !q.core.Tend(book, row) && !q.tend(book, row) {

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
 )
 
 // A Registry is the [Core] bound to one scope.
@@ -144,6 +147,11 @@ func checkKey(key string) error {
 
 // Get returns the lease on key.
 func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.scope, key) }
+
+// KeyOf gives the key of a lease of the scope whose row this is, if it is one.
+func (r *Registry) KeyOf(row engine.Row) (key string, ok bool) {
+	return strings.CutPrefix(row.Key, leaseKey(r.scope, ""))
+}
 
 // Grant gives a free key to a holder, for a scope that decides for itself who
 // is next (see [Core.OnFreed]). The lease has no id: whoever knows its token
