@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,6 +160,6 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-func median(list []time.Duration) time.Duration {
+func median[T cmp.Ordered](list []T) T {
 	return slices.Sorted(slices.Values(list))[len(list)/2]
 }
