@@ -74,6 +74,13 @@
 // was applied since. Without compression, or with blocks of 16 KiB, nothing
 // was faster. Memory for a task is nothing, and Open reads what the log has.
 //
+// Deletions. Pebble compacts a table of which a tenth is deletions before its
+// time, so that scans pass over fewer. Whoever scans a queue begins behind them.
+// While a thousand claims of a million expired each second, such a compaction
+// read and wrote the tables below as well, of 40 MB for one of 2: the ten seconds
+// in which a memtable filled up took 3.2 s of a core, and 1.0 without; the others
+// take 0.3.
+//
 // The indexes, at a million rows in random order. A lookup takes half a
 // microsecond by hash and three times that in order, so there is a table for Get
 // beside the order for Scan. Neither has the keys a second time, as a map would:

@@ -98,7 +98,8 @@ func (e *Engine) options() *pebble.Options {
 			},
 		},
 	}
-	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10) // and so the others
+	o.Experimental.TombstoneDenseCompactionThreshold = -1 // never
+	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)     // and so the others
 	return o
 }
 
