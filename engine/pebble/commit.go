@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -163,6 +164,7 @@ func (e *Engine) settle(end *ending) error {
 func (e *Engine) carry(c *commit) error {
 	spare := newCommit()
 	e.appending.Lock()
+	runtime.Gosched() // who can go on now joins, and shares what a commit costs
 	spare.rows, spare.again, e.usedRows, e.usedAgain = e.usedRows, e.usedAgain, nil, nil
 	e.mu.Lock()
 	e.open, e.spare = nil, spare

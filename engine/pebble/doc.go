@@ -118,6 +118,14 @@
 // are a thousand transactions with a sync and a wake-up each, which took 17 % of
 // a core; told of together, at most a tenth of a second late, 3 %.
 //
+// A commit. On two cores, one of which the sync has, hardly any transaction came
+// while another's commit was being appended, so with 64 goroutines each commit
+// was of one. Whoever is about to close one lets others run first, who can: they
+// were woken together, by the sync before. That took a fifth off the processor
+// time of an Update, with 8 goroutines as with 64.
+//
 // What was tried and brought nothing: a lock of its own for the open commit,
-// so that whoever closes it need not queue up among transactions.
+// so that whoever closes it need not queue up among transactions; and that whoever
+// has the lock runs the transactions of all who wait for it, who sleep once, until
+// they are durable: they seldom have to wait, as what keeps them is the sync.
 package pebble
