@@ -74,4 +74,8 @@
 // more than 64 reads that many, and leaves them to the claims that follow: the
 // line's front. It is a row, so that what undoes a transaction undoes what the
 // transaction made of it.
+//
+// Claims that end by their ttl in one transaction are mostly of tasks that came
+// together. So whoever tends reads on as well, from the record of the first to
+// those close by, and leaves the others to be found one by one.
 package queue
