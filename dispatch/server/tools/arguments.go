@@ -129,11 +129,12 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 		v.SetBytes(raw)
 		return nil
 	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(f.typ))
+		v = v.Elem()
+	}
 	if err := f.read(v, raw); err != nil {
 		return err
-	}
-	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
 	}
 	switch v.Kind() {
 	case reflect.Float64:
@@ -161,32 +162,34 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 
 // read decodes an argument. What is unknown in an object is refused by name.
 func (f *field) read(v reflect.Value, raw json.RawMessage) error {
-	if v.Kind() == reflect.String {
-		text, ok := TextOf(raw)
-		if !ok {
-			return f.wrong("must be " + f.kind())
-		}
-		v.SetString(text)
-		return nil
-	}
-	if f.object() {
+	var ok bool
+	switch v.Kind() {
+	case reflect.String:
+		var x string
+		x, ok = TextOf(raw)
+		v.SetString(x)
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(string(raw), 64)
+		ok = err == nil
+		v.SetFloat(x)
+	case reflect.Uint64:
+		x, err := strconv.ParseUint(string(raw), 10, 64)
+		ok = err == nil
+		v.SetUint(x)
+	case reflect.Struct, reflect.Map:
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(v.Addr().Interface()); err != nil {
 			return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
 		}
-	} else if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
-		return f.wrong("must be " + f.kind())
+		ok = string(raw) != "null"
+	default:
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil && string(raw) != "null"
 	}
-	if string(raw) == "null" {
+	if !ok {
 		return f.wrong("must be " + f.kind())
 	}
 	return nil
-}
-
-// object reports whether the argument is a JSON object.
-func (f *field) object() bool {
-	return f.typ.Kind() == reflect.Struct || f.typ.Kind() == reflect.Map
 }
 
 func (f *field) wrong(problem string) error {

@@ -59,16 +59,16 @@ func (g gotEntry) Text() string {
 	if g.Entry == nil {
 		return "no entry"
 	}
-	return fmt.Sprintf("%s version %d by %s: %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy, clip(string(g.Entry.Value)))
+	return fmt.Sprintf("%s version %d by %s: %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy, clip(g.Entry.Value))
 }
 
 // clip keeps the line of text short; the object has all of it.
-func clip(s string) string {
+func clip(value json.RawMessage) string {
 	const most = 200
-	if len(s) <= most {
-		return s
+	if len(value) <= most {
+		return string(value)
 	}
-	return s[:most] + "…"
+	return string(value[:most]) + "…"
 }
 
 type version struct {

@@ -64,7 +64,7 @@ type taskState struct {
 	State  string `json:"state" jsonschema:"delayed, ready, in_progress, completed, failed, dead or cancelled"`
 }
 
-func (s taskState) Text() string { return fmt.Sprintf("task %s is %s", s.TaskID, s.State) }
+func (s taskState) Text() string { return "task " + s.TaskID + " is " + s.State }
 
 func stateOf(t queue.Task, err error) (taskState, error) {
 	if err != nil {
@@ -131,7 +131,7 @@ func (c claimedTasks) Text() string {
 		return "no task"
 	case 1:
 		t := c.Tasks[0]
-		return fmt.Sprintf("task %s of %s, attempt %d of %d, token %d: %s", t.TaskID, t.Queue, t.Attempt, t.MaxAttempts, t.Token, clip(string(t.Payload)))
+		return fmt.Sprintf("task %s of %s, attempt %d of %d, token %d: %s", t.TaskID, t.Queue, t.Attempt, t.MaxAttempts, t.Token, clip(t.Payload))
 	default:
 		return fmt.Sprintf("%d tasks", len(c.Tasks))
 	}
@@ -323,9 +323,9 @@ type result struct {
 func (r result) Text() string {
 	switch {
 	case r.Result != nil:
-		return r.State + ": " + clip(string(r.Result))
+		return r.State + ": " + clip(r.Result)
 	case r.Error != nil:
-		return r.State + ": " + clip(string(r.Error))
+		return r.State + ": " + clip(r.Error)
 	default:
 		return r.State
 	}
