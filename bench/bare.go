@@ -35,6 +35,7 @@ func startBare(ctx context.Context, p place) (*contender, error) {
 		CacheSize: 64<<20 + 4*memtable,
 		Logger:    quiet{},
 	}
+	o.Experimental.TombstoneDenseCompactionThreshold = -1
 	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
 	db, err := pebbledb.Open(filepath.Join(p.dir, p.name), o)
 	if err != nil {
