@@ -120,7 +120,7 @@ func (e *Engine) checkColdLocked() error {
 		if !isCold(key) || len(key) > engine.MaxKey {
 			errs = append(errs, fmt.Errorf("%w: key %q of a cold row", engine.ErrCorrupt, key))
 		}
-		if _, err := storedCold(it, key); err != nil {
+		if _, err := storedCold(it); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -97,12 +97,13 @@ func (e *Engine) readCold(key string) (engine.Row, bool, error) {
 	if err != nil {
 		return engine.Row{}, false, readError(key, err)
 	}
-	r, err := decodeCold(key, record)
+	r, err := decodeCold(stored[1:], record)
 	return r, err == nil, errors.Join(err, closer.Close())
 }
 
-// decodeCold reads the record under key.
-func decodeCold(key string, record []byte) (engine.Row, error) {
+// decodeCold reads the record under key. The row's key and value are one piece of
+// memory.
+func decodeCold(key, record []byte) (engine.Row, error) {
 	value, owner, due, err := decodeRecord(record)
 	if err == nil && (owner != uuid.Nil || due != never) {
 		err = errors.New("a cold record with an owner or a due time")
@@ -110,7 +111,12 @@ func decodeCold(key string, record []byte) (engine.Row, error) {
 	if err != nil {
 		return engine.Row{}, fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
 	}
-	return engine.Row{Key: key, Value: string(value)}, nil
+	var b strings.Builder
+	b.Grow(len(key) + len(value))
+	b.Write(key)
+	b.Write(value)
+	both := b.String()
+	return engine.Row{Key: both[:len(key)], Value: both[len(key):]}, nil
 }
 
 // readError says what err, of Pebble's, means for who reads at key.
@@ -197,12 +203,12 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 			order = compare(w.it.Key()[1:], over.key)
 		}
 		if order < 0 {
-			at, past = string(w.it.Key()[1:]), true
-			r, err := storedCold(w.it, at)
+			r, err := storedCold(w.it)
 			if err != nil {
 				t.poison(err)
 				return
 			}
+			at, past = r.Key, true
 			if !yield(r) {
 				return
 			}
@@ -231,11 +237,12 @@ func compare(a []byte, b string) int {
 	return 0
 }
 
-// storedCold gives the row that it stands on, whose key is key.
-func storedCold(it *pebble.Iterator, key string) (engine.Row, error) {
+// storedCold gives the row that it stands on.
+func storedCold(it *pebble.Iterator) (engine.Row, error) {
+	key := it.Key()[1:]
 	record, err := it.ValueAndErr()
 	if err != nil {
-		return engine.Row{}, readError(key, err)
+		return engine.Row{}, readError(string(key), err)
 	}
 	return decodeCold(key, record)
 }

@@ -23,7 +23,7 @@
 // for no commit either: a claim that reads its payload with Get has the syncs of
 // others to wait for, after its own.
 //
-// Eight thousand small cold rows that were written or read last are kept in
+// Sixteen thousand small cold rows that were written or read last are kept in
 // memory as well: a task that is submitted was mostly claimed just before.
 //
 // A row that the store was given once, such as the lease on a task, is deleted by

@@ -112,7 +112,7 @@ func seekAll(it *pebble.Iterator, keys []string, rows []engine.Row) (missing []i
 			missing = append(missing, i)
 			continue
 		}
-		if rows[i], err = storedCold(it, key); err != nil {
+		if rows[i], err = storedCold(it); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,7 @@ import "hash/maphash"
 // A row has one place, and what comes there next takes it.
 type recent struct {
 	seed maphash.Seed
-	rows [1 << 13]recentRow
+	rows [1 << 14]recentRow
 }
 
 type recentRow struct{ key, value string }
