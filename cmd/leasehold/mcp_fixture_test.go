@@ -98,8 +98,11 @@ func newDir(t *testing.T) {
 }
 
 // daemonPID is the process that listens; 0 if none does.
-func daemonPID() int {
-	nc, err := net.Dial("unix", inDir("s"))
+func daemonPID() int { return listenerOf(inDir("s")) }
+
+// listenerOf is the process that listens at a socket; 0 if none does.
+func listenerOf(socket string) int {
+	nc, err := net.Dial("unix", socket)
 	if err != nil {
 		return 0
 	}

@@ -60,11 +60,17 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			env.Defer(func() { os.RemoveAll(runtime) })
+			socket := filepath.Join(runtime, "leasehold", "leasehold.sock")
+			env.Defer(func() {
+				if pid := listenerOf(socket); pid != 0 { // started on demand
+					syscall.Kill(pid, syscall.SIGTERM)
+				}
+				os.RemoveAll(runtime)
+			})
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_RUNTIME_DIR", runtime)
-			env.Setenv("SOCKET", filepath.Join(runtime, "leasehold", "leasehold.sock"))
+			env.Setenv("SOCKET", socket)
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("DB", filepath.Join(env.WorkDir, "state", "leasehold", "db"))
 			return nil
