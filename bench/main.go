@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ import (
 )
 
 func main() {
+	if os.Getenv("GOMAXPROCS") == "" { // for everybody, as leasehold serve does
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

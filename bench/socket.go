@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
@@ -27,9 +25,6 @@ const socketName = "sock"
 
 // serveLeasehold is the daemon, with a tool more that does nothing.
 func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
-	if os.Getenv("GOMAXPROCS") == "" { // as leasehold serve does
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-	}
 	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		return err
