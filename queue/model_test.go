@@ -596,20 +596,29 @@ func (m *model) cancel(t *rapid.T) {
 
 func (m *model) redrive(t *rapid.T) {
 	name := rapid.SampledFrom(modelQueues).Draw(t, "queue")
-	var named, want []uuid.UUID
+	var named []uuid.UUID
 	if len(m.tasks) > 0 && rapid.Bool().Draw(t, "named") {
 		named = append(named, m.pick(t, "task").ID)
 	}
-	turn := m.now()
+	dead := make(map[uuid.UUID]*modelTask)
 	for id, task := range m.tasks {
 		if task.State == queue.Dead && task.Queue == name && (named == nil || slices.Contains(named, id)) {
-			want = append(want, id)
-			task.State, task.Attempt, task.turn = queue.Ready, 0, turn
+			dead[id] = task
 		}
 	}
+	want := min(len(dead), queue.MaxRedrive)
+	turn := m.now()
 	got, err := m.h.Redrive(t.Context(), m.h.run, name, named)
-	if err != nil || len(got) != len(want) {
-		t.Fatalf("redriven: %v %v, want %v", got, err, want)
+	if err != nil || len(got) != want {
+		t.Fatalf("redriven: %v %v, want %d", got, err, want)
+	}
+	for _, id := range got {
+		task := dead[id]
+		if task == nil {
+			t.Fatalf("redriven: %s, which is not dead in %s, or twice", id, name)
+		}
+		delete(dead, id)
+		task.State, task.Attempt, task.turn = queue.Ready, 0, turn
 	}
 	m.served(t)
 }
