@@ -2,7 +2,6 @@ package kvstore
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // The prefixes of the key schema in the package doc.
@@ -35,18 +35,15 @@ func (s *Store) usage(tx Tx) Usage {
 }
 
 func (s *Store) putUsage(tx Tx, u Usage) {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), uint64(u.Entries))
-	b = binary.BigEndian.AppendUint64(b, uint64(u.Bytes))
-	tx.Put(engine.Row{Key: usagePrefix + s.layer, Value: string(b)})
+	tx.Put(engine.Row{Key: usagePrefix + s.layer, Value: record.Fixed(uint64(u.Entries)) + record.Fixed(uint64(u.Bytes))})
 }
 
 // decodeUsage reads what putUsage wrote; what else it is given shows in Check.
-func decodeUsage(record string) Usage {
-	if len(record) != 16 {
+func decodeUsage(value string) Usage {
+	if len(value) != 16 {
 		return Usage{-1, -1}
 	}
-	b := []byte(record)
-	return Usage{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
+	return Usage{int64(record.ReadFixed(value)), int64(record.ReadFixed(value[8:]))}
 }
 
 // nextVersion gives a version greater than any given in p's space before.
@@ -56,16 +53,16 @@ func (s *Store) nextVersion(tx Tx, p Path) uint64 {
 	if row, ok := tx.Get(key); ok {
 		version = decodeVersion(row.Value) + 1
 	}
-	tx.Put(engine.Row{Key: key, Value: string(binary.BigEndian.AppendUint64(nil, version))})
+	tx.Put(engine.Row{Key: key, Value: record.Fixed(version)})
 	return version
 }
 
 // decodeVersion gives 0 for what nextVersion cannot have written.
-func decodeVersion(record string) uint64 {
-	if len(record) != 8 {
+func decodeVersion(value string) uint64 {
+	if len(value) != 8 {
 		return 0
 	}
-	return binary.BigEndian.Uint64([]byte(record))
+	return record.ReadFixed(value)
 }
 
 // Check reports where the rows of the store contradict one another: an entry

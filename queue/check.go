@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // Check proves that the records of tasks and the indexes over them agree: each
@@ -227,7 +228,7 @@ func (c *checker) claimant(row engine.Row) {
 	w := decodeJSON[claimant](row)
 	found := false
 	for _, l := range w.Lines {
-		key := claimantKeys(line(l)) + bigEndian(w.Place)
+		key := claimantKeys(line(l)) + record.Fixed(w.Place)
 		found = found || key == row.Key
 		if _, ok := c.tx.Get(key); !ok {
 			c.fault("call %s waits at queue %s and has no place there", w.Call, line(l).queue())

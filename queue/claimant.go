@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -26,13 +27,13 @@ type claimant struct {
 
 func (c claimant) put(tx *ledger) {
 	for _, l := range c.Lines {
-		tx.Touch(engine.Row{Key: claimantKeys(line(l)) + bigEndian(c.Place), Value: encodeJSON(c), Owner: c.Holder.Session})
+		tx.Touch(engine.Row{Key: claimantKeys(line(l)) + record.Fixed(c.Place), Value: encodeJSON(c), Owner: c.Holder.Session})
 	}
 }
 
 func (c claimant) remove(tx *ledger) {
 	for _, l := range c.Lines {
-		tx.Delete(claimantKeys(line(l)) + bigEndian(c.Place))
+		tx.Delete(claimantKeys(line(l)) + record.Fixed(c.Place))
 	}
 }
 
@@ -63,7 +64,7 @@ func (call *claimCall) stands(tx *ledger) bool {
 	if call.place == 0 {
 		return false
 	}
-	_, ok := tx.Get(claimantKeys(call.lines[0]) + bigEndian(call.place))
+	_, ok := tx.Get(claimantKeys(call.lines[0]) + record.Fixed(call.place))
 	return ok
 }
 
@@ -73,7 +74,7 @@ func (call *claimCall) stepOut(tx *ledger) {
 		return
 	}
 	for _, l := range call.lines {
-		tx.Delete(claimantKeys(l) + bigEndian(call.place))
+		tx.Delete(claimantKeys(l) + record.Fixed(call.place))
 	}
 }
 
@@ -86,7 +87,7 @@ func (q *Queue) hand(tx *ledger, t *Task) bool {
 	}
 	claimed := Claimed{Task: *t}
 	q.begin(tx, &claimed, c.Holder, c.TTL)
-	tx.Touch(engine.Row{Key: givenKey(c.Call), Value: string(t.ID[:]) + bigEndian(claimed.Token), Owner: c.Holder.Session})
+	tx.Touch(engine.Row{Key: givenKey(c.Call), Value: string(t.ID[:]) + record.Fixed(claimed.Token), Owner: c.Holder.Session})
 	remember(tx, c.Holder.Session, c.RequestID, request{
 		Call: c.Call, Queues: c.Queues, Count: c.Count, TTL: c.TTL, Tasks: grantsOf(claimed),
 	})
@@ -129,7 +130,7 @@ func (q *Queue) given(tx *ledger, call *claimCall) (c Claimed, ok bool) {
 	if len(row.Value) != 24 {
 		return Claimed{}, false
 	}
-	return q.standing(tx, grant{idOf(row.Key, row.Value[:16]), fromBigEndian(row.Value[16:])}, call.Holder.Session)
+	return q.standing(tx, grant{idOf(row.Key, row.Value[:16]), record.ReadFixed(row.Value[16:])}, call.Holder.Session)
 }
 
 // A grant is one claim of a task.

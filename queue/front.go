@@ -111,7 +111,7 @@ func newFront(places []frontPlace) front {
 	for _, p := range places {
 		payload := at + len(p.value)
 		w.Rest(p.tail)
-		w.Rest(bigEndian(uint64(at)<<32 | uint64(payload)))
+		w.Rest(record.Fixed(uint64(at)<<32 | uint64(payload)))
 		at = payload + len(p.payload)
 	}
 	for _, p := range places {
@@ -134,7 +134,7 @@ func (f front) tail(i int) string { return string(f[frontItem*i : frontItem*i+8]
 
 // offsets are where the entry and the payload of a place begin.
 func (f front) offsets(i int) (entry, payload int) {
-	both := fromBigEndian(string(f[frontItem*i+8 : frontItem*(i+1)]))
+	both := record.ReadFixed(string(f[frontItem*i+8 : frontItem*(i+1)]))
 	return int(both >> 32), int(uint32(both))
 }
 

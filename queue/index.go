@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // An index is the cold rows whose keys start with its prefix, one for each task
@@ -61,7 +62,7 @@ func indexesOf(l line) []index {
 func (t *Task) entryKey() string {
 	switch {
 	case t.State == Ready:
-		return readyPrefix + t.line.name() + "\x00" + digit(t.Priority) + bigEndian(t.place)
+		return readyPrefix + t.line.name() + "\x00" + digit(t.Priority) + record.Fixed(t.place)
 	case t.State == Delayed:
 		return delayedPrefix + t.line.name() + "\x00" + atTime(t.DueAt, t.ID)
 	case t.State.Finished():
@@ -105,7 +106,7 @@ func (in index) readyAt(tail, value string, t *Task) {
 	if len(value) >= 16 {
 		err = t.decode(uuid.UUID([]byte(value[:16])), value[16:], in.line)
 	}
-	if err == nil && (t.State != Ready || t.line != in.line || t.Priority != in.priority || bigEndian(t.place) != tail) {
+	if err == nil && (t.State != Ready || t.line != in.line || t.Priority != in.priority || record.Fixed(t.place) != tail) {
 		err = errEntry
 	}
 	if err != nil {
@@ -119,7 +120,7 @@ func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
 // from is before what nothing stands; "" where that is not known.
 func (in index) from(tx *ledger) string {
 	if in.ofReady() {
-		return bigEndian(tx.accountOf(in.line).first[in.priority])
+		return record.Fixed(tx.accountOf(in.line).first[in.priority])
 	}
 	row, _ := tx.Get(in.beside)
 	return row.Value
@@ -136,7 +137,7 @@ func (in index) passed(tx *ledger, tail string) {
 	case tail <= in.from(tx):
 	case in.ofReady():
 		a := tx.accountOf(in.line)
-		a.first[in.priority], a.moved = fromBigEndian(tail), true
+		a.first[in.priority], a.moved = record.ReadFixed(tail), true
 	default:
 		tx.Touch(engine.Row{Key: in.beside, Value: tail})
 	}

@@ -158,9 +158,9 @@ const placeBlock = 1 << 12
 func (p *places) write(tx Tx) {
 	if p.last > p.reserved {
 		p.reserved = p.last + placeBlock
-		tx.Put(engine.Row{Key: placeKey, Value: bigEndian(p.reserved) + bigEndian(p.reserved)}) // what a crash leaves
+		tx.Put(engine.Row{Key: placeKey, Value: record.Fixed(p.reserved) + record.Fixed(p.reserved)}) // what a crash leaves
 	}
-	tx.Touch(engine.Row{Key: placeKey, Value: bigEndian(p.last) + bigEndian(p.reserved)})
+	tx.Touch(engine.Row{Key: placeKey, Value: record.Fixed(p.last) + record.Fixed(p.reserved)})
 }
 
 func readPlaces(tx Tx) places {
@@ -171,5 +171,5 @@ func readPlaces(tx Tx) places {
 	if len(row.Value) != 16 {
 		panic(corrupt(row.Key, errors.New("not a count of places")))
 	}
-	return places{last: fromBigEndian(row.Value[:8]), reserved: fromBigEndian(row.Value[8:]), read: true}
+	return places{last: record.ReadFixed(row.Value[:8]), reserved: record.ReadFixed(row.Value[8:]), read: true}
 }

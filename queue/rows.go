@@ -59,14 +59,6 @@ func claimKey(session uuid.UUID, requestID string) string {
 	return claimPrefix + string(session[:]) + requestID
 }
 
-func bigEndian(n uint64) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], n)
-	return string(b[:])
-}
-
-func fromBigEndian(s string) uint64 { return binary.BigEndian.Uint64([]byte(s)) }
-
 // atTime sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {
 	var b [24]byte
@@ -81,7 +73,7 @@ func timeOf(row engine.Row) time.Time {
 	if len(tail) != 24 {
 		panic(corrupt(row.Key, errEntry))
 	}
-	return time.Unix(0, int64(fromBigEndian(tail[:8])))
+	return time.Unix(0, int64(record.ReadFixed(tail[:8])))
 }
 
 // idOf reads an id off the row under key.

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +28,7 @@ func (l Lost) put(tx Tx, actor uuid.UUID) {
 func (l Lost) rowKey(actor uuid.UUID) string {
 	key := lostKey(actor, l.LeaseID)
 	if l.LeaseID == uuid.Nil { // nobody can ask for it by its id, and there are others without
-		key += bigEndian(l.Token)
+		key += record.Fixed(l.Token)
 	}
 	return key
 }
@@ -117,14 +116,14 @@ func forgetLost(tx Tx, row engine.Row) {
 // newsRow says that a session has losses to be told of, the last of which had
 // token, and that n of those without an id are kept.
 func newsRow(session uuid.UUID, token, n uint64) engine.Row {
-	return engine.Row{Key: newsKey(session), Value: bigEndians(token, n), Owner: session}
+	return engine.Row{Key: newsKey(session), Value: record.Fixed(token) + record.Fixed(n), Owner: session}
 }
 
 // untold gives the n of a session's row, if there is one.
 func untold(tx Tx, session uuid.UUID) (n uint64, stands bool) {
 	row, ok := tx.Get(newsKey(session))
 	if ok && len(row.Value) == 16 {
-		n = binary.BigEndian.Uint64([]byte(row.Value[8:]))
+		n = record.ReadFixed(row.Value[8:])
 	}
 	return n, ok
 }
@@ -170,10 +169,3 @@ func (c *Core) MarkTold(tx Tx, holder Holder, news []Lost) {
 
 // NewsKey is the key of a row that changes when the session loses a lease.
 func NewsKey(session uuid.UUID) string { return newsKey(session) }
-
-// bigEndians is two numbers, one after the other.
-func bigEndians(a, b uint64) string {
-	return string(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 0, 16), a), b))
-}
-
-func bigEndian(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }

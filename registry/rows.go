@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // The prefixes of the key schema in the package doc.
@@ -138,12 +138,11 @@ func tokens(tx Tx) (last, reserved uint64) {
 	if !ok {
 		return 0, 0
 	}
-	b := []byte(row.Value)
-	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	return record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:])
 }
 
 func tokenRow(last, reserved uint64) engine.Row {
-	return engine.Row{Key: tokenKey, Value: bigEndians(last, reserved)}
+	return engine.Row{Key: tokenKey, Value: record.Fixed(last) + record.Fixed(reserved)}
 }
 
 // count is how many leases a scope has.
@@ -152,19 +151,19 @@ func count(tx Tx, scope string) uint64 {
 	if !ok {
 		return 0
 	}
-	return binary.BigEndian.Uint64([]byte(row.Value))
+	return record.ReadFixed(row.Value)
 }
 
 func setCount(tx Tx, scope string, n uint64) {
-	tx.Touch(engine.Row{Key: countKey(scope), Value: bigEndian(n)})
+	tx.Touch(engine.Row{Key: countKey(scope), Value: record.Fixed(n)})
 }
 
 // addCount is setCount for one more or less.
 func addCount(tx Tx, scope string, n int) {
 	row := engine.Row{Key: countKey(scope)}
 	if was, ok := tx.Get(row.Key); ok {
-		n += int(binary.BigEndian.Uint64([]byte(was.Value)))
+		n += int(record.ReadFixed(was.Value))
 	}
-	row.Value = bigEndian(uint64(n))
+	row.Value = record.Fixed(uint64(n))
 	tx.Touch(row)
 }

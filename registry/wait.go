@@ -1,12 +1,12 @@
 package registry
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // stand gives the call a place in line: the one its ticket kept, or a new one
@@ -92,8 +92,8 @@ func position(tx Tx, w waiter) (n int) {
 func nextPlace(tx Tx) uint64 {
 	n := uint64(1)
 	if row, ok := tx.Get(placeKey); ok {
-		n = binary.BigEndian.Uint64([]byte(row.Value)) + 1
+		n = record.ReadFixed(row.Value) + 1
 	}
-	tx.Touch(engine.Row{Key: placeKey, Value: bigEndian(n)})
+	tx.Touch(engine.Row{Key: placeKey, Value: record.Fixed(n)})
 	return n
 }

@@ -55,7 +55,7 @@ func decodeWaiter(value string) (w waiter, ok bool) {
 func (w waiter) parked() bool { return w.Call == uuid.Nil }
 
 func (w waiter) rowKey() string {
-	return waitKeys(w.Scope, w.Key) + bigEndian(w.Seq)
+	return waitKeys(w.Scope, w.Key) + record.Fixed(w.Seq)
 }
 
 // put writes the place and its ticket; until is when a parked one is given up.
