@@ -25,7 +25,7 @@ type daemon struct {
 	attached int
 	refuses  error // to attach
 	calls    []string
-	breaks   int // so many calls break off
+	breaks   int // so many connections break, each at its next call
 	told     []bool
 }
 
@@ -36,7 +36,7 @@ func (d *daemon) dial(context.Context) (launcher.Connection, error) {
 	if d.away != nil {
 		return nil, d.away
 	}
-	return &line{d}, nil
+	return &line{daemon: d}, nil
 }
 
 func (d *daemon) attach(context.Context, launcher.Connection) error {
@@ -48,13 +48,19 @@ func (d *daemon) attach(context.Context, launcher.Connection) error {
 
 func (d *daemon) tell(lost bool) { d.told = append(d.told, lost) }
 
-type line struct{ *daemon }
+type line struct {
+	*daemon
+	broken bool // and stays so
+}
 
 func (l *line) Call(_ context.Context, tool string, _ any) (client.Answer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.breaks > 0 {
+	if !l.broken && l.breaks > 0 {
+		l.broken = true
 		l.breaks--
+	}
+	if l.broken {
 		return client.Answer{}, errBroken
 	}
 	l.calls = append(l.calls, tool)
