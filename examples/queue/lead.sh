@@ -7,10 +7,11 @@ tasks=
 for n in 1 2 3 4 5 6; do
 	tasks="$tasks $(leasehold call task_enqueue queue=squares payload="$n" idempotency_key="square-$n" --field /task_id)"
 done
+leasehold call spawn_worker name=crash prompt="die with a task in hand"
+leasehold call actor_wait actors=crash wait_secs=50 # else the others may leave it none
 for name in W1 W2; do
 	leasehold call spawn_worker name=$name prompt=work
 done
-leasehold call spawn_worker name=crash prompt="die with a task in hand"
 
 sum=0
 for task in $tasks; do
