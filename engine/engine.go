@@ -17,8 +17,15 @@
 //   - [Tx.Put] is durable. [Tx.Touch] may be forgotten by a crash: the row
 //     then comes back as it was last Put, or not at all if it never was. It
 //     costs no disk write where the engine has a memory of its own.
-//   - Now is the engine's clock: it never goes back within a process, is
-//     finer than a millisecond, and is near the wall clock when opened.
+//   - Now is the engine's running clock: it measures durations. It goes on
+//     while the machine sleeps and while the state is closed, nobody can set
+//     it, and it never goes back within the life of a state. So deadlines can
+//     be stored. It is near the wall clock only as long as nobody steps that.
+//   - Wall is the wall clock, read by each transaction. It is for instants that
+//     people name or read, and it may go back.
+//   - Update returns when the machine's end could not undo what fn saw and did.
+//     A caller that ends with this machine, and whoever it tells does too, may
+//     ask for less: see [Local].
 //   - A change wakes whoever watches its key, after it is durable.
 //   - A commit that fails is final: the engine answers [ErrFailed] from then
 //     on, until it is opened again.
@@ -81,8 +88,13 @@ const (
 // stand when each is reached; the body may Put, Touch or Delete any row,
 // including the one it was just given.
 type Tx interface {
-	// Now is the engine's clock, the same throughout the transaction.
+	// Now is the engine's running clock, the same throughout the transaction.
 	Now() time.Time
+	// Wall is the wall clock, the same throughout the transaction.
+	Wall() time.Time
+	// Sync makes the transaction wait for the disk even if its caller is
+	// [Local]: it writes what must survive the machine.
+	Sync()
 
 	// Get returns the row under key.
 	Get(key string) (Row, bool)
@@ -110,8 +122,12 @@ type Tx interface {
 type Engine interface {
 	// Update runs fn in a transaction that may write.
 	Update(ctx context.Context, fn func(Tx) error) error
-	// View runs fn in a transaction that must not write.
+	// View runs fn in a transaction that must not write. It holds up every
+	// other transaction, so it is for reads whose length is bounded.
 	View(ctx context.Context, fn func(Tx) error) error
+	// Snapshot is View for long reads: fn runs against the state as it was at
+	// one instant and holds up nobody. fn looks at ctx now and then.
+	Snapshot(ctx context.Context, fn func(Tx) error) error
 	// Revise replaces each row whose key starts with prefix by what fn makes
 	// of it, as a Touch of them all would in one transaction. It is for what
 	// a restart changes about many rows: it costs little more than a look at

@@ -8,12 +8,15 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A Holder is the party to a lease: one session of an actor. Only the session
-// decides; actor and path are for those who read.
+// A Holder is the party to a lease: one session of an actor, and within it one
+// of the sub-agents that share the session, if they say which they are. Session
+// and Party decide; actor and path are for those who read.
 type Holder struct {
 	Session uuid.UUID
+	Party   string // "" if the session is one
 	Actor   uuid.UUID
 	Path    string // names below the root joined by →; "root" for the root
+	Local   bool   // the session's process runs on this machine, see engine.Local
 }
 
 // A Lease is one grant.

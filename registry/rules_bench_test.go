@@ -22,7 +22,7 @@ func BenchmarkRules(b *testing.B) {
 	calls := make([]call, each)
 	for i := range calls {
 		calls[i] = call{
-			Request: Request{Key: "file-" + uuid.NewString(), TTL: DefaultTTL, Holder: Holder{uuid.New(), uuid.New(), "S1→W1"}},
+			Request: Request{Key: "file-" + uuid.NewString(), TTL: DefaultTTL, Holder: Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1"}},
 			scope:   "run:" + uuid.NewString(), id: uuid.New(), leaseID: uuid.New(),
 		}
 	}

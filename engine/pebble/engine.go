@@ -85,6 +85,11 @@ func (e *Engine) View(ctx context.Context, fn func(engine.Tx) error) error {
 	return e.transact(ctx, false, fn)
 }
 
+// Snapshot implements [engine.Engine].
+func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.transact(ctx, false, fn)
+}
+
 func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx) error) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

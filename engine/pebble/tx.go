@@ -69,6 +69,10 @@ func (t *tx) live() *memory {
 
 func (t *tx) Now() time.Time { return t.now }
 
+func (t *tx) Wall() time.Time { return time.Now().Round(0).UTC() }
+
+func (t *tx) Sync() {}
+
 func (t *tx) Get(key string) (engine.Row, bool) {
 	if isCold(key) {
 		return t.getCold(key)
