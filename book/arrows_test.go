@@ -32,6 +32,7 @@ var arrows = [][]string{
 	{"layer"},
 	{"kvstore", "queue"},
 	{"registry"},
+	{"engine/call"},
 	{"engine"},
 	{"engine/record"},
 }

@@ -247,9 +247,7 @@ func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 			}
 		}
 	}()
-	return told, func() {
-		signal.Stop(signals)
-		signal.Stop(pipe)
-		close(done)
-	}
+	// The signals stay caught: one that comes while the command ends must not
+	// change its exit code.
+	return told, func() { close(done) }
 }

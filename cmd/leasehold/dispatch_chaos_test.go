@@ -20,7 +20,8 @@ import (
 )
 
 var (
-	chaosRounds = flag.Int("chaos.rounds", 0, "how often a dispatch is interrupted, and how often killed; 0: ten times and three times")
+	chaosRounds = flag.Int("chaos.rounds", 0, "how often a dispatch is interrupted, and how often killed; 0: four times and twice")
+	chaosLarge  = flag.Bool("chaos.large", false, "a tree of 216 workers and 26 leads in place of one of 48 and 8")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "of what agents do and when a dispatch ends; 0: a new one")
 )
 
@@ -29,7 +30,11 @@ var (
 // summary accounts for every actor.
 func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	run := d.start("tree", chaosPrompt{Seed: d.seed, Widths: []int{2, 3, 3, 12}}) // 216 workers, 27 leads
+	widths := []int{2, 3, 8} // 48 workers and 8 leads below the root
+	if *chaosLarge {
+		widths = []int{2, 3, 3, 12} // 216 and 26
+	}
+	run := d.start("tree", chaosPrompt{Seed: d.seed, Widths: widths})
 	run.wait()
 	if run.code != exitOK && run.code != exitFailed {
 		t.Fatalf("exit code %d\n%s", run.code, run.output())
@@ -40,16 +45,27 @@ func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 	t.Logf("%d actors in %v: %v", len(s.Actors), s.FinishedAt.Sub(s.StartedAt).Round(time.Millisecond), s.Counts)
 }
 
-// So does one that is interrupted, once or again, at any moment.
+// So does one that is interrupted, once or again, at any moment: in every third
+// round perhaps before the run has begun.
 func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	for round := range cmp.Or(*chaosRounds, 10) {
+	for round := range cmp.Or(*chaosRounds, 4) {
 		run := d.start(fmt.Sprint("interrupted", round), chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}})
-		run.signalAt(time.Duration(d.rnd.IntN(3000))*time.Millisecond, syscall.SIGINT)
+		if round%3 == 0 {
+			run.signalAt(time.Duration(d.rnd.IntN(300))*time.Millisecond, syscall.SIGINT)
+		} else {
+			run.awaitEvent(launcher.RunStarted)
+			run.signalAt(time.Duration(d.rnd.IntN(2000))*time.Millisecond, syscall.SIGINT)
+		}
 		if round%2 == 1 {
 			run.signalAt(time.Duration(d.rnd.IntN(1000))*time.Millisecond, syscall.SIGINT)
 		}
 		run.wait()
+		if !run.has(launcher.RunStarted) {
+			run.neverWas()
+			t.Logf("round %d: interrupted before the run began", round)
+			continue
+		}
 		d.nothingLeft(run)
 		s := run.summary()
 		run.accounted(s)
@@ -64,7 +80,7 @@ func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 // its end.
 func TestKilledDispatcherLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	for round := range cmp.Or(*chaosRounds, 3) {
+	for round := range cmp.Or(*chaosRounds, 2) {
 		name := fmt.Sprint("killed", round)
 		run := d.start(name, chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}, Calm: round%2 == 0})
 		run.awaitEvent(launcher.ActorStarted)
@@ -239,7 +255,29 @@ func (r *chaoticRun) signalAt(after time.Duration, s syscall.Signal) {
 
 func (r *chaoticRun) awaitEvent(kind string) {
 	r.t.Helper()
-	awaitTrue(r.t, "the run has "+kind, func() bool { return strings.Contains(r.output(), fmt.Sprintf("\"event\":%q", kind)) })
+	awaitTrue(r.t, "the run has "+kind, func() bool { return r.has(kind) })
+}
+
+// has reports whether the dispatcher has printed an event of that kind.
+func (r *chaoticRun) has(kind string) bool {
+	return strings.Contains(r.output(), fmt.Sprintf("\"event\":%q", kind))
+}
+
+// neverWas looks for what a dispatch could have left that was interrupted
+// before its run began: the signal ended the process (-1), or the command.
+func (r *chaoticRun) neverWas() {
+	r.t.Helper()
+	if r.code != exitInterrupted && r.code != -1 {
+		r.t.Errorf("exit code %d\n%s", r.code, r.output())
+	}
+	if found, _ := filepath.Glob(filepath.Join(r.home, "state", "leasehold", "runs", r.name, "*")); len(found) > 0 {
+		r.t.Errorf("directories of a run that never was: %v", found)
+	}
+	cmd := exec.Command(filepath.Join(r.home, "leasehold"), "tree", "--run", r.name, "--all")
+	cmd.Env = r.env
+	if out, err := cmd.CombinedOutput(); err == nil {
+		r.t.Errorf("the daemon knows a run that never was:\n%s", out)
+	}
 }
 
 func (r *chaoticRun) dir() string {

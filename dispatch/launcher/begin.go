@@ -124,8 +124,10 @@ func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 		args["resume"] = true
 	}
 	giveUp := time.Now().Add(settle)
+	answered, stop := outlast(ctx, inFlight)
+	defer stop()
 	for {
-		err := l.link.call(ctx, "operator_run_dispatch", args, b)
+		err := l.link.call(answered, "operator_run_dispatch", args, b)
 		if !l.opts.Resume || !mayPass(err) || time.Now().After(giveUp) {
 			return err
 		}
@@ -135,6 +137,20 @@ func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// inFlight is how long after an interrupt the answer to the call that makes the
+// run is still awaited. Without it nobody would know whether there is a run now.
+const inFlight = 5 * time.Second
+
+// outlast returns a context that ends a while after ctx has.
+func outlast(ctx context.Context, while time.Duration) (longer context.Context, stop func()) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	unwatch := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(while, func() { cancel(context.Cause(ctx)) })
+		context.AfterFunc(longer, func() { timer.Stop() })
+	})
+	return longer, func() { unwatch(); cancel(nil) }
 }
 
 // mayPass reports whether a refusal is of the moment.
