@@ -28,6 +28,7 @@ var arrows = [][]string{
 	{"dispatch/client"},
 	{"dispatch/server"},
 	{"dispatch/server/tools"},
+	{"dispatch/server/wire"},
 	{"dispatch"},
 	{"layer"},
 	{"kvstore", "queue"},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // A pair is one NAME=VALUE of the command line.
@@ -71,9 +71,9 @@ func (p pair) text(stdin io.Reader) (string, error) {
 
 // readText reads no more than the daemon would.
 func readText(r io.Reader) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(r, server.MaxMessage+1))
-	if err == nil && len(b) > server.MaxMessage {
-		err = fmt.Errorf("larger than the %d bytes of a message", server.MaxMessage)
+	b, err := io.ReadAll(io.LimitReader(r, wire.MaxMessage+1))
+	if err == nil && len(b) > wire.MaxMessage {
+		err = fmt.Errorf("larger than the %d bytes of a message", wire.MaxMessage)
 	}
 	return string(b), err
 }

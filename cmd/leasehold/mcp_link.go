@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // A link is a connection to the daemon, past its hello.
@@ -151,12 +152,12 @@ func (s *shim) resume(w server.Welcome) {
 	s.handle = w.Handle
 	s.logf("connected as %s of run %s", w.Actor.Path, w.Actor.Run)
 	if s.initialize != nil {
-		s.link.write(withID(s.initialize, replayID))
+		s.link.write(wire.WithID(s.initialize, replayID))
 		if s.initialized != nil {
 			s.link.write(s.initialized)
 		}
 		if s.logLevel != nil {
-			s.link.write(withID(s.logLevel, replayID))
+			s.link.write(wire.WithID(s.logLevel, replayID))
 		}
 	}
 	if again && !w.Resumed && s.initialized != nil {
@@ -170,7 +171,7 @@ func (s *shim) resume(w server.Welcome) {
 // newSessionNotice warns a client whose session is gone. The daemon cannot, if
 // the client has become another actor with it.
 func newSessionNotice(w server.Welcome) []byte {
-	return notification("notifications/message", map[string]any{
+	return wire.Notification("notifications/message", map[string]any{
 		"level": "warning", "logger": "leasehold",
 		"data": map[string]any{
 			"code": "LEASE_LOST",

@@ -11,12 +11,13 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 const (
 	// maxClientLine bounds what is read of one message of the client, so
 	// that one too large for the daemon can be refused by its id.
-	maxClientLine = 4 * server.MaxMessage
+	maxClientLine = 4 * wire.MaxMessage
 
 	// maxDaemonLine bounds one message of the daemon.
 	maxDaemonLine = 256 << 20
@@ -68,7 +69,7 @@ type shim struct {
 // A request has no answer yet.
 type request struct {
 	line     []byte
-	message  mcpMessage
+	message  wire.Message
 	since    time.Time // it came
 	sequence int
 	sends    int
@@ -154,7 +155,7 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 // free now.
 func (s *shim) draining() bool {
 	for _, r := range s.requests {
-		if !r.message.waits() {
+		if !r.message.Waits() {
 			return true
 		}
 	}
@@ -169,26 +170,23 @@ func (s *shim) logf(format string, args ...any) {
 
 // fromClient takes a message of the client.
 func (s *shim) fromClient(ctx context.Context, line []byte) {
-	m, ok := readMessage(line)
+	m, fault := wire.Parse(line)
 	if s.name == "" {
-		s.name = m.clientName()
+		s.name = clientName(m)
 	}
-	key := idKey(m.ID)
 	switch {
-	case len(line) > server.MaxMessage:
-		s.tell(rpcError(m.ID, -32600, fmt.Sprintf("the message is larger than %d MiB", server.MaxMessage>>20)))
-	case !ok && line[0] == '[':
-		s.tell(rpcError(nil, -32600, "batches are not served: send one message at a time"))
-	case !ok:
-		s.tell(rpcError(nil, -32700, "not a JSON message"))
-	case !m.request():
+	case len(line) > wire.MaxMessage:
+		s.tell(wire.ErrorReply(m.ID, wire.InvalidRequest, fmt.Sprintf("the message is larger than %d MiB", wire.MaxMessage>>20), nil))
+	case fault != nil:
+		s.tell(fault.Reply())
+	case !m.Request():
 		s.notified(m, line)
-	case s.requests[key] != nil:
-		s.tell(rpcError(m.ID, -32600, "a request with this id is not answered yet"))
+	case s.requests[m.Key] != nil:
+		s.tell(wire.ErrorReply(m.ID, wire.InvalidRequest, "a request with this id is not answered yet", nil))
 	default:
 		s.sequence++
 		r := &request{line: line, message: m, since: time.Now(), sequence: s.sequence}
-		s.requests[key] = r
+		s.requests[m.Key] = r
 		if s.link != nil {
 			s.send(r)
 			return
@@ -202,12 +200,12 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 
 // notified takes what wants no answer. While there is no daemon it is lost,
 // but for what the next one needs to know.
-func (s *shim) notified(m mcpMessage, line []byte) {
+func (s *shim) notified(m wire.Message, line []byte) {
 	switch m.Method {
-	case "notifications/initialized":
+	case wire.Initialized:
 		s.initialized = line
-	case "notifications/cancelled":
-		delete(s.requests, idKey(m.Params.RequestID))
+	case wire.Cancelled:
+		delete(s.requests, wire.Key(m.Params.RequestID))
 	}
 	if s.link != nil {
 		s.link.write(line)
@@ -222,7 +220,7 @@ func (s *shim) send(r *request) {
 	}
 	line := r.line
 	if r.sends > 0 {
-		line = markResent(line, time.Since(r.since))
+		line = wire.Resent(line, time.Since(r.since))
 	}
 	r.sends++
 	s.link.write(line)
@@ -230,7 +228,7 @@ func (s *shim) send(r *request) {
 
 // refuse answers a request in the daemon's place.
 func (s *shim) refuse(r *request, code, message string) {
-	delete(s.requests, idKey(r.message.ID))
+	delete(s.requests, r.message.Key)
 	s.tell(server.Refusal(r.message.ID, r.message.Method, tools.Refusal{Code: code, Message: message}))
 }
 
@@ -245,22 +243,21 @@ const replayID = "leasehold-shim-replay"
 
 // fromDaemon takes a message of the daemon.
 func (s *shim) fromDaemon(line []byte) {
-	m, ok := readMessage(line)
-	if !ok || m.Method != "" || m.ID == nil || string(m.ID) == "null" {
+	m, fault := wire.Parse(line)
+	if fault != nil || m.Method != "" || m.ID == nil {
 		s.tell(line)
 		return
 	}
-	key := idKey(m.ID)
-	r := s.requests[key]
+	r := s.requests[m.Key]
 	if r == nil {
 		return // of the replay, or cancelled
 	}
-	delete(s.requests, key)
-	if m.Error == nil {
+	delete(s.requests, m.Key)
+	if !m.Failed {
 		switch r.message.Method {
-		case "initialize":
+		case wire.Initialize:
 			s.initialize = r.line
-		case "logging/setLevel":
+		case wire.SetLevel:
 			s.logLevel = r.line
 		}
 	}

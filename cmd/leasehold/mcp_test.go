@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 func TestSDKClientThroughAShimThatStartsTheDaemon(t *testing.T) {
@@ -224,7 +224,7 @@ func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
 	startDaemon(t)
 	s := runShim(t, mcpConfig{Socket: inDir("s"), Run: "r"})
 	s.handshake()
-	s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", server.MaxMessage) + `","id":1}`)
+	s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", wire.MaxMessage) + `","id":1}`)
 	if r := s.receive(); string(r.ID) != "1" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
 		t.Errorf("too large: %+v", r)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch/server"
-	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // A Client is one session with a daemon.
@@ -106,7 +106,7 @@ func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error
 // changed once.
 func (c *Client) CallAs(ctx context.Context, name string, again bool, tool string, args any) (Answer, error) {
 	return c.call(ctx, tool, args, &mcp.Meta{AdditionalFields: map[string]any{
-		tools.CallMark: name, tools.ResentMark: again,
+		wire.CallMark: name, wire.ResentMark: again,
 	}})
 }
 

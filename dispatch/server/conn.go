@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // errShutdown is why calls end whose daemon ends.
@@ -155,10 +155,10 @@ func (c *conn) waitCalls(limit time.Duration) {
 // has taken over.
 func (c *conn) read(ctx context.Context) {
 	for reading := true; reading; {
-		line, err := readLine(c.in, MaxMessage)
+		line, err := readLine(c.in, wire.MaxMessage)
 		switch {
 		case errors.Is(err, errTooLong):
-			c.out.write(errorReply(nil, mcp.INVALID_REQUEST, err.Error(), nil))
+			c.out.write(wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil))
 		case errors.Is(err, io.EOF):
 			err = errors.New("the client closed it")
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -180,21 +180,21 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 	switch {
 	case fault != nil:
 		c.out.write(fault)
-	case env.Method == string(mcp.MethodInitialize):
+	case env.Method == wire.Initialize:
 		// What the client sends next may rely on it.
 		c.out.write(encodeReply(env.ID, c.mcp.HandleMessage(ctx, line)))
-	case env.request():
+	case env.Request():
 		return c.start(ctx, env, line)
-	case env.Method == string(mcp.MethodNotificationCancelled):
-		c.calls.cancel(callKey(env.Params.RequestID), errCancelled)
-	case env.notification():
+	case env.Method == wire.Cancelled:
+		c.calls.cancel(wire.Key(env.Params.RequestID), errCancelled)
+	case env.Notification():
 		c.mcp.HandleMessage(ctx, line)
 	}
 	// What is left is an answer, and the server asks clients nothing.
 	return true
 }
 
-func (c *conn) start(ctx context.Context, env envelope, line []byte) (reading bool) {
+func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (reading bool) {
 	call, err := c.calls.begin(ctx, &env, len(line))
 	if err != nil {
 		c.out.write(refuseCall(&env, err))
@@ -202,7 +202,7 @@ func (c *conn) start(ctx context.Context, env envelope, line []byte) (reading bo
 	}
 	work := func() {
 		defer c.calls.free(call)
-		ctx := tools.WithCall(call.ctx, c.se.ID(), env.callName(), env.Params.Meta.Resent)
+		ctx := tools.WithCall(call.ctx, c.se.ID(), env.CallName(), env.Params.Meta.Resent)
 		answer := c.answer(ctx, c.se, &env, line)
 		if c.calls.settle(call) {
 			c.out.write(answer)
@@ -238,9 +238,9 @@ func (c *conn) relieve(ctx context.Context) {
 }
 
 // refuseCall answers a request that could not begin.
-func refuseCall(env *envelope, err error) []byte {
+func refuseCall(env *wire.Message, err error) []byte {
 	if errors.Is(err, errDuplicateID) {
-		return errorReply(env.ID, mcp.INVALID_REQUEST, err.Error(), nil)
+		return wire.ErrorReply(env.ID, wire.InvalidRequest, err.Error(), nil)
 	}
 	return Refusal(env.ID, env.Method, tools.RefusalOf(err))
 }
@@ -250,7 +250,7 @@ func (c *conn) writeNotices(ctx context.Context) {
 	for {
 		select {
 		case notice := <-c.client.notices:
-			c.out.write(encodeLine(notice))
+			c.out.write(wire.Line(notice))
 		case <-ctx.Done():
 			return
 		}

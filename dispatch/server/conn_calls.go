@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -39,8 +40,8 @@ type call struct {
 }
 
 // begin takes a slot for a request, in ctx.
-func (t *calls) begin(ctx context.Context, env *envelope, bytes int) (*call, error) {
-	c := &call{key: env.key, waits: env.waits(), bytes: bytes}
+func (t *calls) begin(ctx context.Context, env *wire.Message, bytes int) (*call, error) {
+	c := &call{key: env.Key, waits: env.Waits(), bytes: bytes}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(c)

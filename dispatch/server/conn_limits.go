@@ -3,10 +3,9 @@ package server
 import (
 	"cmp"
 	"time"
-)
 
-// MaxMessage is the size of the largest message a client may send, in bytes.
-const MaxMessage = 4 << 20
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
 
 const (
 	// A connection's calls are bounded apart: those that say wait_secs and
@@ -17,7 +16,7 @@ const (
 	maxCalls = 256
 
 	// maxCallBytes bounds the messages of the calls under way.
-	maxCallBytes = 8 * MaxMessage
+	maxCallBytes = 8 * wire.MaxMessage
 
 	// maxNotices is how many notifications a client may leave unread.
 	maxNotices = 64

@@ -8,11 +8,13 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 var (
 	// errTooLong ends a connection whose message has no end within bounds.
-	errTooLong = fmt.Errorf("a message is larger than %d MiB", MaxMessage>>20)
+	errTooLong = fmt.Errorf("a message is larger than %d MiB", wire.MaxMessage>>20)
 
 	// errSlowPeer ends a connection whose peer does not read.
 	errSlowPeer = errors.New("the client reads no answers: it is stopped or too slow")

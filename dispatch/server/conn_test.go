@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
@@ -151,7 +152,7 @@ func TestTooLongMessageIsAnsweredAndCut(t *testing.T) {
 		p := d.dial(t, "w")
 		p.call(1, "block", waiting)
 		se := <-b.began
-		go p.nc.Write([]byte(strings.Repeat("x", server.MaxMessage+64<<10)))
+		go p.nc.Write([]byte(strings.Repeat("x", wire.MaxMessage+64<<10)))
 		if m := p.receive(); m.Error == nil || !strings.Contains(m.Error.Message, "4 MiB") {
 			t.Errorf("answer: %+v", m)
 		}

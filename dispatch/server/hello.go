@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -74,7 +75,7 @@ func (e *HelloError) Error() string { return e.Message }
 // is a [*HelloError] if the daemon refused. Deadlines of nc are the caller's.
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	h.Leasehold = HelloVersion
-	_, writeErr := nc.Write(encodeLine(h))
+	_, writeErr := nc.Write(wire.Line(h))
 	// Who turns a connection away says why, and may be gone before the hello.
 	br := bufio.NewReaderSize(nc, 16<<10)
 	line, err := readLine(br, maxHello)
@@ -102,11 +103,11 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	se, err := s.session(ctx, br, peer)
 	if err != nil {
 		r := tools.RefusalOf(err)
-		nc.Write(encodeLine(Welcome{Error: &HelloError{r.Code, r.Message}}))
+		nc.Write(wire.Line(Welcome{Error: &HelloError{r.Code, r.Message}}))
 		return nil, err
 	}
 	a := se.Actor()
-	_, err = nc.Write(encodeLine(Welcome{
+	_, err = nc.Write(wire.Line(Welcome{
 		OK: true, Version: s.opts.Version, Handle: se.Handle(), Resumed: se.Resumed(),
 		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
 	}))

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -34,7 +35,7 @@ var errClientGone = errors.New("the client closed the request")
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	body, status, err := readBody(w, r)
 	if err != nil {
-		writeLine(w, status, errorReply(nil, mcp.INVALID_REQUEST, err.Error(), nil), e.server.opts.WriteTimeout)
+		writeLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	env, fault := parse(body)
@@ -45,20 +46,20 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		writeLine(w, http.StatusBadRequest, fault, e.server.opts.WriteTimeout)
 		return
 	}
-	if env.Method == string(mcp.MethodInitialize) && env.request() {
+	if env.Method == wire.Initialize && env.Request() {
 		e.initialize(w, r, env, body)
 		return
 	}
 	hs, status, err := e.session(r, actor)
 	if err != nil {
-		writeLine(w, status, errorReply(env.ID, mcp.INVALID_REQUEST, err.Error(), nil), e.server.opts.WriteTimeout)
+		writeLine(w, status, wire.ErrorReply(env.ID, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	switch {
-	case env.request():
+	case env.Request():
 		hs.call(w, r, env, body)
 	case !hs.presence.begin():
-		writeLine(w, http.StatusNotFound, errorReply(nil, mcp.INVALID_REQUEST, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
+		writeLine(w, http.StatusNotFound, wire.ErrorReply(nil, wire.InvalidRequest, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
 	default:
 		hs.notified(env, body)
 		w.WriteHeader(http.StatusAccepted)
@@ -74,13 +75,13 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 	if asJSON, asStream := accepts(r); !asJSON && !asStream {
 		return nil, http.StatusNotAcceptable, errNotAcceptable
 	}
-	if r.ContentLength > MaxMessage {
+	if r.ContentLength > wire.MaxMessage {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{}) // what is read on is whether the client is there
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessage))
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
@@ -91,7 +92,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 }
 
 // initialize opens a session.
-func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env envelope, body []byte) {
+func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte) {
 	hs, err := e.open(r, dispatch.Credentials{Token: bearer(r)})
 	if err != nil {
 		status := http.StatusServiceUnavailable
@@ -101,7 +102,7 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env envelo
 		if _, ok := errors.AsType[*registry.LimitError](err); ok {
 			w.Header().Set("Retry-After", "5")
 		}
-		writeLine(w, status, errorReply(env.ID, mcp.INTERNAL_ERROR, err.Error(), nil), e.server.opts.WriteTimeout)
+		writeLine(w, status, wire.ErrorReply(env.ID, wire.InternalError, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	hs.presence.begin()
@@ -121,22 +122,22 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env envelo
 }
 
 // notified takes a notification, or an answer, which nothing asked for.
-func (hs *httpSession) notified(env envelope, body []byte) {
+func (hs *httpSession) notified(env wire.Message, body []byte) {
 	switch {
-	case env.Method == string(mcp.MethodNotificationCancelled):
-		key := callKey(env.Params.RequestID)
+	case env.Method == wire.Cancelled:
+		key := wire.Key(env.Params.RequestID)
 		hs.calls.cancel(key, errCancelled)
 		hs.presence.cancelled(key)
-	case env.notification():
+	case env.Notification():
 		hs.mcp.HandleMessage(hs.ctx, body)
 	}
 }
 
 // call runs a request and answers it: as JSON if the answer comes at once,
 // else on a stream.
-func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env envelope, body []byte) {
+func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte) {
 	if !hs.presence.begin() {
-		writeLine(w, http.StatusNotFound, errorReply(env.ID, mcp.INVALID_REQUEST, errNoSession.Error(), nil), hs.endpoint.server.opts.WriteTimeout)
+		writeLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), hs.endpoint.server.opts.WriteTimeout)
 		return
 	}
 	c, err := hs.calls.begin(hs.ctx, &env, len(body))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // stream is a GET: it carries what the client is told unasked, for as long as
@@ -44,7 +45,7 @@ func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch
 	for stream.err == nil {
 		select {
 		case notice := <-hs.client.notices:
-			stream.event(encodeLine(notice))
+			stream.event(wire.Line(notice))
 		case <-alive.C:
 			stream.comment()
 		case <-r.Context().Done():

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // pipeListener is a network inside a synctest bubble.
@@ -139,7 +140,7 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 		session := w.open(t)
 		w2 := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "w2")}
 		foreign := w2.open(t)
-		big := `{"jsonrpc":"2.0","id":1,"method":"ping","params":"` + strings.Repeat("x", server.MaxMessage) + `"}`
+		big := `{"jsonrpc":"2.0","id":1,"method":"ping","params":"` + strings.Repeat("x", wire.MaxMessage) + `"}`
 		for _, c := range []struct {
 			method, body string
 			header       []string
@@ -195,7 +196,7 @@ func TestHTTPChunkedBodyIsCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, server.Options{})
 		r := w.request(t, "POST", "")
-		r.Body, r.ContentLength = io.NopCloser(io.LimitReader(spaces{}, server.MaxMessage+1)), -1
+		r.Body, r.ContentLength = io.NopCloser(io.LimitReader(spaces{}, wire.MaxMessage+1)), -1
 		resp, err := w.client.Do(r)
 		if err != nil {
 			t.Fatal(err)

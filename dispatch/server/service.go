@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -43,17 +44,17 @@ func newService(version string, list []tools.Tool) *service {
 
 // answer serves a request of a session, and gives the answer as a line, or nil
 // if there is to be none.
-func (s *service) answer(ctx context.Context, se *dispatch.Session, env *envelope, msg []byte) (line []byte) {
+func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte) (line []byte) {
 	call := s.tools[env.Params.Name]
-	if call == nil || env.Method != string(mcp.MethodToolsCall) || env.partial {
+	if call == nil || env.Method != wire.ToolsCall || env.Partial {
 		return encodeReply(env.ID, s.mcp.HandleMessage(ctx, msg))
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			line = errorReply(env.ID, mcp.INTERNAL_ERROR, fmt.Sprintf("panic recovered in %s tool handler: %v", env.Params.Name, fault), nil)
+			line = wire.ErrorReply(env.ID, wire.InternalError, fmt.Sprintf("panic recovered in %s tool handler: %v", env.Params.Name, fault), nil)
 		}
 	}()
-	return encodeLine(toolReply{mcp.JSONRPC_VERSION, env.ID, call(ctx, se, env.Params.Arguments)})
+	return wire.Line(toolReply{mcp.JSONRPC_VERSION, env.ID, call(ctx, se, tools.Arguments(env.Params.Arguments))})
 }
 
 // refuseArguments answers a call that mcp-go finds right and answer did not:

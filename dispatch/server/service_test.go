@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -28,6 +29,7 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		`{"name":"lease_list","arguments":{"prefix":{}}}`:   {0, "prefix must be a string"},
 		`{"name":"lease_list","arguments":{"prefixx":"a"}}`: {0, "prefixx is unknown; the arguments are scope, prefix"},
 		`{"name":"kv_get","arguments":{}}`:                  {0, "path must be given"},
+		`{"name":"kv_get","arguments":{"pth":"/a"}}`:        {0, "pth is unknown; the arguments are path, layer; missing: path"},
 		`{"name":"fall","arguments":{}}`:                    {-32603, "panic recovered in fall tool handler: over"},
 	} {
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}`, params)
@@ -36,6 +38,31 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", params, m, want.message)
 		case want.code != 0 && (m.Error == nil || m.Error.Code != want.code || m.Error.Message != want.message):
 			t.Errorf("%s: %+v, want %d %q", params, m.Error, want.code, want.message)
+		}
+	}
+}
+
+// JSON that some clients could not read back enters by no argument: whoever
+// reads it would lose its connection, and with it its session.
+func TestJSONThatSomeClientsCannotReadIsRefusedByItsArgument(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	p := d.dial(t, "w")
+	deep := strings.Repeat("[", 1500) + strings.Repeat("]", 1500)
+	for arguments, want := range map[string]string{
+		`kv_set {"path":"/shared/x","value":` + deep + `}`:                                 "value must not be nested deeper than 64 levels",
+		`kv_set {"path":"/shared/x","value":1e999}`:                                        "value must not contain the number 1e999, which is beyond what a float64 can hold",
+		`kv_set {"path":"/shared/\ud800","value":1}`:                                       `path must not contain half of a surrogate pair, such as "\ud800"`,
+		`kv_cas {"path":"/shared/x","expected_version":0,"value":"` + "\xff" + `"}`:        "value must be valid UTF-8",
+		`task_enqueue {"queue":"q","payload":{"a":` + deep + `}}`:                          "payload must not be nested deeper than 64 levels",
+		`task_submit {"task_id":"x","token":1,"status":"completed","result":` + deep + `}`: "result must not be nested deeper than 64 levels",
+		`task_submit {"task_id":"x","token":1,"status":"failed","error":"\udc00"}`:         `error must not contain half of a surrogate pair, such as "\ud800"`,
+		`actor_report {"result":[-1e400]}`:                                                 "result must not contain the number -1e400, which is beyond what a float64 can hold",
+		`spawn_sublead {"prompt":"p","initial_ref":{"a":` + deep + `}}`:                    "initial_ref must not be nested deeper than 64 levels",
+	} {
+		tool, args, _ := strings.Cut(arguments, " ")
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, args)
+		if m := p.receive(); !m.Result.IsError || m.text() != want {
+			t.Errorf("%.60s: %q, want %q", arguments, m.text(), want)
 		}
 	}
 }

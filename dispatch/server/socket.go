@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // acceptRetry is how long to wait when a connection cannot be accepted, for
@@ -71,7 +72,7 @@ func (s *Server) accept(ctx context.Context, nc net.Conn) {
 // turnAway closes a connection with a reason, if the peer takes one at once.
 func turnAway(nc net.Conn, reason *HelloError) {
 	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	nc.Write(encodeLine(Welcome{Error: reason}))
+	nc.Write(wire.Line(Welcome{Error: reason}))
 	nc.Close()
 }
 

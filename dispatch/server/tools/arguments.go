@@ -14,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -88,31 +89,46 @@ func defaultsOf[A any](fields []field) (args A) {
 
 // decode reads the arguments of a call into args, which has the defaults. What
 // is wrong is refused by the name of the argument and with what is allowed;
-// nothing is ignored.
+// nothing is ignored. An unknown name comes first: it is often a misspelt one
+// of those that are missing.
 func decode(fields []field, given Arguments, args reflect.Value) error {
 	values, strange := sortOut(fields, given)
+	if len(strange) > 0 {
+		return unknown(strange, missing(fields, values), fields)
+	}
 	for i := range fields {
 		f := &fields[i]
-		switch {
-		case values[i] != nil:
-			if err := f.set(args.FieldByIndex(f.index), values[i]); err != nil {
-				return err
-			}
-		case f.required && f.def == nil:
-			return &registry.ArgumentError{Argument: f.name, Problem: "must be given"}
+		if values[i] == nil {
+			continue
+		}
+		if err := wire.Portable(values[i]); err != nil {
+			return f.wrong(err.Error())
+		}
+		if err := f.set(args.FieldByIndex(f.index), values[i]); err != nil {
+			return err
 		}
 	}
-	if len(strange) > 0 {
-		return unknown(strange, fields)
+	if names := missing(fields, values); len(names) > 0 {
+		return &registry.ArgumentError{Argument: names[0], Problem: "must be given"}
 	}
 	return nil
+}
+
+// missing are the names of arguments that must be given and are not.
+func missing(fields []field, values []json.RawMessage) (names []string) {
+	for i := range fields {
+		if f := &fields[i]; values[i] == nil && f.required && f.def == nil {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 // sortOut gives what was given for each field, and the names that no field has.
 func sortOut(fields []field, given Arguments) (values []json.RawMessage, strange []string) {
 	values = make([]json.RawMessage, len(fields))
 next:
-	for name, value := range Members(given) {
+	for name, value := range wire.Members(given) {
 		for i := range fields {
 			if fields[i].name == string(name) {
 				values[i] = value
@@ -166,7 +182,7 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 	switch v.Kind() {
 	case reflect.String:
 		var x string
-		x, ok = TextOf(raw)
+		x, ok = wire.TextOf(raw)
 		v.SetString(x)
 	case reflect.Float64:
 		x, err := strconv.ParseFloat(string(raw), 64)
@@ -233,8 +249,8 @@ func (f *field) kind() string {
 }
 
 // unknown refuses what was given and is no argument by its name, and says which
-// there are.
-func unknown(strange []string, fields []field) error {
+// there are, and which of those are missing.
+func unknown(strange, missing []string, fields []field) error {
 	var known []string
 	for _, f := range fields {
 		known = append(known, f.name)
@@ -243,8 +259,18 @@ func unknown(strange []string, fields []field) error {
 	if len(known) > 0 {
 		problem = "is unknown; the arguments are " + strings.Join(known, ", ")
 	}
-	return &registry.ArgumentError{Argument: slices.Min(strange), Problem: problem}
+	if len(missing) > 0 {
+		problem += "; missing: " + strings.Join(missing, ", ")
+	}
+	name := slices.Min(strange)
+	if len(name) > maxNameShown {
+		name = strings.ToValidUTF8(name[:maxNameShown], "") + "…"
+	}
+	return &registry.ArgumentError{Argument: strings.ToValidUTF8(name, "\ufffd"), Problem: problem}
 }
+
+// maxNameShown bounds what is told of an argument's name that the caller made up.
+const maxNameShown = 64
 
 // inputSchema says the same as decode does.
 func inputSchema(fields []field) *jsonschema.Schema {

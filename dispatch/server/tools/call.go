@@ -8,15 +8,6 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// ResentMark is the field of a request's _meta by which the shim says that the
-// daemon may have had it before.
-const ResentMark = "leasehold/resent"
-
-// CallMark is the field of a request's _meta by which a client names a call, so
-// that it can be sent again over another connection of its session, where ids
-// of requests begin anew.
-const CallMark = "leasehold/call"
-
 type callKey struct{}
 
 // A sessionCall is a request of a session.
@@ -27,8 +18,8 @@ type sessionCall struct {
 }
 
 // WithCall names the request that ctx belongs to, by its id or by its
-// [CallMark], uniquely in its session, also over a restart of the daemon; and
-// says whether it has the [ResentMark].
+// [wire.CallMark], uniquely in its session, also over a restart of the daemon; and
+// says whether it has the [wire.ResentMark].
 func WithCall(ctx context.Context, session uuid.UUID, name string, resent bool) context.Context {
 	return context.WithValue(ctx, callKey{}, sessionCall{session, name, resent})
 }

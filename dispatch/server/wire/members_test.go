@@ -1,11 +1,11 @@
-package tools_test
+package wire_test
 
 import (
 	"encoding/json"
 	"maps"
 	"testing"
 
-	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // FuzzMembers holds what Members yields against what encoding/json reads. The
@@ -27,7 +27,7 @@ func FuzzMembers(f *testing.F) {
 		var want map[string]json.RawMessage
 		_ = json.Unmarshal([]byte(object), &want) // none in what is no object
 		got := make(map[string]json.RawMessage)
-		for name, value := range tools.Members([]byte(object)) {
+		for name, value := range wire.Members([]byte(object)) {
 			got[string(name)] = value
 		}
 		if !maps.EqualFunc(got, want, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
@@ -36,7 +36,7 @@ func FuzzMembers(f *testing.F) {
 		for _, value := range got {
 			var want string
 			isText := value[0] == '"' && json.Unmarshal(value, &want) == nil
-			if text, ok := tools.TextOf(value); text != want || ok != isText {
+			if text, ok := wire.TextOf(value); text != want || ok != isText {
 				t.Errorf("%s is %q %v, want %q", value, text, ok, want)
 			}
 		}

@@ -1,0 +1,276 @@
+// Package wire is the messages of MCP as both ends of the daemon's socket see
+// them: what a message says about itself, how a request is changed when it is
+// sent again, and which JSON values every client can read.
+//
+// A [Message] is read without decoding what the reader does not need: its
+// fields refer to the line it came in. So a tool call is parsed once, and a
+// message of many megabytes that is only passed on costs one look.
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+)
+
+// MaxMessage is the size of the largest message a client may send, in bytes.
+const MaxMessage = 4 << 20
+
+// The codes of JSON-RPC errors.
+const (
+	ParseError     = -32700
+	InvalidRequest = -32600
+	InternalError  = -32603
+)
+
+// The methods that are treated specially.
+const (
+	Initialize  = "initialize"
+	Initialized = "notifications/initialized"
+	Cancelled   = "notifications/cancelled"
+	SetLevel    = "logging/setLevel"
+	ToolsCall   = "tools/call"
+)
+
+// The fields of a request's _meta that the daemon reads.
+const (
+	// ResentMark says that the daemon may have had the request before.
+	ResentMark = "leasehold/resent"
+
+	// CallMark names a call, so that it can be sent again over another
+	// connection of its session, where the ids of requests start again.
+	CallMark = "leasehold/call"
+
+	versionMark = "io.modelcontextprotocol/protocolVersion"
+	clientMark  = "io.modelcontextprotocol/clientInfo"
+	threadMark  = "threadId"             // Codex: the agent that calls
+	toolUseMark = "claudecode/toolUseId" // Claude Code: this use of a tool
+)
+
+// A Message is one JSON-RPC message. Its fields refer to the line that was
+// parsed, which must not change.
+type Message struct {
+	JSONRPC string
+	ID      json.RawMessage // nil: none
+	Key     string          // the id as a key, see Key
+	Method  string
+	Failed  bool // it answers with an error
+	Partial bool // a field was of the wrong type, and is left empty
+
+	Params struct {
+		Raw       json.RawMessage
+		RequestID json.RawMessage // of notifications/cancelled
+		Name      string          // of a call's tool
+		Arguments json.RawMessage // an object or nil
+		Meta      Meta
+	}
+}
+
+// A Meta is what a request's _meta says.
+type Meta struct {
+	Version string // of the protocol
+	Call    string // the call's name: CallMark
+	Resent  bool   // ResentMark
+	Thread  string // Codex: which agent calls
+	ToolUse string // Claude Code: which use of the tool this is
+
+	client json.RawMessage
+}
+
+// A Fault is why a line is no message that can be served.
+type Fault struct {
+	ID      json.RawMessage // of the message, if it has one
+	Code    int
+	Message string
+}
+
+// Reply is the answer to the line, as a line.
+func (f *Fault) Reply() []byte { return ErrorReply(f.ID, f.Code, f.Message, nil) }
+
+// Parse reads a message.
+func Parse(line []byte) (m Message, fault *Fault) {
+	if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '[' {
+		return m, &Fault{nil, InvalidRequest, "batches are not served: send one message at a time"}
+	}
+	if !json.Valid(line) {
+		err := json.Unmarshal(line, new(any))
+		return m, &Fault{nil, ParseError, "not a JSON message: " + err.Error()}
+	}
+	m.read(line)
+	if m.Key = Key(m.ID); m.ID != nil && m.Key == "" {
+		return m, &Fault{nil, InvalidRequest, "id must be a string or a number"}
+	}
+	if m.JSONRPC != "2.0" {
+		return m, &Fault{m.ID, InvalidRequest, `jsonrpc must be "2.0"`}
+	}
+	if m.Method == "" && m.ID == nil {
+		return m, &Fault{nil, InvalidRequest, "neither a request nor a response"}
+	}
+	return m, nil
+}
+
+func (m *Message) read(line []byte) {
+	for name, value := range Members(line) {
+		switch string(name) {
+		case "jsonrpc":
+			m.JSONRPC = m.text(value)
+		case "id":
+			m.ID = value
+		case "method":
+			m.Method = m.text(value)
+		case "error":
+			m.Failed = true
+		case "params":
+			m.readParams(m.object(value))
+		}
+	}
+}
+
+func (m *Message) readParams(params []byte) {
+	m.Params.Raw = params
+	for name, value := range Members(params) {
+		switch string(name) {
+		case "requestId":
+			m.Params.RequestID = value
+		case "name":
+			m.Params.Name = m.text(value)
+		case "arguments":
+			m.Params.Arguments = m.object(value)
+		case "_meta":
+			m.Params.Meta.read(m.object(value))
+		}
+	}
+}
+
+func (m *Meta) read(meta []byte) {
+	for name, value := range Members(meta) {
+		switch string(name) {
+		case versionMark:
+			m.Version, _ = TextOf(value)
+		case CallMark:
+			m.Call, _ = TextOf(value)
+		case ResentMark:
+			m.Resent = string(value) == "true"
+		case threadMark:
+			m.Thread, _ = TextOf(value)
+		case toolUseMark:
+			m.ToolUse, _ = TextOf(value)
+		case clientMark:
+			m.client = value
+		}
+	}
+}
+
+// text is a string, which a field of the message must be if it is not null.
+func (m *Message) text(value json.RawMessage) string {
+	text, ok := TextOf(value)
+	m.Partial = m.Partial || !ok && string(value) != "null"
+	return text
+}
+
+// object is an object, which a field must be if it is not null.
+func (m *Message) object(value json.RawMessage) json.RawMessage {
+	if value[0] == '{' {
+		return value
+	}
+	m.Partial = m.Partial || string(value) != "null"
+	return nil
+}
+
+// Request reports whether the message wants an answer.
+func (m *Message) Request() bool { return m.Method != "" && m.ID != nil }
+
+// Notification reports whether the message tells something and wants no answer.
+func (m *Message) Notification() bool { return m.Method != "" && m.ID == nil }
+
+// Waits reports whether the call asks to wait for something. Every tool that
+// can wait says so by the same argument.
+func (m *Message) Waits() (waits bool) {
+	for name, value := range Members(m.Params.Arguments) {
+		if string(name) == waitArgument {
+			waits = string(value) != "0" && string(value) != "null"
+		}
+	}
+	return waits
+}
+
+const waitArgument = "wait_secs"
+
+// ClientName is what the client calls itself, in initialize or with a request.
+func (m *Message) ClientName() string {
+	info := m.Params.Meta.client
+	for name, value := range Members(m.Params.Raw) {
+		if string(name) == "clientInfo" {
+			info = value
+		}
+	}
+	for name, value := range Members(info) {
+		if string(name) == "name" {
+			text, _ := TextOf(value)
+			return text
+		}
+	}
+	return ""
+}
+
+// maxCallName bounds the name of a call, which becomes part of a row's key.
+const maxCallName = 64
+
+// CallName names the call within its session: as its client marked it, or by
+// its id.
+func (m *Message) CallName() string {
+	name := m.Key
+	if marked := m.Params.Meta.Call; marked != "" {
+		name = "call " + marked
+	}
+	if len(name) <= maxCallName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "hash " + hex.EncodeToString(sum[:16])
+}
+
+// Print is a fingerprint of what a call asks: the tool and its arguments, in
+// any order. How long the call waits is left out, because a call that is sent
+// again has less of its wait left.
+func (m *Message) Print() uint64 {
+	print := sum(fnvOffset, m.Params.Name)
+	for name, value := range Members(m.Params.Arguments) {
+		if string(name) != waitArgument {
+			print += sum((sum(fnvOffset, name)^':')*fnvPrime, value)
+		}
+	}
+	return print
+}
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// sum is FNV-1a, inlined so that the hot path makes no hash.Hash.
+func sum[T ~string | ~[]byte](h uint64, text T) uint64 {
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * fnvPrime
+	}
+	return h
+}
+
+// Key is a request id as a key; "" if it is none. A number and a string of the
+// same digits are two ids.
+func Key(id json.RawMessage) string {
+	id = bytes.TrimSpace(id)
+	if len(id) == 0 {
+		return ""
+	}
+	if id[0] == '"' {
+		text, _ := TextOf(id)
+		return `"` + text
+	}
+	if strings.IndexByte("-0123456789", id[0]) < 0 {
+		return ""
+	}
+	return string(id)
+}

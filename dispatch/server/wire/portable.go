@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// MaxDepth is how many objects and lists may lie in one another.
+const MaxDepth = 64
+
+// Portable reports why a JSON value could not be read back by every client:
+// many parsers refuse deep nesting, numbers that no float64 can hold, or text
+// that is no Unicode, and a client that meets one such value in an answer may
+// drop its connection, and with it its session. Value must be valid JSON.
+func Portable(value []byte) error {
+	if !utf8.Valid(value) {
+		return errors.New("must be valid UTF-8")
+	}
+	depth := 0
+	for i := 0; i < len(value); {
+		switch c := value[i]; {
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return fmt.Errorf("must not be nested deeper than %d levels", MaxDepth)
+			}
+			i++
+		case c == '}' || c == ']':
+			depth--
+			i++
+		case c == '"':
+			end := i + stringLen(value[i:])
+			if !pairedSurrogates(value[i:end]) {
+				return errors.New(`must not contain half of a surrogate pair, such as "\ud800"`)
+			}
+			i = end
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(value) && bytes.IndexByte([]byte("0123456789+-.eE"), value[end]) >= 0 {
+				end++
+			}
+			if number := value[i:end]; !finite(number) {
+				return fmt.Errorf("must not contain the number %s, which is beyond what a float64 can hold", clip(number))
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	return nil
+}
+
+// finite reports whether a number is one as a float64. One with few digits and
+// no exponent is.
+func finite(number []byte) bool {
+	if len(number) < 300 && bytes.IndexByte(number, 'e') < 0 && bytes.IndexByte(number, 'E') < 0 {
+		return true
+	}
+	f, err := strconv.ParseFloat(string(number), 64)
+	return err == nil && !math.IsInf(f, 0)
+}
+
+// clip keeps an error short.
+func clip(number []byte) string {
+	if len(number) > 24 {
+		return string(number[:24]) + "…"
+	}
+	return string(number)
+}
+
+// pairedSurrogates reports whether each escape of a string that is half of a
+// surrogate pair stands beside its other half.
+func pairedSurrogates(text []byte) bool {
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 {
+			return true
+		}
+		r, n := escape(text[i:])
+		text = text[i+n:]
+		if !utf16.IsSurrogate(r) {
+			continue
+		}
+		low, n := escape(text)
+		if utf16.DecodeRune(r, low) == utf8.RuneError {
+			return false
+		}
+		text = text[n:]
+	}
+}
+
+// escape reads the escape that text begins with: its rune, if it is given by
+// number, and its length. Anything else has neither.
+func escape(text []byte) (r rune, n int) {
+	if len(text) < 2 || text[0] != '\\' {
+		return 0, 0
+	}
+	if text[1] != 'u' || len(text) < 6 {
+		return 0, 2
+	}
+	code, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(code), 6
+}
