@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -45,6 +46,27 @@ func (se *Session) Renew(ctx context.Context, id uuid.UUID, ttl time.Duration) (
 // Release gives back a lease of the session's actor, of either scope.
 func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, why string, err error) {
 	return se.state.core.Release(ctx, se.Holder(), id)
+}
+
+// Undo takes back what a call did whose client will never have the answer. What
+// finishes or gives up something stands, and so does what another call was told
+// of too. It is no error if there is nothing to undo.
+func (se *Session) Undo(ctx context.Context, c call.Call) error {
+	if !c.Recorded() || !c.Log.Recorded(c) {
+		return nil
+	}
+	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		a, ok := c.Take(tx)
+		if !ok {
+			return nil
+		}
+		switch a.Kind {
+		case registry.CallKind:
+			se.state.core.Undo(tx, a)
+		default: // stands
+		}
+		return nil
+	})
 }
 
 // Leases lists what stands in the scopes that the session can take leases in.

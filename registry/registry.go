@@ -50,7 +50,7 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 		return Grant{}, err
 	}
 	c := r.core
-	call := call{Request: req, scope: r.scope, id: uuid.New(), leaseID: uuid.New()}
+	call := ask{Request: req, scope: r.scope, id: uuid.New(), leaseID: uuid.New()}
 	if req.Wait == 0 {
 		g, err := r.attempt(ctx, &call)
 		if err == nil && ctx.Err() != nil {
@@ -88,7 +88,7 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 	return g, err
 }
 
-func (r *Registry) attempt(ctx context.Context, call *call) (g Grant, err error) {
+func (r *Registry) attempt(ctx context.Context, call *ask) (g Grant, err error) {
 	err = r.core.update(ctx, func(tx Tx) (refusal error) {
 		g, refusal = r.core.acquire(tx, call)
 		return refusal
@@ -97,7 +97,7 @@ func (r *Registry) attempt(ctx context.Context, call *call) (g Grant, err error)
 }
 
 // look reads what a wake-up or the end of the wait has brought.
-func (r *Registry) look(ctx context.Context, call *call, last bool) (g Grant, err error) {
+func (r *Registry) look(ctx context.Context, call *ask, last bool) (g Grant, err error) {
 	err = r.core.update(ctx, func(tx Tx) (refusal error) {
 		g, refusal = r.core.look(tx, call, last)
 		return refusal
@@ -106,7 +106,7 @@ func (r *Registry) look(ctx context.Context, call *call, last bool) (g Grant, er
 }
 
 // withdraw undoes the call of a caller that is gone, whatever has come of it.
-func (r *Registry) withdraw(ctx context.Context, call *call) error {
+func (r *Registry) withdraw(ctx context.Context, call *ask) error {
 	err := r.core.update(context.WithoutCancel(ctx), func(tx Tx) error {
 		r.core.withdraw(tx, call)
 		return nil

@@ -39,7 +39,7 @@ func decodeRequest(value string) (q request, ok bool) {
 }
 
 // repeat answers a request_id that was used before.
-func (c *Core) repeat(tx Tx, call *call) (g Grant, repeated bool, err error) {
+func (c *Core) repeat(tx Tx, call *ask) (g Grant, repeated bool, err error) {
 	if call.RequestID == "" {
 		return Grant{}, false, nil
 	}

@@ -12,8 +12,8 @@ import (
 // errWaiting says that a call has a place in line; it never leaves the package.
 var errWaiting = errors.New("waiting")
 
-// A call is one request on its way.
-type call struct {
+// An ask is one request on its way.
+type ask struct {
 	Request
 	scope   string
 	id      uuid.UUID // of the call
@@ -22,7 +22,7 @@ type call struct {
 
 // acquire is the main rule. It grants, gives back what the session has, refuses,
 // or takes a place in line (errWaiting).
-func (c *Core) acquire(tx Tx, call *call) (Grant, error) {
+func (c *Core) acquire(tx Tx, call *ask) (Grant, error) {
 	if !c.opts.SessionOpen(tx, call.Holder.Session) {
 		return Grant{}, ErrSessionEnded
 	}
@@ -71,7 +71,7 @@ func (c *Core) grantable(tx Tx, w waiter) bool {
 }
 
 // grantCall grants a free key to the call in hand.
-func (c *Core) grantCall(tx Tx, call *call) (Grant, error) {
+func (c *Core) grantCall(tx Tx, call *ask) (Grant, error) {
 	if call.Ticket != uuid.Nil { // it waits, or did
 		if w, ok := waiterByTicket(tx, call.Holder.Actor, call.Ticket); ok && w.Scope == call.scope && w.Key == call.Key {
 			w.remove(tx)
@@ -104,7 +104,7 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID) Lease {
 }
 
 // reenter gives a session its own lease again, extended if that is longer.
-func (c *Core) reenter(tx Tx, l Lease, call *call) Grant {
+func (c *Core) reenter(tx Tx, l Lease, call *ask) Grant {
 	l.KeepAlive = l.KeepAlive || call.KeepAlive
 	l.shared = true
 	l = extend(tx, l, call.TTL, l.Holder.Session)

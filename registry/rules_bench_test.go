@@ -19,9 +19,9 @@ func BenchmarkRules(b *testing.B) {
 	defer eng.Close()
 	const each = 100
 	core := New(eng, Options{})
-	calls := make([]call, each)
+	calls := make([]ask, each)
 	for i := range calls {
-		calls[i] = call{
+		calls[i] = ask{
 			Request: Request{Key: "file-" + uuid.NewString(), TTL: DefaultTTL, Holder: Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1"}},
 			scope:   "run:" + uuid.NewString(), id: uuid.New(), leaseID: uuid.New(),
 		}

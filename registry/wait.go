@@ -11,7 +11,7 @@ import (
 
 // stand gives the call a place in line: the one its ticket kept, or a new one
 // at the end.
-func (c *Core) stand(tx Tx, call *call) (Grant, error) {
+func (c *Core) stand(tx Tx, call *ask) (Grant, error) {
 	w, ok := waiterByTicket(tx, call.Holder.Actor, call.Ticket)
 	if ok && (w.Scope != call.scope || w.Key != call.Key || w.Holder.Session != call.Holder.Session) {
 		return Grant{}, &ArgumentError{"ticket", "must be of an earlier wait of this session for the same lease"}
@@ -38,7 +38,7 @@ func (c *Core) stand(tx Tx, call *call) (Grant, error) {
 
 // look says what has become of a call that waits; last means that it answers
 // now, whatever it finds.
-func (c *Core) look(tx Tx, call *call, last bool) (Grant, error) {
+func (c *Core) look(tx Tx, call *ask, last bool) (Grant, error) {
 	if !c.opts.SessionOpen(tx, call.Holder.Session) {
 		return Grant{}, ErrSessionEnded
 	}
@@ -68,7 +68,7 @@ func (c *Core) look(tx Tx, call *call, last bool) (Grant, error) {
 }
 
 // withdraw takes back the call's place, or what it was granted.
-func (c *Core) withdraw(tx Tx, call *call) {
+func (c *Core) withdraw(tx Tx, call *ask) {
 	if w, ok := waiterByTicket(tx, call.Holder.Actor, call.Ticket); ok && w.Call == call.id {
 		w.remove(tx)
 	}

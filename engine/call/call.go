@@ -1,12 +1,11 @@
 // Package call gives every call one effect, however often it is sent.
 //
-// A [Call] is one request of one session, by a name that is unique there: the
-// mark or the JSON-RPC id that its client gave it, or a request_id that the
-// model chose. What a call did is written to one row, its answer, in the
-// transaction that does it. A rule that is asked again finds the row and answers
-// from it. A call that is cancelled before its client has the answer is undone
-// from it. A call that waits watches the row, which appears when another
-// transaction serves it.
+// A [Call] is one request of one session. Its name is unique there: the mark or
+// the JSON-RPC id that its client gave it. The model may add a request_id. What a
+// call did is written to one row, its answer, in the transaction that does it. A
+// rule that is asked again finds the row and answers from it. A call that is
+// cancelled before its client has the answer is undone from it. A call that waits
+// watches the row, which appears when another transaction serves it.
 //
 // # Contract
 //
@@ -17,17 +16,20 @@
 //     request_id is kept as long as the rule that owns it says.
 //   - Another request under the name of a delivered or forgotten call is a new
 //     call. Another one under a request_id is refused with [ErrReused].
-//   - What two calls were told of is [Shared]: cancelling one of them undoes
-//     nothing.
+//   - An answer that two calls were told of is [Answer.Shared]: cancelling one of
+//     them undoes nothing.
 //
 // # Key schema
 //
-//	answer/<session><name>   kind, fingerprint of the request, what it did; owner session, due when it may be forgotten
+//	answer/<session>c<name>         kind, fingerprint of the request, what it did; owner session, due when it may be forgotten
+//	answer/<session>r<request_id>   the same, for a call with a request_id; then the row under its name holds this row's key
 package call
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"strings"
 	"sync"
 	"time"
@@ -38,14 +40,26 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// Keep is how long an answer is kept that no client has confirmed.
-const Keep = 10 * time.Minute
+// How long an answer is kept.
+const (
+	Keep    = 10 * time.Minute  // unless its client confirms it before
+	Forever = time.Duration(-1) // until [Call.Expire], or the end of its session
+)
 
 // Prefix is what the keys of answers start with.
 const Prefix = "answer/"
 
-// ErrReused answers another request under a request_id that is taken.
-var ErrReused = errors.New("request_id was used for a different request; use a new one")
+var (
+	// ErrReused answers another request under a request_id that is taken.
+	ErrReused = errors.New("request_id was used for a different request; use a new one")
+
+	// ErrCutOff is the cause with which a call's context ends when its connection
+	// is lost, or the daemon stops, and its client may send the call again. What
+	// such a call was given and the place it has in a line are kept for that. A
+	// context that ends with any other cause is a cancelled call, which leaves
+	// nothing behind.
+	ErrCutOff = errors.New("the connection was lost; the call may be sent again")
+)
 
 // A Kind says which rules own an answer's value.
 type Kind string
@@ -58,8 +72,9 @@ type Call struct {
 	Print   uint64 // fingerprint of what is asked: the same name may ask something else later
 	Log     *Log   // of its session; nil: answers are kept for Keep
 
-	explicit bool // the model chose the name, so another request under it is a mistake
-	memory   bool // nobody can send it again: its answer is for who waits in this process
+	request  string // the request_id
+	reqPrint uint64 // fingerprint of what is asked under it
+	memory   bool   // Name is our own, for a call that nobody can send again
 }
 
 type contextKey struct{}
@@ -75,24 +90,50 @@ func Of(ctx context.Context) Call {
 	return c
 }
 
-// Unnamed is a call of session that has no name, with one that nobody else has:
-// so it can wait for its answer.
+// Unnamed is a call of session that nobody can send again. It has a name of its
+// own, so it can wait for its answer.
 func Unnamed(session uuid.UUID) Call {
 	id := uuid.New()
-	return Call{Session: session, Name: "~" + string(id[:]), memory: true}
+	return Call{Session: session, Name: string(id[:]), memory: true}
 }
 
-// Requested is c under the request_id that the model gave it. print is of the
-// parameters, as the rule reads them.
+// Requested is c with the request_id that the model gave it; c itself if id is
+// empty. print is of the parameters, as the rule reads them.
 func (c Call) Requested(session uuid.UUID, id string, print uint64) Call {
-	return Call{Session: session, Name: "request " + id, Print: print, explicit: true}
+	if id != "" {
+		c.Session, c.request, c.reqPrint = session, id, print
+	}
+	return c
 }
 
-// Recorded reports whether the call has a name, so that its answer is recorded.
-func (c Call) Recorded() bool { return c.Name != "" }
+// PrintOf is a fingerprint of some texts in order.
+func PrintOf(texts ...string) uint64 {
+	h := fnv.New64a()
+	for _, s := range texts {
+		_, _ = h.Write(append(binary.AppendUvarint(nil, uint64(len(s))), s...))
+	}
+	return h.Sum64()
+}
+
+// Recorded reports whether the call's answer is recorded.
+func (c Call) Recorded() bool { return c.Name != "" || c.request != "" }
 
 // Key is the key of the answer's row, for an [engine.Watch].
-func (c Call) Key() string { return Prefix + string(c.Session[:]) + c.Name }
+func (c Call) Key() string {
+	if c.request != "" {
+		return Prefix + string(c.Session[:]) + "r" + c.request
+	}
+	return c.nameKey()
+}
+
+func (c Call) nameKey() string { return Prefix + string(c.Session[:]) + "c" + c.Name }
+
+func (c Call) print() uint64 {
+	if c.request != "" {
+		return c.reqPrint
+	}
+	return c.Print
+}
 
 // An Answer is what a call did.
 type Answer struct {
@@ -102,24 +143,45 @@ type Answer struct {
 	Value  string // as the owner of the kind encodes it
 }
 
-// Answered gives what the call did when it was made before. Whoever answers
-// with it, and was not the first to be told, says so with [Call.Share].
+// pointer is the kind of the row under the name of a call with a request_id. Its
+// value is the key of the answer.
+const pointer Kind = "see"
+
+// Answered gives what the call did when it was made before. A call of the same
+// name is the same call, sent again because its client has no answer. One that
+// has only its request_id in common is another, so the answer is shared from
+// then on.
 func (c Call) Answered(tx engine.Tx, kind Kind) (value string, ok bool, err error) {
-	if !c.Recorded() {
+	if !c.Recorded() || c.request == "" && c.Log.isDelivered(c.nameKey()) {
 		return "", false, nil
 	}
-	row, ok := tx.Get(c.Key())
-	if !ok {
+	a, ok := get(tx, c.Key())
+	switch {
+	case !ok:
 		return "", false, nil
-	}
-	a, ok := Decode(row.Value)
-	if ok && a.Kind == kind && a.Print == c.Print {
+	case a.Kind == kind && a.Print == c.print():
+		c.share(tx, a)
+		c.Log.note(c)
 		return a.Value, true, nil
-	}
-	if c.explicit {
+	case c.request != "":
 		return "", false, ErrReused
+	default:
+		return "", false, nil // its name was given to another request, so the client has that answer
 	}
-	return "", false, nil // its id was given to another request, so the client has that answer
+}
+
+// share notes that a second call is told of an answer, unless it is the same one.
+func (c Call) share(tx engine.Tx, a Answer) {
+	if c.request == "" || a.Shared {
+		return
+	}
+	if own, ok := get(tx, c.nameKey()); ok && c.Name != "" && own.Kind == pointer && own.Value == c.Key() {
+		return
+	}
+	row, _ := tx.Get(c.Key())
+	a.Shared = true
+	row.Value = a.encode()
+	tx.Touch(row) // no call outlives the daemon, so none can be cancelled after it
 }
 
 // Record writes what the call did. A later Record under its name replaces it.
@@ -128,50 +190,77 @@ func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) 
 	if !c.Recorded() {
 		return
 	}
+	c.Log.sweep(tx) // first: an answer under the same name may be among them
+	row := engine.Row{Key: c.Key(), Owner: c.Session, Value: Answer{Kind: kind, Print: c.print(), Value: value}.encode()}
 	if keep == 0 {
 		keep = Keep
 	}
-	row := engine.Row{
-		Key: c.Key(), Owner: c.Session, Due: tx.Now().Add(keep),
-		Value: Answer{Kind: kind, Print: c.Print, Value: value}.encode(),
+	if keep != Forever {
+		row.Due = tx.Now().Add(keep)
 	}
+	put := tx.Put
 	if c.memory {
-		tx.Touch(row)
-		return
+		put = tx.Touch
 	}
-	c.Log.sweep(tx) // first: an answer under the same name may be among them
-	tx.Put(row)
+	if c.request == "" {
+		put(row)
+	} else {
+		tx.Put(row)
+	}
+	if c.request != "" && c.Name != "" {
+		put(engine.Row{
+			Key: c.nameKey(), Owner: c.Session, Due: tx.Now().Add(Keep),
+			Value: Answer{Kind: pointer, Print: c.Print, Value: row.Key}.encode(),
+		})
+	}
+	c.Log.note(c)
 }
 
-// Share notes that another call was told of the answer, too.
-func (c Call) Share(tx engine.Tx) {
-	row, ok := tx.Get(c.Key())
-	if !ok {
-		return
-	}
-	if a, ok := Decode(row.Value); ok && !a.Shared {
-		a.Shared = true
-		row.Value = a.encode()
-		tx.Touch(row) // no call outlives the daemon, so none can be cancelled after it
+// Expire forgets an answer that was to be kept [Forever], after keep.
+func (c Call) Expire(tx engine.Tx, keep time.Duration) {
+	if row, ok := tx.Get(c.Key()); ok && row.Due.IsZero() {
+		row.Due = tx.Now().Add(keep)
+		tx.Put(row)
 	}
 }
 
-// Take removes the answer, for whoever undoes the call. It gives none that is
-// shared, or of another request under the same name.
+// Forget removes the answer: the call may be made anew.
+func (c Call) Forget(tx engine.Tx) { tx.Delete(c.Key()) }
+
+// Take removes the answer, for whoever undoes the call, and gives it. It gives
+// none that is shared, that the client has, or that is of another request under
+// the same name.
 func (c Call) Take(tx engine.Tx) (a Answer, ok bool) {
-	if !c.Recorded() {
+	if !c.Recorded() || c.Log.isDelivered(c.nameKey()) {
 		return Answer{}, false
 	}
-	row, ok := tx.Get(c.Key())
+	key, print := c.Key(), c.print()
+	if a, ok = get(tx, key); !ok || a.Print != print {
+		return Answer{}, false
+	}
+	if a.Kind == pointer {
+		tx.Delete(key)
+		key = a.Value
+		if a, ok = get(tx, key); !ok {
+			return Answer{}, false
+		}
+	}
+	if a.Shared {
+		return Answer{}, false
+	}
+	tx.Delete(key)
+	if c.request != "" && c.Name != "" {
+		tx.Delete(c.nameKey())
+	}
+	return a, true
+}
+
+func get(tx engine.Tx, key string) (Answer, bool) {
+	row, ok := tx.Get(key)
 	if !ok {
 		return Answer{}, false
 	}
-	a, ok = Decode(row.Value)
-	if !ok || a.Shared || a.Print != c.Print {
-		return Answer{}, false
-	}
-	tx.Delete(row.Key)
-	return a, true
+	return Decode(row.Value) // one that cannot be read answers nobody
 }
 
 // Forget removes the answers of a session that has ended.
@@ -183,42 +272,114 @@ func Forget(tx engine.Tx, session uuid.UUID) {
 	}
 }
 
-// A Log is the calls of a session whose client has its answer. Their rows are
-// removed by the next transaction that records one. The zero Log is ready; a
-// nil one forgets nothing.
-type Log struct {
-	mu   sync.Mutex
-	keys []string
+// Tend forgets an answer that is due. It reports false for a row of another
+// package.
+func Tend(tx engine.Tx, row engine.Row) bool {
+	if !strings.HasPrefix(row.Key, Prefix) {
+		return false
+	}
+	tx.Delete(row.Key)
+	return true
 }
 
-// maxLog is how many delivered answers wait to be removed. What is beyond goes
-// when it is due.
-const maxLog = 1024
+// Append adds the call to a record, for a rule that answers it later. [Read]
+// reads it; it has no Log then.
+func (c Call) Append(w *record.Writer) {
+	w.Flags(c.memory)
+	w.ID(c.Session)
+	w.Text(c.Name)
+	w.Text(c.request)
+	w.Uint(c.Print)
+	w.Uint(c.reqPrint)
+}
 
-// Delivered notes that the client has the answer of c.
-func (l *Log) Delivered(c Call) {
-	if l == nil || !c.Recorded() || c.explicit {
+// Read reads what Append wrote.
+func Read(r *record.Reader) (c Call) {
+	r.Flags(&c.memory)
+	c.Session, c.Name, c.request, c.Print, c.reqPrint = r.ID(), r.Text(), r.Text(), r.Uint(), r.Uint()
+	return c
+}
+
+// A Log knows which answers of a session are recorded and which its client has.
+// The next transaction that records an answer of the session removes the rows of
+// those. The zero Log is ready; a nil one forgets nothing.
+type Log struct {
+	mu        sync.Mutex
+	recorded  map[string]struct{} // keys of answers that are not known to be delivered
+	delivered map[string]struct{} // keys of rows to remove
+	full      bool                // recorded lacks some
+}
+
+// maxLog bounds each map of a Log. An answer beyond it goes when it is due.
+const maxLog = 4096
+
+// note remembers that c has an answer.
+func (l *Log) note(c Call) {
+	if l == nil || c.Name == "" || c.memory {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.keys) < maxLog {
-		l.keys = append(l.keys, c.Key())
+	if l.recorded == nil {
+		l.recorded, l.delivered = make(map[string]struct{}), make(map[string]struct{})
+	}
+	if len(l.recorded) >= maxLog {
+		l.full = true
+		return
+	}
+	l.recorded[c.nameKey()] = struct{}{}
+}
+
+// Recorded reports whether c may have an answer that can be undone.
+func (l *Log) Recorded(c Call) bool {
+	if l == nil {
+		return c.Name != ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.recorded[c.nameKey()]
+	return ok || l.full
+}
+
+// Delivered notes that the client has the answer of c.
+func (l *Log) Delivered(c Call) {
+	if l == nil || c.Name == "" {
+		return
+	}
+	key := c.nameKey()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.recorded[key]; !ok {
+		return
+	}
+	delete(l.recorded, key)
+	if len(l.delivered) < maxLog {
+		l.delivered[key] = struct{}{}
 	}
 }
 
-// sweep removes the answers that are delivered.
+func (l *Log) isDelivered(key string) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.delivered[key]
+	return ok
+}
+
+// sweep removes the answers that are delivered. What is left of them by a
+// transaction that fails goes when it is due.
 func (l *Log) sweep(tx engine.Tx) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	keys := l.keys
-	l.keys = nil
-	l.mu.Unlock()
-	for _, key := range keys {
+	defer l.mu.Unlock()
+	for key := range l.delivered {
 		tx.Delete(key)
 	}
+	clear(l.delivered)
 }
 
 const format = 1

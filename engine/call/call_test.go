@@ -1,0 +1,328 @@
+package call_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+const kind call.Kind = "test"
+
+// A desk is an engine on which calls are answered.
+type desk struct {
+	t   testing.TB
+	fs  *vfs.MemFS
+	eng *pebble.Engine
+}
+
+func open(t testing.TB) *desk {
+	d := &desk{t: t, fs: vfs.NewCrashableMem()}
+	d.open()
+	return d
+}
+
+func (d *desk) open() {
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: d.fs})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.eng = eng
+}
+
+func (d *desk) crash() {
+	left := d.fs.CrashClone(vfs.CrashCloneCfg{})
+	d.close()
+	d.fs = left
+	d.open()
+}
+
+func (d *desk) close() {
+	if err := d.eng.Close(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) update(fn func(tx engine.Tx)) {
+	err := d.eng.Update(context.Background(), func(tx engine.Tx) error { fn(tx); return nil })
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// do answers c from its row, or with value, as a rule does.
+func (d *desk) do(c call.Call, value string) (got string, again bool, err error) {
+	d.update(func(tx engine.Tx) {
+		if got, again, err = c.Answered(tx, kind); err != nil {
+			return
+		}
+		if again {
+			return
+		}
+		got = value
+		c.Record(tx, kind, value, 0)
+	})
+	return got, again, err
+}
+
+func (d *desk) take(c call.Call) (a call.Answer, ok bool) {
+	d.update(func(tx engine.Tx) { a, ok = c.Take(tx) })
+	return a, ok
+}
+
+func (d *desk) rows() (n int) {
+	d.update(func(tx engine.Tx) {
+		for range tx.Scan(call.Prefix) {
+			n++
+		}
+	})
+	return n
+}
+
+func inBubble(t *testing.T, story func(t *testing.T, d *desk)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		defer d.close()
+		story(t, d)
+	})
+}
+
+func TestACallThatIsSentAgainGetsItsAnswerAlsoAfterARestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		session := uuid.New()
+		for _, c := range []call.Call{
+			{Session: session, Name: "1", Print: 7, Log: new(call.Log)},
+			call.Call{Session: session, Name: "2", Print: 7}.Requested(session, "r", 9),
+			call.Call{}.Requested(session, "r2", 9),
+		} {
+			if got, again, err := d.do(c, "first"); got != "first" || again || err != nil {
+				t.Fatalf("first: %q %v %v", got, again, err)
+			}
+			d.crash()
+			c.Log = new(call.Log) // of the next daemon
+			if got, again, err := d.do(c, "second"); got != "first" || !again || err != nil {
+				t.Errorf("again: %q %v %v", got, again, err)
+			}
+			if a, ok := d.take(c); ok == (c.Name == "") {
+				t.Errorf("undone: %v, %+v; the same call may be undone, another that shares the answer not", ok, a)
+			}
+		}
+	})
+}
+
+// A client that uses one id for all its calls asks something new each time.
+func TestADeliveredNameIsFreeForTheNextCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		c := call.Call{Session: uuid.New(), Name: "1", Print: 7, Log: new(call.Log)}
+		for i := range 5 {
+			value := fmt.Sprint(i)
+			if got, again, err := d.do(c, value); got != value || again || err != nil {
+				t.Fatalf("call %d: %q %v %v", i, got, again, err)
+			}
+			c.Log.Delivered(c)
+			if _, ok := d.take(c); ok {
+				t.Fatal("a delivered call was undone")
+			}
+		}
+		if n := d.rows(); n != 1 {
+			t.Errorf("%d rows, want the last", n)
+		}
+	})
+}
+
+func TestAnotherRequestUnderANameIsNewAndUnderARequestIDAnError(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		c := call.Call{Session: uuid.New(), Name: "1", Print: 7}
+		d.do(c, "first")
+		c.Print = 8
+		if got, again, err := d.do(c, "second"); got != "second" || again || err != nil {
+			t.Errorf("another request under the name: %q %v %v", got, again, err)
+		}
+		d.do(c.Requested(c.Session, "r", 1), "third")
+		if _, _, err := d.do(c.Requested(c.Session, "r", 2), "fourth"); !errors.Is(err, call.ErrReused) {
+			t.Errorf("another request under the request_id: %v", err)
+		}
+		other := uuid.New()
+		if got, _, err := d.do(call.Call{}.Requested(other, "r", 2), "fifth"); got != "fifth" || err != nil {
+			t.Errorf("another session's request_id: %q %v", got, err)
+		}
+	})
+}
+
+// The transport knows a call by its name alone, whatever the model called it.
+func TestACallWithARequestIDIsUndoneByItsName(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		log := new(call.Log)
+		named := call.Call{Session: uuid.New(), Name: "1", Print: 7, Log: log}
+		requested := named.Requested(named.Session, "r", 9)
+		d.do(requested, "first")
+		if !log.Recorded(named) {
+			t.Error("the log does not know of it")
+		}
+		if a, ok := d.take(named); !ok || a.Kind != kind || a.Value != "first" {
+			t.Errorf("took %+v %v", a, ok)
+		}
+		if n := d.rows(); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+		if got, again, err := d.do(requested, "second"); got != "second" || again || err != nil {
+			t.Errorf("after the undo: %q %v %v", got, again, err)
+		}
+	})
+}
+
+func TestAnswersAreForgottenWhenDue(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		c := call.Call{Session: uuid.New(), Name: "1"}
+		kept := call.Call{}.Requested(c.Session, "r", 1)
+		d.update(func(tx engine.Tx) {
+			c.Record(tx, kind, "", 0)
+			kept.Record(tx, kind, "", call.Forever)
+		})
+		tend := func() {
+			time.Sleep(call.Keep + 1)
+			d.update(func(tx engine.Tx) {
+				for row := range tx.Due() {
+					if !call.Tend(tx, row) {
+						t.Errorf("row %q is nobody's", row.Key)
+					}
+				}
+			})
+		}
+		tend()
+		if n := d.rows(); n != 1 {
+			t.Errorf("%d answers, want the one that is kept", n)
+		}
+		d.update(func(tx engine.Tx) { kept.Expire(tx, time.Minute) })
+		tend()
+		if n := d.rows(); n != 0 {
+			t.Errorf("%d answers, want none", n)
+		}
+	})
+}
+
+// TestEveryCallHasOneEffect compares the package with what it promises: a counter
+// that each call raises, and that an undo lowers.
+func TestEveryCallHasOneEffect(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := open(t)
+		defer d.close()
+		session, log := uuid.New(), new(call.Log)
+		type made struct {
+			call.Call
+			request string
+			value   string         // what it did; "" if it is undone
+			told    map[*made]bool // the calls that were answered with it and may be undone
+			done    bool           // its client has the answer
+		}
+		var calls []*made
+		requests := make(map[string]*made)
+		effects := make(map[string]bool)
+		perform := func(m *made) {
+			c := m.Call
+			c.Log = log
+			if m.request != "" {
+				c = c.Requested(session, m.request, 1)
+			}
+			value := uuid.NewString()
+			got, again, err := d.do(c, value)
+			owner := m
+			if m.request != "" && requests[m.request] != nil {
+				owner = requests[m.request]
+			}
+			switch {
+			case err != nil:
+				rt.Fatal(err)
+			case again && got != owner.value:
+				rt.Fatalf("answered %q, and it did %q", got, owner.value)
+			case !again && owner.value != "":
+				rt.Fatalf("had an effect again")
+			case !again:
+				effects[value] = true
+				owner.value = value
+				owner.told = make(map[*made]bool)
+				if m.request != "" {
+					requests[m.request] = owner
+				}
+			}
+			owner.told[m] = true
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"new": func(rt *rapid.T) {
+				m := &made{Call: call.Call{Session: session, Name: fmt.Sprint(len(calls)), Print: 1}}
+				if rapid.Bool().Draw(rt, "requested") {
+					m.request = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "request_id")
+				}
+				calls = append(calls, m)
+				perform(m)
+			},
+			"again": func(rt *rapid.T) {
+				if m := pick(rt, calls); m != nil && !m.done {
+					perform(m)
+				}
+			},
+			"delivered": func(rt *rapid.T) {
+				if m := pick(rt, calls); m != nil {
+					m.done = true
+					c := m.Call
+					log.Delivered(c)
+				}
+			},
+			"undo": func(rt *rapid.T) {
+				m := pick(rt, calls)
+				if m == nil || m.done {
+					return
+				}
+				c := m.Call
+				c.Log = log
+				if _, ok := d.take(c); ok {
+					owner := m
+					if m.request != "" {
+						owner = requests[m.request]
+						delete(requests, m.request)
+					}
+					if len(owner.told) != 1 || !owner.told[m] {
+						rt.Fatalf("undid what %d calls were told of", len(owner.told))
+					}
+					delete(effects, owner.value)
+					owner.value = ""
+				}
+			},
+			"crash": func(*rapid.T) {
+				d.crash()
+				log = new(call.Log)
+				for i := range calls {
+					calls[i].done = true // those under way ended with the daemon
+				}
+			},
+			"": func(rt *rapid.T) {
+				n := 0
+				for _, m := range calls {
+					if m.value != "" {
+						n++
+					}
+				}
+				if n != len(effects) {
+					rt.Fatalf("%d effects of %d calls", len(effects), n)
+				}
+			},
+		})
+	})
+}
+
+func pick[T any](rt *rapid.T, list []*T) *T {
+	if len(list) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(list).Draw(rt, "call")
+}
