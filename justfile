@@ -9,6 +9,10 @@ gofumpt := "mvdan.cc/gofumpt@v0.12.0"
 # All that is Go here: ./... finds nothing below a name with a dot.
 packages := "./... ./.ci/conformance"
 
+# Where goroutines share memory. The other tests run on one goroutine, or start
+# processes, which have no race detector.
+shared := "./engine/... ./registry ./queue ./kvstore ./dispatch ./dispatch/server/..."
+
 # list the recipes
 default:
     @just --list --unsorted
@@ -21,16 +25,48 @@ build:
 test:
     go test ./...
 
-# the tests with the race detector
+# all tests with the race detector
 race:
-    CGO_ENABLED=1 go test -race ./...
+    CGO_ENABLED=1 go test -race -timeout 30m ./...
+
+# the packages whose goroutines share memory, with the race detector
+race-shared:
+    CGO_ENABLED=1 go test -race -short {{shared}}
 
 # kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes
 kill-rounds rounds="100":
     go test ./cmd/leasehold -run TestKill -v -count=1 -timeout 30m -kill.rounds {{rounds}}
 
+# random tests for as long as you like, each round with new seeds; what fails prints its seed
+soak minutes="60":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    end=$((SECONDS + {{minutes}} * 60))
+    round=0
+    # step PACKAGE FLAG… runs the tests of a package once more, unless the time is up.
+    step() {
+        ((SECONDS < end)) || return 0
+        printf '\n=== round %d, %d s left: %s\n' $round $((end - SECONDS)) "$*"
+        go test -count=1 -timeout 60m "$@"
+    }
+    while ((SECONDS < end)); do
+        round=$((round + 1))
+        step ./cmd/leasehold -run 'TestKillLosesNothing' -kill.rounds 50
+        step ./cmd/leasehold -run 'TestChaotic' -chaos.large
+        step ./cmd/leasehold -run 'TestInterrupted|TestKilledDispatcher' -chaos.rounds 10
+        step ./engine/... ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
+        step ./registry -run Random -rounds 200000
+        step ./queue -run 'Concurrent|Crash'
+        CGO_ENABLED=1 step -race {{shared}}
+    done
+    {{just_executable()}} cross amd64
+
 # all that can be said without running anything
-lint: vet format-check golangci-lint staticcheck
+lint: stray vet format-check golangci-lint staticcheck
+
+# fails if a file is tracked that nobody needs
+stray:
+    .ci/stray
 
 golangci-lint:
     go run {{golangci_lint}} run {{packages}}
@@ -53,10 +89,10 @@ fmt:
     go fix {{packages}}
     go run {{gofumpt}} -w . .ci
 
-# build and vet for macOS, on any machine
-cross:
-    GOOS=darwin GOARCH=amd64 go build ./... && GOOS=darwin GOARCH=amd64 go vet {{packages}}
-    GOOS=darwin GOARCH=arm64 go build ./... && GOOS=darwin GOARCH=arm64 go vet {{packages}}
+# build and vet for macOS, on any machine. No file of ours is for one processor.
+cross arch="arm64":
+    GOOS=darwin GOARCH={{arch}} go build -o /dev/null ./cmd/leasehold
+    GOOS=darwin GOARCH={{arch}} go vet {{packages}}
 
 # the queue beside other durable queues, see bench/README.md: `just bench -quick` for a first look
 [no-exit-message]

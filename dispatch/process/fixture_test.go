@@ -234,7 +234,7 @@ func (tr *tree) await(n int) {
 func (tr *tree) gone() {
 	tr.t.Helper()
 	tr.in.Close()
-	tr.out.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // nothing is to come: what is not there now never is
+	tr.out.SetReadDeadline(time.Now().Add(10 * time.Second)) // only a process that is left makes it wait
 	for {
 		line, err := tr.said.ReadString('\n')
 		if err == nil {
