@@ -13,12 +13,21 @@ import (
 	"testing"
 )
 
-const module = "github.com/leasehold/leasehold"
+const (
+	module  = "github.com/leasehold/leasehold"
+	command = "cmd/leasehold/internal/"
+)
 
 // arrows are the packages from the top to the bottom, a level each. A package
 // imports only what stands below its own level.
 var arrows = [][]string{
 	{"cmd/leasehold"},
+	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "shim", command + "story", command + "tree"},
+	{command + "view"},
+	{command + "connection"},
+	{command + "place"},
+	{command + "exit"},
+	{command + "build", command + "terminal"},
 	{"spotlights"},
 	{"dispatch/launcher"},
 	{"dispatch/manifest"},
@@ -47,7 +56,7 @@ var outside = []struct {
 	prefix string
 	by     []string
 }{
-	{"github.com/mark3labs/mcp-go", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", "cmd/leasehold", "spotlights"}},
+	{"github.com/mark3labs/mcp-go", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", command + "call", command + "connection", "spotlights"}},
 	{"github.com/cockroachdb/pebble", []string{"engine/pebble"}},
 	{"github.com/modelcontextprotocol", []string{"dispatch/agent/agenttest"}}, // whose packages are tests
 }
@@ -94,7 +103,7 @@ func downward(from, to string, test bool) bool {
 		return to == "engine"
 	case slices.Contains(keepers, to):
 		// Only those who start a daemon choose an engine.
-		return to != "engine/enginetest" && (from == "cmd/leasehold" || from == "spotlights")
+		return to != "engine/enginetest" && (from == command+"daemon" || from == command+"doctor" || from == "spotlights")
 	}
 	return level(from) >= 0 && level(to) > level(from)
 }

@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch/launcher"
 )
 
@@ -36,7 +39,7 @@ func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 	}
 	run := d.start("tree", chaosPrompt{Seed: d.seed, Widths: widths})
 	run.wait()
-	if run.code != exitOK && run.code != exitFailed {
+	if run.code != exit.OK && run.code != exit.Failed {
 		t.Fatalf("exit code %d\n%s", run.code, run.output())
 	}
 	s := run.summary()
@@ -69,7 +72,7 @@ func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 		d.nothingLeft(run)
 		s := run.summary()
 		run.accounted(s)
-		if want := exitInterrupted; s.Interrupted && run.code != want {
+		if want := exit.Interrupted; s.Interrupted && run.code != want {
 			t.Fatalf("round %d: exit code %d, want %d\n%s", round, run.code, want, run.output())
 		}
 		t.Logf("round %d: interrupted %v, %v", round, s.Interrupted, s.Counts)
@@ -121,7 +124,7 @@ func newChaos(t *testing.T) *chaos {
 	t.Logf("-chaos.seed=%d", seed)
 	v := newVictim(t)
 	d := &chaos{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 0)), home: v.dir}
-	d.env = append(withoutSecrets(os.Environ()),
+	d.env = append(connection.WithoutSecrets(os.Environ()),
 		"XDG_STATE_HOME="+filepath.Join(d.home, "state"), "XDG_RUNTIME_DIR="+d.home,
 		"LEASEHOLD_SOCKET="+v.socket(), "PATH="+d.home+":"+os.Getenv("PATH"), "PIPE_SHELL=")
 	v.cmd = exec.Command(v.binary, "serve")
@@ -267,7 +270,7 @@ func (r *chaoticRun) has(kind string) bool {
 // before its run began: the signal ended the process (-1), or the command.
 func (r *chaoticRun) neverWas() {
 	r.t.Helper()
-	if r.code != exitInterrupted && r.code != -1 {
+	if r.code != exit.Interrupted && r.code != -1 {
 		r.t.Errorf("exit code %d\n%s", r.code, r.output())
 	}
 	if found, _ := filepath.Glob(filepath.Join(r.home, "state", "leasehold", "runs", r.name, "*")); len(found) > 0 {
@@ -335,7 +338,7 @@ func (d *chaos) nothingLeft(r *chaoticRun) {
 	if len(leases.Leases) > 0 {
 		d.t.Errorf("leases are left: %+v", leases)
 	}
-	var tree struct{ Runs []shownRun }
+	var tree struct{ Runs []view.ShownRun }
 	d.read(&tree, "tree", "--run", r.name, "--all", "--json")
 	for _, run := range tree.Runs {
 		if run.EndedAt == nil {

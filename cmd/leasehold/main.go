@@ -1,8 +1,8 @@
 // Command leasehold keeps parallel coding agents from trampling on one another.
 //
-// Each command has a file of its own, and [root] is the table of them. A
-// command reports what is wrong as an error; [run] alone prints it and turns it
-// into an exit code.
+// [root] is the table of the commands; each lives in a package below internal. A
+// command returns what went wrong as an error, and only [run] prints it and turns
+// it into an exit code.
 package main
 
 import (
@@ -13,6 +13,18 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/call"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/daemon"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/doctor"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exec"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/story"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/tree"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 )
 
 func main() {
@@ -32,9 +44,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	began := noteRun(cmd)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && !*began {
-		err = usage(err)
+		err = exit.Usage(err)
 	}
-	return report(ctx, stderr, err)
+	return exit.Report(ctx, stderr, err)
 }
 
 // noteRun tells whether a command got as far as to run: what fails before that
@@ -86,7 +98,7 @@ Environment:
 
   # see what leasehold promises, told by a daemon of its own
   leasehold spotlight run-contention`,
-		Version:       version(),
+		Version:       build.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -103,9 +115,9 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, newServeCommand(), withSocket(newMCPCommand(shimPaths)), newSpotlightCommand(), newDoctorCommand())
-	add(groupTree, newInitCommand(), newDispatchCommand(), newActorCommand(), newCallCommand(), newExecCommand())
-	add(groupLook, newLeasesCommand(), newTreeCommand(), newKVCommand(), newQueueCommand())
-	cmd.AddCommand(newWatchdogCommand())
+	add(groupDaemon, daemon.NewCommand(), place.WithSocket(shim.NewCommand(place.SocketAndLog)), story.NewCommand(), doctor.NewCommand())
+	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), call.NewCommand(), exec.NewCommand())
+	add(groupLook, view.NewLeasesCommand(), view.NewTreeCommand(), view.NewKVCommand(), view.NewQueueCommand())
+	cmd.AddCommand(tree.NewWatchdogCommand())
 	return cmd
 }

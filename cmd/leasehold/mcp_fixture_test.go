@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -142,7 +143,7 @@ type stdio struct {
 }
 
 // runShim runs a shim in this process.
-func runShim(t *testing.T, cfg mcpConfig) *stdio {
+func runShim(t *testing.T, cfg shim.Config) *stdio {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -151,7 +152,7 @@ func runShim(t *testing.T, cfg mcpConfig) *stdio {
 	go func() {
 		defer close(s.ended)
 		defer outW.Close()
-		runMCP(ctx, cfg, inR, outW, logWriter{t})
+		shim.Run(ctx, cfg, inR, outW, logWriter{t})
 	}()
 	go s.read(outR)
 	t.Cleanup(func() { cancel(); inW.Close(); <-s.ended })

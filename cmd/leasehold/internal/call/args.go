@@ -1,0 +1,138 @@
+package call
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// A pair is one NAME=VALUE of the command line.
+type pair struct{ name, value string }
+
+func splitArguments(given []string) (pairs []pair, err error) {
+	stdin := false
+	for _, arg := range given {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, exit.Usagef("argument %q: must be NAME=VALUE", arg)
+		}
+		if slices.ContainsFunc(pairs, func(p pair) bool { return p.name == name }) {
+			return nil, exit.Usagef("argument %s: given twice", name)
+		}
+		if value == "@-" {
+			if stdin {
+				return nil, exit.Usagef("argument %s: standard input is another's already", name)
+			}
+			stdin = true
+		}
+		pairs = append(pairs, pair{name, value})
+	}
+	return pairs, nil
+}
+
+// readArguments makes a tool's arguments of pairs.
+func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]json.RawMessage, error) {
+	args := make(map[string]json.RawMessage)
+	for _, p := range pairs {
+		text, err := p.text(stdin)
+		if err != nil {
+			return nil, exit.Usage(fmt.Errorf("argument %s: %w", p.name, err))
+		}
+		args[p.name] = typed(typeOf(tool, p.name), text)
+	}
+	return args, nil
+}
+
+// text is the value itself, or what it stands for.
+func (p pair) text(stdin io.Reader) (string, error) {
+	source, isFile := strings.CutPrefix(p.value, "@")
+	switch {
+	case !isFile:
+		return p.value, nil
+	case strings.HasPrefix(source, "@"):
+		return source, nil
+	case source == "-":
+		return readText(stdin)
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return readText(f)
+}
+
+// readText reads no more than the daemon would.
+func readText(r io.Reader) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, wire.MaxMessage+1))
+	if err == nil && len(b) > wire.MaxMessage {
+		err = fmt.Errorf("larger than the %d bytes of a message", wire.MaxMessage)
+	}
+	return string(b), err
+}
+
+// typeOf is the JSON type that a tool's schema gives an argument; "" is any,
+// and unknown arguments are the daemon's to refuse.
+func typeOf(tool mcp.Tool, name string) string {
+	property, ok := tool.InputSchema.Properties[name].(map[string]any)
+	if !ok {
+		return "string"
+	}
+	t, _ := property["type"].(string)
+	return t
+}
+
+// typed is text as JSON of a type, or as a JSON string if it is none. The
+// daemon says what it would rather have.
+func typed(want, text string) json.RawMessage {
+	trimmed := strings.TrimSpace(text)
+	if fits(want, trimmed) {
+		return json.RawMessage(trimmed)
+	}
+	if want == "array" && trimmed != "" && trimmed[0] != '[' {
+		return mustJSON(strings.Split(trimmed, ","))
+	}
+	if want == "string" {
+		text = strings.TrimRight(text, "\r\n") // of a file with one line
+	}
+	return mustJSON(text)
+}
+
+// mustJSON is for strings, which can always be JSON.
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func fits(want, text string) bool {
+	if !json.Valid([]byte(text)) {
+		return false
+	}
+	switch want {
+	case "":
+		return true
+	case "string":
+		return text[0] == '"'
+	case "integer", "number":
+		return strings.ContainsRune("-0123456789", rune(text[0]))
+	case "boolean":
+		return text == "true" || text == "false"
+	case "array":
+		return text[0] == '['
+	case "object":
+		return text[0] == '{'
+	default:
+		return false
+	}
+}

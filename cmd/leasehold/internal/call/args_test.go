@@ -1,0 +1,36 @@
+package call
+
+import (
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+func TestValuesBecomeWhatTheArgumentTakes(t *testing.T) {
+	tool := mcp.Tool{InputSchema: mcp.ToolInputSchema{Properties: map[string]any{
+		"s": map[string]any{"type": "string"}, "n": map[string]any{"type": "number"}, "i": map[string]any{"type": "integer"},
+		"b": map[string]any{"type": "boolean"}, "any": map[string]any{},
+	}}}
+	for _, c := range []struct{ name, value, want string }{
+		{"s", "text", `"text"`},
+		{"s", "5", `"5"`},
+		{"s", `"quoted"`, `"quoted"`},
+		{"s", "a \"quote\"\n", `"a \"quote\""`},
+		{"s", "", `""`},
+		{"n", "1.5", `1.5`},
+		{"n", "-2", `-2`},
+		{"n", "soon", `"soon"`},
+		{"i", "9007199254740993", `9007199254740993`},
+		{"b", "true", `true`},
+		{"b", "yes", `"yes"`},
+		{"any", "12345678901234567890", `12345678901234567890`},
+		{"any", ` {"b":1,"a":2}` + "\n", `{"b":1,"a":2}`},
+		{"any", "null", `null`},
+		{"any", "two words\n", `"two words\n"`},
+		{"unknown", "5", `"5"`},
+	} {
+		if got := typed(typeOf(tool, c.name), c.value); string(got) != c.want {
+			t.Errorf("%s=%q: %s, want %s", c.name, c.value, got, c.want)
+		}
+	}
+}

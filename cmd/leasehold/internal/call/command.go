@@ -1,0 +1,225 @@
+// Package call is leasehold call: one tool call from a script.
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+)
+
+func NewCommand() *cobra.Command {
+	var run, name, field string
+	var asObject, list bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "call TOOL [NAME=VALUE ...]",
+		Short: "Call one tool, from a script",
+		Long: `Call one tool, from a script, and print the line of text that it answers. A
+refusal goes to stderr, with exit code 1; with --json both go to stdout.
+
+VALUE is read as JSON where that is what the argument takes, else as text; a list
+may be words with commas between them. @FILE
+stands for what a file holds, @- for standard input, and @@ begins a text with @.
+Hand a lease_id over like that: an argument can be read by every process.
+
+--field prints one field of the answer alone, by its JSON pointer: a text as it
+is, anything else as JSON.
+
+It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins a
+run as a new worker of the root layer.
+
+Each call is a session of its own: a lease that it takes is given back when it
+ends. In a process that leasehold launched, LEASEHOLD_SESSION makes it share the
+session of that process, and the lease stays. With a session or a token, a call that
+the daemon has not answered when it goes is sent again when it is back, for 30 s.`,
+		Example: `  leasehold call --list
+  leasehold call kv_set path=/shared/plan value='{"step": 2}'
+  leasehold call kv_set path=/shared/log value=@build.log
+  leasehold call kv_get path=/shared/plan --json | jq .entry.value
+
+  # in a script of an agent that leasehold launched
+  lease=$(leasehold call run_lease_acquire key=deploy wait_secs=50 --field /lease_id)
+  printf %s "$lease" | leasehold call run_lease_release lease_id=@-
+
+  # hold nothing, just wait until nobody has it
+  leasehold call run_lease_acquire key=deploy wait_secs=50`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			switch {
+			case list && len(args) > 0:
+				return exit.Usagef("--list stands alone")
+			case list:
+				_, err := io.WriteString(out, listTools(terminal.PaintFor(out)))
+				return err
+			case asObject && field != "":
+				return exit.Usagef("--json and --field: choose one")
+			case len(args) == 0:
+				return exit.Hint(exit.Usagef("say which tool to call"), "leasehold call --list shows them")
+			}
+			answer, err := callTool(cmd, whoCalls(run, name), args[0], args[1:])
+			if err != nil {
+				var refusal *client.Refusal
+				if errors.As(err, &refusal) && !asObject { // as the tool words it, and no more
+					fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Text))
+					return exit.ErrReported
+				}
+				return connection.AsJSON(asObject, out, err)
+			}
+			text := terminal.Line(out, answer.Text)
+			switch {
+			case asObject:
+				text = string(answer.Object)
+			case field != "":
+				if text, err = fieldOf(answer.Object, field); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintln(out, text)
+			return err
+		},
+	})
+	f := cmd.Flags()
+	view.RunFlag(cmd, &run)
+	f.Lookup("run").Usage = "the run to join without a token"
+	f.StringVar(&name, "name", "call", "the name to join it under")
+	f.BoolVar(&asObject, "json", false, "print the answer's or the refusal's object")
+	f.StringVar(&field, "field", "", "print the field of the answer at this JSON `pointer`, as /lease_id or /tasks/0/token")
+	f.BoolVar(&list, "list", false, "list the tools")
+	cmd.ValidArgsFunction = completeCall
+	return cmd
+}
+
+// whoCalls says as whom to connect. A session that is named and has ended is
+// an error: a call that went on as somebody else would surprise.
+func whoCalls(run, name string) server.Hello {
+	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
+		return server.Hello{Handle: handle}
+	}
+	if token := os.Getenv("LEASEHOLD_TOKEN"); token != "" {
+		return server.Hello{Token: token}
+	}
+	return server.Hello{Run: run, Name: name}
+}
+
+func callTool(cmd *cobra.Command, hello server.Hello, name string, given []string) (client.Answer, error) {
+	pairs, err := splitArguments(given)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	c, err := reconnect(cmd, hello, hello.Handle != "") // whoever gave us a session has a daemon
+	if err != nil {
+		return client.Answer{}, err
+	}
+	defer func() { c.Close() }()
+	tool, err := findTool(cmd.Context(), c, name)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	args, err := readArguments(tool, pairs, cmd.InOrStdin())
+	if err != nil {
+		return client.Answer{}, err
+	}
+	id := uuid.NewString()
+	for again := false; ; again = true {
+		answer, err := c.CallAs(cmd.Context(), id, again, name, args)
+		if !connection.BrokeOff(err) || !hello.Lasts() || cmd.Context().Err() != nil {
+			return answer, connection.InWords(cmd.Context(), name, err)
+		}
+		c.Close()
+		if c, err = reconnect(cmd, hello, true); err != nil {
+			return client.Answer{}, err
+		}
+	}
+}
+
+// daemonPatience is how long a call waits for a daemon that has gone, as the
+// shim does.
+const daemonPatience = 30 * time.Second
+
+// reconnect connects, and if that is to be, waits for a daemon that is away.
+func reconnect(cmd *cobra.Command, hello server.Hello, wait bool) (*client.Client, error) {
+	giveUp := time.Now().Add(daemonPatience)
+	for {
+		c, err := connection.Open(cmd, hello)
+		if !wait || !errors.Is(err, connection.ErrNoDaemon) && !connection.BrokeOff(err) || time.Now().After(giveUp) {
+			return c, err
+		}
+		select {
+		case <-time.After(redial):
+		case <-cmd.Context().Done():
+			return nil, context.Cause(cmd.Context())
+		}
+	}
+}
+
+// redial is how often to look for a daemon that has gone.
+const redial = 50 * time.Millisecond
+
+func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, error) {
+	known, err := c.Tools(ctx)
+	if err != nil {
+		return mcp.Tool{}, err
+	}
+	i := slices.IndexFunc(known, func(t mcp.Tool) bool { return t.Name == name })
+	if i < 0 {
+		return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "leasehold call --list shows them")
+	}
+	return known[i], nil
+}
+
+func listTools(p terminal.Paint) string {
+	t := terminal.Table{Head: []string{"TOOL", "DOES", "ARGUMENTS"}}
+	for _, tool := range tools.Agents() {
+		var args []string
+		for _, name := range tool.Input.PropertyOrder {
+			if !slices.Contains(tool.Input.Required, name) {
+				name += "?"
+			}
+			args = append(args, name)
+		}
+		t.Add(tool.Name, tool.Title, strings.Join(args, " "))
+	}
+	return t.Render(p)
+}
+
+// completeCall suggests tools, then the arguments not given yet.
+func completeCall(_ *cobra.Command, args []string, word string) (words []string, then cobra.ShellCompDirective) {
+	then = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 {
+		then |= cobra.ShellCompDirectiveNoSpace
+	}
+	for _, tool := range tools.Agents() {
+		if len(args) == 0 {
+			words = append(words, cobra.CompletionWithDesc(tool.Name, tool.Title))
+			continue
+		}
+		if tool.Name != args[0] {
+			continue
+		}
+		for _, name := range tool.Input.PropertyOrder {
+			given := slices.ContainsFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, name+"=") })
+			if !given && !strings.Contains(word, "=") {
+				words = append(words, cobra.CompletionWithDesc(name+"=", tool.Input.Properties[name].Description))
+			}
+		}
+	}
+	return words, then
+}

@@ -1,0 +1,165 @@
+// Package connection is the way from a command to the daemon: it finds the
+// daemon, starts one on demand, opens a session and words what goes wrong.
+package connection
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// ErrNoDaemon is what a client finds where none runs.
+var ErrNoDaemon = errors.New("no daemon")
+
+// Open opens a session with the daemon at the command's socket.
+func Open(cmd *cobra.Command, hello server.Hello) (*client.Client, error) {
+	socket, err := place.Socket(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.CheckSocketPath(socket); err != nil {
+		return nil, exit.Usage(err)
+	}
+	ctx, cancel := UntilSilent(cmd.Context(), socket)
+	defer cancel()
+	nc, err := Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Handshake(ctx, nc, hello, "leasehold")
+	return c, WhoWasRefused(err, hello)
+}
+
+// UntilSilent is ctx for as long as a daemon may take to let somebody in.
+func UntilSilent(ctx context.Context, socket string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, HelloTimeout, fmt.Errorf("the daemon at %s does not answer", socket))
+}
+
+// Dial connects to a daemon that must be there.
+func Dial(ctx context.Context, socket string) (net.Conn, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if Absent(err) {
+		return nil, exit.Hint(fmt.Errorf("%w listens at %s", ErrNoDaemon, socket),
+			"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
+	}
+	return nc, err
+}
+
+// Handshake opens a session over nc. If ctx ends it, its cause is the error.
+func Handshake(ctx context.Context, nc net.Conn, hello server.Hello, name string) (*client.Client, error) {
+	c, err := client.Connect(ctx, nc, hello, name, build.Version())
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return c, err
+}
+
+// WhoWasRefused says where the credentials came from that the daemon refused.
+func WhoWasRefused(err error, hello server.Hello) error {
+	var refused *server.HelloError
+	switch {
+	case !errors.As(err, &refused) || refused.Code != "UNAUTHENTICATED":
+		return err
+	case hello.Handle != "":
+		return exit.Hint(err, "LEASEHOLD_SESSION names a session that has ended: unset it to call in one of its own")
+	case hello.Token != "":
+		return exit.Hint(err, "LEASEHOLD_TOKEN is not, or no longer, an actor's: leasehold actor add makes one")
+	default:
+		return err
+	}
+}
+
+// Operator opens a session for the user of the daemon.
+func Operator(cmd *cobra.Command) (*client.Client, error) {
+	return Open(cmd, server.Hello{Operator: true})
+}
+
+// Call calls a tool. The end of the connection is told in words.
+func Call(ctx context.Context, c *client.Client, tool string, args any) (client.Answer, error) {
+	answer, err := c.Call(ctx, tool, args)
+	return answer, InWords(ctx, tool, err)
+}
+
+// BrokeOff reports whether a call has no answer because its connection ended.
+func BrokeOff(err error) bool {
+	for _, end := range []error{transport.ErrTransportClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET, io.EOF} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// InWords is the error of a call with what to do about it.
+func InWords(ctx context.Context, tool string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+	case BrokeOff(err):
+		return exit.Hint(fmt.Errorf("the daemon ended the connection before it answered %s", tool),
+			"once it runs again, see what came of it with leasehold leases and leasehold kv")
+	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):
+		return exit.Hint(err, "leasehold tree --all shows the runs and the paths of their actors")
+	}
+	return err
+}
+
+func IsCode(err error, code string) bool {
+	var refusal *client.Refusal
+	return errors.As(err, &refusal) && refusal.Code == code
+}
+
+// AsOperator makes one call as the operator.
+func AsOperator(cmd *cobra.Command, tool string, args map[string]any) (client.Answer, error) {
+	c, err := Operator(cmd)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	defer c.Close()
+	return Call(cmd.Context(), c, tool, args)
+}
+
+// AsJSON reports a refusal on stdout, for programs that read JSON there.
+func AsJSON(wanted bool, stdout io.Writer, err error) error {
+	var (
+		refusal *client.Refusal
+		refused *server.HelloError
+	)
+	switch {
+	case !wanted:
+		return err
+	case errors.As(err, &refusal):
+		fmt.Fprintf(stdout, "%s\n", refusal.Object)
+		return exit.ErrReported
+	case errors.As(err, &refused):
+		return errors.Join(exit.ErrReported, json.NewEncoder(stdout).Encode(refused))
+	default:
+		return err
+	}
+}
+
+// ActorPath reads a path of actors. Names have no slash, so that S1/W2 can
+// stand for S1→W2, which not every keyboard has.
+func ActorPath(s string) string { return strings.ReplaceAll(s, "/", dispatch.Separator) }
+
+// Decode reads an answer. The daemon may be newer, so what is unknown is left.
+func Decode[T any](object json.RawMessage) (v T, err error) {
+	if err := json.Unmarshal(object, &v); err != nil {
+		return v, fmt.Errorf("the daemon's answer cannot be read: %w", err)
+	}
+	return v, nil
+}

@@ -1,0 +1,187 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A clientConfig is where a client's servers are named.
+type clientConfig struct {
+	file    string // below the working or the home directory
+	home    bool   // below the home directory alone
+	servers func(text []byte) (map[string]entry, error)
+	rules   clientRules
+}
+
+// An entry is how a client is told of one server.
+type entry map[string]any
+
+// clientRules are what is known of a client.
+type clientRules struct {
+	field   string // that bounds a call
+	good    string // what to set it to
+	timeout func(entry) (limit time.Duration, set bool)
+	unset   string // what happens where it is not set; "": nothing that hurts
+	more    func(e entry, say sayFunc)
+}
+
+// A sayFunc notes what was found about a server's entry.
+type sayFunc func(l level, what, do string)
+
+// callTime is the least that a client must give a call, which may wait for
+// registry.MaxWait.
+const callTime = registry.MaxWait + 5*time.Second
+
+var clientConfigs = []clientConfig{
+	{file: ".mcp.json", servers: mcpServers, rules: claudeRules},
+	{file: ".claude.json", home: true, servers: claudeServers, rules: claudeRules},
+	{file: ".codex/config.toml", servers: codexServers, rules: codexRules},
+	{file: ".gemini/settings.json", servers: mcpServers, rules: geminiRules},
+	{file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
+	{file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
+	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},
+	{file: ".config/opencode/opencode.jsonc", home: true, servers: opencodeServers, rules: opencodeRules},
+}
+
+var claudeRules = clientRules{
+	field: "timeout", good: "600000", timeout: in("timeout", time.Millisecond),
+	more: func(e entry, say sayFunc) {
+		if _, set := e["timeout"]; !set && e.http() {
+			say(note, "has no timeout, and some builds cut calls over HTTP at 60 s", "set timeout to 600000")
+		}
+	},
+}
+
+var codexRules = clientRules{
+	field: "tool_timeout_sec", good: "600", timeout: in("tool_timeout_sec", time.Second),
+	unset: "older releases cut calls at 60 s",
+	more: func(e entry, say sayFunc) {
+		if e["supports_parallel_tool_calls"] != true {
+			say(note, "makes one call at a time: one that waits holds up the release that follows", "set supports_parallel_tool_calls to true")
+		}
+	},
+}
+
+var geminiRules = clientRules{
+	field: "timeout", good: "600000", timeout: in("timeout", time.Millisecond),
+	unset: "the client's own default applies",
+	more: func(e entry, say sayFunc) {
+		if _, set := e["url"]; set {
+			say(fault, "has a url, which means a transport that leasehold does not speak", "name it httpUrl")
+		}
+	},
+}
+
+var opencodeRules = clientRules{
+	field: "timeout", good: `{"startup": 30000, "catalog": 30000, "execution": 600000}, or directly below mcp to 600000`,
+	unset: "older builds cut calls at 30 to 60 s",
+	timeout: func(e entry) (time.Duration, bool) {
+		if each, ok := e["timeout"].(map[string]any); ok {
+			if limit, set := in("execution", time.Millisecond)(each); set {
+				return limit, set
+			}
+			return in("request", time.Millisecond)(each) // as betas of version 2 had it
+		}
+		return in("timeout", time.Millisecond)(e)
+	},
+}
+
+// in reads a number of units.
+func in(field string, unit time.Duration) func(entry) (time.Duration, bool) {
+	return func(e entry) (time.Duration, bool) {
+		n, ok := e[field].(float64)
+		return time.Duration(n * float64(unit)), ok
+	}
+}
+
+// examineClients looks at every configuration that names leasehold.
+func examineClients() (found []finding) {
+	home, _ := os.UserHomeDir()
+	here, _ := os.Getwd()
+	for _, c := range clientConfigs {
+		dirs := []string{home}
+		if !c.home && here != home {
+			dirs = []string{here, home}
+		}
+		for _, dir := range dirs {
+			if dir != "" {
+				found = append(found, c.examine(filepath.Join(dir, c.file))...)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return []finding{{
+			"clients", note, "no configuration of a client here or in the home directory names leasehold",
+			"add it to your agents, for instance by: claude mcp add --transport stdio leasehold -- leasehold mcp",
+		}}
+	}
+	return found
+}
+
+func (c clientConfig) examine(file string) (found []finding) {
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), "leasehold") {
+		return nil
+	}
+	servers, err := c.servers(text)
+	if err != nil {
+		return []finding{{"clients", fault, fmt.Sprintf("%s names leasehold and cannot be read: %v", file, err), "mend it: its client cannot read it either"}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		if e := servers[name]; e.isOurs(name) {
+			found = append(found, c.rules.examine(file+": "+name, e)...)
+		}
+	}
+	return found
+}
+
+func (r clientRules) examine(server string, e entry) (found []finding) {
+	say := func(l level, what, do string) {
+		found = append(found, finding{"clients", l, server + " " + what, do})
+	}
+	limit, set := r.timeout(e)
+	switch do := fmt.Sprintf("set %s to %s", r.field, r.good); {
+	case set && limit < callTime:
+		say(fault, fmt.Sprintf("cuts calls at %v, and one may wait %v", limit, registry.MaxWait), do)
+	case !set && r.unset != "":
+		say(note, fmt.Sprintf("has no %s: %s", r.field, r.unset), do)
+	}
+	if r.more != nil {
+		r.more(e, say)
+	}
+	if command := e.command(); command != "" {
+		if _, err := exec.LookPath(command); err != nil {
+			say(fault, fmt.Sprintf("starts %s, which is not in the PATH", command), "put it there, or name it by its whole path")
+		}
+	}
+	if len(found) == 0 {
+		say(fine, "lets a call take as long as it may", "")
+	}
+	return found
+}
+
+func (e entry) isOurs(name string) bool {
+	text, err := json.Marshal(e)
+	return strings.Contains(name, "leasehold") || err == nil && strings.Contains(string(text), "leasehold")
+}
+
+func (e entry) http() bool { return e["url"] != nil || e["httpUrl"] != nil }
+
+// command is what the client starts, or "".
+func (e entry) command() string {
+	if list, ok := e["command"].([]any); ok && len(list) > 0 {
+		command, _ := list[0].(string)
+		return command
+	}
+	command, _ := e["command"].(string)
+	return command
+}

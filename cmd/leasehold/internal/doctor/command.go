@@ -1,0 +1,132 @@
+// Package doctor is leasehold doctor: it examines the daemon, the state, the
+// clock and the configurations of MCP clients, and says what to do.
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+func NewCommand() *cobra.Command {
+	var dir string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "doctor",
+		Short: "Check that all is well, and say what to do",
+		Long: `Check the socket and the daemon behind it, the place of the state, the clock, and
+the configurations of MCP clients here and in the home directory that name
+leasehold: whether they let a call take as long as it may.
+
+With --state, read a state that no daemon has open, and prove that its records and
+its indexes agree. Nothing is changed that opening it does not change.
+
+What is wrong is a fault, and the exit code is then 1. A note is to be known.`,
+		Example: `  leasehold doctor
+
+  # prove that a state is sound, with the daemon stopped
+  leasehold doctor --state ~/.local/state/leasehold
+
+  leasehold doctor --json | jq -r '.checks[] | select(.level == "fault").do'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			if !cmd.Flags().Changed("state") {
+				return tellFindings(out, asObject, examine(cmd))
+			}
+			found, err := examineState(cmd.Context(), dir)
+			if err != nil && asObject {
+				found, err = []finding{faultOf("state", err)}, nil
+			}
+			if err != nil {
+				return err
+			}
+			return tellFindings(out, asObject, found)
+		},
+	})
+	f := cmd.Flags()
+	f.StringVar(&dir, "state", "", "prove that the state in this `directory` is sound, as serve has it")
+	f.BoolVar(&asObject, "json", false, "print {ok, checks: [{check, level, what, do}]}")
+	_ = cmd.MarkFlagDirname("state")
+	return cmd
+}
+
+// A finding is what one look came to.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+}
+
+// A level says how much a finding matters.
+type level string
+
+const (
+	fine  level = "ok"
+	note  level = "note"  // to be known
+	fault level = "fault" // to be mended
+)
+
+// examine looks at everything but what is in the state.
+func examine(cmd *cobra.Command) (found []finding) {
+	found = append(found, examineSocket(cmd)...)
+	found = append(found, examinePlace()...)
+	found = append(found, examineClock()...)
+	return append(found, examineClients()...)
+}
+
+// tellFindings prints what was found. Faults are an error that has been told.
+func tellFindings(out io.Writer, asObject bool, found []finding) error {
+	ok := true
+	for _, f := range found {
+		ok = ok && f.Level != fault
+	}
+	if asObject {
+		err := json.NewEncoder(out).Encode(struct {
+			OK     bool      `json:"ok"`
+			Checks []finding `json:"checks"`
+		}{ok, found})
+		if err != nil {
+			return err
+		}
+	} else if err := drawFindings(out, found); err != nil {
+		return err
+	}
+	if !ok {
+		return exit.ErrReported
+	}
+	return nil
+}
+
+func drawFindings(out io.Writer, found []finding) error {
+	p := terminal.PaintFor(out)
+	for _, f := range found {
+		word := fmt.Sprintf("%-5s", f.Level)
+		if f.Level == fault {
+			word = p.Red(word)
+		}
+		text := fmt.Sprintf("%s  %-7s  %s\n", word, f.Check, terminal.Printable(f.What))
+		if f.Do != "" {
+			text += fmt.Sprintf("%16s%s %s\n", "", p.Bold("do:"), terminal.Printable(f.Do))
+		}
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// faultOf makes a finding of an error, with its advice.
+func faultOf(check string, err error) finding {
+	var advice exit.Hinted
+	errors.As(err, &advice)
+	return finding{Check: check, Level: fault, What: err.Error(), Do: advice.Hint}
+}

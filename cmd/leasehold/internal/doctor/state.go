@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// maxFaults is how many faults of a state are told: where there are thousands,
+// the first say why.
+const maxFaults = 50
+
+// examineState proves that the records and the indexes of a state agree. The
+// error is that it could not look.
+func examineState(ctx context.Context, dir string) ([]finding, error) {
+	db := filepath.Join(dir, "db")
+	if err := checkState(dir, db); err != nil {
+		return nil, err
+	}
+	eng, err := pebble.Open(pebble.Options{Dir: db})
+	if errors.Is(err, engine.ErrLocked) {
+		return nil, exit.Hint(err, "stop that daemon, or look at a copy of its directory made while it was stopped; without --state, doctor looks at what can be seen while it runs")
+	}
+	var size string
+	if err == nil {
+		size, err = proveState(ctx, eng)
+		err = errors.Join(err, eng.Close())
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	faults := flatten(err)
+	if len(faults) == 0 {
+		return []finding{{Check: "state", Level: fine, What: fmt.Sprintf("%s: records and indexes agree: %s", dir, size)}}, nil
+	}
+	same := func(a, b error) bool { return a.Error() == b.Error() } // two checks met it
+	faults = slices.CompactFunc(faults, same)
+	var found []finding
+	for _, one := range faults[:min(len(faults), maxFaults)] {
+		found = append(found, finding{Check: "state", Level: fault, What: one.Error(), Do: mend(one)})
+	}
+	if more := len(faults) - maxFaults; more > 0 {
+		found = append(found, finding{Check: "state", Level: fault, What: "and " + terminal.Plural(more, "fault") + " more"})
+	}
+	return found, nil
+}
+
+// checkState refuses what opening would make anew, or make another's.
+func checkState(dir, db string) error {
+	info, err := os.Stat(db)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return exit.Hint(fmt.Errorf("no state in %s", dir), "name the directory that leasehold serve has for --state; it holds one named db")
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is no directory", db)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Getuid() {
+		return exit.Hint(fmt.Errorf("%s belongs to user %d", db, stat.Uid), "run doctor as that user: what another left there, its daemon could not open")
+	}
+	return nil
+}
+
+// proveState runs every check there is. Sessions are left for their daemon to
+// resume or end: whether their processes live is its to say.
+func proveState(ctx context.Context, eng *pebble.Engine) (size string, err error) {
+	defer func() { // the rules take a record that they wrote for readable
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", engine.ErrCorrupt, r)
+		}
+	}()
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{Alive: func(dispatch.Peer) bool { return true }})
+	if err != nil {
+		return "", errors.Join(err, eng.Check())
+	}
+	if err := errors.Join(eng.Check(), state.Check(ctx)); err != nil {
+		return "", err
+	}
+	return sizeOf(ctx, state)
+}
+
+// sizeOf tells how much there is.
+func sizeOf(ctx context.Context, state *dispatch.State) (string, error) {
+	runs, err := state.Runs(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var actors, leases, tasks int
+	for _, r := range runs {
+		actors += len(r.Actors)
+		for _, a := range r.Actors {
+			leases += a.Leases
+		}
+		of, err := state.RunTasks(ctx, r.Name)
+		if err != nil {
+			return "", err
+		}
+		queues, err := of.Stats(ctx, "")
+		if err != nil {
+			return "", err
+		}
+		for _, q := range queues {
+			tasks += int(q.ReadyTotal() + q.Delayed + q.InProgress + q.Completed + q.Failed + q.Dead + q.Cancelled)
+		}
+	}
+	return fmt.Sprintf("%s, %s, %s, %s", terminal.Plural(len(runs), "run"), terminal.Plural(actors, "actor"), terminal.Plural(leases, "lease"), terminal.Plural(tasks, "task")), nil
+}
+
+// flatten makes a list of joined errors.
+func flatten(err error) (list []error) {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() { // one that wraps several
+		return []error{err}
+	}
+	for _, one := range joined.Unwrap() {
+		list = append(list, flatten(one)...)
+	}
+	return list
+}
+
+// mend says what to do about a fault of a state.
+func mend(err error) string {
+	if errors.Is(err, engine.ErrCorrupt) {
+		return "restore the directory from a copy, or move it away to begin anew without its runs, leases and tasks"
+	}
+	return "keep a copy of the directory, which shows the fault; then restore an older one, or move it away to begin anew"
+}

@@ -1,0 +1,240 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// orphanGrace is how long a program may take to end when exec was killed. Its
+// lease is not renewed any more, and others wait for it.
+const orphanGrace = time.Second
+
+// A job is the program that exec runs, with a watchdog over it. The watchdog
+// has a hold on the connection too: if exec is killed, the session, and with it
+// the lease, ends when the watchdog has ended the program, and not before.
+type job struct {
+	mark    string
+	process *process.Process // nil before it has started
+
+	mu       sync.Mutex
+	watchdog *process.Watchdog // nil after the end
+}
+
+// runExec runs the program under its leases. An error is an exitCode, or says
+// why the program has not run.
+func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
+	socket, err := place.Socket(cmd)
+	if err != nil {
+		return err
+	}
+	if err := server.CheckSocketPath(socket); err != nil {
+		return exit.Usage(err)
+	}
+	// From here on no signal ends exec: it ends its waiting, or goes to the
+	// program.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	waiting, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	defer stop()
+
+	link := &execLink{socket: socket, hello: hello}
+	defer link.close()
+	h := &hold{cfg: cfg, link: link}
+	ctx := context.WithoutCancel(cmd.Context())
+	defer h.release(ctx) // also of several, where one was not to be had
+	err = h.obtain(waiting)
+	if err == nil {
+		err = waiting.Err()
+	}
+	if err != nil {
+		if waiting.Err() != nil && cmd.Context().Err() == nil {
+			return exit.Code(exitSignalled + int(syscall.SIGHUP))
+		}
+		return err
+	}
+	j := &job{mark: connection.ExecMark + "=" + uuid.NewString()}
+	if err := j.guard(link); err != nil {
+		return err
+	}
+	defer j.unguard()
+	if err := j.start(h); err != nil {
+		return cannotRun(cmd, err)
+	}
+
+	ctx, finish := context.WithCancel(ctx)
+	defer finish()
+	// If the watchdog cannot be had again, the old one keeps the program,
+	// but no longer the lease.
+	h.linked = func() { _ = j.guard(link) }
+	lost := make(chan *lossError, 1)
+	go func() { lost <- h.keep(ctx) }() // ends at finish
+	loss := j.follow(ctx, signals, h, lost, func(e *lossError) {
+		p := terminal.PaintFor(cmd.ErrOrStderr())
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %v; ending %s\n", p.Red("leasehold:"), e, cfg.argv[0])
+	})
+	finish()
+	if loss == nil {
+		if last := <-lost; last != nil {
+			loss = last
+		} else {
+			loss = h.held(context.WithoutCancel(ctx))
+		}
+		if loss != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; %s had ended\n", loss, cfg.argv[0])
+		}
+	}
+	if loss != nil {
+		return exit.Code(exitLost)
+	}
+	ended := j.process.Exit()
+	switch {
+	case ended.Signal != "":
+		return exit.Code(exitSignalled + int(ended.Number()))
+	case ended.Code != 0:
+		return exit.Code(ended.Code)
+	default:
+		return nil
+	}
+}
+
+// guard starts a watchdog that holds the connection there is, in place of the
+// last one.
+func (j *job) guard(link *execLink) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	conn, err := link.file()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w, err := process.StartWatchdog(self, j.mark, orphanGrace, conn)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	last := j.watchdog
+	j.watchdog = w
+	j.mu.Unlock()
+	if j.process != nil {
+		w.Watch(j.process)
+	}
+	if last != nil {
+		_ = last.Close() // or somebody has killed it
+	}
+	return nil
+}
+
+func (j *job) unguard() {
+	j.mu.Lock()
+	w := j.watchdog
+	j.watchdog = nil
+	j.mu.Unlock()
+	if w != nil {
+		_ = w.Close() // or somebody has killed it
+	}
+}
+
+func (j *job) start(h *hold) error {
+	p, err := process.Start(process.Spec{
+		Argv:   h.cfg.argv,
+		Env:    append(append(os.Environ(), h.environ()...), j.mark),
+		Input:  os.Stdin,
+		Stdout: os.Stdout, Stderr: os.Stderr,
+		Mark: j.mark,
+	})
+	if err != nil {
+		return err
+	}
+	j.process = p
+	j.watchdog.Watch(p)
+	return nil
+}
+
+// follow goes with the program until all of it has ended. It returns how the
+// leases were lost, if they were before that.
+func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, tell func(*lossError)) *lossError {
+	defer j.process.TakeTerminal()
+	for {
+		select {
+		case s := <-signals:
+			_ = j.process.Signal(s.(syscall.Signal)) // or it has just ended
+		case <-j.process.Stopped():
+			j.suspend(h)
+		case loss := <-lost:
+			tell(loss)
+			grace := execGrace
+			if !loss.by.IsZero() {
+				if left := time.Until(loss.by); left > 0 {
+					grace = left
+				}
+			}
+			_ = j.end(ctx, grace, signals, nil) // there is no more to lose
+			return loss
+		case <-j.process.Done():
+			return j.end(ctx, execGrace, signals, lost) // what it has left running
+		}
+	}
+}
+
+// end ends the program and what it has started. A signal cuts the grace short,
+// and so does the loss of the leases, which it returns.
+func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Signal, lost <-chan *lossError) (loss *lossError) {
+	ended := make(chan struct{})
+	stop := func(grace time.Duration) {
+		_ = j.process.Stop(ctx, grace) // what cannot be signalled is left: there is no more to try
+		ended <- struct{}{}
+	}
+	go stop(grace)
+	for calls := 1; calls > 0; {
+		select {
+		case <-ended:
+			calls--
+			continue
+		case <-signals:
+		case loss = <-lost:
+			lost = nil
+		}
+		calls++
+		go stop(0)
+	}
+	return loss
+}
+
+// suspend stops exec because the program was stopped, so that the shell takes
+// over, and lets the program run on when exec does. A shell that watches over
+// nobody does not stop exec, which then goes on at once.
+func (j *job) suspend(h *hold) {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	j.process.TakeTerminal()
+	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return
+	}
+	select {
+	case <-resumed:
+	case <-time.After(200 * time.Millisecond): // the signal has had its time
+	}
+	if time.Now().Before(h.deadline()) {
+		j.process.GiveTerminal()
+	}
+}

@@ -1,0 +1,127 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// An execLink is exec's session with the daemon, over one connection after
+// another.
+type execLink struct {
+	socket string
+	hello  server.Hello // of the next connection
+
+	client *client.Client // nil while there is none
+	conn   *tappedConn
+}
+
+// A tappedConn tells when nothing more can be read from it.
+type tappedConn struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (c *tappedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.once.Do(func() { close(c.ended) })
+	}
+	return n, err
+}
+
+// connect connects, unless it is connected. The session is the one there was
+// before, or another of the same actor: as another actor exec would hold
+// nothing.
+func (l *execLink) connect(ctx context.Context) error {
+	if l.client != nil {
+		return nil
+	}
+	ctx, cancel := connection.UntilSilent(ctx, l.socket)
+	defer cancel()
+	nc, err := connection.Dial(ctx, l.socket)
+	if err != nil {
+		return err
+	}
+	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
+	c, err := connection.Handshake(ctx, conn, l.hello, "leasehold")
+	if err != nil {
+		return connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
+	}
+	l.client, l.conn = c, conn
+	l.hello = server.Hello{Handle: c.Handle, Token: l.hello.Token}
+	return nil
+}
+
+// call calls a tool, and drops the connection if that is no way to do it.
+func (l *execLink) call(ctx context.Context, tool string, args any) (client.Answer, error) {
+	if err := l.connect(ctx); err != nil {
+		return client.Answer{}, err
+	}
+	answer, err := connection.Call(ctx, l.client, tool, args)
+	if refusal := (*client.Refusal)(nil); err != nil && !errors.As(err, &refusal) {
+		l.close()
+	}
+	return answer, err
+}
+
+// ended is closed when the connection is at its end; nil without one.
+func (l *execLink) ended() <-chan struct{} {
+	if l.conn == nil {
+		return nil
+	}
+	return l.conn.ended
+}
+
+func (l *execLink) close() {
+	if l.client != nil {
+		l.client.Close()
+		l.client, l.conn = nil, nil
+	}
+}
+
+// file is another hold on the connection, for another process: the daemon sees
+// its end when both are closed.
+func (l *execLink) file() (*os.File, error) {
+	raw, err := l.conn.Conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	// UnixConn.File would make the connection block.
+	fd, dupErr := -1, error(nil)
+	err = raw.Control(func(own uintptr) { fd, dupErr = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(err, dupErr); err != nil {
+		return nil, fmt.Errorf("share the connection with the watchdog: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "connection"), nil
+}
+
+// permanent reports whether a connection was refused for good.
+func permanent(err error) bool {
+	var refused *server.HelloError
+	return errors.As(err, &refused) && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
+}
+
+// backoff waits a little longer after each failure, at most for so long.
+func backoff(ctx context.Context, failures int, atMost time.Duration) error {
+	timer := time.NewTimer(min(connection.FirstRetry<<min(failures, 10), connection.LastRetry, max(atMost, 0)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,96 @@
+// Package exit turns the error of a command into what its user reads and the
+// exit code. Commands return errors made here; only main reports them.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+// The exit codes.
+const (
+	OK          = 0
+	Failed      = 1 // or refused
+	Misused     = 2
+	Interrupted = 130
+)
+
+// A usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func Usage(err error) error { return usageError{err} }
+
+func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+
+// A Hinted error says what to do next.
+type Hinted struct {
+	error
+	Hint string
+}
+
+func (e Hinted) Unwrap() error { return e.error }
+
+func Hint(err error, format string, args ...any) error {
+	return Hinted{err, fmt.Sprintf(format, args...)}
+}
+
+// ErrReported ends a command that has already said why.
+var ErrReported = errors.New("reported")
+
+// An Code ends a command, which has said what there is to say, with it.
+type Code int
+
+func (c Code) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// An exitWith is an error that ends its command with a code of its own.
+type exitWith struct {
+	error
+	code int
+}
+
+func (e exitWith) Unwrap() error { return e.error }
+
+// WithCode is err with the exit code that it ends its command with.
+func WithCode(err error, code int) error { return exitWith{err, code} }
+
+// Report says what went wrong, once, and returns the exit code.
+func Report(ctx context.Context, stderr io.Writer, err error) int {
+	var (
+		wrong  usageError
+		advice Hinted
+		code   Code
+		with   exitWith
+	)
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.Is(err, ErrReported):
+		return Failed
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "leasehold: interrupted")
+		return Interrupted
+	}
+	p := terminal.PaintFor(stderr)
+	fmt.Fprintf(stderr, "%s %v\n", p.Red("leasehold:"), err)
+	if errors.As(err, &advice) {
+		fmt.Fprintf(stderr, "%s %s\n", p.Bold("hint:"), advice.Hint)
+	}
+	if errors.As(err, &with) {
+		return with.code
+	}
+	if !errors.As(err, &wrong) {
+		return Failed
+	}
+	if advice.Hint == "" {
+		fmt.Fprintf(stderr, "%s leasehold --help, or --help after any command\n", p.Bold("hint:"))
+	}
+	return Misused
+}

@@ -1,0 +1,107 @@
+// Package shim is leasehold mcp: the stdio server that MCP clients start. It
+// passes messages between its client and the daemon, and hides restarts of the
+// daemon from the client; see shim.
+package shim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// Config is what a shim is told by its command line and environment.
+type Config struct {
+	Socket string // of the daemon
+	Token  string // of the actor; "": join Run
+	Run    string
+	Name   string // in Run; "": after the client
+	Log    string // where a daemon that the shim starts writes; "": start none
+
+	// Outage is how long a request waits for the daemon before it is told
+	// that there is none. Zero: 30 s.
+	Outage time.Duration
+}
+
+// NewCommand is the command that MCP clients start. find says where the
+// daemon listens, and where a daemon started on demand writes its log.
+func NewCommand(find func(*cobra.Command) (socket, log string, err error)) *cobra.Command {
+	cfg := Config{Token: os.Getenv("LEASEHOLD_TOKEN")}
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Connect an MCP client to the daemon, over stdio",
+		Long: `Connect an MCP client to the daemon, over stdio.
+
+MCP clients start this command. It starts the daemon if none runs, connects
+again after a restart of the daemon, and goes away with the client; what the
+client held is then free at once.
+
+The client acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it
+joins a run as a new worker of the root layer.`,
+		Example: `  # Claude Code
+  claude mcp add --transport stdio leasehold -- leasehold mcp
+
+  # another run, under a name of your choice
+  leasehold mcp --run release-42 --name reviewer`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Socket, cfg.Log, err = find(cmd); err != nil {
+				return err
+			}
+			ctx, stop := untilUnwanted(cmd.Context())
+			defer stop()
+			return Run(ctx, cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.Run, "run", "default", "the run to join without a token")
+	cmd.Flags().StringVar(&cfg.Name, "name", "", "the name to join it under (default: the client's)")
+	return cmd
+}
+
+// untilUnwanted ends with whatever ends a shim from outside: a signal, the end
+// of the process that started it, the closing of its standard output.
+func untilUnwanted(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	// Writing to a client that is gone is an error like any other. To ignore
+	// the signal would be inherited by a daemon, and by all it starts.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	go func() { // ends with ctx
+		select {
+		case s := <-signals:
+			cancel(fmt.Errorf("signal: %v", s))
+		case <-ctx.Done():
+		}
+	}()
+	go func() { // ends with ctx
+		if err := awaitDesertion(ctx, os.Stdout); err != nil {
+			cancel(err)
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		signal.Stop(signals)
+		signal.Stop(pipe)
+	}
+}
+
+// Run joins the client at stdin and stdout to the daemon until the client
+// goes or ctx ends, and then answers nil. An error says why it can never work.
+// What it has to say on the way goes to stderr.
+func Run(ctx context.Context, cfg Config, stdin io.Reader, stdout, stderr io.Writer) error {
+	if err := server.CheckSocketPath(cfg.Socket); err != nil {
+		return err
+	}
+	newShim(cfg, stderr).run(ctx, stdin, stdout)
+	return nil
+}

@@ -1,0 +1,200 @@
+package shim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// A link is a connection to the daemon, past its hello.
+type link struct {
+	nc    net.Conn
+	lines chan []byte // closed when there are no more
+	stop  chan struct{}
+}
+
+// writeTimeout bounds a write to the daemon, which always reads.
+const writeTimeout = 10 * time.Second
+
+func newLink(nc net.Conn, r io.Reader) *link {
+	l := &link{nc: nc, lines: make(chan []byte), stop: make(chan struct{})}
+	go readLines(r, maxDaemonLine, l.lines, l.stop) // ends with close
+	return l
+}
+
+// write sends a line. If that fails, so does reading, once all is read that
+// the daemon had to say.
+func (l *link) write(line []byte) {
+	l.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := l.nc.Write(append(line[:len(line):len(line)], '\n'))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		l.nc.Close() // it is frozen, and has nothing more to say
+	}
+}
+
+func (l *link) close() {
+	close(l.stop)
+	l.nc.Close()
+}
+
+// writeLines writes lines until there are no more or w fails.
+func writeLines(w io.Writer, lines <-chan []byte) error {
+	for line := range lines {
+		if n := len(line); n == 0 || line[n-1] != '\n' {
+			line = append(line[:n:n], '\n')
+		}
+		if _, err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lose drops a link that the daemon closed, and begins to look for another.
+func (s *shim) lose(ctx context.Context) {
+	s.logf("lost the daemon")
+	s.link.close()
+	s.link = nil
+	s.failures = 0
+	s.patience = time.Now().Add(s.cfg.Outage)
+	s.connect(ctx)
+}
+
+// disconnect drops the link for good, and an attempt at one.
+func (s *shim) disconnect(cancel func()) {
+	cancel()
+	if s.attempt != nil {
+		s.link = (<-s.attempt).link
+	}
+	if s.link != nil {
+		s.link.close()
+	}
+}
+
+// An attempt to connect has ended.
+type attempt struct {
+	link    *link
+	welcome server.Welcome
+	err     error
+}
+
+// dial makes one attempt.
+func dial(ctx context.Context, d *connection.Dialer, hello server.Hello, start bool) attempt {
+	nc, err := d.Reach(ctx, start)
+	if err != nil {
+		return attempt{err: err}
+	}
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(connection.HelloTimeout))
+	br, w, err := server.Greet(nc, hello)
+	if !stop() || err != nil {
+		nc.Close()
+		return attempt{err: cmp.Or(err, context.Cause(ctx))}
+	}
+	nc.SetDeadline(time.Time{})
+	d.Know(nc)
+	return attempt{link: newLink(nc, br), welcome: w}
+}
+
+// connect begins an attempt, unless one is under way. While requests wait, it
+// may start a daemon; else it only looks whether one is there.
+func (s *shim) connect(ctx context.Context) {
+	s.retry = nil
+	if s.attempt != nil || s.link != nil {
+		return
+	}
+	hello := server.Hello{Handle: s.handle, Token: s.cfg.Token}
+	if hello.Token == "" {
+		hello.Run, hello.Name = s.cfg.Run, s.name
+	}
+	start := time.Now().Before(s.patience)
+	done := make(chan attempt, 1)
+	s.attempt = done
+	go func() { done <- dial(ctx, s.dialer, hello, start) }()
+}
+
+// Between attempts a shim waits a little longer each time. When nobody waits
+// any more it goes on to look, for the sake of the leases the client may hold.
+const (
+	idleRetry = 2 * time.Second
+
+	// maxStarts is how many daemons may end at once, one after the other,
+	// before requests are told why.
+	maxStarts = 3
+)
+
+// attempted takes the outcome of an attempt.
+func (s *shim) attempted(a attempt) {
+	s.attempt = nil
+	if a.err == nil {
+		s.failures = 0
+		s.link = a.link
+		s.resume(a.welcome)
+		return
+	}
+	refused, permanent := errors.AsType[*server.HelloError](a.err)
+	permanent = permanent && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
+	if s.failures++; s.failures == 1 || permanent {
+		s.logf("%v", a.err)
+	}
+	if _, ok := errors.AsType[*connection.StartError](a.err); ok && s.failures >= maxStarts {
+		s.patience = time.Time{} // better an answer than the same thing again
+	}
+	switch {
+	case permanent: // until the next request, which may know better
+		for _, r := range s.inOrder() {
+			s.refuse(r, refused.Code, refused.Message)
+		}
+	case time.Now().Before(s.patience):
+		s.retry = time.After(min(connection.FirstRetry<<min(s.failures, 10), connection.LastRetry))
+	default:
+		for _, r := range s.inOrder() {
+			s.refuse(r, "UNAVAILABLE", fmt.Sprintf("no daemon: %v; start one with: leasehold serve", a.err))
+		}
+		s.retry = time.After(idleRetry)
+	}
+}
+
+// resume brings a new link to where the last one was.
+func (s *shim) resume(w server.Welcome) {
+	again := s.handle != ""
+	s.handle = w.Handle
+	s.logf("connected as %s of run %s", w.Actor.Path, w.Actor.Run)
+	if s.initialize != nil {
+		s.link.write(wire.WithID(s.initialize, replayID))
+		if s.initialized != nil {
+			s.link.write(s.initialized)
+		}
+		if s.logLevel != nil {
+			s.link.write(wire.WithID(s.logLevel, replayID))
+		}
+	}
+	if again && !w.Resumed && s.initialized != nil {
+		s.tell(newSessionNotice(w))
+	}
+	for _, r := range s.inOrder() {
+		s.send(r)
+	}
+}
+
+// newSessionNotice warns a client whose session is gone. The daemon cannot, if
+// the client has become another actor with it.
+func newSessionNotice(w server.Welcome) []byte {
+	return wire.Notification("notifications/message", map[string]any{
+		"level": "warning", "logger": "leasehold",
+		"data": map[string]any{
+			"code": "LEASE_LOST",
+			"message": fmt.Sprintf("the connection to the daemon was lost and this is a new session, of actor %s: "+
+				"leases taken before are lost unless lease_renew with their lease_id succeeds", w.Actor.Path),
+		},
+	})
+}

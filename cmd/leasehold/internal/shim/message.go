@@ -1,0 +1,61 @@
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// clientName is a name for a worker, after what its client calls itself.
+func clientName(m wire.Message) string {
+	name := strings.Trim(foreign.ReplaceAllString(m.ClientName(), "-"), "-.")
+	_, err := uuid.Parse(name)
+	if err == nil || slices.Contains(reserved, name) {
+		name = strings.TrimSuffix("client-"+name, "-")
+	}
+	return strings.TrimRight(name[:min(len(name), 64)], "-.")
+}
+
+var (
+	foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+	// reserved are words that mean somebody else, or nobody.
+	reserved = []string{"", "parent", "root", "self"}
+)
+
+// readLines sends the lines of r, without their ends, until it cannot or stop
+// is closed; then it closes lines. Memory is bounded by limit: what is longer
+// is cut there.
+func readLines(r io.Reader, limit int, lines chan<- []byte, stop <-chan struct{}) {
+	defer close(lines)
+	br := bufio.NewReaderSize(r, 64<<10)
+	for {
+		var line []byte
+		for {
+			part, err := br.ReadSlice('\n')
+			line = append(line, part[:min(len(part), limit-len(line))]...)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				return
+			}
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		select {
+		case lines <- line:
+		case <-stop:
+			return
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Package story is leasehold spotlight: it lists and tells the stories.
+package story
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/spotlights"
+)
+
+func NewCommand() *cobra.Command {
+	var list bool
+	cmd := &cobra.Command{
+		Use:   "spotlight [NAME]",
+		Short: "List the stories of what leasehold promises, or run one",
+		Long: `List the stories of what leasehold promises, or run one, narrated.
+
+A story is told to a daemon of its own, a process with a state that goes with it:
+it touches neither your daemon nor your runs. Some dispatch a tree of real
+processes, and kill some of them.`,
+		Example: `  leasehold spotlight
+  leasehold spotlight crashed-holder`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			switch {
+			case list && len(args) > 0:
+				return exit.Usagef("--list stands alone")
+			case len(args) == 0:
+				_, err := io.WriteString(out, listStories(terminal.PaintFor(out)))
+				return err
+			}
+			i := slices.IndexFunc(spotlights.Stories(), func(s spotlights.Story) bool { return s.Name == args[0] })
+			if i < 0 {
+				return exit.Hint(exit.Usagef("unknown story %q", args[0]), "leasehold spotlight lists them")
+			}
+			return tellStory(cmd.Context(), spotlights.Stories()[i], out)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				for _, s := range spotlights.Stories() {
+					names = append(names, cobra.CompletionWithDesc(s.Name, s.Title))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.Flags().BoolVar(&list, "list", false, "list the stories, as without a name")
+	return cmd
+}
+
+func listStories(p terminal.Paint) string {
+	t := terminal.Table{Head: []string{"STORY", "PROMISE"}}
+	for _, s := range spotlights.Stories() {
+		t.Add(s.Name, s.Promise)
+	}
+	return t.Render(p)
+}
+
+// tellStory tells a story to a machine of its own. Of what it has started
+// nothing outlives the command, killed or not.
+func tellStory(ctx context.Context, s spotlights.Story, out io.Writer) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	m, err := spotlights.NewMachine(ctx, self)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	fmt.Fprintf(out, "%s\n\n", terminal.PaintFor(out).Bold(s.Title))
+	if err := s.Tell(ctx, m, out); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	fmt.Fprintf(out, "\nSo it is: %s.\n", s.Promise)
+	return nil
+}

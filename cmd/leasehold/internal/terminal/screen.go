@@ -1,0 +1,56 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A screen is a terminal's second one, which leaves the first as it was.
+type screen struct{ out io.Writer }
+
+const (
+	screenOpen  = "\x1b[?1049h\x1b[?25l\x1b[?7l" // second screen, no cursor, no wrapping
+	screenClose = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	lineEnd     = "\x1b[K\n" // clears what was there before
+	screenHome  = "\x1b[H"
+	screenRest  = "\x1b[J"
+)
+
+func OpenScreen(out io.Writer) (*screen, error) {
+	_, err := io.WriteString(out, screenOpen)
+	return &screen{out}, err
+}
+
+// Close leaves the last state behind.
+func (s *screen) Close(last string) error {
+	_, err := io.WriteString(s.out, screenClose+last)
+	return err
+}
+
+// Draw shows a text in place of the last one, as far as it fits.
+func (s *screen) Draw(text string) error {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if n := s.height(); n > 1 && len(lines) > n {
+		hidden := len(lines) - (n - 1)
+		lines = append(lines[:n-1:n-1], fmt.Sprintf("… %s more", Plural(hidden, "line")))
+	}
+	_, err := io.WriteString(s.out, screenHome+strings.Join(lines, lineEnd)+"\x1b[K"+screenRest)
+	return err
+}
+
+// height is 0 if it is not known.
+func (s *screen) height() int {
+	f, ok := s.out.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Row)
+}

@@ -1,0 +1,141 @@
+package tree
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+)
+
+func NewActorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "actor",
+		Short: "Make and end actors, for other orchestrators",
+		Long: `Make and end actors, for orchestrators that launch agents themselves.
+
+A run is a tree: its root makes the run, sub-leads and workers are added below.
+Whoever connects with an actor's token acts as it.`,
+		Example: `  leasehold actor add --run build --name lead --role root
+  leasehold actor add --run build --name S1 --role sublead
+  leasehold actor add --run build --name W1 --role worker --parent S1
+  leasehold actor end --run build S1/W1`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("say what to do with an actor: add or end")
+			}
+			return exit.Usagef("unknown command %q: it is leasehold actor add or leasehold actor end", args[0])
+		},
+	}
+	cmd.AddCommand(newActorAddCommand(), newActorEndCommand())
+	return cmd
+}
+
+func newActorAddCommand() *cobra.Command {
+	var run, name, role, parent string
+	var readDown, asObject bool
+	var maxDepth int
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "add",
+		Short: "Make an actor, and print its path and its token",
+		Long: `Make an actor, without launching it, and print its path and its token in two
+lines. The token is a secret and told only now: give it to the agent in its
+environment, as LEASEHOLD_TOKEN. It is void from the end of the actor on.`,
+		Example: `  leasehold actor add --run build --name lead --role root
+  leasehold actor add --run build --name W1 --role worker --parent S1
+
+  # straight into the agent's environment
+  LEASEHOLD_TOKEN=$(leasehold actor add --run build --name W2 --role worker --json | jq -r .token) my-agent`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			args := map[string]any{"run": run, "name": name, "role": role}
+			if parent != "" {
+				args["parent"] = connection.ActorPath(parent)
+			}
+			if readDown {
+				args["read_down"] = true
+			}
+			if cmd.Flags().Changed("max-depth") {
+				args["max_depth"] = maxDepth
+			}
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, "operator_actor_add", args)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			made, err := connection.Decode[struct {
+				ActorID string `json:"actor_id"`
+				Path    string `json:"path"`
+				Token   string `json:"token"`
+			}](answer.Object)
+			if err != nil {
+				return err
+			}
+			if asObject {
+				return json.NewEncoder(out).Encode(made)
+			}
+			fmt.Fprintf(out, "%s\n%s\n", made.Path, made.Token)
+			return nil
+		},
+	})
+	f := cmd.Flags()
+	view.RunFlag(cmd, &run)
+	f.StringVar(&name, "name", "", "unique in its layer (required)")
+	f.StringVar(&role, "role", "", "root, sublead or worker (required)")
+	f.StringVar(&parent, "parent", "", "`path` of its lead, as S1/S2 or S1→S2 (default root)")
+	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
+	f.IntVar(&maxDepth, "max-depth", 0, "with role root: names in a path of this run (default the daemon's)")
+	f.BoolVar(&asObject, "json", false, "print {actor_id, path, token}")
+	for _, required := range []string{"name", "role"} {
+		_ = cmd.MarkFlagRequired(required)
+	}
+	view.Complete(cmd, "role", "root", "sublead", "worker")
+	view.CompleteWith(cmd, "parent", view.CompleteLeads)
+	return cmd
+}
+
+func newActorEndCommand() *cobra.Command {
+	var run, reason string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "end PATH",
+		Short: "End an actor and all below it",
+		Long: `End an actor and all below it: tokens are void, sessions end, and what they held
+goes to those who wait. Ending root ends the run.`,
+		Example: `  leasehold actor end --run build S1/W1 --reason 'went in circles'
+  leasehold actor end --run build root`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request := map[string]any{"run": run, "path": connection.ActorPath(args[0])}
+			if reason != "" {
+				request["reason"] = reason
+			}
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, "operator_actor_end", request)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			if asObject {
+				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
+			} else {
+				_, err = fmt.Fprintln(out, answer.Text)
+			}
+			return err
+		},
+	})
+	view.RunFlag(cmd, &run)
+	cmd.Flags().StringVar(&reason, "reason", "", "told to those it concerns")
+	cmd.Flags().BoolVar(&asObject, "json", false, "print {run, path}")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return view.LivingPaths(cmd, func(view.ShownActor) bool { return true }), cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}

@@ -1,0 +1,259 @@
+// Package tree has the commands that make a tree of agents: init, dispatch and
+// actor, and the watchdog that ends the processes of a dispatcher that died.
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/manifest"
+)
+
+// A dispatchJob is what a dispatch was told on the command line.
+type dispatchJob struct {
+	run    string // in place of the manifest's name
+	dir    string // in place of the default run directory
+	resume string
+	check  bool
+	json   bool
+	logs   bool
+}
+
+func NewDispatchCommand() *cobra.Command {
+	var job dispatchJob
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "dispatch MANIFEST | --resume RUN",
+		Short: "Run a tree of agents, and leave nothing behind",
+		Long: `Run a tree of agents. The root agent of the manifest is started first; leads start
+sub-leads and workers below them with the tools spawn_sublead and spawn_worker.
+Shows the tree as it changes until all of it is done: redrawn in place on a
+terminal, a line for each event elsewhere. At the end stand a summary and the run
+directory, which has every agent's output.
+
+Ctrl-C drains: nothing new is started, and agents have the manifest's grace to
+finish before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a
+third kills. No process of the run outlives it, not even if the dispatcher is
+killed; such a run goes on with --resume: who had finished stays finished.
+
+Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
+		Example: `  leasehold init
+  leasehold dispatch leasehold.toml
+  leasehold dispatch --check leasehold.toml
+
+  # what the agents say, beside what happens to them
+  leasehold dispatch leasehold.toml --logs
+
+  # for programs: an event a line, the summary last
+  leasehold dispatch leasehold.toml --json | jq -r 'select(.event == "actor_exited").text'
+
+  # go on with a run whose dispatcher died
+  leasehold dispatch --resume release`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 && job.resume == "":
+				return exit.Hint(exit.Usagef("say which manifest to dispatch"), "leasehold init writes one")
+			case len(args) > 0 && job.resume != "":
+				return exit.Usagef("--resume has its manifest in the run directory: leave out %s", args[0])
+			case job.resume != "" && (job.run != "" || job.dir != "" || job.check):
+				return exit.Usagef("--resume goes on as the run began: leave out --run, --dir and --check")
+			}
+			return job.do(cmd, args)
+		},
+	})
+	f := cmd.Flags()
+	f.StringVar(&job.run, "run", "", "the run's `name` (default the manifest's)")
+	f.StringVar(&job.dir, "dir", "", "where run `directories` are made (default <state>/runs)")
+	f.StringVar(&job.resume, "resume", "", "go on with `RUN`: its name, or its run directory")
+	f.BoolVar(&job.check, "check", false, "only say what is wrong with the manifest")
+	f.BoolVar(&job.json, "json", false, "print events and the summary as JSON, one object in a line")
+	f.BoolVar(&job.logs, "logs", false, "print what agents write, each line after its path")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	view.CompleteWith(cmd, "resume", view.CompleteRuns)
+	return cmd
+}
+
+func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
+	base := j.dir
+	if base == "" {
+		state, err := place.State()
+		if err != nil {
+			return err
+		}
+		base = filepath.Join(state, "runs")
+	}
+	m, dir, err := j.manifest(base, args)
+	if err != nil {
+		return err
+	}
+	if j.check {
+		return j.checked(cmd.OutOrStdout(), args[0], m)
+	}
+	daemon, err := newRunDaemon(cmd)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// An interrupt is asked of the run, which ends in its own time. One that
+	// came before anybody heard it has ended the command's context.
+	interrupts, stop := interruptsOf()
+	defer stop()
+	if cmd.Context().Err() != nil {
+		return context.Cause(cmd.Context())
+	}
+	// What an earlier dispatcher left that was killed with its watchdog.
+	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
+	}
+	resume := dir != nil
+	if !resume {
+		if dir, err = launcher.NewDirectory(base, m.Run.Name, time.Now()); err != nil {
+			return err
+		}
+	}
+	ctx := context.WithoutCancel(cmd.Context())
+	show := j.display(cmd, m.Run.Name, dir, daemon)
+	summary, err := launcher.Run(ctx, launcher.Options{
+		Manifest: m, Directory: dir, Resume: resume, Leasehold: self, Socket: daemon.socket,
+		Connect: daemon.connect, Events: show.event, Interrupts: interrupts,
+	})
+	closeErr := show.close()
+	if err != nil {
+		if summary.RunID != "" { // it came to its end; this is all that is left of it
+			_ = j.report(cmd.OutOrStdout(), summary)
+		}
+		err = whatNext(err, m.Run.Name, resume)
+		if summary.Interrupted {
+			err = exit.WithCode(err, exit.Interrupted)
+		}
+		return err
+	}
+	// Who reads no more, as head(1), has no part in how the run came out.
+	if err := errors.Join(closeErr, j.report(cmd.OutOrStdout(), summary)); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	switch {
+	case summary.Interrupted:
+		return exit.Code(exit.Interrupted)
+	case summary.Failed():
+		return exit.ErrReported
+	default:
+		return nil
+	}
+}
+
+// manifest reads the manifest, and finds the directory of a run to resume.
+func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, *launcher.Directory, error) {
+	if j.resume == "" {
+		m, err := manifest.Load(args[0])
+		if err != nil {
+			return nil, nil, exit.Usage(exit.Hint(err, "leasehold init writes a manifest to begin with; the book has all its fields"))
+		}
+		if j.run != "" {
+			if err := dispatch.CheckRun(j.run); err != nil {
+				return nil, nil, exit.Usagef("--run %q: %w", j.run, err)
+			}
+			m.Run.Name = j.run
+		}
+		return m, nil, nil
+	}
+	dir, err := launcher.FindDirectory(base, j.resume)
+	if err != nil {
+		return nil, nil, exit.Usage(exit.Hint(err, "the last line of a dispatch names its run directory; what is to be run anew needs no --resume"))
+	}
+	if dir.Finished() {
+		return nil, nil, fmt.Errorf("run %s is over: its summary is in %s", j.resume, dir.Path)
+	}
+	m, err := dir.LoadManifest()
+	return m, dir, err
+}
+
+// checked says that a manifest is right.
+func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) error {
+	if j.json {
+		return json.NewEncoder(out).Encode(map[string]any{
+			"manifest": file, "run": m.Run.Name, "root": m.Root.Name, "agents": slices.Sorted(maps.Keys(m.Agents)),
+		})
+	}
+	_, err := fmt.Fprintf(out, "%s is right: run %s, root %s of agent %s\n", file, m.Run.Name, m.Root.Name, m.Root.Agent)
+	return err
+}
+
+// whatNext adds what to do about a run that could not begin.
+func whatNext(err error, run string, resumed bool) error {
+	if errors.Is(err, launcher.ErrDaemonGone) {
+		return exit.Hint(err, "leasehold dispatch --resume %s goes on with the run", run)
+	}
+	var refusal *client.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	switch refusal.Code {
+	case "INVALID_ARGUMENT", "LIMIT":
+		return err
+	}
+	if resumed {
+		return exit.Hint(err, "leasehold tree --run %s --all shows it", run)
+	}
+	return exit.Hint(err, "leasehold tree --run %s shows it; leasehold dispatch --resume %s goes on with it; --run gives this one another name", run, run)
+}
+
+// report says what a run came to.
+func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
+	if j.json {
+		return json.NewEncoder(out).Encode(map[string]any{"event": "summary", "summary": s})
+	}
+	_, err := io.WriteString(out, drawSummary(s, terminal.PaintFor(out)))
+	return err
+}
+
+// interruptsOf turns the signals that ask the process to end into interrupts
+// of a run, until stop.
+func interruptsOf() (interrupts <-chan struct{}, stop func()) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// Whoever read our output has gone: writing fails, and the run goes on. To
+	// ignore the signal would make every agent ignore it.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+
+	told := make(chan struct{}, cap(signals))
+	done := make(chan struct{})
+	go func() { // ends with stop
+		for {
+			select {
+			case <-signals:
+				told <- struct{}{}
+			case <-done:
+				return
+			}
+		}
+	}()
+	// The signals stay caught: one that comes while the command ends must not
+	// change its exit code.
+	return told, func() { close(done) }
+}

@@ -1,0 +1,155 @@
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+)
+
+// A display shows a run while it is dispatched.
+type display struct {
+	event func(launcher.Event)
+	close func() error
+}
+
+// display is how this job shows a run: the tree, redrawn in place, on a terminal;
+// else a line for each event.
+func (j *dispatchJob) display(cmd *cobra.Command, run string, dir *launcher.Directory, daemon *runDaemon) display {
+	out := cmd.OutOrStdout()
+	switch {
+	case j.json:
+		enc := json.NewEncoder(out)
+		return display{func(e launcher.Event) { _ = enc.Encode(e) }, func() error { return nil }}
+	case terminal.Is(out) && !j.logs:
+		return treeView(cmd.Context(), out, run, daemon)
+	}
+	lines := &lineView{out: out, began: time.Now()}
+	if !j.logs {
+		return display{lines.event, func() error { return nil }}
+	}
+	logs := newLogView(dir, lines)
+	return display{func(e launcher.Event) {
+		logs.before(e)
+		lines.event(e)
+		logs.after(e)
+	}, logs.close}
+}
+
+// treeView draws the run in place, as leasehold tree --watch does, from its
+// first event to close.
+func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon) display {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	started := false
+	l := view.TreeLook(run, true)
+	return display{
+		event: func(e launcher.Event) {
+			if started {
+				return
+			}
+			started = true
+			go func() { // ends with close
+				defer close(done)
+				for {
+					if c, err := daemon.connect(ctx); err == nil {
+						_ = l.Follow(ctx, c, out) // until the run is over, or the daemon goes
+						c.Close()
+					}
+					if ctx.Err() != nil {
+						return
+					}
+					select { // the daemon is away
+					case <-time.After(time.Second):
+					case <-ctx.Done():
+					}
+				}
+			}()
+		},
+		close: func() error {
+			cancel()
+			if started {
+				<-done
+			}
+			return nil
+		},
+	}
+}
+
+// A lineView prints events as lines.
+type lineView struct {
+	out   io.Writer
+	began time.Time
+}
+
+func (v *lineView) event(e launcher.Event) { v.line(e.Time, e.Text) }
+
+func (v *lineView) line(at time.Time, text string) {
+	d := max(at.Sub(v.began), 0)
+	fmt.Fprintf(v.out, "%02d:%06.3f  %s\n", int(d.Minutes()), (d % time.Minute).Seconds(), terminal.Printable(text))
+}
+
+// drawSummary is a summary for people.
+func drawSummary(s launcher.Summary, p terminal.Paint) string {
+	var b strings.Builder
+	var counts []string
+	for _, status := range slices.Sorted(maps.Keys(s.Counts)) {
+		counts = append(counts, fmt.Sprintf("%d %s", s.Counts[status], strings.ReplaceAll(status, "_", " ")))
+	}
+	fmt.Fprintf(&b, "\n%s %s in %s", p.Bold("run "+terminal.Printable(s.Run)+":"), strings.Join(counts, ", "), terminal.Brief(s.FinishedAt.Sub(s.StartedAt)))
+	if s.CostUSD > 0 {
+		fmt.Fprintf(&b, ", $%.2f", s.CostUSD)
+	}
+	if s.Interrupted {
+		b.WriteString(", interrupted")
+	}
+	b.WriteString("\n")
+	t := terminal.Table{Head: []string{"ACTOR", "AGENT", "STATUS", "TOOK", "COST", "RESULT"}}
+	for _, a := range s.Actors {
+		t.Rows = append(t.Rows, summaryRow(a))
+	}
+	b.WriteString(t.Render(p))
+	fmt.Fprintf(&b, "run directory: %s\n", s.Directory)
+	return b.String()
+}
+
+// resultWidth is how many runes of a result a table shows.
+const resultWidth = 60
+
+func summaryRow(a launcher.Actor) terminal.Row {
+	took, cost := "-", "-"
+	if a.StartedAt != nil && a.FinishedAt != nil {
+		took = terminal.Brief(a.FinishedAt.Sub(*a.StartedAt))
+	}
+	if a.CostUSD != nil {
+		cost = fmt.Sprintf("$%.2f", *a.CostUSD)
+	}
+	said := a.Cause
+	if a.Status == "succeeded" {
+		said = resultText(a.Result)
+	}
+	status := strings.ReplaceAll(a.Status, "_", " ")
+	if status == "" {
+		status = "joined"
+	}
+	return terminal.Row{Cells: []string{a.Path, a.Agent, status, took, cost, terminal.Clip(said, resultWidth)}, Dim: a.Status == "cancelled"}
+}
+
+// resultText is a result in one line: a text as it is, anything else as JSON.
+func resultText(result json.RawMessage) string {
+	var text string
+	if json.Unmarshal(result, &text) != nil {
+		text = string(result)
+	}
+	return strings.Join(strings.Fields(text), " ")
+}

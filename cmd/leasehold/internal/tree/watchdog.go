@@ -1,0 +1,38 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// NewWatchdogCommand is what a dispatcher starts beside itself, and nobody
+// else: it reads the dispatcher's word, or the end of it, from standard input.
+func NewWatchdogCommand() *cobra.Command {
+	var mark string
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use:    "watchdog",
+		Short:  "End the processes of a run whose dispatcher died",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// No signal is to end this, and nobody waits for it: what the
+			// kernel cannot kill for so long stays.
+			const patience = time.Minute
+			ctx := context.WithoutCancel(cmd.Context())
+			ended, err := process.RunWatchdog(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), mark, grace, patience)
+			if ended > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the dispatcher died; ended the processes that it left: %d\n", ended)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&mark, "mark", "", "NAME=value in the environment of the processes")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "how long they may take before they are killed")
+	return cmd
+}

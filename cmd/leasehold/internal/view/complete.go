@@ -1,0 +1,112 @@
+package view
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// RunFlag gives a command --run, with the runs there are for completion.
+func RunFlag(cmd *cobra.Command, run *string) {
+	cmd.Flags().StringVar(run, "run", "default", "name of the run")
+	CompleteWith(cmd, "run", CompleteRuns)
+}
+
+// Complete gives a flag a fixed choice of words.
+func Complete(cmd *cobra.Command, flag string, words ...string) {
+	CompleteWith(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func CompleteWith(cmd *cobra.Command, flag string, fn cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, fn); err != nil {
+		panic(err) // the flag is missing
+	}
+}
+
+// completeTimeout is how long a shell waits for what the daemon knows.
+const completeTimeout = time.Second
+
+// knownRuns asks the daemon. Without one there is nothing to suggest.
+func knownRuns(cmd *cobra.Command) []ShownRun {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(parent, completeTimeout)
+	defer cancel()
+	cmd.SetContext(ctx)
+	answer, err := connection.AsOperator(cmd, "operator_tree", map[string]any{})
+	if err != nil {
+		return nil
+	}
+	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer.Object)
+	return list.Runs
+}
+
+func CompleteRuns(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	for _, r := range knownRuns(cmd) {
+		if r.EndedAt == nil {
+			names = append(names, r.Run)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompleteLeads suggests the leads of the run that is named already.
+func CompleteLeads(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return LivingPaths(cmd, func(a ShownActor) bool { return dispatch.Role(a.Role).Leads() }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// LivingPaths are the paths of a run's living actors that fit.
+func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string) {
+	run, err := cmd.Flags().GetString("run")
+	if err != nil {
+		return nil
+	}
+	for _, r := range knownRuns(cmd) {
+		if r.Run != run {
+			continue
+		}
+		for _, a := range r.Actors {
+			if a.EndedAt == nil && fits(a) {
+				paths = append(paths, strings.ReplaceAll(a.Path, dispatch.Separator, "/"))
+			}
+		}
+	}
+	return paths
+}
+
+// CompleteLeases suggests what is held, which is what there is to know of.
+func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
+	run, err := cmd.Flags().GetString("run")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	scope := "run"
+	if layer, err := cmd.Flags().GetBool("layer"); err == nil && layer {
+		scope = "layer"
+	}
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(parent, completeTimeout)
+	defer cancel()
+	cmd.SetContext(ctx)
+	answer, err := connection.AsOperator(cmd, "operator_leases", map[string]any{"run": run, "scope": scope})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, _ := connection.Decode[struct{ Leases []shownLease }](answer.Object)
+	for _, l := range list.Leases {
+		if key := l.Name + l.Key; !strings.ContainsAny(key, "\t\n") {
+			keys = append(keys, cobra.CompletionWithDesc(key, "held by "+l.Holder.Path))
+		}
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
+}

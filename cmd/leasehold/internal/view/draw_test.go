@@ -1,0 +1,32 @@
+package view
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+func TestTreeIsDrawnAtAnyDepth(t *testing.T) {
+	var actors []ShownActor
+	for _, path := range []string{"root", "A", "A→B", "A→B→C", "A→B→D", "A→E", "F", "F→G"} {
+		actors = append(actors, ShownActor{Path: path})
+	}
+	want := []string{"", "├─ ", "│  ├─ ", "│  │  ├─ ", "│  │  └─ ", "│  └─ ", "└─ ", "   └─ "}
+	for i, got := range branchesOf(actors) {
+		if got != want[i] {
+			t.Errorf("%s: %q, want %q", actors[i].Path, got, want[i])
+		}
+	}
+}
+
+func TestClocksGoOnBetweenLooks(t *testing.T) {
+	object := json.RawMessage(`{"leases":[{"key":"gpu","scope":"run","token":7,"holder":{"path":"S1"},"expires_in_ms":30000,` +
+		`"waiters":[{"path":"S2","waiting_ms":1000}]}]}`)
+	text, err := drawLeases(object, 10*time.Second, terminal.Paint{})
+	if err != nil || !strings.Contains(text, "gpu    run    S1      20s      7      S2 (11s)\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

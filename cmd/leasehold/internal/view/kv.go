@@ -1,0 +1,91 @@
+package view
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+func NewKVCommand() *cobra.Command {
+	var run, layer string
+	var values bool
+	var limit int
+	l := &look{tool: "operator_kv"}
+	cmd := l.flags(&cobra.Command{
+		Use:   "kv [GLOB]",
+		Short: "Show the store of a layer",
+		Long: `Show the store of a layer, by default the root's: the entries whose path GLOB
+matches, where * stops at / and ** does not. Quote it for the shell.`,
+		Example: `  leasehold kv
+  leasehold kv '/shared/**' --values --watch
+  leasehold kv --layer S1 '/ref/*' --json --values | jq -r '.entries[].value'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			glob := "/**"
+			if len(args) == 1 {
+				glob = args[0]
+			}
+			layer = connection.ActorPath(layer)
+			l.title = "store of " + layer + " in run " + run + ", " + glob
+			l.args = map[string]any{"run": run, "layer": layer, "glob": glob, "values": values, "limit": limit}
+			l.draw = func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
+				return drawEntries(object, values, p)
+			}
+			return l.run(cmd)
+		},
+	})
+	f := cmd.Flags()
+	RunFlag(cmd, &run)
+	f.StringVar(&layer, "layer", "root", "the layer of the lead at this `path`")
+	f.BoolVar(&values, "values", false, "with their values")
+	f.IntVar(&limit, "limit", 100, "how many at most, up to 1000")
+	CompleteWith(cmd, "layer", CompleteLeads)
+	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"/ref/**", "/shared/**", "/peer/**", "/leases/**"}, cobra.ShellCompDirectiveNoFileComp)
+	return cmd
+}
+
+// shownEntry is an entry as operator_kv tells it.
+type shownEntry struct {
+	Path      string
+	Value     json.RawMessage
+	Version   uint64
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy string    `json:"updated_by"`
+}
+
+// maxShownValue is how many characters of a value a table shows; JSON has all.
+const maxShownValue = 120
+
+func drawEntries(object json.RawMessage, values bool, p terminal.Paint) (string, error) {
+	list, err := connection.Decode[struct {
+		Entries   []shownEntry
+		Truncated bool
+	}](object)
+	if err != nil {
+		return "", err
+	}
+	if len(list.Entries) == 0 {
+		return "no entries\n", nil
+	}
+	t := terminal.Table{Head: []string{"PATH", "VERSION", "BY", "AGE"}}
+	if values {
+		t.Head = append(t.Head, "VALUE")
+	}
+	for _, e := range list.Entries {
+		cells := []string{e.Path, strconv.FormatUint(e.Version, 10), e.UpdatedBy, terminal.Brief(time.Since(e.UpdatedAt))}
+		if values {
+			cells = append(cells, terminal.Clip(string(e.Value), maxShownValue))
+		}
+		t.Add(cells...)
+	}
+	text := t.Render(p)
+	if list.Truncated {
+		text += p.Dim("there are more: narrow the glob, or raise --limit") + "\n"
+	}
+	return text, nil
+}

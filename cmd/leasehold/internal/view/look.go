@@ -1,0 +1,76 @@
+// Package view has the commands that show what the daemon knows: leases, tree,
+// kv and queue, each as a table or as JSON, once or whenever it changes. The
+// completions that ask the daemon are here too.
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// A look is one question of an operator's, and how its answer is drawn.
+type look struct {
+	title string // of a screen that shows it
+	tool  string
+	args  map[string]any
+	draw  func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error)
+
+	json  bool
+	watch bool
+}
+
+// flags gives cmd the flags of every look.
+func (l *look) flags(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&l.json, "json", false, "print JSON, one object in a line")
+	cmd.Flags().BoolVar(&l.watch, "watch", false, "show it again whenever it changes, until Ctrl-C")
+	return place.WithSocket(cmd)
+}
+
+func (l *look) run(cmd *cobra.Command) error {
+	c, err := connection.Operator(cmd)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	out := cmd.OutOrStdout()
+	if l.watch {
+		err = l.Follow(cmd.Context(), c, out)
+	} else {
+		err = l.once(cmd.Context(), c, out)
+	}
+	return connection.AsJSON(l.json, out, err)
+}
+
+func (l *look) once(ctx context.Context, c *client.Client, out io.Writer) error {
+	answer, err := connection.Call(ctx, c, l.tool, l.args)
+	if err != nil {
+		return err
+	}
+	text, err := l.text(state{Answer: answer}, 0, terminal.PaintFor(out))
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}
+
+// text is a state as it is to be shown, some time after it was seen.
+func (l *look) text(seen state, since time.Duration, p terminal.Paint) (string, error) {
+	switch {
+	case l.json:
+		return string(seen.Object) + "\n", nil
+	case seen.missing:
+		return terminal.Printable(seen.Text) + "\n", nil
+	default:
+		return l.draw(seen.Object, since, p)
+	}
+}

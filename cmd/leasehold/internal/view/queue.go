@@ -1,0 +1,249 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/queue"
+)
+
+func NewQueueCommand() *cobra.Command {
+	cmd := newQueueStatsCommand("queue")
+	cmd.Short = "Show the queues of a run and their tasks"
+	cmd.Long = `Show the queues of a run: how many tasks each has, by state. Without a command
+below it is the same as queue stats.
+
+A task goes delayed → ready → in_progress → completed, failed, dead or cancelled.`
+	cmd.Example = `  leasehold queue --watch
+  leasehold queue list --run build --queue compile --state in_progress
+  leasehold queue dead --run build
+  leasehold queue redrive --run build compile`
+	cmd.AddCommand(newQueueStatsCommand("stats"), newQueueListCommand(), newQueueShowCommand(),
+		newQueueDeadCommand(), newQueueRedriveCommand(), newQueueCancelCommand())
+	return cmd
+}
+
+func newQueueStatsCommand(use string) *cobra.Command {
+	var run, name string
+	l := &look{tool: "operator_queue_stats", draw: drawQueues}
+	cmd := l.flags(&cobra.Command{
+		Use:   use,
+		Short: "Show how many tasks each queue has, by state",
+		Example: `  leasehold queue stats --run build --watch
+  leasehold queue stats --json | jq '.queues[] | select(.dead > 0).queue'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l.title = "queues of run " + run
+			l.args = map[string]any{"run": run, "queue": name}
+			return l.run(cmd)
+		},
+	})
+	RunFlag(cmd, &run)
+	queueFlag(cmd, &name)
+	return cmd
+}
+
+const liveTasks = "live"
+
+func newQueueListCommand() *cobra.Command {
+	var run, name, state string
+	var limit int
+	states := []string{liveTasks}
+	for s := queue.Delayed; s <= queue.Cancelled; s++ {
+		states = append(states, s.String())
+	}
+	l := &look{tool: "operator_queue_list"}
+	cmd := l.flags(&cobra.Command{
+		Use:   "list",
+		Short: "Show tasks",
+		Long: `Show the tasks that are not finished, queue by queue: those in progress, then the
+ready ones in the order in which they will be claimed, then the delayed. --state
+shows those of one state.`,
+		Example: `  leasehold queue list --watch
+  leasehold queue list --run build --queue compile --state failed
+  leasehold queue list --state ready --limit 1000 --json | jq -r '.tasks[].task_id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(states, state) {
+				return exit.Usagef("--state %q: must be one of %s", state, strings.Join(states, ", "))
+			}
+			l.title = "tasks of run " + run
+			l.args = map[string]any{"run": run, "queue": name, "state": state, "limit": limit}
+			l.draw = drawTasks(limit)
+			return l.run(cmd)
+		},
+	})
+	f := cmd.Flags()
+	RunFlag(cmd, &run)
+	queueFlag(cmd, &name)
+	f.StringVar(&state, "state", liveTasks, "live, delayed, ready, in_progress, completed, failed, dead or cancelled")
+	f.IntVar(&limit, "limit", 100, "how many at most, up to 1000")
+	Complete(cmd, "state", states...)
+	return cmd
+}
+
+func newQueueDeadCommand() *cobra.Command {
+	var run, name string
+	var limit int
+	l := &look{tool: "operator_queue_list"}
+	cmd := l.flags(&cobra.Command{
+		Use:   "dead",
+		Short: "Show dead tasks, with the cause of each attempt",
+		Long: `Show the tasks that used up their attempts, with the cause of each. They are kept
+for 7 days, in which queue redrive gives them all their attempts again.`,
+		Example: `  leasehold queue dead
+  leasehold queue dead --run build --queue compile --json | jq -r '.tasks[].attempts[].cause'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l.title = "dead tasks of run " + run
+			l.args = map[string]any{"run": run, "queue": name, "state": queue.Dead.String(), "limit": limit}
+			l.draw = drawDead(limit)
+			return l.run(cmd)
+		},
+	})
+	RunFlag(cmd, &run)
+	queueFlag(cmd, &name)
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many at most, up to 1000")
+	return cmd
+}
+
+func newQueueShowCommand() *cobra.Command {
+	var run string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "show TASK_ID",
+		Short: "Show everything about a task",
+		Long: `Show everything about a task: where it stands, what is in it, what came of it, and
+each attempt with how it ended.`,
+		Example: `  leasehold queue show --run build 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f
+  leasehold queue show 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f --json | jq .payload`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, "operator_task", map[string]any{"run": run, "task_id": args[0]})
+			if err != nil {
+				return connection.AsJSON(asObject, out, aboutTask(err, run))
+			}
+			text := string(answer.Object) + "\n"
+			if !asObject {
+				if text, err = drawTask(answer.Object, terminal.PaintFor(out)); err != nil {
+					return err
+				}
+			}
+			_, err = io.WriteString(out, text)
+			return err
+		},
+	})
+	RunFlag(cmd, &run)
+	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
+	return cmd
+}
+
+func newQueueCancelCommand() *cobra.Command {
+	var run string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "cancel TASK_ID",
+		Short: "Cancel a task",
+		Long: `Cancel a task. One that is finished stays as it is, and the answer says how. Who
+works on the task learns it at its next heartbeat, or when its submit is refused.`,
+		Example: `  leasehold queue cancel --run build 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, "operator_task_cancel", map[string]any{"run": run, "task_id": args[0]})
+			if err != nil {
+				return connection.AsJSON(asObject, out, aboutTask(err, run))
+			}
+			text := answer.Text
+			if asObject {
+				text = string(answer.Object)
+			}
+			_, err = fmt.Fprintln(out, text)
+			return err
+		},
+	})
+	RunFlag(cmd, &run)
+	cmd.Flags().BoolVar(&asObject, "json", false, "print {task_id, state}")
+	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
+	return cmd
+}
+
+func newQueueRedriveCommand() *cobra.Command {
+	var run string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "redrive QUEUE [TASK_ID ...]",
+		Short: "Give dead tasks all their attempts again",
+		Long: fmt.Sprintf(`Give dead tasks of a queue all their attempts again: those named, or else the
+first %d.`, queue.MaxRedrive),
+		Example: `  leasehold queue redrive --run build compile
+  leasehold queue redrive compile 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request := map[string]any{"run": run, "queue": args[0]}
+			if len(args) > 1 {
+				request["task_ids"] = args[1:]
+			}
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, "operator_queue_redrive", request)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			if asObject {
+				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
+				return err
+			}
+			return tellRedriven(out, answer.Object, args[0], args[1:])
+		},
+	})
+	RunFlag(cmd, &run)
+	cmd.Flags().BoolVar(&asObject, "json", false, "print {task_ids}")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return completeQueues(cmd, args, word)
+		}
+		return completeTasks(queue.Dead.String(), len(args))(cmd, args, word)
+	}
+	return cmd
+}
+
+// tellRedriven says how many came back, and which of those asked for did not.
+func tellRedriven(out io.Writer, object json.RawMessage, name string, asked []string) error {
+	done, err := connection.Decode[struct {
+		TaskIDs []string `json:"task_ids"`
+	}](object)
+	if err != nil {
+		return err
+	}
+	text := terminal.Plural(len(done.TaskIDs), "task") + " redriven"
+	if len(asked) == 0 && len(done.TaskIDs) == queue.MaxRedrive {
+		text += "; there may be more: do it again"
+	}
+	if _, err := fmt.Fprintln(out, text); err != nil {
+		return err
+	}
+	left := slices.DeleteFunc(slices.Clone(asked), func(id string) bool { return slices.Contains(done.TaskIDs, id) })
+	if len(left) == 0 {
+		return nil
+	}
+	return exit.Hint(fmt.Errorf("not dead in queue %s: %s", name, strings.Join(left, ", ")), "leasehold queue dead shows those that are")
+}
+
+// aboutTask says where to find a task that is not there.
+func aboutTask(err error, run string) error {
+	if connection.IsCode(err, "NOT_FOUND") && strings.HasPrefix(err.Error(), "task ") {
+		return exit.Hint(err, "leasehold queue list --run %s shows the tasks of the run that are not finished", run)
+	}
+	return err
+}

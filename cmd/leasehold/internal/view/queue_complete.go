@@ -1,0 +1,70 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+)
+
+// queueFlag gives a command --queue.
+func queueFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "queue", "", "only this queue (default all)")
+	CompleteWith(cmd, "queue", completeQueues)
+}
+
+func completeQueues(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	answer, err := knownOf(cmd, "operator_queue_stats", map[string]any{})
+	if err == nil {
+		list, _ := connection.Decode[struct{ Queues []shownQueue }](answer)
+		for _, q := range list.Queues {
+			names = append(names, q.Queue)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeTasks suggests tasks in a state as the argument after those there are
+// to be; from the second on, those of the queue that is the first.
+func completeTasks(state string, at int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+		request := map[string]any{"state": state, "limit": 100}
+		if at > 0 {
+			request["queue"] = args[0]
+		}
+		if len(args) == at {
+			answer, err := knownOf(cmd, "operator_queue_list", request)
+			if err == nil {
+				list, _ := connection.Decode[struct{ Tasks []shownTask }](answer)
+				for _, t := range list.Tasks {
+					if !slices.Contains(args, t.TaskID) {
+						ids = append(ids, cobra.CompletionWithDesc(t.TaskID, t.Queue+" "+t.State))
+					}
+				}
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// knownOf asks the daemon for what a shell completes, about the run that is
+// named already.
+func knownOf(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(parent, completeTimeout)
+	defer cancel()
+	cmd.SetContext(ctx)
+	run, err := cmd.Flags().GetString("run")
+	if err != nil {
+		return nil, err
+	}
+	args["run"] = run
+	answer, err := connection.AsOperator(cmd, tool, args)
+	return answer.Object, err
+}

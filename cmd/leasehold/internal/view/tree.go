@@ -1,0 +1,102 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+func NewTreeCommand() *cobra.Command {
+	var run string
+	var all bool
+	l := &look{}
+	cmd := l.flags(&cobra.Command{
+		Use:   "tree",
+		Short: "Show the runs and their actors",
+		Long: `Show the runs and their actors: what each is and does, how many leases it holds
+and waits for, how old it is. Actors and runs that have ended are left out
+without --all, except for the run that --run names; JSON has them all.`,
+		Example: `  leasehold tree --watch
+  leasehold tree --run release-42 --all
+  leasehold tree --json | jq '.runs[].actors[] | select(.state == "connected").path'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asked := TreeLook(run, all)
+			asked.json, asked.watch = l.json, l.watch
+			return asked.run(cmd)
+		},
+	})
+	cmd.Flags().StringVar(&run, "run", "", "only this run (default all)")
+	CompleteWith(cmd, "run", CompleteRuns)
+	cmd.Flags().BoolVar(&all, "all", false, "with those that have ended")
+	return cmd
+}
+
+// TreeLook looks at a run, or with "" at all of them.
+func TreeLook(run string, all bool) *look {
+	l := &look{title: "runs", tool: "operator_tree", args: map[string]any{}}
+	if run != "" {
+		l.title = "run " + run
+		l.args["run"] = run
+	}
+	l.draw = func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
+		return drawRuns(object, run, all, p)
+	}
+	return l
+}
+
+// ShownRun is a run as operator_tree tells it.
+type ShownRun struct {
+	Run       string
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	Actors    []ShownActor
+}
+
+func drawRuns(object json.RawMessage, only string, all bool, p terminal.Paint) (string, error) {
+	list, err := connection.Decode[struct{ Runs []ShownRun }](object)
+	if err != nil {
+		return "", err
+	}
+	var blocks []string
+	for _, r := range list.Runs {
+		if r.EndedAt == nil || all || r.Run == only {
+			blocks = append(blocks, drawRun(r, all, p))
+		}
+	}
+	if hidden := len(list.Runs) - len(blocks); hidden > 0 {
+		blocks = append(blocks, p.Dim(terminal.Plural(hidden, "run")+" ended; --all shows them too")+"\n")
+	}
+	if len(blocks) == 0 {
+		return "no runs\n", nil
+	}
+	return strings.Join(blocks, "\n"), nil
+}
+
+func drawRun(r ShownRun, all bool, p terminal.Paint) string {
+	title := fmt.Sprintf("run %s, %s old", terminal.Printable(r.Run), terminal.Brief(time.Since(r.CreatedAt)))
+	if r.EndedAt != nil {
+		title = fmt.Sprintf("run %s, ended %s ago", terminal.Printable(r.Run), terminal.Brief(time.Since(*r.EndedAt)))
+		all = true
+	}
+	shown := r.Actors
+	if !all {
+		shown = nil
+		for _, a := range r.Actors {
+			if a.EndedAt == nil {
+				shown = append(shown, a)
+			}
+		}
+	}
+	text := title + "\n" + drawActors(shown).Render(p)
+	if hidden := len(r.Actors) - len(shown); hidden > 0 {
+		text += p.Dim(terminal.Plural(hidden, "actor")+" ended; --all shows them too") + "\n"
+	}
+	return text
+}

@@ -1,0 +1,170 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// watchPause is the least time between two looks, so that a busy daemon is not
+// asked for more than an eye can see.
+const watchPause = 100 * time.Millisecond
+
+// A state is what a look saw.
+type state struct {
+	client.Answer
+	missing bool // what it looks at is not there, or not yet
+}
+
+// Follow looks again whenever the daemon says that something has changed. On a
+// terminal it draws in place; elsewhere it prints each new state once.
+func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer) error {
+	states := make(chan state)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.observe(gctx, c, states) })
+	g.Go(func() error {
+		if !l.json && terminal.Is(out) {
+			return l.animate(gctx, out, states)
+		}
+		return l.log(gctx, out, states)
+	})
+	err := g.Wait()
+	if ctx.Err() != nil {
+		return nil // Ctrl-C is how a watch ends
+	}
+	return err
+}
+
+// observe sends the state as it is, and again after every change.
+func (l *look) observe(ctx context.Context, c *client.Client, states chan<- state) error {
+	for {
+		answer, err := connection.Call(ctx, c, "operator_watch", nil) // the first answers at once
+		if err != nil {
+			return err
+		}
+		if seen, err := connection.Decode[struct{ Changed bool }](answer.Object); err != nil || !seen.Changed {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		answer, err = connection.Call(ctx, c, l.tool, l.args)
+		missing := connection.IsCode(err, "NOT_FOUND")
+		if err != nil && !missing {
+			return err
+		}
+		select {
+		case states <- state{answer, missing}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// log prints each state that differs from the last by more than its clocks.
+func (l *look) log(ctx context.Context, out io.Writer, states <-chan state) error {
+	var last []byte
+	for {
+		select {
+		case seen := <-states:
+			now, err := withoutClocks(seen.Object)
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(now, last) {
+				continue
+			}
+			text, err := l.text(seen, 0, terminal.Paint{})
+			if err != nil {
+				return err
+			}
+			if last != nil && !l.json {
+				text = "\n" + text
+			}
+			last = now
+			if _, err := io.WriteString(out, text); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// withoutClocks is an answer without what time alone changes.
+func withoutClocks(object json.RawMessage) ([]byte, error) {
+	v, err := connection.Decode[any](object)
+	if err != nil {
+		return nil, err
+	}
+	stopClocks(v)
+	return json.Marshal(v)
+}
+
+func stopClocks(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, field := range v {
+			if name == "expires_in_ms" || name == "waiting_ms" {
+				delete(v, name)
+			}
+			stopClocks(field)
+		}
+	case []any:
+		for _, item := range v {
+			stopClocks(item)
+		}
+	}
+}
+
+// animate draws the state in place. Between changes its clocks run here, and
+// the daemon is not asked.
+func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) (err error) {
+	p := terminal.PaintFor(out)
+	s, err := terminal.OpenScreen(out)
+	if err != nil {
+		return err
+	}
+	var (
+		seen *state
+		when time.Time
+		text string
+	)
+	defer func() { err = errors.Join(err, s.Close(text)) }()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case now := <-states:
+			seen, when = &now, time.Now()
+		case <-second.C:
+			if seen == nil {
+				continue
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if text, err = l.text(*seen, time.Since(when), p); err != nil {
+			return err
+		}
+		title := fmt.Sprintf("%s  ·  %s  ·  Ctrl-C ends", terminal.Printable(l.title), time.Now().Format(time.TimeOnly))
+		if err := s.Draw(p.Dim(title) + "\n\n" + text); err != nil {
+			return err
+		}
+	}
+}
