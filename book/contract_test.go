@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	launched "github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -79,7 +80,7 @@ var refusals = []error{
 	&registry.ArgumentError{},
 	&kvstore.VersionError{},
 	&layer.ForbiddenError{},
-	&dispatch.BudgetError{},
+	&launched.BudgetError{},
 	&dispatch.DrainingError{},
 	dispatch.ErrNoLauncher,
 	dispatch.ErrNotFound,
@@ -168,10 +169,10 @@ func TestLimits(t *testing.T) {
 		"message to the daemon":                  "4 MiB",
 		"waiters for one lease":                  fmt.Sprint(1000),
 		"waits of one actor at once":             fmt.Sprint(100),
-		"prompt of an actor":                     fmt.Sprintf("%d KiB", dispatch.MaxPrompt>>10),
-		"environment of an actor":                fmt.Sprintf("%d KiB", dispatch.MaxEnv>>10),
-		"result of an actor":                     fmt.Sprintf("%d KiB", dispatch.MaxResult>>10),
-		"timeout of an actor":                    fmt.Sprintf("%d days", dispatch.MaxTimeout/(24*time.Hour)),
+		"prompt of an actor":                     fmt.Sprintf("%d KiB", launched.MaxPrompt>>10),
+		"environment of an actor":                fmt.Sprintf("%d KiB", launched.MaxEnv>>10),
+		"result of an actor":                     fmt.Sprintf("%d KiB", launched.MaxResult>>10),
+		"timeout of an actor":                    fmt.Sprintf("%d days", launched.MaxTimeout/(24*time.Hour)),
 		"payload of a task":                      fmt.Sprintf("%d MiB", queue.MaxPayload>>20),
 		"result of a task":                       fmt.Sprintf("%d MiB", queue.MaxResult>>20),
 		"name of a queue":                        "64 bytes",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
@@ -69,7 +70,7 @@ func (d *daemon) stop() {
 // Dial and Restart make it a daemon that stories can be told to.
 func (d *daemon) Dial(context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	d.wg.Go(func() { d.server.ServeConn(d.ctx, ours, dispatch.Peer{Transport: "unix"}) })
+	d.wg.Go(func() { d.server.ServeConn(d.ctx, ours, process.Peer{Transport: "unix"}) })
 	return theirs, nil
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -28,7 +30,7 @@ func (i ActorInfo) Finished() bool {
 // Status returns an actor of the session's sub-tree, itself among them: by its
 // name in the session's layer, its path or its id.
 func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error) {
-	return o, se.state.eng.View(ctx, func(tx engine.Tx) error {
+	return o, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		a, err := find(tx, se.actor, ref)
 		if err != nil {
 			return err
@@ -39,7 +41,7 @@ func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error
 }
 
 func (s *State) outcome(tx engine.Tx, a Actor) Outcome {
-	return Outcome{s.info(tx, a), resultOf(tx, a.ID)}
+	return Outcome{s.info(tx, a), work.Result(tx, a.ID)}
 }
 
 // Await returns the actors that refs name once one of them is finished, or all
@@ -57,39 +59,34 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
-	// The watches stand before the first look. The end of a member changes
-	// its layer.
-	woken := make(chan struct{}, 1)
+	var layersChange engine.Hub // one watch of several rows: the end of a member changes its layer
+	watch := layersChange.Watch(anyLayer)
 	for _, id := range layers {
-		watch := se.state.eng.Watch(layerKey(id))
-		defer watch.Stop()
-		go forward(ctx, watch, woken) // ends with ctx, which ends with this call
+		one := se.state.eng.Watch(layerKey(id))
+		defer one.Stop()
+		go forward(ctx, one, &layersChange) // ends with ctx, which ends with this call
 	}
-	timeout := time.NewTimer(wait)
-	defer timeout.Stop()
-	for last := wait == 0; ; {
+	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
 		list, done, err = se.look(ctx, ids, all)
-		if err != nil || done || last {
-			return list, done, err
+		if err == nil && !done && !last {
+			return engine.ErrWait
 		}
-		select {
-		case <-woken:
-		case <-timeout.C:
-			last = true
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
-		}
+		return err
+	})
+	if err != nil {
+		return nil, false, err
 	}
+	return list, done, nil
 }
 
-func forward(ctx context.Context, watch *engine.Watch, woken chan<- struct{}) {
+// anyLayer is what a wait for members of several layers watches.
+const anyLayer = "layer"
+
+func forward(ctx context.Context, from *engine.Watch, to *engine.Hub) {
 	for {
 		select {
-		case <-watch.C:
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
+		case <-from.C:
+			to.Notify(anyLayer)
 		case <-ctx.Done():
 			return
 		}
@@ -99,7 +96,7 @@ func forward(ctx context.Context, watch *engine.Watch, woken chan<- struct{}) {
 // awaited resolves whom a call waits for, and the layers they are in.
 func (se *Session) awaited(ctx context.Context, refs []string) (ids, layers []uuid.UUID, err error) {
 	seen := make(map[uuid.UUID]bool)
-	return ids, layers, se.state.eng.View(ctx, func(tx engine.Tx) error {
+	return ids, layers, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		ids, layers = nil, nil
 		for _, ref := range refs {
 			a, err := find(tx, se.actor, ref)
@@ -123,7 +120,7 @@ func (se *Session) awaited(ctx context.Context, refs []string) (ids, layers []uu
 }
 
 func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []Outcome, done bool, err error) {
-	return list, done, se.state.eng.View(ctx, func(tx engine.Tx) error {
+	return list, done, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		list = list[:0]
 		finished := 0
 		for _, id := range ids {
@@ -198,7 +195,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 	}
 	var ended []uuid.UUID
 	s := se.state
-	err = s.eng.Update(ctx, func(tx engine.Tx) error {
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		a, err := find(tx, se.actor, ref)
 		if err != nil {
 			return err
@@ -208,7 +205,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 		}
 		if !a.Ended() {
 			run, _ := getRun(tx, a.Run)
-			list := s.stopTree(tx, run, a, Stop{Reason: reason, Status: Cancelled})
+			list := s.stopTree(tx, run, a, work.Stop{Reason: reason, Status: work.Cancelled})
 			ended = s.endActors(tx, list, "cancelled: "+reason)
 			if now, ok := getActor(tx, a.ID); ok {
 				a = now
@@ -220,7 +217,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 	if err != nil {
 		return Outcome{}, err
 	}
-	s.sever(ended, fmt.Errorf("cancelled by %s: %s", se.actor.Path, reason))
+	s.cutOff(ended, fmt.Errorf("cancelled by %s: %s", se.actor.Path, reason))
 	return o, nil
 }
 
@@ -234,14 +231,14 @@ func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
 	if err := json.Compact(&text, result); err != nil {
 		return &registry.ArgumentError{Argument: "result", Problem: "must be JSON"}
 	}
-	if text.Len() > MaxResult {
-		return &registry.LimitError{Which: "bytes in a result", Max: MaxResult}
+	if text.Len() > work.MaxResult {
+		return &registry.LimitError{Which: "bytes in a result", Max: work.MaxResult}
 	}
-	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+	return rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
 		if !sessionOpen(tx, se.id) {
 			return registry.ErrSessionEnded
 		}
-		tx.Put(engine.Row{Key: resultKey(se.actor.ID), Value: text.String()})
+		work.PutResult(tx, se.actor.ID, text.String())
 		return nil
 	})
 }

@@ -7,13 +7,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // An account is what a model that cannot be wrong knows of one actor: it adds
 // up the whole tree each time it is asked.
 type account struct {
-	budget   dispatch.Money // zero: its lead's
-	spent    dispatch.Money
+	budget   work.Money // zero: its lead's
+	spent    work.Money
 	ended    bool
 	lead     *account
 	children []*account
@@ -22,7 +23,7 @@ type account struct {
 }
 
 // below is what all below it are known to have spent.
-func (a *account) below() (sum dispatch.Money) {
+func (a *account) below() (sum work.Money) {
 	for _, c := range a.children {
 		if c.ended {
 			sum += c.spent + c.below()
@@ -32,7 +33,7 @@ func (a *account) below() (sum dispatch.Money) {
 }
 
 // claim is what is set aside for it.
-func (a *account) claim() dispatch.Money {
+func (a *account) claim() work.Money {
 	if a.budget > 0 && !a.ended {
 		return a.budget
 	}
@@ -43,7 +44,7 @@ func (a *account) claim() dispatch.Money {
 	return sum
 }
 
-func (a *account) kept() (sum dispatch.Money) {
+func (a *account) kept() (sum work.Money) {
 	for _, c := range a.children {
 		sum += c.claim()
 	}
@@ -51,7 +52,7 @@ func (a *account) kept() (sum dispatch.Money) {
 }
 
 // left is what it may give away.
-func (a *account) left() dispatch.Money {
+func (a *account) left() work.Money {
 	if a.budget == 0 {
 		return a.lead.left()
 	}
@@ -68,7 +69,7 @@ func TestBudgetsAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		atHome(t, dispatch.Options{}, func(h *house) {
 			root := &account{budget: 100, path: "root", sub: true}
-			tr := h.dispatch(dispatch.Settings{Budget: root.budget, Depth: 5})
+			tr := h.dispatch(work.Settings{Budget: root.budget, Depth: 5})
 			tr.start()
 			all := []*account{root}
 			living := func(only func(*account) bool) (list []*account) {
@@ -86,11 +87,11 @@ func TestBudgetsAddUp(t *testing.T) {
 						r.Skip("nobody leads")
 					}
 					lead := leads[rapid.IntRange(0, len(leads)-1).Draw(r, "lead")]
-					budget := dispatch.Money(rapid.SampledFrom([]int{0, 0, 1, 5, 20, 60}).Draw(r, "budget"))
+					budget := work.Money(rapid.SampledFrom([]int{0, 0, 1, 5, 20, 60}).Draw(r, "budget"))
 					role := rapid.SampledFrom([]dispatch.Role{dispatch.Sublead, dispatch.Worker}).Draw(r, "role")
 					left := lead.left()
 					made, err := tr.cast[lead.path].Spawn(t.Context(), dispatch.Spawn{Role: role, Prompt: "x", Budget: &budget})
-					var over *dispatch.BudgetError
+					var over *work.BudgetError
 					switch {
 					case limit(5)(err): // the depth
 					case left <= 0 || budget > left:
@@ -112,8 +113,8 @@ func TestBudgetsAddUp(t *testing.T) {
 						r.Skip("nobody is left")
 					}
 					a := list[rapid.IntRange(0, len(list)-1).Draw(r, "actor")]
-					cost := dispatch.Money(rapid.IntRange(0, 30).Draw(r, "cost"))
-					info := tr.exit(a.path, dispatch.Exit{Status: dispatch.Failed, Cost: &cost})
+					cost := work.Money(rapid.IntRange(0, 30).Draw(r, "cost"))
+					info := tr.exit(a.path, work.Exit{Status: work.Failed, Cost: &cost})
 					a.spent, a.ended = cost, true
 					if info.Work.Total() != cost+a.below() {
 						r.Fatalf("%s and all below it have spent %d, told as %d", a.path, cost+a.below(), info.Work.Total())
@@ -127,7 +128,7 @@ func TestBudgetsAddUp(t *testing.T) {
 			})
 			for _, a := range living(func(*account) bool { return true }) {
 				a.ended = true
-				tr.exit(a.path, dispatch.Exit{Status: dispatch.Succeeded})
+				tr.exit(a.path, work.Exit{Status: work.Succeeded})
 			}
 			info, err := h.FinishRun(t.Context(), tr.op, "r")
 			if err != nil {

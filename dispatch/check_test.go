@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 )
 
 // Whatever a work, its books or its run say that the others do not is found.
 func TestCheckFindsWorksThatDisagree(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{Budget: dispatch.USD(10)})
+		tr := h.dispatch(work.Settings{Budget: work.USD(10)})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Budget: money(4)})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
-		tr.exit("S1→W1", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(1)})
+		tr.exit("S1→W1", work.Exit{Status: work.Succeeded, Cost: money(1)})
 		if err := h.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}

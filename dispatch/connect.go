@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
@@ -27,11 +30,11 @@ type Credentials struct {
 
 // Connect opens a session, or resumes one. Where the process at the other end
 // comes from one that is launched, that decides before anything it says.
-func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session, error) {
-	k := s.kinOf(peer)
+func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (*Session, error) {
+	k := s.launchers.Kin(peer)
 	var own Actor // zero: the process is nobody's
-	err := s.eng.View(ctx, func(tx engine.Tx) (err error) {
-		own, err = s.assign(tx, c, k)
+	err := rows.View(ctx, s.eng, func(tx engine.Tx) (err error) {
+		own, err = assign(tx, c, k)
 		return err
 	})
 	if err != nil {
@@ -55,18 +58,18 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 
 	var actor Actor
 	var run Run
-	var drain *Drain
-	err = s.eng.Update(ctx, func(tx engine.Tx) (err error) {
+	var drain *work.Drain
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
 		switch {
 		case c.Token != "":
 			if actor, err = authenticate(tx, c.Token); err == nil {
-				err = k.mayBe(actor)
+				err = mayBe(k, actor)
 			}
 		case own.ID != uuid.Nil:
 			if actor, _ = getActor(tx, own.ID); actor.Ended() {
 				err = ErrUnauthenticated
 			}
-		case k.run != "":
+		case k.Run != "":
 			err = ErrUnauthenticated // its handle was of no use
 		default:
 			actor, err = s.join(tx, c.Run, c.Name)
@@ -76,7 +79,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 		}
 		run, _ = getRun(tx, actor.Run)
 		drain = drainOf(tx, run)
-		record.Actor, record.OpenedAt = actor.ID, tx.Now()
+		record.Actor, record.OpenedAt = actor.ID, tx.Wall()
 		putSession(tx, record)
 		return nil
 	})
@@ -93,8 +96,8 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer Peer) (*Session
 	return &Session{party: p}, nil
 }
 
-func drainOf(tx engine.Tx, run Run) *Drain {
-	d, _ := getDispatched(tx, run.Name)
+func drainOf(tx engine.Tx, run Run) *work.Drain {
+	d, _ := work.RunOf(tx, run.Name)
 	return d.Drain
 }
 
@@ -107,7 +110,7 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 
 // connectOperator gives the user of the daemon a session that is in no tree,
 // holds nothing and needs no record.
-func (s *State) connectOperator(peer Peer) *Session {
+func (s *State) connectOperator(peer process.Peer) *Session {
 	id := uuid.New()
 	p := s.newParty(id, "")
 	p.peer = peer
@@ -118,7 +121,7 @@ func (s *State) connectOperator(peer Peer) *Session {
 
 // Authenticate returns the actor that token belongs to.
 func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err error) {
-	return a, s.eng.View(ctx, func(tx engine.Tx) (err error) {
+	return a, rows.View(ctx, s.eng, func(tx engine.Tx) (err error) {
 		a, err = authenticate(tx, token)
 		return err
 	})
@@ -173,7 +176,7 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 // The party is attached before the record is read, and whoever ends a session
 // marks the party before removing the record: so either the record is still
 // there and will be seen to be attached, or this finds it gone.
-func (s *State) resume(ctx context.Context, c Credentials, k kin) (*Session, error) {
+func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session, error) {
 	id, secret, ok := openSecret(handleMark, c.Handle)
 	if !ok {
 		return nil, ErrUnauthenticated
@@ -184,9 +187,9 @@ func (s *State) resume(ctx context.Context, c Credentials, k kin) (*Session, err
 	}
 	var actor Actor
 	var run Run
-	var drain *Drain
-	err := s.eng.View(ctx, func(tx engine.Tx) error {
-		record, ok := get[sessionRecord](tx, sessionKey(id))
+	var drain *work.Drain
+	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
 		if ok && !matches(record.Secret, secret) {
 			return ErrUnauthenticated
 		}
@@ -204,10 +207,10 @@ func (s *State) resume(ctx context.Context, c Credentials, k kin) (*Session, err
 		actor, _ = getActor(tx, record.Actor)
 		run, _ = getRun(tx, actor.Run)
 		drain = drainOf(tx, run)
-		return k.mayBe(actor)
+		return mayBe(k, actor)
 	})
 	if err != nil {
-		s.unattach(p)
+		s.detachFailed(p)
 		if errors.Is(err, ErrNotFound) {
 			return nil, nil
 		}

@@ -7,13 +7,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 )
 
 // A detached session was connected before a restart and has not been resumed.
 type detached struct {
-	peer  Peer
-	since time.Time
+	peer   process.Peer
+	missed time.Duration // while this machine was awake
 }
 
 // errProcessGone is why a session ends that a restart found without its
@@ -26,13 +28,13 @@ var errNotResumed = errors.New("it was not resumed after the daemon restarted")
 // recoverSessions ends the sessions whose process is gone, and keeps the
 // others for it to come back.
 func (s *State) recoverSessions(ctx context.Context) error {
-	err := s.eng.View(ctx, func(tx engine.Tx) error {
+	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		for row := range tx.Scan(sessionPrefix) {
-			record := decode[sessionRecord](row)
-			if _, held := s.held[record.ID]; held {
+			record, ok := rows.Decode[sessionRecord](tx, row)
+			if !ok || s.launchers.KeptOpen(record.ID) {
 				continue // its launcher, or the sweep, says when it ends
 			}
-			s.detached[record.ID] = detached{record.Peer, tx.Now()}
+			s.detached[record.ID] = detached{peer: record.Peer}
 		}
 		return nil
 	})
@@ -76,10 +78,21 @@ func (s *State) tendDetached(ctx context.Context) error {
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-tick.C: // which stands still while the machine sleeps
+			s.missDetached(detachedPoll)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// missDetached counts how long the detached sessions have been missed.
+func (s *State) missDetached(step time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, d := range s.detached {
+		d.missed += step
+		s.detached[id] = d
 	}
 }
 
@@ -98,8 +111,8 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 	if d.peer.PID != 0 && !s.opts.Alive(d.peer) {
 		return errProcessGone, nil
 	}
-	err = s.eng.View(ctx, func(tx engine.Tx) error {
-		if tx.Now().Sub(d.since) < s.opts.DetachedGrace {
+	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		if d.missed < s.opts.DetachedGrace {
 			return nil
 		}
 		if held, _ := s.core.Stands(tx, id); len(held) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -41,14 +42,14 @@ func inHouse(t *testing.T, opts dispatch.Options, story func(t *testing.T, h *ho
 func atHome(t *testing.T, opts dispatch.Options, story func(h *house)) {
 	t.Helper()
 	h := &house{t: t, fs: vfs.NewCrashableMem(), opts: opts}
-	h.opts.Alive = func(p dispatch.Peer) bool { alive, _ := h.alive.Load(p.PID); return alive == true }
-	h.opts.Process = func(pid int) dispatch.Process {
+	h.opts.Alive = func(p process.Peer) bool { alive, _ := h.alive.Load(p.PID); return alive == true }
+	h.opts.Process = func(pid int) process.Running {
 		if alive, _ := h.alive.Load(pid); alive != true {
-			return dispatch.Process{}
+			return process.Running{}
 		}
-		p := dispatch.Process{Group: pid, Session: pid}
+		p := process.Running{Group: pid, Session: pid}
 		if from, ok := h.family.Load(pid); ok {
-			p = from.(dispatch.Process)
+			p = from.(process.Running)
 		}
 		p.PID, p.Start = pid, "1"
 		return p
@@ -106,7 +107,7 @@ func (h *house) add(role dispatch.Role, parent, name string) (dispatch.Actor, st
 
 func (h *house) connect(c dispatch.Credentials, pid int) *dispatch.Session {
 	h.t.Helper()
-	peer := dispatch.Peer{PID: pid, Start: "1", Transport: "unix"}
+	peer := process.Peer{PID: pid, Start: "1", Transport: "unix"}
 	h.alive.Store(pid, true)
 	se, err := h.Connect(h.t.Context(), c, peer)
 	if err != nil {

@@ -9,16 +9,16 @@
 // and acts through a [Session], one live connection or process.
 //
 // A run may have a launcher: an operator's session that starts and stops the
-// processes of its actors. Such an actor has a [Work], which says what it was
-// told and how it stands. This package starts no process. It keeps the orders
-// to start or stop one, hands each out once, and is told what came of it.
+// processes of its actors. What such an actor is told to do, and what came of
+// it, is a [work.Work]: package work, below this one, has those rules. This
+// package joins them to the tree, in one transaction each, and starts no process.
 //
 // # Contract
 //
 //   - A session knows its actor by the credentials it connected with, never by
 //     an argument. What it may reach follows from the actor's place.
 //   - A connection whose process comes from a launched one is that actor's,
-//     whatever it says: see [State.Connect] and kinOf, which has the limits.
+//     whatever it says: see [State.Connect] and [work.Launchers.Kin], which has the limits.
 //   - [Session.Close] is the only way by which a connection gives back what it
 //     held: every lease in every scope and every place in line, in one
 //     transaction. The end of an actor ends its sessions, and for a lead its
@@ -33,25 +33,14 @@
 //     ordered, whatever crashes: it comes to a process or to a status that
 //     says why not.
 //   - What a lead gives to its children and what they spend is never more
-//     than it has, but for what an agent spends beyond its budget: see [Purse].
+//     than it has, but for what an agent spends beyond its budget: see [work.Purse].
 //
-// # The states of a work
-//
-//	          spawn                LaunchStarted
-//	(nothing) ─────▶ pending ───────────────────▶ running
-//	                 │  ▲                            │
-//	stopped before   │  │ resumed, and spawned       │ LaunchExited
-//	its order was    │  │ again by its name          │
-//	handed out, or   │  │                            ▼
-//	LaunchExited     ├──┼─▶ cancelled, failed, timed_out, spawn_failed ─┐
-//	                 │  │   succeeded: never started again              │
-//	                 └──┼─▶ lost: its launcher was gone, and so was it  │
-//	                    └───────────────────────────────────────────────┘
+// # Launched actors
 //
 // A work is final with its actor's end, in one transaction: its sessions end
-// and its token is void. Its launcher reports an exit when all that the
+// and its token is void. Its launcher reports an exit when everything that the
 // process had started is gone too. While the launcher is away nothing is
-// spawned; processes that go meanwhile are found out by looking.
+// spawned; processes that end meanwhile are found by looking.
 //
 // From the moment its order is handed out an actor has a session that needs no
 // connection, for its process, which gets the handle. So what a script takes
@@ -60,18 +49,14 @@
 // # Key schema
 //
 //	run/<name>                     Run
-//	dispatched/<name>              Dispatched, if it has a launcher
+//	dispatched/<name>              work.Dispatched, if it has a launcher
 //	layer/<layer id>               layer record
 //	actor/<actor id>               Actor
 //	member/<layer id><name>        the actor's id: a name is unique in its layer
 //	session/<session id>           session record, owner actor
-//	work/<actor id>                Work
-//	unfinished/<run id><actor id>  what is to be done about a work that is not final
-//	~work/order/<actor id>         Order, until it has ended
-//	~work/result/<actor id>        JSON, what it reported
 //
 // Ids are 16 raw bytes. The rows of leases and stores are described in
-// packages registry and kvstore.
+// packages registry and kvstore, those of works in package work.
 //
 // # The choice not taken
 //

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 )
 
@@ -15,7 +17,7 @@ import (
 // end with it.
 func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	var ended []uuid.UUID
-	err := s.eng.Update(ctx, func(tx engine.Tx) error {
+	err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		r, ok := getRun(tx, run)
 		if !ok || !r.EndedAt.IsZero() {
 			return notFound("run %q", run)
@@ -24,9 +26,9 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 		if err != nil {
 			return err
 		}
-		list := s.stopTree(tx, r, a, Stop{Reason: cause, Status: Cancelled})
+		list := s.stopTree(tx, r, a, work.Stop{Reason: cause, Status: work.Cancelled})
 		ended = s.endActors(tx, list, cause)
-		if d, ok := getDispatched(tx, run); ok && a.Role == Root && d.Unfinished == 0 {
+		if d, ok := work.RunOf(tx, run); ok && a.Role == Root && d.Unfinished == 0 {
 			endRun(tx, run)
 		}
 		return nil
@@ -34,7 +36,7 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	if err != nil {
 		return err
 	}
-	s.sever(ended, fmt.Errorf("actor %s of run %s has ended: %s", path, run, cause))
+	s.cutOff(ended, fmt.Errorf("actor %s of run %s has ended: %s", path, run, cause))
 	return nil
 }
 
@@ -63,10 +65,10 @@ func (s *State) endActors(tx engine.Tx, list []Actor, cause string) (sessions []
 		putRun(tx, run)
 		if a.Role != Root {
 			uncount(tx, a.Layer)
-		} else if _, launched := getDispatched(tx, a.Run); !launched {
+		} else if _, launched := work.RunOf(tx, a.Run); !launched {
 			endRun(tx, a.Run)
 		}
-		a.EndedAt, a.EndCause, a.TokenHash = tx.Now(), cause, nil
+		a.EndedAt, a.EndCause, a.TokenHash = tx.Wall(), cause, nil
 		putActor(tx, a)
 	}
 	return sessions
@@ -75,7 +77,7 @@ func (s *State) endActors(tx engine.Tx, list []Actor, cause string) (sessions []
 func endRun(tx engine.Tx, name string) {
 	run, _ := getRun(tx, name)
 	if run.EndedAt.IsZero() {
-		run.EndedAt = tx.Now()
+		run.EndedAt = tx.Wall()
 	}
 	putRun(tx, run)
 }
@@ -109,7 +111,7 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 	uncount(tx, a.Layer)
 	tx.Delete(memberKey(a.Layer, a.Name))
 	tx.Delete(actorKey(a.ID))
-	dropWork(tx, a.ID)
+	work.Drop(tx, a.ID)
 	s.layer(a.Layer, run.Caps).Store().In(tx).DropPeer(a.Name)
 }
 
@@ -119,8 +121,8 @@ func (s *State) dropRun(tx engine.Tx, run Run) {
 	s.queue.Drop(tx, run.ID)
 	s.dropLayer(tx, run.Layer, run.Caps)
 	tx.Delete(actorKey(run.Root))
-	dropWork(tx, run.Root)
-	tx.Delete(dispatchedKey(run.Name))
+	work.Drop(tx, run.Root)
+	work.DropRun(tx, run.Name)
 	tx.Delete(runKey(run.Name))
 }
 
@@ -131,7 +133,7 @@ func (s *State) dropLayer(tx engine.Tx, id uuid.UUID, caps Caps) {
 		}
 		tx.Delete(memberKey(id, m.Name))
 		tx.Delete(actorKey(m.ID))
-		dropWork(tx, m.ID)
+		work.Drop(tx, m.ID)
 	}
 	s.layer(id, caps).Store().In(tx).Drop()
 	tx.Delete(layerKey(id))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
@@ -17,16 +19,17 @@ type ActorInfo struct {
 	Actor
 	Connected bool // a session of it is connected to this process
 	Sessions  int
-	Leases    int       // held, claims on tasks among them
-	Waiting   int       // for how many leases
-	Holds     []Contend // the first of the leases it holds
-	WaitsFor  []Contend // and of those it waits for
-	Work      *Work     // nil: it was not launched
+	Leases    int        // held, claims on tasks among them
+	Waiting   int        // for how many leases
+	Holds     []Contend  // the first of the leases it holds
+	WaitsFor  []Contend  // and of those it waits for
+	Work      *work.Work // nil: it was not launched
 }
 
 // A Contend is a lease that an actor holds or waits for.
 type Contend struct {
-	LeaseName
+	Scope  Scope
+	Key    string
 	Holder string // path of who holds it
 }
 
@@ -36,7 +39,7 @@ const maxContends = 8
 // A RunInfo is a run and its actors, each lead before its layer.
 type RunInfo struct {
 	Run
-	Dispatched *Dispatched // nil: its actors are not launched
+	Dispatched *work.Dispatched // nil: its actors are not launched
 	Actors     []ActorInfo
 }
 
@@ -47,7 +50,7 @@ func (se *Session) Actors(ctx context.Context) (list []ActorInfo, err error) {
 	if a.Role == Operator {
 		return nil, forbidden("an operator is in no tree; leasehold tree shows every run")
 	}
-	return list, se.state.eng.View(ctx, func(tx engine.Tx) error {
+	return list, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		if a.Role.Leads() {
 			list = se.state.tree(tx, a, nil)
 			return nil
@@ -65,15 +68,15 @@ func (se *Session) Actors(ctx context.Context) (list []ActorInfo, err error) {
 
 // Runs describes the runs of that name, or with "" all of them, by name.
 func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err error) {
-	return list, s.eng.View(ctx, func(tx engine.Tx) error {
+	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		for row := range tx.Scan(runPrefix) {
-			run := decode[Run](row)
-			if name != "" && run.Name != name {
+			run, ok := rows.Decode[Run](tx, row)
+			if !ok || name != "" && run.Name != name {
 				continue
 			}
 			root, _ := getActor(tx, run.Root)
 			info := RunInfo{Run: run, Actors: s.tree(tx, root, nil)}
-			if d, ok := getDispatched(tx, run.Name); ok {
+			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
 			}
 			list = append(list, info)
@@ -88,7 +91,7 @@ func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err erro
 // RunLeases lists all leases of a run: those that span it, then each layer's,
 // by the layer's path. A layer's path narrows it to that layer.
 func (s *State) RunLeases(ctx context.Context, name string, scopes []Scope, path, prefix string) (list []LeaseInfo, err error) {
-	return list, s.eng.View(ctx, func(tx engine.Tx) error {
+	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
 		if !ok {
 			return notFound("run %q", name)
@@ -117,7 +120,7 @@ func (s *State) RunLeases(ctx context.Context, name string, scopes []Scope, path
 // RunStore is the store of the layer at a path of a run, as its operator sees
 // it: everything, and nothing to write.
 func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.View, err error) {
-	return view, s.eng.View(ctx, func(tx engine.Tx) error {
+	return view, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
 		if !ok {
 			return notFound("run %q", name)
@@ -174,15 +177,12 @@ func (s *State) tree(tx engine.Tx, a Actor, list []ActorInfo) []ActorInfo {
 func (s *State) info(tx engine.Tx, a Actor) ActorInfo {
 	a.TokenHash = nil
 	info := ActorInfo{Actor: a}
-	if w, ok := getWork(tx, a.ID); ok {
+	if w, ok := work.Get(tx, a.ID); ok {
 		info.Work = &w
 	}
-	for row := range tx.Owned(a.ID) {
-		if !strings.HasPrefix(row.Key, sessionPrefix) {
-			continue
-		}
+	for record := range sessionsOf(tx, a.ID) {
 		info.Sessions++
-		id := decode[sessionRecord](row).ID
+		id := record.ID
 		info.Connected = info.Connected || s.connected(id)
 		held, awaited := s.core.Stands(tx, id)
 		info.Leases += len(held)
@@ -198,7 +198,7 @@ func appendContends(list []Contend, leases []registry.Lease) []Contend {
 		kind, _, _ := strings.Cut(l.Scope, ":")
 		scope := Scope(kind)
 		if len(list) < maxContends && (scope == RunScope || scope == LayerScope) {
-			list = append(list, Contend{LeaseName{Scope: scope, Key: l.Key}, l.Holder.Path})
+			list = append(list, Contend{scope, l.Key, l.Holder.Path})
 		}
 	}
 	return list

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
@@ -77,7 +79,7 @@ func (se *Session) Leases(ctx context.Context, scopes []Scope, prefix string) ([
 		if err != nil {
 			return nil, err
 		}
-		err = se.state.eng.View(ctx, func(tx engine.Tx) error {
+		err = rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 			home := ""
 			if scope == LayerScope {
 				l, _ := getLayer(tx, se.actor.HomeLayer())
@@ -136,7 +138,7 @@ func (se *Session) TakeLosses(ctx context.Context) ([]registry.Lost, error) {
 	}
 	news, err := se.untold(ctx)
 	if err == nil && len(news) > 0 {
-		err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		err = rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
 			se.state.core.MarkTold(tx, se.Holder(), news)
 			return nil
 		})
@@ -150,7 +152,7 @@ func (se *Session) TakeLosses(ctx context.Context) ([]registry.Lost, error) {
 }
 
 func (se *Session) untold(ctx context.Context) (news []registry.Lost, err error) {
-	return news, se.state.eng.View(ctx, func(tx engine.Tx) error {
+	return news, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		news = se.state.core.Untold(tx, se.Holder())
 		return nil
 	})
@@ -186,7 +188,7 @@ func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 
 // TakeDrain returns the end of the session's run that is in sight, once, or
 // nil.
-func (se *Session) TakeDrain() *Drain {
+func (se *Session) TakeDrain() *work.Drain {
 	if se.drain.Load() == nil { // nearly always
 		return nil
 	}

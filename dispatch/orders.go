@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -28,13 +30,13 @@ type Launch struct {
 	Life   int
 	Token  string // of the actor
 	Handle string // of the session that is kept open for the process
-	Order  Order
+	Order  work.Order
 }
 
 // A StopOrder is the order to end one, and with it all that it started.
 type StopOrder struct {
 	Actor Actor
-	Stop
+	work.Stop
 }
 
 // errOrdersWithdrawn ends a transaction whose caller is gone.
@@ -55,93 +57,106 @@ func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait t
 	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
-	// The watch stands before the first look.
-	watch := s.eng.Watch(dispatchedKey(name))
+	watch := s.eng.Watch(work.Key(name))
 	defer watch.Stop()
-	timeout := time.NewTimer(wait)
-	defer timeout.Stop()
-	for last := wait == 0; ; {
-		o, err := s.handOut(ctx, l)
-		if err != nil || last || len(o.Launch)+len(o.Stop) > 0 || o.Unfinished == 0 {
-			return o, err
+	var o Orders
+	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
+		o, err = s.handOut(ctx, l)
+		if err == nil && !last && len(o.Launch)+len(o.Stop) == 0 && o.Unfinished > 0 {
+			return engine.ErrWait
 		}
-		select {
-		case <-watch.C:
-		case <-timeout.C:
-			last = true
-		case <-ctx.Done():
-			return Orders{}, context.Cause(ctx)
-		}
+		return err
+	})
+	if err != nil {
+		return Orders{}, err
 	}
+	return o, nil
 }
 
 // maxLaunches bounds one answer: an order may be as large as its prompt.
 const maxLaunches = 16
 
 // handOut puts one answer together.
-func (s *State) handOut(ctx context.Context, l *launcher) (o Orders, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var opened, ended []uuid.UUID // sessions
-	defer func() {
+func (s *State) handOut(ctx context.Context, l *work.Launcher) (o Orders, err error) {
+	return o, l.Tell(func(given map[uuid.UUID]work.Todo) error {
+		o, err = s.pickOrders(ctx, l, given)
 		if err != nil {
-			s.letGo(opened)
+			o = Orders{}
+			return err
 		}
-	}()
-	err = s.eng.Update(ctx, func(tx engine.Tx) error {
-		d, ok := getDispatched(tx, l.name)
-		if !ok || d.RunID != l.run {
-			return notFound("run %q: it has ended", l.name)
+		for _, launch := range o.Launch {
+			given[launch.Actor.ID] = work.ToLaunch
+		}
+		for _, stop := range o.Stop {
+			given[stop.Actor.ID] = work.ToStop
+		}
+		slices.SortFunc(o.Launch, func(a, b Launch) int { return a.Actor.CreatedAt.Compare(b.Actor.CreatedAt) })
+		slices.SortStableFunc(o.Stop, func(a, b StopOrder) int { return depth(b.Actor) - depth(a.Actor) })
+		return nil
+	})
+}
+
+// pickOrders finds what the launcher was not given yet, and opens a session for
+// each process that it is to start.
+func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid.UUID]work.Todo) (o Orders, err error) {
+	var opened, replaced, ended []uuid.UUID // sessions
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		d, ok := work.RunOf(tx, l.Name)
+		if !ok || d.RunID != l.Run {
+			return notFound("run %q: it has ended", l.Name)
 		}
 		o = Orders{Draining: d.Drain != nil}
-		for id, todo := range unfinished(tx, l.run) {
-			if todo == nothing || l.given[id] == todo {
+		for id, todo := range work.Unfinished(tx, l.Run) {
+			if todo == work.Nothing || given[id] == todo {
 				continue // nearly all, each time: their works are not read
 			}
-			w, _ := getWork(tx, id)
+			w, _ := work.Get(tx, id)
 			a, _ := getActor(tx, id)
-			if todo == toStop && w.Status == Pending && l.given[w.Actor] == "" {
+			if todo == work.ToStop && w.Status == work.Pending && given[w.Actor] == "" {
 				// It was handed out before this attachment, which said what
 				// was started: nothing was. If it is being started just now,
 				// that is refused.
-				run, _ := getRun(tx, l.name)
-				ended = append(ended, s.endWork(tx, run, a, Exit{Status: w.Stop.Status, Cause: w.Stop.Reason})...)
+				run, _ := getRun(tx, l.Name)
+				ended = append(ended, s.endWork(tx, run, a, work.Exit{Status: w.Stop.Status, Cause: w.Stop.Reason})...)
 				continue
 			}
-			if todo == toStop {
+			if todo == work.ToStop {
 				o.Stop = append(o.Stop, StopOrder{a, *w.Stop})
 				continue
 			}
 			if len(o.Launch) == maxLaunches {
 				continue // the next answer has it
 			}
-			launch := s.openLaunch(tx, a, w)
-			id, _, _ := openSecret(handleMark, launch.Handle)
-			s.hold(id)
-			opened = append(opened, id)
+			if w.HandedOut() {
+				replaced = append(replaced, w.Session)
+			}
+			launch, session := s.openLaunch(tx, a, w)
+			opened = append(opened, session)
 			o.Launch = append(o.Launch, launch)
 		}
 		if ctx.Err() != nil {
 			return errOrdersWithdrawn // nobody reads it: it is not given
 		}
-		d, _ = getDispatched(tx, l.name)
+		d, _ = work.RunOf(tx, l.Name)
 		o.Unfinished = d.Unfinished
+		// Before the commit, so that whoever ends one of these actors next
+		// finds its session kept open and takes that back.
+		for _, id := range opened {
+			s.launchers.KeepOpen(id)
+		}
 		return nil
 	})
 	if err != nil {
+		s.launchers.UnkeepOpen(opened...)
 		return Orders{}, err
 	}
-	s.sever(ended, fmt.Errorf("run %s: stopped before a process was started", l.name))
-	for _, launch := range o.Launch {
-		l.given[launch.Actor.ID] = toLaunch
-	}
-	for _, stop := range o.Stop {
-		l.given[stop.Actor.ID] = toStop
-	}
-	slices.SortFunc(o.Launch, func(a, b Launch) int { return a.Actor.CreatedAt.Compare(b.Actor.CreatedAt) })
-	slices.SortStableFunc(o.Stop, func(a, b StopOrder) int { return depth(b.Actor) - depth(a.Actor) })
+	s.cutOff(replaced, errReplaced)
+	s.cutOff(ended, fmt.Errorf("run %s: stopped before a process was started", l.Name))
 	return o, nil
 }
+
+// errReplaced is why the session of an order ends that was given again.
+var errReplaced = errors.New("its launcher was told again to start this actor")
 
 // depth is how far an actor is below its root.
 func depth(a Actor) int {
@@ -154,21 +169,20 @@ func depth(a Actor) int {
 // openLaunch makes the token of an actor and the session that is kept open for
 // its process. Those that were made before, for a launcher that never said
 // that it started one, are void.
-func (s *State) openLaunch(tx engine.Tx, a Actor, w Work) Launch {
-	if w.handedOut() {
-		s.letGo([]uuid.UUID{w.Session})
+func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, session uuid.UUID) {
+	if w.HandedOut() {
 		tx.Delete(sessionKey(w.Session))
 		s.core.EndSession(tx, w.Session)
 		s.queue.EndSession(tx, w.Session)
 	}
-	o := Launch{Life: w.Life, Order: getOrder(tx, a.ID)}
+	o = Launch{Life: w.Life}
+	o.Order, _ = work.OrderOf(tx, a.ID)
 	o.Token, a.TokenHash = newSecret(tokenMark, a.ID)
 	putActor(tx, a)
 	o.Actor = a
-	record := sessionRecord{ID: uuid.New(), Actor: a.ID, OpenedAt: tx.Now()}
+	record := sessionRecord{ID: uuid.New(), Actor: a.ID, OpenedAt: tx.Wall()}
 	o.Handle, record.Secret = newSecret(handleMark, record.ID)
 	putSession(tx, record)
-	w.Session = record.ID
-	putWork(tx, w)
-	return o
+	work.HandOut(tx, w, record.ID)
+	return o, record.ID
 }

@@ -2,14 +2,15 @@ package dispatch
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"iter"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 )
@@ -100,7 +101,7 @@ type sessionRecord struct {
 	ID       uuid.UUID
 	Actor    uuid.UUID
 	Secret   []byte // hash of the handle's secret
-	Peer     Peer
+	Peer     process.Peer
 	OpenedAt time.Time
 }
 
@@ -118,17 +119,17 @@ func actorKey(id uuid.UUID) string                      { return actorPrefix + s
 func memberKeys(layer uuid.UUID) string                 { return memberPrefix + string(layer[:]) }
 func memberKey(layer uuid.UUID, name string) string     { return memberKeys(layer) + name }
 func sessionKey(id uuid.UUID) string                    { return sessionPrefix + string(id[:]) }
-func getRun(tx engine.Tx, name string) (Run, bool)      { return get[Run](tx, runKey(name)) }
-func getActor(tx engine.Tx, id uuid.UUID) (Actor, bool) { return get[Actor](tx, actorKey(id)) }
+func getRun(tx engine.Tx, name string) (Run, bool)      { return rows.Get[Run](tx, runKey(name)) }
+func getActor(tx engine.Tx, id uuid.UUID) (Actor, bool) { return rows.Get[Actor](tx, actorKey(id)) }
 func getLayer(tx engine.Tx, id uuid.UUID) (layerRecord, bool) {
-	return get[layerRecord](tx, layerKey(id))
+	return rows.Get[layerRecord](tx, layerKey(id))
 }
 
-func putRun(tx engine.Tx, r Run)           { put(tx, runKey(r.Name), r, uuid.Nil) }
-func putActor(tx engine.Tx, a Actor)       { put(tx, actorKey(a.ID), a, uuid.Nil) }
-func putLayer(tx engine.Tx, l layerRecord) { put(tx, layerKey(l.ID), l, uuid.Nil) }
+func putRun(tx engine.Tx, r Run)           { rows.Put(tx, runKey(r.Name), r, uuid.Nil) }
+func putActor(tx engine.Tx, a Actor)       { rows.Put(tx, actorKey(a.ID), a, uuid.Nil) }
+func putLayer(tx engine.Tx, l layerRecord) { rows.Put(tx, layerKey(l.ID), l, uuid.Nil) }
 func putSession(tx engine.Tx, s sessionRecord) {
-	put(tx, sessionKey(s.ID), s, s.Actor)
+	rows.Put(tx, sessionKey(s.ID), s, s.Actor)
 }
 
 func putMember(tx engine.Tx, a Actor) {
@@ -158,7 +159,8 @@ func members(tx engine.Tx, layer uuid.UUID) iter.Seq[Actor] {
 func memberOf(tx engine.Tx, row engine.Row) (Actor, bool) {
 	id, err := uuid.FromBytes([]byte(row.Value))
 	if err != nil {
-		panic(fmt.Sprintf("dispatch: row %q: %v", row.Key, err))
+		rows.Corrupt(tx, row.Key, err)
+		return Actor{}, false
 	}
 	return getActor(tx, id)
 }
@@ -167,56 +169,23 @@ func memberOf(tx engine.Tx, row engine.Row) (Actor, bool) {
 func sessionsOf(tx engine.Tx, actor uuid.UUID) iter.Seq[sessionRecord] {
 	return func(yield func(sessionRecord) bool) {
 		for row := range tx.Owned(actor) {
-			if strings.HasPrefix(row.Key, sessionPrefix) && !yield(decode[sessionRecord](row)) {
+			if !strings.HasPrefix(row.Key, sessionPrefix) {
+				continue
+			}
+			if record, ok := rows.Decode[sessionRecord](tx, row); ok && !yield(record) {
 				return
 			}
 		}
 	}
 }
 
-func get[T any](tx engine.Tx, key string) (v T, ok bool) {
-	row, ok := tx.Get(key)
-	if !ok {
-		return v, false
-	}
-	return decode[T](row), true
-}
-
-func put(tx engine.Tx, key string, v any, owner uuid.UUID) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("dispatch: %T: %v", v, err)) // plain structs: cannot fail
-	}
-	tx.Put(engine.Row{Key: key, Value: string(b), Owner: owner})
-}
-
-// decode reads a row that checkRecords has read before, or that this process
-// wrote.
-func decode[T any](row engine.Row) (v T) {
-	if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
-		panic(fmt.Sprintf("dispatch: row %q: %v", row.Key, err))
-	}
-	return v
-}
-
 // checkRecords refuses a state with a record that cannot be read.
 func checkRecords(tx engine.Tx) error {
 	return cmp.Or(
-		readable[Run](tx, runPrefix),
-		readable[layerRecord](tx, layerPrefix),
-		readable[Actor](tx, actorPrefix),
-		readable[sessionRecord](tx, sessionPrefix),
-		readable[Dispatched](tx, dispatchedPrefix),
-		readable[Work](tx, workPrefix),
+		rows.Check[Run](tx, runPrefix),
+		rows.Check[layerRecord](tx, layerPrefix),
+		rows.Check[Actor](tx, actorPrefix),
+		rows.Check[sessionRecord](tx, sessionPrefix),
+		work.CheckRecords(tx),
 	)
-}
-
-func readable[T any](tx engine.Tx, prefix string) error {
-	for row := range tx.Scan(prefix) {
-		var v T
-		if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
-			return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err)
-		}
-	}
-	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // die is a dispatcher's kill -9: it is gone, and so are all its processes.
@@ -41,7 +43,7 @@ func (tr *troupe) again(req dispatch.Dispatch) (next *troupe, info dispatch.RunI
 	return next, info, err
 }
 
-func resume(settings dispatch.Settings) dispatch.Dispatch {
+func resume(settings work.Settings) dispatch.Dispatch {
 	req := begin(settings)
 	req.Resume = true
 	return req
@@ -49,7 +51,7 @@ func resume(settings dispatch.Settings) dispatch.Dispatch {
 
 func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		settings := dispatch.Settings{Budget: dispatch.USD(10)}
+		settings := work.Settings{Budget: work.USD(10)}
 		tr := h.dispatch(settings)
 		tr.start()
 		order := func(name, prompt string) dispatch.Spawn {
@@ -64,10 +66,10 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 		if err := tr.cast["done"].Report(t.Context(), json.RawMessage("1")); err != nil {
 			t.Fatal(err)
 		}
-		tr.exit("done", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(2)})
-		tr.exit("W2", dispatch.Exit{Status: dispatch.Succeeded, Output: "two"})
-		tr.exit("W3", dispatch.Exit{Status: dispatch.Succeeded, Output: "three"})
-		tr.exit("crashed", dispatch.Exit{Status: dispatch.Failed, Cost: money(1)})
+		tr.exit("done", work.Exit{Status: work.Succeeded, Cost: money(2)})
+		tr.exit("W2", work.Exit{Status: work.Succeeded, Output: "two"})
+		tr.exit("W3", work.Exit{Status: work.Succeeded, Output: "three"})
+		tr.exit("crashed", work.Exit{Status: work.Failed, Cost: money(1)})
 		if _, _, err := tr.again(begin(settings)); !errors.Is(err, dispatch.ErrExists) {
 			t.Errorf("begun while it runs: %v", err)
 		}
@@ -88,9 +90,9 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 		if held.Context().Err() == nil {
 			t.Error("a session of the earlier life lives on")
 		}
-		h.wantStatus(map[string]dispatch.Status{
-			"root": dispatch.Pending, "done": dispatch.Succeeded, "crashed": dispatch.Failed,
-			"W1": dispatch.Lost, "W2": dispatch.Succeeded, "W3": dispatch.Succeeded,
+		h.wantStatus(map[string]work.Status{
+			"root": work.Pending, "done": work.Succeeded, "crashed": work.Failed,
+			"W1": work.Lost, "W2": work.Succeeded, "W3": work.Succeeded,
 		})
 		next.start()
 		if g := h.take(next.cast["root"], dispatch.RunScope, "x", time.Minute); g.Reentrant {
@@ -118,11 +120,11 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 			})
 		}
 		next.start()
-		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(7.01)}); !overBudget(dispatch.USD(7))(err) {
+		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(7.01)}); !overBudget(work.USD(7))(err) {
 			t.Errorf("what was spent before: %v", err)
 		}
-		next.exit("crashed", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(3)})
-		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(4.01)}); !overBudget(dispatch.USD(4))(err) {
+		next.exit("crashed", work.Exit{Status: work.Succeeded, Cost: money(3)})
+		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(4.01)}); !overBudget(work.USD(4))(err) {
 			t.Errorf("what was spent in both lives: %v", err)
 		}
 		next.exitAll()
@@ -142,12 +144,12 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 // or has noted down what came of it. Who resumes it is only to do that.
 func TestARunThatSucceededIsOnlyFinished(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.exitAll()
 		for _, last := range []string{"before the run was ended", "after"} {
 			h.hangUp(tr.op)
-			next, info, err := tr.again(resume(dispatch.Settings{}))
+			next, info, err := tr.again(resume(work.Settings{}))
 			if err != nil || info.Dispatched.Life != 1 {
 				t.Fatalf("resumed %s: %+v, %v", last, info, err)
 			}
@@ -156,7 +158,7 @@ func TestARunThatSucceededIsOnlyFinished(t *testing.T) {
 				t.Errorf("resumed %s: %+v, %v", last, orders, err)
 			}
 			ended, err := h.FinishRun(t.Context(), next.op, "r")
-			if err != nil || ended.Actors[0].Work.Status != dispatch.Succeeded {
+			if err != nil || ended.Actors[0].Work.Status != work.Succeeded {
 				t.Errorf("finished %s: %+v, %v", last, ended, err)
 			}
 			if !info.EndedAt.IsZero() && !ended.EndedAt.Equal(info.EndedAt) {
@@ -169,7 +171,7 @@ func TestARunThatSucceededIsOnlyFinished(t *testing.T) {
 
 func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.start()
@@ -179,13 +181,13 @@ func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path := range tr.ids {
-			tr.exit(path, dispatch.Exit{Status: dispatch.Cancelled, Signal: "SIGTERM"})
+			tr.exit(path, work.Exit{Status: work.Cancelled, Signal: "SIGTERM"})
 		}
 		if _, err := h.FinishRun(t.Context(), tr.op, "r"); err != nil {
 			t.Fatal(err)
 		}
 		h.hangUp(tr.op)
-		next, _, err := tr.again(resume(dispatch.Settings{LayerActors: 1}))
+		next, _, err := tr.again(resume(work.Settings{LayerActors: 1}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +211,7 @@ func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 
 func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
@@ -228,21 +230,21 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 			}
 		})
 		time.Sleep(1500 * time.Millisecond)
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Lost, "W2": dispatch.Running, "W3": dispatch.Lost})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Lost, "W2": work.Running, "W3": work.Lost})
 		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "x"); got != "" {
 			t.Errorf("what a lost process held is held by %q", got)
 		}
 		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "y"); got != "W2" {
 			t.Errorf("what a living process holds is held by %q", got)
 		}
-		if _, _, err := tr.again(resume(dispatch.Settings{})); err == nil {
+		if _, _, err := tr.again(resume(work.Settings{})); err == nil {
 			t.Error("resumed while processes of it run")
 		}
 		for _, pid := range tr.pid {
 			h.alive.Store(pid, false)
 		}
 		time.Sleep(2 * time.Second)
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Lost, "W1": dispatch.Lost, "W2": dispatch.Lost, "W3": dispatch.Lost})
+		h.wantStatus(map[string]work.Status{"root": work.Lost, "W1": work.Lost, "W2": work.Lost, "W3": work.Lost})
 		if err := h.EndActor(t.Context(), "r", "root", "given up"); err != nil {
 			t.Errorf("a run that was left behind cannot be ended: %v", err)
 		}
@@ -251,7 +253,7 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 
 func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
@@ -261,7 +263,7 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 		h.hangUp(tr.op)
 		h.alive.Store(tr.pid["W1"], false)
 		time.Sleep(2 * time.Second)
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Running, "W2": dispatch.Pending})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Running, "W2": work.Pending})
 		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "x"); got != "" {
 			t.Errorf("what a process that is gone held is held by %q", got)
 		}
@@ -276,7 +278,7 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 		}
 		maps.Copy(next.ids, tr.ids)
 		maps.Copy(next.pid, tr.pid)
-		if info := next.exit("W1", dispatch.Exit{Status: dispatch.Succeeded}); info.Work.Status != dispatch.Succeeded {
+		if info := next.exit("W1", work.Exit{Status: work.Succeeded}); info.Work.Status != work.Succeeded {
 			t.Errorf("an exit while it was away: %s", info.Work.Status)
 		}
 		o := next.start()
@@ -284,7 +286,7 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 			t.Errorf("the order that was not acted upon: %+v", o)
 		}
 		for _, c := range []dispatch.Credentials{{Token: before.Token}, {Handle: before.Handle}} {
-			if _, err := h.Connect(t.Context(), c, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			if _, err := h.Connect(t.Context(), c, process.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
 				t.Errorf("the secrets of the order that was replaced: %v", err)
 			}
 		}
@@ -294,7 +296,7 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 
 func TestARestartedDaemonWaitsForTheLauncher(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
@@ -328,23 +330,23 @@ func TestARestartedDaemonWaitsForTheLauncher(t *testing.T) {
 		}
 		maps.Copy(next.ids, tr.ids)
 		maps.Copy(next.pid, tr.pid)
-		next.exit("W2", dispatch.Exit{Status: dispatch.Failed, Signal: "SIGKILL"})
+		next.exit("W2", work.Exit{Status: work.Failed, Signal: "SIGKILL"})
 		next.exitAll()
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Succeeded, "W1": dispatch.Succeeded, "W2": dispatch.Failed})
+		h.wantStatus(map[string]work.Status{"root": work.Succeeded, "W1": work.Succeeded, "W2": work.Failed})
 	})
 }
 
 func TestARestartedDaemonGivesALauncherUpThatDoesNotComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		h.alive.Store(tr.pid["root"], false)
 		h.crash()
 		time.Sleep(29 * time.Second)
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Pending})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Pending})
 		time.Sleep(2 * time.Second)
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Lost, "W1": dispatch.Lost})
+		h.wantStatus(map[string]work.Status{"root": work.Lost, "W1": work.Lost})
 	})
 }
 
@@ -352,7 +354,7 @@ func TestARestartedDaemonGivesALauncherUpThatDoesNotComeBack(t *testing.T) {
 // answered for.
 func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{Budget: dispatch.USD(10)})
+		tr := h.dispatch(work.Settings{Budget: work.USD(10)})
 		attach := func() {
 			t.Helper()
 			before := h.rows()
@@ -383,7 +385,7 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 			}
 			tr = next
 		}
-		gone := func(path string, e dispatch.Exit) {
+		gone := func(path string, e work.Exit) {
 			tr.exit(path, e)
 			delete(tr.cast, path)
 			attach()
@@ -403,7 +405,7 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		attach()
-		gone("S1→W1", dispatch.Exit{Status: dispatch.Succeeded, Cost: money(1)})
+		gone("S1→W1", work.Exit{Status: work.Succeeded, Cost: money(1)})
 		if o, err := tr.cast["root"].Status(t.Context(), "S1→W1"); err != nil || string(o.Result) != "1" {
 			t.Errorf("its result: %+v %v", o, err)
 		}
@@ -414,7 +416,7 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 		if o := tr.orders(); len(o.Stop) != 1 {
 			t.Errorf("the order to stop: %+v", o)
 		}
-		gone("S1", dispatch.Exit{Status: dispatch.Cancelled, Cost: money(2)})
+		gone("S1", work.Exit{Status: work.Cancelled, Cost: money(2)})
 		if _, err := h.DrainRun(t.Context(), tr.op, "r", "enough", false); err != nil {
 			t.Fatal(err)
 		}
@@ -422,9 +424,9 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 		if !tr.orders().Draining {
 			t.Error("drains no more")
 		}
-		gone("root", dispatch.Exit{Status: dispatch.Succeeded})
+		gone("root", work.Exit{Status: work.Succeeded})
 		info, err := h.FinishRun(t.Context(), tr.op, "r")
-		if err != nil || info.Actors[0].Work.Total() != dispatch.USD(3) {
+		if err != nil || info.Actors[0].Work.Total() != work.USD(3) {
 			t.Errorf("summary: %+v %v", info, err)
 		}
 		h.crash()
@@ -433,14 +435,14 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 
 func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		late := tr.orders().Launch[0] // handed out; the answer is lost
 		if _, err := tr.cast["root"].Cancel(t.Context(), "S1", "not needed"); err != nil {
 			t.Fatal(err)
 		}
-		if got := h.status()["S1"]; got != dispatch.Pending {
+		if got := h.status()["S1"]; got != work.Pending {
 			t.Errorf("what may be starting is %s", got)
 		}
 		runs, err := h.Runs(t.Context(), "r")
@@ -469,7 +471,7 @@ func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 		if o := next.orders(); len(o.Launch)+len(o.Stop) != 0 || o.Unfinished != 1 {
 			t.Errorf("orders: %+v", o)
 		}
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "S1": dispatch.Cancelled})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "S1": work.Cancelled})
 		if err := h.LaunchStarted(t.Context(), next.op, "r", late.Actor.ID, 7000); !isForbidden(err) {
 			t.Errorf("started after it was cancelled: %v", err)
 		}
@@ -480,7 +482,7 @@ func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 
 func TestASpawnWaitsForALauncherThatMayComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		runs, err := h.Runs(t.Context(), "r")
 		if err != nil {
@@ -516,14 +518,14 @@ func TestASpawnWaitsForALauncherThatMayComeBack(t *testing.T) {
 
 func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		root := tr.ids["root"]
 		other := h.connect(dispatch.Credentials{Operator: true}, 8000)
 		for _, se := range []*dispatch.Session{other, tr.cast["root"]} {
 			h.unchanged(se.Actor().Path, func() {
 				_, orders := h.NextOrders(t.Context(), se, "r", 0)
-				_, _, exited := h.LaunchExited(t.Context(), se, "r", root, dispatch.Exit{Status: dispatch.Failed})
+				_, _, exited := h.LaunchExited(t.Context(), se, "r", root, work.Exit{Status: work.Failed})
 				_, drained := h.DrainRun(t.Context(), se, "r", "x", true)
 				_, finished := h.FinishRun(t.Context(), se, "r")
 				for _, err := range []error{orders, h.LaunchStarted(t.Context(), se, "r", root, 5), exited, drained, finished} {
@@ -534,13 +536,13 @@ func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 			})
 		}
 		h.unchanged("what is wrong", func() {
-			if _, err := h.DispatchRun(t.Context(), tr.cast["root"], begin(dispatch.Settings{})); !isForbidden(err) {
+			if _, err := h.DispatchRun(t.Context(), tr.cast["root"], begin(work.Settings{})); !isForbidden(err) {
 				t.Errorf("an actor dispatches: %v", err)
 			}
 			if _, err := h.NextOrders(t.Context(), tr.op, "r", time.Minute); !names("wait_secs")(err) {
 				t.Errorf("a long wait: %v", err)
 			}
-			if _, _, err := h.LaunchExited(t.Context(), tr.op, "r", root, dispatch.Exit{Status: dispatch.Running}); !names("status")(err) {
+			if _, _, err := h.LaunchExited(t.Context(), tr.op, "r", root, work.Exit{Status: work.Running}); !names("status")(err) {
 				t.Errorf("an exit that is none: %v", err)
 			}
 			if err := h.LaunchStarted(t.Context(), tr.op, "r", uuid.New(), 5); !errors.Is(err, dispatch.ErrNotFound) {
@@ -552,7 +554,7 @@ func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 				"agent":  func(d *dispatch.Dispatch) { d.Root.Agent = "none" },
 				"prompt": func(d *dispatch.Dispatch) { d.Root.Prompt = "" },
 			} {
-				req := begin(dispatch.Settings{})
+				req := begin(work.Settings{})
 				req.Run = "other"
 				change(&req)
 				if _, err := h.DispatchRun(t.Context(), other, req); !names(argument)(err) {

@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -27,15 +30,15 @@ type party struct {
 	actor  Actor
 	run    Run
 	handle string
-	news   *engine.Watch         // wakes when the session has lost a lease; nil for an operator
-	unsure atomic.Bool           // there may be losses to tell, whatever news says
-	drain  atomic.Pointer[Drain] // the end of its run, to be told of once; nil: told, or not in sight
+	news   *engine.Watch              // wakes when the session has lost a lease; nil for an operator
+	unsure atomic.Bool                // there may be losses to tell, whatever news says
+	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context
 	end    context.CancelCauseFunc
 
-	peer     Peer // of its first connection
-	attached int  // connections; under State.mu
-	ending   bool // cannot be resumed any more; under State.mu
+	peer     process.Peer // of its first connection
+	attached int          // connections; under State.mu
+	ending   bool         // cannot be resumed any more; under State.mu
 }
 
 // ID names the session. It is not a secret.
@@ -75,8 +78,8 @@ func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
 	return p, true
 }
 
-// unattach takes back an attach that found no session to resume.
-func (s *State) unattach(p *party) {
+// detachFailed takes back an attach that found no session to resume.
+func (s *State) detachFailed(p *party) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.attached--; p.attached == 0 {
@@ -90,10 +93,7 @@ func (s *State) unattach(p *party) {
 func (s *State) present(session uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, held := s.held[session]; held {
-		return true
-	}
-	return s.connectedLocked(session)
+	return s.connectedLocked(session) || s.launchers.KeptOpen(session)
 }
 
 // connected reports whether a connection holds a session.
@@ -119,8 +119,7 @@ func (se *Session) Close(cause error) error {
 func (s *State) detach(p *party, cause error) error {
 	s.mu.Lock()
 	p.attached--
-	_, held := s.held[p.id]
-	last := p.attached == 0 && !p.ending && !held
+	last := p.attached == 0 && !p.ending && !s.launchers.KeptOpen(p.id)
 	p.ending = p.ending || last
 	s.mu.Unlock()
 	switch {
@@ -144,10 +143,10 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 		p.end(cause)
 	}
 	s.mu.Unlock()
-	defer s.sever([]uuid.UUID{id}, cause)
+	defer s.cutOff([]uuid.UUID{id}, cause)
 	// Whoever is gone cannot cancel this: it must happen.
-	return s.eng.Update(context.Background(), func(tx engine.Tx) error {
-		record, ok := get[sessionRecord](tx, sessionKey(id))
+	return rows.Update(context.Background(), s.eng, func(tx engine.Tx) error {
+		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
 		if !ok {
 			return nil // ended with its actor, or an operator's
 		}
@@ -169,13 +168,13 @@ func hasSession(tx engine.Tx, actor uuid.UUID) bool {
 	return false
 }
 
-// sever forgets sessions whose records are gone, and ends their contexts.
-func (s *State) sever(sessions []uuid.UUID, cause error) {
+// cutOff forgets sessions whose records are gone, and ends their contexts.
+func (s *State) cutOff(sessions []uuid.UUID, cause error) {
+	s.launchers.UnkeepOpen(sessions...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range sessions {
 		delete(s.detached, id)
-		delete(s.held, id)
 		if p, ok := s.parties[id]; ok {
 			p.ending = true
 			p.end(cause)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -30,11 +31,11 @@ func TestCredentialsThatOpenNothing(t *testing.T) {
 			{Handle: se.Handle(), Token: other},
 			{Handle: se.Handle()[:len(se.Handle())-4] + "AAAA"},
 		} {
-			if _, err := h.Connect(t.Context(), c, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			if _, err := h.Connect(t.Context(), c, process.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
 				t.Errorf("%+v: %v", c, err)
 			}
 		}
-		if _, err := h.Connect(t.Context(), dispatch.Credentials{}, dispatch.Peer{}); !names("run")(err) {
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{}, process.Peer{}); !names("run")(err) {
 			t.Errorf("no credentials: %v", err)
 		}
 	})
@@ -115,7 +116,7 @@ func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 		if got := h.heldBy(back, dispatch.RunScope, "key2"); got != "W2" {
 			t.Errorf("the lease of a living process is held by %q", got)
 		}
-		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: handles[1]}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: handles[1]}, process.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
 			t.Errorf("the dead process's handle: %v", err)
 		}
 
@@ -126,7 +127,7 @@ func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 			t.Errorf("after its ttl it is held by %q", got)
 		}
 		time.Sleep(30 * time.Second)
-		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: handles[2]}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: handles[2]}, process.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
 			t.Errorf("the handle of a session never resumed: %v", err)
 		}
 		h.hangUp(back)
@@ -164,7 +165,7 @@ func TestResumingRacesWithEnding(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { h.hangUp(one) })
 			wg.Go(func() {
-				two, _ = h.Connect(t.Context(), dispatch.Credentials{Handle: one.Handle()}, dispatch.Peer{PID: 1, Start: "1"})
+				two, _ = h.Connect(t.Context(), dispatch.Credentials{Handle: one.Handle()}, process.Peer{PID: 1, Start: "1"})
 			})
 			wg.Wait()
 			// Either it was resumed and all of it lives, or it has ended.

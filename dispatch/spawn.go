@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
@@ -28,12 +30,23 @@ type Spawn struct {
 	Env        map[string]string
 	Tools      []string
 	Timeout    time.Duration
-	Budget     *Money
+	Budget     *work.Money
 	Worktree   *bool
 	MaxWorkers int
 	ReadDown   *bool
 	InitialRef map[string]json.RawMessage // entries of its layer, below /ref/
 	Call       kvstore.Call               // the request it came with
+}
+
+// wish is the order that the spawn asks for, with what it leaves open.
+func (sp Spawn) wish() work.Wish {
+	return work.Wish{
+		Order: work.Order{
+			Name: sp.Name, Agent: sp.Agent, Model: sp.Model, Prompt: sp.Prompt, Directory: sp.Directory,
+			Env: sp.Env, Tools: sp.Tools, Timeout: sp.Timeout,
+		},
+		Budget: sp.Budget, Worktree: sp.Worktree,
+	}
 }
 
 // A Spawned is the actor that a spawn came to.
@@ -60,13 +73,13 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	ctx, stop := se.Within(ctx)
 	defer stop()
 	try := func() error {
-		return se.state.eng.Update(ctx, func(tx engine.Tx) (refusal error) {
+		return rows.Update(ctx, se.state.eng, func(tx engine.Tx) (refusal error) {
 			made, refusal = se.state.spawn(tx, se.party, sp)
 			return refusal
 		})
 	}
-	if err = try(); errors.Is(err, ErrNoLauncher) && se.state.returning(se.run.ID) {
-		se.state.awaitLauncher(ctx, se.run)
+	if err = try(); errors.Is(err, ErrNoLauncher) && se.state.launchers.Returning(se.run.ID) {
+		se.state.launchers.AwaitReturn(ctx, se.run.Name, se.run.ID)
 		err = try()
 	}
 	if err != nil {
@@ -90,8 +103,8 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
 	if err != nil {
 		return Spawned{}, err
 	}
-	o := orderFor(d.Settings, boss, sp)
-	if err := o.check(d.Agents); err != nil {
+	o := d.Settings.OrderFor(boss, sp.Role == Sublead, sp.wish())
+	if err := o.Check(d.Agents); err != nil {
 		return Spawned{}, err
 	}
 	name, earlier, err := nameFor(tx, d, lead, boss, sp, o)
@@ -100,17 +113,17 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
 	}
 	o.Name = name
 	if earlier != nil {
-		if w, _ := getWork(tx, earlier.ID); w.Status == Succeeded {
+		if w, _ := work.Get(tx, earlier.ID); w.Status == work.Succeeded {
 			w.Met = d.Life
-			putWork(tx, w)
-			return Spawned{s.info(tx, *earlier), true, resultOf(tx, earlier.ID)}, nil
+			work.Put(tx, w)
+			return Spawned{s.info(tx, *earlier), true, work.Result(tx, earlier.ID)}, nil
 		}
 	}
 	path, err := admit(tx, run, lead, name)
 	if err != nil {
 		return Spawned{}, err
 	}
-	if err := afford(tx, lead, boss, o.Budget); err != nil {
+	if err := work.Afford(tx, lead.Path, boss, o.Budget); err != nil {
 		return Spawned{}, err
 	}
 
@@ -129,8 +142,8 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
 	if err := s.publish(tx, run, a, lead, sp.InitialRef); err != nil {
 		return Spawned{}, err
 	}
-	s.order(tx, run, a, lead.ID, o)
-	w := amend(tx, a.ID, func(w *Work) {
+	work.Give(tx, run.Name, a.ID, lead.ID, o)
+	w := work.Amend(tx, a.ID, func(w *work.Work) {
 		w.Auto, w.Call, w.MaxWorkers = sp.Name == "", sp.Call.ID, sp.MaxWorkers
 		if w.MaxWorkers == 0 && sp.Role == Sublead {
 			w.MaxWorkers = d.Settings.SubleadWorkers
@@ -142,17 +155,17 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
 }
 
 // maySpawn refuses where there is nobody to start what lead spawns.
-func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d Dispatched, boss Work, err error) {
-	d, ok := getDispatched(tx, run.Name)
+func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, boss work.Work, err error) {
+	d, ok := work.RunOf(tx, run.Name)
 	switch {
 	case !ok:
 		return d, boss, fmt.Errorf("%w: run %q was not started by leasehold dispatch, and who made it starts its actors (leasehold actor add)", ErrNoLauncher, run.Name)
 	case d.Drain != nil:
 		return d, boss, &DrainingError{fmt.Sprintf("run %q", run.Name), d.Drain.Reason}
-	case !s.launched(run.ID):
+	case !s.launchers.Attached(run.ID):
 		return d, boss, fmt.Errorf("%w: the dispatcher of run %q is away; if it does not come back, leasehold dispatch --resume %s goes on", ErrNoLauncher, run.Name, run.Name)
 	}
-	boss, ok = getWork(tx, lead.ID)
+	boss, ok = work.Get(tx, lead.ID)
 	switch {
 	case !ok:
 		return d, boss, forbidden("%s was added by an operator and not launched: only those that are launched launch others", lead.Path)
@@ -165,7 +178,7 @@ func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d Dispatched, boss 
 // madeBy finds what a call has made that is sent again.
 func madeBy(tx engine.Tx, lead Actor, call uuid.UUID) (Actor, bool) {
 	for a := range members(tx, lead.Leads) {
-		if w, ok := getWork(tx, a.ID); ok && w.Call == call {
+		if w, ok := work.Get(tx, a.ID); ok && w.Call == call {
 			return a, true
 		}
 	}
@@ -174,13 +187,13 @@ func madeBy(tx engine.Tx, lead Actor, call uuid.UUID) (Actor, bool) {
 
 // nameFor gives the name of who is spawned, and whom it means of an earlier
 // life.
-func nameFor(tx engine.Tx, d Dispatched, lead Actor, boss Work, sp Spawn, o Order) (name string, earlier *Actor, err error) {
+func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spawn, o work.Order) (name string, earlier *Actor, err error) {
 	if sp.Name != "" {
 		if err := CheckName(sp.Name); err != nil {
 			return "", nil, err
 		}
 		m, taken := memberNamed(tx, lead.Leads, sp.Name)
-		if w, ok := getWork(tx, m.ID); taken && ok && w.before(d.Life) && m.Role == sp.Role {
+		if w, ok := work.Get(tx, m.ID); taken && ok && w.Before(d.Life) && m.Role == sp.Role {
 			return sp.Name, &m, nil
 		}
 		if taken || sp.Name == lead.Name {
@@ -192,13 +205,13 @@ func nameFor(tx engine.Tx, d Dispatched, lead Actor, boss Work, sp Spawn, o Orde
 	if sp.Role == Sublead {
 		letter, given = "S", boss.Subleads
 	}
-	sum := o.sum()
+	sum := o.Sum()
 	for n := 1; d.Life > 1; n++ {
 		m, taken := memberNamed(tx, lead.Leads, fmt.Sprint(letter, n))
 		if !taken {
 			break
 		}
-		if w, ok := getWork(tx, m.ID); ok && w.Auto && w.before(d.Life) && bytes.Equal(w.Sum, sum) && m.Role == sp.Role {
+		if w, ok := work.Get(tx, m.ID); ok && w.Auto && w.Before(d.Life) && bytes.Equal(w.Sum, sum) && m.Role == sp.Role {
 			return m.Name, &m, nil
 		}
 	}
@@ -209,7 +222,7 @@ func nameFor(tx engine.Tx, d Dispatched, lead Actor, boss Work, sp Spawn, o Orde
 			break
 		}
 	}
-	amend(tx, lead.ID, func(w *Work) {
+	work.Amend(tx, lead.ID, func(w *work.Work) {
 		if sp.Role == Sublead {
 			w.Subleads = given
 		} else {
@@ -217,34 +230,6 @@ func nameFor(tx engine.Tx, d Dispatched, lead Actor, boss Work, sp Spawn, o Orde
 		}
 	})
 	return name, nil, nil
-}
-
-// before reports whether a work is of a life before this one, and no spawn of
-// this one has been answered with it.
-func (w Work) before(life int) bool { return w.Status.Final() && max(w.Life, w.Met) < life }
-
-// order gives a living actor something to do: its launcher starts a process
-// for it. One that did something before begins anew.
-func (s *State) order(tx engine.Tx, run Run, a Actor, lead uuid.UUID, o Order) {
-	d, _ := getDispatched(tx, run.Name)
-	amend(tx, a.ID, func(w *Work) {
-		purse := w.Purse
-		if lead != uuid.Nil {
-			purse.Base = purse.Total() // a root's budget is for all its lives
-		}
-		purse.Budget = o.Budget
-		*w = Work{
-			Actor: a.ID, Lead: lead, Life: d.Life, Status: Pending, Purse: purse, OrderedAt: tx.Now(), Sum: o.sum(),
-			Agent: o.Agent, Model: o.Model, Directory: o.Directory, Worktree: o.Worktree, Timeout: o.Timeout,
-		}
-	})
-	putOrder(tx, a.ID, o)
-	tx.Delete(resultKey(a.ID))
-	putUnfinished(tx, run.ID, a.ID, toLaunch)
-	amendDispatched(tx, run.Name, func(d *Dispatched) {
-		d.Unfinished++
-		d.Orders++
-	})
 }
 
 // revive makes an actor live again that has ended.

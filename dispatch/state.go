@@ -10,6 +10,9 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -24,12 +27,12 @@ type Options struct {
 	Tasks  queue.Options
 
 	// Alive reports whether the process of a session that was connected
-	// before a restart still runs. Nil: [Peer.Alive].
-	Alive func(Peer) bool
+	// before a restart still runs. Nil: [process.Peer.Alive].
+	Alive func(process.Peer) bool
 
 	// Process describes a running process, and where it comes from. Nil:
-	// [ProcessOf].
-	Process func(pid int) Process
+	// [process.Find].
+	Process func(pid int) process.Running
 
 	// DetachedGrace is how long such a session is kept, once it holds no
 	// lease, for its process to connect again, and how long a run waits for
@@ -45,25 +48,22 @@ type State struct {
 	queue *queue.Queue
 	opts  Options
 
+	launchers *work.Launchers
+
 	mu       sync.Mutex
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
 	layers   map[uuid.UUID]*layer.Layer
 	detached map[uuid.UUID]detached // the sessions that wait to be resumed
-
-	held      map[uuid.UUID]struct{}  // sessions that are kept open for processes that are launched
-	launchers map[uuid.UUID]*launcher // of runs that have not ended
-	processes map[int]launchedProcess // by pid
-	away      chan struct{}           // a launcher has gone
 }
 
 // Open readies the state that eng holds: every lease gets its ttl anew, and
 // sessions whose process is gone are ended. The caller runs [State.Tend].
 func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) {
 	if opts.Alive == nil {
-		opts.Alive = Peer.Alive
+		opts.Alive = process.Peer.Alive
 	}
 	if opts.Process == nil {
-		opts.Process = ProcessOf
+		opts.Process = process.Find
 	}
 	opts.DetachedGrace = cmp.Or(opts.DetachedGrace, 30*time.Second)
 	s := &State{
@@ -72,10 +72,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		layers:   make(map[uuid.UUID]*layer.Layer),
 		detached: make(map[uuid.UUID]detached),
 
-		held:      make(map[uuid.UUID]struct{}),
-		launchers: make(map[uuid.UUID]*launcher),
-		processes: make(map[int]launchedProcess),
-		away:      make(chan struct{}, 1),
+		launchers: work.NewLaunchers(eng, work.Options{Alive: opts.Alive, Find: opts.Process}),
 	}
 	opts.Leases.SessionOpen = sessionOpen
 	opts.Leases.Present = s.present
@@ -154,13 +151,13 @@ func (s *State) layer(id uuid.UUID, caps Caps) *layer.Layer {
 }
 
 // memberName resolves ids to names among those who belong to a layer.
-func memberName(id uuid.UUID) func(registry.Tx, uuid.UUID) (string, bool) {
-	return func(tx registry.Tx, actor uuid.UUID) (string, bool) {
+func memberName(id uuid.UUID) func(engine.Tx, uuid.UUID) (string, bool) {
+	return func(tx engine.Tx, actor uuid.UUID) (string, bool) {
 		row, ok := tx.Get(actorKey(actor))
 		if !ok {
 			return "", false
 		}
-		a := decode[Actor](row)
-		return a.Name, a.Layer == id || a.Leads == id
+		a, ok := rows.Decode[Actor](tx, row)
+		return a.Name, ok && (a.Layer == id || a.Leads == id)
 	}
 }

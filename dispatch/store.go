@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/layer"
 )
@@ -27,7 +28,7 @@ func (se *Session) Store(ctx context.Context, name string) (view *layer.View, er
 		m := layer.Member{ID: a.ID, Name: a.Name, Path: a.Path, Lead: a.Role.Leads()}
 		return se.state.layer(a.HomeLayer(), se.run.Caps).As(m), nil
 	}
-	return view, se.state.eng.View(ctx, func(tx engine.Tx) error {
+	return view, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		id, member, err := standing(tx, a, name)
 		if err != nil {
 			return err

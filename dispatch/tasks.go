@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -94,7 +95,7 @@ func (t Tasks) Redrive(ctx context.Context, name string, ids []uuid.UUID) ([]uui
 
 // RunTasks is the queues of a run, for its operator, who claims nothing.
 func (s *State) RunTasks(ctx context.Context, name string) (t Tasks, err error) {
-	return t, s.eng.View(ctx, func(tx engine.Tx) error {
+	return t, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
 		if !ok {
 			return notFound("run %q", name)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -40,7 +42,7 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	if err := CheckName(n.Name); err != nil {
 		return Actor{}, "", err
 	}
-	err = s.eng.Update(ctx, func(tx engine.Tx) (err error) {
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
 		a, err = s.addActor(tx, n)
 		if err != nil {
 			return err
@@ -86,7 +88,7 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 	if old, ok := getRun(tx, n.Run); ok {
 		s.dropRun(tx, old)
 	}
-	now := tx.Now()
+	now := tx.Wall()
 	a := Actor{ID: uuid.New(), Run: n.Run, Name: n.Name, Role: Root, Path: RootPath, CreatedAt: now}
 	l := layerRecord{ID: uuid.New(), Run: n.Run, Lead: a.ID, Path: RootPath}
 	a.Layer, a.Leads = l.ID, l.ID
@@ -102,7 +104,7 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 // claimRoot names the root of a run that workers joined before it had one.
 func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	root, _ := getActor(tx, run.Root)
-	if _, launched := getDispatched(tx, run.Name); launched || root.TokenHash != nil {
+	if _, launched := work.RunOf(tx, run.Name); launched || root.TokenHash != nil {
 		return Actor{}, fmt.Errorf("run %q and its root: %w; end it (actor end --run %s root) or choose another name", run.Name, ErrExists, run.Name)
 	}
 	if _, taken := memberNamed(tx, run.Layer, name); taken {
@@ -126,7 +128,7 @@ func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err err
 	}
 	l, _ := getLayer(tx, lead.Leads)
 	most := run.Caps.LayerActors
-	if w, ok := getWork(tx, lead.ID); ok && w.MaxWorkers > 0 {
+	if w, ok := work.Get(tx, lead.ID); ok && w.MaxWorkers > 0 {
 		most = min(most, w.MaxWorkers)
 	}
 	switch depth := strings.Count(path, Separator) + 1; {
@@ -157,7 +159,7 @@ func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Acto
 	l, _ := getLayer(tx, lead.Leads)
 	a := Actor{
 		ID: uuid.New(), Run: run.Name, Name: n.Name, Role: n.Role, Path: path,
-		Layer: l.ID, ReadDown: n.ReadDown && n.Role == Sublead, CreatedAt: tx.Now(),
+		Layer: l.ID, ReadDown: n.ReadDown && n.Role == Sublead, CreatedAt: tx.Wall(),
 	}
 	if a.Role == Sublead {
 		own := layerRecord{ID: uuid.New(), Run: run.Name, Lead: a.ID, Parent: l.ID, Path: path}

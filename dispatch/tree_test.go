@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -150,7 +151,7 @@ func TestEndingASubleadEndsItsSubTree(t *testing.T) {
 			h.hangUp(se)
 		}
 		for _, token := range []string{lead, worker, deep, deepest} {
-			if _, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			if _, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, process.Peer{}); !errors.Is(err, dispatch.ErrUnauthenticated) {
 				t.Errorf("an ended actor's token: %v", err)
 			}
 		}

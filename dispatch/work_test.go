@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
@@ -34,7 +36,7 @@ type troupe struct {
 	tokens map[string]string
 }
 
-func (h *house) dispatch(settings dispatch.Settings) *troupe {
+func (h *house) dispatch(settings work.Settings) *troupe {
 	h.t.Helper()
 	tr := &troupe{house: h, pids: 100, cast: make(map[string]*dispatch.Session), ids: make(map[string]uuid.UUID), pid: make(map[string]int), tokens: make(map[string]string)}
 	tr.op = h.connect(dispatch.Credentials{Operator: true}, launcherPID)
@@ -44,9 +46,9 @@ func (h *house) dispatch(settings dispatch.Settings) *troupe {
 	return tr
 }
 
-func begin(settings dispatch.Settings) dispatch.Dispatch {
+func begin(settings work.Settings) dispatch.Dispatch {
 	return dispatch.Dispatch{
-		Run: "r", Root: dispatch.Order{Name: "boss", Agent: "sh", Prompt: "lead"},
+		Run: "r", Root: work.Order{Name: "boss", Agent: "sh", Prompt: "lead"},
 		Agents: []string{"sh", "claude"}, Settings: settings,
 	}
 }
@@ -88,7 +90,7 @@ func (tr *troupe) spawn(by string, sp dispatch.Spawn) dispatch.Spawned {
 	return made
 }
 
-func (tr *troupe) exit(path string, e dispatch.Exit) dispatch.ActorInfo {
+func (tr *troupe) exit(path string, e work.Exit) dispatch.ActorInfo {
 	tr.t.Helper()
 	tr.alive.Store(tr.pid[path], false)
 	info, _, err := tr.LaunchExited(tr.t.Context(), tr.op, "r", tr.ids[path], e)
@@ -101,18 +103,18 @@ func (tr *troupe) exit(path string, e dispatch.Exit) dispatch.ActorInfo {
 func (tr *troupe) exitAll() {
 	tr.t.Helper()
 	for _, path := range slices.Backward(slices.Sorted(maps.Keys(tr.ids))) {
-		tr.exit(path, dispatch.Exit{Status: dispatch.Succeeded})
+		tr.exit(path, work.Exit{Status: work.Succeeded})
 	}
 }
 
 // status is how the works of the run stand, by path.
-func (h *house) status() map[string]dispatch.Status {
+func (h *house) status() map[string]work.Status {
 	h.t.Helper()
 	runs, err := h.Runs(h.t.Context(), "r")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	all := make(map[string]dispatch.Status)
+	all := make(map[string]work.Status)
 	for _, a := range runs[0].Actors {
 		if a.Work != nil {
 			all[a.Path] = a.Work.Status
@@ -121,7 +123,7 @@ func (h *house) status() map[string]dispatch.Status {
 	return all
 }
 
-func (h *house) wantStatus(want map[string]dispatch.Status) {
+func (h *house) wantStatus(want map[string]work.Status) {
 	h.t.Helper()
 	if got := h.status(); !maps.Equal(got, want) {
 		h.t.Errorf("works stand as %v, want %v", got, want)
@@ -174,22 +176,22 @@ func isForbidden(err error) bool {
 	return errors.As(err, &f)
 }
 
-func overBudget(left dispatch.Money) func(error) bool {
+func overBudget(left work.Money) func(error) bool {
 	return func(err error) bool {
-		var b *dispatch.BudgetError
+		var b *work.BudgetError
 		return errors.As(err, &b) && b.Available == left
 	}
 }
 
-func money(usd float64) *dispatch.Money {
-	m := dispatch.USD(usd)
+func money(usd float64) *work.Money {
+	m := work.USD(usd)
 	return &m
 }
 
 func TestARefusedSpawnLeavesNothing(t *testing.T) {
-	settings := dispatch.Settings{
-		Depth: 2, LayerActors: 4, RunActors: 6, Budget: dispatch.USD(10),
-		SubleadBudget: dispatch.USD(4), SubleadWorkers: 1, WorkerBudget: dispatch.USD(1),
+	settings := work.Settings{
+		Depth: 2, LayerActors: 4, RunActors: 6, Budget: work.USD(10),
+		SubleadBudget: work.USD(4), SubleadWorkers: 1, WorkerBudget: work.USD(1),
 	}
 	settings.Store.ValueBytes, settings.Store.Entries = 100, 2
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
@@ -201,7 +203,7 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker}) // S1→W1: all it may have
 		tr.start()
 
-		sub, work := dispatch.Sublead, dispatch.Worker
+		sub, worker := dispatch.Sublead, dispatch.Worker
 		ref := func(path string, value string) map[string]json.RawMessage {
 			return map[string]json.RawMessage{"/ref/ok": json.RawMessage("1"), path: json.RawMessage(value)}
 		}
@@ -210,31 +212,31 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 			spawn dispatch.Spawn
 			want  func(error) bool
 		}{
-			{"named", dispatch.Spawn{Role: work, Prompt: "x"}, isForbidden},
+			{"named", dispatch.Spawn{Role: worker, Prompt: "x"}, isForbidden},
 			{"root", dispatch.Spawn{Role: dispatch.Root, Prompt: "x"}, names("role")},
-			{"root", dispatch.Spawn{Role: work}, names("prompt")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "a\x00b"}, names("prompt")},
-			{"root", dispatch.Spawn{Role: work, Prompt: strings.Repeat("x", dispatch.MaxPrompt+1)}, names("prompt")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "named"}, is(dispatch.ErrExists)},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "boss"}, is(dispatch.ErrExists)},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "root"}, names("name")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "a→b"}, names("name")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Name: "self"}, names("name")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Agent: "nobody"}, names("agent")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Model: "a\nb"}, names("model")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Directory: "a\x00"}, names("directory")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Directory: strings.Repeat("x", 5000)}, names("directory")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Timeout: -1}, names("timeout_secs")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Timeout: dispatch.MaxTimeout + 1}, names("timeout_secs")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"A B": ""}}, names("env")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"LEASEHOLD_TOKEN": "x"}}, names("env")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"A": "\x00"}}, names("env")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Env: map[string]string{"A": strings.Repeat("x", dispatch.MaxEnv)}}, names("env")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Tools: []string{""}}, names("tools")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", Tools: make([]string, dispatch.MaxTools+1)}, names("tools")},
-			{"root", dispatch.Spawn{Role: work, Prompt: "x", InitialRef: ref("/ref/a", "1")}, names("initial_ref")},
+			{"root", dispatch.Spawn{Role: worker}, names("prompt")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "a\x00b"}, names("prompt")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: strings.Repeat("x", work.MaxPrompt+1)}, names("prompt")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Name: "named"}, is(dispatch.ErrExists)},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Name: "boss"}, is(dispatch.ErrExists)},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Name: "root"}, names("name")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Name: "a→b"}, names("name")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Name: "self"}, names("name")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Agent: "nobody"}, names("agent")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Model: "a\nb"}, names("model")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Directory: "a\x00"}, names("directory")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Directory: strings.Repeat("x", 5000)}, names("directory")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Timeout: -1}, names("timeout_secs")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Timeout: work.MaxTimeout + 1}, names("timeout_secs")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Env: map[string]string{"A B": ""}}, names("env")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Env: map[string]string{"LEASEHOLD_TOKEN": "x"}}, names("env")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Env: map[string]string{"A": "\x00"}}, names("env")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Env: map[string]string{"A": strings.Repeat("x", work.MaxEnv)}}, names("env")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Tools: []string{""}}, names("tools")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Tools: make([]string, work.MaxTools+1)}, names("tools")},
+			{"root", dispatch.Spawn{Role: worker, Prompt: "x", InitialRef: ref("/ref/a", "1")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(-1)}, names("budget_usd")},
-			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(5.01)}, overBudget(dispatch.USD(5))},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(5.01)}, overBudget(work.USD(5))},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/shared/a", "1")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/../a", "1")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref", "1")}, names("initial_ref")},
@@ -242,7 +244,7 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/a", "{")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/a", `"`+strings.Repeat("x", 100)+`"`)}, limit(100)},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("1"), "b": json.RawMessage("2"), "c": json.RawMessage("3")}}, limit(2)},
-			{"S1", dispatch.Spawn{Role: work, Prompt: "x"}, limit(1)},
+			{"S1", dispatch.Spawn{Role: worker, Prompt: "x"}, limit(1)},
 		} {
 			what := fmt.Sprintf("%s spawning %.80s", c.by, fmt.Sprintf("%+v", c.spawn))
 			h.unchanged(what, func() {
@@ -257,7 +259,7 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 
 func TestTheTreeBoundsWhatIsSpawned(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{Depth: 2, LayerActors: 2, RunActors: 5})
+		tr := h.dispatch(work.Settings{Depth: 2, LayerActors: 2, RunActors: 5})
 		tr.start()
 		for range 2 {
 			tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
@@ -278,7 +280,7 @@ func TestTheTreeBoundsWhatIsSpawned(t *testing.T) {
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
 		refused("S2", 5)
 		tr.start()
-		tr.exit("S1→W1", dispatch.Exit{Status: dispatch.Succeeded})
+		tr.exit("S1→W1", work.Exit{Status: work.Succeeded})
 		tr.spawn("S2", dispatch.Spawn{Role: dispatch.Worker}) // what has ended makes room
 		tr.start()
 		tr.exitAll()
@@ -303,7 +305,7 @@ func TestNobodySpawnsWhereNobodyLaunches(t *testing.T) {
 		refused("a run that is not dispatched", plain, is(dispatch.ErrNoLauncher))
 		h.hangUp(plain)
 
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		_, token = h.add(dispatch.Sublead, "", "added")
 		added := h.connect(dispatch.Credentials{Token: token}, 2)
@@ -326,7 +328,7 @@ func TestNobodySpawnsWhereNobodyLaunches(t *testing.T) {
 
 func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		var got []string
 		for _, sp := range []dispatch.Spawn{
@@ -350,7 +352,7 @@ func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
 
 func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.start()
@@ -368,15 +370,15 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_ = lost
 
-		info := tr.exit("S1", dispatch.Exit{Status: dispatch.Failed, Cause: "exit code 1"})
+		info := tr.exit("S1", work.Exit{Status: work.Failed, Cause: "exit code 1"})
 		if held := fmt.Sprint(info.Work.Held); held != "[{layer y } {run x }]" {
 			t.Errorf("held at its exit: %v", held)
 		}
 		if lost := fmt.Sprint(info.Work.Lost); lost != "[{run lost expired}]" {
 			t.Errorf("lost before its exit: %v", lost)
 		}
-		h.wantStatus(map[string]dispatch.Status{
-			"root": dispatch.Running, "S1": dispatch.Failed, "S1→S2": dispatch.Running, "S1→S2→W1": dispatch.Running, "S1→waiting": dispatch.Cancelled,
+		h.wantStatus(map[string]work.Status{
+			"root": work.Running, "S1": work.Failed, "S1→S2": work.Running, "S1→S2→W1": work.Running, "S1→waiting": work.Cancelled,
 		})
 		if tr.cast["S1"].Context().Err() == nil || added.Context().Err() == nil {
 			t.Error("a session of an actor that has ended lives on")
@@ -394,9 +396,9 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 		if again := tr.orders(); len(again.Stop)+len(again.Launch) > 0 {
 			t.Errorf("told twice: %+v", again)
 		}
-		h.unchanged("a second report", func() { tr.exit("S1", dispatch.Exit{Status: dispatch.Succeeded}) })
+		h.unchanged("a second report", func() { tr.exit("S1", work.Exit{Status: work.Succeeded}) })
 		tr.exitAll()
-		if got := h.status()["S1→S2"]; got != dispatch.Succeeded {
+		if got := h.status()["S1→S2"]; got != work.Succeeded {
 			t.Errorf("a stop that came too late: %s", got)
 		}
 	})
@@ -404,7 +406,7 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 
 func TestCancellingStopsASubTree(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
@@ -425,13 +427,13 @@ func TestCancellingStopsASubTree(t *testing.T) {
 			t.Errorf("a worker cancels: %v", err)
 		}
 		o, err := tr.cast["root"].Cancel(t.Context(), "W2", "not needed")
-		if err != nil || o.Work.Status != dispatch.Cancelled || o.Work.Cause != "not needed" {
+		if err != nil || o.Work.Status != work.Cancelled || o.Work.Cause != "not needed" {
 			t.Errorf("cancelled before it began: %+v %v", o.Work, err)
 		}
 		if o, err = tr.cast["root"].Cancel(t.Context(), "S1", "wrong"); err != nil || o.Work.Stop == nil {
 			t.Errorf("cancelled: %+v %v", o.Work, err)
 		}
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "S1": dispatch.Running, "S1→W1": dispatch.Cancelled, "W1": dispatch.Running, "W2": dispatch.Cancelled})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "S1": work.Running, "S1→W1": work.Cancelled, "W1": work.Running, "W2": work.Cancelled})
 		if o := tr.orders(); len(o.Launch) != 0 || len(o.Stop) != 1 || o.Stop[0].Actor.Path != "S1" {
 			t.Errorf("orders: %+v", o)
 		}
@@ -441,7 +443,7 @@ func TestCancellingStopsASubTree(t *testing.T) {
 
 func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		for range 3 {
 			tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
@@ -453,10 +455,10 @@ func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 			if err := tr.cast["W2"].Report(t.Context(), json.RawMessage(` {"n": 2} `)); err != nil {
 				t.Error(err)
 			}
-			tr.exit("W2", dispatch.Exit{Status: dispatch.Succeeded, Output: "noise"})
+			tr.exit("W2", work.Exit{Status: work.Succeeded, Output: "noise"})
 			time.Sleep(10 * time.Second)
-			tr.exit("W1", dispatch.Exit{Status: dispatch.Succeeded, Output: "so\nit \"is\""})
-			tr.exit("W3", dispatch.Exit{Status: dispatch.Failed})
+			tr.exit("W1", work.Exit{Status: work.Succeeded, Output: "so\nit \"is\""})
+			tr.exit("W3", work.Exit{Status: work.Failed})
 		}()
 		began := time.Now()
 		refs := []string{"W1", "W2", tr.ids["W3"].String()}
@@ -475,13 +477,13 @@ func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 		if got := string(list[0].Result); got != `"so\nit \"is\""` {
 			t.Errorf("the last output as a result: %s", got)
 		}
-		if list[2].Result != nil || list[2].Work.Status != dispatch.Failed {
+		if list[2].Result != nil || list[2].Work.Status != work.Failed {
 			t.Errorf("one that failed: %+v", list[2])
 		}
 		if _, _, err := lead.Await(t.Context(), []string{"root"}, true, 0); !names("actors")(err) {
 			t.Errorf("waits for itself: %v", err)
 		}
-		tr.exit("root", dispatch.Exit{Status: dispatch.Succeeded})
+		tr.exit("root", work.Exit{Status: work.Succeeded})
 	})
 }
 
@@ -493,7 +495,7 @@ func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
 			result string
 			want   func(error) bool
 		}{
-			{`"` + strings.Repeat("x", dispatch.MaxResult-1) + `"`, limit(dispatch.MaxResult)},
+			{`"` + strings.Repeat("x", work.MaxResult-1) + `"`, limit(work.MaxResult)},
 			{`{`, names("result")},
 			{``, names("result")},
 		} {
@@ -503,7 +505,7 @@ func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
 				}
 			})
 		}
-		for _, result := range []string{`1`, `null`, `"` + strings.Repeat("x", dispatch.MaxResult-2) + `"`} {
+		for _, result := range []string{`1`, `null`, `"` + strings.Repeat("x", work.MaxResult-2) + `"`} {
 			if err := se.Report(t.Context(), json.RawMessage(result)); err != nil {
 				t.Error(err)
 			}
@@ -517,7 +519,7 @@ func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
 
 func TestADrainIsToldOnceToEachSession(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
@@ -527,7 +529,7 @@ func TestADrainIsToldOnceToEachSession(t *testing.T) {
 				t.Errorf("drained, %d left: %v", left, err)
 			}
 		}
-		h.wantStatus(map[string]dispatch.Status{"root": dispatch.Running, "W1": dispatch.Running, "W2": dispatch.Cancelled})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Running, "W2": work.Cancelled})
 		for path, se := range tr.cast {
 			if d := se.TakeDrain(); d == nil || d.Reason != "Ctrl-C" {
 				t.Errorf("%s is told %+v", path, d)
@@ -557,7 +559,7 @@ func TestADrainIsToldOnceToEachSession(t *testing.T) {
 
 func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		sp := dispatch.Spawn{Role: dispatch.Worker, Call: kvstore.Call{ID: uuid.New()}}
 		first := tr.spawn("root", sp)
@@ -579,7 +581,7 @@ func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 
 func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		if _, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "usurper", Role: dispatch.Root}); !errors.Is(err, dispatch.ErrExists) {
 			t.Errorf("the root's place is taken before it begins: %v", err)
 		}
@@ -608,7 +610,7 @@ func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 			t.Errorf("orders: %+v", o)
 		}
 		tr.exitAll()
-		if _, err := h.Connect(t.Context(), dispatch.Credentials{Run: "r", Name: "late"}, dispatch.Peer{}); !errors.Is(err, dispatch.ErrNotFound) {
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Run: "r", Name: "late"}, process.Peer{}); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("joined below a root that has ended: %v", err)
 		}
 	})
@@ -618,12 +620,12 @@ func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 // nothing is started twice, nothing is forgotten, and the books agree.
 func TestManyAtOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{Budget: dispatch.USD(100), WorkerBudget: dispatch.USD(0.1)})
+		tr := h.dispatch(work.Settings{Budget: work.USD(100), WorkerBudget: work.USD(0.1)})
 		const leads, workers = 5, 20
 		var wg sync.WaitGroup
 		seen := make(map[uuid.UUID]bool)
 		play := func(l dispatch.Launch, pid int) {
-			end := func(e dispatch.Exit) {
+			end := func(e work.Exit) {
 				h.alive.Store(pid, false)
 				if _, _, err := h.LaunchExited(t.Context(), tr.op, "r", l.Actor.ID, e); err != nil {
 					t.Error(err)
@@ -632,7 +634,7 @@ func TestManyAtOnce(t *testing.T) {
 			if err := h.LaunchStarted(t.Context(), tr.op, "r", l.Actor.ID, pid); err != nil {
 				t.Error(err)
 			}
-			se, err := h.Connect(t.Context(), dispatch.Credentials{Handle: l.Handle}, dispatch.Peer{PID: pid, Start: "1"})
+			se, err := h.Connect(t.Context(), dispatch.Credentials{Handle: l.Handle}, process.Peer{PID: pid, Start: "1"})
 			if err != nil {
 				t.Error(err)
 				return
@@ -647,7 +649,7 @@ func TestManyAtOnce(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: %v", l.Actor.Path, err)
 				}
-				end(dispatch.Exit{Status: dispatch.Succeeded, Cost: money(0.05)})
+				end(work.Exit{Status: work.Succeeded, Cost: money(0.05)})
 				return
 			case dispatch.Sublead:
 				role, n = dispatch.Worker, workers
@@ -666,7 +668,7 @@ func TestManyAtOnce(t *testing.T) {
 					return
 				}
 			}
-			end(dispatch.Exit{Status: dispatch.Succeeded, Cost: money(0.05)})
+			end(work.Exit{Status: work.Succeeded, Cost: money(0.05)})
 		}
 		for {
 			o, err := h.NextOrders(t.Context(), tr.op, "r", 50*time.Second)
@@ -689,7 +691,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		info, err := h.FinishRun(t.Context(), tr.op, "r")
-		if err != nil || len(seen) != 1+leads+leads*workers || info.Actors[0].Work.Total() != dispatch.USD(0.05*float64(len(seen))) {
+		if err != nil || len(seen) != 1+leads+leads*workers || info.Actors[0].Work.Total() != work.USD(0.05*float64(len(seen))) {
 			t.Errorf("%d started, %d spent: %v", len(seen), info.Actors[0].Work.Total(), err)
 		}
 	})

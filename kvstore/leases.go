@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -35,7 +36,7 @@ type LeaseWaiter struct {
 }
 
 // leaseEntry reads one lease of the layer, or nil.
-func leaseEntry(leases *registry.Registry, tx registry.Tx, p Path) *Entry {
+func leaseEntry(leases *registry.Registry, tx engine.Tx, p Path) *Entry {
 	key := strings.TrimPrefix(p.s, "/"+Leases+"/")
 	standing, ok := leases.Standing(tx, key)
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -73,7 +74,7 @@ func (l *lister) add(e Entry) bool {
 	return true
 }
 
-func (s *Store) list(tx Tx, l *lister, prefix string) {
+func (s *Store) list(tx engine.Tx, l *lister, prefix string) {
 	for row := range tx.Scan(s.keys + prefix) {
 		if !l.wants(Path{strings.TrimPrefix(row.Key, s.keys)}) {
 			continue

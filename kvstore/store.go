@@ -38,7 +38,7 @@ func (s *Store) Leases() *registry.Registry { return s.leases }
 func (s *Store) Limits() Limits { return s.limits }
 
 // In is the store inside tx.
-func (s *Store) In(tx registry.Tx) Txn { return Txn{store: s, tx: tx} }
+func (s *Store) In(tx engine.Tx) Txn { return Txn{store: s, tx: tx} }
 
 // Get returns the entry at p, or nil.
 func (s *Store) Get(ctx context.Context, p Path) (e *Entry, err error) {

@@ -3,29 +3,18 @@ package kvstore
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"strings"
-	"time"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
-
-// Tx is what the rules of entries need of a transaction; an [engine.Tx] is one.
-type Tx interface {
-	Now() time.Time
-	Get(key string) (engine.Row, bool)
-	Scan(prefix string) iter.Seq[engine.Row]
-	Put(row engine.Row)
-	Delete(key string)
-}
 
 // A Txn is a [Store] inside one transaction: what it reads and writes stands
 // or falls with whatever else the transaction does, and what must be true of a
 // write besides its version, such as a lease, is checked beside it.
 type Txn struct {
 	store *Store
-	tx    registry.Tx // a Tx that can read the leases too
+	tx    engine.Tx
 }
 
 // A Write is one change of an entry.
@@ -103,7 +92,7 @@ func checkWritable(p Path) error {
 	return nil
 }
 
-func (s *Store) get(tx Tx, p Path) *Entry {
+func (s *Store) get(tx engine.Tx, p Path) *Entry {
 	row, ok := tx.Get(s.keys + p.s)
 	if !ok {
 		return nil
@@ -124,7 +113,7 @@ func expect(w Write, was *Entry) error {
 	return nil
 }
 
-func (s *Store) set(tx Tx, w Write) (version uint64, err error) {
+func (s *Store) set(tx engine.Tx, w Write) (version uint64, err error) {
 	value, err := compact(w.Value)
 	if err != nil {
 		return 0, err
@@ -140,7 +129,7 @@ func (s *Store) set(tx Tx, w Write) (version uint64, err error) {
 		return 0, err
 	}
 
-	e := Entry{Path: w.Path, Value: value, UpdatedAt: tx.Now(), UpdatedBy: w.By, call: w.Call.ID}
+	e := Entry{Path: w.Path, Value: value, UpdatedAt: tx.Wall(), UpdatedBy: w.By, call: w.Call.ID}
 	use, grows := s.usage(tx), e.size()
 	use.Entries++
 	if was != nil {
@@ -161,7 +150,7 @@ func (s *Store) set(tx Tx, w Write) (version uint64, err error) {
 	return e.Version, nil
 }
 
-func (s *Store) delete(tx Tx, w Write) (version uint64, err error) {
+func (s *Store) delete(tx engine.Tx, w Write) (version uint64, err error) {
 	was := s.get(tx, w.Path)
 	if w.Call.Resent && was == nil && w.Expected != nil {
 		return *w.Expected, nil // gone, which is what the call was for

@@ -26,7 +26,7 @@ type Usage struct {
 	Bytes   int64 // of paths and values
 }
 
-func (s *Store) usage(tx Tx) Usage {
+func (s *Store) usage(tx engine.Tx) Usage {
 	row, ok := tx.Get(usagePrefix + s.layer)
 	if !ok {
 		return Usage{}
@@ -34,7 +34,7 @@ func (s *Store) usage(tx Tx) Usage {
 	return decodeUsage(row.Value)
 }
 
-func (s *Store) putUsage(tx Tx, u Usage) {
+func (s *Store) putUsage(tx engine.Tx, u Usage) {
 	tx.Put(engine.Row{Key: usagePrefix + s.layer, Value: record.Fixed(uint64(u.Entries)) + record.Fixed(uint64(u.Bytes))})
 }
 
@@ -47,7 +47,7 @@ func decodeUsage(value string) Usage {
 }
 
 // nextVersion gives a version greater than any given in p's space before.
-func (s *Store) nextVersion(tx Tx, p Path) uint64 {
+func (s *Store) nextVersion(tx engine.Tx, p Path) uint64 {
 	key := versionPrefix + s.layer + p.space()
 	version := uint64(1)
 	if row, ok := tx.Get(key); ok {
@@ -72,7 +72,7 @@ func decodeVersion(value string) uint64 {
 func (t Txn) Check() error { return check(t.tx, t.store.layer) }
 
 // Check reports where the stores of all layers contradict themselves.
-func Check(tx Tx) error { return check(tx, "") }
+func Check(tx engine.Tx) error { return check(tx, "") }
 
 // Recover checks the stores of all layers of a state just opened, before
 // anything else runs. It changes nothing.
@@ -81,7 +81,7 @@ func Recover(ctx context.Context, eng engine.Engine) error {
 }
 
 // check checks one layer's rows, or with an empty layer those of all.
-func check(tx Tx, layer string) error {
+func check(tx engine.Tx, layer string) error {
 	sum := make(map[string]Usage)
 	for row := range tx.Scan(entryPrefix + layer) {
 		id, size, err := checkEntry(tx, row)
@@ -110,7 +110,7 @@ func check(tx Tx, layer string) error {
 }
 
 // checkEntry checks one row, and gives its layer and what it counts for.
-func checkEntry(tx Tx, row engine.Row) (layer string, size int64, err error) {
+func checkEntry(tx engine.Tx, row engine.Row) (layer string, size int64, err error) {
 	layer, at, ok := splitEntryKey(row.Key)
 	if !ok {
 		return "", 0, errEntryRecord

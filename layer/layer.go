@@ -16,7 +16,7 @@ import (
 type Options struct {
 	// Name gives the name of the member of this layer with the id. Nil: a
 	// member is known by its id to itself alone.
-	Name func(tx registry.Tx, id uuid.UUID) (name string, ok bool)
+	Name func(tx engine.Tx, id uuid.UUID) (name string, ok bool)
 }
 
 // A Layer is one layer's store behind the access table. Like the store it
@@ -30,7 +30,7 @@ type Layer struct {
 // New returns the Layer over a store that eng keeps.
 func New(eng engine.Engine, store *kvstore.Store, opts Options) *Layer {
 	if opts.Name == nil {
-		opts.Name = func(registry.Tx, uuid.UUID) (string, bool) { return "", false }
+		opts.Name = func(engine.Tx, uuid.UUID) (string, bool) { return "", false }
 	}
 	return &Layer{eng: eng, store: store, opts: opts}
 }
@@ -142,7 +142,7 @@ func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(k
 }
 
 // reading gives the path that s means if the caller may read there.
-func (v *View) reading(tx registry.Tx, s string) (kvstore.Path, error) {
+func (v *View) reading(tx engine.Tx, s string) (kvstore.Path, error) {
 	p, err := v.path(tx, s)
 	if err != nil {
 		return kvstore.Path{}, err
@@ -151,7 +151,7 @@ func (v *View) reading(tx registry.Tx, s string) (kvstore.Path, error) {
 }
 
 // writing gives the path that w means if the caller may write there.
-func (v *View) writing(tx registry.Tx, w Write) (kvstore.Path, error) {
+func (v *View) writing(tx engine.Tx, w Write) (kvstore.Path, error) {
 	p, err := v.path(tx, w.Path)
 	if err != nil {
 		return kvstore.Path{}, err

@@ -50,7 +50,7 @@ func newScene(t fatal) *scene {
 	}
 	s := &scene{t: t, eng: eng}
 	store := kvstore.New(eng, registry.New(eng, registry.Options{}).Registry("layer:S1"), uuid.New(), kvstore.Limits{})
-	s.Layer = layer.New(eng, store, layer.Options{Name: func(_ registry.Tx, id uuid.UUID) (string, bool) {
+	s.Layer = layer.New(eng, store, layer.Options{Name: func(_ engine.Tx, id uuid.UUID) (string, bool) {
 		s.lookup++
 		for _, m := range []layer.Member{s1, w1, w2} {
 			if m.ID == id {

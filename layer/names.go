@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -36,7 +37,7 @@ func CheckName(name string) error {
 }
 
 // path reads what the caller wrote, and gives the one path that it means.
-func (v *View) path(tx registry.Tx, s string) (kvstore.Path, error) {
+func (v *View) path(tx engine.Tx, s string) (kvstore.Path, error) {
 	p, err := kvstore.ParsePath(s)
 	if err != nil || p.Root() != kvstore.Peer {
 		return p, err
@@ -51,7 +52,7 @@ func (v *View) path(tx registry.Tx, s string) (kvstore.Path, error) {
 // glob reads what the caller wrote. One that spells out whose entries it wants
 // is refused if the caller may not read them; what else it matches that the
 // caller may not read is for the listing to hide.
-func (v *View) glob(tx registry.Tx, s string) (kvstore.Glob, error) {
+func (v *View) glob(tx engine.Tx, s string) (kvstore.Glob, error) {
 	g, err := kvstore.ParseGlob(s)
 	if err != nil {
 		return g, err
@@ -71,7 +72,7 @@ func (v *View) glob(tx registry.Tx, s string) (kvstore.Glob, error) {
 // peer gives the name of the member that segment stands for below /peer/. An
 // id that the caller has no business with is left as it is: the table refuses
 // it, like any name that is not the caller's.
-func (v *View) peer(tx registry.Tx, argument, segment string) (name string, err error) {
+func (v *View) peer(tx engine.Tx, argument, segment string) (name string, err error) {
 	m := v.member
 	if segment == self {
 		if m.ReadOnly {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 var killedWorker = Story{
@@ -96,9 +96,9 @@ wait`,
 		d.until(launcher.LeaseWaiting, "W1")
 		family := []int{d.pid("S1→W1"), st.child("deaf"), st.child("apart")}
 		for _, pid := range family {
-			st.want(dispatch.ProcessOf(pid).PID == pid, "process %d is not there", pid)
+			st.want(process.Find(pid).PID == pid, "process %d is not there", pid)
 		}
-		st.want(dispatch.ProcessOf(family[2]).Session == family[2], "process %d has no session of its own", family[2])
+		st.want(process.Find(family[2]).Session == family[2], "process %d has no session of its own", family[2])
 		st.say("S1→W1 holds the run's lease %q. W1, beside S1, waits for it.", "database")
 		st.say("S1→W1 has two children: one is deaf to SIGTERM, one has left for a session of its own.")
 
@@ -109,7 +109,7 @@ wait`,
 		st.say("    %s", d.until(launcher.ActorStopping, "S1→W1").Text)
 		d.until(launcher.LeaseHeld, "W1")
 		for _, pid := range family {
-			st.want(dispatch.ProcessOf(pid).PID == 0, "W1 has the lease, and process %d still runs", pid)
+			st.want(process.Find(pid).PID == 0, "W1 has the lease, and process %d still runs", pid)
 		}
 		st.touch("seen")
 		actors := d.over()

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/spotlights"
@@ -110,7 +111,7 @@ func (d *daemon) stop() {
 
 func (d *daemon) Dial(context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	d.wg.Go(func() { d.server.ServeConn(d.ctx, ours, dispatch.Peer{Transport: "unix"}) })
+	d.wg.Go(func() { d.server.ServeConn(d.ctx, ours, process.Peer{Transport: "unix"}) })
 	return theirs, nil
 }
 

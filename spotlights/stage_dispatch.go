@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // A dispatcher is a `leasehold dispatch` that a story has started. What it says
@@ -158,7 +158,7 @@ func (st *stage) result(a launcher.Actor, v any) {
 
 // gone waits until a process runs no more.
 func (st *stage) gone(pid int) {
-	for dispatch.ProcessOf(pid).PID != 0 {
+	for process.Find(pid).PID != 0 {
 		st.must(st.ctx.Err())
 		time.Sleep(time.Millisecond)
 	}

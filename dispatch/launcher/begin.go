@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -20,7 +19,7 @@ func (l *Launcher) begin(ctx context.Context) error {
 	m, d := l.opts.Manifest, l.opts.Directory
 	file := RunFile{
 		Run: l.run, Socket: l.opts.Socket, Manifest: filepath.Join(m.Dir, filepath.Base(m.Name)),
-		Dispatcher: dispatch.ProcessOf(os.Getpid()).Peer, StartedAt: l.began.UTC(),
+		Dispatcher: process.Find(os.Getpid()).Peer, StartedAt: l.began.UTC(),
 	}
 	if l.opts.Resume {
 		old, err := d.RunFile()

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/manifest"
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -28,13 +27,13 @@ const (
 
 // A RunFile says whose directory it is, and who dispatches it.
 type RunFile struct {
-	Run        string        `json:"run"`
-	RunID      string        `json:"run_id,omitempty"` // "" until the daemon has made the run
-	Life       int           `json:"life,omitempty"`
-	Socket     string        `json:"socket"`
-	Manifest   string        `json:"manifest"`   // where it was read
-	Dispatcher dispatch.Peer `json:"dispatcher"` // the process
-	StartedAt  time.Time     `json:"started_at"`
+	Run        string       `json:"run"`
+	RunID      string       `json:"run_id,omitempty"` // "" until the daemon has made the run
+	Life       int          `json:"life,omitempty"`
+	Socket     string       `json:"socket"`
+	Manifest   string       `json:"manifest"`   // where it was read
+	Dispatcher process.Peer `json:"dispatcher"` // the process
+	StartedAt  time.Time    `json:"started_at"`
 }
 
 // A Directory is the run directory of one run.

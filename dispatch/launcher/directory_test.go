@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -64,7 +64,7 @@ func TestDirectoriesAreNamedInFull(t *testing.T) {
 // A run is unfinished if it has no summary and nobody dispatches it any more.
 func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
 	base := t.TempDir()
-	gone := dispatch.Peer{PID: os.Getpid(), Start: "another process of this pid"}
+	gone := process.Peer{PID: os.Getpid(), Start: "another process of this pid"}
 	make := func(run string, f launcher.RunFile) *launcher.Directory {
 		d, err := launcher.NewDirectory(base, run, noon)
 		if err != nil {
@@ -75,7 +75,7 @@ func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
 		return d
 	}
 	left := make("left", launcher.RunFile{RunID: "1", Dispatcher: gone})
-	make("running", launcher.RunFile{RunID: "2", Dispatcher: dispatch.ProcessOf(os.Getpid()).Peer})
+	make("running", launcher.RunFile{RunID: "2", Dispatcher: process.Find(os.Getpid()).Peer})
 	make("unborn", launcher.RunFile{Dispatcher: gone})
 	over := make("over", launcher.RunFile{RunID: "3", Dispatcher: gone})
 	if err := os.WriteFile(filepath.Join(over.Path, "summary.json"), []byte("{}"), 0o600); err != nil {

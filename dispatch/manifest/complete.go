@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/agent"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
@@ -84,8 +85,8 @@ func (m *Manifest) readPrompt(d *document) {
 		d.say(key, "cannot be read: %v", err)
 	case strings.TrimSpace(string(text)) == "":
 		d.say(key, "is empty: write what the root is to do into %s", file)
-	case len(text) > dispatch.MaxPrompt:
-		d.say(key, "has %d bytes, and must have at most %d", len(text), dispatch.MaxPrompt)
+	case len(text) > work.MaxPrompt:
+		d.say(key, "has %d bytes, and must have at most %d", len(text), work.MaxPrompt)
 	case !utf8.Valid(text) || strings.ContainsRune(string(text), 0):
 		d.say(key, "is no text: %s must be UTF-8", file)
 	default:

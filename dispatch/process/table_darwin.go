@@ -43,13 +43,23 @@ func kinfo(pid int) (*unix.KinfoProc, bool) {
 	return info, err == nil && int(info.Proc.P_pid) == pid
 }
 
-func startOf(pid int) (uint64, bool) {
+// readEntry reads one process; not ok if there is none, or a zombie.
+func readEntry(pid int) (entry, bool) {
 	info, ok := kinfo(pid)
 	if !ok {
-		return 0, false
+		return entry{}, false
 	}
-	e, ok := entryOf(info)
+	return entryOf(info)
+}
+
+func startOf(pid int) (uint64, bool) {
+	e, ok := readEntry(pid)
 	return e.start, ok
+}
+
+// startText is a start time as text, in seconds since 1970.
+func startText(micros uint64) string {
+	return fmt.Sprintf("%d.%06d", micros/1e6, micros%1e6)
 }
 
 // readEnviron is nil if it may not be read, or there is none. The kernel gives

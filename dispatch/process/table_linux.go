@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // readTable reads /proc.
@@ -95,3 +96,16 @@ func ofUser(pid, user int) bool {
 	}
 	return false
 }
+
+// startText is a start time for good: the ticks count from the boot.
+func startText(ticks uint64) string {
+	return bootID() + ":" + strconv.FormatUint(ticks, 10)
+}
+
+var bootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})

@@ -15,6 +15,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
@@ -57,7 +58,7 @@ type conn struct {
 //
 // A client that goes ends its session, and with it what the session holds. The
 // end of ctx does not: the daemon may come back, and the client with it.
-func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer dispatch.Peer) {
+func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) {
 	defer nc.Close()
 	s.attendance.add(1)
 	defer s.attendance.add(-1)

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
@@ -77,7 +78,7 @@ func (d *daemon) token(t *testing.T, name string) string {
 func (d *daemon) pipe(t *testing.T) *peer {
 	t.Helper()
 	near, far := net.Pipe()
-	d.conns.Go(func() { d.ServeConn(d.ctx, far, dispatch.Peer{}) })
+	d.conns.Go(func() { d.ServeConn(d.ctx, far, process.Peer{}) })
 	t.Cleanup(func() { near.Close() })
 	return &peer{t: t, nc: near, br: bufio.NewReader(near)}
 }

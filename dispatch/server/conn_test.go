@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
@@ -179,7 +180,7 @@ func TestGoneClientEndsItsSession(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("it took %v", took)
 		}
-		if _, err := d.state.Connect(t.Context(), dispatch.Credentials{Handle: se.Handle()}, dispatch.Peer{}); err == nil {
+		if _, err := d.state.Connect(t.Context(), dispatch.Credentials{Handle: se.Handle()}, process.Peer{}); err == nil {
 			t.Error("the session can still be resumed")
 		}
 	})

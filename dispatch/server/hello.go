@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
@@ -97,7 +98,7 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 
 // welcome reads a hello, opens its session and says so. Reading is bounded by
 // ctx through the deadline that ends with it; see ServeConn.
-func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer dispatch.Peer) (*dispatch.Session, error) {
+func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (*dispatch.Session, error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
 	se, err := s.session(ctx, br, peer)
@@ -129,7 +130,7 @@ func interruptIfOver(ctx context.Context, nc net.Conn) {
 	}
 }
 
-func (s *Server) session(ctx context.Context, br *bufio.Reader, peer dispatch.Peer) (*dispatch.Session, error) {
+func (s *Server) session(ctx context.Context, br *bufio.Reader, peer process.Peer) (*dispatch.Session, error) {
 	line, err := readLine(br, maxHello)
 	if err != nil {
 		return nil, fmt.Errorf("no hello: %w", err)

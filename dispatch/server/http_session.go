@@ -10,6 +10,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -49,7 +50,7 @@ func (e *endpoint) open(r *http.Request, c dispatch.Credentials) (*httpSession, 
 	}
 	// A client that goes away meanwhile must not leave a session behind that
 	// nobody closes.
-	se, err := e.server.state.Connect(context.WithoutCancel(r.Context()), c, dispatch.Peer{Transport: "http"})
+	se, err := e.server.state.Connect(context.WithoutCancel(r.Context()), c, process.Peer{Transport: "http"})
 	if err != nil {
 		return nil, err
 	}

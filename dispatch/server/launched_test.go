@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // visitorSocket makes a process of this test binary a visitor of that socket.
@@ -90,12 +92,12 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 		t.Errorf("before there is a run: %s", got)
 	}
 
-	op, err := d.state.Connect(ctx, dispatch.Credentials{Operator: true}, dispatch.ProcessOf(os.Getpid()).Peer)
+	op, err := d.state.Connect(ctx, dispatch.Credentials{Operator: true}, process.Find(os.Getpid()).Peer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := d.state.DispatchRun(ctx, op, dispatch.Dispatch{
-		Run: "tree", Root: dispatch.Order{Name: "lead", Agent: "sh", Prompt: "x"}, Agents: []string{"sh"},
+		Run: "tree", Root: work.Order{Name: "lead", Agent: "sh", Prompt: "x"}, Agents: []string{"sh"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,7 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 	if got != "FORBIDDEN, tree root" {
 		t.Errorf("the root's process: %s", got)
 	}
-	if _, _, err := d.state.LaunchExited(ctx, op, "tree", info.Root, dispatch.Exit{Status: dispatch.Succeeded}); err != nil {
+	if _, _, err := d.state.LaunchExited(ctx, op, "tree", info.Root, work.Exit{Status: work.Succeeded}); err != nil {
 		t.Error(err)
 	}
 	if err := op.Close(nil); err != nil {

@@ -4,20 +4,20 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // admit refuses the processes of other users. The mode of the socket keeps
 // them out too, except root, and except for the instant between its creation
 // and its chmod.
-func admit(pid, uid int) (dispatch.Peer, error) {
+func admit(pid, uid int) (process.Peer, error) {
 	if uid != os.Getuid() {
-		return dispatch.Peer{}, fmt.Errorf("process %d is of user %d, and this daemon serves user %d alone", pid, uid, os.Getuid())
+		return process.Peer{}, fmt.Errorf("process %d is of user %d, and this daemon serves user %d alone", pid, uid, os.Getuid())
 	}
-	peer := dispatch.ProcessOf(pid).Peer
+	peer := process.Find(pid).Peer
 	if peer.PID == 0 && pid != 0 {
 		// Nobody could say any more where it came from.
-		return dispatch.Peer{}, fmt.Errorf("process %d has connected and is gone", pid)
+		return process.Peer{}, fmt.Errorf("process %d has connected and is gone", pid)
 	}
 	peer.Transport = "unix"
 	return peer, nil

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -78,10 +78,10 @@ func turnAway(nc net.Conn, reason *HelloError) {
 
 // peerOf is the process at the other end of a unix socket, which must be of
 // our own user.
-func peerOf(nc net.Conn) (dispatch.Peer, error) {
+func peerOf(nc net.Conn) (process.Peer, error) {
 	pid, uid, err := credentials(nc)
 	if err != nil {
-		return dispatch.Peer{}, fmt.Errorf("peer credentials: %w", err)
+		return process.Peer{}, fmt.Errorf("peer credentials: %w", err)
 	}
 	return admit(pid, uid)
 }

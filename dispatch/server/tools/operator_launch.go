@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -46,14 +47,14 @@ type order struct {
 	BudgetUSD float64           `json:"budget_usd,omitempty"`
 }
 
-func (o order) order() dispatch.Order {
-	return dispatch.Order{
+func (o order) order() work.Order {
+	return work.Order{
 		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
-		Timeout: seconds(o.Timeout).duration(), Worktree: o.Worktree, Tools: o.Tools, Budget: dispatch.USD(o.BudgetUSD),
+		Timeout: seconds(o.Timeout).duration(), Worktree: o.Worktree, Tools: o.Tools, Budget: work.USD(o.BudgetUSD),
 	}
 }
 
-func orderOf(o dispatch.Order) order {
+func orderOf(o work.Order) order {
 	return order{
 		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
 		Timeout: o.Timeout.Seconds(), Worktree: o.Worktree, Tools: o.Tools, BudgetUSD: o.Budget.USD(),
@@ -89,22 +90,22 @@ type settings struct {
 	} `json:"worker,omitzero"`
 }
 
-func (s settings) settings() (dispatch.Settings, error) {
+func (s settings) settings() (work.Settings, error) {
 	for _, n := range []float64{
 		float64(s.MaxDepth), float64(s.MaxWorkersPerLayer), float64(s.MaxActors), s.BudgetUSD,
 		float64(s.Store.MaxValueBytes), float64(s.Store.MaxBytes), float64(s.Store.MaxEntries),
 		s.Sublead.BudgetUSD, float64(s.Sublead.MaxWorkers), s.Sublead.Timeout, s.Worker.BudgetUSD, s.Worker.Timeout,
 	} {
 		if n < 0 || n > 1e12 {
-			return dispatch.Settings{}, &registry.ArgumentError{Argument: "settings", Problem: "must have no number below 0 or above 1e12"}
+			return work.Settings{}, &registry.ArgumentError{Argument: "settings", Problem: "must have no number below 0 or above 1e12"}
 		}
 	}
-	return dispatch.Settings{
-		Depth: s.MaxDepth, LayerActors: s.MaxWorkersPerLayer, RunActors: s.MaxActors, Budget: dispatch.USD(s.BudgetUSD),
+	return work.Settings{
+		Depth: s.MaxDepth, LayerActors: s.MaxWorkersPerLayer, RunActors: s.MaxActors, Budget: work.USD(s.BudgetUSD),
 		Store:        kvstore.Limits{ValueBytes: s.Store.MaxValueBytes, Bytes: s.Store.MaxBytes, Entries: s.Store.MaxEntries},
-		SubleadAgent: s.Sublead.Agent, SubleadModel: s.Sublead.Model, SubleadBudget: dispatch.USD(s.Sublead.BudgetUSD),
+		SubleadAgent: s.Sublead.Agent, SubleadModel: s.Sublead.Model, SubleadBudget: work.USD(s.Sublead.BudgetUSD),
 		SubleadWorkers: s.Sublead.MaxWorkers, SubleadTimeout: seconds(s.Sublead.Timeout).duration(), SubleadReadDown: s.Sublead.ReadDown,
-		WorkerAgent: s.Worker.Agent, WorkerModel: s.Worker.Model, WorkerBudget: dispatch.USD(s.Worker.BudgetUSD),
+		WorkerAgent: s.Worker.Agent, WorkerModel: s.Worker.Model, WorkerBudget: work.USD(s.Worker.BudgetUSD),
 		WorkerTimeout: seconds(s.Worker.Timeout).duration(), WorkerWorktree: s.Worker.Worktree,
 	}, nil
 }
@@ -249,12 +250,12 @@ func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a lau
 	if err != nil {
 		return outcome{}, err
 	}
-	e := dispatch.Exit{
-		Status: dispatch.Status(a.Status), ExitCode: a.ExitCode, Signal: a.Signal, Cause: a.Cause,
+	e := work.Exit{
+		Status: work.Status(a.Status), ExitCode: a.ExitCode, Signal: a.Signal, Cause: a.Cause,
 		Output: a.Output, Worktree: a.Worktree,
 	}
 	if a.CostUSD != nil {
-		cost := min(dispatch.USD(max(0, *a.CostUSD)), dispatch.MaxBudget)
+		cost := min(work.USD(max(0, *a.CostUSD)), work.MaxBudget)
 		e.Cost = &cost
 	}
 	info, result, err := o.state.LaunchExited(ctx, se, a.Run, id, e)

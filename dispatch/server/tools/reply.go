@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -175,7 +176,7 @@ func RefusalOf(err error) Refusal {
 		stale     *queue.StaleError
 	)
 	var (
-		budget *dispatch.BudgetError
+		budget *work.BudgetError
 		ending *dispatch.DrainingError
 	)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // spawnArgs are what both kinds of actors are started with.
@@ -79,7 +80,7 @@ func spawnSublead(ctx context.Context, se *dispatch.Session, a spawnSubleadArgs)
 	sp := a.spawn(ctx, dispatch.Sublead)
 	sp.MaxWorkers, sp.InitialRef, sp.ReadDown = a.MaxWorkers, a.InitialRef, a.ReadDown
 	if a.BudgetUSD != nil {
-		budget := dispatch.USD(*a.BudgetUSD)
+		budget := work.USD(*a.BudgetUSD)
 		sp.Budget = &budget
 	}
 	return spawnedOf(se.Spawn(ctx, sp))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/engine/pebble"
@@ -86,7 +87,7 @@ type caller struct {
 func (h *house) connect(hello server.Hello) caller {
 	h.t.Helper()
 	near, far := net.Pipe()
-	go h.server.ServeConn(h.ctx, far, dispatch.Peer{Transport: "unix"})
+	go h.server.ServeConn(h.ctx, far, process.Peer{Transport: "unix"})
 	c, err := client.Connect(h.ctx, near, hello, "test", "")
 	if err != nil {
 		h.t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // treeTools are the tools about the tree.
@@ -120,7 +121,7 @@ func actorOf(a dispatch.ActorInfo) actor {
 	return out
 }
 
-func (a *actor) work(w dispatch.Work) {
+func (a *actor) work(w work.Work) {
 	a.Status, a.Agent, a.Model, a.Life, a.PID = string(w.Status), w.Agent, w.Model, w.Life, w.Process.PID
 	a.StartedAt, a.FinishedAt = instant(w.StartedAt), instant(w.EndedAt)
 	a.ExitCode, a.Signal, a.Cause, a.Worktree = w.ExitCode, w.Signal, w.Cause, w.Kept
@@ -139,14 +140,14 @@ func (a *actor) work(w dispatch.Work) {
 	a.LeasesHeld, a.LeasesLost = leaseNames(w.Held), leaseNames(w.Lost)
 }
 
-func leaseNames(list []dispatch.LeaseName) (names []leaseName) {
+func leaseNames(list []work.LeaseName) (names []leaseName) {
 	for _, l := range list {
 		names = append(names, leaseName{string(l.Scope), l.Key, l.Reason})
 	}
 	return names
 }
 
-func dollars(m dispatch.Money) *float64 {
+func dollars(m work.Money) *float64 {
 	usd := m.USD()
 	return &usd
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/queue"
@@ -109,7 +110,7 @@ func newState(t *testing.T) (dir string) {
 		if _, _, err := state.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "W1", Role: dispatch.Worker}); err != nil {
 			return err
 		}
-		se, err := state.Connect(t.Context(), dispatch.Credentials{Token: token}, dispatch.Peer{})
+		se, err := state.Connect(t.Context(), dispatch.Credentials{Token: token}, process.Peer{})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
@@ -80,7 +81,7 @@ func proveState(ctx context.Context, eng *pebble.Engine) (size string, err error
 			err = fmt.Errorf("%w: %v", engine.ErrCorrupt, r)
 		}
 	}()
-	state, err := dispatch.Open(ctx, eng, dispatch.Options{Alive: func(dispatch.Peer) bool { return true }})
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{Alive: func(process.Peer) bool { return true }})
 	if err != nil {
 		return "", errors.Join(err, eng.Check())
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package work
 
 import (
 	"cmp"
@@ -29,9 +29,23 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 // ownEnv is what the names of the environment start with that launching sets.
 const ownEnv = "LEASEHOLD_"
 
-// check refuses what cannot be handed to a process. agents are those that the
-// run knows.
-func (o Order) check(agents []string) error {
+// An Order is what an actor is told to do, and with what.
+type Order struct {
+	Name      string
+	Agent     string
+	Model     string
+	Prompt    string
+	Directory string
+	Env       map[string]string
+	Timeout   time.Duration
+	Worktree  bool
+	Tools     []string
+	Budget    Money
+}
+
+// Check refuses, with a [registry.ArgumentError], what cannot be handed to a
+// process. agents are those that the run has.
+func (o Order) Check(agents []string) error {
 	wrong := func(argument, format string, args ...any) error {
 		return &registry.ArgumentError{Argument: argument, Problem: fmt.Sprintf(format, args...)}
 	}
@@ -78,23 +92,30 @@ func (o Order) check(agents []string) error {
 
 func unprintable(r rune) bool { return r < ' ' || r == 0x7f }
 
-// sum tells the same order from another one, whatever its name.
-func (o Order) sum() []byte {
+// Sum tells the same order from another one, whatever its name.
+func (o Order) Sum() []byte {
 	o.Name = ""
 	b, err := json.Marshal(o) // maps in the order of their keys
 	if err != nil {
-		panic(fmt.Sprintf("dispatch: an order: %v", err)) // plain data
+		panic(fmt.Sprintf("work: an order: %v", err)) // plain data
 	}
 	sum := sha256.Sum256(b)
 	return sum[:]
 }
 
-// orderFor fills what a lead left open in a spawn from what the manifest says
-// for the role, and from the lead itself.
-func orderFor(s Settings, lead Work, sp Spawn) Order {
+// A Wish is an order as a lead writes it, with what it leaves open.
+type Wish struct {
+	Order           // its zero fields are left open; Budget and Worktree are below
+	Budget   *Money // nil: as the manifest says for the role
+	Worktree *bool  // likewise
+}
+
+// OrderFor fills what a lead left open from what the manifest says for the
+// role, and from the lead's own work.
+func (s Settings) OrderFor(lead Work, sublead bool, wish Wish) Order {
 	agent, model, timeout := s.WorkerAgent, s.WorkerModel, s.WorkerTimeout
 	budget, worktree := s.WorkerBudget, s.WorkerWorktree
-	if sp.Role == Sublead {
+	if sublead {
 		agent, model, timeout = s.SubleadAgent, s.SubleadModel, s.SubleadTimeout
 		budget, worktree = s.SubleadBudget, false
 	}
@@ -102,18 +123,17 @@ func orderFor(s Settings, lead Work, sp Spawn) Order {
 		agent = lead.Agent
 		model = cmp.Or(model, lead.Model)
 	}
-	if sp.Agent != "" && sp.Agent != agent {
-		agent, model = sp.Agent, "" // a model is one of its agent's
+	o := wish.Order
+	if o.Agent != "" && o.Agent != agent {
+		agent, model = o.Agent, "" // a model belongs to its agent
 	}
-	o := Order{
-		Name: sp.Name, Agent: agent, Model: cmp.Or(sp.Model, model), Prompt: sp.Prompt, Directory: sp.Directory,
-		Env: sp.Env, Timeout: cmp.Or(sp.Timeout, timeout), Worktree: worktree, Tools: sp.Tools, Budget: budget,
+	o.Agent, o.Model, o.Timeout = agent, cmp.Or(o.Model, model), cmp.Or(o.Timeout, timeout)
+	o.Worktree, o.Budget = worktree, budget
+	if wish.Worktree != nil {
+		o.Worktree = *wish.Worktree
 	}
-	if sp.Worktree != nil {
-		o.Worktree = *sp.Worktree
-	}
-	if sp.Budget != nil {
-		o.Budget = *sp.Budget
+	if wish.Budget != nil {
+		o.Budget = *wish.Budget
 	}
 	switch {
 	case o.Directory == "":

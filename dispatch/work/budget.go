@@ -1,4 +1,4 @@
-package dispatch
+package work
 
 import (
 	"fmt"
@@ -41,9 +41,9 @@ type Purse struct {
 // Total is what the actor and all below it are known to have spent.
 func (p Purse) Total() Money { return p.Spent + p.Below }
 
-// claim is what the actor's lead keeps for it. One that has ended may leave
+// Claim is what the actor's lead keeps for it. One that has ended may leave
 // descendants that have yet to.
-func (w Work) claim() Money {
+func (w Work) Claim() Money {
 	switch {
 	case w.Status.Final():
 		return w.Reserved
@@ -54,26 +54,26 @@ func (w Work) claim() Money {
 	}
 }
 
-// settled is what the actor's lead has paid for it.
-func (w Work) settled() Money {
+// Settled is what the actor's lead has paid for it.
+func (w Work) Settled() Money {
 	if w.Status.Final() {
 		return w.Total()
 	}
 	return w.Base
 }
 
-// amend changes a work, and with it what its leads keep and have paid.
-func amend(tx engine.Tx, actor uuid.UUID, change func(*Work)) Work {
-	w, _ := getWork(tx, actor)
-	claim, settled := w.claim(), w.settled()
+// Amend changes a work, and with it what its leads keep and have paid.
+func Amend(tx engine.Tx, actor uuid.UUID, change func(*Work)) Work {
+	w, _ := Get(tx, actor)
+	claim, settled := w.Claim(), w.Settled()
 	if w.Actor == uuid.Nil {
 		claim, settled = 0, 0 // it comes to be
 	}
 	change(&w)
-	putWork(tx, w)
-	claim, settled = w.claim()-claim, w.settled()-settled
+	Put(tx, w)
+	claim, settled = w.Claim()-claim, w.Settled()-settled
 	if w.Lead != uuid.Nil && (claim != 0 || settled != 0) {
-		amend(tx, w.Lead, func(lead *Work) {
+		Amend(tx, w.Lead, func(lead *Work) {
 			lead.Reserved += claim
 			lead.Below += settled
 		})
@@ -88,7 +88,7 @@ func available(tx engine.Tx, w Work) (left Money, limited bool) {
 		if w.Budget > 0 {
 			return w.Budget - (w.Total() - w.Base) - w.Reserved, true
 		}
-		lead, ok := getWork(tx, w.Lead)
+		lead, ok := Get(tx, w.Lead)
 		if !ok {
 			return 0, false
 		}
@@ -96,11 +96,12 @@ func available(tx engine.Tx, w Work) (left Money, limited bool) {
 	}
 }
 
-// afford refuses what a lead cannot give to a child.
-func afford(tx engine.Tx, lead Actor, w Work, budget Money) error {
+// Afford refuses, with a [BudgetError], what the lead at path, whose work is w,
+// cannot give to a child.
+func Afford(tx engine.Tx, path string, w Work, budget Money) error {
 	left, limited := available(tx, w)
 	if limited && (left <= 0 || budget > left) {
-		return &BudgetError{Lead: lead.Path, Available: max(left, 0)}
+		return &BudgetError{Lead: path, Available: max(left, 0)}
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
-package dispatch
+package work
 
 import (
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
 )
@@ -18,7 +20,7 @@ type Dispatched struct {
 	Drain      *Drain
 	Unfinished int    // works that are not final
 	Orders     uint64 // one more with each order, which wakes its launcher
-	Launcher   Peer
+	Launcher   process.Peer
 }
 
 // Settings are what a run's manifest says for all of it.
@@ -41,27 +43,20 @@ type Settings struct {
 	WorkerWorktree           bool
 }
 
-func (s Settings) caps() Caps {
-	return Caps{Depth: s.Depth, LayerActors: s.LayerActors, RunActors: s.RunActors, Store: s.Store}
-}
-
 // A Drain is a run's end in sight: nothing is spawned any more.
 type Drain struct {
 	Reason string
 	At     time.Time
 }
 
-const dispatchedPrefix = "dispatched/"
-
-func dispatchedKey(run string) string { return dispatchedPrefix + run }
-
-// getDispatched is what a run has if its actors are launched.
-func getDispatched(tx engine.Tx, run string) (Dispatched, bool) {
-	return get[Dispatched](tx, dispatchedKey(run))
+// RunOf is what a run has if its actors are launched.
+func RunOf(tx engine.Tx, run string) (Dispatched, bool) {
+	return rows.Get[Dispatched](tx, Key(run))
 }
 
-func amendDispatched(tx engine.Tx, run string, change func(*Dispatched)) {
-	d, _ := getDispatched(tx, run)
+// AmendRun changes what a run has, or makes it.
+func AmendRun(tx engine.Tx, run string, change func(*Dispatched)) {
+	d, _ := RunOf(tx, run)
 	change(&d)
-	put(tx, dispatchedKey(run), d, uuid.Nil)
+	rows.Put(tx, Key(run), d, uuid.Nil)
 }

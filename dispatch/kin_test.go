@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // Processes that are not there: the rules alone.
 func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(dispatch.Settings{})
+		tr := h.dispatch(work.Settings{})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		other := tr.orders().Launch[0]
@@ -28,26 +30,26 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 		}
 		root := tr.pid["root"]
 		token := tr.tokens["root"]
-		process := func(pid, parent, group, session int) int {
+		runs := func(pid, parent, group, session int) int {
 			h.alive.Store(pid, true)
-			h.family.Store(pid, dispatch.Process{Parent: parent, Group: group, Session: session})
+			h.family.Store(pid, process.Running{Parent: parent, Group: group, Session: session})
 			return pid
 		}
-		process(launcherPID, 50, launcherPID, 50) // from the user's shell
-		process(root, launcherPID, root, root)
+		runs(launcherPID, 50, launcherPID, 50) // from the user's shell
+		runs(root, launcherPID, root, root)
 		inside := map[string]int{
 			"the process itself":                 root,
-			"a child":                            process(201, root, root, root),
-			"a child in a group of its own":      process(202, root, 202, root),
-			"a grandchild":                       process(203, 202, 202, root),
-			"a child with a session of its own":  process(204, root, 204, 204),
-			"one whose parents are gone":         process(205, 1, root, root),
-			"one whose parents and group are":    process(206, 1, 206, root),
-			"a child of one whose parents are":   process(207, 206, 207, 207),
-			"one below the session of its own's": process(208, 204, 208, 204),
+			"a child":                            runs(201, root, root, root),
+			"a child in a group of its own":      runs(202, root, 202, root),
+			"a grandchild":                       runs(203, 202, 202, root),
+			"a child with a session of its own":  runs(204, root, 204, 204),
+			"one whose parents are gone":         runs(205, 1, root, root),
+			"one whose parents and group are":    runs(206, 1, 206, root),
+			"a child of one whose parents are":   runs(207, 206, 207, 207),
+			"one below the session of its own's": runs(208, 204, 208, 204),
 		}
 		for what, pid := range inside {
-			peer := dispatch.Peer{PID: pid, Start: "1", Transport: "unix"}
+			peer := process.Peer{PID: pid, Start: "1", Transport: "unix"}
 			refused := func(c dispatch.Credentials, want func(error) bool) {
 				t.Helper()
 				h.unchanged(what, func() {
@@ -71,7 +73,7 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 			}
 		}
 
-		started := dispatch.Peer{PID: process(301, launcherPID, 301, 301), Start: "1", Transport: "unix"}
+		started := process.Peer{PID: runs(301, launcherPID, 301, 301), Start: "1", Transport: "unix"}
 		for _, c := range []dispatch.Credentials{{Operator: true}, {Run: "default", Name: "me"}, {Token: outside}} {
 			if _, err := h.Connect(t.Context(), c, started); !isForbidden(err) {
 				t.Errorf("another child of the dispatcher, with %+v: %v", c, err)
@@ -86,13 +88,13 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 		}
 
 		for what, pid := range map[string]int{
-			"the user's shell":                   process(50, 1, 50, 50),
-			"another of the user's":              process(51, 50, 51, 50),
+			"the user's shell":                   runs(50, 1, 50, 50),
+			"another of the user's":              runs(51, 50, 51, 50),
 			"the dispatcher":                     launcherPID,
-			"one that has left all of it":        process(401, 1, 401, 401),
-			"one with the number of a group now": process(402, 1, 999, 999),
+			"one that has left all of it":        runs(401, 1, 401, 401),
+			"one with the number of a group now": runs(402, 1, 999, 999),
 		} {
-			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, dispatch.Peer{PID: pid, Start: "1", Transport: "unix"})
+			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: pid, Start: "1", Transport: "unix"})
 			if err != nil {
 				t.Errorf("%s is no operator: %v", what, err)
 				continue
@@ -101,7 +103,7 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 		}
 		h.alive.Store(root, false) // what it leaves behind is still its actor's
 		for _, pid := range []int{205, 206} {
-			if _, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, dispatch.Peer{PID: pid, Start: "1", Transport: "unix"}); !isForbidden(err) {
+			if _, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: pid, Start: "1", Transport: "unix"}); !isForbidden(err) {
 				t.Errorf("what a process left behind is an operator: %v", err)
 			}
 		}
@@ -215,13 +217,13 @@ func TestRealProcessesOfATreeAreItsActors(t *testing.T) {
 		delete(pids, "child that is gone")
 
 		// This process is the dispatcher.
-		self := dispatch.ProcessOf(os.Getpid())
+		self := process.Find(os.Getpid())
 		op, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, self.Peer)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tr := &troupe{house: h, op: op}
-		info, err := h.DispatchRun(t.Context(), op, begin(dispatch.Settings{}))
+		info, err := h.DispatchRun(t.Context(), op, begin(work.Settings{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +232,7 @@ func TestRealProcessesOfATreeAreItsActors(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, pid := range pids {
-			peer := dispatch.ProcessOf(pid).Peer
+			peer := process.Find(pid).Peer
 			if peer.PID == 0 {
 				t.Fatalf("%s, process %d, is not there", what, pid)
 			}
@@ -244,18 +246,18 @@ func TestRealProcessesOfATreeAreItsActors(t *testing.T) {
 			}
 			h.hangUp(se)
 		}
-		if _, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, dispatch.ProcessOf(stray.Process.Pid).Peer); !isForbidden(err) {
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Find(stray.Process.Pid).Peer); !isForbidden(err) {
 			t.Errorf("another child of the dispatcher is an operator: %v", err)
 		}
 		for what, pid := range map[string]int{"the dispatcher": os.Getpid(), "its parent": os.Getppid()} {
-			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, dispatch.ProcessOf(pid).Peer)
+			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Find(pid).Peer)
 			if err != nil {
 				t.Errorf("%s is no operator: %v", what, err)
 				continue
 			}
 			h.hangUp(se)
 		}
-		if _, _, err := h.LaunchExited(t.Context(), op, "r", info.Root, dispatch.Exit{Status: dispatch.Succeeded}); err != nil {
+		if _, _, err := h.LaunchExited(t.Context(), op, "r", info.Root, work.Exit{Status: work.Succeeded}); err != nil {
 			t.Error(err)
 		}
 		h.hangUp(op)

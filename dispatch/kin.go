@@ -1,0 +1,40 @@
+package dispatch
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/engine"
+)
+
+// assign compares what a connection says it is with where its process comes
+// from. It returns the actor that it is in any case, or the zero one.
+func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
+	switch {
+	case k.Actor != uuid.Nil:
+		a, ok := getActor(tx, k.Actor)
+		if !ok || a.Ended() {
+			return Actor{}, forbidden("process %d comes from an actor that has ended", k.Process.PID)
+		}
+		if c.Operator {
+			return Actor{}, forbidden("process %d is one of actor %s of run %q, whatever it says: it does what that actor may do, by leasehold mcp or leasehold call, and no operator's commands", k.Process.PID, a.Path, a.Run)
+		}
+		return a, nil
+	case k.Run != "" && c.Operator:
+		return Actor{}, forbidden("process %d was started by the dispatcher of run %q and is no operator's", k.Process.PID, k.Run)
+	case k.Run != "" && c.Token == "" && c.Handle == "":
+		return Actor{}, forbidden("process %d was started by the dispatcher of run %q and joins no run: connect with the LEASEHOLD_TOKEN it was given", k.Process.PID, k.Run)
+	}
+	return Actor{}, nil
+}
+
+// mayBe refuses an actor that the process of a connection is not.
+func mayBe(k work.Kin, a Actor) error {
+	switch {
+	case k.Actor != uuid.Nil && a.ID != k.Actor:
+		return forbidden("process %d is one of another actor than %s, whose credentials it shows", k.Process.PID, a.Path)
+	case k.Actor == uuid.Nil && k.Run != "" && a.Run != k.Run:
+		return forbidden("process %d was started by the dispatcher of run %q and shows credentials of run %q", k.Process.PID, k.Run, a.Run)
+	}
+	return nil
+}

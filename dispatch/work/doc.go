@@ -1,0 +1,40 @@
+// Package work keeps what the launched actors of runs are told to do, and what
+// came of it.
+//
+// It is what package dispatch knows of processes. It knows actors, leads and
+// runs by their ids and names alone, calls nothing above it, and starts no
+// process. Three things are here:
+//
+//   - A [Work] is the record of one launched actor: its status, its budget, its
+//     process. The functions over an [engine.Tx] are its rules: [Give],
+//     [HandOut], [Started], [Halt], [Conclude]. Package dispatch calls them in
+//     the transaction that changes the tree, so that a work is final if and only
+//     if its actor has ended.
+//   - A [Dispatched] is the record of one run whose actors are launched.
+//   - [Launchers] is what this daemon knows in memory of the launchers, and of
+//     the processes they started: which sessions are kept open for them, and
+//     which actor a process that connects comes from ([Launchers.Kin]).
+//
+// # The states of a work
+//
+//	          Give                 Started
+//	(nothing) ─────▶ pending ───────────────────▶ running
+//	                 │  ▲                            │
+//	stopped before   │  │ Give, in a later life      │ Conclude
+//	its order was    │  │ of the run                 │
+//	handed out, or   │  │                            ▼
+//	Conclude         ├──┼─▶ cancelled, failed, timed_out, spawn_failed ─┐
+//	                 │  │   succeeded: never started again              │
+//	                 └──┼─▶ lost: its launcher was gone, and so was it  │
+//	                    └───────────────────────────────────────────────┘
+//
+// # Key schema
+//
+//	dispatched/<run name>          Dispatched
+//	work/<actor id>                Work
+//	unfinished/<run id><actor id>  what is to be done about a work that is not final
+//	~work/order/<actor id>         Order, until it has ended
+//	~work/result/<actor id>        JSON, what it reported
+//
+// Ids are 16 raw bytes.
+package work

@@ -1,0 +1,141 @@
+package work
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A Todo is what the launcher has yet to do about a work.
+type Todo string
+
+const (
+	ToLaunch Todo = "launch"
+	ToStop   Todo = "stop"
+	Nothing  Todo = "-"
+)
+
+const (
+	workPrefix       = "work/"
+	dispatchedPrefix = "dispatched/"
+	unfinishedPrefix = "unfinished/"
+	orderPrefix      = engine.Cold + "work/order/"
+	resultPrefix     = engine.Cold + "work/result/"
+)
+
+func workKey(actor uuid.UUID) string         { return workPrefix + string(actor[:]) }
+func orderKey(actor uuid.UUID) string        { return orderPrefix + string(actor[:]) }
+func resultKey(actor uuid.UUID) string       { return resultPrefix + string(actor[:]) }
+func unfinishedKeys(run uuid.UUID) string    { return unfinishedPrefix + string(run[:]) }
+func unfinishedKey(run, id uuid.UUID) string { return unfinishedKeys(run) + string(id[:]) }
+
+// Key is the key of a run's [Dispatched], for an [engine.Watch]: it changes
+// with each order, and when the launcher comes back.
+func Key(run string) string { return dispatchedPrefix + run }
+
+// Get is the work of a launched actor.
+func Get(tx engine.Tx, actor uuid.UUID) (Work, bool) { return rows.Get[Work](tx, workKey(actor)) }
+
+// Put writes a change of a work that its lead need not know of.
+func Put(tx engine.Tx, w Work) { rows.Put(tx, workKey(w.Actor), w, uuid.Nil) }
+
+func putOrder(tx engine.Tx, actor uuid.UUID, o Order) {
+	rows.Put(tx, orderKey(actor), o, uuid.Nil)
+}
+
+// OrderOf is what an actor was told to do, until it has ended.
+func OrderOf(tx engine.Tx, actor uuid.UUID) (Order, bool) {
+	return rows.Get[Order](tx, orderKey(actor))
+}
+
+func putUnfinished(tx engine.Tx, run, actor uuid.UUID, todo Todo) {
+	tx.Put(engine.Row{Key: unfinishedKey(run, actor), Value: string(todo)})
+}
+
+// Unfinished yields the actors of a run whose works are not final, and what
+// remains to be done about each.
+func Unfinished(tx engine.Tx, run uuid.UUID) iter.Seq2[uuid.UUID, Todo] {
+	return func(yield func(uuid.UUID, Todo) bool) {
+		prefix := unfinishedKeys(run)
+		for row := range tx.Scan(prefix) {
+			id, err := uuid.FromBytes([]byte(row.Key[len(prefix):]))
+			if err != nil {
+				rows.Corrupt(tx, row.Key, err)
+				return
+			}
+			if !yield(id, Todo(row.Value)) {
+				return
+			}
+		}
+	}
+}
+
+// Result is what an actor reported, or the end of its output; nil: nothing.
+func Result(tx engine.Tx, actor uuid.UUID) json.RawMessage {
+	row, ok := tx.Get(resultKey(actor))
+	if !ok {
+		return nil
+	}
+	return json.RawMessage(row.Value)
+}
+
+// PutResult keeps what an actor reported, which is JSON.
+func PutResult(tx engine.Tx, actor uuid.UUID, result string) {
+	tx.Put(engine.Row{Key: resultKey(actor), Value: result})
+}
+
+// Drop removes all that is kept of an actor's work.
+func Drop(tx engine.Tx, actor uuid.UUID) {
+	tx.Delete(workKey(actor))
+	tx.Delete(orderKey(actor))
+	tx.Delete(resultKey(actor))
+}
+
+// DropRun removes what is kept of a run, whose works are dropped one by one.
+func DropRun(tx engine.Tx, run string) { tx.Delete(Key(run)) }
+
+// CheckRecords refuses a state with a record that cannot be read.
+func CheckRecords(tx engine.Tx) error {
+	return cmp.Or(
+		rows.Check[Dispatched](tx, dispatchedPrefix),
+		rows.Check[Work](tx, workPrefix),
+		checkUnfinished(tx),
+	)
+}
+
+func checkUnfinished(tx engine.Tx) error {
+	for row := range tx.Scan(unfinishedPrefix) {
+		if len(row.Key) != len(unfinishedPrefix)+32 {
+			return fmt.Errorf("%w: %q: names no run and actor", engine.ErrCorrupt, row.Key)
+		}
+	}
+	return nil
+}
+
+// All yields every work there is.
+func All(tx engine.Tx) iter.Seq[Work] {
+	return func(yield func(Work) bool) {
+		for row := range tx.Scan(workPrefix) {
+			if w, ok := rows.Decode[Work](tx, row); ok && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// Runs yields the runs whose actors are launched, by name.
+func Runs(tx engine.Tx) iter.Seq2[string, Dispatched] {
+	return func(yield func(string, Dispatched) bool) {
+		for row := range tx.Scan(dispatchedPrefix) {
+			if d, ok := rows.Decode[Dispatched](tx, row); ok && !yield(row.Key[len(dispatchedPrefix):], d) {
+				return
+			}
+		}
+	}
+}
