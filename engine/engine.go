@@ -20,7 +20,8 @@
 //   - Now is the engine's running clock: it measures durations. It goes on
 //     while the machine sleeps and while the state is closed, nobody can set
 //     it, and it never goes back within the life of a state. So deadlines can
-//     be stored. It is near the wall clock only as long as nobody steps that.
+//     be stored. A new state begins at the wall clock's time; the two part
+//     when somebody sets the wall clock.
 //   - Wall is the wall clock, read by each transaction. It is for instants that
 //     people name or read, and it may go back.
 //   - Update returns when the machine's end could not undo what fn saw and did.
@@ -35,20 +36,20 @@
 // A row whose key starts with [Cold] is kept on disk alone, so any number of
 // them takes no memory and no time to open. In exchange it has no owner and no
 // due time, which need an index: a Put with either answers [ErrCold]. A Touch
-// of one is a Put. In all else a cold row is a row: transactions read their
-// own writes of it, an error takes them back, and a change wakes its watches;
-// a Delete may wake them though there was no such row, as it does not look.
+// of one is a Put. Otherwise it behaves like any row: a transaction sees its own
+// writes, an error undoes them, and a change wakes its watches; a Delete may wake
+// them though there was no such row, as it does not look.
 //
-// A corrupt cold record is not met by Open. Whatever reads it answers
-// [ErrCorrupt].
+// Open does not read cold records, so it does not notice a corrupt one. Whatever
+// reads it answers [ErrCorrupt].
 //
 // # Faults inside a transaction
 //
 // The methods of Tx return no error. A read that the engine cannot serve
 // yields no row and poisons the transaction: whatever fn returns, Update or
-// View then returns the engine's error and nothing is changed. So the rules
-// read as rules, and must have no effect outside their Tx that a retry or a
-// failure could not bear.
+// View then returns the engine's error and nothing is changed. So rules need no
+// error handling for reads, and must have no effect outside their Tx that they
+// could not repeat or lose.
 //
 // # The choice not taken
 //
@@ -126,14 +127,9 @@ type Engine interface {
 	// other transaction, so it is for reads whose length is bounded.
 	View(ctx context.Context, fn func(Tx) error) error
 	// Snapshot is View for long reads: fn runs against the state as it was at
-	// one instant and holds up nobody. fn looks at ctx now and then.
+	// one instant and holds up nobody. fn looks at ctx now and then. Close
+	// waits for fn.
 	Snapshot(ctx context.Context, fn func(Tx) error) error
-	// Revise replaces each row whose key starts with prefix by what fn makes
-	// of it, as a Touch of them all would in one transaction. It is for what
-	// a restart changes about many rows: it costs little more than a look at
-	// each. fn runs on several goroutines at once. An error from it changes
-	// nothing; the cold rows and the keys cannot be changed.
-	Revise(ctx context.Context, prefix string, fn func(now time.Time, row Row) (Row, error)) error
 	// Get gives one row, as a View would, without holding up transactions
 	// while it reads from a disk.
 	Get(ctx context.Context, key string) (Row, bool, error)
@@ -146,8 +142,10 @@ type Engine interface {
 	// key listens for every change. Whoever calls Watch must Stop it.
 	Watch(key string) *Watch
 	// WaitDue returns nil once some row's Due is before the engine's now,
-	// or ctx's cause when that ends first. Where rows fall due in a stream
-	// it may answer up to a tenth of a second later, to tell of many at once.
+	// or ctx's cause when that ends first. It also returns nil, though maybe
+	// nothing is due, soon after somebody has set the wall clock: then the
+	// difference of Wall and Now has changed, and whoever planned a Due for a
+	// time of day plans it again.
 	WaitDue(ctx context.Context) error
 	// Close releases what the engine holds. Updates under way finish first;
 	// later ones answer ErrClosed.

@@ -54,7 +54,7 @@
 // A lease's deadline is when its row is due, or some time after, which its value
 // tells: so a renewal changes the row's due time alone. It only Touches the row
 // and costs no disk write. What a restart needs of a deadline is the ttl. The
-// restart itself puts all leases off in one [engine.Engine.Revise], and writes
+// restart itself puts all leases off, some in each transaction, and writes
 // nothing either.
 //
 // # Long leases

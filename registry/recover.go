@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,22 +18,15 @@ func (c *Core) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex
 	var known []Lease // those with an id
-	err = c.eng.Revise(ctx, leasePrefix, func(now time.Time, row engine.Row) (engine.Row, error) {
-		var l Lease
-		if !l.read(row) {
-			return row, corrupt(row.Key)
+	for from := leasePrefix; from != ""; {
+		err := c.eng.Update(ctx, func(tx engine.Tx) (err error) {
+			from, err = revive(tx, from, last.was, &known)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		if l.ID != uuid.Nil {
-			mu.Lock()
-			defer mu.Unlock()
-			known = append(known, l)
-		}
-		return l.revived(row, now, last.was), nil
-	})
-	if err != nil {
-		return err
 	}
 	return c.eng.Update(ctx, func(tx engine.Tx) error {
 		count := make(map[string]uint64)
@@ -51,6 +43,29 @@ func (c *Core) Recover(ctx context.Context) error {
 		}
 		return checkRecords(tx)
 	})
+}
+
+// reviveStep is how many leases one transaction revives.
+const reviveStep = 1000
+
+// revive gives the leases from a key on their full ttl again, a bounded number of
+// them, and tells where the others begin, or "". It adds those with an id to known.
+func revive(tx engine.Tx, from string, was time.Duration, known *[]Lease) (next string, err error) {
+	n := 0
+	for row := range tx.ScanFrom(leasePrefix, from) {
+		if n++; n > reviveStep {
+			return row.Key, nil
+		}
+		var l Lease
+		if !l.read(row) {
+			return "", corrupt(row.Key)
+		}
+		if l.ID != uuid.Nil {
+			*known = append(*known, l)
+		}
+		tx.Touch(l.revived(row, tx.Now(), was))
+	}
+	return "", nil
 }
 
 // lastBeat gives the uptime at the last beat, if there was one.

@@ -23,7 +23,7 @@ func aClosedEngineRefuses(w *world) {
 		"update":   w.Update(w.Context(), nothing),
 		"view":     w.View(w.Context(), nothing),
 		"wait due": w.WaitDue(w.Context()),
-		"revise":   w.Revise(w.Context(), "", nil),
+		"snapshot": w.Snapshot(w.Context(), func(engine.Tx) error { return nil }),
 		"close":    w.Close(),
 	} {
 		if !errors.Is(err, engine.ErrClosed) {

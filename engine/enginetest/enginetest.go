@@ -42,7 +42,7 @@ type State struct {
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	for _, group := range [][]test{transactions, rows, cold, iteration, durability, watches, waiting, limits, endings, revising, models} {
+	for _, group := range [][]test{transactions, rows, cold, iteration, durability, watches, waiting, limits, endings, models} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) { h.run(t, test.fn) })
 		}

@@ -16,26 +16,31 @@ import (
 // Above all it stands between Pebble and a failing disk. Pebble ends the
 // process when a change of its log or manifest fails, at some places by a
 // panic amid its locks that nothing can recover from. Here such a failure is
-// made the engine's own, and Pebble is told that all is well. From that
-// instant nothing more reaches the disk: it stays as a crash would leave it,
-// which is what Pebble recovers from, and Pebble goes on in a dream until it
-// is closed. Nobody is told of what happens there, because each transaction
-// looks for a failure after its sync and before it answers.
+// made the store's own, and Pebble is told that all is well. From that instant
+// nothing more reaches the disk: it stays as a crash would leave it, which is
+// what Pebble recovers from, and every write until the store is closed is
+// discarded. Nobody is told of what happens then, because each commit looks for
+// a failure after its sync.
 //
 // Tables are another matter: Pebble reads them again, so it is told of their
 // failures, of which it gives notice and does not end.
+//
+// It also leaves out a sync of a log while no batch on its way needs the disk. A
+// log is synced to its end when it is closed, which is before the next one is
+// made. So whatever is synced later has everything before it on the disk.
 type stateFS struct {
 	vfs.FS
-	dir    string
-	fail   func(error)  // makes the engine fail, if it has not
-	failed func() error // tells why it has, if so
-	opened atomic.Bool  // before, an Open can give every error back
+	dir      string
+	fail     func(error)  // makes the store fail, if it has not
+	failed   func() error // tells why it has, if so
+	opened   atomic.Bool  // before, an Open can give every error back
+	needDisk atomic.Int64 // batches on their way that need the disk
 }
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 
-// dreaming tells that nothing may reach the disk any more.
-func (s *stateFS) dreaming() bool { return s.opened.Load() && s.failed() != nil }
+// discarding reports whether nothing may reach the disk any more.
+func (s *stateFS) discarding() bool { return s.opened.Load() && s.failed() != nil }
 
 // spare gives what Pebble is to hear of err, from a change of a file.
 func (s *stateFS) spare(name string, err error) error {
@@ -50,13 +55,13 @@ func isTable(name string) bool {
 	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
 }
 
-var errDreaming = errors.New("engine: nothing is written after a failure")
+var errDiscarded = errors.New("engine: nothing is written after a failure")
 
-// refuse keeps a dreaming Pebble from writing a table. It would try again at
-// once, and for ever, so it is made to wait.
+// refuse keeps Pebble from writing a table after a failure. It would try again
+// at once, and for ever, so it is made to wait.
 func refuse() error {
 	time.Sleep(50 * time.Millisecond)
-	return errDreaming
+	return errDiscarded
 }
 
 func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -94,13 +99,13 @@ func (s *stateFS) OpenDir(name string) (vfs.File, error) {
 	return &stateFile{File: f, s: s, name: name}, nil
 }
 
-// make gives a file to write, or the dream of one.
+// make gives a file to write, or one that discards what is written.
 func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, error) {
-	if s.dreaming() {
+	if s.discarding() {
 		if isTable(name) {
 			return nil, refuse()
 		}
-		return dreamFile{}, nil
+		return nullFile{}, nil
 	}
 	f, err := create()
 	if err == nil {
@@ -112,11 +117,11 @@ func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, 
 	if err := s.spare(name, err); err != nil {
 		return nil, err
 	}
-	return dreamFile{}, nil
+	return nullFile{}, nil
 }
 
 func (s *stateFS) Rename(oldname, newname string) error {
-	if s.dreaming() {
+	if s.discarding() {
 		return nil
 	}
 	return s.spare(newname, s.FS.Rename(oldname, newname))
@@ -124,7 +129,7 @@ func (s *stateFS) Rename(oldname, newname string) error {
 
 // Remove gives errors on: a file that is left is no loss.
 func (s *stateFS) Remove(name string) error {
-	if s.dreaming() {
+	if s.discarding() {
 		return nil
 	}
 	return s.FS.Remove(name)
@@ -140,10 +145,13 @@ type stateFile struct {
 
 // A layout is how far a log has been written and how large the file is. It is
 // kept larger: an fsync of a file that grows takes longer.
-type layout struct{ end, size int64 }
+type layout struct {
+	end, size int64
+	unsynced  atomic.Bool // the end of the log has not been synced
+}
 
 func logOf(name string, f vfs.File) *layout {
-	if !strings.HasSuffix(name, ".log") || f.Fd() == vfs.InvalidFd {
+	if !strings.HasSuffix(name, ".log") {
 		return nil
 	}
 	l := new(layout)
@@ -156,19 +164,20 @@ func logOf(name string, f vfs.File) *layout {
 // before makes room for n bytes. Without it the log is slower, no more.
 func (l *layout) before(n int, f vfs.File) {
 	l.end += int64(n)
-	if l.end > l.size {
+	l.unsynced.Store(true)
+	if l.end > l.size && f.Fd() != vfs.InvalidFd {
 		l.size = l.end + logStep
 		layOut(f.Fd(), l.size)
 	}
 }
 
-// change does one change, unless Pebble dreams.
+// change does one change, unless changes are discarded.
 func (f *stateFile) change(do func() error) error {
-	if !f.s.dreaming() {
+	if !f.s.discarding() {
 		return f.s.spare(f.name, do())
 	}
 	if isTable(f.name) {
-		return errDreaming
+		return errDiscarded
 	}
 	return nil
 }
@@ -195,8 +204,22 @@ func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
 	return len(p), nil
 }
 
-func (f *stateFile) Sync() error     { return f.change(f.File.Sync) }
-func (f *stateFile) SyncData() error { return f.change(f.File.SyncData) }
+func (f *stateFile) Sync() error     { return f.sync(f.File.Sync) }
+func (f *stateFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+// sync syncs the file, but a log only if somebody needs that. Pebble syncs a log
+// for the batches whose records it has just written; one that needs the disk is
+// counted until its Wait, so it cannot be overlooked.
+func (f *stateFile) sync(sync func() error) error {
+	if f.log == nil {
+		return f.change(sync)
+	}
+	if f.s.opened.Load() && f.s.needDisk.Load() == 0 {
+		return nil
+	}
+	f.log.unsynced.Store(false)
+	return f.change(sync)
+}
 
 func (f *stateFile) SyncTo(length int64) (full bool, err error) {
 	err = f.change(func() (err error) { full, err = f.File.SyncTo(length); return err })
@@ -204,32 +227,36 @@ func (f *stateFile) SyncTo(length int64) (full bool, err error) {
 }
 
 func (f *stateFile) Preallocate(offset, length int64) error {
-	if f.s.dreaming() {
+	if f.s.discarding() {
 		return nil
 	}
 	return f.File.Preallocate(offset, length) // Pebble does without, too
 }
 
 func (f *stateFile) Close() error {
-	err := f.File.Close()
-	if f.s.dreaming() {
+	var err error
+	if f.log != nil && f.log.unsynced.Load() && !f.s.discarding() {
+		err = f.File.SyncData()
+	}
+	err = errors.Join(err, f.File.Close())
+	if f.s.discarding() {
 		return nil
 	}
 	return f.s.spare(f.name, err)
 }
 
-// A dreamFile takes whatever is written to it, and keeps nothing.
-type dreamFile struct{}
+// A nullFile discards whatever is written to it, and reports success.
+type nullFile struct{}
 
-func (dreamFile) Close() error                           { return nil }
-func (dreamFile) Read([]byte) (int, error)               { return 0, errDreaming }
-func (dreamFile) ReadAt([]byte, int64) (int, error)      { return 0, errDreaming }
-func (dreamFile) Write(p []byte) (int, error)            { return len(p), nil }
-func (dreamFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (dreamFile) Preallocate(int64, int64) error         { return nil }
-func (dreamFile) Stat() (vfs.FileInfo, error)            { return nil, errDreaming }
-func (dreamFile) Sync() error                            { return nil }
-func (dreamFile) SyncTo(int64) (bool, error)             { return false, nil }
-func (dreamFile) SyncData() error                        { return nil }
-func (dreamFile) Prefetch(int64, int64) error            { return nil }
-func (dreamFile) Fd() uintptr                            { return vfs.InvalidFd }
+func (nullFile) Close() error                           { return nil }
+func (nullFile) Read([]byte) (int, error)               { return 0, errDiscarded }
+func (nullFile) ReadAt([]byte, int64) (int, error)      { return 0, errDiscarded }
+func (nullFile) Write(p []byte) (int, error)            { return len(p), nil }
+func (nullFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (nullFile) Preallocate(int64, int64) error         { return nil }
+func (nullFile) Stat() (vfs.FileInfo, error)            { return nil, errDiscarded }
+func (nullFile) Sync() error                            { return nil }
+func (nullFile) SyncTo(int64) (bool, error)             { return false, nil }
+func (nullFile) SyncData() error                        { return nil }
+func (nullFile) Prefetch(int64, int64) error            { return nil }
+func (nullFile) Fd() uintptr                            { return vfs.InvalidFd }

@@ -10,7 +10,67 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
 )
+
+// Options say where and how to open a state.
+type Options struct {
+	// Dir is the directory of the state. It is made, for its owner alone,
+	// if there is none.
+	Dir string
+	// Logf is told what an operator should know, such as a failing disk. It
+	// may be called from any goroutine. Nil discards.
+	Logf func(format string, args ...any)
+	// FS is where Dir is: nil is the real disk. It is for tests.
+	FS vfs.FS
+	// Clock is what time is read from. The zero value is the machine's, or
+	// Go's where FS is not the real disk.
+	Clock memory.Clock
+}
+
+// An Engine is an open state.
+type Engine struct {
+	*memory.Engine
+	store *store
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
+// when another process, or this one, has it open, and [engine.ErrCorrupt] when
+// it holds a record that cannot be read.
+func Open(o Options) (*Engine, error) {
+	if o.Dir == "" {
+		return nil, errors.New("engine: no directory to open")
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	if o.FS != nil && o.Clock.Running == nil {
+		o.Clock = memory.GoClock()
+	}
+	e := new(Engine)
+	var err error
+	e.Engine, err = memory.Open(memory.Options{
+		Clock: o.Clock,
+		Logf:  o.Logf,
+		Store: func(fail func(error)) (memory.Store, error) {
+			s, err := openStore(o, fail)
+			if err != nil {
+				return nil, err
+			}
+			e.store = s
+			return s, nil
+		},
+	})
+	switch {
+	case err == nil:
+		return e, nil
+	case errors.Is(err, engine.ErrLocked):
+		return nil, err
+	}
+	return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+}
 
 const (
 	memtableSize = 32 << 20
@@ -23,44 +83,29 @@ const (
 	cacheSize = 64<<20 + memtables*memtableSize
 )
 
-// Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
-// when another process, or this one, has it open, and [engine.ErrCorrupt] when
-// it holds a record that cannot be read.
-func Open(o Options) (*Engine, error) {
-	if o.Dir == "" {
-		return nil, errors.New("engine: no directory to open")
-	}
+func openStore(o Options, fail func(error)) (*store, error) {
 	fs := o.FS
 	if fs == nil {
 		fs = vfs.Default
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-			return nil, fmt.Errorf("engine: %w", err)
+			return nil, err
 		}
 	}
-	e := &Engine{logf: o.Logf, clock: newClock(), mem: newMemory(), recent: newRecent(), wakeCollector: func() {}}
-	e.fs = &stateFS{FS: fs, dir: o.Dir, fail: e.fail, failed: e.failed}
-	if e.logf == nil {
-		e.logf = func(string, ...any) {}
-	}
-	options := e.options()
+	s := &store{logf: o.Logf, tell: fail}
+	s.fs = &stateFS{FS: fs, dir: o.Dir, fail: s.fail, failed: s.failed}
+	options := s.options()
 	options.Cache = pebble.NewCache(cacheSize)
 	defer options.Cache.Unref()
 	db, err := openPebble(o.Dir, options)
 	if err != nil {
-		if errors.Is(err, engine.ErrLocked) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+		return nil, corruption(err)
 	}
-	e.db = db
-	e.fs.opened.Store(true)
-	if err := e.recover(options.Cache); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w, in %s", err, o.Dir), db.Close())
+	s.db, s.reader = db, reader{db}
+	s.fs.opened.Store(true)
+	if err := s.checkFormat(); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
-	if err := e.failed(); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return s, nil
 }
 
 // openPebble gives as an error what Pebble panics with, at some failures of
@@ -80,21 +125,21 @@ func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
 
 // options are Pebble's, for what they are to differ in. The package's
 // documentation says what was measured.
-func (e *Engine) options() *pebble.Options {
+func (s *store) options() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          e.fs,
+		FS:                          s.fs,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memtableSize,
 		MemTableStopWritesThreshold: memtables,
-		Logger:                      logger{e},
+		Logger:                      logger{s},
 		EventListener: &pebble.EventListener{
-			// A store that cannot flush will stall the next writer, who
-			// holds the lock, for good. It is better to say so at once.
-			BackgroundError: e.fail,
+			// A store that cannot flush will stall the next writer for good.
+			// It is better to say so at once.
+			BackgroundError: s.fail,
 			// Whoever reads it is told, be it Open, a transaction or, in the
 			// background, a compaction: all but the second end there.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				e.logf("engine: corruption: %v", info)
+				s.logf("engine: corruption: %v", info)
 			},
 		},
 	}
@@ -104,11 +149,11 @@ func (e *Engine) options() *pebble.Options {
 }
 
 // A logger hears what Pebble has to say. Its Fatalf returns, so Pebble goes on
-// after what it takes for its end, and dreams from there on.
-type logger struct{ e *Engine }
+// after what it takes for its end; what it writes then is discarded.
+type logger struct{ s *store }
 
 func (l logger) Infof(string, ...any) {}
 
-func (l logger) Errorf(format string, args ...any) { l.e.logf("pebble: "+format, args...) }
+func (l logger) Errorf(format string, args ...any) { l.s.logf("pebble: "+format, args...) }
 
-func (l logger) Fatalf(format string, args ...any) { l.e.fail(fmt.Errorf(format, args...)) }
+func (l logger) Fatalf(format string, args ...any) { l.s.fail(fmt.Errorf(format, args...)) }

@@ -67,7 +67,7 @@ func BenchmarkMillion(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen compares an Open of a million claims, and a Revise of them all
+// BenchmarkOpen compares an Open of a million claims, and a Touch of them all
 // as after a restart, with a bare scan of the same rows. An iteration is one of
 // each:
 //
@@ -98,23 +98,33 @@ func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		took(&scanned, func() { bareScan(b, dir) })
 		took(&opened, func() { e = mustOpen(b, pebble.Options{Dir: dir}) })
-		took(&revised, func() {
-			err := e.Revise(b.Context(), "lease/", func(now time.Time, row engine.Row) (engine.Row, error) {
-				row.Due = now.Add(time.Minute)
-				return row, nil
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-		})
+		took(&revised, func() { touchAll(b, e) })
 		mustClose(b, e)
 		e = nil
 	}
 	b.ReportMetric(median(scanned), "s/scan")
 	b.ReportMetric(median(opened), "s/open")
-	b.ReportMetric(median(revised), "s/revise")
+	b.ReportMetric(median(revised), "s/touch")
 	b.ReportMetric((median(opened)+median(revised))/median(scanned), "ratio")
 	b.ReportMetric(0, "ns/op")
+}
+
+// touchAll gives each row another due time, in bounded steps.
+func touchAll(b *testing.B, e *pebble.Engine) {
+	for from, more := "lease/", true; more; {
+		mustUpdate(b, e, func(tx engine.Tx) {
+			n := 0
+			more = false
+			for row := range tx.ScanFrom("lease/", from) {
+				if n++; n > 1000 {
+					from, more = row.Key, true
+					break
+				}
+				row.Due = tx.Now().Add(time.Minute)
+				tx.Touch(row)
+			}
+		})
+	}
 }
 
 func bareScan(b *testing.B, dir string) {

@@ -1,10 +1,8 @@
-package pebble
+package memory
 
 import (
 	"context"
 	"errors"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -17,7 +15,7 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 	r, ok, seen, err := e.get(key)
 	// What was seen may still be on its way to the disk. So is what was not,
 	// where a row has gone, and what an error tells of.
-	if failure := seen.wait(); failure != nil {
+	if failure := e.confirm(seen, engine.IsLocal(ctx)); failure != nil {
 		err = failure
 	}
 	if err != nil {
@@ -35,27 +33,29 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *commit, err error
 	}
 	if !isCold(key) {
 		defer e.mu.Unlock()
-		if live := e.mem.get(key); live != nil {
+		if live := e.set.get(key); live != nil {
 			return live.public(), true, e.last, nil
 		}
 		return r, false, e.last, nil
 	}
-	if w, c := e.overlay.get(key); w != nil {
-		defer e.mu.Unlock()
-		r, ok = w.public()
-		return r, ok, c, nil
+	for i := len(e.inFlight) - 1; i >= 0; i-- {
+		if w, found := e.inFlight[i].cold.Get(key); found {
+			defer e.mu.Unlock()
+			r, ok = w.public(key)
+			return r, ok, e.inFlight[i], nil
+		}
 	}
 	e.reading.RLock() // before Close can be told of, which waits for it
 	e.mu.Unlock()
 	defer e.reading.RUnlock()
 	// Without the lock, a commit may be applied meanwhile and be read, or
 	// not. All that can be read is carried by then.
-	r, ok, err = e.readCold(key)
+	r, ok, err = readCold(e.store, key)
 	return r, ok, e.carried.Load(), err
 }
 
 // Read implements [engine.Engine]. What the caller knows of is durable, so it is
-// applied and not in the overlay alone.
+// in the store and not on its way there.
 func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -85,35 +85,27 @@ func (e *Engine) readAll(keys []string, rows []engine.Row) (missing []int, err e
 		return nil, err
 	}
 	if len(keys) == 1 {
-		row, ok, err := e.readCold(keys[0])
+		row, ok, err := readCold(e.store, keys[0])
 		if rows[0] = row; !ok {
 			missing = append(missing, 0)
 		}
 		return missing, err
 	}
-	it, err := e.stored(coldSpace)
+	it, err := e.store.Iterate(Cold)
 	if err != nil {
 		return nil, readError("", err)
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	return seekAll(it, keys, rows)
-}
-
-// seekAll is readAll by an iterator: it costs little to go on to a row nearby,
-// as those are that came together.
-func seekAll(it *pebble.Iterator, keys []string, rows []engine.Row) (missing []int, err error) {
-	var at []byte
 	for i, key := range keys {
-		at = append(append(at[:0], coldSpace), key...)
-		if !it.SeekGE(at) || string(it.Key()) != string(at) {
-			if err := it.Error(); err != nil {
-				return nil, readError(key, err)
+		switch {
+		case it.Seek(key, "") && string(it.Key()) == key:
+			if rows[i], err = storedCold(it); err != nil {
+				return nil, err
 			}
+		case it.Err() != nil:
+			return nil, readError(key, it.Err())
+		default:
 			missing = append(missing, i)
-			continue
-		}
-		if rows[i], err = storedCold(it); err != nil {
-			return nil, err
 		}
 	}
 	return missing, nil

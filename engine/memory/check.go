@@ -1,0 +1,188 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/tidwall/btree"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// readRow gives the row that an iterator over the hot space is at.
+func readRow(it Iterator) (*row, error) {
+	key := it.Key()
+	record, err := it.Value()
+	if err != nil {
+		return nil, readError(string(key), err)
+	}
+	value, owner, due, err := decode(record)
+	switch {
+	case err != nil:
+	case len(key) == 0 || len(key) > engine.MaxKey:
+		err = errors.New("key is too short or too long")
+	case bytes.HasPrefix(key, []byte(engine.Cold)):
+		err = errors.New("a cold row among the others")
+	default:
+		text := string(append(append(make([]byte, 0, len(key)+len(value)), key...), value...))
+		return &row{key: text[:len(key)], value: text[len(key):], owner: owner, due: due, stored: true}, nil
+	}
+	return nil, corrupt(key, err)
+}
+
+// sorted gives an index with rows, which may come in any order.
+func sorted(rows []*row, index *btree.BTreeG[*row]) *btree.BTreeG[*row] {
+	slices.SortFunc(rows, func(a, b *row) int {
+		if index.Less(a, b) {
+			return -1
+		}
+		return 1 // no two are equal
+	})
+	for _, r := range rows {
+		index.Load(r)
+	}
+	return index
+}
+
+// Check proves that the rows, the indexes and the store agree.
+func (e *Engine) Check() error { return e.Prove(context.Background(), func(int) {}) }
+
+// Prove is Check for large states: it calls progress now and then with the
+// number of records it has read, and it keeps none of them. Nobody else can use
+// the engine meanwhile. It gives the first hundred faults.
+func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
+	// All that is to be compared is durable then.
+	if err := e.View(ctx, func(engine.Tx) error { return nil }); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.refusalLocked(); err != nil {
+		return err
+	}
+	p := &proof{ctx: ctx, progress: progress}
+	p.indexes(e.set)
+	p.hot(e.set, e.store)
+	p.cold(e.store)
+	return errors.Join(append(p.faults, ctx.Err())...)
+}
+
+// A proof is a check under way.
+type proof struct {
+	ctx      context.Context
+	progress func(records int)
+	records  int
+	faults   []error
+}
+
+const (
+	mostFaults    = 100
+	progressEvery = 1 << 14
+)
+
+func (p *proof) fault(err error) { p.faults = append(p.faults, err) }
+
+// goesOn counts a record, and reports whether to look at more.
+func (p *proof) goesOn() bool {
+	if p.records++; p.records%progressEvery == 0 {
+		p.progress(p.records)
+	}
+	return p.ctx.Err() == nil && len(p.faults) < mostFaults
+}
+
+func (p *proof) indexes(s *set) {
+	owned, due := 0, 0
+	s.rows.Scan(func(key string, r *row) bool {
+		if r.key != key || r.dirty != 0 {
+			p.fault(fmt.Errorf("row %q is under %q, with write %d", r.key, key, r.dirty))
+		}
+		if r.owner != uuid.Nil {
+			owned++
+			if found, _ := s.owned.Get(r); found != r {
+				p.fault(fmt.Errorf("row %q is not with its owner %v", key, r.owner))
+			}
+		}
+		if r.due != never {
+			due++
+			if found, _ := s.due.Get(r); found != r {
+				p.fault(fmt.Errorf("row %q is not where it is due", key))
+			}
+		}
+		return p.goesOn()
+	})
+	if len(p.faults) == 0 && p.ctx.Err() == nil && (owned != s.owned.Len() || due != s.due.Len()) {
+		p.fault(fmt.Errorf("%d rows have an owner and %d are indexed; %d have a due time and %d are indexed", owned, s.owned.Len(), due, s.due.Len()))
+	}
+}
+
+// hot walks the store and the rows that it should have side by side. A record's
+// value may be older than the row's: which rows were touched is not kept.
+func (p *proof) hot(s *set, store Reader) {
+	it, err := store.Iterate(Hot)
+	if err != nil {
+		p.fault(err)
+		return
+	}
+	defer func() { _ = it.Close() }()
+	next := s.rows.Iter()
+	rows := next.First()
+	skip := func(before []byte) { // rows that have no record
+		for ; rows && (before == nil || next.Key() < string(before)); rows = next.Next() {
+			if next.Value().stored {
+				p.fault(fmt.Errorf("row %q is not stored", next.Key()))
+			}
+		}
+	}
+	for ok := it.Seek("", ""); ok && p.goesOn(); ok = it.Next() {
+		skip(it.Key())
+		if !rows || next.Key() != string(it.Key()) || !next.Value().stored {
+			p.fault(fmt.Errorf("row %q is stored and memory does not know", it.Key()))
+		} else {
+			rows = next.Next()
+		}
+		if _, err := readRow(it); err != nil {
+			p.fault(err)
+		}
+	}
+	if err := it.Err(); err != nil {
+		p.fault(err)
+	} else if len(p.faults) == 0 && p.ctx.Err() == nil {
+		skip(nil)
+	}
+}
+
+func (p *proof) cold(store Reader) {
+	it, err := store.Iterate(Cold)
+	if err != nil {
+		p.fault(err)
+		return
+	}
+	defer func() { _ = it.Close() }()
+	for ok := it.Seek("", ""); ok && p.goesOn(); ok = it.Next() {
+		if key := string(it.Key()); !isCold(key) || len(key) > engine.MaxKey {
+			p.fault(fmt.Errorf("%w: key %q of a cold row", engine.ErrCorrupt, key))
+		}
+		if _, err := storedCold(it); err != nil {
+			p.fault(err)
+		}
+	}
+	if err := it.Err(); err != nil {
+		p.fault(err)
+	}
+}
+
+// Kept gives how many rows, and writes of cold rows on their way to the store,
+// are in memory.
+func (e *Engine) Kept() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.set.rows.Len()
+	for _, c := range e.inFlight {
+		n += c.cold.Len()
+	}
+	return n
+}

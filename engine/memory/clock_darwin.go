@@ -1,0 +1,22 @@
+package memory
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sinceBoot reads CLOCK_MONOTONIC_RAW, which on macOS is mach_continuous_time:
+// it goes on during sleep, and nothing adjusts it.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &t); err != nil {
+		panic("engine: the clock of the machine cannot be read: " + err.Error())
+	}
+	return time.Duration(t.Nano())
+}
+
+func readBootID() string {
+	id, _ := unix.Sysctl("kern.bootsessionuuid")
+	return id
+}

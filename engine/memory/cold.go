@@ -1,0 +1,214 @@
+package memory
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/tidwall/btree"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+func isCold(key string) bool { return strings.HasPrefix(key, engine.Cold) }
+
+// coldWrites are the last writes of cold rows in a transaction or a commit, by
+// key.
+type coldWrites = btree.Map[string, coldWrite]
+
+type coldWrite struct {
+	value string
+	gone  bool
+}
+
+func (w coldWrite) public(key string) (engine.Row, bool) {
+	if w.gone {
+		return engine.Row{}, false
+	}
+	return engine.Row{Key: key, Value: w.value}, true
+}
+
+// A coldView is the cold rows as somebody sees them: what the store has, with
+// the commits on top that it may not have yet, the last one uppermost.
+//
+// A commit leaves the view before a transaction begins, and not within it. So
+// what is read from the store in a transaction contains every write that has
+// left. If it also contains some that have not, the copy in the view is the
+// same or newer and wins.
+type coldView struct {
+	store   Reader
+	commits []*coldWrites
+}
+
+// get gives the last write of a row among the commits.
+func (v *coldView) get(key string) (coldWrite, bool) {
+	for i := len(v.commits) - 1; i >= 0; i-- {
+		if w, ok := v.commits[i].Get(key); ok {
+			return w, true
+		}
+	}
+	return coldWrite{}, false
+}
+
+// readCold gives the cold row that a store has under key.
+func readCold(store Reader, key string) (r engine.Row, found bool, err error) {
+	found, err = store.Get(Cold, key, func(value []byte) (err error) {
+		r, err = decodeCold([]byte(key), value)
+		return err
+	})
+	if err != nil {
+		return engine.Row{}, false, readError(key, err)
+	}
+	return r, found, nil
+}
+
+// decodeCold gives a row whose key and value are one piece of memory.
+func decodeCold(key, record []byte) (engine.Row, error) {
+	value, owner, due, err := decode(record)
+	if err == nil && (owner != uuid.Nil || due != never) {
+		err = fmt.Errorf("a cold record with an owner or a due time")
+	}
+	if err != nil {
+		return engine.Row{}, corrupt(key, err)
+	}
+	var b strings.Builder
+	b.Grow(len(key) + len(value))
+	b.Write(key)
+	b.Write(value)
+	both := b.String()
+	return engine.Row{Key: both[:len(key)], Value: both[len(key):]}, nil
+}
+
+func corrupt[K string | []byte](key K, err error) error {
+	return fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
+}
+
+func readError(key string, err error) error {
+	return fmt.Errorf("engine: read %q: %w", key, err)
+}
+
+// after gives the least key that is greater than all that start with prefix, or
+// "" if there is none.
+func after(prefix string) string {
+	n := len(prefix)
+	for n > 0 && prefix[n-1] == 0xff {
+		n--
+	}
+	if n == 0 {
+		return ""
+	}
+	return prefix[:n-1] + string([]byte{prefix[n-1] + 1})
+}
+
+// A walk is an iterator of the store, for one scan at a time.
+type walk struct {
+	Iterator
+	busy bool
+}
+
+// walk gives an iterator that no scan is using.
+func (t *tx) walk() (*walk, error) {
+	for _, w := range t.walks {
+		if !w.busy {
+			w.busy = true
+			return w, nil
+		}
+	}
+	it, err := t.view.store.Iterate(Cold)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{it, true}
+	t.walks = append(t.walks, w)
+	return w, nil
+}
+
+// endWalks closes the iterators, also of scans that were never ended.
+func (t *tx) endWalks() {
+	for _, w := range t.walks {
+		_ = w.Close() // the scan has told what it could not read
+	}
+	t.walks = nil
+}
+
+// nextCold gives the first row that the transaction or a commit on its way has
+// written, whose key starts with prefix and is not less than at, or is greater if
+// past. Of several writes of one row it gives the last.
+func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
+	look := func(writes *coldWrites) {
+		writes.Ascend(at, func(k string, next coldWrite) bool {
+			if past && k == at {
+				return true
+			}
+			if strings.HasPrefix(k, prefix) && (!ok || k < key) {
+				key, w, ok = k, next, true
+			}
+			return false
+		})
+	}
+	if t.cold != nil {
+		look(t.cold)
+	}
+	for i := len(t.view.commits) - 1; i >= 0; i-- {
+		look(t.view.commits[i])
+	}
+	return key, w, ok
+}
+
+// scanCold merges what was written lately with what the store has.
+func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
+	t.live()
+	it, err := t.walk()
+	if err != nil {
+		t.poison(readError(from, err))
+		return
+	}
+	defer func() { it.busy = false }()
+	at, past := from, false
+	key, w, written := t.nextCold(prefix, at, past)
+	changes := t.coldChanges
+	for stored := it.Seek(from, after(prefix)); ; {
+		if !stored && it.Err() != nil {
+			t.poison(readError(at, it.Err()))
+			return
+		}
+		if changes != t.coldChanges {
+			key, w, written = t.nextCold(prefix, at, past)
+			changes = t.coldChanges
+		}
+		if !stored && !written {
+			return
+		}
+		if stored && (!written || string(it.Key()) < key) {
+			r, err := storedCold(it)
+			if err != nil {
+				t.poison(err)
+				return
+			}
+			at, past = r.Key, true
+			if !yield(r) {
+				return
+			}
+			stored = it.Next()
+			continue
+		}
+		if stored && string(it.Key()) == key {
+			stored = it.Next()
+		}
+		at, past = key, true
+		if r, ok := w.public(key); ok && !yield(r) {
+			return
+		}
+		key, w, written = t.nextCold(prefix, at, past)
+		changes = t.coldChanges
+	}
+}
+
+// storedCold gives the row that an iterator is at.
+func storedCold(it Iterator) (engine.Row, error) {
+	record, err := it.Value()
+	if err != nil {
+		return engine.Row{}, readError(string(it.Key()), err)
+	}
+	return decodeCold(it.Key(), record)
+}

@@ -1,0 +1,327 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Options say how to open a state.
+type Options struct {
+	// Store opens what the rows are kept in. The store calls fail, from any
+	// goroutine, when it cannot go on; fail may be called at once.
+	Store func(fail func(error)) (Store, error)
+	// Clock is what time is read from. The zero value is [MachineClock].
+	Clock Clock
+	// Logf is told what an operator should know. It may be called from any
+	// goroutine. Nil discards.
+	Logf func(format string, args ...any)
+}
+
+// An Engine is an open state. It is safe for concurrent use, but not from
+// within a transaction: a function given to Update or View must not call the
+// engine it runs in.
+type Engine struct {
+	store Store
+	logf  func(format string, args ...any)
+	clock *running
+	hub   engine.Hub
+	alarm alarm
+
+	// failure is the first failure. It is set at most once, by whoever meets
+	// it, with or without mu.
+	failure atomic.Pointer[error]
+
+	// appending is held while a commit is closed and appended to the store.
+	// Whoever holds it may take mu, and not the other way round.
+	appending sync.Mutex
+	spare     []Write // the writes of a commit that was appended, for another
+
+	// carried is the last commit that was given to the store, or is about to
+	// be: what is read from the store is of this commit or of earlier ones.
+	carried atomic.Pointer[commit]
+	// onDisk is the number of the last commit that is known to survive the
+	// machine, as do all before it.
+	onDisk atomic.Uint64
+
+	// reading is held, together with others, by whoever reads from the store
+	// outside mu.
+	reading sync.RWMutex
+	stopped bool // the store is closed, or about to be
+
+	mu       sync.Mutex // the single writer: one transaction at a time
+	set      *set
+	inFlight []*commit // those with cold writes that the store may not have yet, in order
+	open     *commit   // takes the writes of transactions, or nil
+	last     *commit   // the last one begun, or nil
+	closed   bool
+	undo     []undo // for the next transaction to use again
+	writes   []Write
+	rows     []*row
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open opens the state in a store and reads the working set from it. It closes
+// the store when it fails.
+func Open(o Options) (*Engine, error) {
+	if o.Clock.Running == nil {
+		o.Clock = MachineClock()
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	e := &Engine{logf: o.Logf, set: newSet()}
+	store, err := o.Store(e.fail)
+	if err != nil {
+		return nil, err
+	}
+	e.store = store
+	if err := e.load(o.Clock); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if err := e.failed(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return e, nil
+}
+
+// load reads the clock and the rows.
+func (e *Engine) load(clock Clock) (err error) {
+	if e.clock, err = resume(clock, e.store, e.logf); err != nil {
+		return err
+	}
+	it, err := e.store.Iterate(Hot)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.loadRows(it), it.Close())
+}
+
+func (e *Engine) loadRows(it Iterator) error {
+	var owned, due []*row
+	for ok := it.Seek("", ""); ok; ok = it.Next() {
+		r, err := readRow(it)
+		if err != nil {
+			return err
+		}
+		e.set.rows.Load(r.key, r)
+		if r.owner != uuid.Nil {
+			owned = append(owned, r)
+		}
+		if r.due != never {
+			due = append(due, r)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("engine: read the rows: %w", err)
+	}
+	e.set.owned = sorted(owned, e.set.owned)
+	e.set.due = sorted(due, e.set.due)
+	return nil
+}
+
+// Update implements [engine.Engine]. A ctx that has ended stops it from
+// starting, and nothing else: what fn has done will be durable whether or not
+// anybody waits, so the outcome is what the caller needs.
+func (e *Engine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.transact(ctx, true, fn)
+}
+
+// View implements [engine.Engine].
+func (e *Engine) View(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.transact(ctx, false, fn)
+}
+
+func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx) error) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	end := ending{local: engine.IsLocal(ctx)}
+	end.tx.writable, end.tx.disk = writable, !end.local
+	// Deferred so that a panic, too, leaves only with what is durable.
+	defer func() {
+		if failure := e.settle(&end); failure != nil {
+			err = failure
+		}
+	}()
+	return e.locked(fn, &end)
+}
+
+// An ending is a transaction, and what is left to do of it after the lock.
+type ending struct {
+	tx      tx       // here so that no memory is asked for in the lock
+	local   bool     // the caller ends with this machine
+	seen    *commit  // the caller is answered when this is durable
+	mine    bool     // seen was begun by this transaction
+	changed []string // the keys to tell the watches of
+}
+
+func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := &end.tx
+	for t.writable && e.open != nil && e.open.size > fullCommit {
+		full := e.open
+		e.mu.Unlock()
+		_ = full.wait() // a failure is told below
+		e.mu.Lock()
+	}
+	if err := e.refusalLocked(); err != nil {
+		return err
+	}
+	e.begin(t)
+	done := false
+	defer func() {
+		if !done {
+			t.rollback()
+		}
+		e.seenLocked(end)
+		t.endWalks()
+		e.undo, e.writes, e.rows = reuse(t.undo), reuse(t.writes), reuse(t.rows)
+		t.e, t.set, t.view, t.cold = nil, nil, coldView{}, nil
+		t.undo, t.writes, t.rows = nil, nil, nil
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	done = true
+	if len(t.undo) == 0 && t.cold == nil {
+		return nil
+	}
+	if !e.hub.Idle() {
+		end.changed = t.keys() // before its cold writes are the commit's
+	}
+	e.recordLocked(end)
+	e.alarm.set(e.set.firstDue())
+	return nil
+}
+
+// begin readies t. Guarded by mu.
+func (e *Engine) begin(t *tx) {
+	for len(e.inFlight) > 0 && e.inFlight[0].applied.Load() {
+		e.inFlight[0].cold = nil
+		e.inFlight[0] = nil
+		e.inFlight = e.inFlight[1:]
+	}
+	t.e, t.set = e, e.set
+	t.now, t.wall = e.clock.read()
+	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
+	t.view = coldView{store: e.store}
+	for _, c := range e.inFlight {
+		t.view.commits = append(t.view.commits, c.cold)
+	}
+}
+
+// reuse empties s for its next use. It lets go of a large one.
+func reuse[T any](s []T) []T {
+	if cap(s) > 1<<12 {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// Snapshot implements [engine.Engine]. It holds the lock for as long as it
+// takes to note three roots and to make a snapshot of the store.
+func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	e.reading.RLock() // Close waits for it
+	defer e.reading.RUnlock()
+	var t tx
+	e.mu.Lock()
+	if err := e.refusalLocked(); err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	e.begin(&t)
+	t.undo, t.writes, t.rows = nil, nil, nil // those stay the engine's
+	t.set = e.set.copy()
+	if n := len(e.inFlight); n > 0 && e.inFlight[n-1] == e.open {
+		t.view.commits[n-1] = e.open.cold.Copy() // more comes to it
+	}
+	snapshot := e.store.Snapshot()
+	t.view.store = snapshot
+	seen := e.last
+	e.mu.Unlock()
+
+	defer func() {
+		t.endWalks()
+		t.e = nil
+		err = errors.Join(err, snapshot.Close())
+		if failure := e.confirm(seen, engine.IsLocal(ctx)); failure != nil {
+			err = failure
+		}
+	}()
+	if err := fn(&t); err != nil {
+		return err
+	}
+	return t.err
+}
+
+// refusalLocked tells why the engine does not take work, if so.
+func (e *Engine) refusalLocked() error {
+	if e.closed {
+		return engine.ErrClosed
+	}
+	return e.failed()
+}
+
+// fail makes err the engine's failure, if it is the first, and wakes everybody
+// who waits for something that will not come.
+func (e *Engine) fail(err error) {
+	err = fmt.Errorf("%w: %w", engine.ErrFailed, err)
+	if !e.failure.CompareAndSwap(nil, &err) {
+		return
+	}
+	e.logf("%v", err)
+	e.hub.NotifyAll()
+	e.alarm.ring()
+}
+
+func (e *Engine) failed() error {
+	if err := e.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Watch implements [engine.Engine].
+func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
+
+// Close implements [engine.Engine]. All commits are on disk when it returns nil.
+func (e *Engine) Close() error {
+	var end ending
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return engine.ErrClosed
+	}
+	end.seen = e.openLocked(&end)
+	end.seen.disk = true
+	end.seen.beat = true
+	e.closed = true
+	e.mu.Unlock()
+
+	e.hub.NotifyAll()
+	e.alarm.ring()
+	_ = e.settle(&end) // a failure is told below
+	e.reading.Lock()
+	e.stopped = true
+	e.reading.Unlock()
+	if err := e.store.Close(); err != nil {
+		e.fail(err)
+	}
+	return e.failed()
+}

@@ -1,0 +1,195 @@
+package memory
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/tidwall/btree"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A row of the working set. Its key, value, owner and due time never change: a
+// write puts another row in its place. So a copy of the trees is a snapshot.
+type row struct {
+	key   string
+	value string
+	owner uuid.UUID
+	due   int64 // unix nanoseconds, or never
+
+	// What the store has under the key, with all commits that were made.
+	// Guarded by Engine.mu, as is dirty.
+	stored bool // a record
+	once   bool // exactly one Set reached the store since the key last had no record
+	// dirty is 1 + the row's place in the writes of the transaction under way,
+	// or 0. The store then has what wasStored and wasOnce say.
+	dirty              int
+	wasStored, wasOnce bool
+}
+
+// newRow copies key and value into one piece of memory: a string cut from a
+// request would keep all of that alive.
+func newRow(p engine.Row) *row {
+	n := len(p.Key)
+	text := p.Key + p.Value
+	if p.Value == "" {
+		text = strings.Clone(p.Key) // adding nothing would not copy
+	}
+	return &row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
+}
+
+func (r *row) public() engine.Row {
+	p := engine.Row{Key: r.key, Value: r.value, Owner: r.owner}
+	if r.due != never {
+		p.Due = time.Unix(0, r.due).UTC()
+	}
+	return p
+}
+
+// instant gives t as unix nanoseconds. Instants that do not fit, before 1678
+// or after 2262, become the nearest that do.
+func instant(t time.Time) int64 {
+	const most = never / int64(time.Second)
+	switch s := t.Unix(); {
+	case t.IsZero():
+		return never
+	case s < -most:
+		return -never - 1
+	case s >= most:
+		return never - 1
+	}
+	return t.UnixNano()
+}
+
+// A set is rows by key, by owner and by due time.
+type set struct {
+	rows  *btree.Map[string, *row]
+	owned *btree.BTreeG[*row] // those with an owner, by owner and key
+	due   *btree.BTreeG[*row] // those with a due time, by due time and key
+
+	changes int // counts changes: a walk that sees another number seeks its place again
+}
+
+func newSet() *set {
+	return &set{
+		rows:  new(btree.Map[string, *row]),
+		owned: btree.NewBTreeGOptions(byOwner, btree.Options{NoLocks: true}),
+		due:   btree.NewBTreeGOptions(byDue, btree.Options{NoLocks: true}),
+	}
+}
+
+func byOwner(a, b *row) bool {
+	if c := bytes.Compare(a.owner[:], b.owner[:]); c != 0 {
+		return c < 0
+	}
+	return a.key < b.key
+}
+
+func byDue(a, b *row) bool {
+	if a.due != b.due {
+		return a.due < b.due
+	}
+	return a.key < b.key
+}
+
+// copy gives the set as it is now, in a time that does not depend on its size.
+// Later changes of either set copy the nodes of the trees that they change.
+func (s *set) copy() *set {
+	return &set{rows: s.rows.Copy(), owned: s.owned.Copy(), due: s.due.Copy()}
+}
+
+func (s *set) get(key string) *row {
+	r, _ := s.rows.Get(key)
+	return r
+}
+
+// replace puts is in the place of was. Nil is no row.
+func (s *set) replace(was, is *row) {
+	s.changes++
+	if was != nil {
+		if was.owner != uuid.Nil && (is == nil || is.owner != was.owner) {
+			s.owned.Delete(was)
+		}
+		if was.due != never && (is == nil || is.due != was.due) {
+			s.due.Delete(was)
+		}
+	}
+	if is == nil {
+		s.rows.Delete(was.key)
+		return
+	}
+	s.rows.Set(is.key, is)
+	if is.owner != uuid.Nil {
+		s.owned.Set(is)
+	}
+	if is.due != never {
+		s.due.Set(is)
+	}
+}
+
+// scan yields the rows whose key starts with prefix and is not less than from.
+func (s *set) scan(prefix, from string, yield func(*row) bool) {
+	past := false // from was yielded
+	for again := true; again; {
+		again = false
+		changes := s.changes
+		s.rows.Ascend(from, func(key string, r *row) bool {
+			if past && key == from {
+				return true
+			}
+			if !strings.HasPrefix(key, prefix) || !yield(r) {
+				return false
+			}
+			if again = s.changes != changes; again {
+				from, past = key, true
+			}
+			return !again
+		})
+	}
+}
+
+// walk yields the rows of an index from the first that is not less than from,
+// while they are in range.
+func (s *set) walk(index *btree.BTreeG[*row], from *row, in func(*row) bool, yield func(*row) bool) {
+	less := index.Less
+	past := false // from was yielded
+	for again := true; again; {
+		again = false
+		changes := s.changes
+		index.Ascend(from, func(r *row) bool {
+			if past && !less(from, r) {
+				return true
+			}
+			if !in(r) || !yield(r) {
+				return false
+			}
+			if again = s.changes != changes; again {
+				from, past = r, true
+			}
+			return !again
+		})
+	}
+}
+
+// ownedBy yields the rows of an owner.
+func (s *set) ownedBy(owner uuid.UUID, yield func(*row) bool) {
+	if owner == uuid.Nil {
+		return
+	}
+	s.walk(s.owned, &row{owner: owner}, func(r *row) bool { return r.owner == owner }, yield)
+}
+
+// dueBefore yields the rows due before an instant, earliest first.
+func (s *set) dueBefore(at int64, yield func(*row) bool) {
+	s.walk(s.due, &row{due: -never - 1}, func(r *row) bool { return r.due < at }, yield)
+}
+
+// firstDue gives the earliest due time, or never.
+func (s *set) firstDue() int64 {
+	if r, ok := s.due.Min(); ok {
+		return r.due
+	}
+	return never
+}

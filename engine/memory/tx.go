@@ -1,0 +1,275 @@
+package memory
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A tx is one transaction. It changes the working set at once and keeps what it
+// takes to undo that.
+type tx struct {
+	e        *Engine // nil after the transaction's end
+	set      *set
+	view     coldView
+	now      time.Time
+	wall     time.Time
+	writable bool
+	disk     bool  // its commit must survive the machine
+	err      error // the transaction's answer, whatever its function returned
+
+	undo        []undo
+	writes      []Write // with no key where the row came and went
+	rows        []*row  // those of writes, or nil
+	cold        *coldWrites
+	coldChanges int
+	walks       []*walk // the iterators of the store that it has used
+}
+
+// An undo is one change of the working set. Nil is no row.
+type undo struct{ was, is *row }
+
+var _ engine.Tx = (*tx)(nil)
+
+// live stops a use after the end, which would race with another transaction.
+func (t *tx) live() *set {
+	if t.e == nil {
+		panic("engine: Tx used after its transaction ended")
+	}
+	return t.set
+}
+
+func (t *tx) Now() time.Time  { return t.now }
+func (t *tx) Wall() time.Time { return t.wall }
+func (t *tx) Sync()           { t.disk = true }
+
+func (t *tx) Get(key string) (engine.Row, bool) {
+	if isCold(key) {
+		return t.getCold(key)
+	}
+	if r := t.live().get(key); r != nil {
+		return r.public(), true
+	}
+	return engine.Row{}, false
+}
+
+func (t *tx) getCold(key string) (engine.Row, bool) {
+	t.live()
+	if t.cold != nil {
+		if w, ok := t.cold.Get(key); ok {
+			return w.public(key)
+		}
+	}
+	if w, ok := t.view.get(key); ok {
+		return w.public(key)
+	}
+	r, ok, err := readCold(t.view.store, key)
+	if err != nil {
+		t.poison(err)
+	}
+	return r, ok
+}
+
+func (t *tx) Scan(prefix string) iter.Seq[engine.Row] { return t.ScanFrom(prefix, prefix) }
+
+func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
+	from = max(prefix, from)
+	return func(yield func(engine.Row) bool) {
+		if isCold(prefix) {
+			t.scanCold(prefix, from, yield)
+			return
+		}
+		t.live().scan(prefix, from, func(r *row) bool { return yield(r.public()) })
+	}
+}
+
+func (t *tx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		t.live().ownedBy(owner, func(r *row) bool { return yield(r.public()) })
+	}
+}
+
+func (t *tx) Due() iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		t.live().dueBefore(t.now.UnixNano(), func(r *row) bool { return yield(r.public()) })
+	}
+}
+
+func (t *tx) Put(p engine.Row) {
+	if isCold(p.Key) {
+		t.putCold(p)
+		return
+	}
+	was, is := t.write(p)
+	if is == nil {
+		return
+	}
+	w := Write{Space: Hot, Key: is.key, value: is.value, owner: is.owner, due: is.due}
+	is.stored, is.once = true, was == nil || !was.stored
+	if was != nil && was.dirty != 0 { // it replaces the write of this transaction
+		is.once = !is.wasStored
+		t.writes[is.dirty-1] = w
+		return
+	}
+	if was != nil {
+		is.wasStored, is.wasOnce = was.stored, was.once
+	}
+	t.record(w, is)
+}
+
+func (t *tx) Touch(p engine.Row) {
+	if isCold(p.Key) {
+		t.putCold(p)
+		return
+	}
+	t.write(p)
+}
+
+// write makes the working set agree with p. It gives no row when p is refused.
+func (t *tx) write(p engine.Row) (was, is *row) {
+	s := t.live()
+	if !t.mayPut(p) {
+		return nil, nil
+	}
+	was, is = s.get(p.Key), newRow(p)
+	if was != nil {
+		is.stored, is.once = was.stored, was.once
+		if is.dirty = was.dirty; is.dirty != 0 {
+			is.wasStored, is.wasOnce = was.wasStored, was.wasOnce
+			t.rows[is.dirty-1] = is
+		}
+	}
+	t.change(was, is)
+	return was, is
+}
+
+func (t *tx) change(was, is *row) {
+	t.undo = append(t.undo, undo{was, is})
+	t.set.replace(was, is)
+}
+
+func (t *tx) record(w Write, r *row) {
+	t.writes = append(t.writes, w)
+	t.rows = append(t.rows, r)
+	if r != nil {
+		r.dirty = len(t.writes)
+	}
+}
+
+func (t *tx) Delete(key string) {
+	s := t.live()
+	if !t.mayWrite() {
+		return
+	}
+	if isCold(key) {
+		t.writeCold(key, coldWrite{gone: true})
+		return
+	}
+	r := s.get(key)
+	if r == nil {
+		return
+	}
+	t.change(r, nil)
+	stored, once := r.stored, r.once
+	if r.dirty != 0 { // forget the write of this transaction
+		t.writes[r.dirty-1] = Write{}
+		t.rows[r.dirty-1] = nil
+		stored, once = r.wasStored, r.wasOnce
+	}
+	if stored {
+		t.record(Write{Space: Hot, Key: r.key, Delete: true, Once: once}, nil)
+	}
+}
+
+func (t *tx) putCold(p engine.Row) {
+	t.live()
+	if !t.mayPut(p) {
+		return
+	}
+	if p.Owner != uuid.Nil || !p.Due.IsZero() {
+		t.poison(fmt.Errorf("%w: key %q", engine.ErrCold, p.Key))
+		return
+	}
+	t.writeCold(p.Key, coldWrite{value: p.Value})
+}
+
+// writeCold notes the write of a cold row. Neither key nor value is copied, since
+// both are dropped once the store has them.
+func (t *tx) writeCold(key string, w coldWrite) {
+	if t.cold == nil {
+		t.cold = new(coldWrites)
+	}
+	t.cold.Set(key, w)
+	t.coldChanges++
+}
+
+func (t *tx) mayPut(p engine.Row) bool {
+	if !t.mayWrite() {
+		return false
+	}
+	if p.Key == "" {
+		t.poison(engine.ErrNoKey)
+		return false
+	}
+	if err := tooLarge(p); err != nil {
+		t.poison(err)
+		return false
+	}
+	return true
+}
+
+func tooLarge(p engine.Row) error {
+	if len(p.Key) > engine.MaxKey {
+		return fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey)
+	}
+	if len(p.Value) > engine.MaxValue {
+		return fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue)
+	}
+	return nil
+}
+
+func (t *tx) mayWrite() bool {
+	if !t.writable {
+		t.poison(engine.ErrReadOnly)
+	}
+	return t.writable
+}
+
+func (t *tx) poison(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// rollback restores the working set. The rows that are back are as they were
+// before the transaction, but for the mark of its writes.
+func (t *tx) rollback() {
+	for i := len(t.undo) - 1; i >= 0; i-- {
+		t.set.replace(t.undo[i].is, t.undo[i].was)
+	}
+	for i := range t.undo {
+		if r := t.undo[i].was; r != nil {
+			r.dirty = 0
+		}
+	}
+}
+
+// keys gives the keys of the rows that changed.
+func (t *tx) keys() []string {
+	var keys []string
+	for _, u := range t.undo {
+		if u.is != nil {
+			keys = append(keys, u.is.key)
+		} else {
+			keys = append(keys, u.was.key)
+		}
+	}
+	if t.cold != nil {
+		keys = append(keys, t.cold.Keys()...)
+	}
+	return keys
+}

@@ -1,0 +1,199 @@
+package pebble
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// A store is a [memory.Store] in a Pebble. The first byte of a stored key is its
+// space.
+type store struct {
+	reader
+	db   *pebble.DB
+	fs   *stateFS
+	logf func(format string, args ...any)
+
+	tell    func(error) // of the failure
+	failure atomic.Pointer[error]
+}
+
+// fail makes err the store's failure, if it is the first.
+func (s *store) fail(err error) {
+	if s.failure.CompareAndSwap(nil, &err) {
+		s.tell(err)
+	}
+}
+
+func (s *store) failed() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Append implements [memory.Store]. Pebble writes a record to the file only when
+// somebody asks for a sync, so each batch asks for one; below, stateFS leaves it
+// out while no batch on its way needs the disk.
+func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
+	b := s.db.NewBatch()
+	for i := range batch.Writes {
+		encode(b, &batch.Writes[i])
+	}
+	p := &pending{s: s, b: b, disk: batch.Disk}
+	if p.disk {
+		s.fs.needDisk.Add(1) // before the record can be part of a sync
+	}
+	return p, s.db.ApplyNoSyncWait(b, pebble.Sync)
+}
+
+func encode(b *pebble.Batch, w *memory.Write) {
+	var op *pebble.DeferredBatchOp
+	switch n := 1 + len(w.Key); {
+	case w.Delete && w.Once:
+		op = b.SingleDeleteDeferred(n)
+	case w.Delete:
+		op = b.DeleteDeferred(n)
+	default:
+		op = b.SetDeferred(n, w.Size())
+		w.Encode(op.Value)
+	}
+	op.Key[0] = byte(w.Space)
+	copy(op.Key[1:], w.Key)
+	_ = op.Finish() // fails for an indexed batch only
+}
+
+// A pending is a batch in the log.
+type pending struct {
+	s    *store
+	b    *pebble.Batch
+	disk bool
+}
+
+// Wait implements [memory.Pending].
+func (p *pending) Wait() error {
+	// Pebble may have met its end in Append, by Fatalf, and returned: then
+	// nobody will ever tell this batch that it is synced.
+	if err := p.s.failed(); err != nil {
+		return err
+	}
+	// A disk that fails makes the store fail before Pebble hears of it, see
+	// stateFS: if there is no failure after the sync, everything up to it
+	// has reached the disk.
+	if err := p.b.SyncWait(); err != nil {
+		return err
+	}
+	if p.disk {
+		p.s.fs.needDisk.Add(-1)
+	}
+	if err := p.s.failed(); err != nil {
+		return err
+	}
+	return p.b.Close()
+}
+
+// Snapshot implements [memory.Store].
+func (s *store) Snapshot() memory.Snapshot {
+	return reader{s.db.NewSnapshot()}
+}
+
+// Close implements [memory.Store].
+func (s *store) Close() error { return s.db.Close() }
+
+var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
+
+const formatVersion = 1
+
+// checkFormat refuses a state that a later version of this package has
+// written, and marks a new one.
+func (s *store) checkFormat() error {
+	b, closer, err := s.db.Get(formatKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
+	}
+	if err != nil {
+		return corruption(err)
+	}
+	defer closer.Close()
+	if len(b) != 1 {
+		return fmt.Errorf("%w: key %q", engine.ErrCorrupt, "format")
+	}
+	if b[0] > formatVersion {
+		return fmt.Errorf("state has format %d, and this program knows formats up to %d", b[0], formatVersion)
+	}
+	return nil
+}
+
+// corruption makes what Pebble says of damaged files an [engine.ErrCorrupt].
+func corruption(err error) error {
+	if err != nil && pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+	}
+	return err
+}
+
+// A reader is a [memory.Reader] of a Pebble or of a snapshot.
+type reader struct{ pebble.Reader }
+
+// Get implements [memory.Reader].
+func (r reader) Get(space memory.Space, key string, read func(value []byte) error) (found bool, err error) {
+	stored := append(append(make([]byte, 0, 128), byte(space)), key...)
+	value, closer, err := r.Reader.Get(stored)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, corruption(err)
+	}
+	err = read(value)
+	return err == nil, errors.Join(err, closer.Close())
+}
+
+// Iterate implements [memory.Reader].
+func (r reader) Iterate(space memory.Space) (memory.Iterator, error) {
+	end := []byte{byte(space) + 1}
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{byte(space)}, UpperBound: end})
+	if err != nil {
+		return nil, corruption(err)
+	}
+	return &iterator{it: it, space: space, end: end}, nil
+}
+
+type iterator struct {
+	it    *pebble.Iterator
+	space memory.Space
+	end   []byte
+	at    []byte // for Seek to use again
+}
+
+// Seek implements [memory.Iterator]. The bounds keep Pebble from reading what was
+// deleted beyond the end.
+func (i *iterator) Seek(from, end string) bool {
+	upper := []byte{byte(i.space) + 1}
+	if end != "" {
+		upper = append([]byte{byte(i.space)}, end...)
+	}
+	if !bytes.Equal(upper, i.end) { // to set it again would cost the way to a key nearby
+		i.end = upper
+		i.it.SetBounds([]byte{byte(i.space)}, upper)
+	}
+	i.at = append(append(i.at[:0], byte(i.space)), from...)
+	return i.it.SeekGE(i.at)
+}
+
+func (i *iterator) Next() bool  { return i.it.Next() }
+func (i *iterator) Key() []byte { return i.it.Key()[1:] }
+func (i *iterator) Err() error  { return corruption(i.it.Error()) }
+
+func (i *iterator) Value() ([]byte, error) {
+	value, err := i.it.ValueAndErr()
+	return value, corruption(err)
+}
+
+func (i *iterator) Close() error { return i.it.Close() }
