@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -36,6 +37,7 @@ type party struct {
 	ctx    context.Context
 	end    context.CancelCauseFunc
 
+	calls    call.Log     // whose answers its clients have
 	peer     process.Peer // of its first connection
 	attached int          // connections; under State.mu
 	ending   bool         // cannot be resumed any more; under State.mu
@@ -57,6 +59,10 @@ func (p *party) Context() context.Context { return p.ctx }
 func (p *party) Holder() registry.Holder {
 	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path}
 }
+
+// CallLog knows which of the session's calls have an answer, and whose answers
+// its clients have.
+func (p *party) CallLog() *call.Log { return &p.calls }
 
 // Resumed reports whether this connection went on with an earlier one's
 // session.

@@ -20,8 +20,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// errShutdown is why calls end whose daemon ends.
-var errShutdown = errors.New("the daemon is shutting down")
+// errShutdown is why calls end whose daemon ends. Their clients send them again
+// to the next one.
+var errShutdown = cutOff("the daemon is shutting down")
 
 // A conn is one client on the socket, after its hello: lines of JSON-RPC both
 // ways.
@@ -41,12 +42,13 @@ type conn struct {
 	se     *dispatch.Session
 	client *client
 
-	nc    net.Conn
-	in    *bufio.Reader // of whoever reads
-	out   lineWriter
-	calls calls
-	wg    sync.WaitGroup // the goroutines that read and of calls
-	ended chan error     // why there is nothing more to read
+	nc       net.Conn
+	number   uint64        // of the connection, in this process
+	in       *bufio.Reader // of whoever reads
+	out      lineWriter
+	requests requests
+	wg       sync.WaitGroup // the goroutines that read and of calls
+	ended    chan error     // why there is nothing more to read
 
 	turn   atomic.Uint64 // odd while the goroutine that reads serves a call
 	relief *time.Timer   // takes over the reading if it still does
@@ -72,7 +74,10 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
-	c := &conn{server: s, service: s.serviceFor(se), se: se, client: newClient(), nc: nc, in: br, ended: make(chan error, 1)}
+	c := &conn{
+		server: s, service: s.serviceFor(se), se: se, client: newClient(),
+		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
+	}
 	c.serve(ctx)
 }
 
@@ -105,22 +110,24 @@ func (c *conn) serve(ctx context.Context) {
 	case ctx.Err() != nil:
 		// The session stays. Short calls may finish: an answer that is lost
 		// is a call made twice.
-		c.calls.drain(errShutdown)
+		c.requests.drain(errShutdown)
 		c.waitCalls(c.server.opts.DrainTimeout)
 		cut(errShutdown)
 	case c.se.Context().Err() != nil:
 		// Its calls end by themselves, and say why.
 		err = context.Cause(c.se.Context())
-		c.calls.cancelAll(err)
+		c.requests.cancelAll(err, false)
 		c.waitCalls(c.server.opts.DrainTimeout)
 		cut(err)
 		c.close(err)
 	default:
 		// First the calls, then what they wait for: none of them is granted
-		// what the session gives back.
+		// what the session gives back, and each is undone while its session
+		// lives.
 		cut(err)
 		err = context.Cause(base) // a failed write came first
-		c.calls.cancelAll(err)
+		c.requests.cancelAll(err, true)
+		c.waitCalls(c.server.opts.DrainTimeout)
 		c.close(fmt.Errorf("its connection ended: %w", err))
 	}
 	c.nc.Close() // whoever still writes stops
@@ -187,7 +194,9 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 	case env.Request():
 		return c.start(ctx, env, line)
 	case env.Method == wire.Cancelled:
-		c.calls.cancel(wire.Key(env.Params.RequestID), errCancelled)
+		if r := c.requests.cancel(wire.Key(env.Params.RequestID), errCancelled); r != nil {
+			c.server.undo(c.se, r)
+		}
 	case env.Notification():
 		c.mcp.HandleMessage(ctx, line)
 	}
@@ -196,20 +205,28 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 }
 
 func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (reading bool) {
-	call, err := c.calls.begin(ctx, &env, len(line))
+	r, err := c.requests.begin(ctx, &env, len(line), c.nameOn(c.number, c.se, &env))
 	if err != nil {
 		c.out.write(refuseCall(&env, err))
 		return true
 	}
 	work := func() {
-		defer c.calls.free(call)
-		ctx := tools.WithCall(call.ctx, c.se.ID(), env.CallName(), env.Params.Meta.Resent)
-		answer := c.answer(ctx, c.se, &env, line)
-		if c.calls.settle(call) {
-			c.out.write(answer)
+		defer c.requests.free(r)
+		if env.Params.Meta.Call != "" && r.name.Recorded() {
+			defer c.server.marked.enter(&c.requests, r)()
+		}
+		answer := c.answer(r.ctx, c.se, &env, line, r.name)
+		switch {
+		case !c.requests.settle(r):
+			if c.requests.toUndo(r) {
+				c.server.undo(c.se, r)
+			}
+			c.requests.forget(r)
+		case !c.out.write(answer) && c.requests.lost(r):
+			c.server.undo(c.se, r)
 		}
 	}
-	if call.waits || c.in.Buffered() > 0 {
+	if r.waits || c.in.Buffered() > 0 {
 		c.wg.Go(work)
 		return true
 	}

@@ -9,9 +9,9 @@ import (
 
 // AddTestTool gives agents a tool that only tests know. It may block.
 func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Session) string) {
-	s.agents.tools[name] = func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
+	s.agents.tools[name] = served{call: func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
 		return tools.NewReply(nil, fn(ctx, se))
-	}
+	}}
 }
 
 // MaxWaits is the bound of waiting calls.

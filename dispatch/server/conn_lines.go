@@ -53,9 +53,10 @@ type lineWriter struct {
 // writePart is how much a peer must take within the timeout.
 const writePart = 64 << 10
 
-// write writes a line, its end included. After a failure the connection is
-// closed, which also stops whoever reads from it.
-func (w *lineWriter) write(line []byte) {
+// write writes a line, its end included, and reports whether all of it went
+// out. After a failure the connection is closed, which also stops whoever reads
+// from it.
+func (w *lineWriter) write(line []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(line) > 0 && !w.failed {
@@ -72,4 +73,5 @@ func (w *lineWriter) write(line []byte) {
 		}
 		line = line[n:]
 	}
+	return !w.failed
 }

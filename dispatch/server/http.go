@@ -51,12 +51,13 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnContext:       withWebConn,
 		ErrorLog:          log.New(s.opts.Log, "", 0),
 		// No WriteTimeout: streams last. Each write has a deadline instead.
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { stopped <- e.shutdown(web) })
-	err := web.Serve(ln)
+	err := web.Serve(webListener{ln})
 	if stop() {
 		e.detachAll() // nobody can come any more
 		err = errors.Join(err, web.Close())

@@ -113,11 +113,11 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env wire.M
 		return
 	}
 	w.Header().Set(sessionHeader, hs.se.Handle())
-	writeLine(w, http.StatusOK, encodeReply(env.ID, reply), e.server.opts.WriteTimeout)
-	if r.Context().Err() != nil {
+	if writeLine(w, http.StatusOK, encodeReply(env.ID, reply), e.server.opts.WriteTimeout) != nil {
 		hs.presence.lost("")
 		return
 	}
+	webConnOf(r).answered(func() { hs.presence.unread("") })
 	hs.presence.answered()
 }
 
@@ -126,7 +126,9 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 	switch {
 	case env.Method == wire.Cancelled:
 		key := wire.Key(env.Params.RequestID)
-		hs.calls.cancel(key, errCancelled)
+		if c := hs.requests.cancel(key, errCancelled); c != nil {
+			hs.endpoint.server.undo(hs.se, c)
+		}
 		hs.presence.cancelled(key)
 	case env.Notification():
 		hs.mcp.HandleMessage(hs.ctx, body)
@@ -136,37 +138,49 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 // call runs a request and answers it: as JSON if the answer comes at once,
 // else on a stream.
 func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte) {
+	s := hs.endpoint.server
 	if !hs.presence.begin() {
-		writeLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), hs.endpoint.server.opts.WriteTimeout)
+		writeLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), s.opts.WriteTimeout)
 		return
 	}
-	c, err := hs.calls.begin(hs.ctx, &env, len(body))
+	c, err := hs.requests.begin(hs.ctx, &env, len(body), hs.nameOf(hs.se, &env))
 	if err != nil {
-		writeLine(w, http.StatusOK, refuseCall(&env, err), hs.endpoint.server.opts.WriteTimeout)
+		writeLine(w, http.StatusOK, refuseCall(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()
 		return
 	}
-	defer hs.calls.free(c)
+	defer hs.requests.free(c)
 
 	reply := make(chan []byte, 1) // nil: it is not wanted
 	go func() {                   // ends with the call, which is waited for
-		line := hs.service.answer(c.ctx, hs.se, &env, body)
-		wanted := hs.calls.settle(c)
-		switch {
-		case context.Cause(c.ctx) == errShutdown:
-			reply <- refuseCall(&env, errShutdown)
-		case !wanted:
-			reply <- nil
-		default:
-			reply <- line
+		if env.Params.Meta.Call != "" && c.name.Recorded() {
+			defer s.marked.enter(&hs.requests, c)()
 		}
+		line := hs.service.answer(c.ctx, hs.se, &env, body, c.name)
+		switch {
+		case hs.requests.settle(c):
+			reply <- line
+			return
+		case hs.requests.toUndo(c):
+			s.undo(hs.se, c)
+			line = nil
+		case errors.Is(context.Cause(c.ctx), errShutdown):
+			line = refuseCall(&env, errShutdown)
+		default:
+			line = nil
+		}
+		hs.requests.forget(c)
+		reply <- line
 	}()
-	if hs.answer(w, r, reply) {
+	if hs.answer(w, r, reply, func() { hs.unread(c) }) {
 		hs.presence.answered()
 		return
 	}
-	hs.calls.cancel(c.key, errClientGone)
-	<-reply
+	if answered := hs.requests.cancel(c.key, errClientGone); answered != nil {
+		s.undo(hs.se, answered)
+	} else {
+		<-reply
+	}
 	if context.Cause(c.ctx) == errCancelled {
 		hs.presence.answered() // its client said so first
 		return
@@ -174,9 +188,19 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	hs.presence.lost(c.key)
 }
 
-// answer writes the reply once it is there, and reports whether the client
-// was there for it. If not, the reply may still be to come.
-func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan []byte) bool {
+// unread undoes a call whose answer was written, to a client that has closed
+// its connection without reading it.
+func (hs *httpSession) unread(c *request) {
+	if hs.requests.lost(c) {
+		hs.endpoint.server.undo(hs.se, c)
+	}
+	hs.presence.unread(c.key)
+}
+
+// answer writes the reply once it is there, and reports whether it was written
+// to a client that was there. If not, the reply may still be to come. What is
+// to be done if the client does not read it is unread.
+func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan []byte, unread func()) bool {
 	asJSON, asStream := accepts(r)
 	var head <-chan time.Time
 	if asStream {
@@ -191,16 +215,21 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 	timeout := hs.endpoint.server.opts.WriteTimeout
 	select {
 	case line := <-reply:
-		defer func() { reply <- nil }()
+		reply <- nil
 		switch {
+		case r.Context().Err() != nil:
+			return false
 		case line != nil:
-			writeLine(w, http.StatusOK, line, timeout)
+			if writeLine(w, http.StatusOK, line, timeout) != nil {
+				return false
+			}
+			webConnOf(r).answered(unread)
 		case asStream:
 			newEventStream(w, timeout).close()
 		default:
 			w.WriteHeader(http.StatusNoContent)
 		}
-		return r.Context().Err() == nil
+		return true
 	case <-r.Context().Done():
 		return false
 	case <-head:
@@ -214,10 +243,14 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 		select {
 		case line := <-reply:
 			reply <- nil
-			if line != nil {
-				stream.event(line)
+			if r.Context().Err() != nil {
+				return false
 			}
-			return stream.err == nil && r.Context().Err() == nil
+			if line == nil {
+				return true
+			}
+			stream.event(line)
+			return stream.err == nil && tookEvent(r)
 		case <-alive.C:
 			stream.comment()
 		case <-r.Context().Done():
@@ -227,14 +260,33 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 	return false
 }
 
+// lastEvent is how long the end of a stream is held back after its last event.
+// Some clients close the connection as soon as they have that event. With the
+// end unread they would seem not to have read the event either.
+const lastEvent = 10 * time.Millisecond
+
+// tookEvent reports whether the client was there to read the last event.
+func tookEvent(r *http.Request) bool {
+	timer := time.NewTimer(lastEvent)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return !webConnOf(r).wasReset()
+	}
+}
+
 // writeLine writes an answer that is not a stream.
-func writeLine(w http.ResponseWriter, status int, line []byte, timeout time.Duration) {
+func writeLine(w http.ResponseWriter, status int, line []byte, timeout time.Duration) error {
 	rc := http.NewResponseController(w)
 	rc.SetWriteDeadline(time.Now().Add(timeout))
 	defer rc.SetWriteDeadline(time.Time{})
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(line)))
 	w.WriteHeader(status)
-	w.Write(line)
-	rc.Flush()
+	if _, err := w.Write(line); err != nil {
+		return err
+	}
+	return rc.Flush()
 }

@@ -30,7 +30,7 @@ type httpSession struct {
 	se       *dispatch.Session
 	client   *client
 	presence presence
-	calls    calls
+	requests requests
 
 	ctx context.Context // of its calls and streams; ends with it
 	cut context.CancelCauseFunc
@@ -176,7 +176,7 @@ func (hs *httpSession) end(cause error) {
 
 // detach lets go of a session that the daemon's end leaves as it is.
 func (hs *httpSession) detach() {
-	hs.calls.drain(errShutdown)
+	hs.requests.drain(errShutdown)
 	hs.presence.stop()
 	hs.release()
 	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)
@@ -185,7 +185,7 @@ func (hs *httpSession) detach() {
 
 func (hs *httpSession) stop(cause error) {
 	hs.presence.stop()
-	hs.calls.cancelAll(cause)
+	hs.requests.cancelAll(cause, false)
 	hs.cut(cause)
 	hs.release()
 	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)

@@ -88,6 +88,20 @@ func (p *presence) lost(call string) {
 	p.doneLocked()
 }
 
+// unread takes back an answered: the client closed its connection with the
+// answer unread.
+func (p *presence) unread(call string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	p.lostAt, p.lostCall = time.Now(), call
+	if p.open == 0 {
+		p.watchLocked()
+	}
+}
+
 // cancelled explains the loss of a call.
 func (p *presence) cancelled(call string) {
 	p.mu.Lock()
@@ -101,6 +115,14 @@ func (p *presence) doneLocked() {
 	p.open--
 	if p.open > 0 || p.ended {
 		return
+	}
+	p.watchLocked()
+}
+
+// watchLocked sets the timer of a session that no request is in.
+func (p *presence) watchLocked() {
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 	limit, cause := p.idle, fmt.Errorf("its client made no request for %v", p.idle)
 	if !p.lostAt.IsZero() {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"sync/atomic"
+
 	"github.com/rs/zerolog"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -21,7 +23,9 @@ type Server struct {
 	agents    *service
 	operators *service
 
-	attendance *attendance
+	attendance  *attendance
+	connections atomic.Uint64 // ever, on the socket
+	marked      marked
 }
 
 // instructions are what an agent reads before it sees a tool.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -10,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -20,7 +22,13 @@ import (
 // to a tool, which of a short call was most of what it cost.
 type service struct {
 	mcp   *mcpserver.MCPServer
-	tools map[string]toolFunc
+	tools map[string]served
+}
+
+// A served tool is one, as calls need it.
+type served struct {
+	call     toolFunc
+	readOnly bool // its calls have no effect that must happen once, or be undone
 }
 
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
@@ -33,20 +41,20 @@ func newService(version string, list []tools.Tool) *service {
 			mcpserver.WithLogging(),
 			mcpserver.WithToolCapabilities(false),
 		),
-		tools: make(map[string]toolFunc),
+		tools: make(map[string]served),
 	}
 	for _, t := range list {
 		s.mcp.AddTool(t.Definition(), refuseArguments)
-		s.tools[t.Name] = t.Call
+		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly}
 	}
 	return s
 }
 
 // answer serves a request of a session, and gives the answer as a line, or nil
 // if there is to be none.
-func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte) (line []byte) {
-	call := s.tools[env.Params.Name]
-	if call == nil || env.Method != wire.ToolsCall || env.Partial {
+func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call) (line []byte) {
+	tool := s.tools[env.Params.Name]
+	if tool.call == nil || env.Method != wire.ToolsCall || env.Partial {
 		return encodeReply(env.ID, s.mcp.HandleMessage(ctx, msg))
 	}
 	defer func() {
@@ -54,7 +62,33 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 			line = wire.ErrorReply(env.ID, wire.InternalError, fmt.Sprintf("panic recovered in %s tool handler: %v", env.Params.Name, fault), nil)
 		}
 	}()
-	return wire.Line(toolReply{mcp.JSONRPC_VERSION, env.ID, call(ctx, se, tools.Arguments(env.Params.Arguments))})
+	if name.Recorded() {
+		ctx = tools.WithCall(ctx, name, env.Params.Meta.Resent)
+	}
+	return wire.Line(toolReply{mcp.JSONRPC_VERSION, env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments))})
+}
+
+// nameOf names a call that changes something: as its client marked it, or by
+// its id. It is the zero Call for any other request.
+func (s *service) nameOf(se *dispatch.Session, m *wire.Message) call.Call {
+	if tool := s.tools[m.Params.Name]; tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall {
+		return call.Call{}
+	}
+	return call.Call{Session: se.ID(), Name: m.CallName(), Print: m.Print(), Log: se.CallLog()}
+}
+
+// nameOn is nameOf for a connection to the socket. There a call can only be
+// sent again if it is marked: over another connection its id means another
+// call. Without a mark its name is good on this connection alone.
+func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message) call.Call {
+	if m.Params.Meta.Call != "" {
+		return s.nameOf(se, m)
+	}
+	if tool := s.tools[m.Params.Name]; tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall {
+		return call.Call{}
+	}
+	c := call.Call{Session: se.ID(), Name: strconv.FormatUint(conn, 36) + " " + m.CallName(), Log: se.CallLog()}
+	return c.Once()
 }
 
 // refuseArguments answers a call that mcp-go finds right and answer did not:

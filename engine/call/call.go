@@ -97,6 +97,13 @@ func Unnamed(session uuid.UUID) Call {
 	return Call{Session: session, Name: string(id[:]), memory: true}
 }
 
+// Once is c for a call that nobody can send again: its answer need not survive
+// the daemon.
+func (c Call) Once() Call {
+	c.memory = true
+	return c
+}
+
 // Requested is c with the request_id that the model gave it; c itself if id is
 // empty. print is of the parameters, as the rule reads them.
 func (c Call) Requested(session uuid.UUID, id string, print uint64) Call {
@@ -315,7 +322,7 @@ const maxLog = 4096
 
 // note remembers that c has an answer.
 func (l *Log) note(c Call) {
-	if l == nil || c.Name == "" || c.memory {
+	if l == nil || c.Name == "" {
 		return
 	}
 	l.mu.Lock()

@@ -65,6 +65,21 @@ func Resent(line []byte, spent time.Duration) []byte {
 	return set(line, "params", set(params, "_meta", meta))
 }
 
+// Marked is a call with a name, under which it can be sent again over another
+// connection of its session. A call without room for the mark is left as it is.
+func Marked(line []byte, name string) []byte {
+	params, ok := objectIn(line, "params")
+	if !ok {
+		return line
+	}
+	meta, ok := objectIn(params, "_meta")
+	if !ok {
+		return line
+	}
+	meta = set(meta, CallMark, bytes.TrimSpace(Line(name)))
+	return set(line, "params", set(params, "_meta", meta))
+}
+
 // lessWait is what is left of a wait. It stays a wait to the end: its answer
 // then says what the answer of a wait says.
 func lessWait(wait []byte, spent time.Duration) []byte {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
@@ -48,12 +50,13 @@ type shim struct {
 	dialer *connection.Dialer
 	stderr io.Writer
 
+	id       string // tells its calls from those of other shims of the session
 	name     string // to join under; "" until the first message
 	handle   string // of the session; "" until there is one
 	link     *link  // to the daemon; nil while there is none
 	requests map[string]*request
 	sequence int
-	unread   [][]byte // for the client
+	unread   []outgoing // for the client
 
 	// The handshake, for the daemon that comes after this one.
 	initialize  []byte // answered
@@ -79,7 +82,7 @@ type request struct {
 func newShim(cfg Config, stderr io.Writer) *shim {
 	cfg.Outage = cmp.Or(cfg.Outage, 30*time.Second)
 	return &shim{
-		cfg: cfg, stderr: stderr, name: cfg.Name,
+		cfg: cfg, stderr: stderr, id: uuid.NewString(), name: cfg.Name,
 		dialer:   connection.NewDialer(cfg.Socket, cfg.Log),
 		requests: make(map[string]*request),
 	}
@@ -115,7 +118,7 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 		var out chan<- []byte
 		var next []byte
 		if len(s.unread) > 0 {
-			out, next = toClient, s.unread[0]
+			out, next = toClient, s.unread[0].line
 		}
 		var daemon <-chan []byte
 		if s.link != nil && len(s.unread) < maxUnread {
@@ -163,7 +166,13 @@ func (s *shim) draining() bool {
 	return len(s.unread) > 0
 }
 
-func (s *shim) tell(line []byte) { s.unread = append(s.unread, line) }
+// An outgoing line waits for the client to read.
+type outgoing struct {
+	line   []byte
+	answer string // key of the request it answers; "" for anything else
+}
+
+func (s *shim) tell(line []byte) { s.unread = append(s.unread, outgoing{line: line}) }
 
 func (s *shim) logf(format string, args ...any) {
 	fmt.Fprintf(s.stderr, "leasehold mcp: "+format+"\n", args...)
@@ -187,6 +196,9 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 	default:
 		s.sequence++
 		r := &request{line: line, message: m, since: time.Now(), sequence: s.sequence}
+		if m.Method == wire.ToolsCall && m.Params.Meta.Call == "" {
+			r.line = wire.Marked(line, fmt.Sprintf("%s-%d", s.id, s.sequence))
+		}
 		s.requests[m.Key] = r
 		if s.link != nil {
 			s.send(r)
@@ -206,7 +218,11 @@ func (s *shim) notified(m wire.Message, line []byte) {
 	case wire.Initialized:
 		s.initialized = line
 	case wire.Cancelled:
-		delete(s.requests, wire.Key(m.Params.RequestID))
+		// Whether or not the daemon has answered: the client has not seen it,
+		// so it is not to see it, and the daemon undoes the call.
+		key := wire.Key(m.Params.RequestID)
+		delete(s.requests, key)
+		s.unread = slices.DeleteFunc(s.unread, func(o outgoing) bool { return key != "" && o.answer == key })
 	}
 	if s.link != nil {
 		s.link.write(line)
@@ -262,5 +278,5 @@ func (s *shim) fromDaemon(line []byte) {
 			s.logLevel = r.line
 		}
 	}
-	s.tell(line)
+	s.unread = append(s.unread, outgoing{line, m.Key})
 }

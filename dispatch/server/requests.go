@@ -1,0 +1,307 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/registry"
+)
+
+var (
+	// errDuplicateID answers a request whose id another one has that is not
+	// answered yet.
+	errDuplicateID = errors.New("a request with this id is not answered yet")
+
+	// errCancelled is the cause of a call that its client cancelled.
+	errCancelled = errors.New("cancelled by the client")
+
+	// errSentAgain is the cause of a call whose client has sent it again over
+	// another connection, where it gets its answer.
+	errSentAgain = cutOff("the client has sent this call again")
+)
+
+// A cutOff ends calls that their client may send again: what they were given,
+// and their place in a line, is kept for that.
+type cutOff string
+
+func (e cutOff) Error() string      { return string(e) }
+func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
+
+// requests are a client's requests that are not answered yet, and the last
+// calls that are. The zero value is ready.
+//
+// # One effect
+//
+// A call whose client will never have its answer is undone, whatever the
+// instant at which that comes out:
+//
+//   - while it runs: it is cancelled, and undone when it has returned;
+//   - when its answer cannot be written: undone;
+//   - after its answer was written: a client that cancels a call has not seen
+//     its answer, which is then still on its way. So calls stay known for a
+//     while after their answer, and [requests.cancel] takes them out again.
+//
+// A call is delivered once later ones have taken its place among those that are
+// known, or its id is used again. The end of a connection delivers nothing: its
+// last answers may be lost, and their calls sent again over another.
+type requests struct {
+	mu       sync.Mutex
+	running  map[string]*request
+	answered []*request // oldest first, at most maxAnswered
+	waits    int        // slots taken, each until its answer is written
+	others   int
+	bytes    int
+	closed   error // why nothing begins any more
+}
+
+const (
+	// maxAnswered is how many answered calls can still be cancelled.
+	maxAnswered = 32
+
+	// lateCancel is how long a cancel may be on its way. One that comes later
+	// is of a client that cancels what it has the answer of, as some do when
+	// their user interrupts them.
+	lateCancel = 2 * time.Second
+)
+
+// A request is one request under way.
+type request struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	key    string
+	waits  bool
+	bytes  int
+
+	name call.Call // of a tool call that changes something; else zero
+
+	// Under requests.mu.
+	unwanted bool      // nobody reads an answer
+	undo     bool      // and nobody may have what it did
+	at       time.Time // its answer was ready to be written
+}
+
+// begin takes a slot for a request, in ctx.
+func (t *requests) begin(ctx context.Context, m *wire.Message, bytes int, name call.Call) (*request, error) {
+	r := &request{key: m.Key, waits: m.Waits(), bytes: bytes, name: name}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.slots(r)
+	switch {
+	case t.closed != nil:
+		return nil, t.closed
+	case t.running[r.key] != nil:
+		return nil, errDuplicateID
+	case r.waits && *taken >= maxWaits:
+		return nil, &registry.LimitError{Which: "waiting calls of one connection", Max: maxWaits}
+	case *taken >= maxCalls:
+		return nil, &registry.LimitError{Which: "calls under way on one connection", Max: maxCalls}
+	case t.bytes > 0 && t.bytes+bytes > maxCallBytes:
+		return nil, &registry.LimitError{Which: "bytes of calls under way on one connection", Max: maxCallBytes}
+	}
+	*taken++
+	t.bytes += bytes
+	if t.running == nil {
+		t.running = make(map[string]*request)
+	}
+	t.running[r.key] = r
+	// A client that uses an id again has the answer to its last use.
+	if last := t.takeAnsweredLocked(r.key); last != nil {
+		last.delivered()
+	}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	return r, nil
+}
+
+func (t *requests) slots(r *request) *int {
+	if r.waits {
+		return &t.waits
+	}
+	return &t.others
+}
+
+// settle ends a request whose answer is there, and reports whether the answer
+// is wanted. If it is, the id is free: a client may use it again as soon as it
+// reads the answer. If not, it is free after [requests.forget].
+func (t *requests) settle(r *request) (wanted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.cancel(nil)
+	if r.unwanted {
+		return false
+	}
+	delete(t.running, r.key)
+	if r.name.Recorded() {
+		r.at = time.Now()
+		if len(t.answered) == maxAnswered {
+			t.answered[0].delivered()
+			t.answered = append(t.answered[:0], t.answered[1:]...)
+		}
+		t.answered = append(t.answered, r)
+	}
+	return true
+}
+
+// forget frees the id of a request that is not answered.
+func (t *requests) forget(r *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running[r.key] == r {
+		delete(t.running, r.key)
+	}
+}
+
+// lost takes out a call whose answer could not be written, and reports whether
+// it is the caller's to undo.
+func (t *requests) lost(r *request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, a := range t.answered {
+		if a == r {
+			t.answered = append(t.answered[:i], t.answered[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (t *requests) takeAnsweredLocked(key string) *request {
+	for i, r := range t.answered {
+		if r.key == key {
+			t.answered = append(t.answered[:i], t.answered[i+1:]...)
+			return r
+		}
+	}
+	return nil
+}
+
+// free gives back the slot of a settled request, once its answer is written: a
+// peer that does not read cannot ask for more and more.
+func (t *requests) free(r *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*t.slots(r)--
+	t.bytes -= r.bytes
+}
+
+// cancel ends a request that its client gave up, which then gets no answer. If
+// it was just answered, that answer has not been seen: the call is the caller's
+// to undo.
+func (t *requests) cancel(key string, cause error) (undo *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.running[key]; r != nil {
+		r.unwanted, r.undo = true, true
+		r.cancel(cause)
+		return nil
+	}
+	r := t.takeAnsweredLocked(key)
+	if r != nil && time.Since(r.at) > lateCancel {
+		r.delivered()
+		return nil
+	}
+	return r
+}
+
+// cutOff ends a call whose client has sent it again elsewhere.
+func (t *requests) cutOff(r *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running[r.key] == r {
+		r.unwanted = true
+		r.cancel(errSentAgain)
+	}
+}
+
+// toUndo reports whether an unwanted call must leave nothing behind.
+func (t *requests) toUndo(r *request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.undo
+}
+
+// cancelAll ends every request, and lets none begin. Their answers say why, if
+// there is still a client to read them.
+func (t *requests) cancelAll(cause error, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = cause
+	for _, r := range t.running {
+		r.unwanted, r.undo = r.unwanted || gone, r.undo || gone
+		r.cancel(cause)
+	}
+}
+
+// drain lets nothing begin and ends the calls that wait, without an answer:
+// whoever comes back asks again. The others go on.
+func (t *requests) drain(cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = cause
+	for _, r := range t.running {
+		if r.waits {
+			r.unwanted = true
+			r.cancel(cause)
+		}
+	}
+}
+
+func (r *request) delivered() { r.name.Log.Delivered(r.name) }
+
+// undo takes back what a call did whose client will never have its answer. That
+// client may be gone, and so may the call's context.
+func (s *Server) undo(se *dispatch.Session, r *request) {
+	if !r.name.Recorded() {
+		return
+	}
+	if err := se.Undo(context.WithoutCancel(r.ctx), r.name); err != nil {
+		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("a cancelled call could not be undone")
+	}
+}
+
+// marked are the calls under way that their clients can send again over another
+// connection, because they have marked them.
+type marked struct {
+	mu    sync.Mutex
+	calls map[string]*markedCall // by the call's key
+}
+
+type markedCall struct {
+	in   *requests
+	r    *request
+	done chan struct{}
+}
+
+// enter makes r the one call of its name that is under way. An earlier one, of
+// a connection that its client has given up, is cut off and waited for: what it
+// did is then there for r to find.
+func (k *marked) enter(t *requests, r *request) (leave func()) {
+	key := r.name.Key()
+	own := &markedCall{t, r, make(chan struct{})}
+	k.mu.Lock()
+	if k.calls == nil {
+		k.calls = make(map[string]*markedCall)
+	}
+	earlier := k.calls[key]
+	k.calls[key] = own
+	k.mu.Unlock()
+	if earlier != nil {
+		earlier.in.cutOff(earlier.r)
+		select {
+		case <-earlier.done:
+		case <-r.ctx.Done():
+		}
+	}
+	return func() {
+		k.mu.Lock()
+		if k.calls[key] == own {
+			delete(k.calls, key)
+		}
+		k.mu.Unlock()
+		close(own.done)
+	}
+}
