@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -12,13 +13,39 @@ import (
 
 func isCold(key string) bool { return strings.HasPrefix(key, engine.Cold) }
 
-// coldWrites are the last writes of cold rows in a transaction or a commit, by
-// key.
-type coldWrites = btree.Map[string, coldWrite]
-
+// A coldWrite is the last write of a cold row in a transaction or a commit.
 type coldWrite struct {
 	value string
 	gone  bool
+}
+
+// coldWrites are those of a commit, by key.
+type coldWrites = btree.Map[string, coldWrite]
+
+// A coldList is those of a transaction, sorted by key. They are few, and most
+// are of a new row that comes behind all others.
+type coldList []coldEntry
+
+type coldEntry struct {
+	key string
+	coldWrite
+}
+
+// seek gives the place of the write of a row, or where it would be.
+func (l coldList) seek(key string) (at int, found bool) {
+	if n := len(l); n == 0 || l[n-1].key < key {
+		return n, false
+	}
+	return slices.BinarySearchFunc(l, key, func(w coldEntry, key string) int { return strings.Compare(w.key, key) })
+}
+
+func (l *coldList) set(key string, w coldWrite) {
+	at, found := l.seek(key)
+	if found {
+		(*l)[at].coldWrite = w
+		return
+	}
+	*l = slices.Insert(*l, at, coldEntry{key, w})
 }
 
 func (w coldWrite) public(key string) (engine.Row, bool) {
@@ -37,6 +64,7 @@ func (w coldWrite) public(key string) (engine.Row, bool) {
 // same or newer and wins.
 type coldView struct {
 	store   Reader
+	recent  *recent // nil in a snapshot
 	commits []*coldWrites
 }
 
@@ -135,22 +163,26 @@ func (t *tx) endWalks() {
 // written, whose key starts with prefix and is not less than at, or is greater if
 // past. Of several writes of one row it gives the last.
 func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
-	look := func(writes *coldWrites) {
-		writes.Ascend(at, func(k string, next coldWrite) bool {
+	take := func(k string, next coldWrite) {
+		if strings.HasPrefix(k, prefix) && (!ok || k < key) {
+			key, w, ok = k, next, true
+		}
+	}
+	i, found := t.cold.seek(at)
+	if found && past {
+		i++
+	}
+	if i < len(t.cold) {
+		take(t.cold[i].key, t.cold[i].coldWrite)
+	}
+	for i := len(t.view.commits) - 1; i >= 0; i-- {
+		t.view.commits[i].Ascend(at, func(k string, next coldWrite) bool {
 			if past && k == at {
 				return true
 			}
-			if strings.HasPrefix(k, prefix) && (!ok || k < key) {
-				key, w, ok = k, next, true
-			}
+			take(k, next)
 			return false
 		})
-	}
-	if t.cold != nil {
-		look(t.cold)
-	}
-	for i := len(t.view.commits) - 1; i >= 0; i-- {
-		look(t.view.commits[i])
 	}
 	return key, w, ok
 }

@@ -57,24 +57,21 @@ func (e *Engine) recordLocked(end *ending) {
 		c.size += entrySize + len(w.Key) + len(w.value)
 		c.disk = c.disk || t.disk
 	}
-	if t.cold == nil {
+	if len(t.cold) == 0 {
 		return
 	}
 	c := e.openLocked(end)
 	c.disk = c.disk || t.disk
-	t.cold.Scan(func(key string, w coldWrite) bool {
-		c.size += entrySize + len(key) + len(w.value)
-		return true
-	})
 	if c.cold == nil {
-		c.cold = t.cold
+		c.cold = new(coldWrites)
 		e.inFlight = append(e.inFlight, c)
-		return
 	}
-	t.cold.Scan(func(key string, w coldWrite) bool {
-		c.cold.Set(key, w)
-		return true
-	})
+	for i := range t.cold {
+		w := &t.cold[i]
+		c.cold.Set(w.key, w.coldWrite)
+		c.size += entrySize + len(w.key) + len(w.value)
+		e.recent.set(w.key, w.coldWrite)
+	}
 }
 
 // openLocked gives the commit that takes writes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -57,6 +58,7 @@ type Engine struct {
 
 	mu       sync.Mutex // the single writer: one transaction at a time
 	set      *set
+	recent   *recent
 	inFlight []*commit // those with cold writes that the store may not have yet, in order
 	open     *commit   // takes the writes of transactions, or nil
 	last     *commit   // the last one begun, or nil
@@ -64,6 +66,8 @@ type Engine struct {
 	undo     []undo // for the next transaction to use again
 	writes   []Write
 	rows     []*row
+	cold     coldList
+	views    []*coldWrites
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -77,7 +81,7 @@ func Open(o Options) (*Engine, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	e := &Engine{logf: o.Logf, set: newSet()}
+	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent()}
 	store, err := o.Store(e.fail)
 	if err != nil {
 		return nil, err
@@ -185,6 +189,8 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		e.seenLocked(end)
 		t.endWalks()
 		e.undo, e.writes, e.rows = reuse(t.undo), reuse(t.writes), reuse(t.rows)
+		e.views = reuse(t.view.commits)
+		e.cold = reuse(t.cold)
 		t.e, t.set, t.view, t.cold = nil, nil, coldView{}, nil
 		t.undo, t.writes, t.rows = nil, nil, nil
 	}()
@@ -195,11 +201,11 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		return t.err
 	}
 	done = true
-	if len(t.undo) == 0 && t.cold == nil {
+	if len(t.undo) == 0 && len(t.cold) == 0 {
 		return nil
 	}
 	if !e.hub.Idle() {
-		end.changed = t.keys() // before its cold writes are the commit's
+		end.changed = t.keys()
 	}
 	e.recordLocked(end)
 	e.alarm.set(e.set.firstDue())
@@ -216,7 +222,8 @@ func (e *Engine) begin(t *tx) {
 	t.e, t.set = e, e.set
 	t.now, t.wall = e.clock.read()
 	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
-	t.view = coldView{store: e.store}
+	t.cold = e.cold[:0]
+	t.view = coldView{store: e.store, recent: e.recent, commits: e.views[:0]}
 	for _, c := range e.inFlight {
 		t.view.commits = append(t.view.commits, c.cold)
 	}
@@ -246,7 +253,8 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 		return err
 	}
 	e.begin(&t)
-	t.undo, t.writes, t.rows = nil, nil, nil // those stay the engine's
+	t.undo, t.writes, t.rows, t.cold = nil, nil, nil, nil // those stay the engine's
+	t.view.recent, t.view.commits = nil, slices.Clone(t.view.commits)
 	t.set = e.set.copy()
 	if n := len(e.inFlight); n > 0 && e.inFlight[n-1] == e.open {
 		t.view.commits[n-1] = e.open.cold.Copy() // more comes to it

@@ -25,7 +25,7 @@ type tx struct {
 	undo        []undo
 	writes      []Write // with no key where the row came and went
 	rows        []*row  // those of writes, or nil
-	cold        *coldWrites
+	cold        coldList
 	coldChanges int
 	walks       []*walk // the iterators of the store that it has used
 }
@@ -59,9 +59,13 @@ func (t *tx) Get(key string) (engine.Row, bool) {
 
 func (t *tx) getCold(key string) (engine.Row, bool) {
 	t.live()
-	if t.cold != nil {
-		if w, ok := t.cold.Get(key); ok {
-			return w.public(key)
+	if at, found := t.cold.seek(key); found {
+		return t.cold[at].public(key)
+	}
+	recent := t.view.recent
+	if recent != nil {
+		if value, ok := recent.get(key); ok { // it has what the commits have, or nothing
+			return engine.Row{Key: key, Value: value}, true
 		}
 	}
 	if w, ok := t.view.get(key); ok {
@@ -70,6 +74,9 @@ func (t *tx) getCold(key string) (engine.Row, bool) {
 	r, ok, err := readCold(t.view.store, key)
 	if err != nil {
 		t.poison(err)
+	}
+	if ok && recent != nil {
+		recent.set(key, coldWrite{value: r.Value})
 	}
 	return r, ok
 }
@@ -200,10 +207,7 @@ func (t *tx) putCold(p engine.Row) {
 // writeCold notes the write of a cold row. Neither key nor value is copied, since
 // both are dropped once the store has them.
 func (t *tx) writeCold(key string, w coldWrite) {
-	if t.cold == nil {
-		t.cold = new(coldWrites)
-	}
-	t.cold.Set(key, w)
+	t.cold.set(key, w)
 	t.coldChanges++
 }
 
@@ -268,8 +272,8 @@ func (t *tx) keys() []string {
 			keys = append(keys, u.was.key)
 		}
 	}
-	if t.cold != nil {
-		keys = append(keys, t.cold.Keys()...)
+	for i := range t.cold {
+		keys = append(keys, t.cold[i].key)
 	}
 	return keys
 }
