@@ -112,7 +112,7 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 	tx.Delete(memberKey(a.Layer, a.Name))
 	tx.Delete(actorKey(a.ID))
 	work.Drop(tx, a.ID)
-	s.layer(a.Layer, run.Caps).Store().In(tx).DropPeer(a.Name)
+	s.layer(a.Layer, run.Caps).Store().In(tx).DropPeer(a.Name, 1<<30)
 }
 
 // dropRun removes every row of an ended run.
@@ -135,6 +135,6 @@ func (s *State) dropLayer(tx engine.Tx, id uuid.UUID, caps Caps) {
 		tx.Delete(actorKey(m.ID))
 		work.Drop(tx, m.ID)
 	}
-	s.layer(id, caps).Store().In(tx).Drop()
+	s.layer(id, caps).Store().In(tx).Drop(1<<30)
 	tx.Delete(layerKey(id))
 }

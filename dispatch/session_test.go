@@ -219,7 +219,7 @@ func TestLayersThatASessionCanName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := view.List(t.Context(), "/**", 0, false); err != nil {
+		if _, err := view.List(t.Context(), layer.Listing{Glob: "/**"}); err != nil {
 			t.Errorf("reading down: %v", err)
 		}
 		// What a sub-lead wrote as a peer above is seen there, under its name.

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -35,7 +36,6 @@ type Spawn struct {
 	MaxWorkers int
 	ReadDown   *bool
 	InitialRef map[string]json.RawMessage // entries of its layer, below /ref/
-	Call       kvstore.Call               // the request it came with
 }
 
 // wish is the order that the spawn asks for, with what it leaves open.
@@ -72,9 +72,10 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
+	c := call.Of(ctx)
 	try := func() error {
 		return rows.Update(ctx, se.state.eng, func(tx engine.Tx) (refusal error) {
-			made, refusal = se.state.spawn(tx, se.party, sp)
+			made, refusal = se.state.spawn(tx, se.party, sp, c)
 			return refusal
 		})
 	}
@@ -88,14 +89,21 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	return made, nil
 }
 
-func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
+// spawning is the kind of answer that a spawn leaves: the id of its actor.
+const spawning call.Kind = "spawn"
+
+func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, error) {
 	if !sessionOpen(tx, p.id) {
 		return Spawned{}, registry.ErrSessionEnded
 	}
 	lead, _ := getActor(tx, p.actor.ID)
 	run, _ := getRun(tx, lead.Run)
-	if sp.Call.Resent {
-		if a, ok := madeBy(tx, lead, sp.Call.ID); ok {
+	answer, again, err := c.Answered(tx, spawning)
+	if err != nil {
+		return Spawned{}, err
+	}
+	if id, bad := uuid.FromBytes([]byte(answer)); again && bad == nil {
+		if a, ok := getActor(tx, id); ok {
 			return Spawned{ActorInfo: s.info(tx, a)}, nil
 		}
 	}
@@ -144,11 +152,12 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn) (Spawned, error) {
 	}
 	work.Give(tx, run.Name, a.ID, lead.ID, o)
 	w := work.Amend(tx, a.ID, func(w *work.Work) {
-		w.Auto, w.Call, w.MaxWorkers = sp.Name == "", sp.Call.ID, sp.MaxWorkers
+		w.Auto, w.MaxWorkers = sp.Name == "", sp.MaxWorkers
 		if w.MaxWorkers == 0 && sp.Role == Sublead {
 			w.MaxWorkers = d.Settings.SubleadWorkers
 		}
 	})
+	c.Record(tx, spawning, string(a.ID[:]), 0)
 	info := s.info(tx, a)
 	info.Work = &w
 	return Spawned{ActorInfo: info}, nil
@@ -173,16 +182,6 @@ func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, 
 		return d, boss, &DrainingError{lead.Path, boss.Stop.Reason}
 	}
 	return d, boss, nil
-}
-
-// madeBy finds what a call has made that is sent again.
-func madeBy(tx engine.Tx, lead Actor, call uuid.UUID) (Actor, bool) {
-	for a := range members(tx, lead.Leads) {
-		if w, ok := work.Get(tx, a.ID); ok && w.Call == call {
-			return a, true
-		}
-	}
-	return Actor{}, false
 }
 
 // nameFor gives the name of who is spawned, and whom it means of an earlier

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -561,17 +561,23 @@ func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{})
 		tr.start()
-		sp := dispatch.Spawn{Role: dispatch.Worker, Call: kvstore.Call{ID: uuid.New()}}
-		first := tr.spawn("root", sp)
+		session := tr.cast["root"]
+		spawn := func(name string) dispatch.Spawned {
+			ctx := call.With(t.Context(), call.Call{Session: session.ID(), Name: name})
+			made, err := session.Spawn(ctx, dispatch.Spawn{Role: dispatch.Worker, Prompt: "work"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return made
+		}
+		first := spawn("1")
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
-		sp.Call.Resent = true
 		h.unchanged("sending it again", func() {
-			if again := tr.spawn("root", sp); again.ID != first.ID {
+			if again := spawn("1"); again.ID != first.ID {
 				t.Errorf("sent again it makes %s", again.Path)
 			}
 		})
-		sp.Call.ID = uuid.New() // the first one never arrived
-		if again := tr.spawn("root", sp); again.Path != "W3" {
+		if again := spawn("2"); again.Path != "W3" { // the first one never arrived
 			t.Errorf("what had not arrived is %s", again.Path)
 		}
 		tr.start()

@@ -19,12 +19,17 @@
 //     [registry.LimitError] that names it. One that makes a store smaller is
 //     never refused.
 //   - [Store.Wait] misses no write, and polls nothing.
+//   - [Store.List] holds up nobody, and has a budget: what a long listing does
+//     not reach is for the next, which goes on from [Listing.Next].
+//   - A write that is sent again, under the name of its call, is answered as
+//     before: see package call.
 //   - Entries outlive sessions, and restarts. What removes them is a Delete,
 //     [Txn.DropPeer] or [Txn.Drop].
 //
 // # Key schema
 //
 //	kv/<layer><path>      Entry    e.g. kv/6ba7…/shared/plan; what a Wait watches
+//	~kv/<layer><path>     the entry's value, if it has 4 KiB or more
 //	kvuse/<layer>         Usage    how many entries and bytes, kept with every write
 //	kvver/<layer><space>  the last version given in /ref, /shared or /peer/<name>
 //

@@ -3,7 +3,6 @@ package kvstore
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -26,16 +24,7 @@ type Entry struct {
 	UpdatedAt time.Time
 	UpdatedBy string // path of the actor
 
-	call uuid.UUID // that wrote it; see [Call]
-}
-
-// A Call names one request of one session. A client whose daemon went away
-// under a request sends it again and cannot know whether it was carried out: a
-// write that Resent finds done by this very call is answered, not repeated.
-// The zero Call is one that nobody sends again.
-type Call struct {
-	ID     uuid.UUID
-	Resent bool
+	length int // of the value, whether or not it is here
 }
 
 // Limits bound one store. A zero field stands for its default.
@@ -82,42 +71,53 @@ func compact(value json.RawMessage) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-const entryFormat = 1
+const entryFormat = 2
 
-// row is the entry as it is kept; its path is in the row's key.
-func (e Entry) row(key string) engine.Row {
-	b := make([]byte, 0, 48+len(e.UpdatedBy)+len(e.Value))
-	b = append(b, entryFormat)
-	b = binary.AppendUvarint(b, e.Version)
-	b = binary.AppendVarint(b, e.UpdatedAt.UnixNano())
-	b = append(b, e.call[:]...)
-	b = binary.AppendUvarint(b, uint64(len(e.UpdatedBy)))
-	b = append(b, e.UpdatedBy...)
-	b = append(b, e.Value...)
-	return engine.Row{Key: key, Value: string(b)}
+// coldValue is from how many bytes on a value is kept in a cold row: it takes no
+// memory, and no time to open.
+const coldValue = 4 << 10
+
+// put writes the entry under its key.
+func (e Entry) put(tx engine.Tx, key string) {
+	cold := len(e.Value) >= coldValue
+	w := record.New(32 + len(e.UpdatedBy) + len(e.Value))
+	w.Byte(entryFormat)
+	w.Flags(cold)
+	w.Uint(e.Version)
+	w.Time(e.UpdatedAt)
+	w.Text(e.UpdatedBy)
+	w.Uint(uint64(len(e.Value)))
+	if cold {
+		tx.Put(engine.Row{Key: engine.Cold + key, Value: string(e.Value)})
+	} else {
+		tx.Delete(engine.Cold + key)
+		w.Rest(string(e.Value))
+	}
+	tx.Put(engine.Row{Key: key, Value: w.String()})
+}
+
+// remove deletes the entry under key.
+func remove(tx engine.Tx, key string) {
+	tx.Delete(key)
+	tx.Delete(engine.Cold + key)
 }
 
 var errEntryRecord = errors.New("not an entry record")
 
-// decodeEntry reads what row wrote, without its path. The value is left as it
-// lies in the row, for whoever wants a copy.
-func decodeEntry(record string) (e Entry, value string, err error) {
-	head := []byte(record[:min(len(record), 1+3*binary.MaxVarintLen64+len(e.call))])
-	if len(head) == 0 || head[0] != entryFormat {
-		return Entry{}, "", errEntryRecord
+// decodeEntry reads what put wrote, without its path. A cold value is not read.
+func decodeEntry(value string) (e Entry, cold bool, err error) {
+	r := record.Read(value)
+	format := r.Byte()
+	r.Flags(&cold)
+	e.Version, e.UpdatedAt, e.UpdatedBy = r.Uint(), r.Time(), strings.Clone(r.Text())
+	length := r.Uint()
+	rest := r.Rest()
+	if !r.Done() || format != entryFormat || length > MaxValueBytes || !cold && uint64(len(rest)) != length || cold && rest != "" {
+		return Entry{}, false, errEntryRecord
 	}
-	at := 1
-	version, n := binary.Uvarint(head[at:])
-	at += max(n, 0)
-	updated, m := binary.Varint(head[at:])
-	at += max(m, 0)
-	at += copy(e.call[:], head[at:])
-	length, k := binary.Uvarint(head[at:])
-	at += max(k, 0)
-	if n <= 0 || m <= 0 || k <= 0 || length > uint64(len(record)-at) {
-		return Entry{}, "", errEntryRecord
+	e.length = int(length)
+	if !cold {
+		e.Value = json.RawMessage(rest)
 	}
-	by, value := record[at:at+int(length)], record[at+int(length):]
-	e.Version, e.UpdatedAt, e.UpdatedBy = version, time.Unix(0, updated), strings.Clone(by)
-	return e, value, nil
+	return e, cold, nil
 }

@@ -32,9 +32,8 @@ func ParseGlob(s string) (Glob, error) {
 
 // Match reports whether g matches p.
 func (g Glob) Match(p Path) bool {
-	return slices.ContainsFunc(g.patterns, func(pattern string) bool {
-		return doublestar.MatchUnvalidated(pattern, p.s)
-	})
+	ok, _ := g.match(p)
+	return ok
 }
 
 // WithPeers returns g with each second segment that is spelled out below /peer/

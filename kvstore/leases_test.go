@@ -76,7 +76,7 @@ func TestDropTakesTheLeasesAlong(t *testing.T) {
 		h := registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "W1"}
 		_, err := r.Leases().Acquire(t.Context(), registry.Request{Key: "a", Holder: h})
 		r.must(err)
-		r.update(func(tx engine.Tx) { r.In(tx).Drop() })
+		r.update(func(tx engine.Tx) { r.In(tx).Drop(1000) })
 		same(t, "after", show(r.get("/leases/a")), "none")
 	})
 }

@@ -2,10 +2,10 @@ package kvstore
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
-	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -14,16 +14,27 @@ const (
 	DefaultList  = 100     // entries
 	MaxList      = 1000    // entries
 	MaxListBytes = 1 << 20 // of paths and values; one entry may be larger
+
+	// What one listing may look at before it answers with what it has: entries,
+	// and steps of matching. The next one goes on from there.
+	maxListLooks = 20_000
+	maxListSteps = 20_000_000
+
+	// listPause is how many entries are looked at between two looks at whether
+	// the caller is still there.
+	listPause = 256
 )
 
 // A Query asks for the entries that a glob matches.
 type Query struct {
 	Glob   Glob
-	Limit  int  // 1 to MaxList; zero: DefaultList
-	Values bool // whether values are wanted
+	After  string // list only paths greater than this; "": all
+	Limit  int    // 1 to MaxList; zero: DefaultList
+	Values bool   // whether values are wanted
 
 	// Visible hides the paths it is false for: they are not listed, not
-	// counted, and not what a listing is truncated for. Nil: all are seen.
+	// counted, and not what a listing is truncated for. It is the same for all
+	// that is below one peer. Nil: all are seen.
 	Visible func(Path) bool
 }
 
@@ -31,32 +42,58 @@ type Query struct {
 // their paths.
 type Listing struct {
 	Entries   []Entry
-	Truncated bool // there are more than the limit, or than fit MaxListBytes
+	Truncated bool   // there may be more: beyond the limit, MaxListBytes or the budget of one call
+	Next      string // if truncated, the After of the query that goes on
 }
 
-// List answers q.
-func (t Txn) List(q Query) (Listing, error) {
+// List answers q. It looks at ctx between entries, and ends with its cause.
+func (t Txn) List(ctx context.Context, q Query) (Listing, error) {
 	if q.Limit < 0 || q.Limit > MaxList {
 		return Listing{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxList)}
 	}
 	q.Limit = cmp.Or(q.Limit, DefaultList)
-	l := &lister{Query: q}
+	l := &lister{Query: q, ctx: ctx}
 	prefix := q.Glob.prefix()
 	if t.listLeases(l, prefix) {
-		t.store.list(t.tx, l, prefix)
+		t.listEntries(l, prefix)
+	}
+	if l.err != nil {
+		return Listing{}, l.err
 	}
 	return l.Listing, nil
 }
 
-// A lister is a Listing on its way.
+// A lister is a Listing that is being made.
 type lister struct {
 	Query
 	Listing
+	ctx   context.Context
+	err   error
 	bytes int64
+	looks int
+	steps int
+	last  string // the last visible path that was looked at
 }
 
-func (l *lister) wants(p Path) bool {
-	return l.Glob.Match(p) && (l.Visible == nil || l.Visible(p))
+// wants reports whether a visible path is to be listed. more is false once the
+// listing has used its budget, or its caller is gone.
+func (l *lister) wants(p Path) (wanted, more bool) {
+	if l.looks%listPause == 0 {
+		if l.err = context.Cause(l.ctx); l.err != nil {
+			return false, false
+		}
+	}
+	if l.looks == maxListLooks || l.steps > maxListSteps {
+		l.truncate()
+		return false, false
+	}
+	l.looks++
+	wanted, steps := l.Glob.match(p)
+	l.steps += steps
+	if !wanted {
+		l.last = p.s
+	}
+	return wanted, true
 }
 
 // add takes an entry that is wanted, and reports whether there is room for
@@ -65,23 +102,41 @@ func (l *lister) add(e Entry) bool {
 	if !l.Values {
 		e.Value = nil
 	}
-	l.bytes += e.size()
+	l.bytes += int64(len(e.Path.s) + len(e.Value))
 	if len(l.Entries) == l.Limit || len(l.Entries) > 0 && l.bytes > MaxListBytes {
-		l.Truncated = true
+		l.truncate()
 		return false
 	}
 	l.Entries = append(l.Entries, e)
+	l.last = e.Path.s
 	return true
 }
 
-func (s *Store) list(tx engine.Tx, l *lister, prefix string) {
-	for row := range tx.Scan(s.keys + prefix) {
-		if !l.wants(Path{strings.TrimPrefix(row.Key, s.keys)}) {
-			continue
+func (l *lister) truncate() { l.Truncated, l.Next = true, l.last }
+
+func (t Txn) listEntries(l *lister, prefix string) {
+	s := t.store
+	from := s.keys + l.After + "\x00"
+	for {
+		hidden := ""
+		for row := range t.tx.ScanFrom(s.keys+prefix, from) {
+			p := Path{strings.TrimPrefix(row.Key, s.keys)}
+			if l.Visible != nil && !l.Visible(p) {
+				hidden = p.space()
+				break
+			}
+			wanted, more := l.wants(p)
+			if !more {
+				return
+			}
+			if wanted && !l.add(t.entry(row, l.Values)) {
+				return
+			}
 		}
-		if !l.add(s.mustEntry(row, l.Values)) {
+		if hidden == "" {
 			return
 		}
+		from = s.keys + hidden + "0" // which follows the slash: past all that is below
 	}
 }
 
@@ -95,11 +150,22 @@ func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 	case !strings.HasPrefix(root, prefix):
 		return true
 	}
+	if l.Visible != nil && !l.Visible(Path{root}) || l.After >= root+"\xff" {
+		return true
+	}
+	after, _ := strings.CutPrefix(l.After, root)
 	for _, standing := range t.store.leases.List(t.tx, below) {
 		p := Path{root + standing.Key}
-		if l.wants(p) && !l.add(standingEntry(p, standing, t.tx.Now())) {
+		if standing.Key <= after {
+			continue
+		}
+		wanted, more := l.wants(p)
+		if !more {
+			return false
+		}
+		if wanted && !l.add(standingEntry(p, standing, t.tx.Now())) {
 			return false
 		}
 	}
-	return true
+	return l.err == nil
 }

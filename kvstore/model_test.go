@@ -137,7 +137,7 @@ func TestAnyOperationsAgainstAMap(t *testing.T) {
 				}
 			},
 			"drop peer": func(t *rapid.T) {
-				r.update(func(tx engine.Tx) { r.In(tx).DropPeer("W1") })
+				r.update(func(tx engine.Tx) { r.In(tx).DropPeer("W1", 1000) })
 				maps.DeleteFunc(m.entries, func(path string, _ entry) bool { return strings.HasPrefix(path, "/peer/W1/") })
 			},
 			"crash": func(*rapid.T) { r.crash() },

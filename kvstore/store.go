@@ -81,12 +81,11 @@ func (s *Store) update(ctx context.Context, rule func(Txn, Write) (uint64, error
 	return version, nil
 }
 
-// List answers q.
+// List answers q, and holds up nobody meanwhile.
 func (s *Store) List(ctx context.Context, q Query) (l Listing, err error) {
-	err = s.eng.View(ctx, func(tx engine.Tx) error {
-		var refusal error
-		l, refusal = s.In(tx).List(q)
-		return refusal
+	err = s.eng.Snapshot(ctx, func(tx engine.Tx) (err error) {
+		l, err = s.In(tx).List(ctx, q)
+		return err
 	})
 	if err != nil {
 		return Listing{}, err
@@ -105,30 +104,18 @@ func (s *Store) Wait(ctx context.Context, p Path, minVersion uint64, wait time.D
 	if p.Root() == Leases {
 		return nil, false, &registry.ArgumentError{Argument: "path", Problem: "must not be under /leases/: wait for a lease with lease_acquire and its wait_secs"}
 	}
-	// The watch stands before the first look, so a write between the look
-	// and the wait is not missed.
 	watch := s.eng.Watch(s.keys + p.s)
 	defer watch.Stop()
-	timeout := time.NewTimer(wait)
-	defer timeout.Stop()
-
-	for last := wait == 0; ; {
+	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
 		e, err = s.Get(ctx, p)
-		if err != nil {
-			return nil, false, err
+		reached = err == nil && e != nil && e.Version >= minVersion
+		if err == nil && !reached && !last {
+			return engine.ErrWait
 		}
-		if e != nil && e.Version >= minVersion {
-			return e, true, nil
-		}
-		if last {
-			return e, false, nil
-		}
-		select {
-		case <-watch.C:
-		case <-timeout.C:
-			last = true
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
-		}
+		return err
+	})
+	if err != nil {
+		return nil, false, err
 	}
+	return e, reached, nil
 }

@@ -2,10 +2,11 @@ package kvstore
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -21,9 +22,9 @@ type Txn struct {
 type Write struct {
 	Path     Path
 	Value    json.RawMessage
-	Expected *uint64 // the version that must be there, 0: no entry; nil: any
-	By       string  // path of the actor
-	Call     Call
+	Expected *uint64   // the version that must be there, 0: no entry; nil: any
+	By       string    // path of the actor
+	Call     call.Call // the zero Call is never sent again
 }
 
 // Get returns the entry at p, or nil.
@@ -31,7 +32,7 @@ func (t Txn) Get(p Path) *Entry {
 	if p.Root() == Leases {
 		return leaseEntry(t.store.leases, t.tx, p)
 	}
-	return t.store.get(t.tx, p)
+	return t.read(p, true)
 }
 
 // Set writes an entry and returns its version. It is a [registry.LimitError],
@@ -40,7 +41,7 @@ func (t Txn) Set(w Write) (version uint64, err error) {
 	if err := checkWritable(w.Path); err != nil {
 		return 0, err
 	}
-	return t.store.set(t.tx, w)
+	return t.once(w, Txn.set)
 }
 
 // Delete removes the entry at w.Path and returns the version it had, 0 if
@@ -49,34 +50,50 @@ func (t Txn) Delete(w Write) (version uint64, err error) {
 	if err := checkWritable(w.Path); err != nil {
 		return 0, err
 	}
-	return t.store.delete(t.tx, w)
+	return t.once(w, Txn.delete)
 }
 
-// DropPeer removes the entries of the member name, for a member that is gone
-// for good.
-func (t Txn) DropPeer(name string) {
+// DropPeer removes entries of the member name, for a member that is gone for
+// good, at most limit of them. It reports true once none is left.
+func (t Txn) DropPeer(name string, limit int) (done bool) {
 	s := t.store
 	use := s.usage(t.tx)
+	n := 0
 	for row := range t.tx.Scan(s.keys + "/" + Peer + "/" + name + "/") {
-		e := s.mustEntry(row, true)
+		if n == limit {
+			break
+		}
+		n++
+		e := t.entry(row, false)
 		use.Entries--
 		use.Bytes -= e.size()
-		t.tx.Delete(row.Key)
+		remove(t.tx, row.Key)
 	}
-	s.putUsage(t.tx, use)
+	if n > 0 {
+		s.putUsage(t.tx, use)
+	}
+	return n < limit
 }
 
-// Drop removes all that the layer has here: entries, versions, usage and
-// leases, for a layer that is gone for good.
-func (t Txn) Drop() {
+// Drop removes what the layer has here, for a layer that is gone for good:
+// entries, versions, usage and leases, at most limit of them. It reports true
+// once nothing is left. Until then the store contradicts itself, so nobody may
+// use it any more.
+func (t Txn) Drop(limit int) (done bool) {
 	s := t.store
-	s.leases.Drop(t.tx)
+	n := 0
 	for _, prefix := range []string{s.keys, versionPrefix + s.layer} {
 		for row := range t.tx.Scan(prefix) {
-			t.tx.Delete(row.Key)
+			if n == limit {
+				return false
+			}
+			n++
+			remove(t.tx, row.Key)
 		}
 	}
+	s.leases.Drop(t.tx)
 	t.tx.Delete(usagePrefix + s.layer)
+	return true
 }
 
 // Usage is how much the store holds.
@@ -92,12 +109,33 @@ func checkWritable(p Path) error {
 	return nil
 }
 
-func (s *Store) get(tx engine.Tx, p Path) *Entry {
-	row, ok := tx.Get(s.keys + p.s)
+// writing is the kind of answer that a write leaves: the version it made or
+// removed.
+const writing call.Kind = "kv"
+
+// once carries out a write, or answers as it was answered before.
+func (t Txn) once(w Write, rule func(Txn, Write) (uint64, error)) (version uint64, err error) {
+	answer, ok, err := w.Call.Answered(t.tx, writing)
+	if err != nil {
+		return 0, err
+	}
+	if ok && len(answer) == 8 {
+		return record.ReadFixed(answer), nil
+	}
+	if version, err = rule(t, w); err != nil {
+		return 0, err
+	}
+	w.Call.Record(t.tx, writing, record.Fixed(version), 0)
+	return version, nil
+}
+
+// read returns the entry at p, or nil, with its value if that is wanted.
+func (t Txn) read(p Path, value bool) *Entry {
+	row, ok := t.tx.Get(t.store.keys + p.s)
 	if !ok {
 		return nil
 	}
-	e := s.mustEntry(row, true)
+	e := t.entry(row, value)
 	return &e
 }
 
@@ -113,7 +151,8 @@ func expect(w Write, was *Entry) error {
 	return nil
 }
 
-func (s *Store) set(tx engine.Tx, w Write) (version uint64, err error) {
+func (t Txn) set(w Write) (version uint64, err error) {
+	s := t.store
 	value, err := compact(w.Value)
 	if err != nil {
 		return 0, err
@@ -121,16 +160,13 @@ func (s *Store) set(tx engine.Tx, w Write) (version uint64, err error) {
 	if len(value) > s.limits.ValueBytes {
 		return 0, &registry.LimitError{Which: "bytes in a value", Max: int64(s.limits.ValueBytes)}
 	}
-	was := s.get(tx, w.Path)
-	if w.Call.Resent && was != nil && was.call == w.Call.ID {
-		return was.Version, nil
-	}
+	was := t.read(w.Path, false)
 	if err := expect(w, was); err != nil {
 		return 0, err
 	}
 
-	e := Entry{Path: w.Path, Value: value, UpdatedAt: tx.Wall(), UpdatedBy: w.By, call: w.Call.ID}
-	use, grows := s.usage(tx), e.size()
+	e := Entry{Path: w.Path, Value: value, UpdatedAt: t.tx.Wall(), UpdatedBy: w.By, length: len(value)}
+	use, grows := s.usage(t.tx), e.size()
 	use.Entries++
 	if was != nil {
 		use.Entries--
@@ -144,42 +180,40 @@ func (s *Store) set(tx engine.Tx, w Write) (version uint64, err error) {
 		return 0, &registry.LimitError{Which: "bytes in the store of this layer", Max: s.limits.Bytes}
 	}
 
-	e.Version = s.nextVersion(tx, w.Path)
-	tx.Put(e.row(s.keys + w.Path.s))
-	s.putUsage(tx, use)
+	e.Version = s.nextVersion(t.tx, w.Path)
+	e.put(t.tx, s.keys+w.Path.s)
+	s.putUsage(t.tx, use)
 	return e.Version, nil
 }
 
-func (s *Store) delete(tx engine.Tx, w Write) (version uint64, err error) {
-	was := s.get(tx, w.Path)
-	if w.Call.Resent && was == nil && w.Expected != nil {
-		return *w.Expected, nil // gone, which is what the call was for
-	}
+func (t Txn) delete(w Write) (version uint64, err error) {
+	s := t.store
+	was := t.read(w.Path, false)
 	if err := expect(w, was); err != nil || was == nil {
 		return 0, err
 	}
-	use := s.usage(tx)
+	use := s.usage(t.tx)
 	use.Entries--
 	use.Bytes -= was.size()
-	tx.Delete(s.keys + w.Path.s)
-	s.putUsage(tx, use)
+	remove(t.tx, s.keys+w.Path.s)
+	s.putUsage(t.tx, use)
 	return was.Version, nil
 }
 
 // size is what the entry counts for in [Limits].
-func (e Entry) size() int64 { return int64(len(e.Path.s) + len(e.Value)) }
+func (e Entry) size() int64 { return int64(len(e.Path.s) + e.length) }
 
-// mustEntry reads a row that Recover has read before, or that this process
-// wrote: that it cannot be read now is a fault of the program. With values it
-// copies the value out.
-func (s *Store) mustEntry(row engine.Row, values bool) Entry {
-	e, value, err := decodeEntry(row.Value)
-	if err != nil {
-		panic(fmt.Sprintf("kvstore: row %q: %v", row.Key, err))
-	}
-	e.Path = Path{strings.TrimPrefix(row.Key, s.keys)}
-	if values {
-		e.Value = json.RawMessage(value)
+// entry reads the entry of a row, with its value if that is wanted. A record
+// that cannot be read is one without a value: Recover has read all of them.
+func (t Txn) entry(row engine.Row, value bool) Entry {
+	e, cold, _ := decodeEntry(row.Value)
+	e.Path = Path{strings.TrimPrefix(row.Key, t.store.keys)}
+	switch {
+	case !value:
+		e.Value = nil
+	case cold:
+		stored, _ := t.tx.Get(engine.Cold + row.Key)
+		e.Value = json.RawMessage(stored.Value)
 	}
 	return e
 }

@@ -122,11 +122,11 @@ func checkEntry(tx engine.Tx, row engine.Row) (layer string, size int64, err err
 	if err != nil {
 		return "", 0, err
 	}
-	e, value, err := decodeEntry(row.Value)
+	e, cold, err := decodeEntry(row.Value)
 	if err != nil {
 		return "", 0, err
 	}
-	if !json.Valid([]byte(value)) {
+	if !cold && !json.Valid(e.Value) {
 		return "", 0, fmt.Errorf("its value is not JSON")
 	}
 	given := uint64(0)
@@ -136,7 +136,7 @@ func checkEntry(tx engine.Tx, row engine.Row) (layer string, size int64, err err
 	if e.Version == 0 || e.Version > given {
 		return "", 0, fmt.Errorf("has version %d, but the last given in %s is %d", e.Version, p.space(), given)
 	}
-	return layer, int64(len(at) + len(value)), nil
+	return layer, int64(len(at) + e.length), nil
 }
 
 func splitEntryKey(key string) (layer, path string, ok bool) {

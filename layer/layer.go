@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -57,7 +58,6 @@ type Write struct {
 	Path     string
 	Value    json.RawMessage // of no meaning to Delete
 	Override bool            // the lead writes in the /peer of another
-	Call     kvstore.Call
 }
 
 // Get returns the entry at path, or nil.
@@ -96,15 +96,24 @@ func (v *View) Delete(ctx context.Context, w Write, expected *uint64) (version u
 	return v.write(ctx, w, expected, kvstore.Txn.Delete)
 }
 
-// List returns the entries that glob matches and that the caller may read, at
-// most limit, with 0 at most [kvstore.DefaultList].
-func (v *View) List(ctx context.Context, glob string, limit int, values bool) (l kvstore.Listing, err error) {
-	err = v.layer.eng.View(ctx, func(tx engine.Tx) error {
-		g, err := v.glob(tx, glob)
+// A Listing asks for the entries that a glob matches.
+type Listing struct {
+	Glob   string
+	After  string // the Next of the listing before; "": from the start
+	Limit  int    // 0: [kvstore.DefaultList]
+	Values bool
+}
+
+// List returns the entries that the glob matches and that the caller may read.
+func (v *View) List(ctx context.Context, q Listing) (l kvstore.Listing, err error) {
+	err = v.layer.eng.Snapshot(ctx, func(tx engine.Tx) error {
+		g, err := v.glob(tx, q.Glob)
 		if err != nil {
 			return err
 		}
-		l, err = v.layer.store.In(tx).List(kvstore.Query{Glob: g, Limit: limit, Values: values, Visible: v.member.sees})
+		l, err = v.layer.store.In(tx).List(ctx, kvstore.Query{
+			Glob: g, After: q.After, Limit: q.Limit, Values: q.Values, Visible: v.member.sees,
+		})
 		return err
 	})
 	if err != nil {
@@ -132,7 +141,7 @@ func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(k
 		if err != nil {
 			return err
 		}
-		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path, Call: w.Call})
+		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path, Call: call.Of(ctx)})
 		return err
 	})
 	if err != nil {

@@ -137,7 +137,7 @@ func listing(l kvstore.Listing, err error) string {
 
 // paths is a listing without what the entries hold.
 func (s *scene) paths(m layer.Member, glob string) string {
-	l, err := s.As(m).List(context.Background(), glob, 0, false)
+	l, err := s.As(m).List(context.Background(), layer.Listing{Glob: glob})
 	if err != nil {
 		return err.Error()
 	}

@@ -73,7 +73,7 @@ var operations = []operation{
 		return err
 	}},
 	{"list", canRead, func(v *layer.View, path string) error {
-		_, err := v.List(context.Background(), path, 0, true)
+		_, err := v.List(context.Background(), layer.Listing{Glob: path, Values: true})
 		return err
 	}},
 	{"wait", canRead, func(v *layer.View, path string) error {

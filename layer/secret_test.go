@@ -55,7 +55,7 @@ func TestAMemberCannotTellWhatAnotherKeeps(t *testing.T) {
 			},
 			"W2 goes": func(*rapid.T) {
 				secret.must(secret.eng.Update(context.Background(), func(tx engine.Tx) error {
-					secret.Store().In(tx).DropPeer(w2.Name)
+					secret.Store().In(tx).DropPeer(w2.Name, 1000)
 					return nil
 				}))
 			},
@@ -92,7 +92,9 @@ func TestAMemberCannotTellWhatAnotherKeeps(t *testing.T) {
 			},
 			"list": func(t *rapid.T) {
 				glob, limit := globs.Draw(t, "glob"), rapid.IntRange(0, 4).Draw(t, "limit")
-				both(t, w1, func(v *layer.View) string { return listing(v.List(context.Background(), glob, limit, true)) })
+				both(t, w1, func(v *layer.View) string {
+					return listing(v.List(context.Background(), layer.Listing{Glob: glob, Limit: limit, Values: true}))
+				})
 			},
 		})
 	})

@@ -63,7 +63,7 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 		}
 	}()
 	if name.Recorded() {
-		ctx = tools.WithCall(ctx, name, env.Params.Meta.Resent)
+		ctx = call.With(ctx, name)
 	}
 	return wire.Line(toolReply{mcp.JSONRPC_VERSION, env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments))})
 }

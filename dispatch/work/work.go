@@ -52,7 +52,6 @@ type Work struct {
 	MaxWorkers int    // in the layer it leads; zero: as many as the run allows
 	Auto       bool   // it was named for its lead
 	Sum        []byte // of its order, to recognise the same order again
-	Call       uuid.UUID
 
 	Workers, Subleads int // names given for it as a lead, in this life
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/layer"
 )
 
 // Operators are the tools that leasehold's own commands call. Agents do not see
@@ -151,6 +152,7 @@ type showStoreArgs struct {
 	runArg
 	Layer  string `json:"layer,omitempty" doc:"path of the layer's lead" default:"\"root\"" max:"512"`
 	Glob   string `json:"glob,omitempty" default:"\"/**\"" max:"512"`
+	After  string `json:"after,omitempty" doc:"next of the answer before, to go on from there" max:"512"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"true"`
 }
@@ -160,7 +162,7 @@ func (o *operator) showStore(ctx context.Context, _ *dispatch.Session, a showSto
 	if err != nil {
 		return entryList{}, err
 	}
-	return listEntries(ctx, view, a.Glob, a.Limit, a.Values)
+	return listEntries(ctx, view, layer.Listing{Glob: a.Glob, After: a.After, Limit: a.Limit, Values: a.Values})
 }
 
 type watchArgs struct {

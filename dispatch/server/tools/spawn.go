@@ -24,7 +24,7 @@ type spawnArgs struct {
 func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn {
 	sp := dispatch.Spawn{
 		Role: role, Name: a.Name, Prompt: a.Prompt, Agent: a.Agent, Model: a.Model, Directory: a.Directory,
-		Env: a.Env, Call: callOf(ctx),
+		Env: a.Env,
 	}
 	if a.Timeout != nil {
 		sp.Timeout = a.Timeout.duration()

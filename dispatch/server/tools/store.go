@@ -97,8 +97,8 @@ type writeArgs struct {
 	layerArg
 }
 
-func (a writeArgs) write(ctx context.Context, value json.RawMessage) layer.Write {
-	return layer.Write{Path: a.Path, Value: value, Override: a.Override, Call: callOf(ctx)}
+func (a writeArgs) write(value json.RawMessage) layer.Write {
+	return layer.Write{Path: a.Path, Value: value, Override: a.Override}
 }
 
 type kvSetArgs struct {
@@ -111,7 +111,7 @@ func kvSet(ctx context.Context, se *dispatch.Session, a kvSetArgs) (version, err
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.Set(ctx, a.write(ctx, a.Value))
+	v, err := view.Set(ctx, a.write(a.Value))
 	return version{v}, err
 }
 
@@ -126,7 +126,7 @@ func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, err
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.CAS(ctx, a.write(ctx, a.Value), a.Expected)
+	v, err := view.CAS(ctx, a.write(a.Value), a.Expected)
 	return version{v}, err
 }
 
@@ -140,12 +140,13 @@ func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (versio
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.Delete(ctx, a.write(ctx, nil), a.Expected)
+	v, err := view.Delete(ctx, a.write(nil), a.Expected)
 	return version{v}, err
 }
 
 type kvListArgs struct {
 	Glob   string `json:"glob" doc:"for instance /shared/**" min:"1" max:"512"`
+	After  string `json:"after,omitempty" doc:"next of the answer before, to go on from there" max:"512"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"false"`
 	layerArg
@@ -153,7 +154,8 @@ type kvListArgs struct {
 
 type entryList struct {
 	Entries   []entry `json:"entries"`
-	Truncated bool    `json:"truncated" jsonschema:"there are more: narrow the glob or raise the limit"`
+	Truncated bool    `json:"truncated" jsonschema:"there are more: call again with after"`
+	Next      string  `json:"next,omitempty" jsonschema:"the after of the call that goes on, if truncated"`
 }
 
 func (l entryList) Text() string {
@@ -162,7 +164,7 @@ func (l entryList) Text() string {
 		s = "1 entry"
 	}
 	if l.Truncated {
-		s += ", and there are more"
+		s += fmt.Sprintf(", and there are more: call again with after %q", l.Next)
 	}
 	return s
 }
@@ -172,15 +174,15 @@ func kvList(ctx context.Context, se *dispatch.Session, a kvListArgs) (entryList,
 	if err != nil {
 		return entryList{}, err
 	}
-	return listEntries(ctx, view, a.Glob, a.Limit, a.Values)
+	return listEntries(ctx, view, layer.Listing{Glob: a.Glob, After: a.After, Limit: a.Limit, Values: a.Values})
 }
 
-func listEntries(ctx context.Context, view *layer.View, glob string, limit int, values bool) (entryList, error) {
-	l, err := view.List(ctx, glob, limit, values)
+func listEntries(ctx context.Context, view *layer.View, q layer.Listing) (entryList, error) {
+	l, err := view.List(ctx, q)
 	if err != nil {
 		return entryList{}, err
 	}
-	list := entryList{Entries: []entry{}, Truncated: l.Truncated}
+	list := entryList{Entries: []entry{}, Truncated: l.Truncated, Next: l.Next}
 	for i := range l.Entries {
 		list.Entries = append(list.Entries, *entryOf(&l.Entries[i]))
 	}
