@@ -113,12 +113,34 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env wire.M
 		return
 	}
 	w.Header().Set(sessionHeader, hs.se.Handle())
+	reply = stateIdleLimit(reply, e.server.opts.HTTPIdle)
 	if writeLine(w, http.StatusOK, encodeReply(env.ID, reply), e.server.opts.WriteTimeout) != nil {
 		hs.presence.lost("")
 		return
 	}
 	webConnOf(r).answered(func() { hs.presence.unread("") })
 	hs.presence.answered()
+}
+
+// idleMark is the field of the answer to initialize that has the idle limit, in
+// seconds.
+const idleMark = "leasehold/idle_secs"
+
+// stateIdleLimit says in the answer to initialize how long a session lasts
+// whose client makes no request.
+func stateIdleLimit(reply mcp.JSONRPCMessage, idle time.Duration) mcp.JSONRPCMessage {
+	response, ok := reply.(mcp.JSONRPCResponse)
+	if !ok {
+		return reply
+	}
+	result, ok := response.Result.(mcp.InitializeResult)
+	if !ok {
+		return reply
+	}
+	result.Meta = &mcp.Meta{AdditionalFields: map[string]any{idleMark: idle.Seconds()}}
+	result.Instructions += fmt.Sprintf("\nOver HTTP this session, and what it holds, ends %v after your last request, unless a GET stream is open.", idle)
+	response.Result = result
+	return response
 }
 
 // notified takes a notification, or an answer, which nothing asked for.
