@@ -40,6 +40,7 @@ type conn struct {
 	server *Server
 	*service
 	se     *dispatch.Session
+	share  *share // of its actor
 	client *client
 
 	nc       net.Conn
@@ -69,13 +70,14 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	defer stop()
 
 	br := bufio.NewReaderSize(nc, 16<<10)
-	se, err := s.welcome(ctx, nc, br, peer)
+	se, share, err := s.welcome(ctx, nc, br, peer)
 	if err != nil {
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
+	defer share.giveBack(socketConn)
 	c := &conn{
-		server: s, service: s.serviceFor(se), se: se, client: newClient(),
+		server: s, service: s.serviceFor(se), se: se, share: share, client: newClient(),
 		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
 	}
 	c.serve(ctx)
@@ -86,7 +88,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 func (c *conn) serve(ctx context.Context) {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
-	c.out = lineWriter{nc: c.nc, timeout: c.server.opts.WriteTimeout, cut: cut}
+	c.out.nc, c.out.timeout, c.out.cut, c.out.shares = c.nc, c.server.opts.WriteTimeout, cut, &c.server.shares
 	base = mcpserver.WithSupportedProtocolVersions(base, legacyVersions)
 	base = c.mcp.WithContext(base, c.client)
 
@@ -205,17 +207,18 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 }
 
 func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (reading bool) {
-	r, err := c.requests.begin(ctx, &env, len(line), c.nameOn(c.number, c.se, &env))
+	r, err := c.begin(ctx, &env, len(line))
 	if err != nil {
 		c.out.write(refuseCall(&env, err))
 		return true
 	}
 	work := func() {
+		defer c.server.shares.done(len(line))
 		defer c.requests.free(r)
 		if env.Params.Meta.Call != "" && r.name.Recorded() {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
-		answer := c.answer(r.ctx, c.se, &env, line, r.name)
+		answer := c.serveCall(c.share, r, c.se, &env, line)
 		switch {
 		case !c.requests.settle(r):
 			if c.requests.toUndo(r) {
@@ -231,6 +234,18 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		return true
 	}
 	return c.serveAlone(work)
+}
+
+// begin takes the room that a request needs.
+func (c *conn) begin(ctx context.Context, env *wire.Message, size int) (*request, error) {
+	if err := c.server.shares.arrive(size); err != nil {
+		return nil, err
+	}
+	r, err := c.requests.begin(ctx, env, c.waits(env), size, c.nameOn(c.number, c.se, env))
+	if err != nil {
+		c.server.shares.done(size)
+	}
+	return r, err
 }
 
 // patience is how long at most nobody reads: calls that wait for no more than

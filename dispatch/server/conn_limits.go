@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -18,8 +19,28 @@ const (
 	// maxCallBytes bounds the messages of the calls under way.
 	maxCallBytes = 8 * wire.MaxMessage
 
+	// maxArrived bounds the messages of all calls under way in the daemon.
+	maxArrived = 64 * wire.MaxMessage
+
 	// maxNotices is how many notifications a client may leave unread.
 	maxNotices = 64
+
+	// maxTurns is how many calls of one actor run at once, those apart that
+	// wait. More would not be faster: they would wait for the same lock.
+	maxTurns = 16
+
+	// The answers that wait for a client to read are bounded for it and for
+	// all clients. Whoever goes beyond is disconnected.
+	maxQueuedConn = 8 << 20
+	maxQueued     = 128 << 20
+
+	// fileReserve is how many file descriptors are left to the state, the
+	// log and the listeners.
+	fileReserve = 256
+
+	// maxStrangers is how many HTTP connections may be open that have not
+	// shown a token yet. A new one then takes the place of the oldest.
+	maxStrangers = 128
 )
 
 // Transport has the bounds of connections. The zero value is a production one.
@@ -27,7 +48,13 @@ type Transport struct {
 	HelloTimeout time.Duration // a connection says who it is within this; 5 s
 	WriteTimeout time.Duration // a peer that takes no byte for this long is cut off; 10 s
 	DrainTimeout time.Duration // short calls may finish within this on shutdown; 2 s
-	MaxConns     int           // on the socket at once; 4096
+
+	// How many connections the socket has at once, and how many of them are
+	// of one process, which may be many actors, and of one actor. 4096, or
+	// what the limit of open files leaves; a quarter; 256.
+	MaxConns     int
+	ProcessConns int
+	ActorConns   int
 
 	// HTTPGrace is how long a session outlives the stream or call that its
 	// client lost, and HTTPIdle the last answered call of a client that
@@ -35,7 +62,14 @@ type Transport struct {
 	HTTPGrace time.Duration
 	HTTPIdle  time.Duration
 
-	HTTPSessions  int           // at once; 1024
+	// How many sessions there are over HTTP, and how many are of one actor;
+	// how many connections, and how many of them are of one actor. 1024, 64,
+	// 1024 or what the limit of open files leaves, a quarter.
+	HTTPSessions      int
+	ActorHTTPSessions int
+	HTTPConns         int
+	ActorHTTPConns    int
+
 	HTTPKeepAlive time.Duration // between comments on a silent stream; 15 s
 
 	// HTTPHosts are names, besides those of the loopback, by which clients
@@ -47,10 +81,26 @@ func (t Transport) withDefaults() Transport {
 	t.HelloTimeout = cmp.Or(t.HelloTimeout, 5*time.Second)
 	t.WriteTimeout = cmp.Or(t.WriteTimeout, 10*time.Second)
 	t.DrainTimeout = cmp.Or(t.DrainTimeout, 2*time.Second)
-	t.MaxConns = cmp.Or(t.MaxConns, 4096)
+	files := openFiles() - fileReserve
+	t.MaxConns = cmp.Or(t.MaxConns, max(16, min(4096, files*3/4)))
+	t.ProcessConns = cmp.Or(t.ProcessConns, max(8, t.MaxConns/4))
+	t.ActorConns = cmp.Or(t.ActorConns, min(256, t.ProcessConns))
 	t.HTTPGrace = cmp.Or(t.HTTPGrace, 4*time.Second)
 	t.HTTPIdle = cmp.Or(t.HTTPIdle, 15*time.Minute)
 	t.HTTPSessions = cmp.Or(t.HTTPSessions, 1024)
+	t.ActorHTTPSessions = cmp.Or(t.ActorHTTPSessions, max(1, min(64, t.HTTPSessions/2)))
+	t.HTTPConns = cmp.Or(t.HTTPConns, max(16, min(1024, files-t.MaxConns)))
+	t.ActorHTTPConns = cmp.Or(t.ActorHTTPConns, max(8, t.HTTPConns/4))
 	t.HTTPKeepAlive = cmp.Or(t.HTTPKeepAlive, 15*time.Second)
 	return t
+}
+
+// openFiles is how many files this process may have open. The Go runtime has
+// raised the limit as far as it may.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(limit.Cur, 1<<20))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -39,15 +40,18 @@ func readLine(br *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// A lineWriter writes lines to a peer, one at a time. Whoever answers writes:
-// with a queue between, a peer that does not read would grow it.
+// A lineWriter writes lines to a peer, one at a time. Whoever answers writes,
+// and waits for its turn: what a peer leaves unread is bounded, for it and for
+// all together.
 type lineWriter struct {
 	nc      net.Conn
 	timeout time.Duration
 	cut     context.CancelCauseFunc // told why nothing can be written any more
+	shares  *shares
 
-	mu     sync.Mutex
-	failed bool
+	queued atomic.Int64 // bytes of lines that are not written yet
+	failed atomic.Bool
+	mu     sync.Mutex // of whoever writes
 }
 
 // writePart is how much a peer must take within the timeout.
@@ -57,9 +61,20 @@ const writePart = 64 << 10
 // out. After a failure the connection is closed, which also stops whoever reads
 // from it.
 func (w *lineWriter) write(line []byte) bool {
+	size := int64(len(line))
+	behind := w.queued.Add(size) - size
+	room := w.shares.queue(size, behind)
+	defer func() {
+		w.queued.Add(-size)
+		w.shares.unqueue(size)
+	}()
+	if !room {
+		w.fail(errSlowPeer)
+		return false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(line) > 0 && !w.failed {
+	for len(line) > 0 && !w.failed.Load() {
 		part := line[:min(len(line), writePart)]
 		w.nc.SetWriteDeadline(time.Now().Add(w.timeout))
 		n, err := w.nc.Write(part)
@@ -67,11 +82,16 @@ func (w *lineWriter) write(line []byte) bool {
 			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 				err = errSlowPeer
 			}
-			w.failed = true
-			w.cut(err)
-			w.nc.Close()
+			w.fail(err)
 		}
 		line = line[n:]
 	}
-	return !w.failed
+	return len(line) == 0
+}
+
+func (w *lineWriter) fail(err error) {
+	if w.failed.CompareAndSwap(false, true) {
+		w.cut(err)
+		w.nc.Close()
+	}
 }

@@ -98,14 +98,20 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 
 // welcome reads a hello, opens its session and says so. Reading is bounded by
 // ctx through the deadline that ends with it; see ServeConn.
-func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (*dispatch.Session, error) {
+func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (*dispatch.Session, *share, error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
 	se, err := s.session(ctx, br, peer)
+	var sh *share
+	if err == nil {
+		if sh, err = s.shares.take(se.Actor().ID, socketConn); err != nil {
+			err = errors.Join(err, se.Close(err))
+		}
+	}
 	if err != nil {
 		r := tools.RefusalOf(err)
 		nc.Write(wire.Line(Welcome{Error: &HelloError{r.Code, r.Message}}))
-		return nil, err
+		return nil, nil, err
 	}
 	a := se.Actor()
 	_, err = nc.Write(wire.Line(Welcome{
@@ -113,13 +119,14 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
 	}))
 	if err != nil {
-		return nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
+		sh.giveBack(socketConn)
+		return nil, nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
 	}
 	nc.SetDeadline(time.Time{})
 	interruptIfOver(ctx, nc)
 	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
-	return se, nil
+	return se, sh, nil
 }
 
 // interruptIfOver sets the deadline that the end of ctx has set, in case

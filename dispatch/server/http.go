@@ -48,7 +48,7 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 	mux.Handle("/mcp", e)
 	web := &http.Server{
 		Handler:           mux,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnContext:       withWebConn,
@@ -57,7 +57,7 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { stopped <- e.shutdown(web) })
-	err := web.Serve(webListener{ln})
+	err := web.Serve(newWebListener(ln, &s.shares))
 	if stop() {
 		e.detachAll() // nobody can come any more
 		err = errors.Join(err, web.Close())
@@ -105,6 +105,12 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusUnauthorized
 		}
 		http.Error(w, err.Error(), status)
+		return
+	}
+	if err := webConnOf(r).known(actor.ID); err != nil {
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return
 	}
 	if err := checkVersion(r); err != nil && r.Method != http.MethodPost {

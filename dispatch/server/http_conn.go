@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+
+	"github.com/google/uuid"
 )
 
 // A webConn is a connection to the endpoint that knows whether its client took
@@ -18,10 +21,16 @@ import (
 // which says that nobody has had that answer.
 type webConn struct {
 	net.Conn
+	listener *webListener
 
 	mu     sync.Mutex
 	reset  bool
 	unread func() // what to do about an answer that turns out not to be read
+
+	// Under the listener's mu.
+	stranger *list.Element // it has not shown a token yet
+	share    *share        // of the actor whose token it showed first
+	closed   bool
 }
 
 type webConnKey struct{}
@@ -95,13 +104,6 @@ type webTCPConn struct {
 	tcp *net.TCPConn
 }
 
-func newWebConn(nc net.Conn) net.Conn {
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		return &webTCPConn{webConn{Conn: nc}, tcp}
-	}
-	return &webConn{Conn: nc}
-}
-
 // CloseWrite tells the client that nothing more comes. net/http reads no more,
 // so this does, until the client or net/http closes the connection.
 func (c *webTCPConn) CloseWrite() error {
@@ -110,13 +112,97 @@ func (c *webTCPConn) CloseWrite() error {
 	return err
 }
 
-// A webListener makes webConns.
-type webListener struct{ net.Listener }
+// A webListener bounds the connections to the endpoint. Anybody can open one,
+// so those that have not shown a token get little room, and give way to newer
+// ones: whoever has a token shows it at once.
+type webListener struct {
+	net.Listener
+	shares *shares
 
-func (l webListener) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	mu        sync.Mutex
+	open      int
+	strangers *list.List // of *webConn, oldest first
+}
+
+func newWebListener(ln net.Listener, s *shares) *webListener {
+	return &webListener{Listener: ln, shares: s, strangers: list.New()}
+}
+
+func (l *webListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		tcp, _ := nc.(*net.TCPConn)
+		c := &webTCPConn{webConn{Conn: nc, listener: l}, tcp}
+		displaced, ok := l.enter(&c.webConn)
+		if displaced != nil {
+			displaced.Close()
+		}
+		switch {
+		case !ok:
+			nc.Close()
+		case tcp != nil:
+			return c, nil
+		default:
+			return &c.webConn, nil
+		}
 	}
-	return newWebConn(nc), nil
+}
+
+// enter makes room for a connection, if need be in place of another, which is
+// the caller's to close.
+func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open >= l.shares.max.HTTPConns || l.strangers.Len() >= maxStrangers {
+		oldest := l.strangers.Front()
+		if oldest == nil {
+			return nil, false
+		}
+		displaced = l.strangers.Remove(oldest).(*webConn)
+		displaced.stranger = nil
+	}
+	l.open++
+	c.stranger = l.strangers.PushBack(c)
+	return displaced, true
+}
+
+// known notes whose token the connection has shown. It refuses an actor that
+// has too many connections.
+func (c *webConn) known(actor uuid.UUID) error {
+	if c == nil {
+		return nil
+	}
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if c.stranger == nil || c.closed {
+		return nil // it is known, or on its way out
+	}
+	sh, err := c.listener.shares.take(actor, webConnection)
+	if err != nil {
+		return err
+	}
+	c.listener.strangers.Remove(c.stranger)
+	c.stranger, c.share = nil, sh
+	return nil
+}
+
+func (c *webConn) Close() error {
+	l := c.listener
+	l.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		l.open--
+		if c.stranger != nil {
+			l.strangers.Remove(c.stranger)
+			c.stranger = nil
+		}
+		if c.share != nil {
+			c.share.giveBack(webConnection)
+		}
+	}
+	l.mu.Unlock()
+	return c.Conn.Close()
 }

@@ -47,7 +47,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		return
 	}
 	if env.Method == wire.Initialize && env.Request() {
-		e.initialize(w, r, env, body)
+		e.initialize(w, r, actor, env, body)
 		return
 	}
 	hs, status, err := e.session(r, actor)
@@ -92,8 +92,8 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 }
 
 // initialize opens a session.
-func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte) {
-	hs, err := e.open(r, dispatch.Credentials{Token: bearer(r)})
+func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, env wire.Message, body []byte) {
+	hs, err := e.open(r, actor.ID, dispatch.Credentials{Token: bearer(r)})
 	if err != nil {
 		status := http.StatusServiceUnavailable
 		if errors.Is(err, dispatch.ErrUnauthenticated) {
@@ -165,12 +165,13 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		writeLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), s.opts.WriteTimeout)
 		return
 	}
-	c, err := hs.requests.begin(hs.ctx, &env, len(body), hs.nameOf(hs.se, &env))
+	c, err := hs.begin(&env, len(body))
 	if err != nil {
 		writeLine(w, http.StatusOK, refuseCall(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()
 		return
 	}
+	defer s.shares.done(len(body))
 	defer hs.requests.free(c)
 
 	reply := make(chan []byte, 1) // nil: it is not wanted
@@ -178,7 +179,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		if env.Params.Meta.Call != "" && c.name.Recorded() {
 			defer s.marked.enter(&hs.requests, c)()
 		}
-		line := hs.service.answer(c.ctx, hs.se, &env, body, c.name)
+		line := hs.serveCall(hs.share, c, hs.se, &env, body)
 		switch {
 		case hs.requests.settle(c):
 			reply <- line
@@ -210,6 +211,19 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	hs.presence.lost(c.key)
 }
 
+// begin takes the room that a request needs.
+func (hs *httpSession) begin(env *wire.Message, size int) (*request, error) {
+	shares := &hs.endpoint.server.shares
+	if err := shares.arrive(size); err != nil {
+		return nil, err
+	}
+	c, err := hs.requests.begin(hs.ctx, env, hs.waits(env), size, hs.nameOf(hs.se, env))
+	if err != nil {
+		shares.done(size)
+	}
+	return c, err
+}
+
 // unread undoes a call whose answer was written, to a client that has closed
 // its connection without reading it.
 func (hs *httpSession) unread(c *request) {
@@ -234,7 +248,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 		defer timer.Stop()
 		head = timer.C
 	}
-	timeout := hs.endpoint.server.opts.WriteTimeout
+	timeout, shares := hs.endpoint.server.opts.WriteTimeout, &hs.endpoint.server.shares
 	select {
 	case line := <-reply:
 		reply <- nil
@@ -242,7 +256,9 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 		case r.Context().Err() != nil:
 			return false
 		case line != nil:
-			if writeLine(w, http.StatusOK, line, timeout) != nil {
+			size := int64(len(line))
+			defer shares.unqueue(size)
+			if !shares.queue(size, 0) || writeLine(w, http.StatusOK, line, timeout) != nil {
 				return false
 			}
 			webConnOf(r).answered(unread)
@@ -270,6 +286,11 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 			}
 			if line == nil {
 				return true
+			}
+			size := int64(len(line))
+			defer shares.unqueue(size)
+			if !shares.queue(size, 0) {
+				return false
 			}
 			stream.event(line)
 			return stream.err == nil && tookEvent(r)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/google/uuid"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -28,6 +29,7 @@ type httpSession struct {
 	endpoint *endpoint
 	*service
 	se       *dispatch.Session
+	share    *share // of its actor
 	client   *client
 	presence presence
 	requests requests
@@ -44,17 +46,27 @@ type httpSession struct {
 
 // open makes a session for the actor whose token came with r, or goes on with
 // the one that handle names.
-func (e *endpoint) open(r *http.Request, c dispatch.Credentials) (*httpSession, error) {
+func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials) (*httpSession, error) {
 	if err := e.room(); err != nil {
 		return nil, err
 	}
+	sh, err := e.server.shares.take(actor, webSession)
+	if err != nil {
+		return nil, err
+	}
+	taken := false
+	defer func() {
+		if !taken {
+			sh.giveBack(webSession)
+		}
+	}()
 	// A client that goes away meanwhile must not leave a session behind that
 	// nobody closes.
 	se, err := e.server.state.Connect(context.WithoutCancel(r.Context()), c, process.Peer{Transport: "http"})
 	if err != nil {
 		return nil, err
 	}
-	hs := &httpSession{endpoint: e, service: e.server.serviceFor(se), se: se, client: newClient()}
+	hs := &httpSession{endpoint: e, service: e.server.serviceFor(se), se: se, share: sh, client: newClient()}
 	hs.presence.grace, hs.presence.idle = e.server.opts.HTTPGrace, e.server.opts.HTTPIdle
 	hs.presence.over = func(cause error) { e.ending(func() { hs.end(cause) }) }
 
@@ -81,6 +93,7 @@ func (e *endpoint) open(r *http.Request, c dispatch.Credentials) (*httpSession, 
 	hs.release = func() { stopEnd(); stopWatch() }
 	hs.watch.Go(func() { se.WatchLosses(watchCtx, hs.client.tellLoss) })
 	e.sessions[se.Handle()] = hs
+	taken = true
 	e.server.opts.Log.Info().Stringer("session", se.ID()).Str("actor", se.Actor().Path).Str("run", se.Actor().Run).
 		Bool("resumed", se.Resumed()).Msg("connected over HTTP")
 	return hs, nil
@@ -120,7 +133,7 @@ func (e *endpoint) session(r *http.Request, actor dispatch.Actor) (hs *httpSessi
 
 // resume goes on with a session from before the daemon's restart.
 func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
-	hs, err := e.open(r, dispatch.Credentials{Handle: handle, Actor: actor.ID})
+	hs, err := e.open(r, actor.ID, dispatch.Credentials{Handle: handle, Actor: actor.ID})
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +177,7 @@ func (hs *httpSession) end(cause error) {
 	if !first {
 		return
 	}
+	defer hs.share.giveBack(webSession)
 	hs.stop(cause)
 	log := e.server.opts.Log
 	if err := hs.se.Close(cause); err != nil {
@@ -181,6 +195,7 @@ func (hs *httpSession) detach() {
 	hs.release()
 	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)
 	hs.watch.Wait()
+	hs.share.giveBack(webSession)
 }
 
 func (hs *httpSession) stop(cause error) {

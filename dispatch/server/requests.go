@@ -86,8 +86,8 @@ type request struct {
 }
 
 // begin takes a slot for a request, in ctx.
-func (t *requests) begin(ctx context.Context, m *wire.Message, bytes int, name call.Call) (*request, error) {
-	r := &request{key: m.Key, waits: m.Waits(), bytes: bytes, name: name}
+func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (*request, error) {
+	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(r)

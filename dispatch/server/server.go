@@ -26,6 +26,7 @@ type Server struct {
 	attendance  *attendance
 	connections atomic.Uint64 // ever, on the socket
 	marked      marked
+	shares      shares
 }
 
 // instructions are what an agent reads before it sees a tool.
@@ -39,6 +40,7 @@ As a lead: spawn_worker and spawn_sublead start agents, actor_wait tells when th
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
 	s := &Server{state: state, opts: opts, attendance: newAttendance()}
+	s.shares.max = opts.Transport
 	s.agents = newService(opts.Version, tools.Agents())
 	s.operators = newService(opts.Version, tools.Operators(state))
 	return s

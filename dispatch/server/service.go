@@ -29,6 +29,7 @@ type service struct {
 type served struct {
 	call     toolFunc
 	readOnly bool // its calls have no effect that must happen once, or be undone
+	waits    bool // unless its call says otherwise
 }
 
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
@@ -45,9 +46,27 @@ func newService(version string, list []tools.Tool) *service {
 	}
 	for _, t := range list {
 		s.mcp.AddTool(t.Definition(), refuseArguments)
-		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly}
+		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits}
 	}
 	return s
+}
+
+// waits reports whether a request may take as long as it likes.
+func (s *service) waits(m *wire.Message) bool {
+	return m.Waits(s.tools[m.Params.Name].waits)
+}
+
+// serveCall is answer for a request in its actor's turn. One that waits needs
+// none: those that it waits for do.
+func (s *service) serveCall(sh *share, r *request, se *dispatch.Session, env *wire.Message, msg []byte) []byte {
+	if !r.waits {
+		end, err := sh.turn(r.ctx)
+		if err != nil {
+			return refuseCall(env, err)
+		}
+		defer end()
+	}
+	return s.answer(r.ctx, se, env, msg, r.name)
 }
 
 // answer serves a request of a session, and gives the answer as a line, or nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -66,6 +67,14 @@ func (s *Server) accept(ctx context.Context, nc net.Conn) {
 		turnAway(nc, &HelloError{"UNAUTHENTICATED", err.Error()})
 		return
 	}
+	leave, err := s.shares.enterProcess(peer.PID)
+	if err != nil {
+		s.opts.Log.Warn().Err(err).Int("pid", peer.PID).Msg("a connection was turned away")
+		r := tools.RefusalOf(err)
+		turnAway(nc, &HelloError{r.Code, r.Message})
+		return
+	}
+	defer leave()
 	s.ServeConn(ctx, nc, peer)
 }
 

@@ -27,6 +27,7 @@ type Tool struct {
 	Effect      Effect
 	Input       *jsonschema.Schema
 	Output      *jsonschema.Schema // of an answer; a refusal has a shape of its own
+	Waits       bool               // if its call does not say how long
 
 	call func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
@@ -53,7 +54,7 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 	defaults := defaultsOf[A](fields)
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
-		Input: inputSchema(fields), Output: outputSchema[R](),
+		Input: inputSchema(fields), Output: outputSchema[R](), Waits: waitsByDefault(fields),
 		call: func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error) {
 			args := defaults
 			if err := decode(fields, given, reflect.ValueOf(&args).Elem()); err != nil {
@@ -62,6 +63,12 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 			return fn(ctx, se, args)
 		},
 	}
+}
+
+func waitsByDefault(fields []field) bool {
+	return slices.ContainsFunc(fields, func(f field) bool {
+		return f.name == "wait_secs" && f.def != nil && string(f.def) != "0"
+	})
 }
 
 // Agents are the tools that agents see, in the order of the book.

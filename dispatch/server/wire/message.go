@@ -186,8 +186,9 @@ func (m *Message) Request() bool { return m.Method != "" && m.ID != nil }
 func (m *Message) Notification() bool { return m.Method != "" && m.ID == nil }
 
 // Waits reports whether the call asks to wait for something. Every tool that
-// can wait says so by the same argument.
-func (m *Message) Waits() (waits bool) {
+// can wait says so by the same argument; byDefault is for a call without it.
+func (m *Message) Waits(byDefault bool) (waits bool) {
+	waits = byDefault
 	for name, value := range Members(m.Params.Arguments) {
 		if string(name) == waitArgument {
 			waits = string(value) != "0" && string(value) != "null"

@@ -159,7 +159,7 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 // free now.
 func (s *shim) draining() bool {
 	for _, r := range s.requests {
-		if !r.message.Waits() {
+		if !r.message.Waits(false) {
 			return true
 		}
 	}
