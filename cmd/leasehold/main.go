@@ -20,7 +20,6 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/doctor"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exec"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/story"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/tree"
@@ -115,9 +114,9 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, daemon.NewCommand(), place.WithSocket(shim.NewCommand(place.SocketAndLog)), story.NewCommand(), doctor.NewCommand())
+	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), doctor.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewTreeCommand(), view.NewKVCommand(), view.NewQueueCommand())
-	cmd.AddCommand(tree.NewWatchdogCommand())
+	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -25,7 +27,7 @@ import (
 // that can be killed.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "mcp"):
+	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach"}, os.Args[1]):
 		os.Setenv("XDG_STATE_HOME", inDir("state"))
 		os.Setenv("LEASEHOLD_SOCKET", inDir("s"))
 		main()
@@ -110,6 +112,11 @@ func listenerOf(socket string) int {
 	defer nc.Close()
 	pid, _ := server.PeerPID(nc)
 	return pid
+}
+
+// target is the daemon of a test.
+func target() place.Target {
+	return place.Target{Socket: inDir("s"), Named: true, State: inDir("state/leasehold")}
 }
 
 // startDaemon starts a daemon by hand, and returns it once it listens.

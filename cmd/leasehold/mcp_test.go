@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
@@ -58,8 +59,8 @@ func TestManyShimsStartOneDaemon(t *testing.T) {
 	if n := strings.Count(string(log), `"message":"connected"`); n != 12 {
 		t.Errorf("%d shims connected to it", n)
 	}
-	if started, _ := os.ReadFile(inDir("s.start")); string(started) != fmt.Sprint(daemonPID()) {
-		t.Errorf("started last: %s; listens: %d", started, daemonPID())
+	if r, ok := place.ReadRecord(target().State); !ok || r.PID != daemonPID() || !r.OnDemand {
+		t.Errorf("recorded: %+v; listens: %d", r, daemonPID())
 	}
 	if strings.Contains(string(log), "in use") || strings.Contains(string(log), "another daemon") {
 		t.Errorf("a second daemon was started:\n%s", log)
@@ -175,7 +176,7 @@ func TestDaemonStoppedPolitelyUnderItsClients(t *testing.T) {
 func TestDaemonStartedByHandIsNotReplaced(t *testing.T) {
 	newDir(t)
 	daemon := startDaemon(t)
-	s := runShim(t, shim.Config{Socket: inDir("s"), Log: daemonLog(), Run: "r", Outage: 300 * time.Millisecond})
+	s := runShim(t, shim.Config{Target: target(), Start: true, Run: "r", Outage: 300 * time.Millisecond})
 	s.handshake()
 	daemon.Process.Kill()
 	daemon.Wait()
@@ -209,7 +210,7 @@ func TestDaemonThatCannotStartIsToldToTheClient(t *testing.T) {
 func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
 	newDir(t)
 	startDaemon(t)
-	s := runShim(t, shim.Config{Socket: inDir("s"), Token: "lht_no"})
+	s := runShim(t, shim.Config{Target: target(), Token: "lht_no"})
 	s.send(initializeLine)
 	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "token") {
 		t.Errorf("initialize: %+v", r)
@@ -223,7 +224,7 @@ func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
 func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
 	newDir(t)
 	startDaemon(t)
-	s := runShim(t, shim.Config{Socket: inDir("s"), Run: "r"})
+	s := runShim(t, shim.Config{Target: target(), Run: "r"})
 	s.handshake()
 	s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", wire.MaxMessage) + `","id":1}`)
 	if r := s.receive(); string(r.ID) != "1" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
@@ -262,7 +263,7 @@ func TestShimEndsWithWhoeverNeedsIt(t *testing.T) {
 		"SIGKILL":      func(_ *stdio, c *exec.Cmd) { c.Process.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			watcher := runShim(t, shim.Config{Socket: inDir("s"), Run: "default"})
+			watcher := runShim(t, shim.Config{Target: target(), Run: "default"})
 			watcher.handshake()
 			s, cmd := startShim(t)
 			s.handshake()

@@ -124,7 +124,11 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 	if err != nil {
 		return client.Answer{}, err
 	}
-	c, err := reconnect(cmd, hello, hello.Handle != "") // whoever gave us a session has a daemon
+	d, err := connection.For(cmd)
+	if err != nil {
+		return client.Answer{}, err
+	}
+	c, err := reconnect(cmd, d, hello, hello.Handle != "") // whoever gave us a session has a daemon
 	if err != nil {
 		return client.Answer{}, err
 	}
@@ -144,7 +148,7 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 			return answer, connection.InWords(cmd.Context(), name, err)
 		}
 		c.Close()
-		if c, err = reconnect(cmd, hello, true); err != nil {
+		if c, err = reconnect(cmd, d, hello, true); err != nil {
 			return client.Answer{}, err
 		}
 	}
@@ -155,10 +159,10 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 const daemonPatience = 30 * time.Second
 
 // reconnect connects, and if that is to be, waits for a daemon that is away.
-func reconnect(cmd *cobra.Command, hello server.Hello, wait bool) (*client.Client, error) {
+func reconnect(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, wait bool) (*client.Client, error) {
 	giveUp := time.Now().Add(daemonPatience)
 	for {
-		c, err := connection.Open(cmd, hello)
+		c, err := d.Open(cmd.Context(), hello, true)
 		if !wait || !errors.Is(err, connection.ErrNoDaemon) && !connection.BrokeOff(err) || time.Now().After(giveUp) {
 			return c, err
 		}

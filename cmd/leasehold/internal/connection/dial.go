@@ -3,11 +3,17 @@ package connection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -20,52 +26,139 @@ const (
 	LastRetry  = time.Second
 )
 
-// A Dialer connects to the daemon, and starts one if it may. One attempt at a
-// time uses it.
-type Dialer struct {
-	Socket  string
-	starter *starter // nil: never
+// ErrNoDaemon is what a client finds where none runs.
+var ErrNoDaemon = errors.New("no daemon")
 
-	// byHand is whether the daemon last connected to was started by
-	// something else than a shim: a person, or a supervisor, who chose its
-	// state and will start it again. A shim's own would take its place.
+// A Dialer connects to the daemon that a command means. A daemon belongs to a
+// state, so the record in the state counts, and the socket is only a way to
+// find the state: see find. One attempt at a time uses a Dialer.
+type Dialer struct {
+	target place.Target
+
+	// Socket is where the daemon was that it last connected to; before that,
+	// where it is expected.
+	Socket string
+
+	// byHand is whether a person or a supervisor started that daemon. They
+	// chose its options and will start it again. One started on demand would
+	// take its place.
 	byHand bool
 }
 
-// NewDialer returns a dialer for a socket. With a log it may start a daemon,
-// which writes there.
-func NewDialer(socket, log string) *Dialer {
-	d := &Dialer{Socket: socket}
-	if log != "" {
-		d.starter = &starter{socket: socket, log: log}
-	}
-	return d
+// NewDialer returns a dialer for a daemon.
+func NewDialer(target place.Target) *Dialer {
+	return &Dialer{target: target, Socket: target.Socket}
 }
 
-// Reach connects to the socket, and if it may, starts the daemon for that.
+// For is the dialer for the daemon that a command means.
+func For(cmd *cobra.Command) (*Dialer, error) {
+	target, err := place.TargetOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.CheckSocketPath(target.Socket); err != nil {
+		return nil, exit.Usage(err)
+	}
+	return NewDialer(target), nil
+}
+
+// Reach connects to the daemon. If none runs and start is set, it starts one.
 func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
-	nc, err := d.Dial(ctx)
-	if Absent(err) && start && d.starter != nil && !d.byHand {
-		if err = d.starter.start(ctx); err == nil {
-			nc, err = d.Dial(ctx)
+	nc, err := d.find(ctx)
+	if errors.Is(err, ErrNoDaemon) && start && !d.byHand {
+		if refusal := d.mayStart(); refusal != nil {
+			return nil, refusal
+		}
+		nc, err = d.start(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	pid, err := server.PeerPID(nc)
+	owner, ok := place.OwnerOf(d.Socket)
+	d.byHand = err == nil && ok && owner.PID == pid && !owner.OnDemand
+	return nc, nil
+}
+
+// find connects to the daemon that runs. A socket that the user named comes
+// first; then the daemon of the state that it belongs to, wherever that listens.
+// Without a name the user's own state comes first, so that clients with
+// different environments meet.
+func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
+	state := d.State()
+	recorded, known := place.ReadRecord(state)
+	known = known && recorded.Alive()
+	ways := []func() (net.Conn, error){
+		func() (net.Conn, error) { return d.dial(ctx, d.target.Socket, 0) },
+		func() (net.Conn, error) {
+			if !known {
+				return nil, fs.ErrNotExist
+			}
+			return d.dial(ctx, recorded.Socket, recorded.PID)
+		},
+	}
+	if !d.target.Named {
+		ways[0], ways[1] = ways[1], ways[0]
+	}
+	for _, way := range ways {
+		nc, err := way()
+		if err == nil || !absent(err) {
+			return nc, err
 		}
 	}
-	return nc, err
+	return nil, exit.Hint(fmt.Errorf("%w listens at %s", ErrNoDaemon, d.target.Socket),
+		"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
 }
 
-// Know notes who started the daemon at the other end of nc.
-func (d *Dialer) Know(nc net.Conn) {
-	if pid, err := server.PeerPID(nc); err == nil {
-		d.byHand = d.starter == nil || !d.starter.started(pid)
+// State is the state that is meant: the one the socket belongs to, or else the
+// user's own.
+func (d *Dialer) State() string {
+	if owner, ok := place.OwnerOf(d.target.Socket); ok && (d.target.Named || owner.State == d.target.State) {
+		return owner.State
 	}
+	return d.target.State
 }
 
-func (d *Dialer) Dial(ctx context.Context) (net.Conn, error) {
+// dial connects to a socket where the process with that pid listens; 0: any.
+func (d *Dialer) dial(ctx context.Context, socket string, pid int) (net.Conn, error) {
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, "unix", d.Socket)
+	nc, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	if listener, err := server.PeerPID(nc); pid != 0 && err == nil && listener != pid {
+		nc.Close()
+		return nil, fs.ErrNotExist // another daemon has that socket now
+	}
+	d.Socket = socket
+	return nc, nil
 }
 
-// Absent reports whether a dial found nobody.
-func Absent(err error) bool {
+// absent reports whether a dial found nobody.
+func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// mayStart refuses to start a daemon where that would take the place of
+// another.
+func (d *Dialer) mayStart() error {
+	if run := os.Getenv("LEASEHOLD_RUN_ID"); run != "" && os.Getenv("LEASEHOLD_LIFE") != "" {
+		return exit.Hint(fmt.Errorf("%w listens at %s, and an agent of a run starts none: its dispatcher does", ErrNoDaemon, d.target.Socket),
+			"wait for the dispatcher to start it; if the dispatcher has ended, so does this process")
+	}
+	owner, owned := place.OwnerOf(d.target.Socket)
+	if owned && owner.State != d.target.State && !owner.OnDemand {
+		return exit.Hint(fmt.Errorf("%w listens at %s, which belongs to the state %s", ErrNoDaemon, d.target.Socket, owner.State),
+			"start that daemon again: leasehold serve --state %s --socket %s; or remove %s.owner to give the socket to another state",
+			owner.State, d.target.Socket, d.target.Socket)
+	}
+	state := d.State()
+	if state == "" {
+		return fmt.Errorf("%w listens at %s, and there is no place for the state of another: set HOME or XDG_STATE_HOME", ErrNoDaemon, d.target.Socket)
+	}
+	if r, ok := place.ReadRecord(state); ok && !r.OnDemand && !r.Alive() && r.SameBoot() {
+		return exit.Hint(fmt.Errorf("%w listens at %s: the one that was started by hand was killed", ErrNoDaemon, r.Socket),
+			"start it again as it was started, or with leasehold restart")
+	}
+	return nil
 }

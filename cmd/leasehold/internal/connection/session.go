@@ -17,47 +17,36 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// ErrNoDaemon is what a client finds where none runs.
-var ErrNoDaemon = errors.New("no daemon")
+// Open opens a session with the daemon that a command means. If none runs and
+// start is set, it starts one.
+func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, error) {
+	d, err := For(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return d.Open(cmd.Context(), hello, start)
+}
 
-// Open opens a session with the daemon at the command's socket.
-func Open(cmd *cobra.Command, hello server.Hello) (*client.Client, error) {
-	socket, err := place.Socket(cmd)
+// Open opens a session.
+func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
+	nc, err := d.Reach(ctx, start)
 	if err != nil {
 		return nil, err
 	}
-	if err := server.CheckSocketPath(socket); err != nil {
-		return nil, exit.Usage(err)
-	}
-	ctx, cancel := UntilSilent(cmd.Context(), socket)
+	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
-	nc, err := Dial(ctx, socket)
-	if err != nil {
-		return nil, err
-	}
 	c, err := Handshake(ctx, nc, hello, "leasehold")
 	return c, WhoWasRefused(err, hello)
 }
 
 // UntilSilent is ctx for as long as a daemon may take to let somebody in.
-func UntilSilent(ctx context.Context, socket string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, HelloTimeout, fmt.Errorf("the daemon at %s does not answer", socket))
-}
-
-// Dial connects to a daemon that must be there.
-func Dial(ctx context.Context, socket string) (net.Conn, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-	if Absent(err) {
-		return nil, exit.Hint(fmt.Errorf("%w listens at %s", ErrNoDaemon, socket),
-			"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
-	}
-	return nc, err
+func (d *Dialer) UntilSilent(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, HelloTimeout, fmt.Errorf("the daemon at %s does not answer", d.Socket))
 }
 
 // Handshake opens a session over nc. If ctx ends it, its cause is the error.
@@ -84,9 +73,10 @@ func WhoWasRefused(err error, hello server.Hello) error {
 	}
 }
 
-// Operator opens a session for the user of the daemon.
-func Operator(cmd *cobra.Command) (*client.Client, error) {
-	return Open(cmd, server.Hello{Operator: true})
+// Operator opens a session for the user of the daemon. A command that acts sets
+// start, one that only looks does not.
+func Operator(cmd *cobra.Command, start bool) (*client.Client, error) {
+	return Open(cmd, server.Hello{Operator: true}, start)
 }
 
 // Call calls a tool. The end of the connection is told in words.
@@ -124,8 +114,8 @@ func IsCode(err error, code string) bool {
 }
 
 // AsOperator makes one call as the operator.
-func AsOperator(cmd *cobra.Command, tool string, args map[string]any) (client.Answer, error) {
-	c, err := Operator(cmd)
+func AsOperator(cmd *cobra.Command, start bool, tool string, args map[string]any) (client.Answer, error) {
+	c, err := Operator(cmd, start)
 	if err != nil {
 		return client.Answer{}, err
 	}

@@ -5,80 +5,97 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 const (
 	startTimeout = 10 * time.Second
 	startPoll    = 10 * time.Millisecond
 
-	// idleExit is how long a daemon that nobody asked for by name outlives its
+	// idleExit is how long a daemon that was started on demand outlives its
 	// last client.
 	idleExit = 15 * time.Minute
-
-	// maxLog is how large a log grows before a new daemon begins another.
-	maxLog = 8 << 20
 )
 
-// A starter starts a daemon when none runs. A lock beside the socket lets one
-// of many shims do it while the others wait; its file has the pid of the
-// daemon last started so.
-type starter struct {
-	socket string
-	log    string
-}
-
-func (st *starter) lockPath() string { return st.socket + ".start" }
-
-// start returns once a daemon listens.
-func (st *starter) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no daemon listens after %v; see %s", startTimeout, st.log))
+// start starts the daemon of the state that is meant and connects to it. A lock
+// in the state lets one of many clients do it while the others wait.
+func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
+	state := d.State()
+	log := place.Log(state)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no daemon listens after %v; see %s", startTimeout, log))
 	defer cancel()
-	if err := os.MkdirAll(filepath.Dir(st.socket), 0o700); err != nil {
-		return err
+	for _, dir := range []string{state, filepath.Dir(d.target.Socket)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, &StartError{err.Error()}
+		}
 	}
-	lock, err := os.OpenFile(st.lockPath(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err := place.CheckPrivate(state); err != nil {
+		return nil, &StartError{err.Error()}
+	}
+	lock, err := os.OpenFile(place.StartLock(state), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer lock.Close() // and with it the lock
 	for {
 		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("lock %s: %w", lock.Name(), err)
+			return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 		}
-		if st.listens(ctx) { // whoever had the lock has done it
-			return nil
+		if nc, findErr := d.find(ctx); findErr == nil {
+			return nc, nil // whoever had the lock has started it
 		}
 		if err == nil {
 			break
 		}
 		if err := pause(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	exited, err := st.spawn(lock)
+	return d.Launch(ctx, state, state, []string{
+		"serve", "--on-demand", "--state", state, "--socket", d.target.Socket, "--idle-exit", idleExit.String(),
+	})
+}
+
+// Launch starts the daemon of a state with these arguments in a directory, as
+// nobody's child, and connects to it.
+func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (net.Conn, error) {
+	log := place.Log(state)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no daemon listens after %v; see %s", startTimeout, log))
+	defer cancel()
+	daemon, err := spawn(log, dir, args)
 	if err != nil {
-		return &StartError{err.Error()}
+		return nil, &StartError{err.Error()}
 	}
-	for !st.listens(ctx) {
+	for {
+		nc, err := d.find(ctx)
+		if err == nil {
+			return nc, nil
+		}
 		select {
-		case err := <-exited:
-			return &StartError{st.lastWords(err)}
+		case <-daemon.Ended():
+			if nc, err := d.find(ctx); err == nil { // another was quicker
+				return nc, nil
+			}
+			if daemon.Ready() {
+				return nil, fmt.Errorf("%w listens at %s: it was ended as soon as it had started", ErrNoDaemon, d.target.Socket)
+			}
+			return nil, &StartError{lastWords(log)}
 		default:
 		}
 		if err := pause(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
 }
 
 // A StartError says why a daemon ended before it listened.
@@ -95,42 +112,24 @@ func pause(ctx context.Context) error {
 	}
 }
 
-func (st *starter) listens(ctx context.Context) bool {
-	nc, err := (&Dialer{Socket: st.socket}).Dial(ctx)
-	if err != nil {
-		return false
-	}
-	nc.Close()
-	return true
-}
-
-// spawn starts a daemon that outlives the shim, and notes its pid in the lock
-// file.
-func (st *starter) spawn(lock *os.File) (exited <-chan error, err error) {
+// spawn starts a daemon that is not our descendant, so that nothing which ends
+// our process and its descendants ends the daemon.
+func spawn(log, dir string, args []string) (*process.Background, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	out, err := st.openLog()
+	out, err := openLog(log)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(self, "serve", "--socket", st.socket, "--idle-exit", idleExit.String())
-	cmd.Stderr = out                       // the log alone: what it prints for people is for nobody here
-	cmd.Dir = filepath.Dir(st.log)         // not the client's directory, which may be to go
-	cmd.Env = WithoutSecrets(os.Environ()) // the daemon is everybody's
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	// If the note fails, shims take the daemon for one started by hand.
-	if err := lock.Truncate(0); err == nil {
-		_, _ = lock.WriteAt([]byte(strconv.Itoa(cmd.Process.Pid)), 0)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }() // ends with the daemon or the shim
-	return done, nil
+	return process.StartDetached(self, process.Detached{
+		Args:   args,
+		Dir:    dir,
+		Env:    WithoutSecrets(os.Environ()), // the daemon is everybody's
+		Stderr: out,
+	})
 }
 
 // ExecMark names the variable by which what exec has started is found.
@@ -154,26 +153,19 @@ func WithoutSecrets(env []string) []string {
 	})
 }
 
-func (st *starter) openLog() (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(st.log), 0o700); err != nil {
+// openLog opens the file that takes what the daemon says before its own log is
+// open, and if it crashes.
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	if info, err := os.Stat(st.log); err == nil && info.Size() > maxLog {
-		_ = os.Rename(st.log, st.log+".old") // or it grows on
-	}
-	return os.OpenFile(st.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
 // lastWords is the last line of the log of a daemon that ended at once.
-func (st *starter) lastWords(err error) string {
-	text, _ := os.ReadFile(st.log)
+func lastWords(log string) string {
+	text, _ := os.ReadFile(log)
 	text = bytes.TrimSpace(text)
 	line := string(text[bytes.LastIndexByte(text, '\n')+1:])
-	return fmt.Sprintf("%s (%v; the log is %s)", line, err, st.log)
-}
-
-// started reports whether the daemon with that pid was started by a shim.
-func (st *starter) started(pid int) bool {
-	text, err := os.ReadFile(st.lockPath())
-	return err == nil && string(text) == strconv.Itoa(pid)
+	return fmt.Sprintf("%s (the log is %s)", line, log)
 }

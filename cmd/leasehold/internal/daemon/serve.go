@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
@@ -34,6 +35,7 @@ type serveConfig struct {
 	HTTPHosts []string
 	Remote    bool // HTTP may listen beyond the loopback
 	MaxDepth  int
+	OnDemand  bool          // a client starts it
 	IdleExit  time.Duration // end when nobody has been connected for so long; 0: never
 	Log       logConfig
 }
@@ -64,10 +66,12 @@ proxy before it, or the network of a container.`,
   # one apart from all others
   leasehold serve --state /tmp/try/state --socket /tmp/try/sock`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if cfg.Socket, err = place.Socket(cmd); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			target, err := place.TargetOf(cmd)
+			if err != nil {
 				return err
 			}
+			cfg.Socket = target.Socket
 			if cfg.State == "" {
 				if cfg.State, err = place.State(); err != nil {
 					return err
@@ -91,6 +95,8 @@ proxy before it, or the network of a container.`,
 	view.Complete(cmd, "log-format", "json", "console")
 	view.Complete(cmd, "log-level", "trace", "debug", "info", "warn", "error")
 	_ = cmd.MarkFlagDirname("state")
+	f.BoolVar(&cfg.OnDemand, "on-demand", false, "a client starts it")
+	_ = f.MarkHidden("on-demand")
 	return cmd
 }
 
@@ -112,6 +118,17 @@ func (cfg *serveConfig) check() (err error) {
 
 // serve is the daemon's life.
 func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err error) {
+	if err := place.CheckPrivate(cfg.State); err != nil {
+		return err
+	}
+	if cfg.OnDemand {
+		rotated, err := openRotated(place.Log(cfg.State))
+		if err != nil {
+			return err
+		}
+		defer rotated.Close()
+		stderr = rotated
+	}
 	log := cfg.Log.open(stderr)
 	spareProcessor()
 
@@ -133,6 +150,13 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return err
 	}
+	process.TellReady()
+	record := place.Record{State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web), Version: build.Version(), OnDemand: cfg.OnDemand}.ThisProcess()
+	if err := record.Write(); err != nil {
+		err = fmt.Errorf("record where the daemon listens: %w", err)
+		return errors.Join(err, socket.Close(), closeWeb(web))
+	}
+	defer func() { err = errors.Join(err, record.Remove()) }()
 	daemon := server.New(state, server.Options{
 		Version: build.Version(), Log: log, Transport: server.Transport{HTTPHosts: cfg.HTTPHosts},
 	})
@@ -154,7 +178,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			return errIdle
 		})
 	}
-	announce(stdout, log, cfg, web)
+	announce(stdout, log, record)
 	stop := context.AfterFunc(ctx, func() { log.Info().Msg("stopping") })
 	defer stop()
 	if err := services.Wait(); err != nil && !errors.Is(err, errIdle) {
@@ -197,13 +221,27 @@ func listen(cfg serveConfig) (socket, web net.Listener, err error) {
 	return socket, web, nil
 }
 
+// urlOf is where HTTP is served; "" if it is not.
+func urlOf(web net.Listener) string {
+	if web == nil {
+		return ""
+	}
+	return fmt.Sprintf("http://%s/mcp", web.Addr())
+}
+
+func closeWeb(web net.Listener) error {
+	if web == nil {
+		return nil
+	}
+	return web.Close()
+}
+
 // announce says, in one line for whoever started the daemon, that it is ready.
-func announce(stdout io.Writer, log zerolog.Logger, cfg serveConfig, web net.Listener) {
-	ready := log.Info().Str("version", build.Version()).Str("socket", cfg.Socket).Str("state", cfg.State)
-	where := cfg.Socket
-	if web != nil {
-		url := fmt.Sprintf("http://%s/mcp", web.Addr())
-		ready, where = ready.Str("http", url), where+" and "+url
+func announce(stdout io.Writer, log zerolog.Logger, r place.Record) {
+	ready := log.Info().Str("version", r.Version).Str("socket", r.Socket).Str("state", r.State)
+	where := r.Socket
+	if r.HTTP != "" {
+		ready, where = ready.Str("http", r.HTTP), where+" and "+r.HTTP
 	}
 	ready.Msg("ready")
 	fmt.Fprintln(stdout, "leasehold: listening on", where)
@@ -213,7 +251,7 @@ func announce(stdout io.Writer, log zerolog.Logger, cfg serveConfig, web net.Lis
 func explain(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrLocked):
-		return exit.Hint(err, "a daemon serves that state already: use it, or give this one another --state")
+		return exit.Hint(err, "a daemon serves that state already: leasehold status shows it; use it, stop it with leasehold stop, or give this one another --state")
 	case errors.Is(err, server.ErrSocketInUse):
 		return exit.Hint(err, "use the daemon that is there, or give this one another --socket")
 	case errors.Is(err, engine.ErrCorrupt):

@@ -22,20 +22,18 @@ import (
 
 // examineSocket looks at the socket, and asks the daemon behind it.
 func examineSocket(cmd *cobra.Command) []finding {
-	socket, err := place.Socket(cmd)
-	if err == nil {
-		err = server.CheckSocketPath(socket)
-	}
+	d, err := connection.For(cmd)
 	if err != nil {
 		return []finding{faultOf("socket", err)}
 	}
+	began := time.Now()
+	c, err := d.Open(cmd.Context(), server.Hello{Operator: true}, false)
+	socket := d.Socket
+	took := time.Since(began)
 	var found []finding
 	if what, do := openToOthers(filepath.Dir(socket), 0o022); what != "" {
 		found = append(found, finding{"socket", fault, what + ", and could replace the socket", do})
 	}
-	began := time.Now()
-	c, err := connection.Operator(cmd)
-	took := time.Since(began)
 	if errors.Is(err, context.Canceled) {
 		return found
 	}
@@ -43,10 +41,16 @@ func examineSocket(cmd *cobra.Command) []finding {
 		return append(found, noDaemon(socket, err))
 	}
 	defer c.Close()
+	if r, ok := place.ReadRecord(d.State()); ok && r.Socket == socket && r.Alive() && r.Replaced() {
+		return append(found, finding{
+			"socket", note, fmt.Sprintf("%s has been replaced since the daemon (pid %d) was started from it", r.Binary, r.PID),
+			"leasehold restart: no session ends by that",
+		})
+	}
 	if c.Version != build.Version() {
 		return append(found, finding{
 			"socket", note, fmt.Sprintf("the daemon at %s is version %s, this command %s", socket, c.Version, build.Version()),
-			"stop the daemon with SIGTERM: the next to start is of the new version, and no session ends by that",
+			"leasehold restart: no session ends by that",
 		})
 	}
 	return append(found, finding{Check: "socket", Level: fine, What: fmt.Sprintf(
@@ -54,11 +58,7 @@ func examineSocket(cmd *cobra.Command) []finding {
 }
 
 func noDaemon(socket string, err error) finding {
-	nc, dialErr := (&connection.Dialer{Socket: socket}).Dial(context.Background())
-	if dialErr == nil {
-		nc.Close()
-	}
-	if connection.Absent(dialErr) {
+	if errors.Is(err, connection.ErrNoDaemon) {
 		return finding{Check: "socket", Level: note, What: fmt.Sprintf("no daemon listens at %s; leasehold mcp starts one when a client does", socket)}
 	}
 	f := faultOf("socket", err)

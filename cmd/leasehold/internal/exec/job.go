@@ -15,7 +15,6 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -39,12 +38,9 @@ type job struct {
 // runExec runs the program under its leases. An error is an exitCode, or says
 // why the program has not run.
 func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
-	socket, err := place.Socket(cmd)
+	dialer, err := connection.For(cmd)
 	if err != nil {
 		return err
-	}
-	if err := server.CheckSocketPath(socket); err != nil {
-		return exit.Usage(err)
 	}
 	// From here on no signal ends exec: it ends its waiting, or goes to the
 	// program.
@@ -54,7 +50,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	waiting, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 	defer stop()
 
-	link := &execLink{socket: socket, hello: hello}
+	link := &execLink{dialer: dialer, hello: hello}
 	defer link.close()
 	h := &hold{cfg: cfg, link: link}
 	ctx := context.WithoutCancel(cmd.Context())

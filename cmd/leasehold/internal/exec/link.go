@@ -20,7 +20,7 @@ import (
 // An execLink is exec's session with the daemon, over one connection after
 // another.
 type execLink struct {
-	socket string
+	dialer *connection.Dialer
 	hello  server.Hello // of the next connection
 
 	client *client.Client // nil while there is none
@@ -49,12 +49,12 @@ func (l *execLink) connect(ctx context.Context) error {
 	if l.client != nil {
 		return nil
 	}
-	ctx, cancel := connection.UntilSilent(ctx, l.socket)
-	defer cancel()
-	nc, err := connection.Dial(ctx, l.socket)
+	nc, err := l.dialer.Reach(ctx, true)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := l.dialer.UntilSilent(ctx)
+	defer cancel()
 	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
 	c, err := connection.Handshake(ctx, conn, l.hello, "leasehold")
 	if err != nil {

@@ -15,11 +15,26 @@ import (
 // Where things are:
 //
 //	<state>/db             what the daemon stores (--state names another <state>)
-//	<state>/daemon.log     what a daemon says that mcp started
+//	<state>/daemon.json    which daemon serves it and where: see Record
+//	<state>/daemon.log     the log of a daemon that a client started
+//	<state>/daemon.start   a lock: one client at a time starts a daemon
 //	<runtime>/leasehold/leasehold.sock, else <state>/leasehold.sock
+//	<socket>.owner         which state the socket belongs to: see Owner
 //
-// <state> is $XDG_STATE_HOME/leasehold, <runtime> is $XDG_RUNTIME_DIR. The
-// socket does not follow --state: clients would not find it.
+// <state> is $XDG_STATE_HOME/leasehold, <runtime> is $XDG_RUNTIME_DIR.
+
+// A Target is the daemon that a command means.
+type Target struct {
+	Socket string
+	Named  bool   // the user named the socket
+	State  string // the user's own
+}
+
+// Log is where a daemon writes that a client started.
+func Log(state string) string { return filepath.Join(state, "daemon.log") }
+
+// StartLock is the file that is locked while a client starts a daemon.
+func StartLock(state string) string { return filepath.Join(state, "daemon.start") }
 
 // State is the default <state>.
 func State() (string, error) {
@@ -57,25 +72,25 @@ func WithSocket(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Socket is the socket that a command is to use, an absolute path.
-func Socket(cmd *cobra.Command) (string, error) {
+// TargetOf is the daemon that a command means, by --socket, LEASEHOLD_SOCKET or
+// the user's directories.
+func TargetOf(cmd *cobra.Command) (t Target, err error) {
 	flag, err := cmd.Flags().GetString("socket")
 	if err != nil {
-		return "", err
+		return Target{}, err
 	}
-	path := cmp.Or(flag, os.Getenv("LEASEHOLD_SOCKET"))
-	if path == "" {
-		return defaultSocket()
+	named := cmp.Or(flag, os.Getenv("LEASEHOLD_SOCKET"))
+	if named == "" {
+		if t.Socket, err = defaultSocket(); err != nil {
+			return Target{}, err
+		}
+		t.State, err = State()
+		return t, err
 	}
-	return filepath.Abs(path)
-}
-
-// SocketAndLog is where a shim finds the daemon, and where one that it starts
-// writes its log.
-func SocketAndLog(cmd *cobra.Command) (socket, log string, err error) {
-	if socket, err = Socket(cmd); err != nil {
-		return "", "", err
+	t.Named = true
+	if t.Socket, err = filepath.Abs(named); err != nil {
+		return Target{}, err
 	}
-	dir, err := State()
-	return socket, filepath.Join(dir, "daemon.log"), err
+	t.State, _ = State() // without it the socket has to do
+	return t, nil
 }

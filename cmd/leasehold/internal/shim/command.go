@@ -14,27 +14,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // Config is what a shim is told by its command line and environment.
 type Config struct {
-	Socket string // of the daemon
-	Token  string // of the actor; "": join Run
+	Target place.Target // the daemon
+	Start  bool         // the daemon, if none runs
+	Token  string       // of the actor; "": join Run
 	Run    string
 	Name   string // in Run; "": after the client
-	Log    string // where a daemon that the shim starts writes; "": start none
 
 	// Outage is how long a request waits for the daemon before it is told
 	// that there is none. Zero: 30 s.
 	Outage time.Duration
 }
 
-// NewCommand is the command that MCP clients start. find says where the
-// daemon listens, and where a daemon started on demand writes its log.
-func NewCommand(find func(*cobra.Command) (socket, log string, err error)) *cobra.Command {
-	cfg := Config{Token: os.Getenv("LEASEHOLD_TOKEN")}
-	cmd := &cobra.Command{
+// NewCommand is the command that MCP clients start.
+func NewCommand() *cobra.Command {
+	cfg := Config{Start: true, Token: os.Getenv("LEASEHOLD_TOKEN")}
+	cmd := place.WithSocket(&cobra.Command{
 		Use:   "mcp",
 		Short: "Connect an MCP client to the daemon, over stdio",
 		Long: `Connect an MCP client to the daemon, over stdio.
@@ -53,14 +53,14 @@ joins a run as a new worker of the root layer.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if cfg.Socket, cfg.Log, err = find(cmd); err != nil {
+			if cfg.Target, err = place.TargetOf(cmd); err != nil {
 				return err
 			}
 			ctx, stop := untilUnwanted(cmd.Context())
 			defer stop()
 			return Run(ctx, cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-	}
+	})
 	cmd.Flags().StringVar(&cfg.Run, "run", "default", "the run to join without a token")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the name to join it under (default: the client's)")
 	return cmd
@@ -99,7 +99,7 @@ func untilUnwanted(ctx context.Context) (context.Context, func()) {
 // goes or ctx ends, and then answers nil. An error says why it can never work.
 // What it has to say on the way goes to stderr.
 func Run(ctx context.Context, cfg Config, stdin io.Reader, stdout, stderr io.Writer) error {
-	if err := server.CheckSocketPath(cfg.Socket); err != nil {
+	if err := server.CheckSocketPath(cfg.Target.Socket); err != nil {
 		return err
 	}
 	newShim(cfg, stderr).run(ctx, stdin, stdout)

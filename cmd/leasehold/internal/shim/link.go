@@ -101,7 +101,6 @@ func dial(ctx context.Context, d *connection.Dialer, hello server.Hello, start b
 		return attempt{err: cmp.Or(err, context.Cause(ctx))}
 	}
 	nc.SetDeadline(time.Time{})
-	d.Know(nc)
 	return attempt{link: newLink(nc, br), welcome: w}
 }
 
@@ -116,7 +115,7 @@ func (s *shim) connect(ctx context.Context) {
 	if hello.Token == "" {
 		hello.Run, hello.Name = s.cfg.Run, s.name
 	}
-	start := time.Now().Before(s.patience)
+	start := s.cfg.Start && time.Now().Before(s.patience)
 	done := make(chan attempt, 1)
 	s.attempt = done
 	go func() { done <- dial(ctx, s.dialer, hello, start) }()

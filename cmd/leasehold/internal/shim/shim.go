@@ -83,7 +83,7 @@ func newShim(cfg Config, stderr io.Writer) *shim {
 	cfg.Outage = cmp.Or(cfg.Outage, 30*time.Second)
 	return &shim{
 		cfg: cfg, stderr: stderr, id: uuid.NewString(), name: cfg.Name,
-		dialer:   connection.NewDialer(cfg.Socket, cfg.Log),
+		dialer:   connection.NewDialer(cfg.Target),
 		requests: make(map[string]*request),
 	}
 }

@@ -64,7 +64,7 @@ environment, as LEASEHOLD_TOKEN. It is void from the end of the actor on.`,
 				args["max_depth"] = maxDepth
 			}
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, "operator_actor_add", args)
+			answer, err := connection.AsOperator(cmd, true, "operator_actor_add", args)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
@@ -116,7 +116,7 @@ goes to those who wait. Ending root ends the run.`,
 				request["reason"] = reason
 			}
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, "operator_actor_end", request)
+			answer, err := connection.AsOperator(cmd, true, "operator_actor_end", request)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}

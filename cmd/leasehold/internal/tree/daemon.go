@@ -8,30 +8,36 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A runDaemon is the daemon that a run is dispatched with: the one at the
-// socket, or one that is started there when none runs.
+// A runDaemon is the daemon that a run is dispatched with. It is started on
+// demand.
 type runDaemon struct {
-	socket string
-
 	mu     sync.Mutex
 	dialer *connection.Dialer // one attempt at a time uses it
 }
 
+// newRunDaemon finds the daemon, so that the run's agents are told where it
+// listens. One that cannot be reached now may be reached later.
 func newRunDaemon(cmd *cobra.Command) (*runDaemon, error) {
-	socket, log, err := place.SocketAndLog(cmd)
+	dialer, err := connection.For(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := server.CheckSocketPath(socket); err != nil {
-		return nil, exit.Usage(err)
+	d := &runDaemon{dialer: dialer}
+	if nc, err := d.reach(cmd.Context()); err == nil {
+		nc.Close()
 	}
-	return &runDaemon{socket: socket, dialer: connection.NewDialer(socket, log)}, nil
+	return d, nil
+}
+
+// socket is where the daemon listens, or is expected to.
+func (d *runDaemon) socket() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dialer.Socket
 }
 
 // connect opens an operator's connection.
@@ -40,7 +46,7 @@ func (d *runDaemon) connect(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := connection.UntilSilent(ctx, d.socket)
+	ctx, cancel := d.dialer.UntilSilent(ctx)
 	defer cancel()
 	return connection.Handshake(ctx, nc, server.Hello{Operator: true}, "leasehold dispatch")
 }
@@ -48,9 +54,5 @@ func (d *runDaemon) connect(ctx context.Context) (*client.Client, error) {
 func (d *runDaemon) reach(ctx context.Context) (net.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	nc, err := d.dialer.Reach(ctx, true)
-	if err == nil {
-		d.dialer.Know(nc)
-	}
-	return nc, err
+	return d.dialer.Reach(ctx, true)
 }

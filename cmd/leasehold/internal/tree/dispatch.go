@@ -138,7 +138,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	ctx := context.WithoutCancel(cmd.Context())
 	show := j.display(cmd, m.Run.Name, dir, daemon)
 	summary, err := launcher.Run(ctx, launcher.Options{
-		Manifest: m, Directory: dir, Resume: resume, Leasehold: self, Socket: daemon.socket,
+		Manifest: m, Directory: dir, Resume: resume, Leasehold: self, Socket: daemon.socket(),
 		Connect: daemon.connect, Events: show.event, Interrupts: interrupts,
 	})
 	closeErr := show.close()

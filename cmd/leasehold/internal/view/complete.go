@@ -40,7 +40,7 @@ func knownRuns(cmd *cobra.Command) []ShownRun {
 	ctx, cancel := context.WithTimeout(parent, completeTimeout)
 	defer cancel()
 	cmd.SetContext(ctx)
-	answer, err := connection.AsOperator(cmd, "operator_tree", map[string]any{})
+	answer, err := connection.AsOperator(cmd, false, "operator_tree", map[string]any{})
 	if err != nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 	ctx, cancel := context.WithTimeout(parent, completeTimeout)
 	defer cancel()
 	cmd.SetContext(ctx)
-	answer, err := connection.AsOperator(cmd, "operator_leases", map[string]any{"run": run, "scope": scope})
+	answer, err := connection.AsOperator(cmd, false, "operator_leases", map[string]any{"run": run, "scope": scope})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

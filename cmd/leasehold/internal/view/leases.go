@@ -16,7 +16,7 @@ import (
 
 func NewLeasesCommand() *cobra.Command {
 	var run, layer, scope, prefix string
-	l := &look{tool: "operator_leases", draw: drawLeases}
+	l := &look{tool: "operator_leases", empty: `{"leases":[]}`, draw: drawLeases}
 	cmd := l.flags(&cobra.Command{
 		Use:   "leases",
 		Short: "Show who holds what, and who waits for it",

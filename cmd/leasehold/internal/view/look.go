@@ -6,12 +6,15 @@ package view
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
@@ -21,6 +24,7 @@ import (
 type look struct {
 	title string // of a screen that shows it
 	tool  string
+	empty string // its answer where there is nothing
 	args  map[string]any
 	draw  func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error)
 
@@ -36,12 +40,19 @@ func (l *look) flags(cmd *cobra.Command) *cobra.Command {
 }
 
 func (l *look) run(cmd *cobra.Command) error {
-	c, err := connection.Operator(cmd)
+	out := cmd.OutOrStdout()
+	c, err := connection.Operator(cmd, false)
+	if errors.Is(err, connection.ErrNoDaemon) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
+		if err := l.showEmpty(out); err != nil || !l.watch {
+			return err
+		}
+		c, err = awaitDaemon(cmd)
+	}
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	out := cmd.OutOrStdout()
 	if l.watch {
 		err = l.Follow(cmd.Context(), c, out)
 	} else {
@@ -49,6 +60,36 @@ func (l *look) run(cmd *cobra.Command) error {
 	}
 	return connection.AsJSON(l.json, out, err)
 }
+
+// showEmpty shows what there is without a daemon.
+func (l *look) showEmpty(out io.Writer) error {
+	text, err := l.text(state{Answer: client.Answer{Object: json.RawMessage(l.empty)}}, 0, terminal.PaintFor(out))
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}
+
+// awaitDaemon connects once somebody has started a daemon.
+func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
+	tick := time.NewTicker(daemonPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-cmd.Context().Done():
+			return nil, exit.Code(exit.OK) // Ctrl-C is how a watch ends
+		}
+		c, err := connection.Operator(cmd, false)
+		if !errors.Is(err, connection.ErrNoDaemon) {
+			return c, err
+		}
+	}
+}
+
+// daemonPoll is how often a watch looks for a daemon that is not there.
+const daemonPoll = 500 * time.Millisecond
 
 func (l *look) once(ctx context.Context, c *client.Client, out io.Writer) error {
 	answer, err := connection.Call(ctx, c, l.tool, l.args)

@@ -34,7 +34,7 @@ A task goes delayed → ready → in_progress → completed, failed, dead or can
 
 func newQueueStatsCommand(use string) *cobra.Command {
 	var run, name string
-	l := &look{tool: "operator_queue_stats", draw: drawQueues}
+	l := &look{tool: "operator_queue_stats", empty: `{"queues":[]}`, draw: drawQueues}
 	cmd := l.flags(&cobra.Command{
 		Use:   use,
 		Short: "Show how many tasks each queue has, by state",
@@ -61,7 +61,7 @@ func newQueueListCommand() *cobra.Command {
 	for s := queue.Delayed; s <= queue.Cancelled; s++ {
 		states = append(states, s.String())
 	}
-	l := &look{tool: "operator_queue_list"}
+	l := &look{tool: "operator_queue_list", empty: `{"tasks":[]}`}
 	cmd := l.flags(&cobra.Command{
 		Use:   "list",
 		Short: "Show tasks",
@@ -94,7 +94,7 @@ shows those of one state.`,
 func newQueueDeadCommand() *cobra.Command {
 	var run, name string
 	var limit int
-	l := &look{tool: "operator_queue_list"}
+	l := &look{tool: "operator_queue_list", empty: `{"tasks":[]}`}
 	cmd := l.flags(&cobra.Command{
 		Use:   "dead",
 		Short: "Show dead tasks, with the cause of each attempt",
@@ -129,7 +129,7 @@ each attempt with how it ended.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, "operator_task", map[string]any{"run": run, "task_id": args[0]})
+			answer, err := connection.AsOperator(cmd, false, "operator_task", map[string]any{"run": run, "task_id": args[0]})
 			if err != nil {
 				return connection.AsJSON(asObject, out, aboutTask(err, run))
 			}
@@ -161,7 +161,7 @@ works on the task learns it at its next heartbeat, or when its submit is refused
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, "operator_task_cancel", map[string]any{"run": run, "task_id": args[0]})
+			answer, err := connection.AsOperator(cmd, true, "operator_task_cancel", map[string]any{"run": run, "task_id": args[0]})
 			if err != nil {
 				return connection.AsJSON(asObject, out, aboutTask(err, run))
 			}
@@ -196,7 +196,7 @@ first %d.`, queue.MaxRedrive),
 				request["task_ids"] = args[1:]
 			}
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, "operator_queue_redrive", request)
+			answer, err := connection.AsOperator(cmd, true, "operator_queue_redrive", request)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}

@@ -65,6 +65,6 @@ func knownOf(cmd *cobra.Command, tool string, args map[string]any) (json.RawMess
 		return nil, err
 	}
 	args["run"] = run
-	answer, err := connection.AsOperator(cmd, tool, args)
+	answer, err := connection.AsOperator(cmd, false, tool, args)
 	return answer.Object, err
 }

@@ -40,7 +40,7 @@ without --all, except for the run that --run names; JSON has them all.`,
 
 // TreeLook looks at a run, or with "" at all of them.
 func TreeLook(run string, all bool) *look {
-	l := &look{title: "runs", tool: "operator_tree", args: map[string]any{}}
+	l := &look{title: "runs", tool: "operator_tree", empty: `{"runs":[]}`, args: map[string]any{}}
 	if run != "" {
 		l.title = "run " + run
 		l.args["run"] = run

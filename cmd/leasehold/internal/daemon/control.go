@@ -1,0 +1,246 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A status is what is known of the daemon that a command means.
+type status struct {
+	Running  bool `json:"running"`
+	Replaced bool `json:"binary_replaced,omitempty"`
+	*place.Record
+}
+
+// NewStatusCommand shows the daemon.
+func NewStatusCommand() *cobra.Command {
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "status",
+		Short: "Show the daemon that serves this state",
+		Long: `Show the daemon that serves this state: its process, where it listens and whether
+its binary has been replaced since it started. No daemon is started.
+
+Exit codes: 0 a daemon runs; 1 none does.`,
+		Example: `  leasehold status
+  leasehold status --json | jq -r .socket`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			st, err := look(cmd)
+			if err != nil && !errors.Is(err, connection.ErrNoDaemon) {
+				return err
+			}
+			if asObject {
+				if err := json.NewEncoder(out).Encode(st); err != nil {
+					return err
+				}
+				if !st.Running {
+					return exit.ErrReported
+				}
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return draw(out, st)
+		},
+	})
+	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	return cmd
+}
+
+// NewStopCommand stops the daemon.
+func NewStopCommand() *cobra.Command {
+	return place.WithSocket(&cobra.Command{
+		Use:   "stop",
+		Short: "Stop the daemon",
+		Long: `Stop the daemon and wait until it has ended. No session ends by that: what agents
+hold is still theirs when a daemon runs again within their lease's time. The next
+client starts one.`,
+		Example: `  leasehold stop`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := look(cmd)
+			if errors.Is(err, connection.ErrNoDaemon) {
+				fmt.Fprintln(cmd.OutOrStdout(), "no daemon runs")
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := stop(cmd.Context(), st); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stopped the daemon (pid %d)\n", st.PID)
+			return err
+		},
+	})
+}
+
+// NewRestartCommand replaces the daemon by one of this binary.
+func NewRestartCommand() *cobra.Command {
+	return place.WithSocket(&cobra.Command{
+		Use:   "restart",
+		Short: "Restart the daemon, as after an update",
+		Long: `Stop the daemon and start one of this binary, with the arguments that the last one
+had. Sessions go on: clients connect again by themselves. A daemon that was started
+in a terminal runs in the background afterwards; one that a supervisor such as
+systemd started is better restarted by that.`,
+		Example: `  leasehold restart`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := look(cmd)
+			switch {
+			case err == nil:
+				if st.Args == nil {
+					return exit.Hint(fmt.Errorf("the daemon with pid %d did not record how it was started", st.PID),
+						"stop it with leasehold stop, and start it again")
+				}
+				if err := stop(cmd.Context(), st); err != nil {
+					return err
+				}
+			case !errors.Is(err, connection.ErrNoDaemon):
+				return err
+			}
+			now, err := startAgain(cmd, st)
+			if err != nil {
+				return err
+			}
+			return draw(cmd.OutOrStdout(), now)
+		},
+	})
+}
+
+// look finds the daemon. If none runs, the error is connection.ErrNoDaemon, and
+// the status has the record that the last one left, if it was killed.
+func look(cmd *cobra.Command) (status, error) {
+	d, err := connection.For(cmd)
+	if err != nil {
+		return status{}, err
+	}
+	nc, err := d.Reach(cmd.Context(), false)
+	if err != nil {
+		if r, ok := place.ReadRecord(d.State()); ok {
+			return status{Record: &r}, err
+		}
+		return status{}, err
+	}
+	defer nc.Close()
+	return statusOf(d, nc)
+}
+
+func statusOf(d *connection.Dialer, nc net.Conn) (status, error) {
+	pid, err := server.PeerPID(nc)
+	if err != nil {
+		return status{}, err
+	}
+	if owner, ok := place.OwnerOf(d.Socket); ok && owner.PID == pid {
+		if r, ok := place.ReadRecord(owner.State); ok && r.PID == pid {
+			return status{Running: true, Replaced: r.Replaced(), Record: &r}, nil
+		}
+	}
+	return status{Running: true, Record: &place.Record{Socket: d.Socket, PID: pid, Start: process.Find(pid).Start}}, nil
+}
+
+// stopTimeout bounds the wait for a daemon that was asked to end.
+const stopTimeout = 30 * time.Second
+
+// stop asks the daemon to end and waits until its process is gone.
+func stop(ctx context.Context, st status) error {
+	peer := process.Peer{PID: st.PID, Start: st.Start}
+	if !peer.Alive() {
+		return nil
+	}
+	if err := syscall.Kill(st.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop the daemon, process %d: %w", st.PID, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, fmt.Errorf("the daemon, process %d, has not ended in %v", st.PID, stopTimeout))
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for peer.Alive() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// startAgain starts a daemon as the last one was started; if nothing is known of
+// it, as a client would.
+func startAgain(cmd *cobra.Command, last status) (status, error) {
+	d, err := connection.For(cmd)
+	if err != nil {
+		return status{}, err
+	}
+	var nc net.Conn
+	if last.Record == nil {
+		nc, err = d.Reach(cmd.Context(), true)
+	} else {
+		// Whatever the environment is now, it is this state and this socket.
+		args := append(slices.Clone(last.Args), "--state", last.State, "--socket", last.Socket)
+		nc, err = d.Launch(cmd.Context(), last.State, cmp.Or(last.Dir, last.State), args)
+	}
+	if err != nil {
+		return status{}, err
+	}
+	defer nc.Close()
+	return statusOf(d, nc)
+}
+
+// draw shows a daemon that runs.
+func draw(out io.Writer, st status) error {
+	p := terminal.PaintFor(out)
+	fmt.Fprintf(out, "%s (pid %d)\n", p.Bold("a daemon runs"), st.PID)
+	line := func(what, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "  %-8s %s\n", what, terminal.Printable(value))
+		}
+	}
+	line("socket", st.Socket)
+	line("http", st.HTTP)
+	line("state", st.State)
+	line("version", st.Version)
+	if !st.StartedAt.IsZero() {
+		how := "by hand"
+		if st.OnDemand {
+			how = "by a client"
+		}
+		line("started", fmt.Sprintf("%s, %s ago", how, terminal.Brief(time.Since(st.StartedAt))))
+	}
+	if st.Replaced {
+		line("binary", st.Binary+" has been replaced since: leasehold restart starts the new one")
+	}
+	return nil
+}
+
+// NewDetachCommand is what a client starts to start a daemon, and nobody else.
+func NewDetachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "detach ARG...",
+		Short:              "Start leasehold with these arguments as nobody's child",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return process.RunDetach(args) },
+	}
+}

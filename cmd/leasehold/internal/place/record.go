@@ -1,0 +1,177 @@
+package place
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// A Record says which daemon serves a state and where it listens. The daemon
+// writes it into its state when it is ready and removes it when it stops. One
+// that was killed leaves it behind.
+type Record struct {
+	State     string    `json:"state"`
+	Socket    string    `json:"socket"`
+	HTTP      string    `json:"http,omitempty"` // URL
+	PID       int       `json:"pid"`
+	Start     string    `json:"start"` // of the process, as the system tells it
+	Boot      string    `json:"boot"`
+	StartedAt time.Time `json:"started_at"`
+	Version   string    `json:"version"`
+	Binary    string    `json:"binary"`
+	BinaryID  string    `json:"binary_id"` // changes when the file is replaced
+	Args      []string  `json:"args"`
+	Dir       string    `json:"dir"`       // where it was started
+	OnDemand  bool      `json:"on_demand"` // a client started it, not a person or a supervisor
+}
+
+// An Owner is the state whose daemon listens, or last listened, at a socket.
+type Owner struct {
+	State    string `json:"state"`
+	OnDemand bool   `json:"on_demand"`
+	PID      int    `json:"pid"`
+}
+
+func recordPath(state string) string { return filepath.Join(state, "daemon.json") }
+func ownerPath(socket string) string { return socket + ".owner" }
+
+// ThisProcess fills in what a daemon records of itself.
+func (r Record) ThisProcess() Record {
+	self := process.Find(os.Getpid())
+	r.PID, r.Start, r.Boot = os.Getpid(), self.Start, process.Boot()
+	r.StartedAt, r.Args = time.Now(), os.Args[1:]
+	r.Dir, _ = os.Getwd()         // without it a restart takes the state's
+	r.Binary, _ = os.Executable() // without it nobody can tell that it was replaced
+	r.BinaryID = BinaryID(r.Binary)
+	return r
+}
+
+// Write records the daemon, in its state and beside its socket.
+func (r Record) Write() error {
+	if err := writeAtomically(recordPath(r.State), r); err != nil {
+		return err
+	}
+	return writeAtomically(ownerPath(r.Socket), Owner{State: r.State, OnDemand: r.OnDemand, PID: r.PID})
+}
+
+// Remove removes the record of a daemon that stops. The socket still belongs to
+// its state.
+func (r Record) Remove() error {
+	if now, ok := ReadRecord(r.State); !ok || now.PID != r.PID || now.Start != r.Start {
+		return nil // another daemon has written it since
+	}
+	return os.Remove(recordPath(r.State))
+}
+
+// Alive reports whether the process of the daemon runs.
+func (r Record) Alive() bool {
+	return process.Peer{PID: r.PID, Start: r.Start}.Alive()
+}
+
+// Replaced reports whether the daemon's binary is another file now, or gone.
+func (r Record) Replaced() bool {
+	return r.BinaryID != "" && BinaryID(r.Binary) != r.BinaryID
+}
+
+// BinaryID tells one version of a file from the next; "" if it is not there.
+func BinaryID(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d:%d:%d", stat.Dev, stat.Ino, info.Size(), info.ModTime().UnixNano())
+}
+
+// ReadRecord reads the record of a state, if there is one.
+func ReadRecord(state string) (r Record, ok bool) {
+	ok = readOwn(recordPath(state), &r)
+	return r, ok && r.State == state && r.PID > 0
+}
+
+// OwnerOf is the state that a socket belongs to. A socket belongs to nobody once
+// that state is gone.
+func OwnerOf(socket string) (o Owner, ok bool) {
+	if !readOwn(ownerPath(socket), &o) || o.State == "" {
+		return Owner{}, false
+	}
+	if _, err := os.Stat(o.State); errors.Is(err, fs.ErrNotExist) {
+		return Owner{}, false
+	}
+	return o, true
+}
+
+// readOwn reads a file of JSON that this user wrote. What another user left
+// there says nothing.
+func readOwn(path string, v any) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Getuid() {
+		return false
+	}
+	return json.NewDecoder(f).Decode(v) == nil
+}
+
+// writeAtomically replaces a file by one that is complete, for this user alone.
+func writeAtomically(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// CheckPrivate refuses a state that is another user's, or that others can write
+// to: they could replace what is in it. A directory that is not there is fine.
+func CheckPrivate(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("state %s is not a directory", dir)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch mode := info.Mode().Perm(); {
+	case ok && int(stat.Uid) != os.Getuid():
+		return fmt.Errorf("state %s belongs to user %d, and this process runs as user %d: run as that user, or name another directory with --state",
+			dir, stat.Uid, os.Getuid())
+	case mode&0o022 != 0:
+		return fmt.Errorf("state %s can be written by other users (mode %v): check what is in it, then chmod 700 %s", dir, mode, dir)
+	}
+	return nil
+}
+
+// SameBoot reports whether the machine has not been started again since the
+// record was written.
+func (r Record) SameBoot() bool { return r.Boot == process.Boot() }
