@@ -183,7 +183,12 @@ func TestLimits(t *testing.T) {
 		"queues in one claim":                    fmt.Sprint(queue.MaxQueues),
 		"tasks in one claim":                     fmt.Sprint(queue.MaxCount),
 		"payloads of several tasks in one claim": fmt.Sprintf("%d MiB", queue.MaxClaimBytes>>20),
-		"claims that wait at a queue":            fmt.Sprint(queue.MaxClaimants),
+		"claims that wait at a queue":            fmt.Sprint(queue.DefaultWaitsPerQueue),
+		"claims of one actor that wait":          fmt.Sprint(queue.DefaultWaitsPerActor),
+		"queues of a run that have tasks":        fmt.Sprint(queue.DefaultQueuesPerRun),
+		"of those, begun by one actor":           fmt.Sprint(queue.DefaultQueuesPerActor),
+		"unfinished tasks of a queue":            fmt.Sprintf("%d million", queue.DefaultTasks/1_000_000),
+		"payloads of those":                      fmt.Sprintf("%d GiB", queue.DefaultBytes>>30),
 		"tasks in one redrive":                   fmt.Sprint(queue.MaxRedrive),
 	}
 	have := make(map[string]string)

@@ -17,7 +17,7 @@ import (
 // stores agree with one another. It reports every disagreement it finds.
 func (s *State) Check(ctx context.Context) error {
 	return rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		faults := []error{s.core.Check(tx), s.queue.Check(tx), kvstore.Check(tx)}
+		faults := []error{s.core.Check(tx), s.queue.Check(tx, func(int64) error { return ctx.Err() }), kvstore.Check(tx)}
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("dispatch: "+format, args...))
 		}

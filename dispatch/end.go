@@ -53,7 +53,6 @@ func (s *State) endActors(tx engine.Tx, list []Actor, cause string) (sessions []
 	}
 	for _, id := range sessions {
 		s.core.EndSession(tx, id)
-		s.queue.EndSession(tx, id)
 	}
 	for _, a := range list {
 		if a.Transient {

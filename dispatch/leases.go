@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -65,6 +66,8 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		switch a.Kind {
 		case registry.CallKind:
 			se.state.core.Undo(tx, a)
+		case queue.ClaimKind, queue.EnqueueKind:
+			se.state.queue.Undo(tx, se.id, a)
 		default: // stands
 		}
 		return nil

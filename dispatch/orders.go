@@ -173,7 +173,6 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, sessio
 	if w.HandedOut() {
 		tx.Delete(sessionKey(w.Session))
 		s.core.EndSession(tx, w.Session)
-		s.queue.EndSession(tx, w.Session)
 	}
 	o = Launch{Life: w.Life}
 	o.Order, _ = work.OrderOf(tx, a.ID)

@@ -158,7 +158,6 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 		}
 		tx.Delete(sessionKey(id))
 		s.core.EndSession(tx, id)
-		s.queue.EndSession(tx, id)
 		a, ok := getActor(tx, record.Actor)
 		if ok && a.Transient && !hasSession(tx, a.ID) {
 			s.removeActor(tx, a)

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/queue"
-	"github.com/leasehold/leasehold/registry"
 )
 
 // Tasks is the queues of the session's run, as its actor uses them.
@@ -27,9 +26,9 @@ func (se *Session) Tasks() (Tasks, error) {
 	return Tasks{se, se.state.queue}, nil
 }
 
-// Enqueue writes a task; n's Run and By are filled in.
+// Enqueue writes a task; n's Run, Actor and By are filled in.
 func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error) {
-	n.Run, n.By = t.se.run.ID, t.se.actor.Path
+	n.Run, n.Actor, n.By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
 	return t.q.Enqueue(ctx, n)
 }
 
@@ -41,8 +40,8 @@ func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error
 	return t.q.Claim(ctx, c)
 }
 
-// Heartbeat extends a claim.
-func (t Tasks) Heartbeat(ctx context.Context, id uuid.UUID, token uint64, ttl time.Duration) (registry.Lease, error) {
+// Heartbeat extends a claim, and returns the time that is left.
+func (t Tasks) Heartbeat(ctx context.Context, id uuid.UUID, token uint64, ttl time.Duration) (time.Duration, error) {
 	return t.q.Heartbeat(ctx, t.se.Holder(), t.se.run.ID, id, token, ttl)
 }
 
@@ -75,12 +74,20 @@ func (t Tasks) Wait(ctx context.Context, id uuid.UUID, wait time.Duration) (queu
 
 // Cancel finishes a task without a result.
 func (t Tasks) Cancel(ctx context.Context, id uuid.UUID) (queue.Task, error) {
-	return t.q.Cancel(ctx, t.se.run.ID, id)
+	return t.q.Cancel(ctx, t.se.run.ID, id, t.se.actor.Path)
 }
 
-// Stats counts the tasks of a queue, or with "" of all that have any.
-func (t Tasks) Stats(ctx context.Context, name string) ([]queue.Stats, error) {
-	return t.q.Stats(ctx, t.se.run.ID, name)
+// Stats counts the tasks of a queue, or with "" of the queues of the run whose
+// names come after a name, up to limit. It reports whether there are more.
+func (t Tasks) Stats(ctx context.Context, name, after string, limit int) (list []queue.Stats, more bool, err error) {
+	if name == "" {
+		return t.q.AllStats(ctx, t.se.run.ID, after, limit)
+	}
+	s, err := t.q.Stats(ctx, t.se.run.ID, name)
+	if err != nil {
+		return nil, false, err
+	}
+	return []queue.Stats{s}, false, nil
 }
 
 // List returns tasks of a queue in a state.

@@ -104,7 +104,7 @@ func TestASubmissionThatIsRefusedStopsNoOther(t *testing.T) {
 			{ID: uuid.New(), Token: 1, State: queue.Completed},
 			{ID: got[3].ID, Token: got[3].Token, State: queue.Failed, Result: json.RawMessage(`"why"`)},
 			{ID: got[4].ID, Token: got[4].Token, State: queue.Completed, Result: json.RawMessage(`{`)},
-			{ID: got[0].ID, Token: got[0].Token, State: queue.Completed}, // the same again
+			{ID: got[0].ID, Token: got[0].Token, State: queue.Completed, Result: json.RawMessage(`"r"`)}, // the same again
 		}
 		for range 2 {
 			answers, err := h.SubmitMany(t.Context(), w.Holder, h.run, list)

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -61,11 +60,11 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		finds   string
 		corrupt bool
 	}{
-		"ready task lost":    {func(tx engine.Tx) { tx.Delete("~payload/" + firstRow(tx, "~ready/").Value[:16]) }, "which does not stand there", false},
+		"ready task lost":    {func(tx engine.Tx) { tx.Delete("~payload/" + firstRow(tx, "~ready/").Value[:16]) }, "which is not in that index", false},
 		"task lost":          {remove("~task/"), "is of no task", false},
 		"task unreadable":    {spoil("~task/"), "~task/", true},
 		"payload lost":       {func(tx engine.Tx) { tx.Delete("~payload/" + firstRow(tx, "~task/").Key[len("~task/"):]) }, "has no row \"~payload/", false},
-		"payload of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~payload/0123456789abcdef", Value: "\x00"}) }, "is of no task", false},
+		"payload of no task": {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~payload/0123456789abcdef", Value: "\x011"}) }, "is of no task", false},
 		"payload unreadable": {spoil("~payload/"), "~payload/", true},
 		"payload cut": {func(tx engine.Tx) {
 			row := firstRow(tx, "~payload/")
@@ -76,7 +75,7 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 		"result lost":       {remove("~result/"), "has no row \"~result/", false},
 		"result of no use": {func(tx engine.Tx) {
 			tx.Put(engine.Row{Key: "~result/" + firstRow(tx, "~task/").Key[len("~task/"):], Value: "1"})
-		}, "has a result apart", false},
+		}, "has a result of no use", false},
 		"ready entry lost":   {remove("~ready/"), "has no row \"~ready/", false},
 		"ready entry spoilt": {spoil("~ready/"), "~ready/", true},
 		"ready record other": {func(tx engine.Tx) {
@@ -88,13 +87,13 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 			row := firstRow(tx, "~ready/")
 			row.Key = row.Key[:len(row.Key)-8] + "\x01234567\xff"
 			tx.Put(row)
-		}, "which does not stand there", false},
+		}, "which is not in that index", false},
 		"delayed entry lost":     {remove("~delayed/"), "has no row \"~delayed/", false},
-		"delayed entry doubled":  {double("~delayed/"), "which does not stand there", false},
+		"delayed entry doubled":  {double("~delayed/"), "which is not in that index", false},
 		"finished entry lost":    {remove("~finished/"), "has no row \"~finished/", false},
-		"finished entry doubled": {double("~finished/"), "which does not stand there", false},
+		"finished entry doubled": {double("~finished/"), "which is not in that index", false},
 		"dead entry lost":        {remove("~dead/"), "has no row \"~dead/", false},
-		"dead entry doubled":     {double("~dead/"), "which does not stand there", false},
+		"dead entry doubled":     {double("~dead/"), "which is not in that index", false},
 		"entry too short":        {func(tx engine.Tx) { tx.Put(engine.Row{Key: "~delayed/x"}) }, "~delayed/x", true},
 		"key lost":               {remove("~key/"), "not found by its idempotency key", false},
 		"key unreadable":         {spoil("~key/"), "~key/", true},
@@ -103,12 +102,11 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 			row.Key += "2"
 			tx.Put(row)
 		}, "is of no task", false},
-		"counts lost":       {remove("queue/"), "and no counts", false},
+		"counts lost":       {remove("queue/"), "and no account", false},
 		"counts unreadable": {spoil("queue/"), "queue/", true},
 		"counts wrong": {func(tx engine.Tx) {
 			row := firstRow(tx, "queue/")
-			last := len(row.Value) - 1
-			row.Value = row.Value[:last] + string(row.Value[last]+1)
+			row.Value = row.Value[:2] + string(row.Value[2]+1) + row.Value[3:]
 			tx.Put(row)
 		}, "counts", false},
 		"never due": {func(tx engine.Tx) {
@@ -125,23 +123,24 @@ func TestCheckFindsEveryDisagreement(t *testing.T) {
 			row := firstRow(tx, "queue/")
 			row.Value = row.Value[:3] + "\x7f" + row.Value[4:] // behind format, priorities and the first's count
 			tx.Put(row)
-		}, "before the cursor", false},
+		}, "below the lower bound", false},
 		"cursor too far": {func(tx engine.Tx) {
 			row := firstRow(tx, "~delayed/")
 			tx.Touch(engine.Row{Key: "cursor/" + row.Key[:len(row.Key)-24], Value: "\xff"})
-		}, "before the cursor", false},
+		}, "below the lower bound", false},
 		"places unreadable":       {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: "1"}) }, "\"queue\"", true},
 		"places given again":      {func(tx engine.Tx) { tx.Put(engine.Row{Key: "queue", Value: strings.Repeat("\x00", 16)}) }, "has place", false},
-		"request unreadable":      {spoil("claim/"), "claim/", true},
 		"lease lost":              {remove("lease/queue\x00"), "leased: false", false},
 		"lease of no task":        {func(tx engine.Tx) { copyLease(tx, uuid.NewString()) }, "is not claimed with it", false},
 		"lease of no id":          {func(tx engine.Tx) { copyLease(tx, "task") }, "task", true},
-		"place in one queue only": {remove("claimant/"), "has no place there", false},
-		"claimant at a full queue": {func(tx engine.Tx) {
-			row := firstRow(tx, "claimant/")
-			row.Value = strings.ReplaceAll(row.Value, `"Lines":[`, `"Lines":["`+lineOfFirstReady(tx)+`",`)
-			tx.Touch(row)
+		"place in one queue only": {remove("waiter/"), "has no place there", false},
+		"claim waits at a full queue": {func(tx engine.Tx) {
+			row := firstRow(tx, "queue/")
+			row.Key = row.Key[:len(row.Key)-1] + "c"
+			tx.Put(row)
 		}, "which has a task ready", false},
+		"no alarm":             {remove("alarm/"), "has no alarm", false},
+		"alarm without a look": {func(tx engine.Tx) { tx.Delete("alarm") }, "nobody looks at", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, func(t *testing.T, h *house) {
@@ -221,12 +220,6 @@ func copyLease(tx engine.Tx, key string) {
 	tx.Put(row)
 }
 
-func lineOfFirstReady(tx engine.Tx) string {
-	key := firstRow(tx, "~ready/").Key
-	line, _ := json.Marshal([]byte("queue/" + key[len("~ready/"):len(key)-10]))
-	return strings.Trim(string(line), `"`)
-}
-
 // everything fills a house with something of everything.
 func (h *house) everything(ctx context.Context) {
 	h.t.Helper()
@@ -249,33 +242,4 @@ func (h *house) everything(ctx context.Context) {
 		_, _ = w.askCtx(ctx, queue.Claim{Queues: []string{"c", "d"}, Wait: 50 * time.Second})
 	}()
 	synctest.Wait()
-}
-
-// TestACorruptTaskIsAnErrorOfWhoeverReadsIt and ends nothing else. Who claims
-// reads the record in the line.
-func TestACorruptTaskIsAnErrorOfWhoeverReadsIt(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		bad, good := h.enqueue(queue.NewTask{Priority: 9}), h.enqueue(queue.NewTask{Queue: "other"})
-		var was [2]engine.Row
-		h.rows(func(tx engine.Tx) {
-			was[0], _ = tx.Get("~payload/" + string(bad.ID[:]))
-			was[1] = firstRow(tx, "~ready/"+string(h.run[:])+"q")
-			for _, row := range was {
-				tx.Put(engine.Row{Key: row.Key, Value: row.Value[:len(row.Value)/2]})
-			}
-		})
-		_, err := h.Get(t.Context(), h.run, bad.ID)
-		_, claim := h.worker("W1").ask(queue.Claim{})
-		_, cancel := h.Cancel(t.Context(), h.run, bad.ID)
-		for err, key := range map[error]string{err: "~payload/", claim: "~ready/", cancel: "~payload/"} {
-			if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), key) {
-				t.Errorf("%v", err)
-			}
-		}
-		w := h.worker("W2")
-		if c := w.claim(queue.Claim{Queues: []string{"other"}}); c.ID != good.ID || w.submit(c) != nil {
-			t.Error("another queue suffers")
-		}
-		h.rows(func(tx engine.Tx) { tx.Put(was[0]); tx.Put(was[1]) })
-	})
 }

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -25,183 +27,63 @@ type Claim struct {
 	RequestID string        // makes the claim idempotent; "": it is not
 }
 
-// A Claimed is a task that is the holder's until Deadline.
+// A Claimed is a task that is the holder's for ExpiresIn.
 type Claimed struct {
 	Task
-	Payload  []byte
-	Token    uint64
-	Deadline time.Time
+	Payload   []byte
+	Token     uint64
+	ExpiresIn time.Duration // at the clock of the transaction that answered
 }
 
-var errWaiting = errors.New("waiting")
+// ClaimKind is the kind of a claim's answer.
+const ClaimKind call.Kind = "claim"
 
-// Claim takes up to Count tasks, or after a wait the one that came, or none.
-// A call whose ctx ends has claimed nothing: what it was given in that instant
-// is given back, and the attempt is not counted.
+// Claim takes up to Count tasks. If there are none it waits for one, and answers
+// with none when the wait is over. A call that is sent again gets those of its
+// tasks that are still its session's. A call whose ctx ends has claimed nothing,
+// unless it was cut off and can be sent again.
 func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	c.Count = cmp.Or(c.Count, 1)
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	call := claimCall{Claim: c}
-	if c.Wait > 0 || c.RequestID != "" { // else nobody asks which call it was
-		call.id = uuid.New()
+	w := newWaiter(ctx, c)
+	var watch *engine.Watch
+	if c.Wait > 0 {
+		// The watch starts before the first look, so no gift falls between a
+		// look and the wait. A waiter can be given a task only while it is in
+		// the room, so it enters before it has a place in any line.
+		watch = q.eng.Watch(w.call.Key())
+		defer watch.Stop()
+		q.room.enter(w)
+		defer q.room.leave(w)
 	}
-	for _, name := range c.Queues {
-		if l := lineOf(c.Run, name); !slices.Contains(call.lines, l) {
-			call.lines = append(call.lines, l)
-		}
-	}
-	tasks, err := q.claim(ctx, &call)
-	if ctx.Err() != nil { // whatever has come of it, also if it is not known
-		return nil, q.withdraw(ctx, &call, tasks)
-	}
-	if err != nil {
-		return nil, err
-	}
-	// Payloads never change, so they are read after the claim, where they
-	// hold up nobody.
-	return tasks, q.readPayloads(ctx, tasks)
-}
-
-// readPayloads gives each task its payload, and reads those that were not read
-// ahead.
-func (q *Queue) readPayloads(ctx context.Context, tasks []Claimed) (err error) {
-	defer caught(&err)
-	var keys []string
-	for i := range tasks {
-		if tasks[i].payload == "" {
-			keys = append(slices.Grow(keys, len(tasks)-i), payloadKey(tasks[i].ID))
-		}
-	}
-	var rows []engine.Row
-	if len(keys) > 0 {
-		rows, err = q.eng.Read(context.WithoutCancel(ctx), keys...)
-	}
-	for i := range tasks {
-		t := &tasks[i]
-		row := engine.Row{Key: payloadPrefix, Value: t.payload}
-		if t.payload == "" && len(rows) > 0 {
-			row, rows = rows[0], rows[1:]
-		}
-		if t.payload = ""; row.Value != "" { // else the task has been forgotten since
-			payload, _ := payloadOf(row)
-			t.Payload = []byte(payload)
-		}
-	}
-	return err
-}
-
-// A claimCall is one claim on its way.
-type claimCall struct {
-	Claim
-	id    uuid.UUID
-	lines []line
-	place uint64 // in the lines; 0: none yet
-}
-
-func (q *Queue) claim(ctx context.Context, call *claimCall) (tasks []Claimed, err error) {
-	if call.Wait == 0 {
-		return q.look(ctx, call, true)
-	}
-	// As with a lease: the watch stands before the first look, and the call
-	// is known as asking before it has a place.
-	watch := q.eng.Watch(givenKey(call.id))
-	defer watch.Stop()
-	defer q.core.Answering(ctx, call.id)()
-	timeout := time.NewTimer(call.Wait)
-	defer timeout.Stop()
-
-	tasks, err = q.look(ctx, call, false)
-	for errors.Is(err, errWaiting) {
-		select {
-		case <-watch.C:
-			tasks, err = q.look(ctx, call, false)
-		case <-timeout.C:
-			tasks, err = q.look(ctx, call, true)
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	return tasks, err
-}
-
-func (q *Queue) look(ctx context.Context, call *claimCall, last bool) (tasks []Claimed, err error) {
-	err = q.update(ctx, func(tx *ledger) (refusal error) {
-		tasks, refusal = q.ask(tx, call, last)
-		return refusal
-	})
-	return tasks, err
-}
-
-// ask says what has come of a call: what its request was given before, what it
-// was handed, or what is ready. Else it is in line, unless this is the last
-// look, by which its wait is over.
-func (q *Queue) ask(tx *ledger, call *claimCall, last bool) ([]Claimed, error) {
-	if !q.core.Open(tx, call.Holder.Session) {
-		return nil, registry.ErrSessionEnded
-	}
-	given, ok := q.given(tx, call)
-	if was, repeated := getRequest(tx, call.Holder.Session, call.RequestID); repeated && (ok || was.Call != call.id) {
-		call.stepOut(tx)
-		return q.repeat(tx, call, was)
-	}
-	switch {
-	case ok:
-		return []Claimed{given}, nil
-	case call.stands(tx) && !last:
-		return nil, errWaiting
-	}
-	// It is its first look, or its last, or what it was handed was taken away
-	// before it looked.
-	call.stepOut(tx)
-	tasks := q.claimUp(tx, call)
-	switch {
-	case len(tasks) > 0:
-		if call.RequestID != "" {
-			remember(tx, call.Holder.Session, call.RequestID, request{
-				Call: call.id, Queues: call.Queues, Count: call.Count, TTL: call.TTL, Tasks: grantsOf(tasks...),
+	for patience := c.Wait; ; patience = 0 {
+		var tasks []Claimed
+		err := engine.Await(ctx, watch, patience, func(last bool) error {
+			err := q.update(ctx, &c.Holder, func(tx *ledger) (err error) {
+				tasks, err = q.claim(tx, w, last)
+				return err
 			})
+			w.joined = w.joined || err == engine.ErrWait
+			return err
+		})
+		if ctx.Err() != nil {
+			return nil, q.withdraw(ctx, w, tasks)
 		}
-		return tasks, nil
-	case last:
-		return nil, nil
+		if err != nil || len(tasks) == 0 {
+			return nil, err
+		}
+		// Payloads never change, so they are read after the claim, where they
+		// hold up nobody. A task whose payload cannot be read is nobody's work.
+		tasks, err = q.readPayloads(ctx, w, tasks)
+		if err != nil || len(tasks) > 0 {
+			return tasks, err
+		}
 	}
-	if err := q.standInLine(tx, call); err != nil {
-		return nil, err
-	}
-	return nil, errWaiting
 }
 
-// withdraw undoes the claim of a caller that is gone: its tasks are where they
-// stood, and no execution has begun. What its request was given by another
-// call, or has told to one, is not its to undo.
-func (q *Queue) withdraw(ctx context.Context, call *claimCall, tasks []Claimed) error {
-	err := q.update(context.WithoutCancel(ctx), func(tx *ledger) error {
-		call.stepOut(tx)
-		mine := grantsOf(tasks...)
-		if c, ok := q.given(tx, call); ok {
-			mine = append(mine, grantsOf(c)...)
-		}
-		if call.RequestID != "" {
-			was, ok := getRequest(tx, call.Holder.Session, call.RequestID)
-			if !ok || was.Call != call.id || was.Shared {
-				return nil
-			}
-			tx.Delete(claimKey(call.Holder.Session, call.RequestID))
-			mine = was.Tasks
-		}
-		for _, g := range mine {
-			if c, ok := q.standing(tx, g, call.Holder.Session); ok {
-				q.undo(tx, &c.Task)
-			}
-		}
-		return nil
-	})
-	return cmp.Or(err, context.Cause(ctx))
-}
-
-func (c Claim) check() error {
+func (c *Claim) check() error {
 	if len(c.Queues) < 1 || len(c.Queues) > MaxQueues {
 		return argumentError("queues", "must name 1 to %d queues", MaxQueues)
 	}
@@ -211,25 +93,237 @@ func (c Claim) check() error {
 		}
 	}
 	switch {
-	case c.TTL < registry.MinTTL || c.TTL > registry.MaxTTL:
-		return argumentError("ttl_secs", "must be from %d to %d", registry.MinTTL/time.Second, registry.MaxTTL/time.Second)
-	case c.Wait < 0 || c.Wait > registry.MaxWait:
-		return argumentError("wait_secs", "must be from 0 to %d", registry.MaxWait/time.Second)
 	case c.Count < 1 || c.Count > MaxCount:
 		return argumentError("count", "must be from 1 to %d", MaxCount)
 	case len(c.RequestID) > registry.MaxRequestID:
 		return argumentError("request_id", "must be at most %d bytes", registry.MaxRequestID)
 	}
-	return nil
+	return cmp.Or(checkTTL(c.TTL), checkWait(c.Wait))
 }
 
-// EndSession forgets what the session waits for and asked for. Its claims are
-// leases, and end with those. It is part of the transaction that ends the
-// session.
-func (q *Queue) EndSession(tx Tx, session uuid.UUID) {
-	for row := range tx.Owned(session) {
-		if strings.HasPrefix(row.Key, claimantPrefix) || strings.HasPrefix(row.Key, givenPrefix) || strings.HasPrefix(row.Key, claimPrefix) {
-			tx.Delete(row.Key)
+// claim is the rule. It answers from what the call did before, or takes what is
+// ready. If there is nothing, it waits in line ([engine.ErrWait]), unless last
+// says that its wait is over.
+func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
+	if !q.core.Open(tx, w.Holder.Session) {
+		return nil, registry.ErrSessionEnded
+	}
+	answer, answered, err := w.call.Answered(tx, ClaimKind)
+	if err != nil {
+		return nil, err
+	}
+	if answered {
+		w.leaveLines(tx)
+		tasks, err := q.stillClaimed(tx, w.Holder.Session, answer)
+		if err != nil || len(tasks) > 0 || !w.joined {
+			return tasks, err
+		}
+		w.call.Forget(tx) // it was given a task, and lost it before it looked
+	} else if w.joined && !last && w.inLine(tx) {
+		return nil, engine.ErrWait
+	}
+	w.leaveLines(tx)
+	tasks := q.take(tx, w)
+	switch {
+	case len(tasks) > 0:
+		w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer())
+		return tasks, nil
+	case last:
+		return nil, nil
+	}
+	if err := q.room.mayWait(w, &q.opts); err != nil {
+		return nil, err
+	}
+	w.joinLines(tx)
+	return nil, engine.ErrWait
+}
+
+// take claims up to Count ready tasks of the lines: the highest priority first,
+// then the oldest, and no more than an answer can carry.
+func (q *Queue) take(tx *ledger, w *waiter) (tasks []Claimed) {
+	size := 0
+	for p := MaxPriority; p >= 0 && len(tasks) < w.Count; p-- {
+		begun := len(tasks)
+		tasks = appendReady(tasks, tx, w.lines, p, w.Count-begun)
+		for i := range tasks[begun:] {
+			t := &tasks[begun+i]
+			if size += t.Size; size > MaxClaimBytes && begun+i > 0 {
+				return tasks[:begun+i]
+			}
+			tx.accountOf(t.line).first[p] = t.place + 1
+			removeFromIndex(tx, &t.Task)
+			*t = q.begin(tx, &t.Task, w.Holder, w.TTL)
 		}
 	}
+	return tasks
+}
+
+// begin starts an execution of a task that is in no index. The attempt is counted
+// and the lease granted in the transaction that takes the task out of the line.
+func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration) Claimed {
+	lease := q.leases.Grant(tx, t.ID.String(), h, ttl)
+	t.State, t.due, t.byWall = InProgress, time.Time{}, false // its place is kept, for an undo
+	t.Attempt++
+	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, Party: h.Party, BeganAt: tx.Wall()})
+	addToIndex(tx, t)
+	return Claimed{Task: *t, Token: lease.Token, ExpiresIn: lease.Deadline.Sub(tx.Now())}
+}
+
+// appendReady finds up to count ready tasks of one priority, over all lines the
+// oldest first.
+func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int) []Claimed {
+	begun, found := len(tasks), 0
+	for _, l := range lines {
+		stock := tx.accountOf(l).stats.Ready[priority]
+		if stock == 0 {
+			continue
+		}
+		in := readyIndex(l, priority)
+		if count == 1 && stock > frontTasks {
+			var t Task
+			if in.next(tx, &t) {
+				tasks = append(tasks, Claimed{Task: t})
+			}
+		} else {
+			tasks = in.appendFirst(slices.Grow(tasks, int(min(stock, uint64(count)))), tx, count)
+		}
+		found++
+	}
+	if found > 1 {
+		slices.SortFunc(tasks[begun:], func(a, b Claimed) int { return cmp.Compare(a.place, b.place) })
+	}
+	return tasks[:min(len(tasks), begun+count)]
+}
+
+// appendFirst reads the first tasks of a ready line, up to count.
+func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
+	for row := range in.entries(tx) {
+		var t Task
+		if !in.readyTask(tx, in.tail(row), row.Value, &t) {
+			tx.q.setAside(tx, in, row)
+			continue
+		}
+		if tasks = append(tasks, Claimed{Task: t}); count == 1 {
+			break
+		}
+		count--
+	}
+	return tasks
+}
+
+// stillClaimed gives those tasks of a claim's answer that are still the session's.
+func (q *Queue) stillClaimed(tx *ledger, session uuid.UUID, answer string) (tasks []Claimed, err error) {
+	for r := record.Read(answer); !r.Done(); {
+		id, token := r.ID(), r.Uint()
+		lease, ok := q.leases.Get(tx, id.String())
+		if !ok || lease.Token != token || lease.Holder.Session != session {
+			if token == 0 {
+				return tasks, corrupt(string(ClaimKind))
+			}
+			continue
+		}
+		t, err := getTask(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, Claimed{Task: t, Token: token, ExpiresIn: max(0, lease.Deadline.Sub(tx.Now()))})
+	}
+	return tasks, nil
+}
+
+func encodeGrants(tasks ...Claimed) string {
+	w := record.New(20 * len(tasks))
+	for i := range tasks {
+		w.ID(tasks[i].ID)
+		w.Uint(tasks[i].Token)
+	}
+	return w.String()
+}
+
+// withdraw ends the claim of a caller that is gone: it leaves the lines, and what
+// it claimed is undone, unless it was cut off and can be sent again.
+func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error {
+	cause := context.Cause(ctx)
+	err := q.update(context.WithoutCancel(ctx), &w.Holder, func(tx *ledger) error {
+		w.leaveLines(tx)
+		switch {
+		case w.named && errors.Is(cause, call.ErrCutOff):
+		case w.call.Recorded():
+			if a, ok := w.call.Take(tx); ok {
+				q.Undo(tx, w.Holder.Session, a)
+			}
+		default:
+			q.undoClaim(tx, w.Holder.Session, encodeGrants(tasks...))
+		}
+		return nil
+	})
+	return cmp.Or(err, cause)
+}
+
+// readPayloads gives each task its payload. A task whose payload cannot be read
+// is dead, and left out; if that leaves none, the call may be made anew.
+func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) ([]Claimed, error) {
+	var keys []string
+	for i := range tasks {
+		if tasks[i].payload == "" {
+			keys = append(slices.Grow(keys, len(tasks)-i), payloadKey(tasks[i].ID))
+		}
+	}
+	rows, err := q.readRows(context.WithoutCancel(ctx), keys)
+	if err != nil {
+		return nil, err
+	}
+	readable := tasks[:0]
+	var unreadable []Claimed
+	for _, t := range tasks {
+		value := t.payload
+		if t.payload = ""; value == "" {
+			value, rows = rows[0].Value, rows[1:]
+		}
+		payload, _, ok := splitPayload(value)
+		if t.Payload = []byte(payload); ok {
+			readable = append(readable, t)
+		} else {
+			unreadable = append(unreadable, t)
+		}
+	}
+	if len(unreadable) == 0 {
+		return readable, nil
+	}
+	return readable, q.update(context.WithoutCancel(ctx), nil, func(tx *ledger) error {
+		if len(readable) == 0 {
+			w.call.Forget(tx)
+		}
+		for _, t := range unreadable {
+			lease, ok := q.leases.Get(tx, t.ID.String())
+			if !ok || lease.Token != t.Token {
+				continue
+			}
+			q.leases.Free(tx, lease, registry.Released)
+			q.finish(tx, &t.Task, Dead, fmt.Sprintf("its payload cannot be read (%q)", payloadKey(t.ID)))
+		}
+		return nil
+	})
+}
+
+// readRows reads rows that never change. One that cannot be read is empty.
+func (q *Queue) readRows(ctx context.Context, keys []string) ([]engine.Row, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := q.eng.Read(ctx, keys...)
+	if !errors.Is(err, engine.ErrCorrupt) {
+		return rows, err
+	}
+	rows = make([]engine.Row, len(keys))
+	for i, key := range keys {
+		one, err := q.eng.Read(ctx, key)
+		switch {
+		case err == nil:
+			rows[i] = one[0]
+		case !errors.Is(err, engine.ErrCorrupt):
+			return nil, err
+		}
+	}
+	return rows, nil
 }

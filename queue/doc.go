@@ -1,28 +1,38 @@
 // Package queue is durable tasks whose claims are leases.
 //
-// A task is enqueued once and executed until it is submitted, or until it has
-// begun as often as it may. Whoever claims a task holds a lease on it, scope
-// "queue": heartbeat is renew, submit is a write that the lease gates, and the
-// end of the session, the ttl or an operator free it by the one set of rules
-// in package registry.
+// A task is enqueued once and executed until it is submitted, or until as many
+// executions as it may have were begun. Whoever claims a task holds a lease on
+// it, scope "queue". Heartbeat is renew, and submit is a write that the lease
+// gates. The ttl, the end of the session and an operator end a claim by the rules
+// of package registry.
 //
 // # Contract
 //
-//   - An acknowledged enqueue, submit or cancel survives a crash. A payload is
-//     written once and never again.
+//   - An enqueue, submit or cancel that was answered survives a crash of the
+//     machine. A claim survives it unless its holder is of that machine: then the
+//     task is ready again as if it had not been claimed.
 //   - At least once: a task is executed until an execution submits it. At most
 //     one claim of a task is live, and only its token can submit. Effects are
 //     exactly once where the resource checks the token.
+//   - A call that is sent again has no second effect, see package call. One that is
+//     cancelled before its client has the answer has none: its tasks are where they
+//     were, or were never enqueued. What finished a task stands.
 //   - An attempt is counted once, when the execution begins.
-//   - Order: priority, then first in first out, over all the queues that a
-//     claim names. A task that comes back goes to the end of its line, but one
-//     whose claim was cancelled before it was answered has its place again.
-//   - Whoever waits for a task is served in the order of asking, in the
+//   - Order: priority, then first in first out, over all the queues that a claim
+//     names. A task that comes back goes to the end of its line, unless its claim
+//     was undone.
+//   - Claims that wait for a task are served in the order of asking, in the
 //     transaction that makes the task ready.
-//   - A finished task absorbs: no late submit, expiry or reaper changes it.
-//   - An idempotency key is kept as long as its task, and that 24 h at least. It
-//     knows a payload by its compact JSON: white space makes no other one.
-//   - What is enqueued in one call is there as a whole or not at all.
+//   - A finished task absorbs: no late submit, expiry or reaper changes it. A second
+//     submission with another result is refused.
+//   - An idempotency key is kept as long as its task, and for 24 h at least. It
+//     belongs to the payload's compact JSON, so white space makes no difference.
+//   - The tasks of one enqueue are there as a whole or not at all.
+//   - Delays and claims run on the engine's running clock, so no step of the wall
+//     clock moves them. run_at and retention follow the wall clock.
+//   - A task whose record cannot be read is set aside, and its line goes on.
+//     Whoever asks for it is told, and Check reports it. An account that cannot be
+//     read makes Recover fail.
 //
 // # States
 //
@@ -38,44 +48,43 @@
 //
 // # Key schema
 //
-// A queue's name stands in keys behind the 16 bytes of its run's id.
+// A queue's name follows the 16 bytes of its run's id in keys.
 //
-//	queue/<name>                          account: counts by state, where the ready lines begin; due at the next delay or retention to end
+//	queue/<name>                          account: counts by state, bytes, lower bounds of the ready lines; due at the next delay to end
 //	queue                                 the last place given in any line
+//	queues/<run or actor>                 how many queues a run has, or an actor began; memory only
 //	lease/queue␀<id>                      the claim, see package registry
-//	claimant/<name>␀<place>               who waits at a queue, memory only, owner session
-//	given/<call>                          what who waited was handed, memory only, owner session
-//	claim/<session><request id>           what an idempotent claim was given, owner session, due when it may be forgotten
-//	cursor/~<index>                       before what nothing stands in an index by time, memory only
-//	front/~ready/<name>␀<9-priority>      what stands next in a long line, memory only
-//	drop/<name>                           a queue whose run has gone, due until the last of it is
-//	~payload/<id>                         as it was enqueued, without white space; behind it the record, if it is in no other row yet
-//	~task/<id>                            record: state, attempts, where the task stands, and a small result
+//	answer/<call>                         the answer of a claim, enqueue or nack, see package call
+//	waiter/<name>␀<number>                a claim that waits at a queue; memory only
+//	alarm/<wall instant><name>            a queue whose next run_at or retention ends then; memory only
+//	alarm                                 memory only, due when the first alarm is
+//	cursor/~<index>                       lower bound of an index by time; memory only
+//	front/~ready/<name>␀<9-priority>      the next tasks of a long line; memory only
+//	drop/<run>                            a run that has gone, due until its queues have
+//	~payload/<id>                         as it was enqueued, without white space; then the record, while it is as enqueued
+//	~task/<id>                            record: state, attempts, place, and a small result
 //	~result/<id>                          a larger one
 //	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row
-//	~delayed/<name>␀<due><id>
-//	~finished/<name>␀<until><id>          when it may be forgotten
+//	~delayed/<name>␀<due><id>             running clock
+//	~timed/<name>␀<due><id>               wall clock: run_at
+//	~finished/<name>␀<until><id>          state; wall clock: when it may be forgotten
 //	~dead/<name>␀<until><id>              the dead among those
-//	~key/<name>␀<idempotency key>         id and the payload's hash
+//	~corrupt/<name>␀<until><id>           tasks that were set aside
+//	~key/<name>␀<idempotency key>         id, and the payload's hash
 //
-// What starts with ~ is cold: on disk alone, so a backlog of any length takes
-// no memory. Names are checked so that none holds a separator; ids are 16 raw
-// bytes, and those of tasks rise with time: what comes together lies together.
+// What starts with ~ is cold: it is on disk alone, so a backlog of any length
+// takes no memory. Names are checked so that none contains a separator. Ids are 16
+// raw bytes, and those of tasks rise with time: rows of tasks that came together
+// are stored together.
 //
-// # Indexes that are taken from the front
+// # The choices not taken
 //
-// The store passes over what was deleted one by one, until it has compacted it
-// away. So whoever looks for the first task begins where the queue's account
-// says, and for the first delay or retention at a cursor, which a restart finds
-// at the beginning, to pass over once.
+// One index for all delayed tasks, by the running clock, needs a new entry for
+// each task with a run_at whenever the wall clock is stepped. With an index for
+// each clock, and alarms between them, a step moves one row.
 //
-// Even from there it costs the store more to find one entry than to read on to
-// the next, and so it does with payloads. So a claim of one task from a line of
-// more than 64 reads that many, and leaves them to the claims that follow: the
-// line's front. It is a row, so that what undoes a transaction undoes what the
-// transaction made of it.
-//
-// Claims that end by their ttl in one transaction are mostly of tasks that came
-// together. So whoever tends reads on as well, from the record of the first to
-// those close by, and leaves the others to be found one by one.
+// A claim could find its task by a scan from the start of the line. The store
+// passes over what was deleted one by one, until it has compacted it away. So each
+// index has a lower bound. After a restart that of an index by time is unknown, and
+// the first scan passes over once.
 package queue

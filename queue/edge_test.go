@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -160,7 +161,7 @@ func TestARequestIsForgottenWithItsLastClaim(t *testing.T) {
 		}
 		h.rows(func(tx engine.Tx) {
 			n := 0
-			for range tx.Scan("claim/") {
+			for range tx.Scan(call.Prefix) {
 				n++
 			}
 			if n != 1 {
@@ -246,7 +247,7 @@ func TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes(t *testing.T) {
 		h.everything(t.Context())
 		h.rows(func(tx engine.Tx) { h.Drop(tx, dropped) })
 		h.crash()
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Minute) // its claims end with their ttl
 		h.check()
 		h.rows(func(tx engine.Tx) {
 			tasks := 0
@@ -269,21 +270,37 @@ func TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes(t *testing.T) {
 	})
 }
 
-func TestAQueueBoundsWhoWaitsAtIt(t *testing.T) {
+func TestWaitingClaimsAreBounded(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.MaxWaitsPerActor, h.opts.MaxWaitsPerQueue = 20, 50
+		h.crash()
 		ctx, cancel := context.WithCancel(t.Context())
-		left := make(chan error, queue.MaxClaimants)
-		w := h.worker("W1")
-		for range queue.MaxClaimants {
-			go func() { left <- second(w.askCtx(ctx, queue.Claim{Wait: 50 * time.Second})) }()
+		left := make(chan error, 50)
+		wait := func(w worker, n int) {
+			for range n {
+				go func() { left <- second(w.askCtx(ctx, queue.Claim{Wait: 50 * time.Second})) }()
+			}
+			synctest.Wait()
 		}
-		synctest.Wait()
-		_, err := w.ask(queue.Claim{Wait: time.Second})
-		mustBe[*registry.LimitError](t, err)
+		refused := func(w worker, which string) {
+			t.Helper()
+			_, err := w.ask(queue.Claim{Wait: time.Second})
+			if limit := mustBe[*registry.LimitError](t, err); !strings.Contains(limit.Which, which) {
+				t.Errorf("refused by %v", limit)
+			}
+		}
+		greedy := h.worker("W1")
+		wait(greedy, 20)
+		refused(greedy, "one actor")
+		wait(h.worker("W2"), 20)
+		wait(h.worker("W3"), 10)
+		refused(h.worker("W4"), "queue q")
 		cancel()
-		for range queue.MaxClaimants {
+		for range 50 {
 			<-left
 		}
+		h.enqueue(queue.NewTask{})
+		greedy.claim(queue.Claim{Wait: time.Second})
 	})
 }
 

@@ -9,18 +9,19 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A front is what stands next in a ready line, in memory, so that not every
-// claim has to seek on the disk. It has all entries up to its last one, and of
-// most the payload's row. A claim takes the first that it has not passed; what
-// else comes or goes there undoes the front, and the next claim makes another.
+// A front is the next tasks of a ready line, kept in memory. A claim of one task
+// that had to find it in the store would take a quarter longer. It has all entries
+// of the line up to its last one, and the payload's row of most. A claim takes the
+// first entry that is not below the line's lower bound. Any other change there
+// drops the front, and the next claim makes another. It is a row, so what undoes a
+// transaction undoes what the transaction made of it.
 //
 // Only a line that is longer than a front has one. So all fronts together take a
-// small part of what their lines take on the disk, and those of a long line no
-// more than of a short one.
+// small part of the room that their lines take on the disk.
 //
-// It is a table of the places that are in it and then, for each, its entry and
-// the payload's row, if that was read ahead: those of tasks that were enqueued
-// together lie together.
+// Its value is a table of the places, and then for each its entry and the
+// payload's row, if that was read ahead: those of tasks that were enqueued
+// together are stored together.
 type front string
 
 const (
@@ -35,11 +36,12 @@ type frontPlace struct{ tail, value, payload string }
 
 func (p *frontPlace) id() string { return p.value[:min(16, len(p.value))] }
 
-// next reads the first task of a line that is long enough for a front.
+// next reads the first task of a line that is long enough for a front. It reports
+// false if there is none that can be read.
 func (in index) next(tx *ledger, t *Task) (ok bool) {
 	row, _ := tx.Get(in.beside)
 	f := front(row.Value)
-	i := f.at(in.from(tx))
+	i := f.at(in.lowerBound(tx))
 	if i == f.len() {
 		if f = in.front(tx); f == "" {
 			return false
@@ -51,12 +53,19 @@ func (in index) next(tx *ledger, t *Task) (ok bool) {
 		tx.Delete(in.beside) // of no more use
 	}
 	p := f.place(i)
-	in.readyAt(p.tail, p.value, t)
+	if !in.readyTask(tx, p.tail, p.value, t) {
+		tx.q.setAside(tx, in, engine.Row{Key: in.prefix + p.tail, Value: p.value})
+		some := in.appendFirst(nil, tx, 1)
+		if len(some) > 0 {
+			*t = some[0].Task
+		}
+		return len(some) > 0
+	}
 	t.payload = p.payload
 	return true
 }
 
-// front reads what stands next. It is empty if nothing does.
+// front reads the next tasks of a line. It is empty if there are none.
 func (in index) front(tx *ledger) front {
 	places := make([]frontPlace, 0, frontTasks)
 	size := 0
@@ -70,8 +79,8 @@ func (in index) front(tx *ledger) front {
 	return newFront(places)
 }
 
-// readAhead reads the payloads of a front that lie where the first of them does,
-// among a few others at most. A long one ends it.
+// readAhead reads the payloads of a front that are stored near the first of them,
+// with a few others between at most. A long one ends it.
 func readAhead(tx *ledger, places []frontPlace) {
 	wanted := make([]*frontPlace, 0, len(places))
 	for i := range places {
@@ -130,6 +139,21 @@ func (f front) len() int {
 	return entry / frontItem
 }
 
+// valid reports whether f is one: Check asks.
+func (f front) valid() bool {
+	if f.len() == 0 || f.len() > frontTasks || len(f) < frontItem*f.len() {
+		return false
+	}
+	for i, at := 0, 0; i < f.len(); i++ {
+		entry, payload := f.offsets(i)
+		if entry < at || payload < entry || payload > len(f) {
+			return false
+		}
+		at = payload
+	}
+	return true
+}
+
 func (f front) tail(i int) string { return string(f[frontItem*i : frontItem*i+8]) }
 
 // offsets are where the entry and the payload of a place begin.
@@ -138,9 +162,9 @@ func (f front) offsets(i int) (entry, payload int) {
 	return int(both >> 32), int(uint32(both))
 }
 
-// at finds the first place that is not before from.
-func (f front) at(from string) int {
-	return sort.Search(f.len(), func(i int) bool { return f.tail(i) >= from })
+// at finds the first place that is not below bound.
+func (f front) at(bound string) int {
+	return sort.Search(f.len(), func(i int) bool { return f.tail(i) >= bound })
 }
 
 func (f front) place(i int) frontPlace {
@@ -150,32 +174,4 @@ func (f front) place(i int) frontPlace {
 		end, _ = f.offsets(i + 1)
 	}
 	return frontPlace{f.tail(i), string(f[entry:payload]), string(f[payload:end])}
-}
-
-// front finds that a front has what stands in its line.
-func (c *checker) front(row engine.Row) {
-	prefix := row.Key[len(frontPrefix):]
-	kind := len(prefix) - 2
-	in := indexAt(row.Key, len(frontPrefix), lineNamed(prefix[len(readyPrefix):kind]), MaxPriority-int(prefix[kind+1]-'0'))
-	f := front(row.Value)
-	if f.len() == 0 {
-		panic(corrupt(row.Key, errEntry))
-	}
-	var stands, line []engine.Row
-	for i := f.at(in.from(c.tx)); i < f.len(); i++ {
-		p := f.place(i)
-		stands = append(stands, engine.Row{Key: in.prefix + p.tail, Value: p.value})
-		if stored, _ := c.tx.Get(payloadPrefix + p.id()); p.payload != "" && p.payload != stored.Value {
-			c.fault("front %q has another payload of task %x", row.Key, p.id())
-		}
-	}
-	for entry := range in.entries(c.tx) {
-		if in.tail(entry) > f.tail(f.len()-1) {
-			break
-		}
-		line = append(line, entry)
-	}
-	if !slices.Equal(stands, line) {
-		c.fault("front %q is not what stands in the line", row.Key)
-	}
 }

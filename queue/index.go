@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"encoding/binary"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -10,35 +12,70 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
+// The prefixes of the key schema in the package doc.
+const (
+	accountPrefix = "queue/"
+	placeKey      = "queue"
+	queuesPrefix  = "queues/"
+	alarmPrefix   = "alarm/"
+	alarmKey      = "alarm"
+	cursorPrefix  = "cursor/"
+	waiterPrefix  = "waiter/"
+	dropPrefix    = "drop/"
+	frontPrefix   = "front/"
+
+	taskPrefix     = engine.Cold + "task/"
+	payloadPrefix  = engine.Cold + "payload/"
+	resultPrefix   = engine.Cold + "result/"
+	readyPrefix    = engine.Cold + "ready/"
+	delayedPrefix  = engine.Cold + "delayed/"
+	timedPrefix    = engine.Cold + "timed/"
+	finishedPrefix = engine.Cold + "finished/"
+	deadPrefix     = engine.Cold + "dead/"
+	corruptPrefix  = engine.Cold + "corrupt/"
+	keyPrefix      = engine.Cold + "key/"
+)
+
+func dropKey(run uuid.UUID) string      { return dropPrefix + string(run[:]) }
+func queuesKey(of uuid.UUID) string     { return queuesPrefix + string(of[:]) }
+func waiterKeys(l line) string          { return waiterPrefix + l.name() + "\x00" }
+func taskKey(id uuid.UUID) string       { return taskPrefix + string(id[:]) }
+func payloadKey(id uuid.UUID) string    { return payloadPrefix + string(id[:]) }
+func resultKey(id uuid.UUID) string     { return resultPrefix + string(id[:]) }
+func idemKey(l line, key string) string { return keyPrefix + l.name() + "\x00" + key }
+
 // An index is the cold rows whose keys start with its prefix, one for each task
-// that stands in it. Most is taken from its front, and what was taken costs
-// whoever seeks from there until the store has forgotten it. So something says
-// before what nothing stands: of a ready line the queue's account, of what stands
-// by time a row that is not cold, the cursor.
+// in it. Entries are mostly taken from the front, and until the store has
+// forgotten those it passes over them one by one. So each index has a lower
+// bound: no entry sorts before it. That of a ready line is in the queue's account.
+// That of an index by time is a row in memory, the cursor.
 type index struct {
 	prefix string // of its entries' keys
 	beside string // key of its cursor, or of a ready line's front, see there
 
+	kind     string // readyPrefix, …
 	line     line
 	priority int // of a ready line
 }
 
 func readyIndex(l line, priority int) index {
-	return indexAt(frontPrefix+readyPrefix+l.name()+"\x00"+digit(priority), len(frontPrefix), l, priority)
+	return indexAt(frontPrefix+readyPrefix+l.name()+"\x00"+digit(priority), len(frontPrefix), readyPrefix, l, priority)
 }
 
 func delayedIndex(l line) index  { return indexByTime(delayedPrefix, l) }
+func timedIndex(l line) index    { return indexByTime(timedPrefix, l) }
 func finishedIndex(l line) index { return indexByTime(finishedPrefix, l) }
 func deadIndex(l line) index     { return indexByTime(deadPrefix, l) }
+func corruptIndex(l line) index  { return indexByTime(corruptPrefix, l) }
 
 func indexByTime(kind string, l line) index {
-	return indexAt(cursorPrefix+kind+l.name()+"\x00", len(cursorPrefix), l, 0)
+	return indexAt(cursorPrefix+kind+l.name()+"\x00", len(cursorPrefix), kind, l, 0)
 }
 
-// indexAt makes an index from the key of what is beside it, in which its prefix
-// is from at on.
-func indexAt(beside string, at int, l line, priority int) index {
-	return index{prefix: beside[at:], beside: beside, line: l, priority: priority}
+// indexAt makes an index from the key of what is beside it. Its prefix is the
+// part of that from at on.
+func indexAt(beside string, at int, kind string, l line, priority int) index {
+	return index{prefix: beside[at:], beside: beside, kind: kind, line: l, priority: priority}
 }
 
 // digit stands for a priority in keys, the highest first.
@@ -47,78 +84,90 @@ func digit(priority int) string {
 	return digits[priority : priority+1]
 }
 
-// indexesOf are all indexes of a line but those of its dead, who stand among
-// the finished too.
+// indexesOf are all indexes of a line but that of its dead tasks, which are among
+// the finished, too.
 func indexesOf(l line) []index {
-	list := []index{delayedIndex(l), finishedIndex(l)}
+	list := []index{delayedIndex(l), timedIndex(l), finishedIndex(l), corruptIndex(l)}
 	for priority := range MaxPriority + 1 {
 		list = append(list, readyIndex(l, priority))
 	}
 	return list
 }
 
-// entryKey is the key of a task's entry in the index of its state. One in
-// progress has none.
-func (t *Task) entryKey() string {
+// entry is the index of a task's state, and the task's place in it. A task in
+// progress is in none.
+func (t *Task) entry() (in index, tail string) {
 	switch {
 	case t.State == Ready:
-		return readyPrefix + t.line.name() + "\x00" + digit(t.Priority) + record.Fixed(t.place)
+		return readyIndex(t.line, t.Priority), record.Fixed(t.place)
+	case t.State == Delayed && t.byWall:
+		return timedIndex(t.line), atTime(t.due, t.ID)
 	case t.State == Delayed:
-		return delayedPrefix + t.line.name() + "\x00" + atTime(t.DueAt, t.ID)
+		return delayedIndex(t.line), atTime(t.due, t.ID)
 	case t.State.Finished():
-		return finishedPrefix + t.line.name() + "\x00" + atTime(t.Until, t.ID)
+		return finishedIndex(t.line), atTime(t.Until, t.ID)
 	}
-	return ""
+	return index{}, ""
 }
 
-// deadKey is the key of the other entry that a dead task has.
-func (t *Task) deadKey() string {
-	return deadPrefix + t.line.name() + "\x00" + atTime(t.Until, t.ID)
+// atTime sorts by time, then by id.
+func atTime(at time.Time, id uuid.UUID) string {
+	var b [24]byte
+	binary.BigEndian.PutUint64(b[:], uint64(at.UnixNano()))
+	copy(b[8:], id[:])
+	return string(b[:])
+}
+
+// timeAndID reads what atTime wrote at the end of an entry's key.
+func (in index) timeAndID(row engine.Row) (at time.Time, id uuid.UUID, ok bool) {
+	tail := in.tail(row)
+	if len(tail) != 24 {
+		return time.Time{}, uuid.Nil, false
+	}
+	return time.Unix(0, int64(record.ReadFixed(tail))).UTC(), uuid.UUID([]byte(tail[8:])), true
 }
 
 func (in index) ofReady() bool { return strings.HasPrefix(in.prefix, readyPrefix) }
 
-// idAt is the id of the task that an entry is of.
-func (in index) idAt(row engine.Row) uuid.UUID {
+// taskAt is the task of an entry. A ready one has its record in the entry, so
+// that a claim reads one row.
+func (in index) taskAt(tx *ledger, row engine.Row) (t Task, ok bool) {
 	if in.ofReady() {
-		return idOf(row.Key, row.Value[:min(16, len(row.Value))])
+		ok = in.readyTask(tx, in.tail(row), row.Value, &t)
+		return t, ok
 	}
-	return idOf(row.Key, row.Key[max(len(in.prefix), len(row.Key)-16):])
-}
-
-// taskAt is the task that an entry is of. That of a ready one has its record,
-// so that a claim reads one row.
-func (in index) taskAt(tx *ledger, row engine.Row) (t Task) {
-	if in.ofReady() {
-		in.readyAt(in.tail(row), row.Value, &t)
-		return t
-	}
-	t, ok := getTask(tx, in.idAt(row))
+	_, id, ok := in.timeAndID(row)
 	if !ok {
-		panic(corrupt(row.Key, errEntry))
+		return Task{}, false
 	}
-	return t
+	found, err := t.read(tx, id)
+	return t, found && err == nil
 }
 
-// readyAt reads the task of an entry of a ready line.
-func (in index) readyAt(tail, value string, t *Task) {
-	err := errEntry
-	if len(value) >= 16 {
-		err = t.decode(uuid.UUID([]byte(value[:16])), value[16:], in.line)
+// readyTask reads the task of an entry of a ready line. If the record there
+// cannot be read, it tries the task's other one.
+func (in index) readyTask(tx *ledger, tail, value string, t *Task) bool {
+	if len(value) < 16 {
+		return false
 	}
-	if err == nil && (t.State != Ready || t.line != in.line || t.Priority != in.priority || record.Fixed(t.place) != tail) {
-		err = errEntry
+	id := uuid.UUID([]byte(value[:16]))
+	if t.decode(id, value[16:], in.line) && in.isAt(t, tail) {
+		return true
 	}
-	if err != nil {
-		panic(corrupt(in.prefix+tail, err))
-	}
+	found, err := t.read(tx, id)
+	return found && err == nil && in.isAt(t, tail)
+}
+
+// isAt reports whether a task is ready at a place of the line.
+func (in index) isAt(t *Task, tail string) bool {
+	return t.State == Ready && t.line == in.line && t.Priority == in.priority && record.Fixed(t.place) == tail
 }
 
 // tail is what an entry's key has behind the prefix.
 func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
 
-// from is before what nothing stands; "" where that is not known.
-func (in index) from(tx *ledger) string {
+// lowerBound: no entry sorts before it. "" if that is not known.
+func (in index) lowerBound(tx *ledger) string {
 	if in.ofReady() {
 		return record.Fixed(tx.accountOf(in.line).first[in.priority])
 	}
@@ -126,15 +175,15 @@ func (in index) from(tx *ledger) string {
 	return row.Value
 }
 
-// entries yields the index, first first.
+// entries yields the index in order.
 func (in index) entries(tx *ledger) iter.Seq[engine.Row] {
-	return tx.ScanFrom(in.prefix, in.prefix+in.from(tx))
+	return tx.ScanFrom(in.prefix, in.prefix+in.lowerBound(tx))
 }
 
-// passed notes that nothing stands before tail.
-func (in index) passed(tx *ledger, tail string) {
+// raiseLowerBound notes that no entry sorts before tail.
+func (in index) raiseLowerBound(tx *ledger, tail string) {
 	switch {
-	case tail <= in.from(tx):
+	case tail <= in.lowerBound(tx):
 	case in.ofReady():
 		a := tx.accountOf(in.line)
 		a.first[in.priority], a.moved = record.ReadFixed(tail), true
@@ -143,13 +192,13 @@ func (in index) passed(tx *ledger, tail string) {
 	}
 }
 
-// reopen is for an entry that may come before others in an index by time: the
-// cursor goes back for it.
-func (in index) reopen(tx *ledger, tail string) {
-	if tail < in.from(tx) {
+// lowerLowerBound is for an entry that is added to an index by time, and may sort
+// before others.
+func (in index) lowerLowerBound(tx *ledger, tail string) {
+	if tail < in.lowerBound(tx) {
 		tx.Touch(engine.Row{Key: in.beside, Value: tail})
 	}
 }
 
-// forget removes what is kept of an index in which nothing stands.
+// forget removes what is kept in memory about an index.
 func (in index) forget(tx *ledger) { tx.Delete(in.beside) }

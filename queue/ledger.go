@@ -1,22 +1,23 @@
 package queue
 
 import (
-	"errors"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A ledger is a transaction of the rules. What nearly every task that moves
-// changes, the account of its queue and the last place given, it reads once, and
-// writes once when it is closed.
+// A ledger is a transaction of the rules. Nearly every task that moves changes the
+// account of its queue and the last place given. A ledger reads these once, and
+// writes them once when it is closed.
 type ledger struct {
-	Tx
+	engine.Tx
+	q       *Queue
 	account account // that was asked for first: mostly the only one
 	places  places
-	refusal error   // what the rule answers
-	ahead   records // of tasks whose claims stood when it was begun
+	rearm   bool // the first alarm may be another one when it is closed
 }
 
 // A places is the last place given in any line, and the last that is reserved.
@@ -25,14 +26,20 @@ type places struct {
 	read, given    bool
 }
 
-// An account is what is written down of a queue.
+// An account is what is written down about a queue.
 type account struct {
 	line  line
 	stats Stats
-	first [MaxPriority + 1]uint64 // by priority: before what place nothing is ready, if anything is
-	due   time.Time               // when the queue wants attention: when its earliest delay or retention ends, or before
-	moved bool                    // it is to be written
-	next  *account                // of the ledger
+	bytes uint64                  // payloads of tasks that are not finished
+	actor uuid.UUID               // who began the queue
+	first [MaxPriority + 1]uint64 // lower bounds of the ready lines that are not empty
+	due   time.Time               // running clock: no delay ends earlier
+	alarm time.Time               // wall clock: no run_at and no retention ends earlier
+
+	moved    bool      // it is to be written
+	existed  bool      // it had a row when it was read
+	alarmWas time.Time // as it is stored
+	next     *account  // of the ledger
 }
 
 // accountOf gives the account of a queue. It is the ledger's until that is closed.
@@ -54,45 +61,87 @@ func (tx *ledger) accountOf(l line) *account {
 func (tx *ledger) close() {
 	for a := &tx.account; a != nil; a = a.next {
 		if a.moved {
-			a.write(tx.Tx)
+			a.write(tx)
 		}
 	}
 	if tx.places.given {
 		tx.places.write(tx.Tx)
 	}
+	if tx.rearm {
+		rearm(tx)
+	}
 }
 
-// entered runs a rule in a transaction that others began, or that is a ledger.
-func entered(tx Tx, rule func(*ledger)) {
-	if book, ok := tx.(*ledger); ok {
-		rule(book)
+// wanted makes the queue due at an instant of one of the clocks, or before.
+func (a *account) wanted(at time.Time, byWall bool) {
+	due := &a.due
+	if byWall {
+		due = &a.alarm
+	}
+	if due.IsZero() || at.Before(*due) {
+		*due = at
+	}
+}
+
+// write puts the account's row. It removes the row with the last task: an empty
+// queue is forgotten.
+func (a *account) write(tx *ledger) {
+	exists := !a.stats.empty()
+	if !exists {
+		a.due, a.alarm = time.Time{}, time.Time{}
+	}
+	if exists != a.existed {
+		tx.countQueue(a, exists)
+	}
+	if !a.alarm.Equal(a.alarmWas) {
+		setAlarm(tx, a.line, a.alarmWas, a.alarm)
+	}
+	if exists {
+		tx.Put(engine.Row{Key: string(a.line), Value: a.encode(), Due: a.due})
 		return
 	}
-	book := ledger{Tx: tx}
-	rule(&book)
-	book.close()
-}
-
-// wanted makes the queue due at an instant, or before.
-func (a *account) wanted(at time.Time) {
-	if a.due.IsZero() || at.Before(a.due) {
-		a.due = at
+	tx.Delete(string(a.line))
+	for _, in := range append(indexesOf(a.line), deadIndex(a.line)) {
+		in.forget(tx)
 	}
 }
 
-const accountFormat = 4 // also tells Recover of tasks that cannot be read
-
-// write puts the account's row, or removes it with the last task.
-func (a *account) write(tx Tx) {
-	if a.stats.empty() {
-		tx.Delete(string(a.line))
-		return
+// countQueue counts a queue that begins or ends, for its run and its actor.
+func (tx *ledger) countQueue(a *account, begins bool) {
+	for _, of := range []uuid.UUID{a.line.run(), a.actor} {
+		n := tx.queuesOf(of)
+		switch {
+		case begins:
+			n++
+		case n > 0:
+			n--
+		}
+		if n == 0 {
+			tx.Delete(queuesKey(of))
+		} else {
+			tx.Touch(engine.Row{Key: queuesKey(of), Value: record.Fixed(n)})
+		}
 	}
-	tx.Put(engine.Row{Key: string(a.line), Value: a.encode(), Due: a.due})
 }
+
+// queuesOf is how many queues a run has, or an actor has begun, that have tasks.
+// Those that begin in this transaction count, too.
+func (tx *ledger) queuesOf(of uuid.UUID) (n uint64) {
+	if row, ok := tx.Get(queuesKey(of)); ok {
+		n = record.ReadFixed(row.Value)
+	}
+	for a := &tx.account; a != nil; a = a.next {
+		if a.line != "" && (a.line.run() == of || a.actor == of) && !a.existed && a.moved && !a.stats.empty() {
+			n++
+		}
+	}
+	return n
+}
+
+const accountFormat = 5
 
 func (a *account) encode() string {
-	w := record.New(48)
+	w := record.New(72)
 	w.Byte(accountFormat)
 	var ready uint64 // a bit for each priority of which there are tasks
 	for p, n := range a.stats.Ready {
@@ -110,6 +159,9 @@ func (a *account) encode() string {
 	for _, n := range a.stats.others() {
 		w.Uint(*n)
 	}
+	w.Uint(a.bytes)
+	w.Time(a.alarm)
+	w.ID(a.actor)
 	return w.String()
 }
 
@@ -124,28 +176,30 @@ func (a *account) decode(value string) (ok bool) {
 	for _, n := range a.stats.others() {
 		*n = r.Uint()
 	}
+	a.bytes, a.alarm, a.actor = r.Uint(), r.Time(), r.ID()
+	a.alarmWas, a.existed = a.alarm, true
 	return format == accountFormat && ready < 1<<len(a.stats.Ready) && r.Done()
 }
 
 // read makes a the account of a queue. That of one without tasks has no row.
-func (a *account) read(tx Tx, l line) {
+func (a *account) read(tx engine.Tx, l line) {
 	a.line, a.stats.Queue = l, l.queue()
 	row, ok := tx.Get(string(l))
 	if !ok {
 		return
 	}
 	if !a.decode(row.Value) {
-		panic(corrupt(row.Key, errors.New("not a record of a queue")))
+		panic("queue: row " + row.Key + " is not an account, and Recover has read it")
 	}
 	a.due = row.Due
 }
 
-// nextPlace numbers the places of all lines, so that the oldest of several
-// queues can be told.
+// nextPlace numbers the places of all lines, so that it can be told which task is
+// the oldest of several queues.
 func (tx *ledger) nextPlace() uint64 {
 	p := &tx.places
 	if !p.read {
-		*p = readPlaces(tx.Tx)
+		*p, _ = readPlaces(tx.Tx)
 	}
 	p.last++
 	p.given = true
@@ -155,7 +209,7 @@ func (tx *ledger) nextPlace() uint64 {
 // placeBlock is how many places one durable write reserves.
 const placeBlock = 1 << 12
 
-func (p *places) write(tx Tx) {
+func (p *places) write(tx engine.Tx) {
 	if p.last > p.reserved {
 		p.reserved = p.last + placeBlock
 		tx.Put(engine.Row{Key: placeKey, Value: record.Fixed(p.reserved) + record.Fixed(p.reserved)}) // what a crash leaves
@@ -163,13 +217,13 @@ func (p *places) write(tx Tx) {
 	tx.Touch(engine.Row{Key: placeKey, Value: record.Fixed(p.last) + record.Fixed(p.reserved)})
 }
 
-func readPlaces(tx Tx) places {
-	row, ok := tx.Get(placeKey)
-	if !ok {
-		return places{read: true}
+func readPlaces(tx engine.Tx) (p places, ok bool) {
+	row, found := tx.Get(placeKey)
+	switch {
+	case !found:
+		return places{read: true}, true
+	case len(row.Value) != 16:
+		return places{}, false
 	}
-	if len(row.Value) != 16 {
-		panic(corrupt(row.Key, errors.New("not a count of places")))
-	}
-	return places{last: record.ReadFixed(row.Value[:8]), reserved: record.ReadFixed(row.Value[8:]), read: true}
+	return places{last: record.ReadFixed(row.Value[:8]), reserved: record.ReadFixed(row.Value[8:]), read: true}, true
 }

@@ -7,40 +7,43 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/engine"
 )
 
-// A Detail is a task with all there is of it.
+// A Detail is a task with all there is about it.
 type Detail struct {
 	Task
-	Payload  json.RawMessage
-	Result   json.RawMessage // of a finished one; nil if none was submitted
-	Deadline time.Time       // of the claim on one in progress
+	Payload   json.RawMessage
+	Result    json.RawMessage // of a finished one; nil if none was submitted
+	ExpiresIn time.Duration   // of the claim on one in progress, at the clock of the transaction
 }
 
 // Get returns a task.
 func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error) {
-	err = q.view(ctx, func(tx *ledger) error {
-		t, ok := getTask(tx, id)
-		if !ok || t.Run != run {
-			return notFound(id)
+	err = q.eng.View(ctx, func(tx engine.Tx) error {
+		t, err := getTaskOf(&ledger{Tx: tx, q: q}, run, id)
+		if err != nil {
+			return err
 		}
+		t.shownBy(tx)
 		d.Task = t
 		if lease, ok := q.leases.Get(tx, id.String()); ok {
-			d.Deadline = lease.Deadline
+			d.ExpiresIn = max(0, lease.Deadline.Sub(tx.Now()))
 		}
 		return nil
 	})
 	if err != nil {
 		return Detail{}, err
 	}
-	defer caught(&err)
 	row, ok, err := q.eng.Get(ctx, payloadKey(id))
 	if err != nil {
 		return Detail{}, err
 	}
 	if ok {
-		payload, _ := payloadOf(row)
+		payload, _, ok := splitPayload(row.Value)
+		if !ok {
+			return Detail{}, corruptTask(id, row.Key)
+		}
 		d.Payload = json.RawMessage(payload)
 	}
 	switch {
@@ -54,79 +57,100 @@ func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error
 }
 
 // Wait is Get once the task is finished, or wait is over.
-func (q *Queue) Wait(ctx context.Context, run, id uuid.UUID, wait time.Duration) (Detail, error) {
-	if wait < 0 || wait > registry.MaxWait {
-		return Detail{}, argumentError("wait_secs", "must be from 0 to %d", registry.MaxWait/time.Second)
+func (q *Queue) Wait(ctx context.Context, run, id uuid.UUID, wait time.Duration) (d Detail, err error) {
+	if err := checkWait(wait); err != nil {
+		return Detail{}, err
 	}
 	watch := q.eng.Watch(taskKey(id))
 	defer watch.Stop()
-	timeout := time.NewTimer(wait)
-	defer timeout.Stop()
-	for {
-		d, err := q.Get(ctx, run, id)
-		if err != nil || d.State.Finished() {
-			return d, err
+	err = engine.Await(ctx, watch, wait, func(last bool) error {
+		d, err = q.Get(ctx, run, id)
+		if err == nil && !d.State.Finished() && !last {
+			return engine.ErrWait
 		}
-		select {
-		case <-watch.C:
-		case <-timeout.C:
-			return d, nil
-		case <-ctx.Done():
-			return Detail{}, context.Cause(ctx)
-		}
+		return err
+	})
+	if err != nil {
+		return Detail{}, err
 	}
+	return d, nil
 }
 
-// Stats counts the tasks of a queue of a run, or with "" of all that have any.
-func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (list []Stats, err error) {
-	if queue != "" {
-		if err := CheckName("queue", queue); err != nil {
-			return nil, err
-		}
+// Stats counts the tasks of a queue of a run.
+func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (s Stats, err error) {
+	if err := CheckName("queue", queue); err != nil {
+		return Stats{}, err
 	}
-	return list, q.view(ctx, func(tx *ledger) error {
-		if queue != "" {
-			list = append(list, tx.accountOf(lineOf(run, queue)).stats)
-			return nil
+	return s, q.eng.View(ctx, func(tx engine.Tx) error {
+		var a account
+		if a.read(tx, lineOf(run, queue)); !a.existed {
+			return ErrNoQueue
 		}
-		for row := range tx.Scan(string(lineOf(run, ""))) {
-			var a account
-			a.read(tx, line(row.Key))
-			list = append(list, a.stats)
-		}
+		s = a.stats
 		return nil
 	})
 }
 
+// MaxStats is how many queues one listing gives.
+const MaxStats = 1000
+
+// AllStats counts the tasks of the queues of a run, in the order of their names:
+// of those after a name, up to limit, and at most MaxStats. It reports whether
+// there are more.
+func (q *Queue) AllStats(ctx context.Context, run uuid.UUID, after string, limit int) (list []Stats, more bool, err error) {
+	if limit < 1 || limit > MaxStats {
+		return nil, false, argumentError("limit", "must be from 1 to %d", MaxStats)
+	}
+	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {
+		list, more = nil, false
+		from := string(lineOf(run, after))
+		for row := range tx.ScanFrom(string(lineOf(run, "")), from) {
+			switch {
+			case after != "" && row.Key == from:
+				continue
+			case len(list) == limit:
+				more = true
+				return nil
+			}
+			var a account
+			a.read(tx, line(row.Key))
+			list = append(list, a.stats)
+		}
+		return ctx.Err()
+	})
+	return list, more, err
+}
+
 // List returns tasks of a queue in a state, at most limit: ready ones in the
 // order in which they are claimed, delayed ones by when they are due, finished
-// ones by when they are forgotten.
+// ones by when they are forgotten. It leaves out those that cannot be read.
 func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state State, limit int) (list []Task, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return nil, err
 	}
 	l := lineOf(run, queue)
-	return list, q.view(ctx, func(tx *ledger) error {
-		add := func(t Task) bool {
+	return list, q.eng.Snapshot(ctx, func(tx engine.Tx) error {
+		book := &ledger{Tx: tx, q: q}
+		list = nil
+		left := limit
+		add := func(t Task) (more bool) {
 			if t.State == state && t.line == l {
+				t.shownBy(tx)
 				list = append(list, t)
 			}
-			return len(list) < limit
+			return len(list) < left && ctx.Err() == nil
 		}
 		if state == InProgress {
-			for _, standing := range q.leases.List(tx, "") {
-				if id, err := uuid.Parse(standing.Key); err == nil {
-					if t, ok := getTask(tx, id); ok && !add(t) {
-						return nil
-					}
-				}
+			left = min(left, int(book.accountOf(l).stats.InProgress))
+			if left > 0 {
+				q.eachClaimed(book, add)
 			}
-			return nil
+			return ctx.Err()
 		}
-		for _, in := range standsIn(l, state) {
-			for row := range in.entries(tx) {
-				if !add(in.taskAt(tx, row)) {
-					return nil
+		for _, in := range indexesOfState(l, state) {
+			for row := range in.entries(book) {
+				if t, ok := in.taskAt(book, row); ok && !add(t) {
+					return ctx.Err()
 				}
 			}
 		}
@@ -134,8 +158,22 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 	})
 }
 
-// standsIn are the indexes that tasks in a state stand in.
-func standsIn(l line, state State) (list []index) {
+// eachClaimed goes through the tasks in progress of all queues until look has
+// enough.
+func (q *Queue) eachClaimed(tx *ledger, look func(Task) (more bool)) {
+	for _, claim := range q.leases.List(tx, "") {
+		id, err := uuid.Parse(claim.Key)
+		if err != nil {
+			continue
+		}
+		if t, err := getTask(tx, id); err == nil && !look(t) {
+			return
+		}
+	}
+}
+
+// indexesOfState are the indexes that the tasks in a state are in.
+func indexesOfState(l line, state State) (list []index) {
 	switch state {
 	case Ready:
 		for priority := MaxPriority; priority >= 0; priority-- {
@@ -143,7 +181,7 @@ func standsIn(l line, state State) (list []index) {
 		}
 		return list
 	case Delayed:
-		return []index{delayedIndex(l)}
+		return []index{delayedIndex(l), timedIndex(l)}
 	case Dead:
 		return []index{deadIndex(l)}
 	default:

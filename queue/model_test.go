@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -273,7 +274,7 @@ func (m *model) repeated(t *rapid.T, w worker, ask queue.Claim, err error) (stan
 		}
 	}
 	same := slices.Equal(was.ask.Queues, ask.Queues) && was.ask.Count == ask.Count && was.ask.TTL == ask.TTL
-	if errors.Is(err, registry.ErrRequestIDReused) {
+	if errors.Is(err, call.ErrReused) {
 		if same {
 			t.Fatalf("the same request is refused: %v", err)
 		}
@@ -340,7 +341,7 @@ func (m *model) began(t *rapid.T, w worker, ask queue.Claim, c queue.Claimed) {
 	task.State, task.owner, task.ttl, task.deadline = queue.InProgress, w, ask.TTL, time.Now().Add(ask.TTL)
 	task.Attempt++
 	task.tokens = append(task.tokens, c.Token)
-	if string(c.Payload) != task.payload || c.Attempt != task.Attempt || !c.Deadline.Equal(task.deadline) || c.Queue != task.Queue {
+	if string(c.Payload) != task.payload || c.Attempt != task.Attempt || c.ExpiresIn != ask.TTL || c.Queue != task.Queue {
 		t.Fatalf("claimed %+v, want %+v", c, task)
 	}
 }
@@ -458,7 +459,7 @@ func (m *model) heartbeat(t *rapid.T) {
 	m.h.mu.Lock()
 	ended := m.h.ended[w.Session]
 	m.h.mu.Unlock()
-	lease, err := m.h.Heartbeat(t.Context(), w.Holder, m.h.run, task.ID, token, ttl)
+	left, err := m.h.Heartbeat(t.Context(), w.Holder, m.h.run, task.ID, token, ttl)
 	if right && ended {
 		if !errors.Is(err, registry.ErrSessionEnded) {
 			t.Fatalf("a session that has ended: %v", err)
@@ -472,8 +473,8 @@ func (m *model) heartbeat(t *rapid.T) {
 		task.deadline, task.ttl = to, max(task.ttl, ttl)
 	}
 	task.owner = w
-	if !lease.Deadline.Equal(task.deadline) {
-		t.Fatalf("extended to %v, want %v", lease.Deadline, task.deadline)
+	if left != time.Until(task.deadline) {
+		t.Fatalf("extended by %v, want %v", left, time.Until(task.deadline))
 	}
 }
 
@@ -510,6 +511,7 @@ func (m *model) submitMany(t *rapid.T) {
 	list = append(list[:min(len(list), 10)], list[:rapid.IntRange(0, 1).Draw(t, "twice")]...)
 	for i := range list {
 		list[i].State = rapid.SampledFrom([]queue.State{queue.Completed, queue.Completed, queue.Failed, queue.Ready}).Draw(t, "state")
+		list[i].Result = json.RawMessage(`"r"`)
 	}
 	answers, err := m.h.SubmitMany(t.Context(), w.Holder, m.h.run, list)
 	if err != nil || len(answers) != len(list) {
@@ -726,9 +728,9 @@ func (m *model) check(t *rapid.T) {
 		if err != nil || d.State != want.State || d.Attempt != want.Attempt || string(d.Payload) != want.payload {
 			t.Fatalf("task is %s after %d attempts (%v), want %s after %d", d.State, d.Attempt, err, want.State, want.Attempt)
 		}
-		if want.State == queue.Delayed && !d.DueAt.Equal(want.DueAt) || want.State == queue.InProgress && !d.Deadline.Equal(want.deadline) ||
+		if want.State == queue.Delayed && !d.DueAt.Equal(want.DueAt) || want.State == queue.InProgress && d.ExpiresIn != time.Until(want.deadline) ||
 			want.State.Finished() && !d.Until.Equal(want.Until) {
-			t.Fatalf("%s task is due %v, held until %v, kept until %v; want %+v", d.State, d.DueAt, d.Deadline, d.Until, want)
+			t.Fatalf("%s task is due %v, held until %v, kept until %v; want %+v", d.State, d.DueAt, d.ExpiresIn, d.Until, want)
 		}
 		s := counts[want.Queue]
 		count(&s, want.Task)

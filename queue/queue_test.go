@@ -132,6 +132,29 @@ func (h *house) check() {
 	}
 }
 
+// Check, Cancel and Stats are the queue's, in the shortest form. A queue that has
+// no tasks counts nothing.
+func (h *house) Check(tx engine.Tx) error { return h.Queue.Check(tx, nil) }
+
+func (h *house) Cancel(ctx context.Context, run, id uuid.UUID) (queue.Task, error) {
+	return h.Queue.Cancel(ctx, run, id, "boss")
+}
+
+func (h *house) Stats(ctx context.Context, run uuid.UUID, name string) ([]queue.Stats, error) {
+	if name == "" {
+		list, more, err := h.AllStats(ctx, run, "", queue.MaxStats)
+		if more {
+			h.t.Error("more queues than one listing gives")
+		}
+		return list, err
+	}
+	s, err := h.Queue.Stats(ctx, run, name)
+	if errors.Is(err, queue.ErrNoQueue) {
+		return []queue.Stats{{Queue: name}}, nil
+	}
+	return []queue.Stats{s}, err
+}
+
 func (h *house) enqueue(n queue.NewTask) queue.Task {
 	h.t.Helper()
 	n.Run = h.run
@@ -207,7 +230,6 @@ func (w worker) die() {
 	w.h.mu.Unlock()
 	err := w.h.eng.Update(context.Background(), func(tx engine.Tx) error {
 		w.h.core.EndSession(tx, w.Session)
-		w.h.EndSession(tx, w.Session)
 		return nil
 	})
 	if err != nil {

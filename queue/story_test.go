@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -126,7 +127,7 @@ func TestHeartbeatAgainstReaperAtTheSameInstant(t *testing.T) {
 			task := h.enqueue(queue.NewTask{})
 			w := h.worker("W1")
 			c := w.claim(queue.Claim{TTL: time.Second})
-			time.Sleep(time.Until(c.Deadline) + 1) // the reaper wakes too
+			time.Sleep(c.ExpiresIn + 1) // the reaper wakes too
 			_, err := h.Heartbeat(t.Context(), w.Holder, h.run, c.ID, c.Token, time.Minute)
 			synctest.Wait()
 			if d := h.get(task.ID); (err == nil) != (d.State == queue.InProgress) {
@@ -297,7 +298,7 @@ func TestALostAnswerLocksNoTask(t *testing.T) {
 			t.Errorf("again: %v %v", again, err)
 		}
 		ask.Count = 3
-		if _, err := w.ask(ask); !errors.Is(err, registry.ErrRequestIDReused) {
+		if _, err := w.ask(ask); !errors.Is(err, call.ErrReused) {
 			t.Errorf("another request under the id: %v", err)
 		}
 	})

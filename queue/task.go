@@ -1,16 +1,16 @@
 package queue
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A State is where a task stands; see the package doc.
+// A State is how far a task has come; see the package doc.
 type State byte
 
 const (
@@ -34,7 +34,8 @@ func (s State) String() string { return stateNames[s] }
 // of a dead one.
 func (s State) Finished() bool { return s >= Completed }
 
-// A Task is a task without its payload and its result.
+// A Task is a task without its payload and its result. Its instants are of the
+// wall clock.
 type Task struct {
 	ID          uuid.UUID
 	Run         uuid.UUID
@@ -47,16 +48,30 @@ type Task struct {
 	Key         string // idempotency key, or ""
 	EnqueuedAt  time.Time
 	EnqueuedBy  string    // path of the actor
-	DueAt       time.Time // of a delayed task
+	DueAt       time.Time // of a delayed task, by the clocks of the transaction that answered
 	FinishedAt  time.Time
 	Until       time.Time // when a finished task may be forgotten
 	Attempts    []Attempt // one for each execution begun, the last may be under way
 
 	line    line
-	place   uint64 // in line, of a ready task
-	payload string // of one that is claimed, if it was read ahead: the value of its row
-	result  result // of one that was submitted
-	draft   *draft // of one that is not written yet
+	place   uint64    // in line, of a ready task
+	due     time.Time // of a delayed task,
+	byWall  bool      // by the wall clock; else by the running clock
+	payload string    // of one that is claimed, if it was read ahead: the value of its row
+	result  result    // of one that was submitted
+	draft   *draft    // of one that is not written yet
+}
+
+// shownBy sets DueAt.
+func (t *Task) shownBy(tx engine.Tx) {
+	switch {
+	case t.due.IsZero():
+		t.DueAt = time.Time{}
+	case t.byWall:
+		t.DueAt = t.due
+	default:
+		t.DueAt = tx.Wall().Add(t.due.Sub(tx.Now()))
+	}
 }
 
 // An Attempt is one execution.
@@ -64,6 +79,7 @@ type Attempt struct {
 	Token   uint64
 	Actor   uuid.UUID
 	Path    string // of the actor
+	Party   string // which of the actor's sub-agents, or ""
 	BeganAt time.Time
 	EndedAt time.Time // zero while it is under way
 	Cause   string    // how it ended
@@ -75,8 +91,8 @@ func (t *Task) last() *Attempt { return &t.Attempts[len(t.Attempts)-1] }
 // submitted reports whether a task may have a result.
 func (t *Task) submitted() bool { return t.State == Completed || t.State == Failed }
 
-// A result is what was submitted for a task: a small one stands in its record,
-// which is not written again, and another apart, in a row of its own.
+// A result is what was submitted for a task. A small one is in the task's record,
+// which is not written again, and a larger one in a row of its own.
 type result struct {
 	text  string
 	apart bool
@@ -84,24 +100,24 @@ type result struct {
 
 const smallResult = 512 // bytes
 
-// A line is a queue of a run. It is the key of the queue's row, which is looked
-// up all the time, and ends in what stands in other keys.
+// A line is a queue of a run. It is the key of the queue's account, which is looked
+// up all the time, and ends in the name by which other keys know the queue.
 type line string
 
 func lineOf(run uuid.UUID, queue string) line {
-	return line(statsPrefix + string(run[:]) + queue)
+	return line(accountPrefix + string(run[:]) + queue)
 }
 
 // lineNamed is lineOf for a name that was read from a key or from a record.
-func lineNamed(name string) line { return line(statsPrefix + name) }
+func lineNamed(name string) line { return line(accountPrefix + name) }
 
-func (l line) name() string   { return string(l[len(statsPrefix):]) }
+func (l line) name() string   { return string(l[len(accountPrefix):]) }
 func (l line) run() uuid.UUID { return uuid.UUID([]byte(l.name()[:16])) }
 func (l line) queue() string  { return l.name()[16:] }
 
 const (
-	taskFormat = 3
-	recordRoom = 160 // bytes: what the record of a task mostly takes, that has one attempt and a small result
+	taskFormat = 4
+	recordRoom = 160 // bytes: most records of tasks with one attempt and a small result need no more
 )
 
 // encode writes a task's record.
@@ -116,7 +132,8 @@ func (t *Task) encode(w *record.Writer) {
 	w.Text(t.Key)
 	w.Time(t.EnqueuedAt)
 	w.Text(t.EnqueuedBy)
-	w.Time(t.DueAt)
+	w.Flags(t.byWall)
+	w.Time(t.due)
 	w.Time(t.FinishedAt)
 	w.Time(t.Until)
 	w.Uint(t.place)
@@ -129,6 +146,7 @@ func (t *Task) encode(w *record.Writer) {
 		w.Uint(a.Token)
 		w.ID(a.Actor)
 		w.Text(a.Path)
+		w.Text(a.Party)
 		w.Time(a.BeganAt)
 		w.Time(a.EndedAt)
 		w.Text(a.Cause)
@@ -142,23 +160,22 @@ func (t *Task) record() string {
 	return w.String()
 }
 
-var errTaskRecord = errors.New("not a task record")
-
-// decode reads a record, which is probably of a task of the line that is given.
-// The task refers to it, as does what is cut from it.
-func (t *Task) decode(id uuid.UUID, text string, l line) error {
+// decode reads a record, probably of a task of the line that is given. The task
+// keeps the text's memory alive, as does any part of it.
+func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
 	r := record.Read(text)
 	format, name := r.Byte(), r.Text()
 	if l == "" || l.name() != name {
 		if l = lineNamed(name); len(name) < 16 || !isName(l.queue()) {
-			return errTaskRecord
+			return false
 		}
 	}
 	t.ID, t.Run, t.Queue, t.line = id, l.run(), l.queue(), l
 	t.State, t.Priority = State(r.Byte()), int(r.Byte())
 	t.Attempt, t.MaxAttempts, t.Size, t.Key = int(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text()
 	t.EnqueuedAt, t.EnqueuedBy = r.Time(), r.Text()
-	t.DueAt, t.FinishedAt, t.Until = r.Time(), r.Time(), r.Time()
+	r.Flags(&t.byWall)
+	t.due, t.FinishedAt, t.Until = r.Time(), r.Time(), r.Time()
 	t.place = r.Uint()
 	if t.submitted() {
 		r.Flags(&t.result.apart)
@@ -166,22 +183,19 @@ func (t *Task) decode(id uuid.UUID, text string, l line) error {
 	}
 	n := r.Uint()
 	if n > MaxAttempts || n != uint64(t.Attempt) {
-		return errTaskRecord
+		return false
 	}
 	if n > 0 {
 		t.Attempts = make([]Attempt, 0, n)
 	}
 	for range n {
 		t.Attempts = append(t.Attempts, Attempt{
-			Token: r.Uint(), Actor: r.ID(), Path: r.Text(), BeganAt: r.Time(), EndedAt: r.Time(), Cause: r.Text(),
+			Token: r.Uint(), Actor: r.ID(), Path: r.Text(), Party: r.Text(), BeganAt: r.Time(), EndedAt: r.Time(), Cause: r.Text(),
 		})
 	}
 	executed := t.State == InProgress || t.State == Completed || t.State == Failed || t.State == Dead
-	switch {
-	case format != taskFormat, !r.Done(), t.State < Delayed, t.State > Cancelled, t.Priority > MaxPriority, executed && n == 0:
-		return errTaskRecord
-	}
-	return nil
+	return format == taskFormat && r.Done() && t.State >= Delayed && t.State <= Cancelled &&
+		t.Priority <= MaxPriority && (!executed || n > 0)
 }
 
 // Stats counts the tasks of one queue.
@@ -194,17 +208,21 @@ type Stats struct {
 	Failed     uint64
 	Dead       uint64
 	Cancelled  uint64
+	Corrupt    uint64 // tasks that were set aside because their records cannot be read
 }
 
 // ReadyTotal is how many tasks wait to be claimed.
-func (s Stats) ReadyTotal() (n uint64) {
+func (s *Stats) ReadyTotal() (n uint64) {
 	for _, r := range s.Ready {
 		n += r
 	}
 	return n
 }
 
-// of is the count that a task stands in.
+// unfinished is how many tasks are not finished.
+func (s *Stats) unfinished() uint64 { return s.ReadyTotal() + s.Delayed + s.InProgress }
+
+// of is the count that a task belongs to.
 func (s *Stats) of(t *Task) *uint64 {
 	switch t.State {
 	case Delayed:
@@ -225,9 +243,9 @@ func (s *Stats) of(t *Task) *uint64 {
 	panic(fmt.Sprintf("queue: task %s in state %d", t.ID, t.State))
 }
 
-func (s Stats) empty() bool { return s == Stats{Queue: s.Queue} }
+func (s *Stats) empty() bool { return *s == Stats{Queue: s.Queue} }
 
-// others are the counts but those of the ready.
-func (s *Stats) others() [6]*uint64 {
-	return [...]*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled}
+// others are all counts but those of the ready.
+func (s *Stats) others() [7]*uint64 {
+	return [...]*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled, &s.Corrupt}
 }

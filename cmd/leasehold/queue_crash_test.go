@@ -146,7 +146,7 @@ func (d *victim) check() {
 	q := queue.New(eng, core, queue.Options{})
 	ctx := d.t.Context()
 	err = errors.Join(core.Recover(ctx), q.Recover(ctx), eng.View(ctx, func(tx engine.Tx) error {
-		return errors.Join(core.Check(tx), q.Check(tx))
+		return errors.Join(core.Check(tx), q.Check(tx, nil))
 	}))
 	if err != nil {
 		d.t.Error(err)

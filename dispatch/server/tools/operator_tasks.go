@@ -19,13 +19,13 @@ func (o *operator) showQueues(ctx context.Context, _ *dispatch.Session, a showQu
 	if err != nil {
 		return queueList{}, err
 	}
-	list, err := tasks.Stats(ctx, a.Queue)
-	return countsOf(list), err
+	list, more, err := tasks.Stats(ctx, a.Queue, a.After, a.Limit)
+	return countsOf(list, more), err
 }
 
 type showTasksArgs struct {
 	runArg
-	statsArgs
+	Queue string `json:"queue,omitempty" doc:"default: all queues of the run that have tasks" max:"64"`
 	State string `json:"state,omitempty" doc:"live: those in progress, then the ready, then the delayed" enum:"live|delayed|ready|in_progress|completed|failed|dead|cancelled" default:"\"live\""`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
@@ -70,20 +70,23 @@ func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTas
 	if err != nil {
 		return taskList{}, err
 	}
-	queues, err := tasks.Stats(ctx, a.Queue)
-	if err != nil {
-		return taskList{}, err
-	}
 	var list []queue.Task
-	for _, q := range queues {
-		for _, state := range statesOf(a.State) {
-			// A state that has none is not looked for among many others.
-			if left := a.Limit - len(list); left > 0 && countIn(q, state) > 0 {
-				some, err := tasks.List(ctx, q.Queue, state, left)
-				if err != nil {
-					return taskList{}, err
+	for after, more := "", true; more && len(list) < a.Limit; {
+		var queues []queue.Stats
+		if queues, more, err = tasks.Stats(ctx, a.Queue, after, queue.MaxStats); err != nil {
+			return taskList{}, err
+		}
+		for _, q := range queues {
+			after = q.Queue
+			for _, state := range statesOf(a.State) {
+				// A state that has none is not looked for among many others.
+				if left := a.Limit - len(list); left > 0 && countIn(q, state) > 0 {
+					some, err := tasks.List(ctx, q.Queue, state, left)
+					if err != nil {
+						return taskList{}, err
+					}
+					list = append(list, some...)
 				}
-				list = append(list, some...)
 			}
 		}
 	}

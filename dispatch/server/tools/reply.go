@@ -214,7 +214,7 @@ func RefusalOf(err error) Refusal {
 		r.Data["version"] = version.Version
 	case errors.As(err, &noAccess), errors.As(err, &forbidden):
 		r.Code = "FORBIDDEN"
-	case errors.As(err, &peer), errors.Is(err, dispatch.ErrNotFound), errors.Is(err, queue.ErrNotFound):
+	case errors.As(err, &peer), errors.Is(err, dispatch.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrNoQueue):
 		r.Code = "NOT_FOUND"
 	case errors.Is(err, dispatch.ErrExists):
 		r.Code = "INVALID_ARGUMENT"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,13 +153,11 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 	for _, c := range got {
 		list.Tasks = append(list.Tasks, claimedTask{
 			TaskID: c.ID.String(), Queue: c.Queue, Payload: c.Payload, Priority: c.Priority,
-			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: left(c.Deadline),
+			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: c.ExpiresIn.Milliseconds(),
 		})
 	}
 	return list, nil
 }
-
-func left(deadline time.Time) int64 { return max(0, time.Until(deadline).Milliseconds()) }
 
 type heartbeatArgs struct {
 	claimArgs
@@ -179,8 +178,8 @@ func heartbeat(ctx context.Context, se *dispatch.Session, a heartbeatArgs) (beat
 	if err != nil {
 		return beat{}, err
 	}
-	lease, err := tasks.Heartbeat(ctx, id, a.Token, a.TTL.duration())
-	return beat{taskState{a.TaskID, queue.InProgress.String()}, left(lease.Deadline)}, err
+	left, err := tasks.Heartbeat(ctx, id, a.Token, a.TTL.duration())
+	return beat{taskState{a.TaskID, queue.InProgress.String()}, left.Milliseconds()}, err
 }
 
 type submitArgs struct {
@@ -282,7 +281,7 @@ func detailOf(d queue.Detail) task {
 	case queue.Failed:
 		t.Error = d.Result
 	case queue.InProgress:
-		t.ExpiresInMS = new(left(d.Deadline))
+		t.ExpiresInMS = new(d.ExpiresIn.Milliseconds())
 	default:
 		t.Result = d.Result
 	}
@@ -353,11 +352,14 @@ func cancelTask(ctx context.Context, se *dispatch.Session, a taskArg) (taskState
 }
 
 type statsArgs struct {
-	Queue string `json:"queue,omitempty" doc:"left out: all queues of the run" max:"64"`
+	Queue string `json:"queue,omitempty" doc:"default: all queues of the run that have tasks" max:"64"`
+	After string `json:"after,omitempty" doc:"the last queue of the page before" max:"64"`
+	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
 
 type queueList struct {
 	Queues []queueCounts `json:"queues"`
+	More   bool          `json:"more,omitempty" jsonschema:"there are more queues: ask again with after"`
 }
 
 type queueCounts struct {
@@ -369,28 +371,32 @@ type queueCounts struct {
 	Failed     uint64 `json:"failed"`
 	Dead       uint64 `json:"dead"`
 	Cancelled  uint64 `json:"cancelled"`
+	Corrupt    uint64 `json:"corrupt,omitempty" jsonschema:"set aside because their records cannot be read"`
 }
 
 func (l queueList) Text() string {
 	if len(l.Queues) == 0 {
 		return "no queues"
 	}
-	s := ""
+	var s strings.Builder
 	for i, q := range l.Queues {
 		if i > 0 {
-			s += "; "
+			s.WriteString("; ")
 		}
-		s += fmt.Sprintf("%s: %d ready, %d delayed, %d in progress, %d dead", q.Queue, q.Ready, q.Delayed, q.InProgress, q.Dead)
+		fmt.Fprintf(&s, "%s: %d ready, %d delayed, %d in progress, %d dead", q.Queue, q.Ready, q.Delayed, q.InProgress, q.Dead)
 	}
-	return s
+	if l.More {
+		s.WriteString("; and more: ask with after " + l.Queues[len(l.Queues)-1].Queue)
+	}
+	return s.String()
 }
 
-func countsOf(list []queue.Stats) queueList {
-	l := queueList{Queues: []queueCounts{}}
+func countsOf(list []queue.Stats, more bool) queueList {
+	l := queueList{Queues: []queueCounts{}, More: more}
 	for _, s := range list {
 		l.Queues = append(l.Queues, queueCounts{
 			Queue: s.Queue, Ready: s.ReadyTotal(), Delayed: s.Delayed, InProgress: s.InProgress,
-			Completed: s.Completed, Failed: s.Failed, Dead: s.Dead, Cancelled: s.Cancelled,
+			Completed: s.Completed, Failed: s.Failed, Dead: s.Dead, Cancelled: s.Cancelled, Corrupt: s.Corrupt,
 		})
 	}
 	return l
@@ -401,8 +407,8 @@ func queueStats(ctx context.Context, se *dispatch.Session, a statsArgs) (queueLi
 	if err != nil {
 		return queueList{}, err
 	}
-	list, err := tasks.Stats(ctx, a.Queue)
-	return countsOf(list), err
+	list, more, err := tasks.Stats(ctx, a.Queue, a.After, a.Limit)
+	return countsOf(list, more), err
 }
 
 type deadArgs struct {

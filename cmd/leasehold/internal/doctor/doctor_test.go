@@ -151,10 +151,10 @@ func TestASoundStateIsSoundHoweverOftenItIsLookedAt(t *testing.T) {
 func TestDamageIsFound(t *testing.T) {
 	for _, c := range []struct{ prefix, value, want string }{
 		{"~ready/", "", "is ready and has no row"},
-		{"~payload/", "", "which does not stand there"},
+		{"~payload/", "", "which is not in that index"},
 		{"~payload/", "spoilt", "corrupt"},
 		{"~ready/", "spoilt", "corrupt"},
-		{"queue/", "", "and no counts"},
+		{"queue/", "", "and no account"},
 		{"queue/", "spoilt", "corrupt"},
 		{"member/", "", "W1 of run r is not in its layer"},
 		{"layer/", "spoilt", "corrupt"},

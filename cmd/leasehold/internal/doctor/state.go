@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/queue"
 )
 
 // maxFaults is how many faults of a state are told: where there are thousands,
@@ -107,12 +108,15 @@ func sizeOf(ctx context.Context, state *dispatch.State) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		queues, err := of.Stats(ctx, "")
-		if err != nil {
-			return "", err
-		}
-		for _, q := range queues {
-			tasks += int(q.ReadyTotal() + q.Delayed + q.InProgress + q.Completed + q.Failed + q.Dead + q.Cancelled)
+		for after, more := "", true; more; {
+			var queues []queue.Stats
+			if queues, more, err = of.Stats(ctx, "", after, queue.MaxStats); err != nil {
+				return "", err
+			}
+			for _, q := range queues {
+				after = q.Queue
+				tasks += int(q.ReadyTotal() + q.Delayed + q.InProgress + q.Completed + q.Failed + q.Dead + q.Cancelled + q.Corrupt)
+			}
 		}
 	}
 	return fmt.Sprintf("%s, %s, %s, %s", terminal.Plural(len(runs), "run"), terminal.Plural(actors, "actor"), terminal.Plural(leases, "lease"), terminal.Plural(tasks, "task")), nil

@@ -1,0 +1,281 @@
+package queue
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// NewTask says what to enqueue.
+type NewTask struct {
+	Run         uuid.UUID
+	Queue       string
+	Payload     json.RawMessage
+	Priority    int
+	Delay       time.Duration // or
+	RunAt       time.Time     // by the wall clock
+	MaxAttempts int           // 0: DefaultAttempts
+	Key         string        // idempotency key; ""
+	Actor       uuid.UUID     // who enqueues
+	By          string        // path of that actor
+}
+
+// EnqueueKind is the kind of an enqueue's answer.
+const EnqueueKind call.Kind = "enqueue"
+
+// Enqueue writes a task. It is durable when Enqueue returns. With an
+// idempotency key in use the task that has it is returned, whatever its state.
+// A call that is sent again gets the task of the first.
+func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
+	d, err := n.draft()
+	if err != nil {
+		return Task{}, err
+	}
+	tasks, err := q.enqueue(ctx, d)
+	if err != nil {
+		return Task{}, err
+	}
+	return tasks[0], nil
+}
+
+// EnqueueMany is Enqueue of 1 to MaxBatch tasks in one transaction: all of them
+// or, with an error that says at which it was, none. Tasks of one priority of one
+// queue are ready in the order given. The answer is in that order, too. A task
+// comes twice in it if two that were given have the same idempotency key.
+func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) ([]Task, error) {
+	sizes := make([]int, 0, len(list))
+	for i := range list {
+		sizes = append(sizes, len(list[i].Payload))
+	}
+	if err := checkBatch("tasks", "payloads", sizes); err != nil {
+		return nil, err
+	}
+	drafts := make([]*draft, 0, len(list))
+	for i := range list {
+		d, err := list[i].draft()
+		if err != nil {
+			return nil, atTask(i, len(list), err)
+		}
+		drafts = append(drafts, d)
+	}
+	return q.enqueue(ctx, drafts...)
+}
+
+func atTask(i, of int, err error) error {
+	if of == 1 {
+		return err
+	}
+	return fmt.Errorf("task %d of %d: %w", i+1, of, err)
+}
+
+func (q *Queue) enqueue(ctx context.Context, drafts ...*draft) (tasks []Task, err error) {
+	c := call.Of(ctx)
+	err = q.update(ctx, nil, func(tx *ledger) error {
+		tasks = make([]Task, 0, len(drafts))
+		answer, answered, err := c.Answered(tx, EnqueueKind)
+		if err != nil {
+			return err
+		}
+		if answered {
+			tasks, err = enqueuedBefore(tx, answer)
+			return err
+		}
+		w := record.New(18 * len(drafts))
+		for i, d := range drafts {
+			t, fresh, err := q.enqueueOne(tx, d)
+			if err != nil {
+				return atTask(i, len(drafts), err)
+			}
+			t.shownBy(tx)
+			tasks = append(tasks, t)
+			w.ID(t.ID)
+			w.Flags(fresh)
+		}
+		c.Record(tx, EnqueueKind, w.String(), 0)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tasks, nil
+}
+
+// enqueueOne is the rule for one task. It reports whether the task is new.
+func (q *Queue) enqueueOne(tx *ledger, d *draft) (t Task, fresh bool, err error) {
+	if d.Key != "" {
+		t, known, err := q.knownBy(tx, d)
+		if err != nil || known {
+			return t, false, err
+		}
+	}
+	wall := tx.Wall()
+	if d.RunAt.After(wall.Add(MaxDelay)) {
+		return Task{}, false, argumentError("run_at", "must be within %d days", MaxDelay/(24*time.Hour))
+	}
+	if err := q.mayGrow(tx, d); err != nil {
+		return Task{}, false, err
+	}
+	if d.Key != "" {
+		w := record.New(16 + len(d.hash))
+		w.ID(d.id)
+		w.Rest(string(d.hash[:]))
+		tx.Put(engine.Row{Key: idemKey(d.line, d.Key), Value: w.String()})
+	}
+	t = Task{
+		ID: d.id, Run: d.Run, Queue: d.Queue, Priority: d.Priority, MaxAttempts: d.MaxAttempts,
+		Size: d.size, Key: d.Key, EnqueuedAt: wall, EnqueuedBy: d.By, line: d.line, draft: d,
+	}
+	if d.RunAt.IsZero() {
+		q.schedule(tx, &t, d.Delay)
+	} else {
+		q.scheduleAt(tx, &t, d.RunAt)
+	}
+	return t, true, nil
+}
+
+// knownBy finds the task that has the idempotency key of d.
+func (q *Queue) knownBy(tx *ledger, d *draft) (t Task, known bool, err error) {
+	row, ok := tx.Get(idemKey(d.line, d.Key))
+	if !ok {
+		return Task{}, false, nil
+	}
+	id, hash, ok := decodeIdem(row.Value)
+	if !ok {
+		return Task{}, false, corrupt(row.Key)
+	}
+	switch found, err := t.read(tx, id); {
+	case err != nil:
+		return Task{}, false, err
+	case !found:
+		return Task{}, false, nil
+	case hash != string(d.hash[:]):
+		return Task{}, false, ErrKeyReused
+	}
+	return t, true, nil
+}
+
+func decodeIdem(value string) (id uuid.UUID, hash string, ok bool) {
+	r := record.Read(value)
+	id, hash = r.ID(), r.Rest()
+	return id, hash, r.Done() && len(hash) == sha256.Size
+}
+
+// mayGrow refuses a task that is more than its queue, its run or its actor may
+// have.
+func (q *Queue) mayGrow(tx *ledger, d *draft) error {
+	limit := func(which string, max int64) error { return &registry.LimitError{Which: which, Max: max} }
+	a := tx.accountOf(d.line)
+	switch {
+	case int64(a.stats.unfinished()) >= q.opts.MaxTasks:
+		return limit("tasks of queue "+d.Queue+" that are not finished", q.opts.MaxTasks)
+	case int64(a.bytes)+int64(d.size) > q.opts.MaxBytes:
+		return limit("bytes of tasks of queue "+d.Queue+" that are not finished", q.opts.MaxBytes)
+	case !a.stats.empty():
+		return nil
+	}
+	// It begins a queue.
+	if tx.queuesOf(d.Run) >= uint64(q.opts.MaxQueuesPerRun) {
+		return limit("queues of this run that have tasks", int64(q.opts.MaxQueuesPerRun))
+	}
+	if d.Actor != uuid.Nil && tx.queuesOf(d.Actor) >= uint64(q.opts.MaxQueuesPerActor) {
+		return limit("queues that have tasks and were begun by this actor", int64(q.opts.MaxQueuesPerActor))
+	}
+	a.actor = d.Actor
+	return nil
+}
+
+// enqueuedBefore gives the tasks of an enqueue's answer.
+func enqueuedBefore(tx *ledger, answer string) (tasks []Task, err error) {
+	for r := record.Read(answer); !r.Done(); {
+		var fresh bool
+		id := r.ID()
+		r.Flags(&fresh)
+		t, err := getTask(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		t.shownBy(tx)
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// A draft is what a NewTask becomes before anything is locked.
+type draft struct {
+	NewTask
+	id   uuid.UUID
+	line line
+	size int               // of the payload
+	row  record.Writer     // the payload's row
+	hash [sha256.Size]byte // of the payload, if there is an idempotency key
+}
+
+// draft checks and completes a task. Its payload is compact from here on, so
+// white space makes no different one. Ids rise with time, so rows of tasks that
+// came together, and so will go together, are stored together.
+func (n NewTask) draft() (*draft, error) {
+	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	compact.Grow(len(n.Payload))
+	if err := json.Compact(&compact, n.Payload); err != nil {
+		return nil, argumentError("payload", "must be valid JSON")
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("queue: a new id: %w", err)
+	}
+	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: compact.Len(), row: payloadRow(compact.Bytes())}
+	if n.Key != "" {
+		d.hash = sha256.Sum256(compact.Bytes())
+	}
+	return d, nil
+}
+
+func (n *NewTask) check() error {
+	if err := CheckName("queue", n.Queue); err != nil {
+		return err
+	}
+	switch {
+	case len(n.Payload) > MaxPayload:
+		return &registry.LimitError{Which: "bytes of a payload", Max: MaxPayload}
+	case n.Priority < 0 || n.Priority > MaxPriority:
+		return argumentError("priority", "must be from 0 to 9")
+	case n.Delay < 0 || n.Delay > MaxDelay:
+		return argumentError("delay_secs", "must be from 0 to %d", MaxDelay/time.Second)
+	case n.Delay > 0 && !n.RunAt.IsZero():
+		return argumentError("run_at", "must be left out where delay_secs is given")
+	case n.MaxAttempts < 1 || n.MaxAttempts > MaxAttempts:
+		return argumentError("max_attempts", "must be from 1 to %d", MaxAttempts)
+	case len(n.Key) > MaxKey:
+		return argumentError("idempotency_key", "must be at most %d bytes", MaxKey)
+	}
+	return nil
+}
+
+func checkBatch(argument, what string, sizes []int) error {
+	if len(sizes) < 1 || len(sizes) > MaxBatch {
+		return argumentError(argument, "must be 1 to %d", MaxBatch)
+	}
+	sum := 0
+	for _, n := range sizes {
+		sum += n
+	}
+	if sum > MaxBatchBytes {
+		return &registry.LimitError{Which: "bytes of all " + what + " together", Max: MaxBatchBytes}
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// GiveBackKind is the kind of the answer of a Nack or Abandon.
+const GiveBackKind call.Kind = "give back"
+
+// Causes by which an attempt ends, beside those of package registry.
+const (
+	causeNack    = "nack"
+	causeAbandon = "abandoned"
+	causeCancel  = "task cancelled"
+)
+
+// Heartbeat extends a claim to ttl from now, if that is later; zero stands for
+// the ttl it has. Another session of the same actor that knows the token goes on
+// with the task. It costs no disk write. It returns the time that is left.
+func (q *Queue) Heartbeat(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, ttl time.Duration) (left time.Duration, err error) {
+	if ttl != 0 {
+		if err := checkTTL(ttl); err != nil {
+			return 0, err
+		}
+	}
+	err = q.update(ctx, &h, func(tx *ledger) error {
+		_, lease, err := q.claimed(tx, h, run, id, token)
+		if err != nil {
+			return err
+		}
+		if !q.core.Open(tx, h.Session) {
+			return registry.ErrSessionEnded
+		}
+		lease = q.leases.Extend(tx, lease, cmp.Or(ttl, lease.TTL), h.Session)
+		left = lease.Deadline.Sub(tx.Now())
+		return nil
+	})
+	return left, err
+}
+
+// claimed finds a task and the claim on it that a token names, and checks that it
+// is the actor's. A refusal says how the task is now, which is returned with it.
+func (q *Queue) claimed(tx *ledger, h registry.Holder, run, id uuid.UUID, token uint64) (Task, registry.Lease, error) {
+	t, err := getTaskOf(tx, run, id)
+	if err != nil {
+		return Task{}, registry.Lease{}, err
+	}
+	lease, ok := q.leases.Get(tx, id.String())
+	if !ok || lease.Token != token || lease.Holder.Actor != h.Actor {
+		return t, registry.Lease{}, &StaleError{Task: t, Token: token}
+	}
+	return t, lease, nil
+}
+
+// A Submission is the end of one execution.
+type Submission struct {
+	ID     uuid.UUID
+	Token  uint64
+	State  State           // Completed or Failed
+	Result json.RawMessage // or the error; at most MaxResult bytes; nil: none
+}
+
+// A Submitted answers a Submission: with the task as it is now, or why it was
+// refused, as Submit does.
+type Submitted struct {
+	Task Task
+	Err  error
+}
+
+// Submit finishes a task, Completed with its result or Failed with its error.
+// The same submission again gets the same answer, and another one a StaleError.
+func (q *Queue) Submit(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, state State, result json.RawMessage) (t Task, err error) {
+	s := Submission{ID: id, Token: token, State: state, Result: result}
+	if err := s.check(); err != nil {
+		return Task{}, err
+	}
+	return t, q.update(ctx, nil, func(tx *ledger) (err error) {
+		t, err = q.submit(tx, h, run, &s)
+		return err
+	})
+}
+
+// SubmitMany is Submit of 1 to MaxBatch tasks in one transaction. Each has an
+// answer of its own, in the order given, and one that is refused stops no other.
+// With an error none was submitted, or it is not known.
+func (q *Queue) SubmitMany(ctx context.Context, h registry.Holder, run uuid.UUID, list []Submission) ([]Submitted, error) {
+	sizes := make([]int, 0, len(list))
+	for i := range list {
+		sizes = append(sizes, len(list[i].Result))
+	}
+	if err := checkBatch("submissions", "results", sizes); err != nil {
+		return nil, err
+	}
+	answers := make([]Submitted, len(list))
+	err := q.update(ctx, nil, func(tx *ledger) error {
+		for i := range list {
+			a := &answers[i]
+			if a.Err = list[i].check(); a.Err == nil {
+				a.Task, a.Err = q.submit(tx, h, run, &list[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+func (s *Submission) check() error {
+	switch {
+	case s.State != Completed && s.State != Failed:
+		return argumentError("status", "must be completed or failed")
+	case len(s.Result) > MaxResult:
+		return &registry.LimitError{Which: "bytes of a result", Max: MaxResult}
+	case len(s.Result) > 0 && !json.Valid(s.Result):
+		return argumentError("result", "must be valid JSON")
+	}
+	return nil
+}
+
+// submit is the rule: it finishes a task under its claim, in one transaction.
+func (q *Queue) submit(tx *ledger, h registry.Holder, run uuid.UUID, s *Submission) (Task, error) {
+	t, lease, err := q.claimed(tx, h, run, s.ID, s.Token)
+	if stale := (*StaleError)(nil); errors.As(err, &stale) && t.submitted() && t.last().Token == s.Token && t.last().Actor == h.Actor {
+		same, err := t.wasSubmittedAs(tx, s)
+		if err != nil || same {
+			return t, err
+		}
+		stale.Differs = true
+		return Task{}, stale
+	}
+	if err != nil {
+		return Task{}, err
+	}
+	q.leases.Free(tx, lease, registry.Released)
+	if t.result.apart = len(s.Result) > smallResult; t.result.apart {
+		tx.Put(engine.Row{Key: resultKey(s.ID), Value: string(s.Result)})
+	} else {
+		t.result.text = string(s.Result)
+	}
+	q.finish(tx, &t, s.State, s.State.String())
+	return t, nil
+}
+
+// wasSubmittedAs reports whether a finished task has the status and the result of
+// a submission.
+func (t *Task) wasSubmittedAs(tx *ledger, s *Submission) (bool, error) {
+	if t.State != s.State {
+		return false, nil
+	}
+	text := t.result.text
+	if t.result.apart {
+		row, ok := tx.Get(resultKey(t.ID))
+		if !ok {
+			return false, corruptTask(t.ID, resultKey(t.ID))
+		}
+		text = row.Value
+	}
+	return text == string(s.Result), nil
+}
+
+// Nack gives a task back for another attempt, after delay or, if that is nil,
+// after a random time that grows with each attempt. A call that is sent again
+// gets the same answer.
+func (q *Queue) Nack(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, delay *time.Duration, reason string) (t Task, err error) {
+	switch {
+	case delay != nil && (*delay < 0 || *delay > MaxDelay):
+		return Task{}, argumentError("delay_secs", "must be from 0 to %d", MaxDelay/time.Second)
+	case len(reason) > MaxReason:
+		return Task{}, argumentError("reason", "must be at most %d bytes", MaxReason)
+	}
+	cause := causeNack
+	if reason != "" {
+		cause += ": " + reason
+	}
+	return q.workerGivesBack(ctx, h, run, id, token, cause, func(t Task) time.Duration {
+		if delay != nil {
+			return *delay
+		}
+		return q.backoff(t.Attempt)
+	})
+}
+
+// Abandon gives a task back for another attempt at once. A call that is sent
+// again gets the same answer.
+func (q *Queue) Abandon(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64) (Task, error) {
+	return q.workerGivesBack(ctx, h, run, id, token, causeAbandon, func(Task) time.Duration { return 0 })
+}
+
+func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, cause string, delay func(Task) time.Duration) (t Task, err error) {
+	c := call.Of(ctx)
+	err = q.update(ctx, nil, func(tx *ledger) error {
+		answer, answered, err := c.Answered(tx, GiveBackKind)
+		if err != nil {
+			return err
+		}
+		if answered {
+			if t, err = getTaskOf(tx, run, id); err == nil && len(answer) == 1 {
+				t.State = State(answer[0]) // as it was then
+			}
+			return err
+		}
+		found, lease, err := q.claimed(tx, h, run, id, token)
+		if err != nil {
+			return err
+		}
+		t = found
+		q.leases.Free(tx, lease, registry.Released)
+		q.giveBack(tx, &t, cause, delay(t))
+		t.shownBy(tx)
+		c.Record(tx, GiveBackKind, string([]byte{byte(t.State)}), 0)
+		return nil
+	})
+	if err != nil {
+		return Task{}, err
+	}
+	return t, nil
+}
+
+// Cancel finishes a task without a result; one that is finished stays as it is.
+// Who works on it is told, and by whom: the path of an actor.
+func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string) (t Task, err error) {
+	return t, q.update(ctx, nil, func(tx *ledger) error {
+		if t, err = getTaskOf(tx, run, id); err != nil || t.State.Finished() {
+			return err
+		}
+		cause := causeCancel
+		if by != "" {
+			cause += " by " + by
+		}
+		q.finish(tx, &t, Cancelled, cause)
+		if lease, ok := q.leases.Get(tx, id.String()); ok {
+			q.leases.Free(tx, lease, registry.Cause(cause)) // freed finds the task finished
+		}
+		return nil
+	})
+}
+
+// Redrive gives dead tasks of a queue all their attempts again: those named,
+// or with none named the first MaxRedrive. It returns those it did.
+func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []uuid.UUID) (done []uuid.UUID, err error) {
+	if err := CheckName("queue", queue); err != nil {
+		return nil, err
+	}
+	if len(ids) > MaxRedrive {
+		return nil, argumentError("task_ids", "must be at most %d", MaxRedrive)
+	}
+	return done, q.update(ctx, nil, func(tx *ledger) error {
+		done = nil
+		named := ids
+		if len(named) == 0 {
+			named = firstDead(tx, lineOf(run, queue))
+		}
+		for _, id := range named {
+			t, err := getTaskOf(tx, run, id)
+			if err != nil || t.Queue != queue || t.State != Dead {
+				continue // not among those it did
+			}
+			removeFromIndex(tx, &t)
+			t.Attempt, t.Attempts = 0, nil
+			t.FinishedAt, t.Until = time.Time{}, time.Time{}
+			q.schedule(tx, &t, 0)
+			done = append(done, id)
+		}
+		return nil
+	})
+}
+
+func firstDead(tx *ledger, l line) (ids []uuid.UUID) {
+	in := deadIndex(l)
+	for row := range in.entries(tx) {
+		if len(ids) == 0 {
+			in.raiseLowerBound(tx, in.tail(row))
+		}
+		_, id, _ := in.timeAndID(row)
+		if ids = append(ids, id); len(ids) == MaxRedrive {
+			break
+		}
+	}
+	return ids
+}
+
+// freed is called by the lease rules, in their transaction, when a claim ends. It
+// gives the task back, unless whoever ended the claim has moved it already. It
+// returns the path of the actor that has the task now, if one does.
+func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) (next string) {
+	id, err := uuid.Parse(lease.Key)
+	if err != nil || cause == registry.Released {
+		return ""
+	}
+	q.entered(tx, func(tx *ledger) {
+		t, err := getTask(tx, id)
+		if errors.Is(err, engine.ErrCorrupt) {
+			q.setAsideClaimed(tx, id)
+			return
+		}
+		if err != nil || t.State != InProgress || t.last().Token != lease.Token {
+			return
+		}
+		var delay time.Duration
+		if cause == registry.Expired {
+			delay = q.backoff(t.Attempt)
+		}
+		if q.giveBack(tx, &t, string(cause), delay); t.State == InProgress {
+			next = t.last().who()
+		}
+	})
+	return next
+}
+
+// Undo takes back what a call did whose client was not told of it. A claim's
+// tasks are where they were, and no execution has begun. An enqueued task that
+// nobody has claimed is removed. What finished something stands.
+func (q *Queue) Undo(tx engine.Tx, session uuid.UUID, a call.Answer) {
+	q.entered(tx, func(tx *ledger) {
+		switch a.Kind {
+		case ClaimKind:
+			q.undoClaim(tx, session, a.Value)
+		case EnqueueKind:
+			q.undoEnqueue(tx, a.Value)
+		}
+	})
+}
+
+func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
+	tasks, err := q.stillClaimed(tx, session, answer)
+	if err != nil {
+		return // a task that cannot be read: its claim expires
+	}
+	for i := range tasks {
+		t := &tasks[i].Task
+		if lease, ok := q.leases.Get(tx, t.ID.String()); ok {
+			q.leases.Free(tx, lease, registry.Released)
+		}
+		removeFromIndex(tx, t)
+		t.Attempt--
+		t.Attempts = t.Attempts[:len(t.Attempts)-1]
+		readyIndex(t.line, t.Priority).forget(tx) // a front may have passed its place
+		q.makeReady(tx, t)
+	}
+}
+
+func (q *Queue) undoEnqueue(tx *ledger, answer string) {
+	for r := record.Read(answer); !r.Done(); {
+		var fresh bool
+		id := r.ID()
+		if r.Flags(&fresh); id == uuid.Nil {
+			return
+		}
+		t, err := getTask(tx, id)
+		if err == nil && fresh && t.Attempt == 0 && (t.State == Ready || t.State == Delayed) {
+			forget(tx, &t)
+		}
+	}
+}
+
+// who names the actor of an attempt, and which of its sub-agents it was.
+func (a *Attempt) who() string {
+	if a.Party == "" {
+		return a.Path
+	}
+	return a.Path + " (as " + a.Party + ")"
+}
