@@ -54,7 +54,7 @@ soak minutes="60":
         step ./cmd/leasehold -run 'TestKillLosesNothing' -kill.rounds 50
         step ./cmd/leasehold -run 'TestChaotic' -chaos.large
         step ./cmd/leasehold -run 'TestInterrupted|TestKilledDispatcher' -chaos.rounds 10
-        step ./engine/... ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
+        step ./engine/pebble ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
         step ./registry -run Random -rounds 200000
         step ./queue -run 'Concurrent|Crash'
         CGO_ENABLED=1 step -race {{shared}}
