@@ -11,7 +11,7 @@ packages := "./... ./.ci/conformance"
 
 # Where goroutines share memory. The other tests run on one goroutine, or start
 # processes, which have no race detector.
-shared := "./engine/... ./registry ./queue ./kvstore ./dispatch ./dispatch/server/..."
+shared := "./engine/... ./registry ./queue ./kvstore ./dispatch ./dispatch/server/... ./dispatch/simulation"
 
 # list the recipes
 default:
@@ -55,6 +55,7 @@ soak minutes="60":
         step ./cmd/leasehold -run 'TestChaotic' -chaos.large
         step ./cmd/leasehold -run 'TestInterrupted|TestKilledDispatcher' -chaos.rounds 10
         step ./engine/pebble ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
+        step ./dispatch/simulation -simulation.for 15m
         step ./registry -run Random -rounds 200000
         step ./queue -run 'Concurrent|Crash'
         CGO_ENABLED=1 step -race {{shared}}

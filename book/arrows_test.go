@@ -21,6 +21,7 @@ const (
 // arrows are the packages from the top to the bottom, a level each. A package
 // imports only what stands below its own level.
 var arrows = [][]string{
+	{"dispatch/simulation"}, // a test of all below
 	{"cmd/leasehold"},
 	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "shim", command + "story", command + "tree"},
 	{command + "view"},

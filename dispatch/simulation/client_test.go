@@ -1,0 +1,614 @@
+package simulation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A kind is how a client reaches the daemon.
+type kind int
+
+const (
+	bySocket  kind = iota
+	byHTTP         // connections are kept
+	byRequest      // a connection for each request
+)
+
+// A client is a program that acts for one actor, one session after another.
+type client struct {
+	w     *world
+	name  string
+	kind  kind
+	token string // the actor's
+	rnd   *rand.Rand
+	http  *web
+
+	mu       sync.Mutex
+	peer     process.Peer
+	socket   *socket
+	session  *session // nil until it is open, over HTTP
+	last     *session // the one before it
+	handle   string
+	dialing  chan struct{} // a token: one goroutine connects at a time
+	ids      int
+	doubt    time.Duration // over HTTP: since when the daemon may take the client for dead; -1: it may not
+	disturbs int           // how often it was cut, killed, or made deaf
+	open     int           // calls that take a lease
+
+	grants map[uint64]*grant // all that this actor was ever granted, by token
+	held   []*lease
+	claims []*grant
+	sets   int // versions of its own entry that were acknowledged
+	maybe  int // and those that may be
+	made   int
+}
+
+// A lease is one that the client believes it holds.
+type lease struct {
+	*grant
+	id string
+}
+
+func newClient(w *world, n int, k kind) *client {
+	c := &client{
+		w: w, name: fmt.Sprint("c", n), kind: k, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
+		doubt: -1, grants: make(map[uint64]*grant), dialing: make(chan struct{}, 1),
+	}
+	c.token = w.actor(c.name)
+	if k == bySocket {
+		c.peer = w.process()
+	} else {
+		c.http = newWeb(c.token, k == byRequest, func() (net.Conn, error) { return w.daemon().dialHTTP() })
+	}
+	return c
+}
+
+// began notes a new session.
+func (c *client) began(old *session) *session {
+	s := &session{client: c.name, ended: -1}
+	if old != nil {
+		old.next = s
+	}
+	c.session, c.held, c.claims, c.doubt = s, nil, nil, -1
+	c.w.note("%s has a new session", c.name)
+	return s
+}
+
+// connect returns the session, a new one if the last is over, once there is a
+// connection.
+func (c *client) connect() (*socket, *session, error) {
+	c.dialing <- struct{}{}
+	defer func() { <-c.dialing }()
+	began := c.w.now()
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c.mu.Lock()
+		s, link, peer, handle := c.session, c.socket, c.peer, c.handle
+		c.mu.Unlock()
+		if c.w.now()-began > time.Hour {
+			c.w.fault("%s found nobody who would serve it in an hour", c.name)
+			return nil, nil, errGone
+		}
+		if c.kind != bySocket {
+			if s != nil {
+				return nil, s, nil
+			}
+			handle, err := c.http.initialize()
+			if err == nil {
+				c.mu.Lock()
+				s = c.began(c.last)
+				s.handle = handle
+				c.mu.Unlock()
+				return nil, s, nil
+			}
+			if !errors.Is(err, errBroken) {
+				c.w.fault("%s: initialize: %v", c.name, err)
+				return nil, nil, errGone
+			}
+		} else {
+			if link != nil {
+				select {
+				case <-link.closed:
+				default:
+					return link, s, nil
+				}
+			}
+			hello := server.Hello{Handle: handle}
+			if handle == "" {
+				hello = server.Hello{Token: c.token}
+			}
+			link, err := openSocket(c.w.daemon(), peer, hello)
+			if err == nil {
+				if s := c.linked(link, peer, handle); s != nil {
+					return link, s, nil
+				}
+				continue
+			}
+			if errors.Is(err, errOver) {
+				c.over(s)
+				continue
+			}
+		}
+		time.Sleep(wait)
+	}
+}
+
+// linked notes a connection, unless the process that opened it has died.
+func (c *client) linked(link *socket, peer process.Peer, handle string) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.peer != peer {
+		link.close()
+		return nil
+	}
+	c.socket, c.handle = link, link.welcome.Handle
+	if c.session == nil || handle == "" {
+		c.began(c.session)
+	} else {
+		c.session.ended = -1
+		c.w.note("%s resumes its session", c.name)
+	}
+	return c.session
+}
+
+// over notes that the daemon knows a session no more.
+func (c *client) over(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != s || s == nil {
+		return
+	}
+	if c.doubt >= 0 {
+		s.ended = c.doubt
+	}
+	if s.ended < 0 {
+		c.w.fault("the session of %s ended, and nobody had ended it", c.name)
+		s.ended = c.w.now()
+	}
+	c.handle = ""
+	if c.kind != bySocket {
+		c.last, c.session = s, nil
+	}
+}
+
+// An answer is what a tool said.
+type answer struct {
+	IsError           bool
+	StructuredContent json.RawMessage
+	Code              string `json:"-"`
+}
+
+func (a answer) into(v any) { _ = json.Unmarshal(a.StructuredContent, v) }
+
+// A call is an answered one: when it was sent first, and read.
+type call struct {
+	answer
+	session   *session
+	sent, got time.Duration
+	steady    bool
+}
+
+// call makes a call and repeats it, by its name, until it is answered, its
+// session is over, or it is cancelled.
+func (c *client) call(tool string, args map[string]any, giveUp time.Duration, breaks bool) (call, error) {
+	_, s, err := c.connect()
+	if err != nil {
+		return call{}, err
+	}
+	c.mu.Lock()
+	c.ids++
+	r := request{id: c.ids, tool: tool, args: args, giveUp: giveUp, breaks: breaks}
+	disturbs := c.disturbs
+	c.mu.Unlock()
+	made := call{session: s, sent: c.w.now()}
+	wait, _ := args["wait_secs"].(float64)
+	for {
+		var line []byte
+		asked := c.w.now()
+		if c.kind == bySocket {
+			var link *socket
+			var now *session
+			if link, now, err = c.connect(); err == nil && now != s {
+				err = errOver
+			}
+			if err == nil {
+				line, err = link.ask(r)
+			}
+		} else if line, err = c.http.ask(s.handle, r); errors.Is(err, errOver) {
+			c.over(s)
+		}
+		made.got = c.w.now()
+		switch {
+		case err == nil:
+			c.mu.Lock()
+			made.steady = !r.again && c.disturbs == disturbs
+			c.mu.Unlock()
+			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+2*time.Second && !c.w.slept(asked) {
+				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, took, tool, wait)
+			}
+			return made, c.heard(&made, s, line)
+		case errors.Is(err, errBroken):
+			if c.kind != bySocket {
+				c.doubted(asked)
+				time.Sleep(time.Duration(50+c.jitter(400)) * time.Millisecond)
+			}
+			r.again = true
+		case errors.Is(err, errCancelled):
+			if r.breaks {
+				c.doubted(asked)
+			}
+			return made, err
+		case errors.Is(err, errOver), errors.Is(err, errGone):
+			return made, err
+		default:
+			c.w.fault("%s: %s: %v", c.name, tool, err)
+			return made, err
+		}
+	}
+}
+
+func (c *client) jitter(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rnd.IntN(n)
+}
+
+// doubted notes that the daemon may have seen a request of the client break
+// off.
+func (c *client) doubted(at time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubt < 0 {
+		c.doubt = at
+	}
+}
+
+// maxAnswer is more than any answer to these clients needs.
+const maxAnswer = 128 << 10
+
+// maxNotices is how many one answer has at most.
+const maxNotices = 20
+
+// heard reads an answer.
+func (c *client) heard(made *call, s *session, line []byte) error {
+	if len(line) > maxAnswer {
+		c.w.fault("%s got an answer of %d bytes", c.name, len(line))
+	}
+	var m struct {
+		Result *answer
+		Error  *struct{ Message string }
+	}
+	if err := json.Unmarshal(line, &m); err != nil || m.Result == nil {
+		c.w.fault("%s got %.300s", c.name, line)
+		return errGone
+	}
+	made.answer = *m.Result
+	var common struct {
+		Code    string
+		Notices []struct {
+			Code  string
+			Token uint64
+		}
+	}
+	made.into(&common)
+	if made.IsError {
+		made.Code = common.Code
+	}
+	if len(common.Notices) > maxNotices {
+		c.w.fault("%s got %d notices in one answer", c.name, len(common.Notices))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == s {
+		c.doubt = -1
+	}
+	s.replies++
+	for _, n := range common.Notices {
+		if g := c.grants[n.Token]; g != nil {
+			g.told = true
+			c.w.note("%s is told that it lost %s with token %d", c.name, g.key, n.Token)
+		}
+	}
+	if made.Code == "UNAVAILABLE" || made.Code == "UNAUTHENTICATED" {
+		return errOver
+	}
+	return nil
+}
+
+// acquire takes a lease, and tells what it was told.
+func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp time.Duration, breaks bool) {
+	args := map[string]any{"key": key, "ttl_secs": ttl.Seconds()}
+	if wait > 0 {
+		args["wait_secs"] = wait.Seconds()
+	}
+	if keep {
+		args["keep_alive"] = true
+	}
+	c.mu.Lock()
+	c.open++
+	c.mu.Unlock()
+	got, err := c.call("run_lease_acquire", args, giveUp, breaks)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	if err != nil || got.IsError {
+		c.w.note("%s acquires %s, waits %v: %v %s", c.name, key, wait, err, got.Code)
+		if err == nil && !slices.Contains([]string{"LEASE_HELD", "WAIT_TIMEOUT", "DEADLOCK", "LIMIT"}, got.Code) {
+			c.w.fault("%s: acquire of %s: %s", c.name, key, got.StructuredContent)
+		}
+		return
+	}
+	var lent struct {
+		LeaseID     string `json:"lease_id"`
+		Token       uint64
+		Reentrant   bool
+		KeepAlive   *bool   `json:"keep_alive"`
+		ExpiresInMS float64 `json:"expires_in_ms"`
+	}
+	got.into(&lent)
+	c.w.note("%s has %s with token %d, again %v, kept alive %v", c.name, key, lent.Token, lent.Reentrant, keep)
+	if left := time.Duration(lent.ExpiresInMS) * time.Millisecond; got.steady && !lent.Reentrant && !keep && wait == 0 && (left > ttl || left < ttl-time.Second) {
+		c.w.fault("%s asked for %v and is told that %v are left", c.name, ttl, left)
+	}
+	if lent.KeepAlive != nil {
+		keep = *lent.KeepAlive
+	}
+	g := &grant{
+		key: key, token: lent.Token, client: c.name, session: got.session, ttl: ttl, keep: keep,
+		again: lent.Reentrant, sent: got.sent, got: got.got, until: got.sent + ttl, ended: -1,
+	}
+	c.w.history.grant(g)
+	if wait > 0 && !lent.Reentrant {
+		c.w.history.wait(wait_(key, c.name, g, got.steady))
+	}
+	if known := c.grants[g.token]; known != nil { // until is the later one
+		known.until = max(known.until, g.until)
+		known.keep = known.keep || g.keep
+		return
+	}
+	c.grants[g.token] = g
+	if c.session == got.session {
+		c.held = append(c.held, &lease{g, lent.LeaseID})
+	}
+}
+
+func wait_(key, name string, g *grant, steady bool) wait {
+	return wait{key: key, client: name, token: g.token, sent: g.sent, got: g.got, steady: steady}
+}
+
+// take takes one of the leases that the client believes it holds.
+func (c *client) take(keep bool) *lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held) == 0 {
+		return nil
+	}
+	n := c.rnd.IntN(len(c.held))
+	l := c.held[n]
+	if !keep {
+		c.held = slices.Delete(c.held, n, n+1)
+	}
+	return l
+}
+
+func (c *client) release(giveUp time.Duration) bool {
+	l := c.take(false)
+	if l == nil {
+		return false
+	}
+	c.mu.Lock()
+	l.ended = c.w.now()
+	c.mu.Unlock()
+	got, err := c.call("run_lease_release", map[string]any{"lease_id": l.id}, giveUp, false)
+	if err != nil || got.session != l.session {
+		return true
+	}
+	var answer struct{ Released bool }
+	got.into(&answer)
+	c.w.note("%s releases %s with token %d: %v %s", c.name, l.key, l.token, answer.Released, got.Code)
+	c.w.history.ask(asked{"release", l.key, l.token, answer.Released, got.sent, got.got})
+	return true
+}
+
+func (c *client) renew() {
+	l := c.take(true)
+	if l == nil {
+		return
+	}
+	got, err := c.call("lease_renew", map[string]any{"lease_id": l.id}, 0, false)
+	if err != nil {
+		return
+	}
+	c.w.note("%s renews %s with token %d: %s", c.name, l.key, l.token, got.Code)
+	c.w.history.ask(asked{"renew", l.key, l.token, !got.IsError, got.sent, got.got})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !got.IsError {
+		l.until = max(l.until, got.sent+l.ttl)
+		return
+	}
+	l.told = true // by this answer
+	c.held = slices.DeleteFunc(c.held, func(h *lease) bool { return h == l })
+}
+
+// list looks at the leases of the run, and finds none that the daemon takes
+// for the client's and the client does not know of.
+func (c *client) list() {
+	c.mu.Lock()
+	busy := c.open > 0
+	c.mu.Unlock()
+	got, err := c.call("lease_list", map[string]any{"scope": "run"}, 0, false)
+	if err != nil || got.IsError {
+		return
+	}
+	var listed struct {
+		Leases []struct {
+			LeaseID string `json:"lease_id"`
+			Key     string
+			Token   uint64
+			Waiters []struct {
+				Path, As string
+			}
+		}
+	}
+	got.into(&listed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range listed.Leases {
+		if l.LeaseID != "" && c.grants[l.Token] == nil && !busy {
+			c.w.fault("%s holds %s with token %d and was never told", c.name, l.Key, l.Token)
+		}
+		seen := make(map[string]bool)
+		for _, waiter := range l.Waiters {
+			if who := waiter.Path + " " + waiter.As; seen[who] {
+				c.w.fault("%s has two places in the line for %s", waiter.Path, l.Key)
+			} else {
+				seen[who] = true
+			}
+		}
+	}
+}
+
+// set writes the client's own entry, whose version counts how often.
+func (c *client) set() {
+	c.mu.Lock()
+	value := c.sets + c.maybe + 1
+	c.mu.Unlock()
+	got, err := c.call("kv_set", map[string]any{"path": "/peer/self/count", "value": value}, 0, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || got.IsError {
+		c.maybe++
+		return
+	}
+	var set struct{ Version int }
+	got.into(&set)
+	if c.sets++; set.Version < c.sets || set.Version > c.sets+c.maybe {
+		c.w.fault("%s set its entry %d times, and perhaps %d more, and its version is %d", c.name, c.sets, c.maybe, set.Version)
+	}
+}
+
+var errRefused = errors.New("refused")
+
+func (c *client) enqueue(giveUp time.Duration, breaks bool) {
+	c.mu.Lock()
+	c.made++
+	payload := fmt.Sprintf("%s-%d", c.name, c.made)
+	args := map[string]any{"queue": "q", "payload": payload, "max_attempts": 100}
+	delay := time.Duration(0)
+	if c.rnd.IntN(4) == 0 {
+		delay = time.Duration(1+c.rnd.IntN(20)) * time.Second
+		args["delay_secs"] = delay.Seconds()
+	}
+	c.mu.Unlock()
+	m := c.w.history.make(payload)
+	c.w.history.mu.Lock()
+	m.due = c.w.now() + delay
+	c.w.history.mu.Unlock()
+	got, err := c.call("task_enqueue", args, giveUp, breaks)
+	c.w.note("%s enqueues %s: %v %s", c.name, payload, err, got.Code)
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	if err == nil && !got.IsError {
+		got.into(&task)
+		c.w.history.is(payload, task.TaskID)
+	}
+	c.w.history.mu.Lock()
+	defer c.w.history.mu.Unlock()
+	m.answered = err == nil && !got.IsError
+	m.cancelled = errors.Is(err, errCancelled)
+}
+
+func (c *client) claim(wait time.Duration, count int, giveUp time.Duration, breaks bool) (int, error) {
+	ttl := time.Duration(5+c.jitter(600)) * time.Second
+	args := map[string]any{"queues": []string{"q"}, "ttl_secs": ttl.Seconds(), "count": count}
+	if wait > 0 {
+		args["wait_secs"] = wait.Seconds()
+	}
+	got, err := c.call("task_claim", args, giveUp, breaks)
+	if err != nil || got.IsError {
+		return 0, errors.Join(err, errRefused)
+	}
+	var claimed struct {
+		Tasks []struct {
+			TaskID  string `json:"task_id"`
+			Payload string
+			Token   uint64
+			Attempt int
+		}
+	}
+	got.into(&claimed)
+	for _, task := range claimed.Tasks {
+		m := c.w.history.is(task.Payload, task.TaskID)
+		if got.got < m.due {
+			c.w.fault("task %s was claimed at %v and is due at %v", task.Payload, got.got, m.due)
+		}
+		c.w.note("%s claims %s with token %d", c.name, task.Payload, task.Token)
+		g := &grant{
+			key: "task " + task.Payload, token: task.Token, client: c.name, session: got.session, ttl: ttl, attempt: task.Attempt,
+			sent: got.sent, got: got.got, until: got.sent + ttl, ended: -1,
+		}
+		c.w.history.grant(g)
+		c.mu.Lock()
+		c.grants[g.token] = g
+		g.id = task.TaskID
+		if c.session == got.session {
+			c.claims = append(c.claims, g)
+		}
+		c.mu.Unlock()
+	}
+	return len(claimed.Tasks), nil
+}
+
+// finish does something with a task that the client has.
+func (c *client) finish(tool string) bool {
+	c.mu.Lock()
+	if len(c.claims) == 0 {
+		c.mu.Unlock()
+		return false
+	}
+	n := c.rnd.IntN(len(c.claims))
+	g := c.claims[n]
+	args := map[string]any{"task_id": g.id, "token": g.token}
+	kind := "release"
+	switch tool {
+	case "task_submit":
+		kind = "submit"
+		args["status"], args["result"] = "completed", g.token
+	case "task_nack":
+		args["reason"], args["delay_secs"] = "simulated", float64(c.rnd.IntN(3))
+	case "task_heartbeat":
+		kind = "renew"
+	}
+	if kind != "renew" {
+		c.claims = slices.Delete(c.claims, n, n+1)
+		g.ended = c.w.now()
+	}
+	c.mu.Unlock()
+	got, err := c.call(tool, args, 0, false)
+	if err != nil {
+		return true
+	}
+	c.w.note("%s calls %s of %s with token %d: %s", c.name, tool, g.key, g.token, got.Code)
+	c.w.history.ask(asked{kind, g.key, g.token, !got.IsError, got.sent, got.got})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case kind != "renew":
+	case got.IsError:
+		g.told = true
+		c.claims = slices.DeleteFunc(c.claims, func(o *grant) bool { return o == g })
+	default:
+		g.until = max(g.until, got.sent+g.ttl)
+	}
+	return true
+}

@@ -1,0 +1,39 @@
+// Package simulation runs a whole daemon and its clients in one bubble of fake
+// time, lets a seed decide what goes wrong, and checks what the clients were
+// told. It has no code but a test, and nobody imports it.
+//
+// # What runs
+//
+// The daemon is what `leasehold serve` runs: both transports, sessions, State,
+// and the engine with its store on a file system in memory that can crash. Its
+// connections are in memory too, with buffers as the system's have them. The clients speak MCP byte
+// by byte, so that they can do what a library would not: send a call twice,
+// cancel it at any instant, stop reading, or open a connection per request.
+//
+// # What a seed decides
+//
+//   - what each client asks for, in which order, and how long it thinks;
+//   - which calls are cancelled, which lose their connection, and when;
+//   - when a client is killed, and when the daemon is: kill -9, after which the
+//     file system has all that was written, or a power cut, after which it has
+//     what was synced, and the clients of the socket are gone as well;
+//   - which clients stop reading and which ask for the same thing many times.
+//
+// The order in which goroutines of one instant run is not the seed's. A failure
+// prints how to run its seed again, many times over.
+//
+// # What is checked
+//
+//   - Leases and claims are linearizable registers (porcupine). A lease may
+//     become free only by a release, by the end of its session, or once the
+//     holder's own deadline has passed: ttl after it sent its request.
+//   - A call has one effect: the tasks and versions that exist are those that
+//     were acknowledged, and at most those of calls that had no answer.
+//   - A call that was cancelled leaves nothing: a session has no lease that its
+//     client does not know of, and in the end no task is claimed.
+//   - Lines are served in order, and a party has one place in each.
+//   - Every loss is told, in an answer to the session or to the actor's next.
+//   - Every call is answered in time, and no answer is large.
+//   - A session ends only for a reason that its client gave.
+//   - The daemon's own checks of its state pass after each restart.
+package simulation

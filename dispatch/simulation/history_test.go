@@ -1,0 +1,327 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A history is what clients did and were told. All instants are of the
+// world's clock, from before a request was sent to after its answer was read.
+type history struct {
+	mu     sync.Mutex
+	grants map[string][]*grant // by key: a lease's, or "task <id>"
+	asked  []asked
+	waits  []wait
+	lines  []string
+
+	made     map[string]*made // tasks, by payload
+	sessions []*session
+}
+
+// A grant is a token and what its holder knows of it.
+type grant struct {
+	key     string
+	id      string // of a task
+	token   uint64
+	client  string
+	session *session
+	ttl     time.Duration
+	keep    bool // kept alive by the server
+	attempt int  // of a task
+	again   bool // the answer says that the session had it already
+
+	sent, got time.Duration
+	until     time.Duration // the holder's own deadline
+	ended     time.Duration // when the holder did what may have ended it; -1: it has not
+	told      bool          // of its loss
+	released  bool          // and was told so
+}
+
+// asked is another call about a grant, with its answer.
+type asked struct {
+	kind      string // renew, release, submit
+	key       string
+	token     uint64
+	ok        bool
+	sent, got time.Duration
+}
+
+// A wait is a call that waited in line, undisturbed, until it was granted.
+type wait struct {
+	key, client string
+	token       uint64
+	sent, got   time.Duration
+	steady      bool // its connection lasted, and it was asked once
+}
+
+// A session as its client knows it.
+type session struct {
+	client  string
+	handle  string        // over HTTP
+	ended   time.Duration // when it may have ended; -1: it has not
+	dark    bool          // the power was cut: nobody may know any more what it held
+	next    *session      // of the same actor
+	replies int           // answers read
+}
+
+// end notes that the session may have ended.
+func (s *session) end(at time.Duration) {
+	if s != nil && s.ended < 0 {
+		s.ended = at
+	}
+}
+
+// A made task is one that a client enqueued.
+type made struct {
+	payload   string
+	answered  bool
+	cancelled bool
+	due       time.Duration // not before
+	ids       map[string]bool
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// A register is a lease: who has it, by token.
+type register struct {
+	token, last uint64
+	attempt     int
+	final       bool
+}
+
+type input struct {
+	kind    string // grant, free, renew, release, submit
+	token   uint64
+	attempt int
+	again   bool
+	ok      bool
+}
+
+// leases says which sequences of operations a lease, or a task, may see. That
+// it becomes free is an operation of its own: of nobody, or of a call without
+// an answer, which may take place at any time from then on.
+var leases = porcupine.Model{
+	Init: func() any { return register{} },
+	Step: func(state, in, _ any) (bool, any) {
+		s, op := state.(register), in.(input)
+		mine := s.token == op.token
+		lapsed := s.token == 0 && s.last == op.token
+		switch op.kind {
+		case "grant":
+			fits := s.token == 0 && op.token > s.last || op.again && (mine || lapsed)
+			if s.final || !fits || op.attempt > 0 && op.attempt <= s.attempt {
+				return false, s
+			}
+			return true, register{token: op.token, last: op.token, attempt: op.attempt}
+		case "free":
+			if mine {
+				s.token = 0
+			}
+			return true, s
+		case "renew":
+			if op.ok && (mine || lapsed) {
+				s.token = op.token
+			}
+			return op.ok && s.token == op.token || !op.ok && !mine, s
+		case "release", "submit":
+			if !op.ok {
+				return !mine || s.final, s
+			}
+			if !mine && !lapsed && !(s.final && s.last == op.token) {
+				return false, s
+			}
+			s.token, s.final = 0, op.kind == "submit"
+			return true, s
+		}
+		return false, s
+	},
+	Equal: func(a, b any) bool { return a == b },
+	DescribeOperation: func(in, _ any) string {
+		return fmt.Sprintf("%+v", in)
+	},
+}
+
+// check holds the whole history against the model.
+func (h *history) check(w *world) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	about := make(map[string][]asked)
+	for _, a := range h.asked {
+		about[a.key] = append(about[a.key], a)
+	}
+	for key, grants := range h.grants {
+		var ops []porcupine.Operation
+		add := func(in input, from, to time.Duration) {
+			ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: in, Call: int64(from), Return: int64(to)})
+		}
+		slices.SortStableFunc(grants, func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
+		for i, g := range grants {
+			add(input{kind: "grant", token: g.token, attempt: g.attempt, again: g.again}, g.sent, g.got)
+			if i > 0 && grants[i-1].token == g.token {
+				continue
+			}
+			free, by := g.free(grants, w.sleeps), never
+			for _, next := range grants[i:] {
+				if next.token > g.token {
+					by = next.got
+					if by < free {
+						w.fault("two holders of %s: %s has token %d until %v at least, and %s was granted it with token %d by %v",
+							key, g.client, g.token, free, next.client, next.token, by)
+						free = by
+					}
+					break
+				}
+			}
+			if free < never {
+				add(input{kind: "free", token: g.token}, free, by)
+			}
+		}
+		for _, a := range about[key] {
+			add(input{kind: a.kind, token: a.token, ok: a.ok}, a.sent, a.got)
+		}
+		if len(ops) == 0 {
+			continue
+		}
+		switch got, _ := porcupine.CheckOperationsVerbose(leases, ops, 0); got {
+		case porcupine.Illegal:
+			slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+			text := ""
+			for _, op := range ops {
+				text += fmt.Sprintf("\n  %v to %v: %+v", time.Duration(op.Call), time.Duration(op.Return), op.Input)
+			}
+			w.fault("no order explains what happened to %s:%s", key, text)
+		}
+	}
+	h.inLine(w)
+	h.lossesTold(w)
+	h.once(w)
+}
+
+// free is the first instant at which the lease may have become free, by what
+// all sessions that had this token know.
+func (g *grant) free(all []*grant, sleeps []time.Duration) time.Duration {
+	first := never
+	latest := time.Duration(-1)
+	for _, o := range all {
+		if o.token != g.token {
+			continue
+		}
+		if o.ended >= 0 {
+			first = min(first, o.ended)
+		}
+		if o.session.ended >= 0 {
+			first = min(first, o.session.ended)
+		}
+		if !o.keep {
+			latest = max(latest, o.until)
+		}
+	}
+	if latest >= 0 && !g.keep {
+		first = min(first, latest)
+	}
+	if g.keep { // nobody extends it while the machine sleeps
+		for _, at := range sleeps {
+			if at >= g.sent {
+				first = min(first, at)
+			}
+		}
+	}
+	return first
+}
+
+// inLine: who waited before another, and was not disturbed, was granted before.
+func (h *history) inLine(w *world) {
+	for _, a := range h.waits {
+		if !a.steady {
+			continue
+		}
+		for _, b := range h.waits {
+			if a.key == b.key && a.client != b.client && b.sent > a.sent+time.Millisecond && b.sent < a.got && b.token < a.token {
+				w.fault("%s overtook %s in the line for %s: it asked at %v and has token %d; the other asked at %v and has token %d",
+					b.client, a.client, a.key, b.sent, b.token, a.sent, a.token)
+			}
+		}
+	}
+}
+
+// lossesTold: whoever lost a lease to another was told, if anybody asked in
+// its name long enough after that.
+func (h *history) lossesTold(w *world) {
+	for key, grants := range h.grants {
+		for i, g := range grants {
+			if g.told || g.released || g.ended >= 0 {
+				continue
+			}
+			known := slices.ContainsFunc(grants, func(o *grant) bool {
+				return o.token == g.token && (o.told || o.released || o.ended >= 0)
+			})
+			lost := slices.ContainsFunc(grants[i:], func(o *grant) bool { return o.token > g.token })
+			s := g.session
+			if s.ended >= 0 {
+				s = s.next
+			}
+			if lost && !known && !g.session.dark && s != nil && s.ended < 0 && s.replies > 1 {
+				w.fault("%s lost %s with token %d and was never told", g.client, key, g.token)
+			}
+		}
+	}
+}
+
+// once: what was made once is there once.
+func (h *history) once(w *world) {
+	for payload, m := range h.made {
+		if len(m.ids) > 1 {
+			w.fault("task %s was enqueued once and exists %d times", payload, len(m.ids))
+		}
+	}
+}
+
+func (h *history) grant(g *grant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.grants == nil {
+		h.grants = make(map[string][]*grant)
+	}
+	h.grants[g.key] = append(h.grants[g.key], g)
+}
+
+func (h *history) ask(a asked) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = append(h.asked, a)
+}
+
+func (h *history) wait(a wait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, a)
+}
+
+func (h *history) make(payload string) *made {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.made == nil {
+		h.made = make(map[string]*made)
+	}
+	m := h.made[payload]
+	if m == nil {
+		m = &made{payload: payload, ids: make(map[string]bool)}
+		h.made[payload] = m
+	}
+	return m
+}
+
+// is notes that a task of that payload has that id.
+func (h *history) is(payload, id string) *made {
+	m := h.make(payload)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m.ids[id] = true
+	return m
+}

@@ -1,0 +1,374 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+var (
+	theSeed = flag.Uint64("simulation.seed", 0, "the seed to run; 0: those from 1 on")
+	seeds   = flag.Int("simulation.seeds", 200, "how many seeds TestSimulation runs")
+	first   = flag.Uint64("simulation.first", 1, "the first of them")
+	times   = flag.Int("simulation.times", 1, "how often it runs each: goroutines take turns as they like")
+	lasts   = flag.Duration("simulation.for", 0, "run seeds for as long as this instead, from a random one on")
+	verbose = flag.Bool("simulation.v", false, "print what happened also where nothing is wrong")
+)
+
+// TestSimulation runs one simulation for each seed.
+func TestSimulation(t *testing.T) {
+	switch {
+	case *theSeed != 0:
+		for range *times {
+			simulate(t, *theSeed)
+		}
+	case *lasts > 0:
+		end := time.Now().Add(*lasts)
+		for seed := rand.Uint64() >> 1; time.Now().Before(end) && !t.Failed(); seed++ {
+			simulate(t, seed)
+		}
+	default:
+		if testing.Short() {
+			*seeds = min(*seeds, 20)
+		}
+		for n := range *seeds {
+			for range *times {
+				t.Run(fmt.Sprint(*first+uint64(n)), func(t *testing.T) {
+					t.Parallel()
+					simulate(t, *first+uint64(n))
+				})
+			}
+		}
+	}
+}
+
+// simulate runs one simulation.
+func simulate(t *testing.T, seed uint64) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, seed: seed, began: time.Now(), fs: vfs.NewCrashableMem(), alive: make(map[int]bool), faults: make(map[string]bool)}
+		defer func() {
+			if len(w.faults) > 0 || *verbose {
+				text := strings.Join(w.log, "\n")
+				if file := os.Getenv("SIMULATION_LOG"); file != "" {
+					_ = os.WriteFile(fmt.Sprint(file, ".", seed), []byte(text), 0o600)
+				}
+				if *verbose {
+					t.Log("\n" + text)
+				}
+			}
+		}()
+		w.simulate()
+	})
+}
+
+// A client does so many things.
+const things = 40
+
+func (w *world) simulate() {
+	if !w.start() {
+		return
+	}
+	w.actor("root")
+	fate := &fate{w: w, rnd: rand.New(rand.NewPCG(w.seed, 0))}
+	var clients []*client
+	for n, k := range []kind{bySocket, bySocket, bySocket, bySocket, byHTTP, byRequest} {
+		clients = append(clients, newClient(w, n, k))
+	}
+	fate.clients = clients
+
+	over := make(chan struct{})
+	var fated, busy sync.WaitGroup
+	fated.Go(func() { fate.run(over) })
+	for _, c := range clients {
+		busy.Go(func() {
+			for range things {
+				c.act()
+				time.Sleep(time.Duration(c.jitter(1500)) * time.Millisecond)
+			}
+		})
+	}
+	busy.Wait()
+	close(over)
+	fated.Wait()
+
+	// Whoever the daemon may take for dead is dead by now.
+	time.Sleep(10 * time.Second)
+	for _, c := range clients {
+		c.finishAll()
+	}
+	time.Sleep(time.Second)
+	for _, c := range clients {
+		c.list()
+		c.list() // the second answer has what the first may have left out
+	}
+	w.account(clients[0])
+	for _, c := range clients {
+		c.end()
+	}
+	time.Sleep(10 * time.Second) // for those whose connections were lost
+	if err := w.gone().stop(); err != nil {
+		w.fault("the daemon ends: %v", err)
+	}
+	for _, c := range clients {
+		if c.http != nil {
+			c.http.client.CloseIdleConnections()
+		}
+	}
+	w.history.check(w)
+}
+
+// act is one thing that a client does.
+func (c *client) act() {
+	key := fmt.Sprint("key", c.jitter(3))
+	ttl := time.Duration(2+c.jitter(20)) * time.Second
+	var giveUp time.Duration
+	if c.jitter(6) == 0 {
+		giveUp = time.Duration(c.jitter(3000)*c.jitter(2)+1) * time.Millisecond
+	}
+	breaks := c.jitter(2) == 0
+	switch n := c.jitter(24); {
+	case n < 4:
+		c.acquire(key, ttl, 0, c.kind == bySocket && c.jitter(5) == 0, giveUp, breaks)
+	case n < 8:
+		c.acquire(key, ttl, time.Duration(1+c.jitter(12))*time.Second, false, giveUp, breaks)
+	case n == 8 && c.jitter(3) == 0: // greedy
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() { c.acquire(key, ttl, 5*time.Second, false, 0, false) })
+		}
+		calls.Wait()
+	case n < 12:
+		c.release(giveUp)
+	case n < 14:
+		c.renew()
+	case n == 14:
+		c.list()
+	case n == 15:
+		c.set()
+	case n < 18:
+		c.enqueue(giveUp, breaks)
+	case n < 21:
+		_, _ = c.claim(time.Duration(c.jitter(2)*c.jitter(5))*time.Second, 1+c.jitter(2), giveUp, breaks)
+	default:
+		c.finish([]string{"task_submit", "task_submit", "task_nack", "task_abandon", "task_heartbeat"}[c.jitter(5)])
+	}
+}
+
+// finishAll gives back all that the client knows it has.
+func (c *client) finishAll() {
+	for c.release(0) {
+	}
+	for c.finish("task_submit") {
+	}
+}
+
+// end ends the client.
+func (c *client) end() {
+	if c.http != nil {
+		c.http.cut()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.socket != nil {
+		c.socket.close()
+	}
+}
+
+// account holds the tasks that there are against those that were made.
+func (w *world) account(c *client) {
+	sum := func() (all, claimed, left int) {
+		got, err := c.call("queue_stats", map[string]any{}, 0, false)
+		if err != nil || got.IsError {
+			w.fault("queue_stats: %v %s", err, got.StructuredContent)
+			return
+		}
+		var stats struct {
+			Queues []struct {
+				Ready, Delayed, Completed, Failed, Dead, Cancelled int
+				InProgress                                         int `json:"in_progress"`
+			}
+		}
+		got.into(&stats)
+		for _, q := range stats.Queues {
+			all += q.Ready + q.Delayed + q.InProgress + q.Completed + q.Failed + q.Dead + q.Cancelled
+			claimed += q.InProgress
+			left += q.Ready + q.Delayed
+		}
+		return all, claimed, left
+	}
+	all, claimed, _ := sum()
+	if claimed > 0 {
+		w.fault("%d tasks are claimed, and no client knows of it", claimed)
+	}
+	least, most := 0, 0
+	for _, m := range w.history.made {
+		switch {
+		case m.answered:
+			least++
+			most++
+		case m.cancelled && len(m.ids) == 0:
+		default:
+			most++
+		}
+	}
+	if all < least || all > most {
+		w.fault("%d tasks were enqueued, perhaps %d, and there are %d", least, most, all)
+	}
+	for idle := 0; ; {
+		_, _, left := sum()
+		if left == 0 {
+			return
+		}
+		n, err := c.claim(50*time.Second, 10, 0, false)
+		if n > 0 {
+			idle = 0
+		} else if idle++; idle > 30 {
+			w.fault("%d tasks cannot be claimed: %v", left, err)
+			return
+		}
+		for c.finish("task_submit") {
+		}
+	}
+}
+
+// A fate is what happens to clients and the daemon.
+type fate struct {
+	w       *world
+	rnd     *rand.Rand
+	clients []*client
+}
+
+func (f *fate) pause(over <-chan struct{}, limit time.Duration) bool {
+	select {
+	case <-over:
+		return false
+	case <-time.After(time.Duration(f.rnd.Int64N(int64(limit)))):
+		return true
+	}
+}
+
+func (f *fate) run(over <-chan struct{}) {
+	// Not every simulation has everything: what follows a single fault is
+	// seen best alone.
+	gentle := f.rnd.IntN(3)
+	for f.pause(over, 12*time.Second) {
+		c := f.clients[f.rnd.IntN(len(f.clients))]
+		switch n := f.rnd.IntN(10); {
+		case n < 3 && gentle != 1:
+			f.w.kill(f.rnd)
+			f.restart()
+		case n == 3 && gentle == 2:
+			f.blackout()
+		case n < 6 && gentle != 1:
+			c.cut()
+		case n == 6 && gentle != 1:
+			c.die(false)
+		case n == 7:
+			f.w.step(time.Duration(f.rnd.IntN(3)-1) * time.Hour)
+		case n == 8 && gentle == 2:
+			f.w.sleep(time.Duration(1+f.rnd.IntN(100)) * time.Second)
+		case n == 9:
+			c.deafen(time.Duration(f.rnd.IntN(20)) * time.Second)
+		}
+	}
+}
+
+// restart starts the daemon again, after a while. Programs at the socket come
+// back to it by themselves, as a shim does.
+func (f *fate) restart() {
+	time.Sleep(time.Duration(f.rnd.IntN(3000)) * time.Millisecond)
+	if !f.w.start() {
+		return
+	}
+	var back sync.WaitGroup
+	for _, c := range f.clients {
+		if c.kind == bySocket {
+			back.Go(func() { _, _, _ = c.connect() })
+		}
+	}
+	back.Wait()
+}
+
+// blackout cuts the power. The clients of this machine come back after it.
+func (f *fate) blackout() {
+	f.w.cut(f.rnd)
+	for _, c := range f.clients {
+		if c.kind == bySocket {
+			c.die(true)
+		}
+	}
+	f.restart()
+}
+
+// cut breaks the client's connections.
+func (c *client) cut() {
+	c.w.note("the connections of %s break", c.name)
+	c.mu.Lock()
+	c.disturbs++
+	if c.kind == bySocket {
+		defer c.mu.Unlock()
+		if c.socket != nil {
+			c.session.end(c.w.now())
+			c.socket.close()
+		}
+		return
+	}
+	c.mu.Unlock()
+	c.doubted(c.w.now())
+	c.http.cut()
+}
+
+// die ends the client's process and starts another.
+func (c *client) die(dark bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kind != bySocket {
+		return
+	}
+	c.w.note("%s dies", c.name)
+	c.disturbs++
+	c.w.mu.Lock()
+	c.w.alive[c.peer.PID] = false
+	c.w.mu.Unlock()
+	c.peer = c.w.process()
+	c.session.end(c.w.now())
+	if c.session != nil && dark {
+		c.session.dark = true
+	}
+	c.handle = ""
+	if c.socket != nil {
+		c.socket.close()
+	}
+}
+
+// deafen lets a client read nothing for a while.
+func (c *client) deafen(d time.Duration) {
+	c.mu.Lock()
+	link := c.socket
+	c.disturbs++
+	if link != nil && c.session != nil {
+		c.w.note("%s reads nothing for %v", c.name, d)
+		if c.doubt < 0 {
+			c.doubt = c.w.now()
+		}
+	}
+	c.mu.Unlock()
+	if link == nil {
+		return
+	}
+	link.listen(false)
+	time.Sleep(d)
+	link.listen(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturbs++ // whatever was asked meanwhile was late too
+}

@@ -1,0 +1,190 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// A world is one simulation: a machine with a daemon, and clients.
+type world struct {
+	t       *testing.T
+	seed    uint64
+	began   time.Time
+	history history
+
+	mu      sync.Mutex
+	d       *daemon // nil while none runs
+	fs      *vfs.MemFS
+	boot    int           // lives of the machine
+	booted  time.Duration // the reading of its clock when this life began
+	asleep  time.Duration // how long it has slept, in which Go's clock stood still
+	sleptAt time.Duration
+	sleeps  []time.Duration // when each began
+	set     time.Duration   // by how much its wall clock was set
+	alive   map[int]bool    // processes of clients on this machine, by pid
+	pids    int
+	log     []string
+	faults  map[string]bool // sorts of faults that were found
+}
+
+// now is the time by a clock that goes on during a sleep and that nobody sets.
+// It is what clients measure by, and all instants of a history are its.
+func (w *world) now() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.began) + w.asleep
+}
+
+// clock is what a daemon reads time from.
+func (w *world) clock() memory.Clock {
+	w.mu.Lock()
+	boot, booted := w.boot, w.booted
+	w.mu.Unlock()
+	return memory.Clock{
+		Boot:    fmt.Sprint("boot ", boot),
+		Running: func() time.Duration { return w.now() - booted },
+		Wall: func() time.Time {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return time.Now().Add(w.asleep + w.set)
+		},
+		Sleeps: true,
+	}
+}
+
+// note keeps what happened, for whoever looks into a failure.
+func (w *world) note(format string, args ...any) {
+	at := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf("%10.3f  ", at.Seconds())+fmt.Sprintf(format, args...))
+}
+
+// fault notes that something is not as it must be.
+func (w *world) fault(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.note("FAULT %s", text)
+	w.mu.Lock()
+	first, more := len(w.faults) == 0, !w.faults[format]
+	w.faults[format] = true
+	w.mu.Unlock()
+	switch {
+	case first:
+		w.t.Errorf("%s\nagain: go test ./dispatch/simulation -run Simulation -simulation.seed=%d -simulation.times=20", text, w.seed)
+	case more: // once of each sort
+		w.t.Errorf("%s", text)
+	}
+}
+
+func (w *world) daemon() *daemon {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.d
+}
+
+// start starts the daemon.
+func (w *world) start() bool {
+	d, err := startDaemon(w.fs, w.clock(), w.lives, w.fault)
+	if err != nil {
+		w.fault("the daemon does not start: %v", err)
+		return false
+	}
+	w.mu.Lock()
+	w.d = d
+	w.mu.Unlock()
+	w.note("the daemon serves")
+	return true
+}
+
+// kill ends the daemon's process.
+func (w *world) kill(rnd *rand.Rand) {
+	w.note("the daemon is killed")
+	w.fs = w.gone().kill(crash{kept: 100}, rnd)
+}
+
+// cut ends the machine. Its clock begins anew.
+func (w *world) cut(rnd *rand.Rand) {
+	kept := rnd.IntN(3) * 50
+	w.note("the power is cut; %d percent of what was not synced is there", kept)
+	w.fs = w.gone().kill(crash{kept}, rnd)
+	at := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boot++
+	w.booted = at
+}
+
+// gone takes the daemon from those who look for it.
+func (w *world) gone() *daemon {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := w.d
+	w.d = nil
+	return d
+}
+
+// sleep lets the machine sleep: all clocks of the machine go on, and no timer.
+func (w *world) sleep(d time.Duration) {
+	w.note("the machine sleeps for %v", d)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sleeps = append(w.sleeps, time.Since(w.began)+w.asleep)
+	w.asleep += d
+	w.sleptAt = time.Since(w.began) + w.asleep
+}
+
+// slept reports whether the machine has slept since.
+func (w *world) slept(since time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sleptAt >= since
+}
+
+// step sets the wall clock.
+func (w *world) step(by time.Duration) {
+	w.note("the wall clock is set by %v", by)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.set += by
+}
+
+// lives reports whether a client's process runs.
+func (w *world) lives(p process.Peer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.PID == 0 || w.alive[p.PID]
+}
+
+// process starts a process.
+func (w *world) process() process.Peer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pids++
+	w.alive[w.pids] = true
+	return process.Peer{PID: w.pids, Start: fmt.Sprint("start ", w.pids), Transport: "unix"}
+}
+
+// run is the run of all clients.
+const run = "r"
+
+// actor makes an actor.
+func (w *world) actor(name string) (token string) {
+	role := dispatch.Worker
+	if name == "root" {
+		role = dispatch.Root
+	}
+	_, token, err := w.d.state.AddActor(w.t.Context(), dispatch.NewActor{Run: run, Name: name, Role: role})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return token
+}
