@@ -16,3 +16,9 @@ func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Ses
 
 // MaxWaits is the bound of waiting calls.
 const MaxWaits = maxWaits
+
+// QueuedBytes is how much all clients have still to read.
+func QueuedBytes(s *Server) int64 { return s.shares.queued.Load() }
+
+// Strangers is how many HTTP connections have shown no token.
+func Strangers(s *Server) int64 { return s.shares.strangers.Load() }

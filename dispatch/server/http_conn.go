@@ -166,6 +166,7 @@ func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
 	}
 	l.open++
 	c.stranger = l.strangers.PushBack(c)
+	l.shares.strangers.Store(int64(l.strangers.Len()))
 	return displaced, true
 }
 
@@ -185,6 +186,7 @@ func (c *webConn) known(actor uuid.UUID) error {
 		return err
 	}
 	c.listener.strangers.Remove(c.stranger)
+	c.listener.shares.strangers.Store(int64(c.listener.strangers.Len()))
 	c.stranger, c.share = nil, sh
 	return nil
 }

@@ -20,8 +20,9 @@ type shares struct {
 	actors    map[uuid.UUID]*share
 	processes map[int]int // connections to the socket, by pid
 
-	queued  atomic.Int64 // bytes of answers that wait for their clients to read
-	arrived atomic.Int64 // bytes of calls under way
+	queued    atomic.Int64 // bytes of answers that wait for their clients to read
+	arrived   atomic.Int64 // bytes of calls under way
+	strangers atomic.Int64 // HTTP connections that have shown no token
 }
 
 // A share is what one actor takes.

@@ -1,0 +1,209 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// One actor takes its share of sessions and no more; the refusal names the
+// bound, and another actor finds room.
+func TestOneActorCannotTakeAllHTTPSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 8, ActorHTTPSessions: 3}})
+		for range 3 {
+			w.open(t)
+		}
+		resp, body := w.do(t, "POST", initialize)
+		if resp.StatusCode != 503 || !strings.Contains(body, "HTTP sessions of one actor, at most 3") {
+			t.Errorf("the fourth: %s %s", resp.Status, body)
+		}
+		other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "w2")}
+		session := other.open(t)
+		other.do(t, "DELETE", "", session...)
+		other.open(t)
+	})
+}
+
+func TestOneActorCannotTakeAllConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{Transport: server.Transport{ActorConns: 3}})
+		d.token(t, "root")
+		hello := server.Hello{Token: d.token(t, "w")}
+		var open []*peer
+		for range 3 {
+			p := d.pipe(t)
+			p.greet(hello)
+			open = append(open, p)
+		}
+		_, _, err := server.Greet(d.pipe(t).nc, hello)
+		if refused, ok := err.(*server.HelloError); !ok || refused.Code != "LIMIT" || !strings.Contains(refused.Message, "connections of one actor, at most 3") {
+			t.Errorf("the fourth: %v", err)
+		}
+		d.dial(t, "other")
+		open[0].nc.Close()
+		synctest.Wait()
+		d.pipe(t).greet(hello)
+	})
+}
+
+// A client that reads no answers is disconnected for what it leaves unread,
+// long before it would be for the time that takes.
+func TestAClientThatDoesNotReadIsBoundedInBytes(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{WriteTimeout: 24 * time.Hour}})
+	d.AddTestTool("big", func(context.Context, *dispatch.Session) string { return strings.Repeat("x", 1<<20) })
+	path := d.listenSocket(t)
+	var most int64
+	for n := range 8 {
+		p := d.dialSocket(t, path, fmt.Sprint("deaf", n))
+		p.nc.SetWriteDeadline(time.Now().Add(time.Minute))
+		for i, err := 0, error(nil); err == nil; i++ {
+			_, err = fmt.Fprintf(p.nc, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"big","arguments":{}}}`+"\n", i)
+			if isTimeout(err) {
+				t.Fatalf("after %d calls it is still connected, and not read from", i)
+			}
+			most = max(most, server.QueuedBytes(d.Server))
+		}
+	}
+	if most > 64<<20 { // a little more than one client may have queued
+		t.Errorf("%d MiB were queued", most>>20)
+	}
+	well := d.dialSocket(t, path, "well")
+	well.call(1, "big", `{}`)
+	if m := well.receive(); len(m.text()) != 1<<20 {
+		t.Errorf("another client's answer: %.100s", m.text())
+	}
+}
+
+// Connections that show no token give way to newer ones, and leave room for
+// those that do.
+func TestHalfOpenRequestsLeaveRoomForClients(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	d.token(t, "root")
+	token := d.token(t, "w")
+	url := d.listenTCP(t)
+	host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
+	session := openOver(t, url, token)
+	var first net.Conn
+	for n := range 400 {
+		nc, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		fmt.Fprint(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n")
+		if n == 0 {
+			first = nc
+		}
+	}
+	// The oldest of them is closed without a word.
+	first.SetReadDeadline(time.Now().Add(time.Minute))
+	if n, err := first.Read(make([]byte, 1)); n > 0 || err == nil || isTimeout(err) {
+		t.Errorf("the oldest half-open connection: %d %v", n, err)
+	}
+	resp, body, err := postOver(t.Context(), url, token, session, ping)
+	if err != nil || resp.StatusCode != 200 {
+		t.Errorf("a client with a token: %v %s", err, body)
+	}
+	openOver(t, url, token)
+	if n := server.Strangers(d.Server); n > 128 {
+		t.Errorf("%d half-open connections", n)
+	}
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
+
+// Calls of one actor take turns, over all its connections; what waits says so
+// and takes none.
+func TestCallsOfOneActorTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		d.token(t, "root")
+		var running atomic.Int64
+		goOn := make(chan struct{})
+		d.AddTestTool("hold", func(context.Context, *dispatch.Session) string {
+			running.Add(1)
+			<-goOn
+			return "held"
+		})
+		d.AddTestTool("echo", func(context.Context, *dispatch.Session) string { return "echo" })
+		hello := server.Hello{Token: d.token(t, "greedy")}
+		var all sync.WaitGroup
+		for range 2 {
+			p := d.pipe(t)
+			p.greet(hello)
+			all.Go(func() {
+				for i := range 64 {
+					p.call(i, "hold", `{}`)
+				}
+				for range 64 {
+					p.receive()
+				}
+			})
+		}
+		time.Sleep(time.Minute) // all are sent
+		if n := running.Load(); n != 16 {
+			t.Errorf("%d calls of one actor run at once", n)
+		}
+		other := d.dial(t, "other")
+		other.call(1, "echo", `{}`)
+		if m := other.receive(); m.text() != "echo" {
+			t.Errorf("another actor's call: %+v", m)
+		}
+		close(goOn)
+		all.Wait()
+		if n := running.Load(); n != 128 {
+			t.Errorf("%d calls ran", n)
+		}
+	})
+}
+
+// A call that waits unless it says otherwise does not hold up the end of the
+// daemon.
+func TestTheEndOfTheDaemonWaitsForNoWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.pipe(t)
+		p.greet(server.Hello{Operator: true})
+		p.call(1, "operator_watch", `{}`)
+		p.receive()
+		p.call(2, "operator_watch", `{}`)
+		synctest.Wait()
+		start := time.Now()
+		d.stop()
+		d.conns.Wait()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// One process may be many actors, and still not take all connections.
+func TestOneProcessCannotTakeAllConnections(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{ProcessConns: 3}})
+	path := d.listenSocket(t)
+	for n := range 3 {
+		d.dialSocket(t, path, fmt.Sprint("w", n))
+	}
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_, _, err = server.Greet(nc, server.Hello{Run: "r", Name: "w"})
+	if refused, ok := err.(*server.HelloError); !ok || refused.Code != "LIMIT" || !strings.Contains(refused.Message, "connections of one process, at most 3") {
+		t.Errorf("the fourth: %v", err)
+	}
+}

@@ -1,0 +1,242 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A granted is what tests look at in the answer to an acquire.
+type granted struct {
+	ID     json.RawMessage
+	Result struct {
+		IsError           bool
+		StructuredContent struct {
+			Code    string
+			LeaseID string `json:"lease_id"`
+		}
+	}
+}
+
+const cancelledAcquires = 500
+
+func acquireLine(id int, key string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":%q,"ttl_secs":3600,"wait_secs":50}}}`, id, key)
+}
+
+// expectFree takes each key for another actor. It waits for as long as a call
+// may: a key that somebody holds is never free by then.
+func expectFree(t *testing.T, d *daemon, path string, keys int) {
+	t.Helper()
+	p := d.dialSocket(t, path, "checker")
+	for n := range keys {
+		p.send("%s", acquireLine(n, fmt.Sprint("k", n)))
+		var m granted
+		line, err := p.br.ReadBytes('\n')
+		if err == nil {
+			err = json.Unmarshal(line, &m)
+		}
+		if err != nil || m.Result.IsError {
+			t.Fatalf("key %d is still held: %v %s", n, err, line)
+		}
+	}
+}
+
+// listenSocket serves a real unix socket.
+func (d *daemon) listenSocket(t *testing.T) (path string) {
+	t.Helper()
+	path = socketPath(t)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.conns.Go(func() {
+		if err := d.ServeSocket(d.ctx, ln); err != nil {
+			t.Errorf("ServeSocket: %v", err)
+		}
+	})
+	return path
+}
+
+func (d *daemon) dialSocket(t *testing.T, path, name string) *peer {
+	t.Helper()
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	p := &peer{t: t, nc: nc}
+	p.greet(server.Hello{Run: "r", Name: name})
+	return p
+}
+
+// An acquire that is cancelled around its grant leaves nothing held, whatever
+// the instant: before the commit, after it, or while its answer is on its way.
+// An answer that the client has seen before it cancels is its own to release.
+func TestNoCancelledAcquireLeavesItsLeaseHeldOverTheSocket(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	d := newDaemon(t, server.Options{})
+	path := d.listenSocket(t)
+	p := d.dialSocket(t, path, "canceller")
+
+	var mu sync.Mutex
+	seen := make(map[string]string) // lease_id by request
+	gaveUp := make(map[string]bool)
+	unseen := 0
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		for {
+			line, err := p.br.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			var m granted
+			if err := json.Unmarshal(line, &m); err != nil || m.Result.IsError {
+				t.Errorf("answer: %v %s", err, line)
+				return
+			}
+			mu.Lock()
+			if id := string(m.ID); !gaveUp[id] {
+				seen[id] = m.Result.StructuredContent.LeaseID
+			} else {
+				unseen++
+			}
+			if string(m.ID) == "-1" {
+				mu.Unlock()
+				return
+			}
+			mu.Unlock()
+		}
+	}()
+	for n := range cancelledAcquires {
+		p.send("%s", acquireLine(n, fmt.Sprint("k", n)))
+		for spin := rng.IntN(200_000); spin > 0; spin-- { // up to about the time of a call
+		}
+		mu.Lock()
+		_, had := seen[fmt.Sprint(n)]
+		gaveUp[fmt.Sprint(n)] = !had
+		mu.Unlock()
+		if !had {
+			p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
+		}
+	}
+	p.send(`{"jsonrpc":"2.0","id":-1,"method":"ping"}`)
+	<-released
+	delete(seen, "-1")
+	t.Logf("%d were answered before they were cancelled, %d after", len(seen), unseen)
+	for n, lease := range seen {
+		p.send(`{"jsonrpc":"2.0","id":"r%s","method":"tools/call","params":{"name":"run_lease_release","arguments":{"lease_id":%q}}}`, n, lease)
+		p.receive()
+	}
+	expectFree(t, d, path, cancelledAcquires)
+}
+
+// The same over HTTP: a client gives a call up by a notification, as MCP has it,
+// or by closing its connection with the answer unread, if there is one.
+func TestNoCancelledAcquireLeavesItsLeaseHeldOverHTTP(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	// The end of the session would release everything.
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+	path := d.listenSocket(t)
+	d.token(t, "root")
+	token := d.token(t, "canceller")
+	url := d.listenTCP(t)
+	session := openOver(t, url, token)
+
+	var wg sync.WaitGroup
+	for worker := range 5 {
+		rng := rand.New(rand.NewPCG(seed, uint64(worker)))
+		wg.Go(func() {
+			for n := worker; n < cancelledAcquires; n += 5 {
+				after := time.Duration(rng.IntN(3000)) * time.Microsecond
+				if n%2 == 0 {
+					hangUp(t, url, token, session, acquireLine(n, fmt.Sprint("k", n)), after)
+				} else {
+					giveUp(t, url, token, session, n, after)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	expectFree(t, d, path, cancelledAcquires)
+}
+
+func openOver(t *testing.T, url, token string) (session string) {
+	t.Helper()
+	resp, _, err := postOver(t.Context(), url, token, "", initialize)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("initialize: %v %v", resp, err)
+	}
+	return resp.Header.Get("Mcp-Session-Id")
+}
+
+func postOver(ctx context.Context, url, token, session, body string) (*http.Response, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp, answer, err
+}
+
+// giveUp cancels an acquire by a notification, unless it has the answer.
+func giveUp(t *testing.T, url, token, session string, id int, after time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	_, answer, err := postOver(ctx, url, token, session, acquireLine(id, fmt.Sprint("k", id)))
+	if err != nil {
+		cancelled := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
+		if resp, body, err := postOver(t.Context(), url, token, session, cancelled); err != nil || resp.StatusCode != 202 {
+			t.Errorf("cancelled: %v %v %s", resp, err, body)
+		}
+		return
+	}
+	var m granted
+	if err := json.Unmarshal(answer, &m); err != nil || m.Result.IsError {
+		t.Errorf("acquire %d: %v %s", id, err, answer)
+		return
+	}
+	release := fmt.Sprintf(`{"jsonrpc":"2.0","id":"r%d","method":"tools/call","params":{"name":"run_lease_release","arguments":{"lease_id":%q}}}`, id, m.Result.StructuredContent.LeaseID)
+	if _, answer, err := postOver(t.Context(), url, token, session, release); err != nil || !strings.Contains(string(answer), `"released":true`) {
+		t.Errorf("release %d: %v %s", id, err, answer)
+	}
+}
+
+// hangUp sends a request and closes the connection without reading.
+func hangUp(t *testing.T, url, token, session, body string, after time.Duration) {
+	host, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
+	nc, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer nc.Close()
+	fmt.Fprintf(nc, "POST /%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, host, token, session, len(body), body)
+	time.Sleep(after)
+}
