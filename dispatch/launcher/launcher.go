@@ -88,6 +88,11 @@ func (l *Launcher) dispatch(ctx context.Context) (Summary, error) {
 	if err := l.beginUnlessInterrupted(ctx); err != nil {
 		return Summary{}, err
 	}
+	release, err := process.Adopt()
+	if err != nil {
+		return Summary{}, err
+	}
+	defer release()
 	guard, err := newGuard(l.opts.Leasehold, l.mark(), l.grace)
 	if err != nil {
 		return Summary{}, err

@@ -58,6 +58,6 @@ func waitid(pid, options int) (code, status int32, err error) {
 func (p *Process) reapLocked() {
 	if !p.reaped {
 		p.reaped = true
-		_ = p.cmd.Wait() // how it ended is known
+		reapChild(p.id.pid, func() { _ = p.cmd.Wait() }) // how it ended is known
 	}
 }

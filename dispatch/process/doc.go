@@ -16,15 +16,15 @@
 //	the descent     its parent belongs
 //	session, group  the leader of it belongs, or did when it was last seen
 //	memory          it belonged when somebody looked before
+//	adoption        it lost its parent, and a process that called [Adopt] got it
 //
-// So a child may drop its environment, or leave its session, or lose its
-// parent, and is found all the same. One that does all three before anyone has
-// looked is not. To be sure of those too, each agent would need a process of
-// its own over it that adopts what it orphans (PR_SET_CHILD_SUBREAPER), or a
-// cgroup: the first doubles the processes of a run and is Linux's alone, the
-// second needs rights that a user does not have. The dispatcher itself as the
-// adopter would have to reap children it never started, and could not say
-// whose they were.
+// So a child may drop its environment, leave its session and lose its parent, and
+// is found all the same, also when it does all three before anyone has looked: on
+// Linux the dispatcher adopts it (PR_SET_CHILD_SUBREAPER). Nobody can say of which
+// actor such a process is, so it ends with the run and not with the actor. If the
+// dispatcher is killed, the watchdog ends those that it was told of; what escaped
+// in the last 50 ms before that is lost. A cgroup would leave no gap, but needs
+// rights that a user does not have.
 //
 // What is never touched: the caller and its ancestors; the processes of other
 // users; a pid that has become another process since it was looked at. On Linux

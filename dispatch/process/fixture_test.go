@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,6 +24,7 @@ import (
 // of actors, and what follows is what the role takes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
+		maps.Copy(roles, linuxRoles)
 		if role, ok := roles[os.Args[1]]; ok {
 			role(os.Args[2:])
 			os.Exit(0)
@@ -34,6 +36,9 @@ func TestMain(m *testing.M) {
 // roles are what a process of a test can be. A role says so on its standard
 // output, which is a pipe: it ends when the last of them has.
 var roles map[string]func(args []string)
+
+// linuxRoles are those that only Linux has.
+var linuxRoles map[string]func(args []string)
 
 func init() { // roles start others, by name
 	roles = map[string]func([]string){

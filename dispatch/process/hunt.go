@@ -30,7 +30,8 @@ const (
 
 // A hunt ends the processes of one tree. It remembers whom it has seen.
 type hunt struct {
-	mark string
+	mark   string
+	adopts bool // what this process has adopted belongs to the tree
 
 	known   map[identity]bool
 	led     map[int]uint64 // sessions and groups by their leader, and when that started
@@ -77,6 +78,13 @@ func (h *hunt) members(t *table) []*entry {
 			add(e)
 		default:
 			rest = append(rest, e)
+		}
+	}
+	if h.adopts {
+		for _, e := range adoptedIn(t) {
+			if !own[e.pid] {
+				add(e)
+			}
 		}
 	}
 	for grown := true; grown; {

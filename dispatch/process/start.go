@@ -38,6 +38,7 @@ type Process struct {
 	cmd   *exec.Cmd
 	id    identity
 	mark  string
+	alone bool      // what this process adopts is of its tree
 	term  *terminal // nil unless it has been given one
 	stops chan struct{}
 	done  chan struct{}
@@ -104,6 +105,7 @@ func Start(spec Spec) (*Process, error) {
 	switch {
 	case spec.Input != nil:
 		cmd.Stdin = spec.Input
+		p.alone = true
 		p.term = terminalOf(spec.Input)
 	case len(spec.Stdin) > 0:
 		input, err := inputFile(spec.Stdin)
@@ -113,7 +115,12 @@ func Start(spec Spec) (*Process, error) {
 		defer input.Close()
 		cmd.Stdin = input
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startChild(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	}); err != nil {
 		return nil, err
 	}
 	p.id = identity{pid: cmd.Process.Pid}

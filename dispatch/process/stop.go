@@ -20,7 +20,9 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	if reaped {
 		return nil
 	}
-	if _, err := newHunt(p.mark, p.id).run(ctx, grace); err != nil {
+	h := newHunt(p.mark, p.id)
+	h.adopts = p.alone
+	if _, err := h.run(ctx, grace); err != nil {
 		return fmt.Errorf("stop process %d: %w", p.id.pid, err)
 	}
 	select {
@@ -40,7 +42,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 
 // End ends every process of this user that has the mark NAME=value in its
 // environment, with what descends from it and what is in the sessions and
-// groups that those lead: SIGTERM, and SIGKILL to what is left after the grace.
+// groups that those lead, and what this process has adopted: SIGTERM, and SIGKILL to what is left after the grace.
 // It returns when none of them runs, with how many there were. The caller and
 // its ancestors are left alone, marked or not.
 //
@@ -53,7 +55,9 @@ func End(ctx context.Context, mark string, grace time.Duration) (int, error) {
 }
 
 func end(ctx context.Context, mark string, grace time.Duration, roots ...identity) (int, error) {
-	n, err := newHunt(mark, roots...).run(ctx, grace)
+	h := newHunt(mark, roots...)
+	h.adopts = true
+	n, err := h.run(ctx, grace)
 	if err != nil {
 		return n, fmt.Errorf("end the processes with %s: %w", mark, err)
 	}

@@ -35,31 +35,36 @@ func readTable() ([]entry, error) {
 
 // readEntry reads one process; not ok if there is none, or a zombie.
 func readEntry(pid int) (entry, bool) {
+	e, dead, ok := readStat(pid)
+	return e, ok && !dead
+}
+
+// readStat reads one process; dead if it is a zombie.
+func readStat(pid int) (e entry, dead, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return entry{}, false
+		return entry{}, false, false
 	}
 	// The command, field 2, is in parentheses and may hold anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const state, parent, group, session, threads, start = 0, 1, 2, 3, 20 - 3, 22 - 3 // proc(5), less the first two
 	if len(fields) <= start {
-		return entry{}, false
+		return entry{}, false, false
 	}
 	// The first thread of a process may have ended before the others.
-	if s := fields[state]; s == "X" || s == "Z" && (fields[threads] == "1" || fields[threads] == "0") {
-		return entry{}, false
-	}
-	e := entry{identity: identity{pid: pid}}
+	s := fields[state]
+	dead = s == "X" || s == "Z" && (fields[threads] == "1" || fields[threads] == "0")
+	e.pid = pid
 	for _, field := range []struct {
 		text string
 		to   *int
 	}{{fields[parent], &e.parent}, {fields[group], &e.group}, {fields[session], &e.session}} {
 		if *field.to, err = strconv.Atoi(field.text); err != nil {
-			return entry{}, false
+			return entry{}, false, false
 		}
 	}
 	e.start, err = strconv.ParseUint(fields[start], 10, 64)
-	return e, err == nil
+	return e, dead, err == nil
 }
 
 func startOf(pid int) (uint64, bool) {

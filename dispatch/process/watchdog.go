@@ -61,7 +61,12 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 	w.cmd.ExtraFiles = keep
 	w.cmd.Dir = "/" // not the caller's directory, which may be to go
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = w.cmd.Start()
+	err = startChild(func() (int, error) {
+		if err := w.cmd.Start(); err != nil {
+			return 0, err
+		}
+		return w.cmd.Process.Pid, nil
+	})
 	says.Close()
 	if err != nil {
 		ours.Close()
@@ -69,6 +74,8 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 	}
 	go func() { // ends with the watchdog
 		w.result = w.cmd.Wait()
+		tellNoMore(w)
+		reapedChild(w.cmd.Process.Pid)
 		close(w.ended)
 	}()
 	_ = said.SetReadDeadline(time.Now().Add(readyTimeout)) // which every pipe has
@@ -78,6 +85,7 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 		ours.Close()
 		return nil, fmt.Errorf("the watchdog %s said %q and not that it is ready (%v, %v)", self, line, err, w.cmd.ProcessState)
 	}
+	tellOfAdopted(w)
 	return w, nil
 }
 

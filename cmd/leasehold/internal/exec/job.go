@@ -65,6 +65,11 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		}
 		return err
 	}
+	release, err := process.Adopt() // what leaves the program's tree is still ended with it
+	if err != nil {
+		return err
+	}
+	defer release()
 	j := &job{mark: connection.ExecMark + "=" + uuid.NewString()}
 	if err := j.guard(link); err != nil {
 		return err

@@ -1,0 +1,122 @@
+package process_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// escape is a script that starts a process which keeps neither its parent, nor
+// its session and group, nor its environment, and writes its pid to a file.
+func escape(file string) string {
+	return fmt.Sprintf(`env -i setsid sh -c 'sleep 1000 & echo $! >%[1]s.new; mv %[1]s.new %[1]s'; while ! [ -e %[1]s ]; do sleep 0.01; done`, file)
+}
+
+func pidIn(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestWhatLeavesEverythingIsAdoptedAndEnds(t *testing.T) {
+	release, err := process.Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	mark := "TEST_MARK=" + uuid.NewString()
+	file := filepath.Join(t.TempDir(), "pid")
+	p, err := process.Start(process.Spec{Argv: []string{"sh", "-c", escape(file)}, Env: append(os.Environ(), mark), Mark: mark})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	escaped := pidIn(t, file)
+	if found := process.Find(escaped); found.Parent != os.Getpid() {
+		t.Errorf("it belongs to process %d and not to this one: %+v", found.Parent, found)
+	}
+	if err := p.Stop(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if process.Find(escaped).PID == 0 {
+		t.Error("it ended with one process, whose it cannot be known to be")
+	}
+	if _, err := process.End(t.Context(), mark, 0); err != nil {
+		t.Fatal(err)
+	}
+	if left := process.Find(escaped); left.PID != 0 {
+		t.Errorf("it is left: %+v", left)
+	}
+}
+
+func TestAdoptedProcessEndsWithAKilledDispatcher(t *testing.T) {
+	mark := "TEST_MARK=" + uuid.NewString()
+	file := filepath.Join(t.TempDir(), "pid")
+	dispatcher := exec.Command(os.Args[0], "adopter", mark, file)
+	dispatcher.Stderr = os.Stderr
+	out, err := dispatcher.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dispatcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	escaped := process.Find(pidIn(t, file))
+	if escaped.PID == 0 {
+		t.Fatal("it did not escape")
+	}
+	dispatcher.Process.Kill()
+	dispatcher.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for escaped.Alive() {
+		if ctx.Err() != nil {
+			t.Fatal("it outlives its dispatcher")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A process whose first thread has ended while another runs is alive.
+func TestProcessLivesWithoutItsFirstThread(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "headless")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+	if err != nil || !strings.Contains(string(stat), ") Z ") {
+		t.Fatalf("its first thread has not ended: %s %v", stat, err)
+	}
+	if found := process.Find(cmd.Process.Pid); found.PID == 0 || !found.Alive() {
+		t.Errorf("counts as dead: %+v", found)
+	}
+}

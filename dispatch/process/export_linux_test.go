@@ -1,0 +1,4 @@
+package process
+
+// SeeToAdopted looks for adopted processes now.
+var SeeToAdopted = seeToAdopted
