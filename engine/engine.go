@@ -79,6 +79,13 @@ type Row struct {
 // Cold is what the keys of the rows that are kept on disk alone start with.
 const Cold = "~"
 
+// Mark is what the keys of marks start with: rows whose value, compared as bytes,
+// only rises, such as the last token that may have been issued. A Put of one is
+// also kept apart from all other rows, so it does not go back even if the
+// latest commits are lost. It costs more than other Puts. A mark has no owner and
+// no due time.
+const Mark = "!mark/"
+
 const (
 	MaxKey   = 4 << 10 // bytes in a row's key
 	MaxValue = 8 << 20 // bytes in a row's value

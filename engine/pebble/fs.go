@@ -79,10 +79,13 @@ func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	})
 }
 
+// ReuseForWrite makes a new file all the same: what an older log has left behind
+// the end of a log could not be told from damage.
 func (s *stateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.make(newname, func() (vfs.File, error) {
-		return s.FS.ReuseForWrite(oldname, newname, category)
-	})
+	if err := s.Remove(oldname); err != nil {
+		return nil, err
+	}
+	return s.Create(newname, category)
 }
 
 func (s *stateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {

@@ -3,7 +3,6 @@ package pebble
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -87,23 +86,37 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	fs := o.FS
 	if fs == nil {
 		fs = vfs.Default
-		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-			return nil, err
-		}
+	}
+	if err := fs.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
 	}
 	s := &store{logf: o.Logf, tell: fail}
 	s.fs = &stateFS{FS: fs, dir: o.Dir, fail: s.fail, failed: s.failed}
+	lock, err := pebble.LockDirectory(o.Dir, s.fs)
+	if err != nil {
+		return nil, err
+	}
+	// Before Pebble, which would take a damage for the end of the log.
+	if err := s.inspect(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.scanned = s.number > 0
 	options := s.options()
+	options.Lock = lock
 	options.Cache = pebble.NewCache(cacheSize)
 	defer options.Cache.Unref()
 	db, err := openPebble(o.Dir, options)
 	if err != nil {
-		return nil, corruption(err)
+		return nil, errors.Join(corruption(err), lock.Close())
 	}
-	s.db, s.reader = db, reader{db}
+	s.db, s.reader, s.lock = db, reader{db}, lock
 	s.fs.opened.Store(true)
-	if err := s.checkFormat(); err != nil {
-		return nil, errors.Join(err, db.Close())
+	found, err := s.checkFormat()
+	if err == nil {
+		err = s.reconcile(found >= 2)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close(), lock.Close())
 	}
 	return s, nil
 }

@@ -18,7 +18,14 @@ type store struct {
 	reader
 	db   *pebble.DB
 	fs   *stateFS
+	lock *pebble.Lock
 	logf func(format string, args ...any)
+
+	// Used by one goroutine at a time: Open, then those that append.
+	number  uint64            // of the last batch
+	scanned bool              // the logs had a batch
+	marks   map[string]string // the records under engine.Mark, by key
+	onDisk  atomic.Uint64     // the last batch known to be on disk
 
 	tell    func(error) // of the failure
 	failure atomic.Pointer[error]
@@ -42,11 +49,16 @@ func (s *store) failed() error {
 // somebody asks for a sync, so each batch asks for one; below, stateFS leaves it
 // out while no batch on its way needs the disk.
 func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
+	if err := s.noteMarks(batch.Writes); err != nil {
+		return nil, err
+	}
+	s.number++
 	b := s.db.NewBatch()
+	_ = b.LogData(appendEntry(make([]byte, 0, 24), s.number, s.onDisk.Load()), nil) // never fails
 	for i := range batch.Writes {
 		encode(b, &batch.Writes[i])
 	}
-	p := &pending{s: s, b: b, disk: batch.Disk}
+	p := &pending{s: s, b: b, disk: batch.Disk, number: s.number}
 	if p.disk {
 		s.fs.needDisk.Add(1) // before the record can be part of a sync
 	}
@@ -74,6 +86,8 @@ type pending struct {
 	s    *store
 	b    *pebble.Batch
 	disk bool
+
+	number uint64
 }
 
 // Wait implements [memory.Pending].
@@ -95,6 +109,10 @@ func (p *pending) Wait() error {
 	if err := p.s.failed(); err != nil {
 		return err
 	}
+	if p.disk {
+		for old := p.s.onDisk.Load(); old < p.number && !p.s.onDisk.CompareAndSwap(old, p.number); old = p.s.onDisk.Load() {
+		}
+	}
 	return p.b.Close()
 }
 
@@ -104,30 +122,39 @@ func (s *store) Snapshot() memory.Snapshot {
 }
 
 // Close implements [memory.Store].
-func (s *store) Close() error { return s.db.Close() }
+func (s *store) Close() error {
+	var err error
+	if s.failed() == nil {
+		err = s.writeMarks()
+	}
+	return errors.Join(err, s.db.Close(), s.lock.Close())
+}
+
+var syncWrite = pebble.Sync
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
-const formatVersion = 1
+const formatVersion = 2 // 1 had no marks
 
-// checkFormat refuses a state that a later version of this package has
-// written, and marks a new one.
-func (s *store) checkFormat() error {
-	b, closer, err := s.db.Get(formatKey)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
+// checkFormat refuses a state that a later version of this package has written,
+// and marks a new one. It gives the version that it found, or 0.
+func (s *store) checkFormat() (found byte, err error) {
+	_, err = s.Get(memory.Meta, "format", func(value []byte) error {
+		if len(value) != 1 || value[0] == 0 {
+			return fmt.Errorf("%w: key %q", engine.ErrCorrupt, "format")
+		}
+		found = value[0]
+		return nil
+	})
+	switch {
+	case err != nil:
+		return found, err
+	case found > formatVersion:
+		return found, fmt.Errorf("state has format %d, and this program knows formats up to %d", found, formatVersion)
+	case found < formatVersion:
+		return found, s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
 	}
-	if err != nil {
-		return corruption(err)
-	}
-	defer closer.Close()
-	if len(b) != 1 {
-		return fmt.Errorf("%w: key %q", engine.ErrCorrupt, "format")
-	}
-	if b[0] > formatVersion {
-		return fmt.Errorf("state has format %d, and this program knows formats up to %d", b[0], formatVersion)
-	}
-	return nil
+	return found, nil
 }
 
 // corruption makes what Pebble says of damaged files an [engine.ErrCorrupt].

@@ -261,9 +261,9 @@ func TestGetDoesNotOutliveClose(t *testing.T) {
 func TestALaterFormatIsRefused(t *testing.T) {
 	disk := vfs.NewMem()
 	mustClose(t, mustOpen(t, pebble.Options{Dir: "state", FS: disk}))
-	meddle(t, disk, "\x00format", "\x02")
+	meddle(t, disk, "\x00format", "\x63")
 	_, err := pebble.Open(pebble.Options{Dir: "state", FS: disk})
-	if err == nil || !strings.Contains(err.Error(), "format 2") {
+	if err == nil || !strings.Contains(err.Error(), "format 99") {
 		t.Fatalf("open: %v", err)
 	}
 }

@@ -1,0 +1,332 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// Pebble takes the first record of the last log that it cannot read for the end
+// of the log: mostly it is, because a crash cut off what was being written. But
+// if the file was damaged, everything behind the damage would be lost without a
+// word. So logs are looked at before Pebble reads them.
+//
+// Each batch has an entry in the log with its number and with the number of the
+// last batch that was known to be on disk when it was written. If a part of the
+// log cannot be read, and a later part can and says that a missing batch was on
+// disk, the log was damaged, and the state is not opened. Otherwise no batch is
+// missing that had to survive the machine: what follows is cut off, and that is
+// reported.
+//
+// The entry is Pebble's LogData, which goes into the log and nowhere else:
+//
+//	"lh"      marks the entry as ours
+//	uvarint   the number of the batch
+//	uvarint   the number of the last batch known to be on disk
+const entryMark = "lh"
+
+func appendEntry(b []byte, number, onDisk uint64) []byte {
+	b = append(b, entryMark...)
+	return binary.AppendUvarint(binary.AppendUvarint(b, number), onDisk)
+}
+
+// readEntry reads the entry at the front of a batch, as Pebble writes it: a
+// sequence number, a count, and then the entries, each with its kind first.
+func readEntry(batch []byte) (number, onDisk uint64, ok bool) {
+	const header, kindLogData = 12, 3
+	if len(batch) <= header || batch[header] != kindLogData {
+		return 0, 0, false
+	}
+	size, n := binary.Uvarint(batch[header+1:])
+	if n <= 0 || size > uint64(len(batch)-header-1-n) {
+		return 0, 0, false
+	}
+	entry, ours := strings.CutPrefix(string(batch[header+1+n:][:size]), entryMark)
+	if !ours {
+		return 0, 0, false
+	}
+	number, n = binary.Uvarint([]byte(entry))
+	if n <= 0 {
+		return 0, 0, false
+	}
+	onDisk, m := binary.Uvarint([]byte(entry[n:]))
+	return number, onDisk, m > 0
+}
+
+const (
+	logBlock = 32 << 10 // a log is a sequence of blocks, and no chunk crosses two
+
+	// Kinds of chunks: 1 to 4 have a header of 7 bytes and are in manifests, 5
+	// to 8 have 11 bytes, with the log's number, and 9 to 12 have 19. Of each
+	// four the first is a whole record; then come a first, middle and last part.
+	mostKind  = 12
+	closeKind = 5 // also ends a log, with the next number and no content
+)
+
+var headerSizes = [...]int{7, 11, 19}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A chunk is a part of a record, in a block.
+type chunk struct {
+	part int // 0 whole, 1 first, 2 middle, 3 last
+	data []byte
+	end  int // where the next one begins
+}
+
+// readChunk reads the chunk at a place of a block. The number is that of the log,
+// or 0 for a manifest.
+func readChunk(block []byte, at int, number uint32) (c chunk, ok bool) {
+	if at+7 > len(block) {
+		return c, false
+	}
+	b := block[at:]
+	kind := int(b[6])
+	if kind < 1 || kind > mostKind || (number == 0) != (kind <= 4) {
+		return c, false
+	}
+	header := headerSizes[(kind-1)/4]
+	size := header + int(binary.LittleEndian.Uint16(b[4:]))
+	if size > len(b) || number != 0 && binary.LittleEndian.Uint32(b[7:]) != number {
+		return c, false
+	}
+	sum := crc32.Checksum(b[6:size], castagnoli)
+	if sum = (sum>>15 | sum<<17) + 0xa282ead8; sum != binary.LittleEndian.Uint32(b) {
+		return c, false
+	}
+	return chunk{(kind - 1) % 4, b[header:size], at + size}, true
+}
+
+// closes reports whether a log ends at a place of a block because it was closed.
+func closes(block []byte, at int, number uint32) bool {
+	return number != 0 && at+headerSizes[1] <= len(block) && block[at+6] == closeKind &&
+		binary.LittleEndian.Uint16(block[at+4:]) == 0 && binary.LittleEndian.Uint32(block[at+7:]) == number+1
+}
+
+// padding reports whether nothing but zeros follows in a block, which then had no
+// room for a chunk.
+func padding(block []byte, at int) bool {
+	return at+headerSizes[2] > len(block) && !slices.ContainsFunc(block[at:], func(b byte) bool { return b != 0 })
+}
+
+// A logScan is what a log, or a manifest, turned out to contain.
+type logScan struct {
+	good    int64  // bytes at its beginning that are whole records
+	whole   bool   // it ends there because it was closed, or with the file
+	tail    bool   // something follows that is no record, and is not just zeros
+	later   bool   // a record follows that can be read
+	closed  bool   // the log was closed after all that, and so was on disk
+	onDisk  uint64 // the last batch that a later record says was on disk
+	first   uint64 // the numbers of the first and the last batch of the beginning
+	last    uint64
+	scanned int64
+}
+
+// scanLog reads a log, or a manifest if number is 0.
+func scanLog(r io.Reader, number uint32) (s logScan, err error) {
+	block := make([]byte, logBlock)
+	var record []byte // as far as it was read
+	broken := false
+	for {
+		n, err := io.ReadFull(r, block)
+		if n == 0 {
+			s.whole = s.whole || !broken && len(record) == 0
+			if err == io.EOF {
+				return s, nil
+			}
+			return s, err
+		}
+		s.block(block[:n], number, &record, &broken)
+		if s.whole || s.closed {
+			return s, nil
+		}
+		s.scanned += int64(n)
+	}
+}
+
+func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *bool) {
+	at := 0
+	for !*broken && at < len(block) {
+		if len(*record) == 0 && closes(block, at, number) {
+			s.whole = true
+			return
+		}
+		if padding(block, at) {
+			return
+		}
+		c, ok := readChunk(block, at, number)
+		if begins := c.part <= 1; !ok || begins != (len(*record) == 0) {
+			*broken = true
+			break
+		}
+		at = c.end
+		*record = append(*record, c.data...)
+		if c.part == 1 && len(c.data) == 0 {
+			*record = append(*record, 0) // so that it is under way
+		}
+		if c.part == 0 || c.part == 3 {
+			if n, _, ok := readEntry(*record); ok {
+				if s.last = n; s.first == 0 {
+					s.first = n
+				}
+			}
+			*record = (*record)[:0]
+			s.good = s.scanned + int64(at)
+		}
+	}
+	for ; at < len(block); at++ { // chunks may be anywhere after a damage
+		if block[at] != 0 {
+			s.tail = true
+		}
+		if closes(block, at, number) && len(block)-at >= headerSizes[1] && s.later {
+			s.closed = true
+			return
+		}
+		c, ok := readChunk(block, at, number)
+		if !ok || len(c.data) == 0 {
+			continue
+		}
+		s.later = true
+		if _, onDisk, ok := readEntry(c.data); ok && c.part <= 1 {
+			s.onDisk = max(s.onDisk, onDisk)
+		}
+		at = c.end - 1
+	}
+}
+
+// inspect looks at the logs and the manifest before Pebble does, cuts off what a
+// crash has left at the end of the last log, and notes the last batch in
+// s.number.
+func (s *store) inspect() error {
+	names, err := s.fs.List(s.fs.dir)
+	if err != nil {
+		return nil // a new state
+	}
+	slices.Sort(names) // by number: those have six digits
+	var logs []string
+	for _, name := range names {
+		number, isLog := strings.CutSuffix(name, ".log")
+		switch {
+		case isLog:
+			if _, err := strconv.ParseUint(number, 10, 32); err == nil {
+				logs = append(logs, name)
+			}
+		case strings.HasPrefix(name, "MANIFEST-"):
+			if err := s.inspectManifest(name); err != nil {
+				return err
+			}
+		}
+	}
+	for i, name := range logs {
+		if err := s.inspectLog(name, i == len(logs)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) scan(name string, number uint32) (scan logScan, err error) {
+	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, name), vfs.SequentialReadsOption)
+	if err != nil {
+		return scan, err
+	}
+	scan, err = scanLog(f, number)
+	_ = f.Close()
+	if err != nil {
+		return scan, fmt.Errorf("read %s: %w", name, err)
+	}
+	return scan, nil
+}
+
+func (s *store) inspectManifest(name string) error {
+	scan, err := s.scan(name, 0)
+	switch {
+	case err != nil:
+		return err
+	case scan.later:
+		return fmt.Errorf("%w: %s is damaged at offset %d", engine.ErrCorrupt, name, scan.good)
+	case scan.tail:
+		s.logf("engine: the end of %s, from offset %d, cannot be read and is ignored; after a crash of the machine that is expected, otherwise the file was damaged and tasks or leases may be missing", name, scan.good)
+	}
+	return nil
+}
+
+func (s *store) inspectLog(name string, last bool) error {
+	number, _ := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 32)
+	scan, err := s.scan(name, uint32(number))
+	if err != nil {
+		return err
+	}
+	if s.number != 0 && scan.first > s.number+1 {
+		return fmt.Errorf("%w: commits %d to %d are missing before %s", engine.ErrCorrupt, s.number+1, scan.first-1, name)
+	}
+	s.number = max(s.number, scan.last)
+	switch {
+	case scan.whole, !last: // Pebble itself accepts no older log that does not end as it should
+		return nil
+	case scan.later && (scan.closed || scan.onDisk > scan.last):
+		return fmt.Errorf("%w: %s is damaged at offset %d, behind commit %d; commits that were answered follow there", engine.ErrCorrupt, name, scan.good, scan.last)
+	case scan.later, scan.tail:
+		s.logf("engine: the end of %s, from offset %d, cannot be read and is cut off; after a crash that is expected, and no commit is missing that had to survive it; otherwise the file was damaged and commits after number %d are lost", name, scan.good, scan.last)
+	}
+	if scan.later || scan.tail {
+		return s.cut(name, scan.good)
+	}
+	return nil
+}
+
+// cut makes a log end at a size.
+func (s *store) cut(name string, size int64) error {
+	path := s.fs.PathJoin(s.fs.dir, name)
+	from, err := s.fs.Open(path)
+	if err != nil {
+		return err
+	}
+	content := make([]byte, size)
+	_, err = io.ReadFull(from, content)
+	_ = from.Close()
+	if err != nil {
+		return err
+	}
+	return s.writeFile(name, content)
+}
+
+// writeFile puts a file in the place of another, or of none. Either the old or
+// the new content is there after a crash, and the new one when it returns nil.
+func (s *store) writeFile(name string, content []byte) error {
+	path := s.fs.PathJoin(s.fs.dir, name)
+	f, err := s.fs.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = s.fs.Rename(path+".new", path)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := s.fs.OpenDir(s.fs.dir)
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	if closed := dir.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+

@@ -1,0 +1,164 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// marksFile keeps what must not go back outside the log and the tables: the
+// rows under [engine.Mark], such as the last token that may have been issued, and
+// how many commits there have been. It is written, and on disk, before a
+// commit that changes a mark reaches the log.
+//
+//	[4]byte  CRC-32 of what follows, Castagnoli, little endian
+//	uint     version, 1
+//	uint     the number of the last commit known when it was written
+//	uint     how many marks follow
+//	text     the key of a mark, and then
+//	text     its record
+const marksFile = "marks"
+
+const marksVersion = 1
+
+// marks are what the file has.
+type marks struct {
+	number uint64
+	rows   map[string]string // records by key
+}
+
+func (m marks) encode() []byte {
+	w := record.New(64)
+	w.Uint(marksVersion)
+	w.Uint(m.number)
+	w.Uint(uint64(len(m.rows)))
+	for _, key := range slices.Sorted(maps.Keys(m.rows)) {
+		w.Text(key)
+		w.Text(m.rows[key])
+	}
+	content := w.String()
+	b := binary.LittleEndian.AppendUint32(nil, crc32.Checksum([]byte(content), castagnoli))
+	return append(b, content...)
+}
+
+func decodeMarks(b []byte) (m marks, ok bool) {
+	if len(b) < 4 || crc32.Checksum(b[4:], castagnoli) != binary.LittleEndian.Uint32(b) {
+		return m, false
+	}
+	r := record.Read(string(b[4:]))
+	version := r.Uint()
+	m.number = r.Uint()
+	m.rows = make(map[string]string)
+	for n := r.Uint(); n > 0 && !r.Done(); n-- {
+		key := r.Text()
+		m.rows[key] = r.Text()
+	}
+	return m, version == marksVersion && r.Done()
+}
+
+// readMarks reads the file. It gives no marks, and says why, if it cannot.
+func (s *store) readMarks() (m marks, known bool, err error) {
+	m.rows = make(map[string]string)
+	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, marksFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, err
+	}
+	b, err := io.ReadAll(f)
+	_ = f.Close()
+	if err != nil {
+		return m, false, fmt.Errorf("read %s: %w", marksFile, err)
+	}
+	if read, ok := decodeMarks(b); ok {
+		return read, true, nil
+	}
+	s.logf("engine: the file %s is damaged; it is written again from the rows, which have the same numbers unless they are damaged too", marksFile)
+	return m, false, nil
+}
+
+// reconcile makes the marks and the store agree on the greater of both, and
+// reports where the store had less: then it has lost its latest commits.
+func (s *store) reconcile(found bool) error {
+	m, known, err := s.readMarks()
+	if err != nil {
+		return err
+	}
+	if !known && found {
+		s.logf("engine: the file %s is missing or unreadable; whether the latest commits are all here cannot be told", marksFile)
+	}
+	if known && s.number < m.number && s.scanned {
+		s.logf("engine: the log ends with commit %d, but %d was written: the latest commits are lost; tokens go on behind those that were issued", s.number, m.number)
+	}
+	s.number = max(s.number, m.number)
+	for _, key := range slices.Sorted(maps.Keys(m.rows)) {
+		if err := s.raise(key, m.rows[key]); err != nil {
+			return err
+		}
+	}
+	it, err := s.Iterate(memory.Hot)
+	if err != nil {
+		return err
+	}
+	for ok := it.Seek(engine.Mark, engine.Mark+"\xff"); ok; ok = it.Next() {
+		value, err := it.Value()
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+		m.rows[string(it.Key())] = string(value)
+	}
+	if err := errors.Join(it.Err(), it.Close()); err != nil {
+		return err
+	}
+	s.marks = m.rows
+	return s.writeMarks()
+}
+
+// raise sets a row to a record unless it has a greater one.
+func (s *store) raise(key, value string) error {
+	var stored string
+	_, err := s.Get(memory.Hot, key, func(v []byte) error { stored = string(v); return nil })
+	if err != nil || stored >= value {
+		return err
+	}
+	s.logf("engine: %q was behind what was noted outside the log and is set to that: the log has lost its latest commits", strings.TrimPrefix(key, engine.Mark))
+	return s.db.Set(append([]byte{byte(memory.Hot)}, key...), []byte(value), syncWrite)
+}
+
+func (s *store) writeMarks() error {
+	return s.writeFile(marksFile, marks{s.number, s.marks}.encode())
+}
+
+// noteMarks writes the marks that a batch changes to the file.
+func (s *store) noteMarks(writes []memory.Write) error {
+	changed := false
+	for i := range writes {
+		w := &writes[i]
+		if w.Space != memory.Hot || !strings.HasPrefix(w.Key, engine.Mark) {
+			continue
+		}
+		changed = true
+		if w.Delete {
+			delete(s.marks, w.Key)
+			continue
+		}
+		b := make([]byte, w.Size())
+		w.Encode(b)
+		s.marks[w.Key] = string(b)
+	}
+	if !changed {
+		return nil
+	}
+	return s.writeMarks()
+}
