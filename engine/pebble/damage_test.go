@@ -1,0 +1,211 @@
+package pebble_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// files are the contents of a state's directory, by name.
+type files map[string][]byte
+
+func filesOf(t *testing.T, disk vfs.FS) files {
+	t.Helper()
+	names, err := disk.List("state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(files)
+	for _, name := range names {
+		f, err := disk.Open(path.Join("state", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[name], err = io.ReadAll(f); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+	}
+	return all
+}
+
+// disk makes a file system that has the files.
+func (f files) disk(t *testing.T) vfs.FS {
+	t.Helper()
+	disk := vfs.NewMem()
+	if err := disk.MkdirAll("state", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range f {
+		file, err := disk.Create(path.Join("state", name), vfs.WriteCategoryUnspecified)
+		if err == nil {
+			_, err = file.Write(content)
+		}
+		if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return disk
+}
+
+// found is what an open of damaged files has come to.
+type found struct {
+	refused error
+	said    []string
+	rows    string
+}
+
+func open20(t *testing.T, f files) (is found) {
+	t.Helper()
+	var mu sync.Mutex
+	e, err := pebble.Open(pebble.Options{Dir: "state", FS: f.disk(t), Logf: func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		is.said = append(is.said, fmt.Sprintf(format, args...))
+	}})
+	if err != nil {
+		return found{refused: err}
+	}
+	is.rows, err = contentsOf(t, e)
+	if err != nil {
+		is.refused = err
+	}
+	_ = e.Close()
+	return is
+}
+
+func contentsOf(t *testing.T, e *pebble.Engine) (string, error) {
+	var b strings.Builder
+	err := e.View(t.Context(), func(tx engine.Tx) error {
+		for _, prefix := range []string{"", engine.Cold} {
+			for r := range tx.Scan(prefix) {
+				fmt.Fprintf(&b, "%q %q %v %v\n", r.Key, r.Value, r.Owner, r.Due)
+			}
+		}
+		return nil
+	})
+	return b.String(), err
+}
+
+// lived makes a state that has tables, logs and marks, and gives its files, of a
+// daemon that was killed or one that was closed.
+func lived(t *testing.T, killed bool) (f files, rows string) {
+	t.Helper()
+	disk := vfs.NewMem()
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	put := func(from, to int) {
+		for i := from; i < to; i++ {
+			mustUpdate(t, e, func(tx engine.Tx) {
+				tx.Put(engine.Row{Key: fmt.Sprintf("hot/%04d", i), Value: strings.Repeat(fmt.Sprint(i), 20)})
+				tx.Put(engine.Row{Key: fmt.Sprintf("~cold/%04d", i), Value: strings.Repeat(fmt.Sprint(i), 50)})
+				tx.Put(engine.Row{Key: engine.Mark + "token", Value: fmt.Sprintf("%08d", i)})
+			})
+		}
+	}
+	put(0, 100)
+	if err := e.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	put(50, 250)
+	rows, err := contentsOf(t, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if killed {
+		f = filesOf(t, disk)
+	}
+	mustClose(t, e)
+	if !killed {
+		f = filesOf(t, disk)
+	}
+	return f, rows
+}
+
+// TestAFlippedByteIsNeverSilent flips a byte at 20 places of each file of a
+// state: it is not opened or read, or something is said, or nothing is different.
+func TestAFlippedByteIsNeverSilent(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		whole, rows := lived(t, killed)
+		if is := open20(t, whole); is.refused != nil || len(is.said) != 0 || is.rows != rows {
+			t.Fatalf("killed %t: an undamaged state: %v, %q", killed, is.refused, is.said)
+		}
+		for name, content := range whole {
+			if len(content) == 0 {
+				continue
+			}
+			seed := rand.Uint64()
+			r := rand.New(rand.NewPCG(seed, 0))
+			for n := range 20 {
+				at := r.IntN(len(content))
+				if n < 4 { // the ends are where it is hardest
+					at = []int{0, len(content) - 1, min(7, len(content)-1), max(0, len(content)-12)}[n]
+				}
+				damaged := slices.Clone(content)
+				damaged[at] ^= byte(1 + r.IntN(255))
+				all := make(files)
+				for other, content := range whole {
+					all[other] = content
+				}
+				all[name] = damaged
+				is := open20(t, all)
+				if is.refused == nil && len(is.said) == 0 && is.rows != rows {
+					t.Errorf("killed %t: byte %d of %d of %s was flipped, and nobody says so (seed %d)", killed, at, len(content), name, seed)
+				}
+			}
+		}
+	}
+}
+
+// TestALogThatLostAPartIsRefused: what follows was answered and is gone.
+func TestALogThatLostAPartIsRefused(t *testing.T) {
+	whole, _ := lived(t, true)
+	last := ""
+	for name := range whole {
+		if strings.HasSuffix(name, ".log") {
+			last = max(last, name)
+		}
+	}
+	size := len(strings.TrimRight(string(whole[last]), "\x00"))
+	for name, from := range map[string]int{"beginning": 0, "middle": size / 2, "three quarters": size * 3 / 4} {
+		damaged := slices.Clone(whole[last])
+		for i := range 8 {
+			damaged[from+i] ^= 0x55
+		}
+		all := files{last: damaged}
+		for other, content := range whole {
+			if other != last {
+				all[other] = content
+			}
+		}
+		if is := open20(t, all); !errors.Is(is.refused, engine.ErrCorrupt) || !strings.Contains(is.refused.Error(), last) {
+			t.Errorf("%s: %v, %q", name, is.refused, is.said)
+		}
+	}
+}
+
+// TestMarksNeverGoBack takes the log away from a state.
+func TestMarksNeverGoBack(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		whole, _ := lived(t, killed)
+		for name := range whole {
+			if strings.HasSuffix(name, ".log") {
+				whole[name] = nil
+			}
+		}
+		is := open20(t, whole)
+		if is.refused != nil || len(is.said) == 0 || !strings.Contains(is.rows, `"`+engine.Mark+`token" "00000249"`) {
+			t.Errorf("killed %t: %v, %q", killed, is.refused, is.said)
+		}
+	}
+}
