@@ -141,6 +141,7 @@ func (p *play) leases() {
 	p.does("", "S1", "run_lease_release", args{"lease_id": span.leaseID(p.t)})
 
 	time.Sleep(time.Minute)
+	p.does("", "S1→W2", "lease_acquire", args{"name": "output.json", "ttl_secs": 60})
 	p.does("LEASE_LOST", "S1→W1", "lease_renew", args{"lease_id": held.leaseID(p.t)})
 }
 

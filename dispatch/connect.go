@@ -102,7 +102,7 @@ func drainOf(tx engine.Tx, run Run) *work.Drain {
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
-	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id))}
+	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id)), unsure: true}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	context.AfterFunc(p.ctx, p.news.Stop)
 	return p
@@ -188,6 +188,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	var actor Actor
 	var run Run
 	var drain *work.Drain
+	var peer process.Peer
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
 		if ok && !matches(record.Secret, secret) {
@@ -205,6 +206,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 			}
 		}
 		actor, _ = getActor(tx, record.Actor)
+		peer = record.Peer
 		run, _ = getRun(tx, actor.Run)
 		drain = drainOf(tx, run)
 		return mayBe(k, actor)
@@ -219,9 +221,8 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
-		p.actor, p.run = actor, run
+		p.actor, p.run, p.peer = actor, run, peer
 		p.drain.Store(drain)
-		p.unsure.Store(true)
 	}
 	delete(s.detached, id)
 	return &Session{party: p, resumed: true}, nil

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -87,12 +88,26 @@ func (h *house) close() {
 	}
 }
 
-// crash loses what was not synced and opens what is left.
+// crash kills the daemon and starts it again.
 func (h *house) crash() {
 	h.t.Helper()
-	left := h.fs.CrashClone(vfs.CrashCloneCfg{})
+	h.reopen(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+}
+
+// powerCut ends the machine: what was not synced is gone, and every process.
+func (h *house) powerCut() {
+	h.t.Helper()
+	for pid := range 1000 {
+		h.alive.Store(pid, false)
+	}
+	h.reopen(vfs.CrashCloneCfg{})
+}
+
+func (h *house) reopen(left vfs.CrashCloneCfg) {
+	h.t.Helper()
+	fs := h.fs.CrashClone(left)
 	h.close()
-	h.fs = left
+	h.fs = fs
 	h.open()
 }
 
@@ -136,12 +151,12 @@ func (h *house) take(se *dispatch.Session, scope dispatch.Scope, key string, ttl
 
 func (h *house) heldBy(se *dispatch.Session, scope dispatch.Scope, key string) string {
 	h.t.Helper()
-	list, err := se.Leases(h.t.Context(), []dispatch.Scope{scope}, key)
+	page, err := se.Leases(h.t.Context(), dispatch.LeaseQuery{Scopes: []dispatch.Scope{scope}, Prefix: key})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if len(list) == 0 {
+	if len(page.Leases) == 0 {
 		return ""
 	}
-	return list[0].Holder.Path
+	return page.Leases[0].Holder.Path
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 
@@ -52,7 +53,7 @@ func (s *State) endActors(tx engine.Tx, list []Actor, cause string) (sessions []
 		}
 	}
 	for _, id := range sessions {
-		s.core.EndSession(tx, id)
+		s.core.EndSession(tx, id, math.MaxInt)
 	}
 	for _, a := range list {
 		if a.Transient {
@@ -116,7 +117,7 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 
 // dropRun removes every row of an ended run.
 func (s *State) dropRun(tx engine.Tx, run Run) {
-	s.leasesOf(run).Drop(tx)
+	s.leasesOf(run).Drop(tx, math.MaxInt)
 	s.queue.Drop(tx, run.ID)
 	s.dropLayer(tx, run.Layer, run.Caps)
 	tx.Delete(actorKey(run.Root))
@@ -134,6 +135,6 @@ func (s *State) dropLayer(tx engine.Tx, id uuid.UUID, caps Caps) {
 		tx.Delete(actorKey(m.ID))
 		work.Drop(tx, m.ID)
 	}
-	s.layer(id, caps).Store().In(tx).Drop(1<<30)
+	s.layer(id, caps).Store().In(tx).Drop(1 << 30)
 	tx.Delete(layerKey(id))
 }

@@ -88,32 +88,29 @@ func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err erro
 	})
 }
 
-// RunLeases lists all leases of a run: those that span it, then each layer's,
-// by the layer's path. A layer's path narrows it to that layer.
-func (s *State) RunLeases(ctx context.Context, name string, scopes []Scope, path, prefix string) (list []LeaseInfo, err error) {
-	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+// RunLeases lists the leases of a run: those that span it, then each layer's, by
+// the layer's path. A layer's path narrows it to that layer.
+func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) (p LeasePage, err error) {
+	return p, s.eng.View(ctx, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
 		if !ok {
 			return notFound("run %q", name)
 		}
-		if slices.Contains(scopes, RunScope) && path == "" {
-			for _, l := range s.leasesOf(run).List(tx, prefix) {
-				list = append(list, LeaseInfo{l, RunScope, ""})
+		var shelves []shelf
+		if slices.Contains(q.Scopes, RunScope) && path == "" {
+			shelves = append(shelves, shelf{s.leasesOf(run), RunScope, ""})
+		}
+		if slices.Contains(q.Scopes, LayerScope) {
+			layers, err := layersAt(tx, run, path)
+			if err != nil {
+				return err
+			}
+			for _, l := range layers {
+				shelves = append(shelves, shelf{s.core.Registry(l.scope()), LayerScope, l.Path})
 			}
 		}
-		if !slices.Contains(scopes, LayerScope) {
-			return nil
-		}
-		layers, err := layersAt(tx, run, path)
-		if err != nil {
-			return err
-		}
-		for _, l := range layers {
-			for _, standing := range s.core.Registry(l.scope()).List(tx, prefix) {
-				list = append(list, LeaseInfo{standing, LayerScope, l.Path})
-			}
-		}
-		return nil
+		p, err = q.page(tx, shelves)
+		return err
 	})
 }
 

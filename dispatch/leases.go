@@ -1,15 +1,19 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -29,7 +33,15 @@ type LeaseInfo struct {
 	Layer string // path of the layer's lead, for a layer's lease
 }
 
-// Acquire takes a lease for the session; req's Holder is filled in.
+// As is the session as a party to leases, for one of the sub-agents that share it;
+// "" if it is one.
+func (se *Session) As(party string) registry.Holder {
+	h := se.Holder()
+	h.Party = party
+	return h
+}
+
+// Acquire takes a lease for the session; of req's Holder only Party is read.
 func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Request) (registry.Grant, error) {
 	r, err := se.registry(scope)
 	if err != nil {
@@ -37,13 +49,13 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	}
 	ctx, stop := se.withinWait(ctx, req.Wait)
 	defer stop()
-	req.Holder = se.Holder()
+	req.Holder = se.As(req.Holder.Party)
 	return r.Acquire(ctx, req)
 }
 
-// Renew extends a lease of the session's actor, of either scope.
-func (se *Session) Renew(ctx context.Context, id uuid.UUID, ttl time.Duration) (registry.Lease, error) {
-	return se.state.core.Renew(ctx, se.Holder(), id, ttl)
+// Renew extends a lease of the session's actor, of either scope, for a party.
+func (se *Session) Renew(ctx context.Context, party string, id uuid.UUID, ttl time.Duration) (registry.Lease, error) {
+	return se.state.core.Renew(ctx, se.As(party), id, ttl)
 }
 
 // Release gives back a lease of the session's actor, of either scope.
@@ -74,30 +86,98 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 	})
 }
 
-// Leases lists what stands in the scopes that the session can take leases in.
-func (se *Session) Leases(ctx context.Context, scopes []Scope, prefix string) ([]LeaseInfo, error) {
-	var list []LeaseInfo
-	for _, scope := range scopes {
-		r, err := se.registry(scope)
-		if err != nil {
-			return nil, err
-		}
-		err = rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
-			home := ""
-			if scope == LayerScope {
-				l, _ := getLayer(tx, se.actor.HomeLayer())
-				home = l.Path
-			}
-			for _, standing := range r.List(tx, prefix) {
-				list = append(list, LeaseInfo{standing, scope, home})
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+// EndParty releases what a sub-agent of the session holds, and gives up its
+// places in lines.
+func (se *Session) EndParty(ctx context.Context, party string) error {
+	return se.state.core.EndParty(ctx, se.As(party))
+}
+
+// A LeaseQuery asks for leases.
+type LeaseQuery struct {
+	Scopes []Scope
+	Prefix string // of the key; of a layer's lease also with /leases/ before it
+	After  string // Next of the page before
+	Limit  int    // 1 to MaxLeaseList; 0: DefaultLeaseList
+}
+
+// Bounds of a page of leases.
+const (
+	DefaultLeaseList = 100
+	MaxLeaseList     = 1000
+)
+
+// A LeasePage is a part of a listing, by scope and key.
+type LeasePage struct {
+	Leases []LeaseInfo
+	Next   string // After of the next page; "": there is none
+}
+
+// A shelf is one registry that a listing reads.
+type shelf struct {
+	*registry.Registry
+	scope Scope
+	layer string // path of its lead
+}
+
+// page fills a page from shelves in their order. The cursor says in which of them
+// the page before ended, and after which key.
+func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error) {
+	limit := cmp.Or(q.Limit, DefaultLeaseList)
+	if limit < 1 || limit > MaxLeaseList {
+		return LeasePage{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxLeaseList)}
+	}
+	at, after, _ := strings.Cut(q.After, ":")
+	first := 0
+	if q.After != "" {
+		first, err = strconv.Atoi(at)
+		if err != nil || first < 0 || first > len(shelves) {
+			return LeasePage{}, &registry.ArgumentError{Argument: "after", Problem: "must be `next` of the page before"}
 		}
 	}
-	return list, nil
+	for i, s := range shelves[first:] {
+		if i > 0 {
+			after = ""
+		}
+		prefix := q.Prefix
+		if s.scope == LayerScope {
+			prefix = strings.TrimPrefix(prefix, "/"+kvstore.Leases+"/")
+		}
+		list, more := s.List(tx, prefix, after, limit-len(p.Leases))
+		for _, standing := range list {
+			p.Leases = append(p.Leases, LeaseInfo{standing, s.scope, s.layer})
+		}
+		if more {
+			last := ""
+			if len(list) > 0 {
+				last = list[len(list)-1].Key
+			}
+			p.Next = fmt.Sprintf("%d:%s", first+i, last)
+			break
+		}
+	}
+	return p, nil
+}
+
+// Leases lists what is held in the scopes that the session can take leases in.
+func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err error) {
+	var shelves []shelf
+	for _, scope := range q.Scopes {
+		r, err := se.registry(scope)
+		if err != nil {
+			return LeasePage{}, err
+		}
+		shelves = append(shelves, shelf{r, scope, ""})
+	}
+	return p, se.state.eng.View(ctx, func(tx engine.Tx) (err error) {
+		for i := range shelves {
+			if shelves[i].scope == LayerScope {
+				l, _ := getLayer(tx, se.actor.HomeLayer())
+				shelves[i].layer = l.Path
+			}
+		}
+		p, err = q.page(tx, shelves)
+		return err
+	})
 }
 
 // registry is where the session's leases of a scope are.
@@ -127,38 +207,42 @@ func (se *Session) withinWait(ctx context.Context, wait time.Duration) (context.
 	return se.Within(ctx)
 }
 
-// TakeLosses returns the losses that the session has not been told of, and
-// counts them as told. Where there are none, which is nearly always, it looks
-// at nothing that others contend for.
-func (se *Session) TakeLosses(ctx context.Context) ([]registry.Lost, error) {
+// MaxNotices is how many losses one answer tells of.
+const MaxNotices = 20
+
+// TakeLosses returns losses that the session has not been told of, counts them as
+// told, and says how many more there are. The next answers tell those. Where there
+// are none, which is nearly always, it looks at nothing that others contend for.
+func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more int, err error) {
+	se.losses.Lock()
+	defer se.losses.Unlock()
 	select {
 	case <-se.news.C:
-		se.unsure.Store(true)
+		se.unsure = true
 	default:
 	}
-	if !se.unsure.Load() {
-		return nil, nil
+	if !se.unsure {
+		return nil, 0, nil
 	}
-	news, err := se.untold(ctx)
-	if err == nil && len(news) > 0 {
-		err = rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
-			se.state.core.MarkTold(tx, se.Holder(), news)
+	h := se.Holder()
+	if h.Local {
+		ctx = engine.Local(ctx)
+	}
+	err = se.state.eng.View(ctx, func(tx engine.Tx) error {
+		list, more = se.state.core.Untold(tx, h, 1)
+		return nil
+	})
+	if err == nil && len(list)+more > 0 {
+		err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
+			list, more = se.state.core.TakeUntold(tx, h, MaxNotices)
 			return nil
 		})
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	// What is lost from here on is in the watch.
-	se.unsure.Store(false)
-	return news, nil
-}
-
-func (se *Session) untold(ctx context.Context) (news []registry.Lost, err error) {
-	return news, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
-		news = se.state.core.Untold(tx, se.Holder())
-		return nil
-	})
+	se.unsure = more > 0
+	return list, more, nil
 }
 
 // WatchLosses calls tell with each loss of the session as it happens, until
@@ -176,16 +260,22 @@ func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 		case <-ctx.Done():
 			return
 		}
-		news, err := se.untold(ctx)
+		var list []registry.Lost
+		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
+			list, _ = se.state.core.Untold(tx, se.Holder(), registry.MaxUntold)
+			return nil
+		})
 		if err != nil {
 			return // the engine or the session has ended
 		}
-		for _, l := range news {
+		untold := make(map[uint64]bool, len(list))
+		for _, l := range list {
+			untold[l.Token] = true
 			if !told[l.Token] {
-				told[l.Token] = true
 				tell(l)
 			}
 		}
+		told = untold // what an answer has told since is forgotten here, too
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -172,7 +173,7 @@ func depth(a Actor) int {
 func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, session uuid.UUID) {
 	if w.HandedOut() {
 		tx.Delete(sessionKey(w.Session))
-		s.core.EndSession(tx, w.Session)
+		s.core.EndSession(tx, w.Session, math.MaxInt)
 	}
 	o = Launch{Life: w.Life}
 	o.Order, _ = work.OrderOf(tx, a.ID)

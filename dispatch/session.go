@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +33,8 @@ type party struct {
 	run    Run
 	handle string
 	news   *engine.Watch              // wakes when the session has lost a lease; nil for an operator
-	unsure atomic.Bool                // there may be losses to tell, whatever news says
+	losses sync.Mutex                 // taken to tell losses
+	unsure bool                       // there may be losses to tell, whatever news says; under losses
 	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context
 	end    context.CancelCauseFunc
@@ -57,7 +59,7 @@ func (p *party) Context() context.Context { return p.ctx }
 
 // Holder is the session as a party to leases.
 func (p *party) Holder() registry.Holder {
-	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path}
+	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path, Local: p.peer.PID != 0}
 }
 
 // CallLog knows which of the session's calls have an answer, and whose answers
@@ -157,7 +159,7 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 			return nil // ended with its actor, or an operator's
 		}
 		tx.Delete(sessionKey(id))
-		s.core.EndSession(tx, id)
+		s.core.EndSession(tx, id, math.MaxInt)
 		a, ok := getActor(tx, record.Actor)
 		if ok && a.Transient && !hasSession(tx, a.ID) {
 			s.removeActor(tx, a)

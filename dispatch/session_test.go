@@ -107,7 +107,7 @@ func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 		if !back.Resumed() || back.Actor().Path != "W0" {
 			t.Fatalf("resumed %v as %s", back.Resumed(), back.Actor().Path)
 		}
-		if l, err := back.Renew(t.Context(), grants[0].ID, 0); err != nil || l.Token != grants[0].Token {
+		if l, err := back.Renew(t.Context(), "", grants[0].ID, 0); err != nil || l.Token != grants[0].Token {
 			t.Errorf("renewal: %+v %v", l, err)
 		}
 		if got := h.heldBy(back, dispatch.RunScope, "key1"); got != "" {
@@ -276,12 +276,67 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 			t.Errorf("heard of %+v", l)
 		}
 		for i, want := range []int{1, 0} {
-			news, err := se.TakeLosses(t.Context())
+			news, _, err := se.TakeLosses(t.Context())
 			if err != nil || len(news) != want {
 				t.Errorf("answer %d tells %+v %v", i, news, err)
 			}
 		}
 		h.hangUp(se)
 		synctest.Wait()
+	})
+}
+
+// After a power cut the sessions of this machine are gone, and what they held may
+// be. Whoever lives elsewhere misses nothing, also not what a session of this
+// machine handed over, and tokens rise.
+func TestAPowerCutTakesNothingFromThoseWhoSurviveIt(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, here := h.add(dispatch.Worker, "", "here")
+		_, there := h.add(dispatch.Worker, "", "there")
+		local := h.connect(dispatch.Credentials{Token: here}, 100)
+		remote, err := h.Connect(t.Context(), dispatch.Credentials{Token: there}, process.Peer{Transport: "http"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := h.take(remote, dispatch.RunScope, "mine", time.Minute)
+		held := h.take(local, dispatch.RunScope, "handed over", time.Minute)
+		got := make(chan registry.Grant, 1)
+		go func() {
+			g, err := remote.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "handed over", Wait: time.Second})
+			if err != nil {
+				t.Errorf("hand-over: %v", err)
+			}
+			got <- g
+		}()
+		synctest.Wait()
+		if ok, _, err := local.Release(t.Context(), held.ID); !ok {
+			t.Fatal(err)
+		}
+		last = <-got
+		for i := range 5 {
+			g := h.take(local, dispatch.RunScope, fmt.Sprint("local", i), time.Minute)
+			if g.Token <= last.Token {
+				t.Errorf("token %d after %d", g.Token, last.Token)
+			}
+			last = g
+		}
+		h.powerCut()
+		back, err := h.Connect(t.Context(), dispatch.Credentials{Handle: remote.Handle()}, process.Peer{Transport: "http"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range map[string]string{"mine": "there", "handed over": "there", "local0": "", "local4": ""} {
+			if by := h.heldBy(back, dispatch.RunScope, key); by != want {
+				t.Errorf("%q is held by %q, want %q", key, by, want)
+			}
+		}
+		if g := h.take(back, dispatch.RunScope, "local4", time.Minute); g.Token <= last.Token {
+			t.Errorf("token %d after %d", g.Token, last.Token)
+		}
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: local.Handle()}, process.Peer{PID: 100}); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			t.Errorf("a session of the machine before: %v", err)
+		}
+		h.hangUp(back)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -42,19 +41,19 @@ func leaseEntry(leases *registry.Registry, tx engine.Tx, p Path) *Entry {
 	if !ok {
 		return nil
 	}
-	e := standingEntry(p, standing, tx.Now())
+	e := standingEntry(p, standing)
 	return &e
 }
 
-func standingEntry(p Path, s registry.Standing, now time.Time) Entry {
+func standingEntry(p Path, s registry.Standing) Entry {
 	value := LeaseValue{
 		Holder:      LeaseHolder{s.Holder.Actor, s.Holder.Path},
 		Token:       s.Token,
-		ExpiresInMS: s.ExpiresIn(now).Milliseconds(),
+		ExpiresInMS: s.ExpiresIn.Milliseconds(),
 		Waiters:     []LeaseWaiter{},
 	}
 	for _, w := range s.Waiters {
-		value.Waiters = append(value.Waiters, LeaseWaiter{w.Holder.Actor, w.Holder.Path, now.Sub(w.Since).Milliseconds()})
+		value.Waiters = append(value.Waiters, LeaseWaiter{w.Holder.Actor, w.Holder.Path, w.For.Milliseconds()})
 	}
 	b, err := json.Marshal(value)
 	if err != nil {

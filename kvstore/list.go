@@ -154,16 +154,16 @@ func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 		return true
 	}
 	after, _ := strings.CutPrefix(l.After, root)
-	for _, standing := range t.store.leases.List(t.tx, below) {
-		p := Path{root + standing.Key}
-		if standing.Key <= after {
-			continue
-		}
+	for lease := range t.store.leases.Leases(t.tx, below, after) {
+		p := Path{root + lease.Key}
 		wanted, more := l.wants(p)
 		if !more {
 			return false
 		}
-		if wanted && !l.add(standingEntry(p, standing, t.tx.Now())) {
+		if !wanted {
+			continue
+		}
+		if e := leaseEntry(t.store.leases, t.tx, p); e != nil && !l.add(*e) { // nil: only reserved
 			return false
 		}
 	}

@@ -91,7 +91,9 @@ func (t Txn) Drop(limit int) (done bool) {
 			remove(t.tx, row.Key)
 		}
 	}
-	s.leases.Drop(t.tx)
+	if !s.leases.Drop(t.tx, limit-n) {
+		return false
+	}
 	t.tx.Delete(usagePrefix + s.layer)
 	return true
 }

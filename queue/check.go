@@ -34,7 +34,7 @@ func (q *Queue) Check(in engine.Tx, progress func(rows int64) error) error {
 	c.each(taskPrefix, c.record)
 	c.each(resultPrefix, c.result)
 	c.each(keyPrefix, c.key)
-	for _, claim := range q.leases.List(in, "") {
+	for claim := range q.leases.Leases(in, "", "") {
 		c.lease(claim.Key, claim.Token)
 	}
 	c.each(waiterPrefix, c.waiter)

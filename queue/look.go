@@ -161,7 +161,7 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 // eachClaimed goes through the tasks in progress of all queues until look has
 // enough.
 func (q *Queue) eachClaimed(tx *ledger, look func(Task) (more bool)) {
-	for _, claim := range q.leases.List(tx, "") {
+	for claim := range q.leases.Leases(tx, "", "") {
 		id, err := uuid.Parse(claim.Key)
 		if err != nil {
 			continue

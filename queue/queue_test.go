@@ -229,7 +229,7 @@ func (w worker) die() {
 	w.h.ended[w.Session] = true
 	w.h.mu.Unlock()
 	err := w.h.eng.Update(context.Background(), func(tx engine.Tx) error {
-		w.h.core.EndSession(tx, w.Session)
+		w.h.core.EndSession(tx, w.Session, 1<<30)
 		return nil
 	})
 	if err != nil {

@@ -478,7 +478,7 @@ func TestEveryClaimThatExpiresIsTold(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		err := h.eng.View(t.Context(), func(tx engine.Tx) error {
-			if news := h.core.Untold(tx, w.Holder); len(news) != 3 {
+			if news, _ := h.core.Untold(tx, w.Holder, 10); len(news) != 3 {
 				t.Errorf("of three claims lost it is told %+v", news)
 			}
 			return nil
@@ -486,49 +486,5 @@ func TestEveryClaimThatExpiresIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	})
-}
-
-// A session that asks for nothing is told of so many losses, of those that come
-// after them again, and nothing is kept of claims that ended with theirs.
-func TestLossesThatNobodyAsksForAreBounded(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		w := h.worker("W1")
-		lose := func(n int) {
-			for range n {
-				h.enqueue(queue.NewTask{})
-				w.claim(queue.Claim{TTL: time.Second})
-			}
-			time.Sleep(2 * time.Second)
-		}
-		kept := func(want, told int) {
-			t.Helper()
-			h.rows(func(tx engine.Tx) {
-				n := 0
-				for range tx.Scan("lost/") {
-					n++
-				}
-				if news := h.core.Untold(tx, w.Holder); n != want || len(news) != told {
-					t.Errorf("%d losses are kept, of which %d are told, want %d and %d", n, len(news), want, told)
-				}
-			})
-		}
-		lose(registry.MaxUntold + 20)
-		kept(registry.MaxUntold, registry.MaxUntold)
-		h.rows(func(tx engine.Tx) { h.core.MarkTold(tx, w.Holder, h.core.Untold(tx, w.Holder)[20:]) })
-		kept(20, 20)
-		lose(30)
-		kept(50, 50)
-		time.Sleep(2 * time.Hour) // and the tasks are claimed by nobody
-		kept(0, 0)
-		lose(registry.MaxUntold + 1)
-		kept(registry.MaxUntold, registry.MaxUntold)
-		w.die()
-		gone := h.worker("W2")
-		gone.claim(queue.Claim{TTL: time.Hour})
-		gone.die()
-		kept(registry.MaxUntold, 0)
-		time.Sleep(2 * time.Hour)
-		kept(0, 0)
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-
-	"github.com/leasehold/leasehold/engine"
 )
 
 // Check proves that the rows of this package agree with one another and with
@@ -15,41 +13,72 @@ import (
 func (c *Core) Check(tx Tx) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("registry: "+format, args...)) }
+	counts := make(map[string]uint64)
+	c.checkLeases(tx, counts, fault)
+	c.checkLines(tx, counts, fault)
+	for row := range tx.Scan(lostPrefix) {
+		if l := (Lost{}); !l.read(row) {
+			fault("row %q is not a loss", row.Key)
+		} else if !l.told {
+			actor := lostActor(row.Key)
+			counts[lossCount(actor)]++
+			if newsOf(tx, l.listener(actor)) == (news{}) {
+				fault("nobody is told of the loss %q", row.Key)
+			}
+		}
+	}
+	for row := range tx.Scan(countPrefix) {
+		if n := count(tx, row.Key); row.Key != seqKey && n != counts[row.Key] {
+			fault("%q is %d, and there are %d", row.Key, n, counts[row.Key])
+		}
+		delete(counts, row.Key)
+	}
+	for key, n := range counts {
+		fault("%q is missing, and there are %d", key, n)
+	}
+	return errors.Join(faults...)
+}
 
+func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, ...any)) {
 	last, reserved := tokens(tx)
 	if last > reserved {
 		fault("token %d issued beyond the %d reserved", last, reserved)
 	}
-	up, _ := uptimeNow(tx)
-	counts := make(map[string]uint64)
 	seen := make(map[uint64]string)
 	for row := range tx.Scan(leasePrefix) {
-		l, ok := leaseOf(row)
-		if !ok {
+		var l Lease
+		if !l.read(row) {
 			fault("row %q is not a lease", row.Key)
 			continue
 		}
-		if l.ID != uuid.Nil {
-			counts[l.Scope]++
+		if !c.opts.SessionOpen(tx, l.Holder.Session) {
+			fault("lease %q is held by session %s, which has ended", row.Key, l.Holder.Session)
+		}
+		if l.Reserved {
+			if l.Token != 0 || l.ID != uuid.Nil || l.TTL > ReserveTime {
+				fault("reservation %q is a lease, too", row.Key)
+			}
+			continue
+		}
+		if l.counted() {
+			counts[scopeCount(l.Scope)]++
+			counts[actorCount(l.Holder.Actor)]++
 		}
 		if other, ok := seen[l.Token]; ok {
 			fault("token %d is on %q and %q", l.Token, other, row.Key)
 		}
 		seen[l.Token] = row.Key
-		if l.Token > last {
-			fault("lease %q has token %d, and only %d were issued", row.Key, l.Token, last)
+		if l.Token > last || l.Token == 0 {
+			fault("lease %q has token %d, and %d were issued", row.Key, l.Token, last)
 		}
 		if ref, ok := tx.Get(idKey(l.ID)); l.ID != uuid.Nil && (!ok || ref.Value != row.Key) {
 			fault("lease %q is not found by its id", row.Key)
 		}
-		if row.Due.IsZero() || row.Due.After(l.Deadline) {
-			fault("lease %q is due at %v, after its deadline %v", row.Key, row.Due, l.Deadline)
+		if row.Due.IsZero() || row.Due.After(l.Deadline) != l.lapsed {
+			fault("lease %q is due at %v, its deadline is %v", row.Key, row.Due, l.Deadline)
 		}
-		if l.long() && l.endsAt(up) > l.end+lag {
-			fault("lease %q ends at %v, and a restart would end it %v earlier", row.Key, l.Deadline, l.endsAt(up)-l.end-lag)
-		}
-		if !c.opts.SessionOpen(tx, l.Holder.Session) {
-			fault("lease %q is held by session %s, which has ended", row.Key, l.Holder.Session)
+		if l.long() && l.Deadline.After(l.stored.Add(lag)) {
+			fault("lease %q ends at %v, and a restart would end it at %v", row.Key, l.Deadline, l.stored.Add(lag))
 		}
 	}
 	for row := range tx.Scan(idPrefix) {
@@ -57,40 +86,51 @@ func (c *Core) Check(tx Tx) error {
 			fault("id %x is of no lease", row.Key)
 		}
 	}
-	for row := range tx.Scan(countPrefix) {
-		if scope := strings.TrimPrefix(row.Key, countPrefix); count(tx, scope) != counts[scope] {
-			fault("scope %q counts %d leases and has %d", scope, count(tx, scope), counts[scope])
-		}
-	}
-	c.checkLines(tx, fault)
-	return errors.Join(faults...)
 }
 
-func (c *Core) checkLines(tx Tx, fault func(string, ...any)) {
+func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ...any)) {
 	places := 0
+	next := make(map[string]bool)
 	for row := range tx.Scan(waitPrefix) {
 		places++
-		w := must(row, decodeWaiter)
-		if w.rowKey() != row.Key || w.Holder.Session != row.Owner {
-			fault("place %q says it is %q", row.Key, w.rowKey())
+		var w waiter
+		if !w.read(row) || w.rowKey() != row.Key {
+			fault("row %q is not a place", row.Key)
+			continue
 		}
-		if ref, ok := tx.Get(ticketKey(w.Holder.Actor, w.Ticket)); !ok || ref.Value != row.Key {
-			fault("place %q is not found by its ticket", row.Key)
+		counts[lineCount(w.Scope, w.Key)]++
+		counts[waitsCount(w.Holder.Actor)]++
+		if ref, ok := tx.Get(placeKey(w.Holder, w.Scope, w.Key)); !ok || ref.Value != row.Key {
+			fault("place %q is not its party's", row.Key)
 		}
 		if w.parked() == row.Due.IsZero() {
 			fault("place %q: parked %v, due %v", row.Key, w.parked(), row.Due)
 		}
-		if _, held := tx.Get(leaseKey(w.Scope, w.Key)); !held && c.grantable(tx, w) {
+		if class := w.class(); class != "" {
+			next[nextKeys(w.Scope, w.Key, class)+row.Key[len(row.Key)-8:]] = true
+		}
+		l, held := getLease(tx, w.Scope, w.Key)
+		switch {
+		case held && !l.Reserved && !l.lapsed && l.heldAs(w.Holder):
+			fault("place %q waits for what its party holds", row.Key)
+		case (!held || l.lapsed) && c.wanted(tx, w.Scope, w.Key, uuid.Nil):
 			fault("place %q waits for a lease that is free", row.Key)
 		}
 	}
-	tickets := 0
-	for range tx.Scan(ticketPrefix) {
-		tickets++
+	for row := range tx.Scan(nextPrefix) {
+		if !next[row.Key] {
+			fault("%q is next, and it does not wait", strings.TrimPrefix(row.Key, nextPrefix))
+		}
+		delete(next, row.Key)
 	}
-	if tickets != places {
-		fault("%d tickets for %d places", tickets, places)
+	for key := range next {
+		fault("%q waits, and it is never next", key)
+	}
+	parties := 0
+	for range tx.Scan(placePrefix) {
+		parties++
+	}
+	if parties != places {
+		fault("%d parties have %d places", parties, places)
 	}
 }
-
-var _ Tx = engine.Tx(nil)

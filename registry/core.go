@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -19,32 +18,28 @@ const (
 	MaxTTL       = 24 * time.Hour
 	DefaultTTL   = time.Minute
 	MaxWait      = 50 * time.Second // clients cut calls at 60 s
-	ParkTime     = 30 * time.Second // how long a ticket keeps its place unasked
+	ParkTime     = 30 * time.Second // how long a place is kept between two calls
+	ReserveTime  = 5 * time.Second  // how long a free key is kept for the first in line
 	MaxKey       = 512              // bytes
+	MaxParty     = 128              // bytes
 	MaxRequestID = 128              // bytes
 )
 
 const (
-	// longTTL is from where on a restart must not give the full ttl again.
+	// longTTL is the longest ttl that a restart grants anew.
 	longTTL = 5 * time.Minute
+	// lag bounds how much later a long lease may end than its stored deadline says.
+	lag = 5 * time.Minute
 	// keepLost is how long a holder can still be told what became of a lease.
 	keepLost = time.Hour
 	// keepRequest is how long after its lease a request_id is remembered.
 	keepRequest = 10 * time.Minute
 )
 
-// Tx is what the rules need of a transaction; an [engine.Tx] is one.
-type Tx interface {
-	Now() time.Time
-	Get(key string) (engine.Row, bool)
-	Scan(prefix string) iter.Seq[engine.Row]
-	Owned(owner uuid.UUID) iter.Seq[engine.Row]
-	Put(row engine.Row)
-	Touch(row engine.Row)
-	Delete(key string)
-}
+// Tx is the transaction of the rules.
+type Tx = engine.Tx
 
-// Options of a Core. The zero value serves a core without parties of its own.
+// Options of a Core. The zero value serves a core without sessions of its own.
 type Options struct {
 	// SessionOpen reports in tx whether a session has not ended: nothing is
 	// granted to one that has. Nil: every session is open.
@@ -57,6 +52,7 @@ type Options struct {
 	MaxWaitersPerKey   int // 1000
 	MaxWaitersPerActor int // 100
 	MaxLeasesPerScope  int // 100 000
+	MaxLeasesPerActor  int // 10 000
 }
 
 // A Core is the rules of a lease over one engine.
@@ -75,13 +71,18 @@ func New(eng engine.Engine, opts Options) *Core {
 	opts.MaxWaitersPerKey = cmp.Or(opts.MaxWaitersPerKey, 1000)
 	opts.MaxWaitersPerActor = cmp.Or(opts.MaxWaitersPerActor, 100)
 	opts.MaxLeasesPerScope = cmp.Or(opts.MaxLeasesPerScope, 100_000)
+	opts.MaxLeasesPerActor = cmp.Or(opts.MaxLeasesPerActor, 10_000)
 	if opts.SessionOpen == nil {
 		opts.SessionOpen = func(Tx, uuid.UUID) bool { return true }
 	}
 	if opts.Present == nil {
 		opts.Present = func(uuid.UUID) bool { return true }
 	}
-	return &Core{eng: eng, opts: opts, freed: make(map[string]func(Tx, Lease, Cause)), calls: make(map[uuid.UUID]context.Context)}
+	return &Core{
+		eng: eng, opts: opts,
+		freed: make(map[string]func(Tx, Lease, Cause)),
+		calls: make(map[uuid.UUID]context.Context),
+	}
 }
 
 // Registry returns the core bound to scope.
@@ -90,40 +91,19 @@ func (c *Core) Registry(scope string) *Registry { return &Registry{core: c, scop
 // OnFreed has freed told of every lease of a scope that ends, in the transaction
 // that ends it. Such a scope has no lines: freed decides what becomes of the
 // key. It must be called before the Core is used.
-func (c *Core) OnFreed(scope string, freed func(Tx, Lease, Cause)) { c.freed[scope] = freed }
+func (c *Core) OnFreed(scope string, freed func(Tx, Lease, Cause)) {
+	c.freed[scope] = freed
+}
 
 // Open reports in tx whether a session has not ended.
 func (c *Core) Open(tx Tx, session uuid.UUID) bool { return c.opts.SessionOpen(tx, session) }
 
-// Renew moves the lease's deadline to ttl from now, if that is later; a zero
-// ttl stands for the one it has. Another session of the holder's actor that
-// knows the id adopts the lease: a reconnect keeps what it held.
-func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
-	if ttl != 0 {
-		if err := checkTTL(ttl); err != nil {
-			return Lease{}, err
-		}
+// update runs one rule for holder. A rule's refusal is its answer, not a fault
+// of the transaction: what it did on the way (an expiry it came upon) stands.
+func (c *Core) update(ctx context.Context, holder Holder, rule func(Tx) error) error {
+	if holder.Local {
+		ctx = engine.Local(ctx)
 	}
-	return l, c.update(ctx, func(tx Tx) (refusal error) {
-		l, refusal = c.renew(tx, caller, id, ttl)
-		return refusal
-	})
-}
-
-// Release gives the lease back and hands it to whoever waits first. It
-// reports false, and why, if the lease is not held any more: that is an
-// answer, not a failure.
-func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
-	err = c.update(ctx, func(tx Tx) (refusal error) {
-		released, why, refusal = c.release(tx, caller, id)
-		return refusal
-	})
-	return released, why, err
-}
-
-// update runs one rule. A rule's refusal is its answer, not a fault of the
-// transaction: what it did on the way (an expiry it came upon) stands.
-func (c *Core) update(ctx context.Context, rule func(Tx) error) error {
 	var refusal error
 	err := c.eng.Update(ctx, func(tx engine.Tx) error {
 		refusal = rule(tx)
@@ -133,22 +113,22 @@ func (c *Core) update(ctx context.Context, rule func(Tx) error) error {
 }
 
 // Answering registers a call that waits, and returns what ends that.
-func (c *Core) Answering(ctx context.Context, call uuid.UUID) (done func()) {
+func (c *Core) Answering(ctx context.Context, id uuid.UUID) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calls[call] = ctx
+	c.calls[id] = ctx
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.calls, call)
+		delete(c.calls, id)
 	}
 }
 
 // Asking reports whether a call still wants an answer.
-func (c *Core) Asking(call uuid.UUID) bool {
+func (c *Core) Asking(id uuid.UUID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ctx, ok := c.calls[call]
+	ctx, ok := c.calls[id]
 	return ok && ctx.Err() == nil
 }
 

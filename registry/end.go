@@ -1,137 +1,209 @@
 package registry
 
 import (
+	"context"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 )
 
 // A Cause says why a lease ended.
 type Cause string
 
 const (
-	Released     Cause = "released"
-	Expired      Cause = "expired"
-	SessionEnded Cause = "session ended"
-	Cancelled    Cause = "request cancelled"
-	Adopted      Cause = "adopted by another session of this actor"
+	Released      Cause = "released"
+	Expired       Cause = "expired"
+	SessionEnded  Cause = "session ended"
+	PartyEnded    Cause = "sub-agent ended"
+	Cancelled     Cause = "request cancelled"
+	Adopted       Cause = "adopted by another session of this actor"
+	AdoptedWithin Cause = "adopted by another sub-agent of this session"
 )
 
-// free ends a lease and hands its key over. It is the only way a lease ends.
+// told reports whether the holder is to be told of a lease that ended so.
+func (c Cause) told() bool { return c != Released && c != Cancelled && c != PartyEnded }
+
+// free ends a lease, or a reservation, and hands its key over. It is the only way
+// that one ends.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
 		tx.Delete(idKey(l.ID))
-		addCount(tx, l.Scope, -1)
 	}
-	c.forgetRequest(tx, l)
-	next := ""
+	if l.counted() {
+		addCounts(tx, &l, -1)
+	}
+	switch {
+	case l.RequestID == "":
+	case cause == Cancelled:
+		l.requested().Forget(tx) // a grant that was taken back does not count
+	default:
+		l.requested().Expire(tx, keepRequest)
+	}
+	if cause.told() && !l.lapsed && !l.Reserved { // of a lapsed one its holder was told then
+		putLost(tx, &l, cause)
+	}
 	if freed, ok := c.freed[l.Scope]; ok {
 		freed(tx, l, cause)
-	} else {
-		next = c.handOver(tx, l.Scope, l.Key)
+		return
 	}
-	if cause != Released && cause != Cancelled {
-		putLost(tx, l, cause, next)
+	ending := uuid.Nil
+	if cause == SessionEnded {
+		ending = l.Holder.Session
 	}
+	c.handOver(tx, l.Scope, l.Key, ending, l.Reserved && cause == Expired)
 }
 
-// handOver grants a key just freed to the first in line that is still there,
-// and returns its path. Places of those who are gone are removed on the way.
-func (c *Core) handOver(tx Tx, scope, key string) (path string) {
-	for range tx.Scan(waitKeys(scope, key)) {
-		return c.handDown(tx, scope, key)
+// lapse ends a lease that nobody else wants: its key is free, and its holder, who
+// is told, may renew it until somebody takes the key.
+func (c *Core) lapse(tx Tx, l Lease) {
+	if l.ID == uuid.Nil || !putLost(tx, &l, Expired) {
+		c.free(tx, l, Expired)
+		return
 	}
-	return "" // mostly
+	addCounts(tx, &l, -1)
+	l.lapsed = true
+	l.put(tx)
 }
 
-func (c *Core) handDown(tx Tx, scope, key string) (path string) {
-	var next Lease
-	for w := range waiters(tx, scope, key) {
-		switch {
-		case w.parked(): // keeps its place, see the package doc
-		case !c.grantable(tx, w):
-			w.remove(tx)
-		case path == "":
-			w.remove(tx)
-			path = w.Holder.Path
-			next = c.grant(tx, scope, Request{
-				Key: key, Holder: w.Holder, TTL: w.TTL, RequestID: w.RequestID, KeepAlive: w.KeepAlive,
-			}, w.LeaseID)
-		case w.Holder.Session == next.Holder.Session:
-			// Another call of the session that holds it now: re-entry.
-			w.remove(tx)
-			next.shared = true
-			next = extend(tx, next, w.TTL, next.Holder.Session)
-		}
-	}
-	return path
-}
-
-// EndSession takes back everything the session holds and waits for, and
-// forgets its requests. It is part of the transaction that ends the session.
-func (c *Core) EndSession(tx Tx, session uuid.UUID) {
-	// Its places go first, so that nothing is handed over to it.
-	var leases []Lease
+// EndSession takes back what the session holds and waits for, at most limit rows
+// of it, and reports whether that was all. The caller has made sure that the
+// session counts as ended, and goes on in other transactions if there is more.
+func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 	for row := range tx.Owned(session) {
+		if limit--; limit < 0 {
+			return false
+		}
 		switch {
 		case strings.HasPrefix(row.Key, leasePrefix):
-			leases = append(leases, mustLease(row))
-		case strings.HasPrefix(row.Key, waitPrefix), strings.HasPrefix(row.Key, ticketPrefix):
+			if l := (Lease{}); l.read(row) {
+				c.free(tx, l, SessionEnded)
+				continue
+			}
 			tx.Delete(row.Key)
+		case strings.HasPrefix(row.Key, waitPrefix):
+			if w := (waiter{}); w.read(row) {
+				w.remove(tx)
+				continue
+			}
+			tx.Delete(row.Key)
+		case strings.HasPrefix(row.Key, call.Prefix):
+			tx.Delete(row.Key)
+		default:
+			limit++ // another package's
 		}
 	}
-	for _, l := range leases {
-		c.free(tx, l, SessionEnded)
-	}
-	for row := range tx.Owned(session) {
-		if strings.HasPrefix(row.Key, requestPrefix) || strings.HasPrefix(row.Key, newsPrefix) {
-			tx.Delete(row.Key)
+	bequeath(tx, session)
+	return true
+}
+
+// partyBatch is how much of a party one transaction ends.
+const partyBatch = 256
+
+// EndParty releases what a party of the session holds, and gives up its places.
+func (c *Core) EndParty(ctx context.Context, h Holder) error {
+	for done := false; !done; {
+		err := c.update(ctx, h, func(tx Tx) error {
+			done = c.endParty(tx, h)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (c *Core) drop(tx Tx, scope string) {
-	for row := range tx.Scan(waitPrefix + scope + "\x00") {
-		must(row, decodeWaiter).remove(tx)
-	}
-	for row := range tx.Scan(leaseKey(scope, "")) {
-		c.free(tx, mustLease(row), SessionEnded)
-	}
-	tx.Delete(countKey(scope))
-}
-
-// Tend does what a due row of this package wants: expire or extend a lease, give
-// up a parked place, forget, write the uptime. It reports false for a row of
-// another package.
-func (c *Core) Tend(tx Tx, row engine.Row) bool {
-	switch {
-	case strings.HasPrefix(row.Key, leasePrefix):
-		c.tendLease(tx, mustLease(row))
-	case strings.HasPrefix(row.Key, waitPrefix):
-		must(row, decodeWaiter).remove(tx)
-	case strings.HasPrefix(row.Key, lostPrefix):
-		forgetLost(tx, row)
-	case strings.HasPrefix(row.Key, requestPrefix):
-		tx.Delete(row.Key)
-	case row.Key == uptimeKey:
-		beat(tx)
-	default:
-		return false
+func (c *Core) endParty(tx Tx, h Holder) (done bool) {
+	n := 0
+	for row := range tx.Owned(h.Session) {
+		var l Lease
+		var w waiter
+		switch {
+		case strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && l.heldAs(h):
+			c.free(tx, l, PartyEnded)
+		case strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.Holder.same(h):
+			c.leave(tx, w)
+		default:
+			continue
+		}
+		if n++; n == partyBatch {
+			return false
+		}
 	}
 	return true
 }
 
-func (c *Core) tendLease(tx Tx, l Lease) {
-	now := tx.Now()
+// Drop removes leases of a scope that ends and the places in its lines, at most
+// limit, and reports whether that was all.
+func (r *Registry) Drop(tx Tx, limit int) (done bool) {
+	for row := range tx.Scan(waitPrefix + r.scope + "\x00") {
+		if limit--; limit < 0 {
+			return false
+		}
+		if w := (waiter{}); w.read(row) {
+			w.remove(tx)
+		} else {
+			tx.Delete(row.Key)
+		}
+	}
+	for row := range tx.Scan(leaseKey(r.scope, "")) {
+		if limit--; limit < 0 {
+			return false
+		}
+		if l := (Lease{}); l.read(row) {
+			r.core.free(tx, l, SessionEnded)
+		} else {
+			tx.Delete(row.Key)
+		}
+	}
+	tx.Delete(scopeCount(r.scope))
+	return true
+}
+
+// Tend does what a due row of this package wants: expire or extend a lease, give
+// up a parked place, forget a loss or an answer. It reports false for a row of
+// another package.
+func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	switch {
+	case strings.HasPrefix(row.Key, leasePrefix):
+		c.tendLease(tx, row)
+	case strings.HasPrefix(row.Key, waitPrefix):
+		if w := (waiter{}); w.read(row) {
+			w.remove(tx)
+		} else {
+			tx.Delete(row.Key)
+		}
+	case strings.HasPrefix(row.Key, lostPrefix):
+		forgetLoss(tx, row.Key)
+	case strings.HasPrefix(row.Key, newsPrefix): // its losses are forgotten, too
+		tx.Delete(row.Key)
+	default:
+		return call.Tend(tx, row)
+	}
+	return true
+}
+
+func (c *Core) tendLease(tx Tx, row engine.Row) {
+	var l Lease
+	if !l.read(row) { // whoever asks for its key is told; it falls due no more
+		row.Due = row.Due.AddDate(100, 0, 0)
+		tx.Touch(row)
+		return
+	}
+	switch {
+	case l.lapsed:
+		c.free(tx, l, Expired)
 	case l.KeepAlive && c.opts.Present(l.Holder.Session):
-		extend(tx, l, l.TTL, l.Holder.Session)
-	case l.expired(now):
+		c.extend(tx, l, l.TTL, l.Holder)
+	case !l.expired(tx.Now()):
+		l.touch(tx) // a keep_alive lease whose session is away: at its deadline
+	case l.Reserved || c.wanted(tx, l.Scope, l.Key, uuid.Nil):
 		c.free(tx, l, Expired)
 	default:
-		tx.Touch(leaseRow(&l, now)) // a keep_alive lease whose session is away: at its deadline
+		c.lapse(tx, l)
 	}
 }

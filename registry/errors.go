@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/call"
 )
 
 var (
@@ -15,7 +17,7 @@ var (
 
 	// ErrRequestIDReused answers a request under a request_id that this
 	// session used for another one.
-	ErrRequestIDReused = errors.New("request_id was used for a different request; use a new one")
+	ErrRequestIDReused = call.ErrReused
 
 	// ErrSessionEnded answers a session that has ended: it holds nothing
 	// and can be given nothing.
@@ -28,17 +30,30 @@ type HeldError struct {
 	Key       string
 	Holder    Holder
 	ExpiresIn time.Duration
-	Waiters   int // how many wait for it
+	KeepAlive bool // it is extended while its holder is connected
+	Reserved  bool // nobody holds it: it is kept for Holder, who is first in line
+	Waiters   int  // how many parties wait for it
 }
 
-// Error is the contention text, which is fixed: see the contract in the book.
+// Error is the contention text, whose beginning is fixed: see the contract in the
+// book.
 func (e *HeldError) Error() string {
 	secs := (e.ExpiresIn + time.Second - 1) / time.Second
-	return fmt.Sprintf("lease %q held by actor %s (%s), expires in %ds", e.Key, e.Holder.Actor, e.Holder.Path, secs)
+	s := fmt.Sprintf("lease %q held by actor %s (%s), expires in %ds", e.Key, e.Holder.Actor, e.Holder.Path, secs)
+	if e.Reserved {
+		s += "; reserved for it, as it is first in line"
+	}
+	if e.Holder.Party != "" {
+		s += fmt.Sprintf("; for its sub-agent %q", e.Holder.Party)
+	}
+	if e.KeepAlive {
+		s += "; kept alive while its holder is connected"
+	}
+	return s
 }
 
-// A WaitError says that a wait ended without a grant. Asking again with the
-// ticket within [ParkTime] keeps the place.
+// A WaitError says that a wait ended without a grant. A party that asks again
+// within [ParkTime] keeps its place.
 type WaitError struct {
 	HeldError
 	Position int // 1 is first
@@ -46,7 +61,7 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("%s; you are number %d in line: ask again with this ticket within %d s to keep the place",
+	return fmt.Sprintf("%s; you are number %d in line: ask again within %d s to keep your place",
 		e.HeldError.Error(), e.Position, ParkTime/time.Second)
 }
 

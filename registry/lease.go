@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -19,47 +20,72 @@ type Holder struct {
 	Local   bool   // the session's process runs on this machine, see engine.Local
 }
 
+// same reports whether two holders are one party.
+func (h Holder) same(other Holder) bool { return h.Session == other.Session && h.Party == other.Party }
+
 // A Lease is one grant.
 type Lease struct {
-	Scope      string
-	Key        string
-	ID         uuid.UUID // secret: needed to renew or release
-	Token      uint64    // fencing token, below 2^53
-	Holder     Holder
-	AcquiredAt time.Time // of the grant; renewal and re-entry keep it
-	Deadline   time.Time // may be taken only after this instant
-	TTL        time.Duration
-	KeepAlive  bool   // extended by the server while the session is present
-	RequestID  string // the request it answered, or ""
+	Scope     string
+	Key       string
+	ID        uuid.UUID // secret: needed to renew or release
+	Token     uint64    // fencing token, below 2^53
+	Holder    Holder
+	TTL       time.Duration
+	KeepAlive bool      // extended by the server while the session is present
+	RequestID string    // the request it answered, or ""
+	Acquired  time.Time // of the grant, on the engine's running clock; renewal and re-entry keep it
+	Deadline  time.Time // on the running clock; may be taken only after this instant
+	Reserved  bool      // nobody holds the key; until Deadline it is kept for the first in line, who is Holder
 
-	// end is the uptime at which a long lease ends, as last written. It may end
-	// up to lag after.
-	end time.Duration
-	// shared says that more than one call was answered with this grant, so
-	// the cancellation of the one it was made for must not take it back.
-	shared bool
-	// row is the key of the lease's row.
-	row string
+	Times
+
+	stored time.Time // of a long lease: the deadline that a restart finds
+	shared bool      // more than one call was answered with this grant, so none can be undone
+	lapsed bool      // past its deadline and counted as free, but its holder may renew it
+	graced bool      // of a long lease: a restart has prolonged it since its last renewal
+	row    string    // key of the lease's row
 }
 
-// ExpiresIn is the time left at now, never negative.
-func (l Lease) ExpiresIn(now time.Time) time.Duration {
-	return max(0, l.Deadline.Sub(now))
+// Times are those of a lease for an answer, by the clocks of the transaction that
+// answers. [Lease.Told] fills them in.
+type Times struct {
+	HeldFor    time.Duration
+	ExpiresIn  time.Duration // never negative
+	AcquiredAt time.Time     // on the wall clock
+	ExpiresAt  time.Time     // on the wall clock
 }
 
-// expired is the one boundary: at the deadline itself the lease still stands.
-func (l Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
+// Told is the lease with its Times.
+func (l Lease) Told(tx Tx) Lease {
+	now, wall := tx.Now(), tx.Wall()
+	l.HeldFor, l.ExpiresIn = now.Sub(l.Acquired), max(0, l.Deadline.Sub(now))
+	l.AcquiredAt, l.ExpiresAt = wall.Add(-l.HeldFor), wall.Add(l.ExpiresIn)
+	return l
+}
 
-const leaseFormat = 3
+// expired is the one boundary: at the deadline itself the lease is still held.
+func (l *Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 
-// encode gives the value of the lease's row. Scope and key are in the row's
-// key, the session is its owner, and the deadline is some time after it is due,
-// mostly none: so a renewal, or a restart, need not write the value anew.
+// long reports whether a restart must not grant the full ttl anew.
+func (l *Lease) long() bool { return l.TTL > longTTL }
+
+// heldAs reports whether h is the party that holds the lease.
+func (l *Lease) heldAs(h Holder) bool { return l.Holder.same(h) }
+
+// counted reports whether the lease counts for the bounds. Leases without an id
+// are counted by their scope's owner.
+func (l *Lease) counted() bool { return l.ID != uuid.Nil && !l.lapsed }
+
+const leaseFormat = 4
+
+// encode gives the value of the lease's row. Scope and key are in the row's key,
+// the session is its owner, and the deadline is the row's due time or, if `late`,
+// a known time after it.
 func (l *Lease) encode(due time.Time) string {
-	w := record.New(80 + len(l.Holder.Path) + len(l.RequestID))
+	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID))
 	w.Byte(leaseFormat)
 	late := l.Deadline.After(due)
-	w.Flags(l.KeepAlive, l.shared, l.ID != uuid.Nil, late)
+	w.Flags(l.KeepAlive, l.shared, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Reserved)
 	if l.ID != uuid.Nil {
 		w.ID(l.ID)
 	}
@@ -68,33 +94,60 @@ func (l *Lease) encode(due time.Time) string {
 	}
 	w.ID(l.Holder.Actor)
 	w.Uint(l.Token)
-	w.Time(l.AcquiredAt)
+	w.Time(l.Acquired)
 	w.Uint(uint64(l.TTL))
 	if l.long() {
-		w.Uint(uint64(l.end / time.Second))
+		w.Time(l.stored)
 	}
 	w.Text(l.Holder.Path)
+	w.Text(l.Holder.Party)
 	w.Text(l.RequestID)
 	return w.String()
 }
 
-// decode reads what encode wrote; scope, key and session are the row's. A restart
-// reads a million.
+// decode reads what encode wrote; scope, key and session are the row's.
 func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	var known, late bool
 	r := record.Read(value)
 	format := r.Byte()
-	r.Flags(&l.KeepAlive, &l.shared, &known, &late)
+	r.Flags(&l.KeepAlive, &l.shared, &known, &late, &l.lapsed, &l.graced, &l.Reserved)
 	if known {
 		l.ID = r.ID()
 	}
-	if l.Deadline = due; late {
+	switch {
+	case late:
 		l.Deadline = due.Add(r.Duration())
+	case l.lapsed:
+		l.Deadline = due.Add(-keepLost)
+	default:
+		l.Deadline = due
 	}
-	l.Holder.Actor, l.Token, l.AcquiredAt, l.TTL = r.ID(), r.Uint(), r.Time(), time.Duration(r.Uint())
+	l.Holder.Actor, l.Token, l.Acquired, l.TTL = r.ID(), r.Uint(), r.Time(), time.Duration(r.Uint())
 	if l.long() {
-		l.end = time.Duration(r.Uint()) * time.Second
+		l.stored = r.Time()
 	}
-	l.Holder.Path, l.RequestID = r.Text(), r.Text()
+	l.Holder.Path, l.Holder.Party, l.RequestID = r.Text(), r.Text(), r.Text()
 	return format == leaseFormat && r.Done()
+}
+
+// put writes a lease to the store.
+func (l *Lease) put(tx Tx) {
+	if l.long() {
+		l.stored = l.Deadline
+	}
+	tx.Put(leaseRow(l, tx.Now()))
+}
+
+// touch writes a lease for as long as this process lives.
+func (l *Lease) touch(tx Tx) { tx.Touch(leaseRow(l, tx.Now())) }
+
+func leaseRow(l *Lease, now time.Time) engine.Row {
+	due := l.Deadline
+	switch {
+	case l.lapsed:
+		due = due.Add(keepLost) // then it is forgotten
+	case l.KeepAlive && now.Add(l.TTL/2).Before(due):
+		due = now.Add(l.TTL / 2) // then it is extended
+	}
+	return engine.Row{Key: l.row, Value: l.encode(due), Owner: l.Holder.Session, Due: due}
 }

@@ -70,9 +70,18 @@ func TestAnotherSessionOfTheActorIsAnotherPartyUntilItAdopts(t *testing.T) {
 		mustBe[*registry.HeldError](t, err)
 
 		l, err := two.renew(g, 0)
-		if err != nil || l.Token != g.Token || l.Holder.Session != two.Session {
+		if err != nil || l.Token <= g.Token || l.ID != g.ID || l.Holder.Session != two.Session {
 			t.Fatalf("adoption: %+v %v", l, err)
 		}
+		h.view(func(tx registry.Tx) {
+			news, _ := h.Untold(tx, one.Holder, 10)
+			if len(news) != 1 || news[0].Token != g.Token || news[0].Reason != string(registry.Adopted) || news[0].SupersededBy != "W1" {
+				t.Errorf("the session before is told %+v", news)
+			}
+			if news, _ := h.Untold(tx, two.Holder, 10); len(news) != 0 {
+				t.Errorf("the one that adopted is told %+v", news)
+			}
+		})
 		h.endSession(one) // the late clean-up of the old session
 		h.view(func(tx registry.Tx) {
 			l, ok := h.Registry("run:1").Get(tx, "x")
@@ -175,11 +184,11 @@ func TestLossIsToldOnceWithItsCauseAndSuccessor(t *testing.T) {
 		}
 		h.crash() // a restart must not silence it
 		h.view(func(tx registry.Tx) {
-			news := h.Untold(tx, a.Holder)
+			news, _ := h.Untold(tx, a.Holder, 10)
 			if len(news) != 1 || news[0].LeaseID != g.ID {
 				t.Errorf("untold: %+v", news)
 			}
-			if other := h.Untold(tx, b.Holder); len(other) != 0 {
+			if other, _ := h.Untold(tx, b.Holder, 10); len(other) != 0 {
 				t.Errorf("told to another: %+v", other)
 			}
 		})
@@ -357,7 +366,7 @@ func TestArgumentsOutOfRangeAreNamedAndChangeNothing(t *testing.T) {
 			}
 		}
 		h.view(func(tx registry.Tx) {
-			if list := h.Registry("run:1").List(tx, ""); len(list) != 0 {
+			if list := held(h, tx); len(list) != 0 {
 				t.Errorf("leases %+v", list)
 			}
 		})
@@ -387,7 +396,7 @@ func TestListShowsHoldersAndTheLine(t *testing.T) {
 		b.wait(registry.Request{Key: "out/1"})
 		c.wait(registry.Request{Key: "out/1"})
 		h.view(func(tx registry.Tx) {
-			list := h.Registry("run:1").List(tx, "out/")
+			list, _ := h.Registry("run:1").List(tx, "out/", "", 10)
 			if len(list) != 1 || list[0].Holder.Path != "S1" || len(list[0].Waiters) != 2 ||
 				list[0].Waiters[0].Holder.Path != "S2" || list[0].Waiters[1].Holder.Path != "S3" {
 				t.Errorf("list: %+v", list)

@@ -110,7 +110,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 		}
 		wg.Wait()
 		h.view(func(tx registry.Tx) {
-			if list := h.Registry("run:1").List(tx, ""); len(list) != 0 {
+			if list := held(h, tx); len(list) != 0 {
 				t.Errorf("everybody has gone, and this stands: %+v", list)
 			}
 		})

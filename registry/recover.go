@@ -10,18 +10,19 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Recover readies the leases of a state just opened, before anything else
-// runs: each gets its full ttl from now on, a long one what was left of it.
-// A record that cannot be read is an [engine.ErrCorrupt].
+// recoverBatch is how many leases one transaction of Recover sees to.
+const recoverBatch = 4096
+
+// Recover readies the leases of a state just opened, before anything else runs.
+// Each gets its full ttl from now on; a long one gets what its stored deadline
+// leaves, or once, if that is less, five minutes. Every place in a line is parked:
+// its call ended with the daemon. A record that cannot be read is an
+// [engine.ErrCorrupt].
 func (c *Core) Recover(ctx context.Context) error {
-	last, err := c.lastBeat(ctx)
-	if err != nil {
-		return err
-	}
-	var known []Lease // those with an id
+	highest := uint64(0)
 	for from := leasePrefix; from != ""; {
 		err := c.eng.Update(ctx, func(tx engine.Tx) (err error) {
-			from, err = revive(tx, from, last.was, &known)
+			from, err = c.recoverLeases(tx, from, &highest)
 			return err
 		})
 		if err != nil {
@@ -29,84 +30,129 @@ func (c *Core) Recover(ctx context.Context) error {
 		}
 	}
 	return c.eng.Update(ctx, func(tx engine.Tx) error {
-		count := make(map[string]uint64)
-		for _, l := range known {
-			tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
-			count[l.Scope]++
+		if err := recoverLosses(tx, &highest); err != nil {
+			return err
 		}
-		for scope, n := range count {
-			setCount(tx, scope, n)
+		if err := recoverTokens(tx, highest); err != nil {
+			return err
 		}
-		if !last.at.IsZero() { // go on from there
-			last.at = tx.Now()
-			tx.Touch(last.row(tx))
-		}
-		return checkRecords(tx)
+		return c.recoverLines(tx)
 	})
 }
 
-// reviveStep is how many leases one transaction revives.
-const reviveStep = 1000
-
-// revive gives the leases from a key on their full ttl again, a bounded number of
-// them, and tells where the others begin, or "". It adds those with an id to known.
-func revive(tx engine.Tx, from string, was time.Duration, known *[]Lease) (next string, err error) {
+// recoverLeases sees to a batch of leases, and gives the key to go on from.
+func (c *Core) recoverLeases(tx Tx, from string, highest *uint64) (next string, err error) {
+	if from == leasePrefix {
+		for row := range tx.Scan(countPrefix) { // Recover may run again
+			tx.Delete(row.Key)
+		}
+	}
 	n := 0
 	for row := range tx.ScanFrom(leasePrefix, from) {
-		if n++; n > reviveStep {
+		if n++; n > recoverBatch {
 			return row.Key, nil
 		}
 		var l Lease
 		if !l.read(row) {
 			return "", corrupt(row.Key)
 		}
+		*highest = max(*highest, l.Token)
 		if l.ID != uuid.Nil {
-			*known = append(*known, l)
+			tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 		}
-		tx.Touch(l.revived(row, tx.Now(), was))
+		if l.counted() {
+			addCounts(tx, &l, 1)
+		}
+		l.recovered(tx)
 	}
 	return "", nil
 }
 
-// lastBeat gives the uptime at the last beat, if there was one.
-func (c *Core) lastBeat(ctx context.Context) (u uptime, err error) {
-	row, ok, err := c.eng.Get(ctx, uptimeKey)
-	if err != nil || !ok {
-		return uptime{}, err
-	}
-	if u, ok = decodeUptime(row.Value); !ok {
-		return uptime{}, corrupt(uptimeKey)
-	}
-	return u, nil
-}
-
-// revived gives the row of a lease whose ttl begins at now. There may be very
-// many, and of nearly all the value stays as it is.
-func (l *Lease) revived(row engine.Row, now time.Time, known time.Duration) engine.Row {
-	l.Deadline = now.Add(l.left(known))
-	if l.KeepAlive {
-		return leaseRow(l, now)
-	}
-	row.Due = l.Deadline
-	return row
-}
-
-// checkRecords reads what else is of this package and outlives a restart.
-func checkRecords(tx Tx) error {
-	if row, ok := tx.Get(tokenKey); ok && len(row.Value) != 16 {
-		return corrupt(tokenKey)
-	}
-	for row := range tx.Scan(requestPrefix) {
-		if _, ok := decodeRequest(row.Value); !ok {
-			return corrupt(row.Key)
+// recovered writes the lease as a restart leaves it.
+func (l *Lease) recovered(tx Tx) {
+	now := tx.Now()
+	switch {
+	case l.lapsed:
+	case !l.long():
+		l.Deadline = now.Add(l.TTL)
+		l.touch(tx)
+	case l.graced: // a second restart does not prolong it again
+		l.Deadline = l.stored
+		l.touch(tx)
+	default:
+		l.Deadline = earliest(l.stored.Add(lag), now.Add(l.TTL))
+		if grace := now.Add(longTTL); l.Deadline.Before(grace) {
+			l.Deadline, l.graced = grace, true
+			l.put(tx)
+		} else {
+			l.touch(tx)
 		}
 	}
+}
+
+func recoverLosses(tx Tx, highest *uint64) error {
 	for row := range tx.Scan(lostPrefix) {
-		if _, ok := decodeLost(row.Value); !ok {
+		var l Lost
+		if len(row.Key) < len(lostPrefix)+32 || !l.read(row) {
 			return corrupt(row.Key)
+		}
+		*highest = max(*highest, l.Token)
+		if l.told {
+			continue
+		}
+		actor := lostActor(row.Key)
+		addCount(tx, lossCount(actor), 1)
+		news{actor: actor, last: l.Token}.put(tx, l.listener(actor))
+	}
+	return nil
+}
+
+// recoverTokens makes sure that the next token is greater than every one before.
+func recoverTokens(tx Tx, highest uint64) error {
+	row, ok := tx.Get(tokenKey)
+	switch {
+	case ok && len(row.Value) != 16, !ok && highest > 0:
+		return corrupt(tokenKey)
+	case !ok:
+		return nil
+	}
+	if last, reserved := tokens(tx); last < highest || reserved < last {
+		highest = max(highest, last, reserved)
+		tx.Put(tokenRow(highest, highest))
+	}
+	return nil
+}
+
+// recoverLines parks all who wait. A key that is free is reserved for the first of
+// them.
+func (c *Core) recoverLines(tx Tx) error {
+	last := uint64(0)
+	for row := range tx.Scan(waitPrefix) {
+		var w waiter
+		if !w.read(row) {
+			return corrupt(row.Key)
+		}
+		last = max(last, w.seq)
+		w.spent = false
+		w.index(tx)
+		w.park(tx)
+	}
+	setCount(tx, seqKey, last)
+	for row := range tx.Scan(waitPrefix) {
+		var w waiter
+		w.read(row)
+		if _, held := tx.Get(leaseKey(w.Scope, w.Key)); !held {
+			c.handOver(tx, w.Scope, w.Key, uuid.Nil, false)
 		}
 	}
 	return nil
 }
 
 func corrupt(key string) error { return fmt.Errorf("%w: %q", engine.ErrCorrupt, key) }
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -121,12 +121,18 @@ func (h *house) endSession(p party, also ...func()) {
 		for _, do := range also {
 			do()
 		}
-		h.EndSession(tx, p.Session)
+		h.EndSession(tx, p.Session, 1<<30)
 		return nil
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// held is what stands in the scope of the stories.
+func held(h *house, tx registry.Tx) []registry.Standing {
+	list, _ := h.Registry("run:1").List(tx, "", "", 1000)
+	return list
 }
 
 // A party is one session at work in a house.

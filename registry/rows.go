@@ -1,9 +1,7 @@
 package registry
 
 import (
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -13,37 +11,44 @@ import (
 
 // The prefixes of the key schema in the package doc.
 const (
-	leasePrefix   = "lease/"
-	idPrefix      = "leaseid/"
-	countPrefix   = "leases/"
-	waitPrefix    = "wait/"
-	ticketPrefix  = "ticket/"
-	requestPrefix = "request/"
-	lostPrefix    = "lost/"
-	newsPrefix    = "news/"
-	tokenKey      = "token"
-	uptimeKey     = "uptime"
-	placeKey      = "place"
+	leasePrefix = "lease/"
+	idPrefix    = "leaseid/"
+	waitPrefix  = "wait/"
+	placePrefix = "place/"
+	nextPrefix  = "next/"
+	lostPrefix  = "lost/"
+	newsPrefix  = "news/"
+	countPrefix = "count/"
+	tokenKey    = "token"
+	seqKey      = countPrefix + "places"
 )
 
-func leaseKey(scope, key string) string    { return leasePrefix + scope + "\x00" + key }
-func idKey(id uuid.UUID) string            { return idPrefix + string(id[:]) }
-func countKey(scope string) string         { return countPrefix + scope }
-func waitKeys(scope, key string) string    { return waitPrefix + scope + "\x00" + key + "\x00" }
-func ticketKeys(actor uuid.UUID) string    { return ticketPrefix + string(actor[:]) }
-func ticketKey(actor, id uuid.UUID) string { return ticketKeys(actor) + string(id[:]) }
-func lostKeys(actor uuid.UUID) string      { return lostPrefix + string(actor[:]) }
-func lostKey(actor, id uuid.UUID) string   { return lostKeys(actor) + string(id[:]) }
-func newsKey(session uuid.UUID) string     { return newsPrefix + string(session[:]) }
-func requestKey(session uuid.UUID, id string) string {
-	return requestPrefix + string(session[:]) + id
+func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
+func idKey(id uuid.UUID) string          { return idPrefix + string(id[:]) }
+func waitKeys(scope, key string) string  { return waitPrefix + scope + "\x00" + key + "\x00" }
+func lostKeys(actor uuid.UUID) string    { return lostPrefix + string(actor[:]) }
+func lostKey(actor, id uuid.UUID) string { return lostKeys(actor) + string(id[:]) }
+func newsKey(id uuid.UUID) string        { return newsPrefix + string(id[:]) }
+
+func placeKey(h Holder, scope, key string) string {
+	return placePrefix + string(h.Session[:]) + h.Party + "\x00" + scope + "\x00" + key
 }
 
-func leaseOf(row engine.Row) (l Lease, ok bool) {
-	ok = l.read(row)
-	return l, ok
+func nextKeys(scope, key, class string) string {
+	return nextPrefix + scope + "\x00" + key + "\x00" + class
 }
 
+// The keys of the counts.
+func scopeCount(scope string) string     { return countPrefix + "scope/" + scope }
+func actorCount(actor uuid.UUID) string  { return countPrefix + "held/" + string(actor[:]) }
+func waitsCount(actor uuid.UUID) string  { return countPrefix + "waits/" + string(actor[:]) }
+func lossCount(actor uuid.UUID) string   { return countPrefix + "lost/" + string(actor[:]) }
+func lineCount(scope, key string) string { return countPrefix + "line/" + scope + "\x00" + key }
+
+// lostActor is whose loss a row is.
+func lostActor(key string) uuid.UUID { return uuid.UUID([]byte(key[len(lostPrefix):][:16])) }
+
+// read reads the row of a lease, part of which is in the row's key.
 func (l *Lease) read(row engine.Row) (ok bool) {
 	if !l.decode(row.Value, row.Due) {
 		return false
@@ -53,68 +58,20 @@ func (l *Lease) read(row engine.Row) (ok bool) {
 	return ok
 }
 
-// must reads a row that Recover has read before, or that this process wrote:
-// that it cannot be read now is a fault of the program.
-func must[T any](row engine.Row, decode func(value string) (T, bool)) T {
-	v, ok := decode(row.Value)
-	if !ok {
-		panic(fmt.Sprintf("registry: row %q is not a %T", row.Key, v))
-	}
-	return v
-}
-
-// mustLease is must for a lease, part of which is in the row's key.
-func mustLease(row engine.Row) (l Lease) {
-	l.mustRead(row)
-	return l
-}
-
-func (l *Lease) mustRead(row engine.Row) {
-	if !l.read(row) {
-		panic(fmt.Sprintf("registry: row %q is not a lease", row.Key))
-	}
-}
-
+// getLease gives the lease on a key, also one that has lapsed or a reservation.
 func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
 	row, ok := tx.Get(leaseKey(scope, key))
-	if ok {
-		l.mustRead(row)
-	}
-	return l, ok
+	return l, ok && l.read(row)
 }
 
 // leaseByID finds a lease by its secret.
-func leaseByID(tx Tx, id uuid.UUID) (Lease, bool) {
+func leaseByID(tx Tx, id uuid.UUID) (l Lease, ok bool) {
 	ref, ok := tx.Get(idKey(id))
 	if !ok {
 		return Lease{}, false
 	}
 	row, ok := tx.Get(ref.Value)
-	if !ok {
-		return Lease{}, false
-	}
-	return mustLease(row), true
-}
-
-// attention is when the lease wants it next: at its deadline, or half a ttl from
-// now if the server is to extend it.
-func (l *Lease) attention(now time.Time) time.Time {
-	if l.KeepAlive {
-		return earliest(l.Deadline, now.Add(l.TTL/2))
-	}
-	return l.Deadline
-}
-
-func leaseRow(l *Lease, now time.Time) engine.Row {
-	due := l.attention(now)
-	return engine.Row{Key: l.row, Value: l.encode(due), Owner: l.Holder.Session, Due: due}
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	return l, ok && l.read(row)
 }
 
 // tokenBlock is how many tokens one disk write reserves. A crash skips what is
@@ -128,6 +85,7 @@ func nextToken(tx Tx) uint64 {
 	if last > reserved {
 		reserved = last + tokenBlock
 		tx.Put(tokenRow(reserved, reserved)) // what a crash leaves: all of the block is spent
+		tx.Sync()                            // a power cut must not issue them again
 	}
 	tx.Touch(tokenRow(last, reserved))
 	return last
@@ -145,25 +103,29 @@ func tokenRow(last, reserved uint64) engine.Row {
 	return engine.Row{Key: tokenKey, Value: record.Fixed(last) + record.Fixed(reserved)}
 }
 
-// count is how many leases a scope has.
-func count(tx Tx, scope string) uint64 {
-	row, ok := tx.Get(countKey(scope))
+// count reads a count. Counts are kept in memory, and Recover counts again.
+func count(tx Tx, key string) uint64 {
+	row, ok := tx.Get(key)
 	if !ok {
 		return 0
 	}
 	return record.ReadFixed(row.Value)
 }
 
-func setCount(tx Tx, scope string, n uint64) {
-	tx.Touch(engine.Row{Key: countKey(scope), Value: record.Fixed(n)})
+func setCount(tx Tx, key string, n uint64) {
+	tx.Touch(engine.Row{Key: key, Value: record.Fixed(n)})
 }
 
-// addCount is setCount for one more or less.
-func addCount(tx Tx, scope string, n int) {
-	row := engine.Row{Key: countKey(scope)}
-	if was, ok := tx.Get(row.Key); ok {
-		n += int(record.ReadFixed(was.Value))
+func addCount(tx Tx, key string, n int) {
+	if n += int(count(tx, key)); n <= 0 {
+		tx.Delete(key)
+		return
 	}
-	row.Value = record.Fixed(uint64(n))
-	tx.Touch(row)
+	setCount(tx, key, uint64(n))
+}
+
+// addCounts counts a lease for the bounds.
+func addCounts(tx Tx, l *Lease, n int) {
+	addCount(tx, scopeCount(l.Scope), n)
+	addCount(tx, actorCount(l.Holder.Actor), n)
 }

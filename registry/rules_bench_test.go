@@ -34,7 +34,7 @@ func BenchmarkRules(b *testing.B) {
 		}
 		err := eng.Update(b.Context(), func(tx engine.Tx) error {
 			for i := range calls {
-				if _, err := core.acquire(tx, &calls[i]); err != nil {
+				if _, err := core.look(tx, &calls[i], true); err != nil {
 					return err
 				}
 			}

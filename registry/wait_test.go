@@ -126,7 +126,7 @@ func TestACallCancelledInTheInstantOfItsGrantGivesItBack(t *testing.T) {
 	})
 }
 
-func TestATicketKeepsThePlaceAndAParkedPlaceBlocksNobody(t *testing.T) {
+func TestAKeyIsReservedOnceForTheFirstWhoIsBetweenTwoCalls(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b, c, d := h.party("A"), h.party("B"), h.party("C"), h.party("D")
 		g := a.acquire(registry.Request{Key: "x", TTL: time.Hour})
@@ -138,15 +138,52 @@ func TestATicketKeepsThePlaceAndAParkedPlaceBlocksNobody(t *testing.T) {
 		first := c.wait(registry.Request{Key: "x"})
 		second := d.wait(registry.Request{Key: "x"})
 
-		// B is parked at the front: C, who asks, is served.
+		// B is parked at the front: the key is kept for it, and C, who asks, is
+		// served when it does not come.
 		a.release(g)
+		waits(t, first)
+		_, err = h.party("E").try(registry.Request{Key: "x"})
+		if held := mustBe[*registry.HeldError](t, err); !held.Reserved || held.Holder.Path != "B" || held.Waiters != 3 {
+			t.Errorf("a newcomer is told %+v", held)
+		}
+		time.Sleep(registry.ReserveTime)
+		waits(t, first)
+		time.Sleep(1)
 		g = granted(t, first).Grant
-		// B comes back and is before D again.
-		back := b.wait(registry.Request{Key: "x", Ticket: timeout.Ticket})
+		// B goes away again: nothing is reserved for it twice.
+		_, err = b.try(registry.Request{Key: "x", Wait: time.Second})
+		if again := mustBe[*registry.WaitError](t, err); again.Position != 1 || again.Ticket != timeout.Ticket {
+			t.Errorf("the second time-out says %+v", again)
+		}
+		c.release(g)
+		g = granted(t, second).Grant
+		second = d.wait(registry.Request{Key: "x"}) // re-entry
+		granted(t, second)
+		second = c.wait(registry.Request{Key: "x"})
+		// B comes back and is before C.
+		back := b.wait(registry.Request{Key: "x"})
+		c = d
 		c.release(g)
 		granted(t, back)
 		waits(t, second)
-		h.endSession(d)
+	})
+}
+
+func TestAPlaceIsKeptForItsPartyWithoutATicket(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		for range 4 { // as a model does that asks again and again
+			_, err := b.try(registry.Request{Key: "x", Wait: time.Second})
+			if timeout := mustBe[*registry.WaitError](t, err); timeout.Position != 1 || timeout.Waiters != 1 {
+				t.Errorf("time-out says %+v", timeout)
+			}
+		}
+		other := c.wait(registry.Request{Key: "x"})
+		a.release(g)
+		waits(t, other)
+		granted(t, b.wait(registry.Request{Key: "x"})) // it was reserved
+		waits(t, other)
 	})
 }
 

@@ -214,13 +214,13 @@ func (st *stage) waiting(key string) (n int) {
 	var list struct {
 		Leases []struct {
 			Name, Key string
-			Waiters   []struct{}
+			InLine    int `json:"in_line"`
 		}
 	}
 	st.must(json.Unmarshal(seen.Object, &list))
 	for _, l := range list.Leases {
 		if l.Name+l.Key == key {
-			n += len(l.Waiters)
+			n += l.InLine
 		}
 	}
 	return n

@@ -83,7 +83,7 @@ type lease struct {
 func leaseOf(l registry.Lease) lease {
 	return lease{
 		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
-		AcquiredAt: l.AcquiredAt.UTC(), ExpiresAt: l.Deadline.UTC(), ExpiresInMS: l.ExpiresIn(time.Now()).Milliseconds(),
+		AcquiredAt: l.AcquiredAt.UTC(), ExpiresAt: l.ExpiresAt.UTC(), ExpiresInMS: l.ExpiresIn.Milliseconds(),
 	}
 }
 
@@ -162,7 +162,7 @@ func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (renewed, err
 	if err != nil {
 		return renewed{}, err
 	}
-	l, err := se.Renew(ctx, id, a.TTL.duration())
+	l, err := se.Renew(ctx, "", id, a.TTL.duration())
 	if err != nil {
 		return renewed{}, err
 	}
@@ -219,6 +219,7 @@ type listedLease struct {
 	lease
 	Layer   string    `json:"layer,omitempty" jsonschema:"path of the layer's lead"`
 	Waiters []waiting `json:"waiters" jsonschema:"first in line first"`
+	InLine  int       `json:"in_line" jsonschema:"how many wait; waiters are the first of them"`
 }
 
 type waiting struct {
@@ -233,7 +234,7 @@ func (l leaseList) Text() string {
 	var texts []string
 	for _, l := range l.Leases {
 		s := fmt.Sprintf("%s held by %s, %s", l.named(l.Name+l.Key), l.Holder.Path, l.expires())
-		if n := len(l.Waiters); n > 0 {
+		if n := l.InLine; n > 0 {
 			s += fmt.Sprintf(", %d waiting", n)
 		}
 		texts = append(texts, s)
@@ -242,11 +243,11 @@ func (l leaseList) Text() string {
 }
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
-	infos, err := se.Leases(ctx, scopesOf(a.Scope), strings.TrimPrefix(a.Prefix, "/leases/"))
+	page, err := se.Leases(ctx, dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, Limit: dispatch.MaxLeaseList})
 	if err != nil {
 		return leaseList{}, err
 	}
-	return leaseListOf(infos, se.ID()), nil
+	return leaseListOf(page.Leases, se.ID()), nil
 }
 
 func scopesOf(word string) []dispatch.Scope {
@@ -259,15 +260,14 @@ func scopesOf(word string) []dispatch.Scope {
 // leaseListOf tells leases, and the ids of those of one session.
 func leaseListOf(infos []dispatch.LeaseInfo, own uuid.UUID) leaseList {
 	list := leaseList{Leases: []listedLease{}}
-	now := time.Now()
 	for _, info := range infos {
-		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}}
+		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}, InLine: info.InLine}
 		l.Name, l.Key = nameOrKey(info.Lease)
 		if info.Holder.Session == own {
 			l.LeaseID = info.ID.String()
 		}
 		for _, w := range info.Waiters {
-			l.Waiters = append(l.Waiters, waiting{holderOf(w.Holder), max(0, now.Sub(w.Since).Milliseconds())})
+			l.Waiters = append(l.Waiters, waiting{holderOf(w.Holder), w.For.Milliseconds()})
 		}
 		list.Leases = append(list.Leases, l)
 	}

@@ -141,11 +141,11 @@ type showLeasesArgs struct {
 }
 
 func (o *operator) showLeases(ctx context.Context, _ *dispatch.Session, a showLeasesArgs) (leaseList, error) {
-	infos, err := o.state.RunLeases(ctx, a.Run, scopesOf(a.Scope), a.Layer, a.Prefix)
+	page, err := o.state.RunLeases(ctx, a.Run, a.Layer, dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, Limit: dispatch.MaxLeaseList})
 	if err != nil {
 		return leaseList{}, err
 	}
-	return leaseListOf(infos, uuid.Nil), nil
+	return leaseListOf(page.Leases, uuid.Nil), nil
 }
 
 type showStoreArgs struct {

@@ -108,12 +108,15 @@ func takeNotices(ctx context.Context, se *dispatch.Session) []Notice {
 	if drain := se.TakeDrain(); drain != nil {
 		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: drain.At})
 	}
-	lost, err := se.TakeLosses(ctx)
+	lost, more, err := se.TakeLosses(ctx)
 	if err != nil {
 		return news
 	}
 	for _, l := range lost {
 		news = append(news, NoticeOf(l))
+	}
+	if more > 0 {
+		news = append(news, Notice{Code: leaseLost, Reason: fmt.Sprintf("and %d more were lost; the next answers name them", more)})
 	}
 	return news
 }

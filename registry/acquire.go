@@ -1,0 +1,317 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A Request asks for a lease.
+type Request struct {
+	Key       string // 1 to MaxKey bytes, printable, compared exactly
+	Holder    Holder
+	TTL       time.Duration // MinTTL to MaxTTL; zero: DefaultTTL
+	Wait      time.Duration // at most MaxWait; zero: answer at once
+	Ticket    uuid.UUID     // of an earlier wait; zero: none. The party's place is found without it, too
+	RequestID string        // makes the request idempotent; "": it is not
+	KeepAlive bool
+}
+
+// A Grant answers a request.
+type Grant struct {
+	Lease
+	Reentrant bool // the party held it already
+}
+
+// An ask is one request on its way.
+type ask struct {
+	Request
+	scope   string
+	id      uuid.UUID // of the call, among those that wait in this process
+	leaseID uuid.UUID // of the lease it would be granted
+	call    call.Call
+	placed  bool // it has taken its place in the line
+}
+
+// Acquire grants the key, or refuses with a [HeldError], or after a wait with a
+// [WaitError]. A call that is cancelled has no lease and no place in line when
+// Acquire returns, whatever it was given in that instant. One that is cut off
+// ([call.ErrCutOff]) keeps them for the call that is sent again.
+func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error) {
+	req.TTL = cmp.Or(req.TTL, DefaultTTL)
+	if err := req.check(r.scope); err != nil {
+		return Grant{}, err
+	}
+	c := r.core
+	a := ask{Request: req, scope: r.scope, id: uuid.New(), leaseID: uuid.New(), call: req.named(call.Of(ctx), r.scope)}
+	look := func(last bool) error {
+		return c.update(ctx, req.Holder, func(tx Tx) (refusal error) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			g, refusal = c.look(tx, &a, last)
+			return refusal
+		})
+	}
+	if req.Wait == 0 {
+		err = look(true)
+	} else {
+		err = c.await(ctx, &a, look)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return Grant{}, c.withdraw(ctx, &a)
+	case err != nil:
+		return Grant{}, err
+	default:
+		return g, nil
+	}
+}
+
+// await looks until there is an answer. What becomes of the party's place wakes
+// every call of the party that waits there. The watch begins before the first look,
+// so a hand-over between the look and the wait is not missed. The call counts as
+// asking before it has a place, so no hand-over finds the place without it.
+func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
+	watch := c.eng.Watch(placeKey(a.Holder, a.scope, a.Key))
+	defer watch.Stop()
+	defer c.Answering(ctx, a.id)()
+	return engine.Await(ctx, watch, a.Wait, look)
+}
+
+// look is the main rule. It answers a call that was answered before, grants, gives
+// back what the party has, refuses, or keeps the call waiting (engine.ErrWait).
+// last says that the wait is over.
+func (c *Core) look(tx Tx, a *ask, last bool) (Grant, error) {
+	if !c.opts.SessionOpen(tx, a.Holder.Session) {
+		return Grant{}, ErrSessionEnded
+	}
+	if l, ok := leaseByID(tx, a.leaseID); ok && a.placed { // handed over to this call
+		return Grant{Lease: l.Told(tx)}, nil
+	}
+	if g, answered, err := c.answered(tx, a); answered {
+		return g, err
+	}
+	held, ok, err := c.current(tx, a.scope, a.Key, a.Holder)
+	switch {
+	case err != nil:
+		return Grant{}, err
+	case !ok:
+		return c.grantTo(tx, a)
+	case held.heldAs(a.Holder):
+		return c.reenter(tx, held, a), nil
+	case a.Wait == 0:
+		return Grant{}, contention(tx, held)
+	default:
+		return Grant{}, c.wait(tx, a, held, last)
+	}
+}
+
+// answered answers a call that is sent again, or whose request_id was used before.
+func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
+	value, ok, err := a.call.Answered(tx, CallKind)
+	if !ok || err != nil {
+		return Grant{}, err != nil, err
+	}
+	r := record.Read(value)
+	id := r.ID()
+	l, ok := leaseByID(tx, id)
+	ok = ok && l.heldAs(a.Holder)
+	if ok && l.expired(tx.Now()) {
+		l, ok = c.revive(tx, l)
+	}
+	switch {
+	case ok:
+		return Grant{Lease: l.Told(tx)}, true, nil
+	case a.RequestID != "":
+		return Grant{}, true, c.lost(tx, a.Holder, id, Lost{Scope: a.scope, Key: a.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
+	default: // the client may use one name for all its calls
+		a.call.Forget(tx)
+		return Grant{}, false, nil
+	}
+}
+
+// current returns the lease on a key as h finds it. One past its deadline ends
+// here, unless it is h's own and nobody waits for it. A key that is reserved for h
+// is free.
+func (c *Core) current(tx Tx, scope, key string, h Holder) (l Lease, ok bool, err error) {
+	for {
+		row, there := tx.Get(leaseKey(scope, key))
+		if !there {
+			return Lease{}, false, nil
+		}
+		if !l.read(row) {
+			return Lease{}, false, corrupt(row.Key)
+		}
+		mine := l.heldAs(h)
+		switch {
+		case l.Reserved && mine:
+			tx.Delete(l.row)
+			return Lease{}, false, nil
+		case l.expired(tx.Now()) && (!mine || c.wanted(tx, scope, key, uuid.Nil)):
+			c.free(tx, l, Expired)
+			l = Lease{}
+		default:
+			return l, true, nil
+		}
+	}
+}
+
+// grantTo grants a free key to the call in hand.
+func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
+	if count(tx, scopeCount(a.scope)) >= uint64(c.opts.MaxLeasesPerScope) {
+		return Grant{}, &LimitError{"leases in this scope", int64(c.opts.MaxLeasesPerScope)}
+	}
+	if count(tx, actorCount(a.Holder.Actor)) >= uint64(c.opts.MaxLeasesPerActor) {
+		return Grant{}, &LimitError{"leases of one actor", int64(c.opts.MaxLeasesPerActor)}
+	}
+	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
+		w.remove(tx)
+	}
+	return Grant{Lease: c.grant(tx, a.scope, a.Request, a.leaseID, a.call).Told(tx)}, nil
+}
+
+// grant writes a new lease, and the answer of the call that gets it. The deadline
+// runs from this transaction.
+func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.Call) Lease {
+	if !req.Holder.Local {
+		tx.Sync() // whoever frees the key may be local
+	}
+	now := tx.Now()
+	l := Lease{
+		Scope: scope, Key: req.Key, ID: id, Token: nextToken(tx), Holder: req.Holder,
+		Acquired: now, Deadline: now.Add(req.TTL), TTL: req.TTL,
+		KeepAlive: req.KeepAlive, RequestID: req.RequestID,
+		row: leaseKey(scope, req.Key),
+	}
+	l.put(tx)
+	if id == uuid.Nil {
+		return l
+	}
+	tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
+	addCounts(tx, &l, 1)
+	keep := call.Keep
+	if req.RequestID != "" {
+		keep = call.Forever
+	}
+	w := record.New(16)
+	w.ID(id)
+	asked.Record(tx, CallKind, w.String(), keep)
+	return l
+}
+
+// reenter gives a party its own lease again, extended if that is longer.
+func (c *Core) reenter(tx Tx, l Lease, a *ask) Grant {
+	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
+		w.remove(tx)
+	}
+	l.KeepAlive = l.KeepAlive || a.KeepAlive
+	l.shared = true
+	return Grant{Lease: c.extend(tx, l, a.TTL, l.Holder).Told(tx), Reentrant: true}
+}
+
+// withdraw ends the call of a caller that is gone. One that was cut off may be sent
+// again under its name: it keeps its place and its grant.
+func (c *Core) withdraw(ctx context.Context, a *ask) error {
+	cause := context.Cause(ctx)
+	cutOff := errors.Is(cause, call.ErrCutOff)
+	err := c.update(context.WithoutCancel(ctx), a.Holder, func(tx Tx) error {
+		if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok && w.asker == a.id {
+			if cutOff {
+				w.park(tx)
+			} else {
+				c.leave(tx, w)
+			}
+		}
+		if cutOff && a.call.Name != "" {
+			return nil
+		}
+		if _, ok := a.call.Take(tx); ok || !a.call.Recorded() {
+			c.takeBack(tx, a.leaseID)
+		}
+		return nil
+	})
+	return cmp.Or(err, cause)
+}
+
+// CallKind is the kind of the answers of calls that were granted a lease.
+const CallKind call.Kind = "lease"
+
+// Undo takes back the lease that a call was granted whose client will never have
+// the answer.
+func (c *Core) Undo(tx Tx, a call.Answer) {
+	r := record.Read(a.Value)
+	c.takeBack(tx, r.ID())
+}
+
+// takeBack frees a lease, unless another call was told of it, too.
+func (c *Core) takeBack(tx Tx, id uuid.UUID) {
+	if l, ok := leaseByID(tx, id); ok && !l.shared {
+		c.free(tx, l, Cancelled)
+	}
+}
+
+// named is the call under which the request's answer is recorded.
+func (req *Request) named(asked call.Call, scope string) call.Call {
+	return asked.Requested(req.Holder.Session, req.RequestID,
+		call.PrintOf(scope, req.Key, req.Holder.Party, req.TTL.String(), strconv.FormatBool(req.KeepAlive)))
+}
+
+func (req *Request) check(scope string) error {
+	if err := checkKey(req.Key); err != nil {
+		return err
+	}
+	if err := CheckParty(req.Holder.Party); err != nil {
+		return err
+	}
+	if err := checkTTL(req.TTL); err != nil {
+		return err
+	}
+	switch {
+	case req.Wait < 0 || req.Wait > MaxWait:
+		return &ArgumentError{"wait_secs", fmt.Sprintf("must be from 0 to %d", MaxWait/time.Second)}
+	case len(req.RequestID) > MaxRequestID:
+		return &ArgumentError{"request_id", fmt.Sprintf("must be at most %d bytes", MaxRequestID)}
+	case req.Ticket != uuid.Nil && req.Ticket != ticketOf(req.Holder, scope, req.Key):
+		return &ArgumentError{"ticket", "must be of an earlier wait of this session for the same lease; leave it out to ask anew"}
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > MaxKey {
+		return &ArgumentError{"key", fmt.Sprintf("must be from 1 to %d bytes", MaxKey)}
+	}
+	return printable("key", key)
+}
+
+// CheckParty reports what is wrong with the name of a party.
+func CheckParty(party string) error {
+	if len(party) > MaxParty {
+		return &ArgumentError{"as", fmt.Sprintf("must be at most %d bytes", MaxParty)}
+	}
+	return printable("as", party)
+}
+
+func printable(argument, s string) error {
+	if !utf8.ValidString(s) {
+		return &ArgumentError{argument, "must be valid UTF-8"}
+	}
+	for _, c := range s {
+		if !unicode.IsPrint(c) {
+			return &ArgumentError{argument, fmt.Sprintf("must be printable, and holds %U", c)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/call"
+)
+
+// Renew moves the lease's deadline to ttl from now, if that is later; a zero ttl
+// means the one it has. Another party of the holder's actor that knows the id
+// adopts the lease, so a reconnect keeps what it held: it gets a new token, and
+// the one that had it is told.
+func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
+	if ttl != 0 {
+		if err := checkTTL(ttl); err != nil {
+			return Lease{}, err
+		}
+	}
+	return l, c.update(ctx, caller, func(tx Tx) (refusal error) {
+		l, refusal = c.renew(tx, caller, id, ttl)
+		return refusal
+	})
+}
+
+func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lease, error) {
+	if !c.opts.SessionOpen(tx, caller.Session) {
+		return Lease{}, ErrSessionEnded
+	}
+	l, ok := leaseByID(tx, id)
+	if ok && l.Holder.Actor != caller.Actor {
+		return Lease{}, ErrNotHolder
+	}
+	if ok && l.expired(tx.Now()) {
+		l, ok = c.revive(tx, l)
+	}
+	if !ok {
+		return Lease{}, c.lost(tx, caller, id, Lost{})
+	}
+	if ttl == 0 {
+		ttl = l.TTL
+	}
+	if caller.Session == l.Holder.Session && caller.Party == "" {
+		caller.Party = l.Holder.Party // the session speaks for its parties
+	}
+	if !l.heldAs(caller) {
+		l = c.adopt(tx, l, caller)
+	}
+	return c.extend(tx, l, ttl, caller).Told(tx), nil
+}
+
+// adopt gives a lease to another party of its holder's actor.
+func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
+	cause := Adopted
+	if to.Session == l.Holder.Session {
+		cause = AdoptedWithin
+	}
+	putLost(tx, &l, cause)
+	if l.RequestID != "" {
+		l.requested().Expire(tx, keepRequest)
+		l.RequestID = ""
+	}
+	l.Holder, l.Token, l.shared = to, nextToken(tx), true
+	l.put(tx)
+	return l
+}
+
+// revive gives a lease that is past its deadline its ttl again, unless somebody
+// waits for it: then it ends.
+func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
+	if c.wanted(tx, l.Scope, l.Key, uuid.Nil) {
+		c.free(tx, l, Expired)
+		return Lease{}, false
+	}
+	return c.extend(tx, l, l.TTL, l.Holder), true
+}
+
+// extend moves the deadline to ttl from now if that is later, for holder, who may
+// be another one than before. It writes to the disk only what a restart could not
+// do without: a new owner, a longer ttl, or a deadline much later than the stored one.
+func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
+	durable := holder.Session != l.Holder.Session || l.lapsed
+	l.Holder = holder
+	if l.lapsed {
+		l.lapsed = false
+		addCounts(tx, &l, 1)
+		forgetLoss(tx, lostKey(l.Holder.Actor, l.ID))
+	}
+	if to := tx.Now().Add(ttl); to.After(l.Deadline) {
+		durable = durable || ttl > l.TTL || l.graced
+		l.Deadline, l.TTL, l.graced = to, max(l.TTL, ttl), false
+		durable = durable || l.long() && l.Deadline.After(l.stored.Add(lag))
+	}
+	if durable {
+		l.put(tx)
+	} else {
+		l.touch(tx)
+	}
+	return l
+}
+
+// Release gives the lease back and hands it to whoever waits first. It
+// reports false, and why, if the lease is not held any more: that is an
+// answer, not a failure.
+func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
+	err = c.update(ctx, caller, func(tx Tx) (refusal error) {
+		released, why, refusal = c.release(tx, caller, id)
+		return refusal
+	})
+	return released, why, err
+}
+
+func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why string, err error) {
+	l, ok := leaseByID(tx, id)
+	if !ok {
+		var lost *LostError
+		if errors.As(c.lost(tx, caller, id, Lost{}), &lost) {
+			return false, lost.Reason, nil
+		}
+		return false, "not held", nil
+	}
+	if l.Holder.Actor != caller.Actor {
+		return false, "", ErrNotHolder
+	}
+	lapsed := l.lapsed
+	c.free(tx, l, Released)
+	if lapsed {
+		return false, string(Expired), nil
+	}
+	return true, "", nil
+}
+
+// requested is the call with a request_id that was granted the lease.
+func (l *Lease) requested() call.Call {
+	return call.Call{}.Requested(l.Holder.Session, l.RequestID, 0)
+}
