@@ -34,15 +34,18 @@ type Harness struct {
 type State struct {
 	// Open opens the state: as the last Close left it, or as the last Crash.
 	Open func() (engine.Engine, error)
-	// Crash keeps the state as a crash at this instant would leave it, for
+	// Crash keeps the state as a power cut at this instant would leave it, for
 	// the next Open. The engine that is open goes on, to be closed, and what
 	// it does after is lost. Nil if the harness cannot.
 	Crash func()
+	// Kill is Crash for the end of the process: what the operating system has
+	// been given stays.
+	Kill func()
 }
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	for _, group := range [][]test{transactions, rows, cold, iteration, durability, watches, waiting, limits, endings, models} {
+	for _, group := range [][]test{transactions, rows, cold, iteration, durability, watches, waiting, limits, endings, locals, snapshots, models} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) { h.run(t, test.fn) })
 		}
@@ -118,6 +121,12 @@ func (w *world) canCrash() bool { return w.state.Crash != nil }
 func (w *world) crash() {
 	w.Helper()
 	w.state.Crash()
+	w.reopen()
+}
+
+func (w *world) kill() {
+	w.Helper()
+	w.state.Kill()
 	w.reopen()
 }
 

@@ -46,7 +46,9 @@ func TestOnDisk(t *testing.T) {
 
 func crashable(t *testing.T, cfg vfs.CrashCloneCfg) enginetest.State {
 	fs := vfs.NewCrashableMem()
+	all := vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 2))}
 	return enginetest.State{
+		Kill:  func() { fs = fs.CrashClone(all) },
 		Open:  func() (engine.Engine, error) { return open(pebble.Options{Dir: "state", FS: fs, Logf: t.Logf}) },
 		Crash: func() { fs = fs.CrashClone(cfg) },
 	}

@@ -1,0 +1,134 @@
+package enginetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+var locals = []test{
+	{"ALocalCommitSurvivesTheProcess", aLocalCommitSurvivesTheProcess},
+	{"APowerCutLosesASuffixOfLocalCommits", aPowerCutLosesASuffix},
+	{"WhatAnotherMachineSawSurvivesAPowerCut", whatAnotherMachineSaw},
+	{"SyncMakesALocalCommitSurviveTheMachine", syncMakesALocalCommitSurvive},
+}
+
+// updateAs runs fn in an Update, of a local caller or of another one.
+func (w *world) updateAs(local bool, fn func(tx engine.Tx)) {
+	w.Helper()
+	ctx := w.Context()
+	if local {
+		ctx = engine.Local(ctx)
+	}
+	if err := w.Update(ctx, func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
+		w.Fatalf("update: %v", err)
+	}
+}
+
+func aLocalCommitSurvivesTheProcess(w *world) {
+	if w.state.Kill == nil {
+		w.Skip("the harness cannot kill")
+	}
+	for _, step := range script {
+		w.updateAs(true, step)
+		want := contents(w)
+		w.kill()
+		w.want(want...)
+	}
+	for i := range 50 {
+		w.updateAs(i%3 != 0, func(tx engine.Tx) { tx.Put(row(fmt.Sprintf("~k%02d", i), "")); tx.Put(row(fmt.Sprintf("k%02d", i), "")) })
+		if i%10 == 9 {
+			want := contents(w)
+			w.kill()
+			w.want(want...)
+		}
+	}
+}
+
+// aPowerCutLosesASuffix numbers its commits. After a power cut those up to some
+// number are there, whole, and none after; and none is missing that was made for,
+// or before, a caller who is not local.
+func aPowerCutLosesASuffix(w *world) {
+	if !w.canCrash() {
+		w.Skip("the harness cannot crash")
+	}
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	lost := 0
+	for range 20 {
+		w.update(func(tx engine.Tx) {
+			for row := range everything(tx) {
+				tx.Delete(row.Key)
+			}
+		})
+		must, n := -1, r.IntN(60)
+		for i := range n {
+			local := r.IntN(8) != 0
+			if !local {
+				must = i
+			}
+			w.updateAs(local, func(tx engine.Tx) {
+				value := strings.Repeat("x", r.IntN(3000))
+				tx.Put(row(fmt.Sprintf("k%02d", i), value))
+				tx.Put(row(fmt.Sprintf("~k%02d", i), value))
+				tx.Put(row("last", strconv.Itoa(i)))
+			})
+			time.Sleep(time.Duration(r.IntN(2)) * time.Millisecond)
+		}
+		w.crash()
+		w.view(func(tx engine.Tx) {
+			last := -1
+			if r, ok := tx.Get("last"); ok {
+				last, _ = strconv.Atoi(r.Value)
+			}
+			if last < must {
+				w.Errorf("commit %d is lost, and %d is there (seed %d)", must, last, seed)
+			}
+			for i := range n {
+				hot, a := tx.Get(fmt.Sprintf("k%02d", i))
+				cold, b := tx.Get(fmt.Sprintf("~k%02d", i))
+				if a != (i <= last) || b != (i <= last) || hot.Value != cold.Value {
+					w.Errorf("of %d commits, the last of which is %d, commit %d is there: %t, %t (seed %d)", n, last, i, a, b, seed)
+				}
+			}
+			lost += n - 1 - last
+		})
+	}
+	w.Logf("%d local commits were lost", lost)
+}
+
+func whatAnotherMachineSaw(w *world) {
+	if !w.canCrash() {
+		w.Skip("the harness cannot crash")
+	}
+	look := func(engine.Tx) error { return nil }
+	for name, see := range map[string]func() error{
+		"view":     func() error { return w.View(w.Context(), look) },
+		"update":   func() error { return w.Update(w.Context(), look) },
+		"refused":  func() error { _ = w.Update(w.Context(), func(engine.Tx) error { return errRefused }); return nil },
+		"snapshot": func() error { return w.Snapshot(w.Context(), look) },
+		"get":      func() error { _, _, err := w.Get(w.Context(), "k"); return err },
+		"get cold": func() error { _, _, err := w.Get(w.Context(), "~k"); return err },
+	} {
+		w.updateAs(true, func(tx engine.Tx) { tx.Put(row("k", name)); tx.Put(row("~k", name)) })
+		if err := see(); err != nil {
+			w.Errorf("%s: %v", name, err)
+		}
+		w.crash()
+		w.want(row("k", name), row("~k", name))
+	}
+}
+
+func syncMakesALocalCommitSurvive(w *world) {
+	if !w.canCrash() {
+		w.Skip("the harness cannot crash")
+	}
+	w.updateAs(true, func(tx engine.Tx) { tx.Put(row("a", "")) })
+	w.updateAs(true, func(tx engine.Tx) { tx.Put(row("b", "")); tx.Sync() })
+	w.crash()
+	w.want(row("a", ""), row("b", ""))
+}
