@@ -216,9 +216,13 @@ func (c *Core) reenter(tx Tx, l Lease, a *ask) Grant {
 	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
 		w.remove(tx)
 	}
-	l.KeepAlive = l.KeepAlive || a.KeepAlive
-	l.shared = true
-	return Grant{Lease: c.extend(tx, l, a.TTL, l.Holder).Told(tx), Reentrant: true}
+	keep := a.KeepAlive && !l.KeepAlive
+	l.KeepAlive, l.shared = l.KeepAlive || keep, true
+	l = c.extend(tx, l, a.TTL, l.Holder)
+	if keep {
+		l.put(tx) // a restart is to know of it
+	}
+	return Grant{Lease: l.Told(tx), Reentrant: true}
 }
 
 // withdraw ends the call of a caller that is gone. One that was cut off may be sent

@@ -4,72 +4,88 @@
 // There are only a few types here. A [Core] is the rules over one engine. A
 // [Registry] is the Core bound to one scope: "run:<id>" for what a whole run
 // contends for, "layer:<id>" for one layer's /leases/*. A [Lease] is held by a
-// [Holder], which is a session: the actor and its path are for those who read
-// who is in their way. Whoever is refused gets a [HeldError]; whoever lost a
-// lease gets a [LostError].
+// [Holder]: a session, or one of the sub-agents (parties) that share it. The
+// holder's actor and path are for people who read who is in their way. A refused
+// caller gets a [HeldError]; a caller that lost a lease gets a [LostError].
 //
 // # Contract
 //
-//   - At most one session holds a key of a scope. Each grant carries a token
-//     greater than any this state ever issued; renewal and re-entry keep it.
-//   - A lease is kept at least its ttl from the last grant or renewal, and may
-//     be taken only when now > deadline. A restart gives each lease one full
-//     ttl more, so it never cuts one short.
+//   - At most one party holds a key of a scope. Each grant carries a token
+//     greater than any this state ever issued. Renewal and re-entry keep it;
+//     adoption by another party of the same actor changes it.
+//   - A lease lasts at least its ttl from the last grant or renewal. It may be
+//     taken only when now > deadline. A restart never cuts one short.
 //   - A deadline is only ever moved later.
+//   - A lease past its deadline that nobody waits for has lapsed: its key is free
+//     for everybody else, and its holder may still renew it.
 //   - Release, expiry and the end of a session hand over, in the transaction
-//     that frees the key, to the first who waits and is still there. Nobody
-//     overtakes: a key is free only while nobody waits for it.
-//   - Everything a session holds and waits for goes with it, in the
-//     transaction that ends it ([Core.EndSession]).
+//     that frees the key, to the first in line. Nobody overtakes.
+//   - A party has one place in each line. It keeps the place for [ParkTime] after
+//     a call has timed out, and through a restart.
+//   - What a call was granted is recorded under the call's name (package call), in
+//     the transaction that grants. A call that is cancelled leaves nothing behind,
+//     unless another call was told of the same grant.
+//   - Every loss is told: to the holder's session, or to the next session of its
+//     actor. A crash may make it told twice.
 //   - A refusal changes nothing and says what is in the way now.
+//
+// # A lease
+//
+//	       granted                    deadline, nobody waits
+//	(free) ───────▶ held ──────────────────────────────────────▶ lapsed
+//	   ▲   ▲         │ ▲                                        │  │
+//	   │   │         │ └──────────── renewed ───────────────────┘  │
+//	   │   └─────────┴─ released; expired, session ended, … ◀──────┘ taken by another, or an hour later
+//	   │                (then handed over, reserved or free)
+//	   └─ reserved ◀─── freed, and the first in line is between two calls
 //
 // # A place in the line
 //
 //	          acquire, held            freed, first in line, call alive
 //	(none) ───────────────▶ waiting ───────────────────────────────────▶ holds
-//	                         │   ▲
-//	          wait_secs over │   │ acquire with the ticket
-//	                         ▼   │
-//	                        parked ──── 30 s ───▶ (none)
+//	                         │   ▲                                         ▲
+//	   wait over, restart,   │   │ acquire again                           │ acquire
+//	   or connection lost    ▼   │                                         │
+//	                        parked ── freed, first in line, once ──▶ key reserved
+//	                         │                                         │
+//	                         └──── 30 s ───▶ (none)          5 s ──▶ next in line
 //
-// Whoever is parked has had an answer and is not asking: a key that becomes
-// free passes over them, for nothing may stand free while somebody waits, but
-// they keep their place before all who came later. Reserving the key for them
-// was the choice not taken: it stops everyone for as long as a model thinks.
+// A key that becomes free while the first in line is parked is reserved for it for
+// [ReserveTime], once for each place. After that, parties whose calls wait come
+// before parties that are away.
 //
 // # Key schema
 //
-//	lease/<scope>␀<key>            Lease       owner session, due at its next attention
-//	leaseid/<lease id>             its row key memory only
-//	leases/<scope>                 how many    memory only
-//	wait/<scope>␀<key>␀<seq>       Waiter      memory only, owner session, due when parked
-//	ticket/<actor><ticket>         its row key memory only, owner session; what a waiting call watches
-//	request/<session><request id>  the grant   owner session, due some time after the lease ended
-//	lost/<actor><lease id>         what became of it (without an id: and its token, until it is told), due when it may be forgotten
-//	news/<session>                 stands while the session has losses to be told of: the last's token, and how many without an id are kept; owner session
-//	place                          the last place given in any line, memory only
-//	token                          the last one issued, and how many are reserved on disk
-//	uptime                         how long the state has been open, due every minute while there are leases
+//	lease/<scope>␀<key>             Lease       owner session, due at its next attention
+//	wait/<scope>␀<key>␀<number>     a place     owner session, due when parked
+//	lost/<actor><lease id>[<token>] Lost        due when it is forgotten; with the token if it has no id
+//	!mark/token                     the last token issued, and how many are reserved
 //
-// A lease's deadline is when its row is due, or some time after, which its value
-// tells: so a renewal changes the row's due time alone. It only Touches the row
-// and costs no disk write. What a restart needs of a deadline is the ttl. The
-// restart itself puts all leases off, some in each transaction, and writes
-// nothing either.
+// and in memory only, rebuilt by [Core.Recover]:
+//
+//	leaseid/<lease id>              its row key
+//	place/<session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
+//	next/<scope>␀<key>␀<class><number>     the row key of a place that can be served: a call waits (a), or it is parked and nothing was reserved for it yet (p)
+//	news/<session or actor>         there are losses to tell: the last token, and how many are not kept
+//	count/…                         leases of a scope and an actor, places of a line and an actor, untold losses of an actor, the last place number
+//
+// A lease's deadline is when its row is due, or a known time after that: so a
+// renewal changes the row's due time alone. It only Touches the row and costs no
+// disk write. After a restart each lease gets its full ttl from the moment of
+// recovery.
 //
 // # Long leases
 //
-// A state that restarts often would so keep a day's lease for ever. So a lease of
-// more than five minutes also has its end written down, as a time on a clock that
-// goes only while the state is open, the uptime, of which one row is written each
-// minute. After a restart it has what is left until that end, at most its ttl. Its
-// renewal writes a new end if that is more than five minutes later than the one
-// that is stored, and the restart adds those five: so none is cut short, and one
-// that nobody renews is kept by a restart for no more than the time since the last
-// minute was written, and by the first of them for five minutes.
+// A state that restarts often would keep a day's lease for ever. So a lease of more
+// than five minutes also stores its deadline, on the engine's running clock, which
+// goes on through restarts. A renewal writes a new one if it is more than five
+// minutes later than the stored one. A restart adds those five minutes, and leaves at
+// least five minutes to a lease once after its last renewal.
 //
-// What was left of each lease, written every few minutes, was the choice not
-// taken: it costs a write for all that lives and not for what changes, 3 300 a
-// second with a million claims of an hour, and none is needed for those that
-// nobody renews.
+// # The choice not taken
+//
+// A place could be found by a ticket that the client must send back, and the key of a
+// parked place could be given to whoever waits behind it. That was the first
+// version. Models forget tickets, so one agent that asked four times had four places,
+// and whoever was thinking when the key became free lost its turn.
 package registry

@@ -19,7 +19,7 @@ const (
 	lostPrefix  = "lost/"
 	newsPrefix  = "news/"
 	countPrefix = "count/"
-	tokenKey    = "token"
+	tokenKey    = engine.Mark + "token" // also kept outside the log, as no token is to come back with it
 	seqKey      = countPrefix + "places"
 )
 

@@ -1,0 +1,517 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// as is a sub-agent of the same session.
+func (p party) as(name string) party {
+	p.Party = name
+	return p
+}
+
+func TestPartiesOfOneSessionAreApart(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		session := h.party("W1")
+		a, b := session.as("a"), session.as("b")
+		g := a.acquire(registry.Request{Key: "x", KeepAlive: true})
+		for _, other := range []party{b, session} {
+			_, err := other.try(registry.Request{Key: "x"})
+			held := mustBe[*registry.HeldError](t, err)
+			want := fmt.Sprintf(`lease "x" held by actor %s (W1), expires in 60s; for its sub-agent "a"; kept alive while its holder is connected`, a.Actor)
+			if held.Error() != want {
+				t.Errorf("%q reads %s\nwant %s", other.Party, held, want)
+			}
+		}
+		time.Sleep(time.Second)
+		if again := a.acquire(registry.Request{Key: "x"}); !again.Reentrant || again.HeldFor != time.Second || again.Token != g.Token {
+			t.Errorf("re-entry: %+v", again)
+		}
+		// The session may speak for its parties; another party adopts.
+		if l, err := session.renew(g, 0); err != nil || l.Token != g.Token || l.Holder.Party != "a" {
+			t.Errorf("renewed by the session: %+v %v", l, err)
+		}
+		l, err := b.renew(g, 0)
+		if err != nil || l.Token <= g.Token || l.Holder.Party != "b" {
+			t.Errorf("adopted: %+v %v", l, err)
+		}
+		h.view(func(tx registry.Tx) {
+			if news, _ := h.Untold(tx, session.Holder, 10); len(news) != 1 || news[0].Party != "a" || news[0].Token != g.Token {
+				t.Errorf("the session is told %+v", news)
+			}
+		})
+	})
+}
+
+func TestTheEndOfAPartyReleasesWhatItHasAndNothingElse(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		session, other := h.party("W1"), h.party("W2")
+		a, b := session.as("a"), session.as("b")
+		const n = 300 // more than one transaction ends
+		for i := range n {
+			a.acquire(registry.Request{Key: fmt.Sprint("a", i)})
+		}
+		kept := b.acquire(registry.Request{Key: "b"})
+		waiting := other.wait(registry.Request{Key: "a0"})
+		a.wait(registry.Request{Key: "b", Wait: time.Second})
+		if err := h.EndParty(t.Context(), a.Holder); err != nil {
+			t.Fatal(err)
+		}
+		granted(t, waiting)
+		h.view(func(tx registry.Tx) {
+			if list := held(h, tx); len(list) != 2 {
+				t.Errorf("%d leases are left", len(list))
+			}
+			if news, more := h.Untold(tx, session.Holder, 10); len(news)+more != 0 {
+				t.Errorf("the session is told %+v", news)
+			}
+		})
+		if _, err := b.renew(kept, 0); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// Eight wait and the daemon is killed. They come back in any order, two newcomers
+// before them, and are served in the order in which they had asked.
+func TestALineKeepsItsOrderThroughARestart(t *testing.T) {
+	for _, holderStays := range []bool{true, false} {
+		t.Run(fmt.Sprint("holder stays ", holderStays), func(t *testing.T) {
+			inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+				holder := h.party("holder")
+				g := holder.acquire(registry.Request{Key: "x", TTL: time.Hour})
+				var line []party
+				for i := range 8 {
+					p := h.party(fmt.Sprint("W", i))
+					line = append(line, p)
+					ctx, cut := context.WithCancelCause(call.With(t.Context(), call.Call{Session: p.Session, Name: "1"}))
+					c := p.waitCtx(ctx, registry.Request{Key: "x"})
+					defer func() { <-c }()
+					defer cut(call.ErrCutOff)
+				}
+				h.crash()
+				if !holderStays {
+					h.endSession(holder)
+				}
+				got := make([]<-chan answer, 10)
+				for i := range 2 {
+					got[8+i] = h.party(fmt.Sprint("new", i)).wait(registry.Request{Key: "x"})
+				}
+				for _, i := range []int{3, 7, 0, 5, 1, 2, 6, 4} {
+					ctx := call.With(t.Context(), call.Call{Session: line[i].Session, Name: "1"})
+					got[i] = line[i].waitCtx(ctx, registry.Request{Key: "x"})
+					h.check()
+				}
+				if holderStays {
+					holder.release(g)
+				}
+				for i, c := range got {
+					a := granted(t, c)
+					for _, later := range got[i+1:] {
+						waits(t, later)
+					}
+					p := party{a.Holder, h}
+					p.release(a.Grant)
+				}
+			})
+		})
+	}
+}
+
+// A call may be cancelled before its transaction, after it, or in a wait. Whatever
+// it did is undone, unless another call was told of it.
+func TestACancelledCallLeavesNothingBehind(t *testing.T) {
+	named := func(p party, name string) context.Context {
+		return call.With(p.h.t.Context(), call.Call{Session: p.Session, Name: name})
+	}
+	nothing := func(t *testing.T, h *house) {
+		t.Helper()
+		h.check()
+		h.view(func(tx registry.Tx) {
+			if list := held(h, tx); len(list) != 0 {
+				t.Errorf("it left %+v", list)
+			}
+			for row := range tx.Scan(call.Prefix) {
+				t.Errorf("it left %q", row.Key)
+			}
+		})
+	}
+	undo := func(h *house, ctx context.Context) (undone bool) {
+		err := h.eng.Update(context.Background(), func(tx engine.Tx) error {
+			a, ok := call.Of(ctx).Take(tx)
+			if ok && a.Kind == registry.CallKind {
+				h.Undo(tx, a)
+			}
+			undone = ok
+			return nil
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return undone
+	}
+	for _, requestID := range []string{"", "r"} {
+		t.Run("request_id "+requestID, func(t *testing.T) {
+			t.Run("before", func(t *testing.T) {
+				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+					ctx, cancel := context.WithCancel(named(h.party("W1"), "1"))
+					cancel()
+					if _, err := h.party("W1").tryCtx(ctx, registry.Request{Key: "x", RequestID: requestID}); !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					nothing(t, h)
+				})
+			})
+			t.Run("after the commit", func(t *testing.T) {
+				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+					p := h.party("W1")
+					ctx := named(p, "1")
+					req := registry.Request{Key: "x", RequestID: requestID}
+					g, err := p.tryCtx(ctx, req)
+					if err != nil || !undo(h, ctx) {
+						t.Fatalf("not undone: %v", err)
+					}
+					nothing(t, h)
+					if _, err := p.renew(g, 0); !errors.Is(err, registry.ErrNotHolder) {
+						t.Errorf("renewal: %v", err)
+					}
+					if again, err := p.tryCtx(named(p, "2"), req); err != nil || again.Token <= g.Token {
+						t.Errorf("the request_id is not free: %+v %v", again, err)
+					}
+				})
+			})
+			t.Run("in a wait", func(t *testing.T) {
+				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+					holder, p := h.party("W1"), h.party("W2")
+					g := holder.acquire(registry.Request{Key: "x"})
+					ctx, cancel := context.WithCancel(named(p, "1"))
+					c := p.waitCtx(ctx, registry.Request{Key: "x", RequestID: requestID})
+					cancel()
+					<-c
+					holder.release(g)
+					nothing(t, h)
+				})
+			})
+			t.Run("told to another call", func(t *testing.T) {
+				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+					p := h.party("W1")
+					ctx := named(p, "1")
+					req := registry.Request{Key: "x", RequestID: requestID}
+					g, err := p.tryCtx(ctx, req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if again, err := p.tryCtx(named(p, "2"), req); err != nil || again.ID != g.ID {
+						t.Fatalf("again: %+v %v", again, err)
+					}
+					undo(h, ctx)
+					if _, err := p.renew(g, 0); err != nil {
+						t.Errorf("it was taken from the call that has it: %v", err)
+					}
+				})
+			})
+			t.Run("sent again instead", func(t *testing.T) {
+				inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+					p := h.party("W1")
+					ctx := named(p, "1")
+					req := registry.Request{Key: "x", RequestID: requestID, TTL: time.Minute}
+					g, err := p.tryCtx(ctx, req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(10 * time.Second)
+					again, err := p.tryCtx(ctx, req)
+					if err != nil || again.ID != g.ID || again.Reentrant || again.ExpiresIn != 50*time.Second || again.HeldFor != 10*time.Second {
+						t.Errorf("again: %+v %v", again, err)
+					}
+					h.crash()
+					again, err = p.tryCtx(ctx, req)
+					if err != nil || again.Token != g.Token || again.Reentrant || again.ExpiresIn != time.Minute {
+						t.Errorf("after the restart: %+v %v", again, err)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A call whose connection is lost is sent again, and has its place.
+func TestACallThatIsCutOffKeepsItsPlace(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		g := a.acquire(registry.Request{Key: "x"})
+		ctx, cut := context.WithCancelCause(call.With(t.Context(), call.Call{Session: b.Session, Name: "1"}))
+		first := b.waitCtx(ctx, registry.Request{Key: "x"})
+		second := c.wait(registry.Request{Key: "x"})
+		cut(call.ErrCutOff)
+		if ans := <-first; !errors.Is(ans.err, call.ErrCutOff) {
+			t.Errorf("the call that is cut off says %v", ans.err)
+		}
+		a.release(g)
+		waits(t, second)
+		back := b.waitCtx(call.With(t.Context(), call.Call{Session: b.Session, Name: "1"}), registry.Request{Key: "x"})
+		granted(t, back)
+		waits(t, second)
+	})
+}
+
+func TestOnePartyHasOnePlaceHoweverOftenItAsks(t *testing.T) {
+	inHouse(t, registry.Options{MaxWaitersPerKey: 2, MaxWaitersPerActor: 1}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		g := a.acquire(registry.Request{Key: "x"})
+		var calls []<-chan answer
+		for range 20 {
+			calls = append(calls, b.wait(registry.Request{Key: "x"}))
+		}
+		last := c.wait(registry.Request{Key: "x"})
+		h.view(func(tx registry.Tx) {
+			s, _ := h.Registry("run:1").Standing(tx, "x")
+			if s.InLine != 2 || len(s.Waiters) != 2 || s.Waiters[0].Holder.Path != "B" || s.Waiters[1].Holder.Path != "C" {
+				t.Errorf("in line: %+v", s)
+			}
+		})
+		a.release(g)
+		for _, c := range calls { // they are one party
+			if a := granted(t, c); a.Holder.Path != "B" {
+				t.Errorf("granted to %s", a.Holder.Path)
+			}
+		}
+		waits(t, last)
+	})
+}
+
+func TestALapsedLeaseIsItsHoldersUntilAnotherTakesIt(t *testing.T) {
+	inHouse(t, registry.Options{MaxLeasesPerActor: 1}, func(t *testing.T, h *house) {
+		a, b := h.party("A"), h.party("B")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
+		time.Sleep(10 * time.Second)
+		h.check()
+		h.view(func(tx registry.Tx) {
+			if list := held(h, tx); len(list) != 0 {
+				t.Errorf("listed: %+v", list)
+			}
+			if news, _ := h.Untold(tx, a.Holder, 10); len(news) != 1 || news[0].Reason != string(registry.Expired) {
+				t.Errorf("told: %+v", news)
+			}
+		})
+		h.crash()
+		if l, err := a.renew(g, time.Second); err != nil || l.Token != g.Token || l.ExpiresIn != time.Second {
+			t.Fatalf("renewed: %+v %v", l, err)
+		}
+		h.view(func(tx registry.Tx) {
+			if news, _ := h.Untold(tx, a.Holder, 10); len(news) != 0 {
+				t.Errorf("it has it again, and is told %+v", news)
+			}
+		})
+		time.Sleep(10 * time.Second)
+		a.acquire(registry.Request{Key: "y"}) // x does not count
+		taken := b.acquire(registry.Request{Key: "x", TTL: time.Minute})
+		_, err := a.renew(g, 0)
+		if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != "B" || lost.Reason != string(registry.Expired) {
+			t.Errorf("lost: %+v", lost)
+		}
+		b.release(taken)
+		h.party("C").acquire(registry.Request{Key: "x"})
+		_, err = a.renew(g, 0)
+		if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != "C" {
+			t.Errorf("the holder of now is %q", lost.SupersededBy)
+		}
+	})
+}
+
+func TestLossesPassToTheNextSessionAndAreBounded(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		one := h.party("W1")
+		expired := one.acquire(registry.Request{Key: "expired", TTL: time.Second})
+		time.Sleep(2 * time.Second)
+		const n = registry.MaxUntold + 50
+		for i := range n {
+			one.acquire(registry.Request{Key: fmt.Sprint(i), TTL: time.Hour})
+		}
+		// Its end goes in steps.
+		steps, done := 0, false
+		for !done {
+			steps++
+			err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+				done = h.EndSession(tx, one.Session, 100)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if steps < n/100 {
+			t.Errorf("ended in %d steps", steps)
+		}
+		h.check()
+		h.crash()
+		next := one.again()
+		told := make(map[string]bool)
+		for {
+			var list []registry.Lost
+			var more int
+			err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+				list, more = h.TakeUntold(tx, next.Holder, 20)
+				return nil
+			})
+			if err != nil || len(list) > 20 {
+				t.Fatalf("%d at once: %v", len(list), err)
+			}
+			for _, l := range list {
+				if told[l.Key] {
+					t.Errorf("%q is told twice", l.Key)
+				}
+				told[l.Key] = true
+			}
+			if more == 0 {
+				break
+			}
+		}
+		if len(told) != registry.MaxUntold || !told["expired"] {
+			t.Errorf("%d losses are told, the one from before: %v", len(told), told["expired"])
+		}
+		h.check()
+		if _, err := next.renew(expired, 0); err == nil {
+			t.Error("the end of a session keeps its lapsed lease")
+		}
+		time.Sleep(2 * time.Hour)
+		h.view(func(tx registry.Tx) {
+			for _, prefix := range []string{"lost/", "news/", "count/lost/"} {
+				for row := range tx.Scan(prefix) {
+					t.Errorf("kept: %q", row.Key)
+				}
+			}
+		})
+	})
+}
+
+func TestLeasesOfAnActorAreBounded(t *testing.T) {
+	inHouse(t, registry.Options{MaxLeasesPerActor: 2}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		g := p.acquire(registry.Request{Key: "1"})
+		p.again().acquire(registry.Request{Key: "2"})
+		_, err := p.as("sub").try(registry.Request{Key: "3"})
+		if limit := mustBe[*registry.LimitError](t, err); limit.Max != 2 {
+			t.Errorf("limit: %v", limit)
+		}
+		h.crash()
+		_, err = p.try(registry.Request{Key: "3"})
+		mustBe[*registry.LimitError](t, err)
+		p.release(g)
+		p.acquire(registry.Request{Key: "3"})
+	})
+}
+
+func TestListingsComeInPages(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		for i := range 25 {
+			p.acquire(registry.Request{Key: fmt.Sprintf("k/%02d", i)})
+		}
+		p.acquire(registry.Request{Key: "other"})
+		h.view(func(tx registry.Tx) {
+			var keys []string
+			after, more := "", true
+			for more {
+				var page []registry.Standing
+				page, more = h.Registry("run:1").List(tx, "k/", after, 10)
+				for _, s := range page {
+					keys = append(keys, s.Key)
+				}
+				after = keys[len(keys)-1]
+			}
+			if len(keys) != 25 || keys[0] != "k/00" || keys[24] != "k/24" {
+				t.Errorf("keys: %q", keys)
+			}
+		})
+	})
+}
+
+func TestKeepAliveThatIsAskedForLaterSurvivesARestart(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		p.acquire(registry.Request{Key: "x", TTL: 10 * time.Second})
+		p.acquire(registry.Request{Key: "x", TTL: 10 * time.Second, KeepAlive: true})
+		h.crash()
+		time.Sleep(time.Minute)
+		_, err := h.party("W2").try(registry.Request{Key: "x"})
+		mustBe[*registry.HeldError](t, err)
+	})
+}
+
+func TestTokensNeverGoBack(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		g := p.acquire(registry.Request{Key: "x"})
+		err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Delete(engine.Mark + "token")
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = registry.New(h.eng, registry.Options{}).Recover(t.Context())
+		if !errors.Is(err, engine.ErrCorrupt) {
+			t.Errorf("leases without a record of tokens: %v", err)
+		}
+		err = h.eng.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Touch(engine.Row{Key: engine.Mark + "token", Value: string(make([]byte, 16))})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if next := p.acquire(registry.Request{Key: "y"}); next.Token <= g.Token {
+			t.Errorf("token %d after %d", next.Token, g.Token)
+		}
+	})
+}
+
+// A record that is damaged while the daemon runs affects only its key.
+func TestACorruptLeaseAffectsOnlyItsKey(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		p.acquire(registry.Request{Key: "bad", TTL: time.Second})
+		g := p.acquire(registry.Request{Key: "good", TTL: time.Minute})
+		var was engine.Row
+		damage := func(fix bool) {
+			err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+				row, _ := tx.Get("lease/run:1\x00bad")
+				if fix {
+					row = was
+				} else {
+					was, row.Value = row, "?"
+				}
+				tx.Put(row)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		damage(false)
+		time.Sleep(10 * time.Second) // it falls due
+		if _, err := p.try(registry.Request{Key: "bad"}); !errors.Is(err, engine.ErrCorrupt) {
+			t.Errorf("the key with the damaged record: %v", err)
+		}
+		if _, err := p.renew(g, 0); err != nil {
+			t.Error(err)
+		}
+		p.acquire(registry.Request{Key: "other"})
+		damage(true)
+		synctest.Wait()
+	})
+}
