@@ -185,6 +185,12 @@ var (
 	// ErrNoKey answers an Update that wrote a row with an empty key.
 	ErrNoKey = errors.New("engine: row has no key")
 
+	// ErrFull answers an Update that would have made the state larger while
+	// its disk has little room. Nothing has changed. What deletes as much as
+	// it writes, or writes little, still succeeds, and so does everything
+	// once there is room again.
+	ErrFull = errors.New("engine: the disk of the state is almost full; free some space, or end or remove what is not needed")
+
 	// ErrReadOnly answers a View that wrote.
 	ErrReadOnly = errors.New("engine: write in a View")
 )

@@ -40,7 +40,10 @@ func aLocalCommitSurvivesTheProcess(w *world) {
 		w.want(want...)
 	}
 	for i := range 50 {
-		w.updateAs(i%3 != 0, func(tx engine.Tx) { tx.Put(row(fmt.Sprintf("~k%02d", i), "")); tx.Put(row(fmt.Sprintf("k%02d", i), "")) })
+		w.updateAs(i%3 != 0, func(tx engine.Tx) {
+			tx.Put(row(fmt.Sprintf("~k%02d", i), ""))
+			tx.Put(row(fmt.Sprintf("k%02d", i), ""))
+		})
 		if i%10 == 9 {
 			want := contents(w)
 			w.kill()

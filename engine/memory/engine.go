@@ -200,10 +200,14 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if t.err != nil {
 		return t.err
 	}
-	done = true
 	if len(t.undo) == 0 && len(t.cold) == 0 {
+		done = true
 		return nil
 	}
+	if e.store.Full() && t.grows() {
+		return engine.ErrFull
+	}
+	done = true
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}

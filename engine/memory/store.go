@@ -27,6 +27,9 @@ type Store interface {
 	// Snapshot gives the records as they are now. Later batches do not change
 	// what it shows.
 	Snapshot() Snapshot
+	// Full reports whether the store is short of room, so that only what
+	// frees some, or takes little, may be written. It is asked often.
+	Full() bool
 	// Close releases the store. Nobody uses it any more then.
 	Close() error
 }

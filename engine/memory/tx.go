@@ -249,6 +249,32 @@ func (t *tx) poison(err error) {
 	}
 }
 
+// littleGrowth is how many bytes a transaction may write more than it deletes
+// while the store is full: a lease, its hand-over and the answer of a call.
+const littleGrowth = 2 << 10
+
+// grows reports whether the transaction takes more room than a full store gives.
+// What a cold row has had is not known, so its deletion counts for nothing.
+func (t *tx) grows() bool {
+	n := 0
+	for i := range t.writes {
+		if w := &t.writes[i]; w.Key != "" && !w.Delete {
+			n += len(w.Key) + len(w.value)
+		}
+	}
+	for _, u := range t.undo {
+		if u.was != nil && u.was.stored {
+			n -= len(u.was.key) + len(u.was.value)
+		}
+	}
+	for i := range t.cold {
+		if w := &t.cold[i]; !w.gone {
+			n += len(w.key) + len(w.value)
+		}
+	}
+	return n > littleGrowth
+}
+
 // rollback restores the working set. The rows that are back are as they were
 // before the transaction, but for the mark of its writes.
 func (t *tx) rollback() {

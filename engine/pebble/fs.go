@@ -35,6 +35,7 @@ type stateFS struct {
 	failed   func() error // tells why it has, if so
 	opened   atomic.Bool  // before, an Open can give every error back
 	needDisk atomic.Int64 // batches on their way that need the disk
+	room     room
 }
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
@@ -65,18 +66,24 @@ func refuse() error {
 }
 
 func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.make(name, func() (vfs.File, error) {
-		f, err := s.FS.Create(name, category)
-		if err != nil {
-			return nil, err
-		}
-		if f, ok := f.(interface{ Chmod(os.FileMode) error }); ok {
-			if err := f.Chmod(0o600); err != nil {
-				return f.(vfs.File), err
-			}
-		}
-		return f, nil
+	return s.make(name, func() (f vfs.File, err error) {
+		err = s.withRoom(func() error { f, err = s.create(name, category); return err })
+		return f, err
 	})
+}
+
+// create makes a file for its owner alone.
+func (s *stateFS) create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.FS.Create(name, category)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := f.(interface{ Chmod(os.FileMode) error }); ok {
+		if err := f.Chmod(0o600); err != nil {
+			return f.(vfs.File), err
+		}
+	}
+	return f, nil
 }
 
 // ReuseForWrite makes a new file all the same: what an older log has left behind
@@ -190,8 +197,12 @@ func (f *stateFile) Write(p []byte) (n int, err error) {
 		if f.log != nil {
 			f.log.before(len(p), f.File)
 		}
-		_, err := f.File.Write(p)
-		return err
+		rest := p
+		return f.s.withRoom(func() error {
+			n, err := f.File.Write(rest)
+			rest = rest[n:]
+			return err
+		})
 	})
 	if err != nil {
 		return 0, err

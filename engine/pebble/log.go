@@ -269,6 +269,7 @@ func (s *store) inspectLog(name string, last bool) error {
 		return fmt.Errorf("%w: commits %d to %d are missing before %s", engine.ErrCorrupt, s.number+1, scan.first-1, name)
 	}
 	s.number = max(s.number, scan.last)
+	s.logBytes += scan.good
 	switch {
 	case scan.whole, !last: // Pebble itself accepts no older log that does not end as it should
 		return nil
@@ -329,4 +330,3 @@ func (s *store) writeFile(name string, content []byte) error {
 	}
 	return err
 }
-

@@ -97,7 +97,11 @@ func openStore(o Options, fail func(error)) (*store, error) {
 		return nil, err
 	}
 	// Before Pebble, which would take a damage for the end of the log.
-	if err := s.inspect(); err != nil {
+	err = s.inspect()
+	if err == nil {
+		err = s.fs.needRoom(s.logBytes)
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	s.scanned = s.number > 0
@@ -148,7 +152,12 @@ func (s *store) options() *pebble.Options {
 		EventListener: &pebble.EventListener{
 			// A store that cannot flush will stall the next writer for good.
 			// It is better to say so at once.
-			BackgroundError: s.fail,
+			// For want of room it tries again, once the reserve is gone.
+			BackgroundError: func(err error) {
+				if !vfs.IsNoSpaceError(err) || !s.fs.yield() {
+					s.fail(err)
+				}
+			},
 			// Whoever reads it is told, be it Open, a transaction or, in the
 			// background, a compaction: all but the second end there.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {

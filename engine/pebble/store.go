@@ -22,10 +22,11 @@ type store struct {
 	logf func(format string, args ...any)
 
 	// Used by one goroutine at a time: Open, then those that append.
-	number  uint64            // of the last batch
-	scanned bool              // the logs had a batch
-	marks   map[string]string // the records under engine.Mark, by key
-	onDisk  atomic.Uint64     // the last batch known to be on disk
+	number   uint64            // of the last batch
+	logBytes int64             // that the logs had
+	scanned  bool              // the logs had a batch
+	marks    map[string]string // the records under engine.Mark, by key
+	onDisk   atomic.Uint64     // the last batch known to be on disk
 
 	tell    func(error) // of the failure
 	failure atomic.Pointer[error]

@@ -1,0 +1,125 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A full disk. While the disk has little room, Full makes the engine refuse what
+// would grow, so that releases and deletions, which also write to the log, still
+// find some. Somebody else may fill the disk meanwhile: for that there is a file
+// that holds room and is removed when a write fails for want of it. It is made
+// again when there is plenty.
+const (
+	reserveFile = "reserve"
+	reserveSize = 16 << 20 // at most; an eighth of what a small disk has
+
+	// lowRoom is how little room makes a disk full: a memtable must still fit
+	// into a table, and a log must still grow.
+	lowRoom = 64 << 20 // at most; an eighth of what a small disk has
+
+	lookEvery = time.Second // at the room there is
+)
+
+// A room is what is known of the room on the disk.
+type room struct {
+	mu     sync.Mutex
+	looked time.Time
+	full   bool
+	held   bool // the reserve file is there
+}
+
+// Full implements [memory.Store].
+func (s *store) Full() bool {
+	r := &s.fs.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.looked) >= lookEvery || now.Before(r.looked) {
+		r.looked = now
+		s.lookLocked()
+	}
+	return r.full
+}
+
+func (s *store) lookLocked() {
+	r := &s.fs.room
+	usage, err := s.fs.GetDiskUsage(s.fs.dir)
+	if err != nil {
+		return // a file system that cannot tell is full when a write fails
+	}
+	low := min(lowRoom, usage.TotalBytes/8)
+	was := r.full
+	r.full = usage.AvailBytes < low
+	switch {
+	case r.full && !was:
+		s.logf("engine: the disk of %s has %d MiB left: new tasks and larger values are refused until there is room; releases, renewals and reads go on", s.fs.dir, usage.AvailBytes>>20)
+	case was && !r.full:
+		s.logf("engine: the disk of %s has room again", s.fs.dir)
+	}
+	if size := min(reserveSize, usage.TotalBytes/8); !r.held && usage.AvailBytes > low+2*size {
+		r.held = s.fs.hold(int64(size))
+	}
+}
+
+// hold makes the reserve, and reports whether there is one.
+func (s *stateFS) hold(size int64) bool {
+	path := s.PathJoin(s.dir, reserveFile)
+	f, err := s.create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return false
+	}
+	err = f.Preallocate(0, size)
+	if f.Fd() != vfs.InvalidFd {
+		layOut(f.Fd(), size)
+	}
+	_ = f.Close()
+	return err == nil
+}
+
+// yield removes the reserve after a write that found no room, and reports whether
+// the write may be tried again.
+func (s *stateFS) yield() bool {
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	s.room.full = true
+	if !s.room.held {
+		return false
+	}
+	s.room.held = false
+	return s.FS.Remove(s.PathJoin(s.dir, reserveFile)) == nil
+}
+
+// withRoom does a write, and once more if there was no room and the reserve has
+// made some.
+func (s *stateFS) withRoom(do func() error) error {
+	err := do()
+	if err != nil && vfs.IsNoSpaceError(err) && s.yield() {
+		err = do()
+	}
+	return err
+}
+
+// needRoom answers an error if the disk has no room for what an open writes. It
+// is asked before Pebble, which tries for ever to write the tables of the logs
+// that it has read. The logs have so many bytes.
+func (s *stateFS) needRoom(logs int64) error {
+	need := uint64(logs) + 1<<20
+	if usage, err := s.GetDiskUsage(s.dir); err == nil && usage.AvailBytes < need {
+		return fmt.Errorf("%w: %d KiB are left, and opening the state takes up to %d KiB", syscall.ENOSPC, usage.AvailBytes>>10, need>>10)
+	}
+	path := s.PathJoin(s.dir, reserveFile)
+	f, err := s.create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4<<10))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close(), s.FS.Remove(path))
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package pebble_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// noRoom fails every write for want of room.
+type noRoom struct{ on atomic.Bool }
+
+func (n *noRoom) String() string { return "no room" }
+
+func (n *noRoom) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFilePreallocate, errorfs.OpCreate:
+		if n.on.Load() {
+			return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
+		}
+	}
+	return nil
+}
+
+// TestAStartOnAFullDiskEndsWithTheCause opens a new state, one that was closed,
+// and one whose daemon was killed, on a disk without room.
+func TestAStartOnAFullDiskEndsWithTheCause(t *testing.T) {
+	killed, _ := lived(t, true)
+	closed, _ := lived(t, false)
+	for name, disk := range map[string]vfs.FS{"new": vfs.NewMem(), "killed": killed.disk(t), "closed": closed.disk(t)} {
+		full := new(noRoom)
+		full.on.Store(true)
+		ended := make(chan error, 1)
+		go func() {
+			e, err := pebble.Open(pebble.Options{Dir: "state", FS: errorfs.Wrap(disk, full)})
+			if err == nil {
+				err = errors.Join(errors.New("it was opened"), e.Close())
+			}
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: Open does not return", name)
+		}
+		mustClose(t, mustOpen(t, pebble.Options{Dir: "state", FS: disk})) // and there is room again
+	}
+}
+
+// A meter is a disk that says how much room it has.
+type meter struct {
+	vfs.FS
+	room atomic.Uint64
+}
+
+func (m *meter) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: m.room.Load(), TotalBytes: 1 << 40}, nil
+}
+
+// TestAFullDiskRefusesWhatGrows and nothing else, until there is room again.
+func TestAFullDiskRefusesWhatGrows(t *testing.T) {
+	disk := &meter{FS: vfs.NewMem()}
+	disk.room.Store(1 << 30)
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk, Logf: t.Logf})
+	large := strings.Repeat("x", 10<<10)
+	put := func(key string) error {
+		return e.Update(t.Context(), func(tx engine.Tx) error { tx.Put(engine.Row{Key: key, Value: large}); return nil })
+	}
+	for _, key := range []string{"hot", "~cold", "old"} {
+		if err := put(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := func(room uint64, want error) {
+		t.Helper()
+		disk.room.Store(room)
+		for end := time.Now().Add(time.Minute); ; {
+			err := put("~cold")
+			if errors.Is(err, want) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("with %d bytes of room: %v", room, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	change(1<<20, engine.ErrFull)
+	if err := put("another"); !errors.Is(err, engine.ErrFull) {
+		t.Errorf("a row that grows: %v", err)
+	}
+	mustUpdate(t, e, func(tx engine.Tx) {
+		if _, ok := tx.Get("another"); ok {
+			t.Error("what was refused is there")
+		}
+		tx.Put(engine.Row{Key: "lease", Value: "small"})
+		tx.Touch(engine.Row{Key: "hot", Value: large, Due: tx.Now().Add(time.Hour)})
+	})
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("old"); tx.Put(engine.Row{Key: "moved", Value: large}) })
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("~cold"); tx.Delete("lease") })
+	change(1<<30, nil)
+	mustClose(t, e)
+}
+
+// TestAFullTmpfs fills a real file system while a state on it is in use.
+func TestAFullTmpfs(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=192m"); err != nil {
+		t.Skipf("a tmpfs cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	e := mustOpen(t, pebble.Options{Dir: dir + "/state", Logf: t.Logf})
+	value := strings.Repeat("v", 256<<10)
+	n := 0
+	for ; n < 2000; n++ {
+		err := e.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Put(engine.Row{Key: fmt.Sprintf("~%d", n), Value: value})
+			tx.Put(engine.Row{Key: fmt.Sprintf("lease/%d", n), Value: "held"})
+			return nil
+		})
+		if errors.Is(err, engine.ErrFull) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("update %d: %v", n, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n == 2000 || n == 0 {
+		t.Fatalf("%d updates were not refused", n)
+	}
+	for i := range n {
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Delete(fmt.Sprintf("lease/%d", i)) })
+	}
+	mustClose(t, e)
+}
