@@ -35,13 +35,13 @@ func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error
 		if err != nil {
 			return err
 		}
-		o = se.state.outcome(tx, a)
+		o = se.state.outcome(tx, a, se.actor)
 		return nil
 	})
 }
 
-func (s *State) outcome(tx engine.Tx, a Actor) Outcome {
-	return Outcome{s.info(tx, a), work.Result(tx, a.ID)}
+func (s *State) outcome(tx engine.Tx, a, viewer Actor) Outcome {
+	return Outcome{s.info(tx, a, viewer), work.Result(tx, a.ID)}
 }
 
 // Await returns the actors that refs name once one of them is finished, or all
@@ -128,7 +128,7 @@ func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []
 			if !ok {
 				return notFound("actor %s: it had joined by itself, and left", id)
 			}
-			o := se.state.outcome(tx, a)
+			o := se.state.outcome(tx, a, se.actor)
 			if o.Finished() {
 				finished++
 			}
@@ -193,10 +193,9 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 	if !se.actor.Role.Leads() {
 		return Outcome{}, forbidden("%s is a %s and leads nobody it could cancel; end your own work with actor_report and exit", se.actor.Path, se.actor.Role)
 	}
-	var ended []uuid.UUID
 	s := se.state
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		a, err := find(tx, se.actor, ref)
+	err = s.ending(ctx, func(e *ender) error {
+		a, err := find(e.tx, se.actor, ref)
 		if err != nil {
 			return err
 		}
@@ -204,20 +203,17 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 			return &registry.ArgumentError{Argument: "actor", Problem: "must not name yourself: report what you have with actor_report, and exit"}
 		}
 		if !a.Ended() {
-			run, _ := getRun(tx, a.Run)
-			list := s.stopTree(tx, run, a, work.Stop{Reason: reason, Status: work.Cancelled})
-			ended = s.endActors(tx, list, "cancelled: "+reason)
-			if now, ok := getActor(tx, a.ID); ok {
+			e.stop(a, end{Cause: "cancelled: " + reason, By: se.actor.Path, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
+			if now, ok := getActor(e.tx, a.ID); ok {
 				a = now
 			}
 		}
-		o = s.outcome(tx, a)
+		o = s.outcome(e.tx, a, se.actor)
 		return nil
 	})
 	if err != nil {
 		return Outcome{}, err
 	}
-	s.cutOff(ended, fmt.Errorf("cancelled by %s: %s", se.actor.Path, reason))
 	return o, nil
 }
 

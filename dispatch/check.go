@@ -31,10 +31,8 @@ func (s *State) Check(ctx context.Context) error {
 					living[a.Layer]++
 				}
 			}
-			if a.Ended() && a.TokenHash != nil {
-				fault("actor %s of run %s has ended and can connect", a.Path, a.Run)
-			}
-			if m, ok := memberNamed(tx, a.Layer, a.Name); a.Role != Root && (!ok || m.ID != a.ID) {
+			_, former := tx.Get(formerKey(a.Layer, a.ID))
+			if m, ok := memberNamed(tx, a.Layer, a.Name); a.Role != Root && !former && (!ok || m.ID != a.ID) {
 				fault("actor %s of run %s is not in its layer", a.Path, a.Run)
 			}
 			if _, ok := getLayer(tx, a.Leads); a.Role.Leads() != ok {

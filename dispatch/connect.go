@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 			}
 		case own.ID != uuid.Nil:
 			if actor, _ = getActor(tx, own.ID); actor.Ended() {
-				err = ErrUnauthenticated
+				err = actor.endedError()
 			}
 		case k.Run != "":
 			err = ErrUnauthenticated // its handle was of no use
@@ -136,6 +137,9 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 	if !ok || !matches(a.TokenHash, secret) {
 		return Actor{}, ErrUnauthenticated
 	}
+	if a.Ended() {
+		return Actor{}, a.endedError()
+	}
 	return a, nil
 }
 
@@ -170,6 +174,19 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 	}
 }
 
+// endedWith is why a session ended that ended with its actor; nil if it did not.
+func endedWith(tx engine.Tx, id uuid.UUID, secret []byte) error {
+	record, ok := rows.Get[sessionRecord](tx, closedPrefix+string(id[:]))
+	if !ok || !matches(record.Secret, secret) {
+		return nil
+	}
+	a, ok := getActor(tx, record.Actor)
+	if !ok || !a.Ended() {
+		return nil
+	}
+	return a.endedError()
+}
+
 // resume attaches to the session that the handle opens; nil if it has ended. A
 // token beside it must be its actor's.
 //
@@ -195,7 +212,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 			return ErrUnauthenticated
 		}
 		if !ok {
-			return ErrNotFound
+			return cmp.Or(endedWith(tx, id, secret), ErrNotFound)
 		}
 		if c.Actor != uuid.Nil && c.Actor != record.Actor {
 			return ErrUnauthenticated

@@ -115,7 +115,7 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 		if d.missed < s.opts.DetachedGrace {
 			return nil
 		}
-		if held, _ := s.core.Stands(tx, id); len(held) == 0 {
+		if held, _ := s.core.Stands(tx, id, 1); len(held) == 0 {
 			cause = errNotResumed
 		}
 		return nil

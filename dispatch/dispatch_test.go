@@ -160,3 +160,12 @@ func (h *house) heldBy(se *dispatch.Session, scope dispatch.Scope, key string) s
 	}
 	return page.Leases[0].Holder.Path
 }
+
+func peerOf(h *house, pid int) process.Peer {
+	h.alive.Store(pid, true)
+	return process.Peer{PID: pid, Start: "1", Transport: "unix"}
+}
+
+func request(key string, wait time.Duration) registry.Request {
+	return registry.Request{Key: key, TTL: time.Minute, Wait: wait}
+}

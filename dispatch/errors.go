@@ -3,6 +3,9 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 var (
@@ -31,6 +34,37 @@ type DrainingError struct {
 func (e *DrainingError) Error() string {
 	return fmt.Sprintf("%s ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", e.What, e.Reason)
 }
+
+// An EndedError answers an actor that has ended, as long as its record is kept:
+// it is void, and this is why.
+type EndedError struct {
+	Path  string
+	Run   string
+	By    string // path of who ended it; "": nobody else
+	Cause string
+	At    time.Time        // by the wall clock
+	Held  []work.LeaseName // what it lost with its end, the first of them
+}
+
+func (e *EndedError) Error() string {
+	s := fmt.Sprintf("actor %s of run %s has ended", e.Path, e.Run)
+	if e.By != "" {
+		s += ", by " + e.By
+	}
+	if e.Cause != "" {
+		s += ": " + e.Cause
+	}
+	switch n := len(e.Held); {
+	case n == 1:
+		s += fmt.Sprintf("; its lease %q is released", e.Held[0].Key)
+	case n > 1:
+		s += fmt.Sprintf("; its %d leases are released, %q among them", n, e.Held[0].Key)
+	}
+	return s + "; stop working, and connect as another actor if you are told to go on"
+}
+
+// Is makes an EndedError an ErrUnauthenticated: the credentials open nothing.
+func (e *EndedError) Is(target error) bool { return target == ErrUnauthenticated }
 
 // A ForbiddenError says what the caller may not do, and what it may.
 type ForbiddenError struct {

@@ -13,34 +13,19 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// endWork ends a launched actor: its work is final, its sessions end, and
-// whoever is launched below it is told to stop. They keep their sessions until
-// their own processes are gone.
-func (s *State) endWork(tx engine.Tx, run Run, a Actor, e work.Exit) (sessions []uuid.UUID) {
-	held, lost := s.leasesAtExit(tx, run, a)
-	work.Conclude(tx, run.Name, a.ID, e, held, lost)
-	list := []Actor{a}
-	for _, m := range below(tx, a, nil) {
-		if work.Halt(tx, run.Name, m.ID, work.Stop{Reason: fmt.Sprintf("its lead %s ended", a.Path), Status: work.Cancelled}) {
-			list = append(list, m)
-		}
+// work ends a launched actor: its work is final, its sessions end, and whoever
+// is launched below it is told to stop. They keep their sessions until their own
+// processes are gone.
+func (e *ender) work(run Run, a Actor, exit work.Exit) {
+	held, lost := e.s.leasesAtExit(e.tx, run, a)
+	work.Conclude(e.tx, run.Name, a.ID, exit, held, lost)
+	cause := string(exit.Status)
+	if exit.Cause != "" {
+		cause += ": " + work.Cut(exit.Cause)
 	}
-	cause := string(e.Status)
-	if e.Cause != "" {
-		cause += ": " + work.Cut(e.Cause)
-	}
-	return s.endActors(tx, list, cause)
-}
-
-// stopTree tells a and all below it to stop, and returns those that can end at
-// once.
-func (s *State) stopTree(tx engine.Tx, run Run, a Actor, stop work.Stop) (now []Actor) {
-	for _, m := range append([]Actor{a}, below(tx, a, nil)...) {
-		if !m.Ended() && work.Halt(tx, run.Name, m.ID, stop) {
-			now = append(now, m)
-		}
-	}
-	return now
+	e.actor(a, end{Cause: cause})
+	reason := fmt.Sprintf("its lead %s ended", a.Path)
+	e.below(a, end{Cause: cause, By: a.Path, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
 }
 
 // leasesAtExit are the first of the leases that the actor holds, and of those
@@ -56,9 +41,9 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.
 		return "", false // a claim on a task
 	}
 	for se := range sessionsOf(tx, a.ID) {
-		leases, _ := s.core.Stands(tx, se.ID)
+		leases, _ := s.core.Stands(tx, se.ID, work.MaxLeaseNames-len(held))
 		for _, l := range leases {
-			if of, ok := scope(l.Scope); ok && len(held) < work.MaxLeaseNames {
+			if of, ok := scope(l.Scope); ok {
 				held = append(held, work.LeaseName{Scope: string(of), Key: l.Key})
 			}
 		}
@@ -106,33 +91,28 @@ func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summar
 	if err != nil {
 		return RunInfo{}, err
 	}
-	var ended []uuid.UUID
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		run, _ := getRun(tx, name)
-		d, _ := work.RunOf(tx, name)
+	err = s.ending(ctx, func(e *ender) error {
+		run, _ := getRun(e.tx, name)
+		d, _ := work.RunOf(e.tx, name)
 		if d.Unfinished > 0 {
 			return forbidden("run %q has %d actors that are not finished: report their exits, or drain it with stop", name, d.Unfinished)
 		}
-		root, _ := getActor(tx, run.Root)
-		var list []Actor
-		for _, a := range append([]Actor{root}, below(tx, root, nil)...) {
-			if !a.Ended() {
-				list = append(list, a)
-			}
-		}
-		ended = s.endActors(tx, list, "the run is finished")
-		endRun(tx, name)
-		run, _ = getRun(tx, name)
-		root, _ = getActor(tx, run.Root)
-		summary = RunInfo{run, &d, s.tree(tx, root, nil)}
+		root, _ := getActor(e.tx, run.Root)
+		s.endRun(e.tx, name)
+		e.stop(root, end{Cause: "the run is finished", Stop: work.Stop{Reason: "the run is finished", Status: work.Cancelled}})
 		return nil
 	})
 	if err != nil {
 		return RunInfo{}, err
 	}
-	s.cutOff(ended, fmt.Errorf("run %s is finished", name))
 	s.launchers.Forget(l)
-	return summary, nil
+	return summary, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		run, _ := getRun(tx, name)
+		d, _ := work.RunOf(tx, name)
+		root, _ := getActor(tx, run.Root)
+		summary = RunInfo{run, &d, s.tree(ctx, tx, root, nil)}
+		return context.Cause(ctx)
+	})
 }
 
 // DrainRun lets nobody in the run spawn any more, and has its agents told.
@@ -141,38 +121,50 @@ func (s *State) DrainRun(ctx context.Context, se *Session, name, reason string, 
 	if _, err := s.launcherOf(se, name); err != nil {
 		return 0, err
 	}
-	var ended []uuid.UUID
 	var drain *work.Drain // nil: all have been told
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		run, _ := getRun(tx, name)
-		work.AmendRun(tx, name, func(d *work.Dispatched) {
-			if d.Drain == nil {
-				d.Drain = &work.Drain{Reason: reason, At: tx.Wall()}
-				drain = d.Drain
-			}
-		})
-		if stop {
-			var list []Actor
-			for id := range work.Unfinished(tx, run.ID) {
-				a, _ := getActor(tx, id)
-				if work.Halt(tx, run.Name, a.ID, work.Stop{Reason: reason, Status: work.Cancelled}) {
-					list = append(list, a)
+	for more := true; more; {
+		more = false
+		err = s.ending(ctx, func(e *ender) error {
+			run, _ := getRun(e.tx, name)
+			work.AmendRun(e.tx, name, func(d *work.Dispatched) {
+				if d.Drain == nil {
+					d.Drain = &work.Drain{Reason: reason, At: e.tx.Wall()}
+					drain = d.Drain
 				}
+			})
+			if stop {
+				more = e.stopUnfinished(run, end{Cause: "cancelled: " + reason, By: operatorPath, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
 			}
-			ended = s.endActors(tx, list, "cancelled: "+reason)
+			d, _ := work.RunOf(e.tx, name)
+			left = d.Unfinished
+			return nil
+		})
+		if err != nil {
+			return 0, err
 		}
-		d, _ := work.RunOf(tx, name)
-		left = d.Unfinished
-		return nil
-	})
-	if err != nil {
-		return 0, err
 	}
-	s.cutOff(ended, fmt.Errorf("run %s ends: %s", name, reason))
 	if drain != nil {
 		s.tellDrain(name, drain)
 	}
 	return left, nil
+}
+
+// stopUnfinished stops those of a run whose works are not final, as many as one
+// transaction does. It reports true if that was not all.
+func (e *ender) stopUnfinished(run Run, why end) (more bool) {
+	for id, todo := range work.Unfinished(e.tx, run.ID) {
+		if todo == work.ToStop {
+			continue
+		}
+		if e.left <= 0 {
+			return true
+		}
+		e.left--
+		if a, ok := getActor(e.tx, id); ok && work.Halt(e.tx, run.Name, id, why.Stop) {
+			e.actor(a, why)
+		}
+	}
+	return false
 }
 
 // tellDrain has each session of a run told, with its next answer.

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -50,17 +49,20 @@ func (se *Session) Actors(ctx context.Context) (list []ActorInfo, err error) {
 	if a.Role == Operator {
 		return nil, forbidden("an operator is in no tree; leasehold tree shows every run")
 	}
-	return list, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+	return list, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
 		if a.Role.Leads() {
-			list = se.state.tree(tx, a, nil)
-			return nil
+			list = se.state.subtree(ctx, tx, a, a, nil)
+			return context.Cause(ctx)
 		}
 		l, _ := getLayer(tx, a.Layer)
 		if lead, ok := getActor(tx, l.Lead); ok {
-			list = append(list, se.state.info(tx, lead))
+			list = append(list, se.state.info(tx, lead, a))
 		}
 		for m := range members(tx, a.Layer) {
-			list = append(list, se.state.info(tx, m))
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			list = append(list, se.state.info(tx, m, a))
 		}
 		return nil
 	})
@@ -68,14 +70,14 @@ func (se *Session) Actors(ctx context.Context) (list []ActorInfo, err error) {
 
 // Runs describes the runs of that name, or with "" all of them, by name.
 func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err error) {
-	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+	return list, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		for row := range tx.Scan(runPrefix) {
 			run, ok := rows.Decode[Run](tx, row)
 			if !ok || name != "" && run.Name != name {
 				continue
 			}
 			root, _ := getActor(tx, run.Root)
-			info := RunInfo{Run: run, Actors: s.tree(tx, root, nil)}
+			info := RunInfo{Run: run, Actors: s.tree(ctx, tx, root, nil)}
 			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
 			}
@@ -84,14 +86,14 @@ func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err erro
 		if name != "" && len(list) == 0 {
 			return notFound("run %q", name)
 		}
-		return nil
+		return context.Cause(ctx)
 	})
 }
 
 // RunLeases lists the leases of a run: those that span it, then each layer's, by
 // the layer's path. A layer's path narrows it to that layer.
 func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) (p LeasePage, err error) {
-	return p, s.eng.View(ctx, func(tx engine.Tx) error {
+	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
 		if !ok {
 			return notFound("run %q", name)
@@ -160,43 +162,83 @@ func sublayers(tx engine.Tx, l layerRecord, list []layerRecord) []layerRecord {
 	return list
 }
 
-// tree appends an actor and all below it, living or ended, to list.
-func (s *State) tree(tx engine.Tx, a Actor, list []ActorInfo) []ActorInfo {
-	list = append(list, s.info(tx, a))
+// tree appends an actor and all below it, living or ended, to list, as the
+// operator sees them. It stops where ctx ends.
+func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor, list []ActorInfo) []ActorInfo {
+	return s.subtree(ctx, tx, a, operatorActor, list)
+}
+
+func (s *State) subtree(ctx context.Context, tx engine.Tx, a, viewer Actor, list []ActorInfo) []ActorInfo {
+	list = append(list, s.info(tx, a, viewer))
 	if a.Role.Leads() {
 		for m := range members(tx, a.Leads) {
-			list = s.tree(tx, m, list)
+			if ctx.Err() != nil {
+				return list
+			}
+			list = s.subtree(ctx, tx, m, viewer, list)
 		}
 	}
 	return list
 }
 
-func (s *State) info(tx engine.Tx, a Actor) ActorInfo {
+// operatorActor sees everything.
+var operatorActor = Actor{Role: Operator, Path: operatorPath}
+
+// maxStands bounds how many leases of a session are counted.
+const maxStands = 10_000
+
+// info describes an actor as viewer sees it: what it holds and waits for in a
+// layer is for the members of that layer.
+func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 	a.TokenHash = nil
 	info := ActorInfo{Actor: a}
+	sees := func(l registry.Lease) bool {
+		scope, ok := scopeOf(l.Scope)
+		return viewer.Role == Operator || !ok || scope == RunScope || l.Scope == layerScope(viewer.HomeLayer())
+	}
 	if w, ok := work.Get(tx, a.ID); ok {
 		info.Work = &w
+		w.Held, w.Lost = visible(w.Held, a, viewer), visible(w.Lost, a, viewer)
 	}
+	info.Held = visible(a.Held, a, viewer)
 	for record := range sessionsOf(tx, a.ID) {
 		info.Sessions++
-		id := record.ID
-		info.Connected = info.Connected || s.connected(id)
-		held, awaited := s.core.Stands(tx, id)
-		info.Leases += len(held)
-		info.Waiting += len(awaited)
-		info.Holds = appendContends(info.Holds, held)
-		info.WaitsFor = appendContends(info.WaitsFor, awaited)
+		info.Connected = info.Connected || s.connected(record.ID)
+		held, awaited := s.core.Stands(tx, record.ID, maxStands)
+		for _, l := range held {
+			if sees(l) {
+				info.Leases++
+				info.Holds = appendContend(info.Holds, l)
+			}
+		}
+		for _, l := range awaited {
+			if sees(l) {
+				info.Waiting++
+				info.WaitsFor = appendContend(info.WaitsFor, l)
+			}
+		}
 	}
 	return info
 }
 
-func appendContends(list []Contend, leases []registry.Lease) []Contend {
+// visible are those of the leases of an actor that has ended which viewer may
+// know of: a layer's are named for its members alone.
+func visible(leases []work.LeaseName, a, viewer Actor) []work.LeaseName {
+	if viewer.Role == Operator || a.HomeLayer() == viewer.HomeLayer() {
+		return leases
+	}
+	var list []work.LeaseName
 	for _, l := range leases {
-		kind, _, _ := strings.Cut(l.Scope, ":")
-		scope := Scope(kind)
-		if len(list) < maxContends && (scope == RunScope || scope == LayerScope) {
-			list = append(list, Contend{scope, l.Key, l.Holder.Path})
+		if l.Scope == string(RunScope) {
+			list = append(list, l)
 		}
+	}
+	return list
+}
+
+func appendContend(list []Contend, l registry.Lease) []Contend {
+	if scope, ok := scopeOf(l.Scope); ok && len(list) < maxContends {
+		list = append(list, Contend{scope, l.Key, l.Holder.Path})
 	}
 	return list
 }

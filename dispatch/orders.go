@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,8 @@ type Orders struct {
 	Stop       []StopOrder // deepest first
 	Draining   bool
 	Unfinished int
+
+	more bool // works that this answer had no time for
 }
 
 // A Launch is the order to start a process.
@@ -62,7 +63,9 @@ func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait t
 	defer watch.Stop()
 	var o Orders
 	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
-		o, err = s.handOut(ctx, l)
+		for o.more = true; o.more && err == nil; {
+			o, err = s.handOut(ctx, l)
+		}
 		if err == nil && !last && len(o.Launch)+len(o.Stop) == 0 && o.Unfinished > 0 {
 			return engine.ErrWait
 		}
@@ -100,8 +103,10 @@ func (s *State) handOut(ctx context.Context, l *work.Launcher) (o Orders, err er
 // pickOrders finds what the launcher was not given yet, and opens a session for
 // each process that it is to start.
 func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid.UUID]work.Todo) (o Orders, err error) {
-	var opened, replaced, ended []uuid.UUID // sessions
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+	var opened []uuid.UUID // sessions
+	var replaced []cut
+	err = s.ending(ctx, func(e *ender) error {
+		tx := e.tx
 		d, ok := work.RunOf(tx, l.Name)
 		if !ok || d.RunID != l.Run {
 			return notFound("run %q: it has ended", l.Name)
@@ -118,7 +123,11 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 				// was started: nothing was. If it is being started just now,
 				// that is refused.
 				run, _ := getRun(tx, l.Name)
-				ended = append(ended, s.endWork(tx, run, a, work.Exit{Status: w.Stop.Status, Cause: w.Stop.Reason})...)
+				if e.left <= 0 {
+					o.more = true
+					continue
+				}
+				e.work(run, a, work.Exit{Status: w.Stop.Status, Cause: w.Stop.Reason})
 				continue
 			}
 			if todo == work.ToStop {
@@ -129,7 +138,7 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 				continue // the next answer has it
 			}
 			if w.HandedOut() {
-				replaced = append(replaced, w.Session)
+				replaced = append(replaced, cut{w.Session, errReplaced})
 			}
 			launch, session := s.openLaunch(tx, a, w)
 			opened = append(opened, session)
@@ -151,8 +160,7 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 		s.launchers.UnkeepOpen(opened...)
 		return Orders{}, err
 	}
-	s.cutOff(replaced, errReplaced)
-	s.cutOff(ended, fmt.Errorf("run %s: stopped before a process was started", l.Name))
+	s.cutOff(replaced...)
 	return o, nil
 }
 
@@ -172,8 +180,10 @@ func depth(a Actor) int {
 // that it started one, are void.
 func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, session uuid.UUID) {
 	if w.HandedOut() {
-		tx.Delete(sessionKey(w.Session))
-		s.core.EndSession(tx, w.Session, math.MaxInt)
+		if before, ok := rows.Get[sessionRecord](tx, sessionKey(w.Session)); ok {
+			tx.Delete(sessionKey(w.Session))
+			rows.Put(tx, endingSession+string(w.Session[:]), before, a.ID)
+		}
 	}
 	o = Launch{Life: w.Life}
 	o.Order, _ = work.OrderOf(tx, a.ID)

@@ -45,7 +45,10 @@ type Actor struct {
 	CreatedAt time.Time
 	EndedAt   time.Time // zero while it lives
 	EndCause  string
-	TokenHash []byte `json:",omitempty"` // nil: nobody can connect as it
+	EndedBy   string           `json:",omitempty"` // path of who ended it
+	Held      []work.LeaseName `json:",omitempty"` // when it was ended, the first of them
+	Leaving   bool             `json:",omitempty"` // what it has in its layer is being removed
+	TokenHash []byte           `json:",omitempty"` // nil: nobody can connect as it; of no use once it has ended
 }
 
 // Ended reports whether the actor has ended.
@@ -118,6 +121,8 @@ func layerKey(id uuid.UUID) string                      { return layerPrefix + s
 func actorKey(id uuid.UUID) string                      { return actorPrefix + string(id[:]) }
 func memberKeys(layer uuid.UUID) string                 { return memberPrefix + string(layer[:]) }
 func memberKey(layer uuid.UUID, name string) string     { return memberKeys(layer) + name }
+func formerKeys(layer uuid.UUID) string                 { return formerPrefix + string(layer[:]) }
+func formerKey(layer, actor uuid.UUID) string           { return formerKeys(layer) + string(actor[:]) }
 func sessionKey(id uuid.UUID) string                    { return sessionPrefix + string(id[:]) }
 func getRun(tx engine.Tx, name string) (Run, bool)      { return rows.Get[Run](tx, runKey(name)) }
 func getActor(tx engine.Tx, id uuid.UUID) (Actor, bool) { return rows.Get[Actor](tx, actorKey(id)) }
@@ -177,6 +182,11 @@ func sessionsOf(tx engine.Tx, actor uuid.UUID) iter.Seq[sessionRecord] {
 			}
 		}
 	}
+}
+
+// endedError says who ended the actor, why, and what it lost.
+func (a Actor) endedError() *EndedError {
+	return &EndedError{Path: a.Path, Run: a.Run, By: a.EndedBy, Cause: a.EndCause, At: a.EndedAt, Held: a.Held}
 }
 
 // checkRecords refuses a state with a record that cannot be read.

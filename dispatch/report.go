@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -46,35 +45,34 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 
 // LaunchExited notes how the process of an actor ended. To report an end again
 // changes nothing.
-func (s *State) LaunchExited(ctx context.Context, se *Session, name string, actor uuid.UUID, e work.Exit) (info ActorInfo, result []byte, err error) {
-	if !e.Status.Known() || !e.Status.Final() {
+func (s *State) LaunchExited(ctx context.Context, se *Session, name string, actor uuid.UUID, exit work.Exit) (info ActorInfo, result []byte, err error) {
+	if !exit.Status.Known() || !exit.Status.Final() {
 		return ActorInfo{}, nil, &registry.ArgumentError{Argument: "status", Problem: "must be one that is final"}
 	}
 	l, err := s.launcherOf(se, name)
 	if err != nil {
 		return ActorInfo{}, nil, err
 	}
-	var ended []uuid.UUID
 	var pid int
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+	err = s.ending(ctx, func(e *ender) error {
+		tx := e.tx
 		w, a, err := workIn(tx, l, actor)
 		if err != nil {
 			return err
 		}
 		if !w.Status.Final() {
 			run, _ := getRun(tx, name)
-			ended = s.endWork(tx, run, a, e)
+			e.work(run, a, exit)
 			a, _ = getActor(tx, actor)
 		}
 		pid = w.Process.PID
-		info, result = s.info(tx, a), work.Result(tx, actor)
+		info, result = s.info(tx, a, operatorActor), work.Result(tx, actor)
 		return nil
 	})
 	if err != nil {
 		return ActorInfo{}, nil, err
 	}
 	s.launchers.Ended(actor, pid)
-	s.cutOff(ended, fmt.Errorf("the process of actor %s of run %s has ended: %s", info.Path, name, e.Status))
 	return info, result, nil
 }
 

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -117,8 +116,9 @@ func (s *State) connectedLocked(session uuid.UUID) bool {
 }
 
 // Close ends this connection's hold. The last one ends the session: its calls
-// are cancelled, and everything it held and waited for is given back in one
-// transaction. Closing again answers the same.
+// are cancelled, it can be given nothing any more, and everything it held and
+// waited for is given back, in as many transactions as that takes. Closing again
+// answers the same.
 func (se *Session) Close(cause error) error {
 	se.once.Do(func() { se.err = se.state.detach(se.party, cause) })
 	return se.err
@@ -151,41 +151,43 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 		p.end(cause)
 	}
 	s.mu.Unlock()
-	defer s.cutOff([]uuid.UUID{id}, cause)
-	// Whoever is gone cannot cancel this: it must happen.
-	return rows.Update(context.Background(), s.eng, func(tx engine.Tx) error {
-		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
-		if !ok {
-			return nil // ended with its actor, or an operator's
+	defer s.cutOff(cut{id, cause})
+	for done := false; !done; {
+		// Whoever is gone cannot cancel this: it must happen.
+		err := rows.Update(context.Background(), s.eng, func(tx engine.Tx) error {
+			record, ok := rows.Get[sessionRecord](tx, endingSession+string(id[:]))
+			if !ok {
+				record, ok = rows.Get[sessionRecord](tx, sessionKey(id))
+				tx.Delete(sessionKey(id))
+			}
+			if !ok {
+				done = true // an operator's, or ended with its actor
+				return nil
+			}
+			e := &ender{s: s, tx: tx, left: endStep}
+			done = e.giveBack(record)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		tx.Delete(sessionKey(id))
-		s.core.EndSession(tx, id, math.MaxInt)
-		a, ok := getActor(tx, record.Actor)
-		if ok && a.Transient && !hasSession(tx, a.ID) {
-			s.removeActor(tx, a)
-		}
-		return nil
-	})
-}
-
-func hasSession(tx engine.Tx, actor uuid.UUID) bool {
-	for range sessionsOf(tx, actor) {
-		return true
 	}
-	return false
+	return nil
 }
 
 // cutOff forgets sessions whose records are gone, and ends their contexts.
-func (s *State) cutOff(sessions []uuid.UUID, cause error) {
-	s.launchers.UnkeepOpen(sessions...)
+func (s *State) cutOff(cuts ...cut) {
+	for _, c := range cuts {
+		s.launchers.UnkeepOpen(c.session)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range sessions {
-		delete(s.detached, id)
-		if p, ok := s.parties[id]; ok {
+	for _, c := range cuts {
+		delete(s.detached, c.session)
+		if p, ok := s.parties[c.session]; ok {
 			p.ending = true
-			p.end(cause)
-			delete(s.parties, id)
+			p.end(c.cause)
+			delete(s.parties, c.session)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 	}
 	if id, bad := uuid.FromBytes([]byte(answer)); again && bad == nil {
 		if a, ok := getActor(tx, id); ok {
-			return Spawned{ActorInfo: s.info(tx, a)}, nil
+			return Spawned{ActorInfo: s.info(tx, a, lead)}, nil
 		}
 	}
 	d, boss, err := s.maySpawn(tx, run, lead)
@@ -124,7 +124,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 		if w, _ := work.Get(tx, earlier.ID); w.Status == work.Succeeded {
 			w.Met = d.Life
 			work.Put(tx, w)
-			return Spawned{s.info(tx, *earlier), true, work.Result(tx, earlier.ID)}, nil
+			return Spawned{s.info(tx, *earlier, lead), true, work.Result(tx, earlier.ID)}, nil
 		}
 	}
 	path, err := admit(tx, run, lead, name)
@@ -158,7 +158,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 		}
 	})
 	c.Record(tx, spawning, string(a.ID[:]), 0)
-	info := s.info(tx, a)
+	info := s.info(tx, a, lead)
 	info.Work = &w
 	return Spawned{ActorInfo: info}, nil
 }
@@ -192,10 +192,12 @@ func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spa
 			return "", nil, err
 		}
 		m, taken := memberNamed(tx, lead.Leads, sp.Name)
-		if w, ok := work.Get(tx, m.ID); taken && ok && w.Before(d.Life) && m.Role == sp.Role {
+		w, launched := work.Get(tx, m.ID)
+		if taken && launched && w.Before(d.Life) && m.Role == sp.Role {
 			return sp.Name, &m, nil
 		}
-		if taken || sp.Name == lead.Name {
+		answered := launched && w.Met == d.Life // with what became of it in an earlier life
+		if taken && (answered || !reusable(tx, m)) || sp.Name == lead.Name {
 			return "", nil, fmt.Errorf("name %q in the layer of %s: %w; choose another", sp.Name, lead.Path, ErrExists)
 		}
 		return sp.Name, nil, nil
@@ -241,7 +243,7 @@ func revive(tx engine.Tx, run Run, a *Actor) {
 		l.Members++
 		putLayer(tx, l)
 	}
-	a.EndedAt, a.EndCause = time.Time{}, ""
+	a.EndedAt, a.EndCause, a.EndedBy, a.Held = time.Time{}, "", "", nil
 	putActor(tx, *a)
 }
 

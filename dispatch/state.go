@@ -38,6 +38,9 @@ type Options struct {
 	// lease, for its process to connect again, and how long a run waits for
 	// its launcher. Zero: 30 s.
 	DetachedGrace time.Duration
+
+	// Keep is how long what has ended is kept.
+	Keep Retention
 }
 
 // State is all runs of one engine: the trees, the leases that span them, and
@@ -65,6 +68,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if opts.Process == nil {
 		opts.Process = process.Find
 	}
+	opts.Keep = opts.Keep.withDefaults()
 	opts.DetachedGrace = cmp.Or(opts.DetachedGrace, 30*time.Second)
 	s := &State{
 		eng: eng, opts: opts,
@@ -114,6 +118,7 @@ func (s *State) Tend(ctx context.Context) error {
 	g.Go(func() error { return s.tendRows(ctx) })
 	g.Go(func() error { return s.tendDetached(ctx) })
 	g.Go(func() error { return s.tendLaunchers(ctx) })
+	g.Go(func() error { return s.tendEndings(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -102,8 +101,8 @@ func (s *State) lose(ctx context.Context, run Run, w work.Work) error {
 	if w.Process.PID == 0 {
 		cause = "its dispatcher went before it had a process"
 	}
-	var ended []uuid.UUID
-	err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+	err := s.ending(ctx, func(e *ender) error {
+		tx := e.tx
 		if s.launchers.Attached(run.ID) {
 			return nil
 		}
@@ -112,14 +111,13 @@ func (s *State) lose(ctx context.Context, run Run, w work.Work) error {
 			return nil
 		}
 		a, _ := getActor(tx, w.Actor)
-		ended = s.endWork(tx, run, a, work.Exit{Status: work.Lost, Cause: cause})
+		e.work(run, a, work.Exit{Status: work.Lost, Cause: cause})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	s.launchers.Ended(w.Actor, w.Process.PID)
-	s.cutOff(ended, fmt.Errorf("an actor of run %s is lost: %s", run.Name, cause))
 	return nil
 }
 

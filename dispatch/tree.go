@@ -54,6 +54,30 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	return a, token, err
 }
 
+// ReissueToken makes a new token for the living actor at a path. The one before
+// is void; sessions that were opened with it last.
+func (s *State) ReissueToken(ctx context.Context, name, path string) (a Actor, token string, err error) {
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		run, ok := getRun(tx, name)
+		if !ok || !run.EndedAt.IsZero() {
+			return notFound("run %q", name)
+		}
+		if a, err = actorAt(tx, run, path); err != nil {
+			return err
+		}
+		if a.Ended() {
+			return a.endedError()
+		}
+		token, a.TokenHash = newSecret(tokenMark, a.ID)
+		putActor(tx, a)
+		return nil
+	})
+	if err != nil {
+		return Actor{}, "", err
+	}
+	return a, token, nil
+}
+
 func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 	run, exists := getRun(tx, n.Run)
 	exists = exists && run.EndedAt.IsZero()
@@ -86,7 +110,7 @@ func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 // makeRun makes a run and its root, in place of an ended run of that name.
 func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 	if old, ok := getRun(tx, n.Run); ok {
-		s.dropRun(tx, old)
+		s.removeRun(tx, old)
 	}
 	now := tx.Wall()
 	a := Actor{ID: uuid.New(), Run: n.Run, Name: n.Name, Role: Root, Path: RootPath, CreatedAt: now}
@@ -107,7 +131,7 @@ func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	if _, launched := work.RunOf(tx, run.Name); launched || root.TokenHash != nil {
 		return Actor{}, fmt.Errorf("run %q and its root: %w; end it (actor end --run %s root) or choose another name", run.Name, ErrExists, run.Name)
 	}
-	if _, taken := memberNamed(tx, run.Layer, name); taken {
+	if m, taken := memberNamed(tx, run.Layer, name); taken && !m.Ended() {
 		return Actor{}, fmt.Errorf("name %q in the layer of root: %w", name, ErrExists)
 	}
 	root.Name = name
@@ -144,7 +168,7 @@ func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err err
 
 func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
 	l, _ := getLayer(tx, lead.Leads)
-	if _, taken := memberNamed(tx, l.ID, n.Name); taken || n.Name == lead.Name {
+	if m, taken := memberNamed(tx, l.ID, n.Name); taken && !reusable(tx, m) || n.Name == lead.Name {
 		return Actor{}, fmt.Errorf("name %q in the layer of %s: %w; choose another", n.Name, lead.Path, ErrExists)
 	}
 	path, err := admit(tx, run, lead, n.Name)
@@ -170,9 +194,22 @@ func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Acto
 	run.Actors++
 	putLayer(tx, l)
 	putRun(tx, run)
+	if m, taken := memberNamed(tx, l.ID, n.Name); taken {
+		tx.Put(engine.Row{Key: formerKey(l.ID, m.ID), Value: string(m.ID[:])})
+	}
 	putMember(tx, a)
 	putActor(tx, a)
 	return a
+}
+
+// reusable reports whether another actor can have the name of an actor: it has
+// ended, and so have all below it. It is found by its id from then on.
+func reusable(tx engine.Tx, a Actor) bool {
+	if !a.Ended() || a.Leaving {
+		return false
+	}
+	l, _ := getLayer(tx, a.Leads)
+	return l.Members == 0
 }
 
 // actorAt finds the living actor at a path.

@@ -121,16 +121,18 @@ func standing(tx Tx, l Lease) Standing {
 
 // Stands are the leases that a session holds, claims on tasks among them, and
 // those it waits for, as others hold them.
-func (c *Core) Stands(tx Tx, session uuid.UUID) (held, awaited []Lease) {
+func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Lease) {
 	for row := range tx.Owned(session) {
 		var l Lease
 		var w waiter
 		switch {
+		case len(held) >= limit && len(awaited) >= limit:
+			return held, awaited
 		case strings.HasPrefix(row.Key, leasePrefix):
-			if l.read(row) && !l.lapsed && !l.Reserved {
+			if len(held) < limit && l.read(row) && !l.lapsed && !l.Reserved {
 				held = append(held, l)
 			}
-		case strings.HasPrefix(row.Key, waitPrefix) && w.read(row):
+		case strings.HasPrefix(row.Key, waitPrefix) && len(awaited) < limit && w.read(row):
 			if l, ok := getLease(tx, w.Scope, w.Key); ok {
 				awaited = append(awaited, l)
 			}

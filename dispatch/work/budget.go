@@ -28,14 +28,15 @@ func (m Money) USD() float64 { return float64(m) / 1e6 }
 // over the children of a lead in this run:
 //
 //	Reserved = Σ claim    what may yet be spent
-//	Below    = Σ settled  what is known to be spent
+//	Below    = Σ settled  what is known to be spent, and Forgotten
 type Purse struct {
-	Budget   Money // zero: none of its own
-	Base     Money // spent, with all below it, before it was ordered anew
-	Spent    Money // by itself, as its agent reports
-	Below    Money
-	Reserved Money
-	Reported bool // its agent has reported a cost
+	Budget    Money // zero: none of its own
+	Base      Money // spent, with all below it, before it was ordered anew
+	Spent     Money // by itself, as its agent reports
+	Below     Money
+	Reserved  Money
+	Forgotten Money `json:",omitempty"` // of Below, for children whose records are gone
+	Reported  bool  // its agent has reported a cost
 }
 
 // Total is what the actor and all below it are known to have spent.

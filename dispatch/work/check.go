@@ -34,7 +34,7 @@ func Check(tx engine.Tx, run func(actor uuid.UUID) string, fault func(format str
 		settled[w.Lead] += w.Settled()
 	}
 	for w := range All(tx) {
-		if w.Reserved != claims[w.Actor] || w.Below != settled[w.Actor] {
+		if w.Reserved != claims[w.Actor] || w.Below != settled[w.Actor]+w.Forgotten {
 			fault("work of actor %s keeps %d and has paid %d, those below it say %d and %d", w.Actor, w.Reserved, w.Below, claims[w.Actor], settled[w.Actor])
 		}
 	}

@@ -97,6 +97,18 @@ func Drop(tx engine.Tx, actor uuid.UUID) {
 	tx.Delete(resultKey(actor))
 }
 
+// Forget drops the work of an actor that has ended, and of which nothing is left
+// below it. What was spent on it stays in the account of its lead.
+func Forget(tx engine.Tx, actor uuid.UUID) {
+	w, ok := Get(tx, actor)
+	Drop(tx, actor)
+	if lead, alive := Get(tx, w.Lead); ok && alive {
+		lead.Reserved -= w.Claim()
+		lead.Forgotten += w.Settled()
+		Put(tx, lead)
+	}
+}
+
 // DropRun removes what is kept of a run, whose works are dropped one by one.
 func DropRun(tx engine.Tx, run string) { tx.Delete(Key(run)) }
 

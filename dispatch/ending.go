@@ -1,0 +1,252 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// What ends, ends in steps, so that nobody waits behind it however much there
+// is. It is first marked as ended, and can be given nothing from then on. What
+// is then left to do is in rows, in the order of their keys: those below an
+// actor that has ended are ended, then each session that has ended gives back
+// what it held, so that nothing is handed over among them; then what is gone
+// for good is removed. A restart goes on with these rows.
+const (
+	endingPrefix   = "ending/"
+	endingTree     = endingPrefix + "1" // <actor id>: those below it are yet to be ended
+	endingSession  = endingPrefix + "2" // <session id>: it has yet to give back what it held
+	endingRemoval  = endingPrefix + "3" // <run, layer or actor id>: its rows are yet to be removed
+	removalsUnder  = "removing"         // there may be some of these, for who watches
+	closedPrefix   = "closed/"          // <session id>: it ended with its actor
+	formerPrefix   = "former/"          // <layer id><actor id>: ended, and its name is another's
+	retirePrefix   = "retire/"          // <wall clock><kind><id>: when it is forgotten
+	retireRunKind  = "r"
+	retireDeadKind = "a"
+)
+
+// endStep is how many actors, or rows that are given back or removed, one
+// transaction does.
+const endStep = 128
+
+// An end says why an actor ends.
+type end struct {
+	Cause string
+	By    string    // path of who ended it; "": nobody else
+	Stop  work.Stop // what those are told that have a process
+}
+
+// A treeEnding is what is left to do about those below an actor.
+type treeEnding struct {
+	end
+	Actor uuid.UUID
+	Layer uuid.UUID
+	After string // the last name that was seen to
+}
+
+// A cut is a session that has ended, and why.
+type cut struct {
+	session uuid.UUID
+	cause   error
+}
+
+// An ender ends actors in one transaction.
+type ender struct {
+	s    *State
+	tx   engine.Tx
+	cuts []cut
+	left int // of what one transaction does
+}
+
+// ending runs fn, which ends actors, and gives back what they held: in the same
+// transaction, or in as many as that takes.
+func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
+	more := false
+	step := func(ctx context.Context, fn func(*ender) error) error {
+		e := &ender{s: s, left: endStep}
+		err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+			e.tx = tx
+			if err := fn(e); err != nil {
+				return err
+			}
+			more = e.some()
+			return nil
+		})
+		if err == nil {
+			s.cutOff(e.cuts...)
+		}
+		return err
+	}
+	if err := step(ctx, fn); err != nil {
+		return err
+	}
+	for more { // whoever is gone cannot stop this
+		if err := step(context.Background(), func(*ender) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends an actor, if that needs nobody else, and all those below it; whoever
+// has a process is told to stop, and ends with it.
+func (e *ender) stop(a Actor, why end) {
+	if !a.Ended() && work.Halt(e.tx, a.Run, a.ID, why.Stop) {
+		e.actor(a, why)
+	}
+	e.below(a, why)
+}
+
+// below notes that those below an actor are to be ended.
+func (e *ender) below(a Actor, why end) {
+	if a.Role.Leads() {
+		rows.Put(e.tx, endingTree+string(a.ID[:]), treeEnding{end: why, Actor: a.ID, Layer: a.Leads}, uuid.Nil)
+	}
+}
+
+// actor ends one actor: its token is void, and its sessions can be given nothing
+// any more. With its root a run ends, unless its actors are launched: then its
+// launcher says when.
+func (e *ender) actor(a Actor, why end) {
+	tx := e.tx
+	e.left--
+	ended := a
+	ended.EndedAt, ended.EndCause, ended.EndedBy = tx.Wall(), why.Cause, why.By
+	for se := range sessionsOf(tx, a.ID) {
+		held, _ := e.s.core.Stands(tx, se.ID, work.MaxLeaseNames-len(ended.Held))
+		for _, l := range held {
+			if scope, ok := scopeOf(l.Scope); ok {
+				ended.Held = append(ended.Held, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: why.Cause})
+			}
+		}
+	}
+	for se := range sessionsOf(tx, a.ID) {
+		tx.Delete(sessionKey(se.ID))
+		rows.Put(tx, endingSession+string(se.ID[:]), se, se.Actor)
+		rows.Put(tx, closedPrefix+string(se.ID[:]), se, se.Actor)
+		e.cuts = append(e.cuts, cut{se.ID, ended.endedError()})
+	}
+	run, _ := getRun(tx, a.Run)
+	run.Actors--
+	putRun(tx, run)
+	if a.Role != Root {
+		uncount(tx, a.Layer)
+	} else if _, launched := work.RunOf(tx, a.Run); !launched {
+		e.s.endRun(tx, a.Run)
+	}
+	putActor(tx, ended)
+	e.s.retireLater(tx, ended)
+}
+
+// some does what is left to do about actors and sessions that have ended. It
+// reports true if that was not all.
+func (e *ender) some() (more bool) {
+	for row := range e.tx.Scan(endingTree) {
+		if e.left <= 0 {
+			return true
+		}
+		if t, ok := rows.Decode[treeEnding](e.tx, row); ok {
+			e.layer(t, row.Key)
+		}
+	}
+	for range e.tx.Scan(endingTree) {
+		return true // added behind where this was
+	}
+	for row := range e.tx.Scan(endingSession) {
+		if e.left <= 0 {
+			return true
+		}
+		if se, ok := rows.Decode[sessionRecord](e.tx, row); ok {
+			e.giveBack(se)
+		}
+	}
+	for range e.tx.Scan(endingSession) {
+		return true
+	}
+	return false
+}
+
+// layer ends members of a layer, as many as one transaction does.
+func (e *ender) layer(t treeEnding, key string) {
+	for row := range e.tx.ScanFrom(memberKeys(t.Layer), memberKey(t.Layer, t.After)+"\x00") {
+		if e.left <= 0 {
+			rows.Put(e.tx, key, t, uuid.Nil)
+			return
+		}
+		t.After = strings.TrimPrefix(row.Key, memberKeys(t.Layer))
+		e.left--
+		if m, ok := memberOf(e.tx, row); ok {
+			e.stop(m, t.end)
+		}
+	}
+	e.tx.Delete(key)
+}
+
+// giveBack gives back what a session held that can be given nothing any more,
+// as much as one transaction does. It reports true once that is all.
+func (e *ender) giveBack(se sessionRecord) (done bool) {
+	key := endingSession + string(se.ID[:])
+	e.left -= endStep / 4 // it may hold nothing, or much
+	if !e.s.core.EndSession(e.tx, se.ID, endStep) {
+		e.left = 0
+		rows.Put(e.tx, key, se, se.Actor)
+		return false
+	}
+	e.tx.Delete(key)
+	if a, ok := getActor(e.tx, se.Actor); ok && a.Transient && !a.Ended() && !hasSession(e.tx, a.ID) {
+		e.leave(a)
+	}
+	return true
+}
+
+// leave ends an actor that had joined by itself and has gone by itself: no trace
+// of it is left.
+func (e *ender) leave(a Actor) {
+	run, _ := getRun(e.tx, a.Run)
+	run.Actors--
+	putRun(e.tx, run)
+	uncount(e.tx, a.Layer)
+	a.EndedAt, a.EndCause, a.Leaving = e.tx.Wall(), "it left", true
+	putActor(e.tx, a)
+	e.s.removeActor(e.tx, a)
+}
+
+// hasSession reports whether an actor has a session that has not ended.
+func hasSession(tx engine.Tx, actor uuid.UUID) bool {
+	for range sessionsOf(tx, actor) {
+		return true
+	}
+	return false
+}
+
+func (s *State) endRun(tx engine.Tx, name string) {
+	run, _ := getRun(tx, name)
+	if run.EndedAt.IsZero() {
+		run.EndedAt = tx.Wall()
+		tx.Put(engine.Row{Key: retireKey(run.EndedAt.Add(s.opts.Keep.Runs), retireRunKind, run.ID), Value: run.Name})
+	}
+	putRun(tx, run)
+}
+
+func uncount(tx engine.Tx, layer uuid.UUID) {
+	l, _ := getLayer(tx, layer)
+	l.Members--
+	putLayer(tx, l)
+}
+
+func retireKey(at time.Time, kind string, id uuid.UUID) string {
+	return retirePrefix + record.Fixed(uint64(at.UnixNano())) + kind + string(id[:])
+}
+
+// scopeOf is the scope of a lease as agents know it; false for a claim.
+func scopeOf(scope string) (Scope, bool) {
+	kind, _, _ := strings.Cut(scope, ":")
+	return Scope(kind), Scope(kind) == RunScope || Scope(kind) == LayerScope
+}

@@ -1,0 +1,437 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/layer"
+)
+
+// A tree that is larger than what one transaction does ends as a small one does:
+// nobody of it is handed a lease, and all that it held is free.
+func TestALargeTreeEndsInSteps(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, outside := h.add(dispatch.Worker, "", "outside")
+		waiting := h.connect(dispatch.Credentials{Token: outside}, 50)
+		h.add(dispatch.Sublead, "", "S1")
+		h.add(dispatch.Sublead, "S1", "S2")
+		const n = 150
+		pid := 1000
+		var first *dispatch.Session
+		var all []*dispatch.Session
+		for _, lead := range []string{"S1", "S1→S2"} {
+			for i := range n {
+				_, token := h.add(dispatch.Worker, lead, fmt.Sprintf("w%d", i))
+				pid++
+				se := h.connect(dispatch.Credentials{Token: token}, pid)
+				h.take(se, dispatch.RunScope, fmt.Sprintf("%s %d", lead, i), time.Minute)
+				all = append(all, se)
+			}
+		}
+		first = all[0]
+		h.take(first, dispatch.RunScope, "wanted", time.Minute)
+		granted := make(chan string, 3)
+		for _, se := range []*dispatch.Session{all[n+n-1], all[n/2], waiting} {
+			go func() {
+				if _, err := se.Acquire(context.Background(), dispatch.RunScope, request("wanted", 40*time.Second)); err == nil {
+					granted <- se.Actor().Path
+				}
+			}()
+			synctest.Wait()
+		}
+		if err := h.EndActor(t.Context(), "r", "S1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if path := <-granted; path != "outside" {
+			t.Errorf("the lease went to %s, which ended with its holder", path)
+		}
+		for _, se := range all {
+			if se.Context().Err() == nil {
+				t.Fatalf("%s lives on", se.Actor().Path)
+			}
+		}
+		if n := h.leases(); n != 1 {
+			t.Errorf("%d leases are left", n)
+		}
+		h.noRows("ending/")
+	})
+}
+
+// A restart in the middle of an end goes on with it.
+func TestARestartGoesOnWithWhatWasEnding(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		h.add(dispatch.Sublead, "", "S1")
+		for i := range 100 {
+			h.add(dispatch.Worker, "S1", fmt.Sprintf("w%d", i))
+		}
+		_, token := h.add(dispatch.Worker, "S1", "last")
+		se := h.connect(dispatch.Credentials{Token: token}, 50)
+		h.take(se, dispatch.RunScope, "x", time.Hour)
+		s1 := h.actorAt("S1")
+		// What the first transaction leaves: the lead has ended, nobody below.
+		err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Put(engine.Row{Key: "ending/1" + string(s1.ID[:]), Value: fmt.Sprintf(`{"Cause":"enough","Stop":{"Status":"cancelled"},"Actor":%q,"Layer":%q}`, s1.ID, s1.Leads)})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.crash()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for i := range 100 {
+			if !h.actorAt(fmt.Sprintf("S1→w%d", i)).Ended() {
+				t.Fatalf("w%d lives on", i)
+			}
+		}
+		if n := h.leases(); n != 0 {
+			t.Errorf("%d leases are left", n)
+		}
+		h.noRows("ending/")
+	})
+}
+
+// The name of an actor that has ended can be another's; the one before is found
+// by its id.
+func TestANameCanBeUsedAgain(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, rootToken := h.add(dispatch.Root, "", "boss")
+		root := h.connect(dispatch.Credentials{Token: rootToken}, 50)
+		before, _ := h.add(dispatch.Sublead, "", "S1")
+		h.add(dispatch.Worker, "S1", "W1")
+		if _, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "S1", Role: dispatch.Worker}); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("the name of one who lives: %v", err)
+		}
+		if err := h.EndActor(t.Context(), "r", "S1", "done"); err != nil {
+			t.Fatal(err)
+		}
+		now, _ := h.add(dispatch.Worker, "", "S1")
+		if o, err := root.Status(t.Context(), "S1"); err != nil || o.ID != now.ID {
+			t.Errorf("by its name: %+v %v", o, err)
+		}
+		if o, err := root.Status(t.Context(), before.ID.String()); err != nil || !o.Ended() || o.EndCause != "done" {
+			t.Errorf("the one before, by its id: %+v %v", o, err)
+		}
+		if err := h.EndActor(t.Context(), "r", "root", "all done"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.RemoveRun(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.noRows("")
+	})
+}
+
+// A run that has ended is removed on request, with all it has, and one that
+// lives is not.
+func TestARunIsRemovedOnRequest(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		if err := h.RemoveRun(t.Context(), "r"); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("a run that is not there: %v", err)
+		}
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 50)
+		view, err := se.Store(t.Context(), dispatch.SelfLayer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 500 {
+			if _, err := view.Set(t.Context(), layer.Write{Path: fmt.Sprintf("/shared/%d", i), Value: []byte(`1`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 300 {
+			h.add(dispatch.Worker, "", fmt.Sprintf("w%d", i))
+		}
+		if err := h.RemoveRun(t.Context(), "r"); !isForbidden(err) || !strings.Contains(err.Error(), "leasehold actor end --run r root") {
+			t.Errorf("a run that lives: %v", err)
+		}
+		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.RemoveRun(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		h.add(dispatch.Root, "", "another") // at once: the name is free
+		synctest.Wait()
+		if runs, err := h.Runs(t.Context(), "r"); err != nil || len(runs) != 1 || len(runs[0].Actors) != 1 {
+			t.Errorf("the next run of that name: %+v %v", runs, err)
+		}
+		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.RemoveRun(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.noRows("")
+	})
+}
+
+// short keeps what has ended for as long as a test may wait: the engine looks at
+// the clocks once a second.
+var short = dispatch.Retention{Runs: 3 * time.Hour, Actors: time.Hour}
+
+// What has ended is forgotten in time, an actor and then its run, and not before.
+func TestWhatHasEndedIsForgotten(t *testing.T) {
+	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		h.add(dispatch.Sublead, "", "S1")
+		w1, token := h.add(dispatch.Worker, "S1", "W1")
+		view, err := h.connect(dispatch.Credentials{Token: token}, 50).Store(t.Context(), dispatch.SelfLayer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := view.Set(t.Context(), layer.Write{Path: "/peer/self/notes", Value: []byte(`1`)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.EndActor(t.Context(), "r", "S1", "done"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Minute)
+		if len(h.tree()) != 3 {
+			t.Errorf("after 50 min: %v", h.tree())
+		}
+		time.Sleep(25 * time.Minute)
+		if got := h.tree(); len(got) != 1 {
+			t.Errorf("after 75 min: %v", got)
+		}
+		for _, row := range h.rows() {
+			if strings.Contains(row.Key, string(w1.ID[:])) || strings.Contains(row.Key, "notes") {
+				t.Errorf("left: %q %q", row.Key, row.Value)
+			}
+		}
+		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(170 * time.Minute)
+		if len(h.tree()) != 1 {
+			t.Error("the run was forgotten before its time")
+		}
+		time.Sleep(30 * time.Minute)
+		h.noRows("")
+	})
+}
+
+// After ten thousand runs that were made and have ended, the state and its rows
+// in memory are as after ten.
+func TestTenThousandRunsLeaveNothing(t *testing.T) {
+	runs := 10_000
+	if testing.Short() {
+		runs = 500
+	}
+	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
+		figures := func(n int) (rows int) {
+			synctest.Wait()
+			time.Sleep(5 * time.Hour)
+			synctest.Wait()
+			rows = len(h.rows())
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			t.Logf("after %d runs: %d rows, %d KiB of heap", n, rows, m.HeapAlloc>>10)
+			return rows
+		}
+		round := func(from, to int) {
+			for i := from; i < to; i++ {
+				name := fmt.Sprintf("run-%d", i)
+				se, err := h.Connect(t.Context(), dispatch.Credentials{Run: name, Name: "w"}, peerOf(h, 100+i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.take(se, dispatch.RunScope, "x", time.Minute)
+				if err := h.EndActor(t.Context(), name, "root", "done"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		round(0, 10)
+		few := figures(10)
+		round(10, runs)
+		if many := figures(runs); many > few {
+			t.Errorf("%d rows after 10 runs, %d after %d", few, many, runs)
+		}
+	})
+}
+
+// A cancelled actor that comes back learns who cancelled it, why, and what it
+// lost, by its token and by its handle.
+func TestACancelledActorIsToldSo(t *testing.T) {
+	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
+		_, rootToken := h.add(dispatch.Root, "", "boss")
+		root := h.connect(dispatch.Credentials{Token: rootToken}, 50)
+		_, token := h.add(dispatch.Worker, "", "W1")
+		se := h.connect(dispatch.Credentials{Token: token}, 51)
+		h.take(se, dispatch.RunScope, "file:a", time.Minute)
+		joined, err := h.Connect(t.Context(), dispatch.Credentials{Run: "r", Name: "guest"}, peerOf(h, 52))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"W1", "guest"} {
+			if _, err := root.Cancel(t.Context(), name, "not needed"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(what string, err error, held int) {
+			t.Helper()
+			var ended *dispatch.EndedError
+			if !errors.As(err, &ended) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if ended.By != "root" || !strings.Contains(ended.Cause, "not needed") || len(ended.Held) != held || !errors.Is(err, dispatch.ErrUnauthenticated) {
+				t.Errorf("%s: %+v", what, ended)
+			}
+		}
+		check("the session", context.Cause(se.Context()), 1)
+		_, err = h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 51))
+		check("by token", err, 1)
+		_, err = h.Connect(t.Context(), dispatch.Credentials{Handle: se.Handle(), Token: token}, peerOf(h, 51))
+		check("by handle and token", err, 1)
+		_, err = h.Connect(t.Context(), dispatch.Credentials{Handle: joined.Handle(), Run: "r", Name: "guest"}, peerOf(h, 52))
+		check("one that had joined by itself", err, 0)
+		_, err = h.Authenticate(t.Context(), token)
+		check("a token alone", err, 1)
+		h.crash()
+		_, err = h.Connect(t.Context(), dispatch.Credentials{Handle: joined.Handle(), Run: "r", Name: "guest"}, peerOf(h, 52))
+		check("after a restart", err, 0)
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Handle: joined.Handle()[:20] + strings.Repeat("A", len(joined.Handle())-20), Run: "r", Name: "guest"}, peerOf(h, 52)); errors.As(err, new(*dispatch.EndedError)) {
+			t.Error("a handle with another secret is told of an actor")
+		}
+		time.Sleep(75 * time.Minute)
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 51)); errors.As(err, new(*dispatch.EndedError)) || !errors.Is(err, dispatch.ErrUnauthenticated) {
+			t.Errorf("after its record is gone: %v", err)
+		}
+	})
+}
+
+// A token that is issued anew is the only one, and sessions last.
+func TestATokenIsIssuedAnew(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, before := h.add(dispatch.Worker, "", "W1")
+		se := h.connect(dispatch.Credentials{Token: before}, 50)
+		_, token, err := h.ReissueToken(t.Context(), "r", "W1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Token: before}, peerOf(h, 51)); !errors.Is(err, dispatch.ErrUnauthenticated) {
+			t.Errorf("the token before: %v", err)
+		}
+		h.connect(dispatch.Credentials{Token: token}, 51)
+		h.take(se, dispatch.RunScope, "x", time.Minute)
+		if _, _, err := h.ReissueToken(t.Context(), "r", "nobody"); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("of nobody: %v", err)
+		}
+	})
+}
+
+// A list of actors tells nobody about the leases of a layer that is not its own.
+func TestActorListsAreSilentAboutOtherLayers(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, rootToken := h.add(dispatch.Root, "", "boss")
+		root := h.connect(dispatch.Credentials{Token: rootToken}, 50)
+		_, leadToken := h.add(dispatch.Sublead, "", "S1")
+		lead := h.connect(dispatch.Credentials{Token: leadToken}, 51)
+		_, token := h.add(dispatch.Worker, "S1", "W1")
+		w1 := h.connect(dispatch.Credentials{Token: token}, 52)
+		_, token = h.add(dispatch.Worker, "", "peer")
+		peer := h.connect(dispatch.Credentials{Token: token}, 53)
+		h.take(lead, dispatch.LayerScope, "secret", time.Minute)
+		h.take(w1, dispatch.LayerScope, "secret too", time.Minute)
+		h.take(w1, dispatch.RunScope, "open", time.Minute)
+		look := func(se *dispatch.Session) string {
+			list, err := se.Actors(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for _, a := range list {
+				fmt.Fprint(&b, a.Path, " ", a.Leases, " ", a.Holds, "; ")
+			}
+			return b.String()
+		}
+		for _, se := range []*dispatch.Session{root, peer} {
+			if got := look(se); strings.Contains(got, "secret") || strings.Contains(got, "S1 1") || strings.Contains(got, "W1 2") {
+				t.Errorf("%s reads %s", se.Actor().Path, got)
+			}
+		}
+		if got := look(root); !strings.Contains(got, "open") {
+			t.Errorf("root does not see a lease of the run: %s", got)
+		}
+		if got := look(w1); !strings.Contains(got, "secret") {
+			t.Errorf("a member does not see its own layer: %s", got)
+		}
+		o, err := root.Status(t.Context(), "S1→W1")
+		if err != nil || o.Leases != 1 || len(o.Holds) != 1 {
+			t.Errorf("actor_status of another layer's: %+v %v", o, err)
+		}
+	})
+}
+
+// noRows fails for what is left under prefix but counters that only rise.
+func (h *house) noRows(prefix string) {
+	h.t.Helper()
+	for key := range h.rows() {
+		if strings.HasPrefix(key, prefix) && !lasting(key) {
+			h.t.Errorf("left: %q", key)
+		}
+	}
+}
+
+// lasting are the rows that are of no run.
+func lasting(key string) bool {
+	for _, prefix := range []string{"token", "place", "count/places", "clock", "mark", "!", "lost/"} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// leases are how many there are in the run.
+func (h *house) leases() int {
+	h.t.Helper()
+	page, err := h.RunLeases(h.t.Context(), "r", "", dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.RunScope, dispatch.LayerScope}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return len(page.Leases)
+}
+
+func (h *house) tree() (paths []string) {
+	h.t.Helper()
+	runs, err := h.Runs(h.t.Context(), "r")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, a := range runs[0].Actors {
+		paths = append(paths, a.Path)
+	}
+	return paths
+}
+
+func (h *house) actorAt(path string) dispatch.Actor {
+	h.t.Helper()
+	runs, err := h.Runs(h.t.Context(), "r")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, a := range runs[0].Actors {
+		if a.Path == path {
+			return a.Actor
+		}
+	}
+	h.t.Fatalf("no actor at %s", path)
+	return dispatch.Actor{}
+}
