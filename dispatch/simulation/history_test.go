@@ -18,10 +18,8 @@ type history struct {
 	grants map[string][]*grant // by key: a lease's, or "task <id>"
 	asked  []asked
 	waits  []wait
-	lines  []string
 
-	made     map[string]*made // tasks, by payload
-	sessions []*session
+	made map[string]*made // tasks, by payload
 }
 
 // A grant is a token and what its holder knows of it.
