@@ -229,6 +229,9 @@ func RefusalOf(err error) Refusal {
 	case errors.Is(err, engine.ErrFailed), errors.Is(err, engine.ErrClosed):
 		r.Code = "UNAVAILABLE"
 		r.Message = "the daemon cannot write its state: restart it, then try again (" + err.Error() + ")"
+	case errors.Is(err, engine.ErrFull):
+		r.Code = "UNAVAILABLE"
+		r.Message = "the disk that the daemon keeps its state on is almost full, so nothing larger can be stored; free some space on it, then try again. Releasing, renewing and reading still work"
 	default:
 		r.Code = "UNAVAILABLE"
 	}

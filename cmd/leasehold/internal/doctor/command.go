@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,11 +38,16 @@ What is wrong is a fault, and the exit code is then 1. A note is to be known.`,
   leasehold doctor --json | jq -r '.checks[] | select(.level == "fault").do'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := cmd.OutOrStdout()
+			out, told := cmd.OutOrStdout(), time.Now() // of the progress
 			if !cmd.Flags().Changed("state") {
 				return tellFindings(out, asObject, examine(cmd))
 			}
-			found, err := examineState(cmd.Context(), dir)
+			found, err := examineState(cmd.Context(), dir, func(records int) {
+				if now := time.Now(); now.Sub(told) >= time.Second {
+					told = now
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d records read\n", records)
+				}
+			})
 			if err != nil && asObject {
 				found, err = []finding{faultOf("state", err)}, nil
 			}

@@ -139,7 +139,7 @@ func inState(t *testing.T, dir string, do func(*pebble.Engine) error) {
 func TestASoundStateIsSoundHoweverOftenItIsLookedAt(t *testing.T) {
 	dir := newState(t)
 	for range 3 {
-		found, err := examineState(t.Context(), dir)
+		found, err := examineState(t.Context(), dir, func(int) {})
 		if err != nil || len(found) != 1 || found[0].Level != fine || !strings.HasSuffix(found[0].What, "1 run, 2 actors, 0 leases, 3 tasks") {
 			t.Fatalf("%v %+v", err, found)
 		}
@@ -180,7 +180,7 @@ func TestDamageIsFound(t *testing.T) {
 			if !damaged {
 				t.Fatalf("no row %q", c.prefix)
 			}
-			found, err := examineState(t.Context(), dir)
+			found, err := examineState(t.Context(), dir, func(int) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
@@ -23,19 +24,27 @@ import (
 const maxFaults = 50
 
 // examineState proves that the records and the indexes of a state agree. The
-// error is that it could not look.
-func examineState(ctx context.Context, dir string) ([]finding, error) {
+// error is that it could not look. What the engine reports when it opens the state,
+// such as a log whose end was cut off, is a note. It calls progress now and then
+// with the number of records it has read.
+func examineState(ctx context.Context, dir string, progress func(records int)) ([]finding, error) {
 	db := filepath.Join(dir, "db")
 	if err := checkState(dir, db); err != nil {
 		return nil, err
 	}
-	eng, err := pebble.Open(pebble.Options{Dir: db})
+	var mu sync.Mutex
+	var found []finding
+	eng, err := pebble.Open(pebble.Options{Dir: db, Logf: func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, finding{Check: "state", Level: note, What: fmt.Sprintf(format, args...), Do: "if a crash or a full disk does not explain it, check the disk, and compare with a copy of the state"})
+	}})
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, exit.Hint(err, "stop that daemon, or look at a copy of its directory made while it was stopped; without --state, doctor looks at what can be seen while it runs")
 	}
 	var size string
 	if err == nil {
-		size, err = proveState(ctx, eng)
+		size, err = proveState(ctx, eng, progress)
 		err = errors.Join(err, eng.Close())
 	}
 	if ctx.Err() != nil {
@@ -43,18 +52,19 @@ func examineState(ctx context.Context, dir string) ([]finding, error) {
 	}
 	faults := flatten(err)
 	if len(faults) == 0 {
-		return []finding{{Check: "state", Level: fine, What: fmt.Sprintf("%s: records and indexes agree: %s", dir, size)}}, nil
+		return append([]finding{{Check: "state", Level: fine, What: fmt.Sprintf("%s: records and indexes agree: %s", dir, size)}}, found...), nil
 	}
 	same := func(a, b error) bool { return a.Error() == b.Error() } // two checks met it
 	faults = slices.CompactFunc(faults, same)
-	var found []finding
+	notes := found
+	found = nil
 	for _, one := range faults[:min(len(faults), maxFaults)] {
 		found = append(found, finding{Check: "state", Level: fault, What: one.Error(), Do: mend(one)})
 	}
 	if more := len(faults) - maxFaults; more > 0 {
 		found = append(found, finding{Check: "state", Level: fault, What: "and " + terminal.Plural(more, "fault") + " more"})
 	}
-	return found, nil
+	return append(found, notes...), nil
 }
 
 // checkState refuses what opening would make anew, or make another's.
@@ -76,7 +86,7 @@ func checkState(dir, db string) error {
 
 // proveState runs every check there is. Sessions are left for their daemon to
 // resume or end: whether their processes live is its to say.
-func proveState(ctx context.Context, eng *pebble.Engine) (size string, err error) {
+func proveState(ctx context.Context, eng *pebble.Engine, progress func(records int)) (size string, err error) {
 	defer func() { // the rules take a record that they wrote for readable
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", engine.ErrCorrupt, r)
@@ -84,9 +94,9 @@ func proveState(ctx context.Context, eng *pebble.Engine) (size string, err error
 	}()
 	state, err := dispatch.Open(ctx, eng, dispatch.Options{Alive: func(process.Peer) bool { return true }})
 	if err != nil {
-		return "", errors.Join(err, eng.Check())
+		return "", errors.Join(err, eng.Prove(ctx, progress))
 	}
-	if err := errors.Join(eng.Check(), state.Check(ctx)); err != nil {
+	if err := errors.Join(eng.Prove(ctx, progress), state.Check(ctx)); err != nil {
 		return "", err
 	}
 	return sizeOf(ctx, state)
