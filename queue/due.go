@@ -21,7 +21,7 @@ const (
 
 	// wallCheck is how often the wall clock is looked at. The engine tells of a
 	// step at once, but not of slow corrections.
-	wallCheck = time.Minute
+	wallCheck = 10 * time.Minute
 
 	// putOff is when something due is looked at again that needs a record which
 	// the store cannot read.
@@ -194,7 +194,7 @@ func (in index) dueBefore(tx *ledger, now time.Time, most int) (due []engine.Row
 // The wall clock may be stepped, and rows are due by the running clock. So a
 // queue has its next instant of the wall clock in an alarm, a row whose key sorts
 // by that instant. One row of the running clock is due when the first alarm is,
-// and every minute: a step of the wall clock moves that row alone.
+// and every few minutes: a step of the wall clock moves that row alone.
 
 func alarmRow(l line, at time.Time) string {
 	return alarmPrefix + record.Fixed(uint64(at.UnixNano())) + l.name()

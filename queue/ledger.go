@@ -109,7 +109,7 @@ func (a *account) write(tx *ledger) {
 // countQueue counts a queue that begins or ends, for its run and its actor.
 func (tx *ledger) countQueue(a *account, begins bool) {
 	for _, of := range []uuid.UUID{a.line.run(), a.actor} {
-		n := tx.queuesOf(of)
+		n := queuesWritten(tx, of)
 		switch {
 		case begins:
 			n++
@@ -124,12 +124,18 @@ func (tx *ledger) countQueue(a *account, begins bool) {
 	}
 }
 
+func queuesWritten(tx engine.Tx, of uuid.UUID) uint64 {
+	row, ok := tx.Get(queuesKey(of))
+	if !ok {
+		return 0
+	}
+	return record.ReadFixed(row.Value)
+}
+
 // queuesOf is how many queues a run has, or an actor has begun, that have tasks.
 // Those that begin in this transaction count, too.
-func (tx *ledger) queuesOf(of uuid.UUID) (n uint64) {
-	if row, ok := tx.Get(queuesKey(of)); ok {
-		n = record.ReadFixed(row.Value)
-	}
+func (tx *ledger) queuesOf(of uuid.UUID) uint64 {
+	n := queuesWritten(tx, of)
 	for a := &tx.account; a != nil; a = a.next {
 		if a.line != "" && (a.line.run() == of || a.actor == of) && !a.existed && a.moved && !a.stats.empty() {
 			n++

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -30,8 +31,10 @@ type house struct {
 	core *registry.Core
 	run  uuid.UUID
 	opts queue.Options
-	stop context.CancelFunc
-	done chan error
+
+	clock memory.Clock
+	stop  context.CancelFunc
+	done  chan error
 
 	mu    sync.Mutex
 	ended map[uuid.UUID]bool // sessions
@@ -64,6 +67,14 @@ func newHouse(t tb, opts ...func(*queue.Options)) *house {
 	return h
 }
 
+// newClockHouse is newHouse with a clock of the test's.
+func newClockHouse(t tb, clock memory.Clock) *house {
+	h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: make(map[uuid.UUID]bool), clock: clock}
+	h.opts.Rand = func(n int64) int64 { return n - 1 }
+	h.open()
+	return h
+}
+
 func (h *house) open() {
 	h.t.Helper()
 	var err error
@@ -71,7 +82,7 @@ func (h *house) open() {
 	if disk == nil {
 		disk = h.fs
 	}
-	if h.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: disk}); err != nil {
+	if h.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: disk, Clock: h.clock}); err != nil {
 		h.t.Fatal(err)
 	}
 	h.core = registry.New(h.eng, registry.Options{SessionOpen: func(_ registry.Tx, s uuid.UUID) bool {
