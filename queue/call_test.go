@@ -296,7 +296,7 @@ func TestAWorkerIsToldThatItsTaskWasCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.rows(func(tx engine.Tx) {
-			news := h.core.Untold(tx, w.Holder)
+			news, _ := h.core.Untold(tx, w.Holder, 20)
 			if len(news) != 1 || news[0].Reason != "task cancelled by boss" || news[0].Key != c.ID.String() {
 				t.Errorf("it is told %+v", news)
 			}

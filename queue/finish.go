@@ -293,12 +293,11 @@ func firstDead(tx *ledger, l line) (ids []uuid.UUID) {
 }
 
 // freed is called by the lease rules, in their transaction, when a claim ends. It
-// gives the task back, unless whoever ended the claim has moved it already. It
-// returns the path of the actor that has the task now, if one does.
-func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) (next string) {
+// gives the task back, unless whoever ended the claim has moved it already.
+func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) {
 	id, err := uuid.Parse(lease.Key)
 	if err != nil || cause == registry.Released {
-		return ""
+		return
 	}
 	q.entered(tx, func(tx *ledger) {
 		t, err := getTask(tx, id)
@@ -313,11 +312,8 @@ func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) 
 		if cause == registry.Expired {
 			delay = q.backoff(t.Attempt)
 		}
-		if q.giveBack(tx, &t, string(cause), delay); t.State == InProgress {
-			next = t.last().who()
-		}
+		q.giveBack(tx, &t, string(cause), delay)
 	})
-	return next
 }
 
 // Undo takes back what a call did whose client was not told of it. A claim's
