@@ -88,7 +88,7 @@ func New(eng engine.Engine, core *registry.Core, opts Options) *Queue {
 		opts.Rand = rand.Int64N
 	}
 	q := &Queue{eng: eng, core: core, leases: core.Registry(Scope), opts: opts}
-	core.OnFreed(Scope, func(tx engine.Tx, l registry.Lease, c registry.Cause) { q.freed(tx, l, c) })
+	core.OnFreed(Scope, q.freed)
 	return q
 }
 
