@@ -12,11 +12,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
 var (
-	rounds = flag.Int("rounds", 10_000, "operations of TestRandomOperationsAgainstAModel")
+	rounds = flag.Int("rounds", 5_000, "operations of TestRandomOperationsAgainstAModel")
 	seed   = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
 )
 
@@ -33,7 +34,7 @@ type model struct {
 }
 
 type holding struct {
-	session  uuid.UUID
+	by       registry.Holder
 	token    uint64
 	deadline time.Time
 	freeing  bool // its holder has begun to give it back
@@ -44,18 +45,18 @@ func (m *model) granted(key string, p party, g registry.Grant) {
 	defer m.mu.Unlock()
 	was, ok := m.held[key]
 	switch {
-	case ok && was.session == p.Session && was.token == g.Token: // re-entry, or a hand-over told twice
+	case ok && same(was.by, p.Holder) && was.token == g.Token: // re-entry, or a hand-over told twice
 		was.deadline = g.Deadline
 		m.held[key] = was
 		return
 	case ok && !was.freeing && !g.AcquiredAt.After(was.deadline):
-		m.t.Errorf("%q granted to %s at %v: %s holds it until %v", key, p.Session, g.AcquiredAt, was.session, was.deadline)
+		m.t.Errorf("%q granted to %v at %v: %v holds it until %v", key, p.Holder, g.AcquiredAt, was.by, was.deadline)
 	}
 	if g.Token <= m.last[key] {
 		m.t.Errorf("%q granted with token %d after %d", key, g.Token, m.last[key])
 	}
 	m.last[key] = g.Token
-	m.held[key] = holding{session: p.Session, token: g.Token, deadline: g.Deadline}
+	m.held[key] = holding{by: p.Holder, token: g.Token, deadline: g.Deadline}
 }
 
 func (m *model) freeing(key string, token uint64) {
@@ -119,7 +120,10 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 
 // step is one thing a session does with a key, and the session that goes on.
 func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key string) party {
-	ctx, cancel := context.WithCancel(h.t.Context())
+	own := p
+	p = p.as([]string{"", "a", "b"}[rnd.IntN(3)])
+	named := call.With(h.t.Context(), call.Call{Session: p.Session, Name: uuid.NewString()})
+	ctx, cancel := context.WithCancel(named)
 	defer cancel()
 	req := registry.Request{
 		Key:  key,
@@ -135,25 +139,37 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 	var held *registry.HeldError
 	switch {
 	case errors.As(err, &wait) && rnd.IntN(2) == 0:
-		req.Ticket = wait.Ticket
+		if rnd.IntN(2) == 0 {
+			req.Ticket = wait.Ticket
+		}
 		if g, err = p.tryCtx(ctx, req); err != nil {
-			return p
+			return own
 		}
 	case errors.As(err, &wait), errors.As(err, &held):
 		if req.Wait == 0 && wait != nil {
 			h.t.Errorf("a call that did not wait says %v", err)
 		}
-		return p
+		return own
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
 			h.t.Errorf("acquire: %v", err)
 		}
-		return p
+		m.cancelled(h, key, p)
+		return own
 	}
 	m.granted(key, p, g)
+	if rnd.IntN(3) == 0 { // the client has no answer, and asks again
+		if again, err := p.tryCtx(named, req); err == nil {
+			if again.Token != g.Token && !time.Now().After(g.ExpiresAt) {
+				h.t.Errorf("sent again, the call got token %d after %d", again.Token, g.Token)
+			}
+			g = again
+			m.granted(key, p, g)
+		}
+	}
 
 	time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
-	switch rnd.IntN(6) {
+	switch rnd.IntN(8) {
 	case 0: // let it expire
 		time.Sleep(time.Until(g.Deadline) + time.Duration(rnd.IntN(3)-1))
 	case 1: // die
@@ -163,6 +179,11 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 		}
 		h.endSession(p, func() { ended.add(p.Session) })
 		return h.party(p.Path)
+	case 5: // the sub-agent ends
+		m.freeing(key, g.Token)
+		if err := h.EndParty(h.t.Context(), p.Holder); err != nil {
+			h.t.Errorf("end of a party: %v", err)
+		}
 	case 2: // keep it for longer
 		l, err := p.renew(g, 2*time.Second)
 		if err == nil {
@@ -176,13 +197,30 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 			h.t.Errorf("release: %v", err)
 		}
 	}
-	return p
+	return own
 }
+
+// cancelled makes sure that a cancelled call has left its party nothing.
+func (m *model) cancelled(h *house, key string, p party) {
+	m.mu.Lock()
+	was, ok := m.held[key]
+	m.mu.Unlock()
+	if ok && same(was.by, p.Holder) {
+		return // it may have had the lease before
+	}
+	h.view(func(tx registry.Tx) {
+		if l, ok := h.Registry("run:1").Get(tx, key); ok && same(l.Holder, p.Holder) {
+			h.t.Errorf("a cancelled call left %+v", l)
+		}
+	})
+}
+
+func same(a, b registry.Holder) bool { return a.Session == b.Session && a.Party == b.Party }
 
 func (m *model) freeingAll(key string, session uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was := m.held[key]; was.session == session {
+	if was := m.held[key]; was.by.Session == session {
 		was.freeing = true
 		m.held[key] = was
 	}
