@@ -23,6 +23,8 @@ const (
 	MaxKey       = 512              // bytes
 	MaxParty     = 128              // bytes
 	MaxRequestID = 128              // bytes
+
+	DefaultLeasesPerActor = 10_000
 )
 
 const (
@@ -52,7 +54,7 @@ type Options struct {
 	MaxWaitersPerKey   int // 1000
 	MaxWaitersPerActor int // 100
 	MaxLeasesPerScope  int // 100 000
-	MaxLeasesPerActor  int // 10 000
+	MaxLeasesPerActor  int // DefaultLeasesPerActor
 }
 
 // A Core is the rules of a lease over one engine.
@@ -71,7 +73,7 @@ func New(eng engine.Engine, opts Options) *Core {
 	opts.MaxWaitersPerKey = cmp.Or(opts.MaxWaitersPerKey, 1000)
 	opts.MaxWaitersPerActor = cmp.Or(opts.MaxWaitersPerActor, 100)
 	opts.MaxLeasesPerScope = cmp.Or(opts.MaxLeasesPerScope, 100_000)
-	opts.MaxLeasesPerActor = cmp.Or(opts.MaxLeasesPerActor, 10_000)
+	opts.MaxLeasesPerActor = cmp.Or(opts.MaxLeasesPerActor, DefaultLeasesPerActor)
 	if opts.SessionOpen == nil {
 		opts.SessionOpen = func(Tx, uuid.UUID) bool { return true }
 	}
