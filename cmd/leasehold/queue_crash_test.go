@@ -32,9 +32,10 @@ var (
 )
 
 // TestKillLosesNothingAcknowledged kills the real binary, kill -9, at random
-// moments while clients enqueue, claim, submit, give back and cancel. After each
-// restart what was answered is there; in the end all that is left can be done,
-// each task once. A hundred rounds are
+// moments while clients enqueue, claim, submit, give back and cancel. A call that
+// was cut off is sent again until it is answered, without a request_id or an
+// idempotency key. After each restart what was answered is there; in the end all
+// that is left can be done, each task once, and each enqueue has made one task. A hundred rounds are
 //
 //	go test ./cmd/leasehold -run TestKill -v -timeout 30m -kill.rounds 100
 func TestKillLosesNothingAcknowledged(t *testing.T) {
@@ -42,7 +43,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Logf("-kill.rounds=%d -kill.seed=%d", *killRounds, seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	d := newVictim(t)
-	l := &killLedger{t: t, tasks: make(map[string]*killTask)}
+	l := &killLedger{t: t, tasks: make(map[string]*killTask), made: make(map[string]string)}
 	began := time.Now()
 
 	d.start()
@@ -171,7 +172,8 @@ type killLedger struct {
 
 	mu     sync.Mutex
 	tasks  map[string]*killTask
-	recent []string // ids of what was acknowledged since the last look
+	made   map[string]string // ids by payload, each of which is of one enqueue
+	recent []string          // ids of what was acknowledged since the last look
 }
 
 type killTask struct {
@@ -184,6 +186,7 @@ type killTask struct {
 func (l *killLedger) enqueued(id, payload string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.seenLocked(id, payload)
 	if was, ok := l.tasks[id]; ok && was.payload != payload {
 		l.t.Errorf("task %s is of %s and of %s", id, was.payload, payload)
 	}
@@ -191,6 +194,14 @@ func (l *killLedger) enqueued(id, payload string) {
 		l.tasks[id] = &killTask{payload: payload}
 	}
 	l.recent = append(l.recent, id)
+}
+
+// seenLocked finds that an enqueue made one task, however often it was sent.
+func (l *killLedger) seenLocked(id, payload string) {
+	if was, ok := l.made[payload]; ok && was != id {
+		l.t.Errorf("one enqueue of %s made tasks %s and %s", payload, was, id)
+	}
+	l.made[payload] = id
 }
 
 func (l *killLedger) finished(id, state, result string) {
@@ -244,6 +255,17 @@ func (l *killLedger) verify(d *victim, all bool) {
 	}
 }
 
+// askAs is ask for a call that may have been sent before.
+func askAs(ctx context.Context, c *client.Client, name string, again bool, tool string, args map[string]any, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answer, err := c.CallAs(ctx, name, again, tool, args)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(answer.Object, into)
+}
+
 func ask(ctx context.Context, c *client.Client, tool string, args map[string]any, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -277,6 +299,9 @@ func (l *killLedger) drain(d *victim) (n int) {
 		}
 		for _, task := range claims.Tasks {
 			n++
+			l.mu.Lock()
+			l.seenLocked(task.TaskID, string(task.Payload))
+			l.mu.Unlock()
 			if was := l.tasks[task.TaskID]; was != nil {
 				if was.final != "" || was.claimed {
 					l.t.Errorf("task %s is %s, and came again (%v)", task.TaskID, was.final, was.claimed)
@@ -321,6 +346,7 @@ type loadClient struct {
 	handle string
 	conn   *client.Client
 	made   int
+	calls  int
 	held   []heldByLoad
 }
 
@@ -349,7 +375,7 @@ func (c *loadClient) act(ctx context.Context) {
 	case n < 8:
 		c.made++
 		payload := fmt.Sprintf(`"%s/%d"`, c.name, c.made)
-		args := map[string]any{"queue": []string{"a", "b"}[c.rnd.IntN(2)], "payload": json.RawMessage(payload), "priority": c.rnd.IntN(10), "max_attempts": 100, "idempotency_key": payload}
+		args := map[string]any{"queue": []string{"a", "b"}[c.rnd.IntN(2)], "payload": json.RawMessage(payload), "priority": c.rnd.IntN(10), "max_attempts": 100}
 		if c.rnd.IntN(4) == 0 {
 			args["delay_secs"] = c.rnd.Float64()
 		}
@@ -366,7 +392,7 @@ func (c *loadClient) act(ctx context.Context) {
 		c.made++
 		args := map[string]any{
 			"queues": []string{"b", "a"}, "ttl_secs": 5, "count": 1 + c.rnd.IntN(3),
-			"wait_secs": c.rnd.Float64() / 10, "request_id": fmt.Sprint(c.made),
+			"wait_secs": c.rnd.Float64() / 10,
 		}
 		if c.rnd.IntN(20) == 0 {
 			args["ttl_secs"] = 1
@@ -417,7 +443,9 @@ func (c *loadClient) finish(ctx context.Context) {
 // call calls a tool until it is answered. A refusal is an answer, and only a
 // stale token is one that may come.
 func (c *loadClient) call(ctx context.Context, tool string, args map[string]any, into any) error {
-	for {
+	c.calls++
+	name := fmt.Sprint(c.name, "/", c.calls)
+	for again := false; ; again = true {
 		if c.conn == nil {
 			hello := server.Hello{Run: "load", Name: c.name, Handle: c.handle}
 			conn, err := c.dial(ctx, hello)
@@ -433,7 +461,7 @@ func (c *loadClient) call(ctx context.Context, tool string, args map[string]any,
 			}
 			c.conn = conn
 		}
-		err := ask(ctx, c.conn, tool, args, into)
+		err := askAs(ctx, c.conn, name, again, tool, args, into)
 		var refusal *client.Refusal
 		switch {
 		case err == nil:
