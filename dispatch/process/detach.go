@@ -80,7 +80,7 @@ func TellReady() {
 	if err != nil {
 		return
 	}
-	os.Unsetenv(aliveVariable)
+	_ = os.Unsetenv(aliveVariable)
 	// The starter may have gone; the pipe then breaks, which is no signal for
 	// descriptors other than standard output and error.
 	_, _ = syscall.Write(fd, []byte("ready\n"))

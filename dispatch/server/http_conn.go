@@ -108,7 +108,7 @@ type webTCPConn struct {
 // so this does, until the client or net/http closes the connection.
 func (c *webTCPConn) CloseWrite() error {
 	err := c.tcp.CloseWrite()
-	go io.Copy(io.Discard, &c.webConn)
+	go func() { _, _ = io.Copy(io.Discard, &c.webConn) }() // ends with the connection
 	return err
 }
 
@@ -138,7 +138,7 @@ func (l *webListener) Accept() (net.Conn, error) {
 		c := &webTCPConn{webConn{Conn: nc, listener: l}, tcp}
 		displaced, ok := l.enter(&c.webConn)
 		if displaced != nil {
-			displaced.Close()
+			_ = displaced.Close()
 		}
 		switch {
 		case !ok:

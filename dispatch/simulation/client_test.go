@@ -341,6 +341,9 @@ func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp 
 	c.open--
 	if err != nil || got.IsError {
 		c.w.note("%s acquires %s, waits %v: %v %s", c.name, key, wait, err, got.Code)
+		if got.Code == "WAIT_TIMEOUT" {
+			c.w.history.leave(place{key, c.name, got.got})
+		}
 		if err == nil && !slices.Contains([]string{"LEASE_HELD", "WAIT_TIMEOUT", "DEADLOCK", "LIMIT"}, got.Code) {
 			c.w.fault("%s: acquire of %s: %s", c.name, key, got.StructuredContent)
 		}
@@ -462,8 +465,8 @@ func (c *client) list() {
 	got.into(&listed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range listed.Leases {
-		if l.LeaseID != "" && c.grants[l.Token] == nil && !busy {
+	for _, l := range listed.Leases { // token 0: nobody has it, and it is kept for the first in line
+		if l.LeaseID != "" && l.Token > 0 && c.grants[l.Token] == nil && !busy {
 			c.w.fault("%s holds %s with token %d and was never told", c.name, l.Key, l.Token)
 		}
 		seen := make(map[string]bool)

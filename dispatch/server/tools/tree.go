@@ -142,7 +142,7 @@ func (a *actor) work(w work.Work) {
 
 func leaseNames(list []work.LeaseName) (names []leaseName) {
 	for _, l := range list {
-		names = append(names, leaseName{string(l.Scope), l.Key, l.Reason})
+		names = append(names, leaseName{l.Scope, l.Key, l.Reason})
 	}
 	return names
 }

@@ -126,7 +126,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		if err != nil {
 			return err
 		}
-		defer rotated.Close()
+		defer func() { err = errors.Join(err, rotated.Close()) }()
 		stderr = rotated
 	}
 	log := cfg.Log.open(stderr)
