@@ -178,7 +178,11 @@ func (h *history) check(w *world) {
 		}
 		slices.SortStableFunc(grants, func(a, b *grant) int { return cmp.Compare(a.token, b.token) })
 		for i, g := range grants {
-			add(input{kind: "grant", token: g.token, attempt: g.attempt, again: g.again}, g.sent, g.got)
+			attempt := g.attempt
+			if g.session.dark { // a power cut may undo a claim, and its count with it
+				attempt = 0
+			}
+			add(input{kind: "grant", token: g.token, attempt: attempt, again: g.again}, g.sent, g.got)
 			if i > 0 && grants[i-1].token == g.token {
 				continue
 			}
