@@ -164,6 +164,9 @@ func (p Profile) Faults() (faults []Fault) {
 	if len(p.Command) == 0 || p.Command[0] == "" {
 		say("command", `must name a program, as in command = ["./agent.sh"]`)
 	}
+	if slices.ContainsFunc(p.Command, func(arg string) bool { return strings.Contains(arg, "\x00") }) {
+		say("command", "has a zero byte, which no process can be given")
+	}
 	if p.Prompt != "" && p.mentions("{prompt}") {
 		say("prompt", "is %q, and {prompt} stands in the profile too: keep one of them", p.Prompt)
 	}
@@ -176,6 +179,8 @@ func (p Profile) Faults() (faults []Fault) {
 			say("env", "%s is set by leasehold itself: choose another name", name)
 		case name == "" || strings.ContainsAny(name, "=\x00"):
 			say("env", "%q cannot be the name of a variable", name)
+		case strings.Contains(p.Env[name], "\x00"):
+			say("env", "%s has a zero byte, which no process can be given", name)
 		}
 	}
 	if p.Result != "" && p.Result != output && !isPointer(p.Result) {

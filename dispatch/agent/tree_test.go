@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"slices"
 	"testing"
 
@@ -121,12 +122,17 @@ func agentsSaid(dir string) string {
 // endDaemon ends the daemon that was started on demand.
 func endDaemon(t *testing.T, dir string) {
 	t.Helper()
-	pid, err := os.ReadFile(filepath.Join(dir, "leasehold", "leasehold.sock.start"))
+	text, err := os.ReadFile(filepath.Join(dir, "leasehold", "daemon.json"))
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	if out, err := exec.Command("kill", "-9", string(pid)).CombinedOutput(); err != nil {
+	var daemon struct{ PID int }
+	if err := json.Unmarshal(text, &daemon); err != nil {
+		t.Error(err)
+		return
+	}
+	if out, err := exec.Command("kill", "-9", strconv.Itoa(daemon.PID)).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -108,8 +108,10 @@ func (d *document) variables(key string, env map[string]string) {
 		switch {
 		case strings.HasPrefix(name, "LEASEHOLD_"):
 			d.say(join(key, name), "is set by leasehold itself: choose another name")
-		case name == "" || strings.Contains(name, "="):
+		case name == "" || strings.ContainsAny(name, "=\x00"):
 			d.say(join(key, name), "cannot be the name of a variable")
+		case strings.Contains(env[name], "\x00"):
+			d.say(join(key, name), "has a zero byte, which no process can be given")
 		}
 	}
 }

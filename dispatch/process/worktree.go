@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,7 +58,9 @@ var worktrees sync.Mutex
 
 // MakeWorktree adds a worktree at path, on a new branch that begins at HEAD, to
 // the repository that dir is in. One that is there already, on that branch, is
-// taken over as it stands: it was kept for whoever goes on with it. An error
+// taken over as it stands: it was kept for whoever goes on with it. Where an
+// earlier run left a branch of that name with work in it, the name gets a number
+// at its end. An error
 // leaves nothing.
 func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, error) {
 	path, err := filepath.Abs(path)
@@ -87,9 +90,16 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 		return w, os.MkdirAll(w.Dir, 0o755)
 	}
 	w.Base = head
-	if err := dropEmpty(ctx, dir, branch, head); err != nil {
-		return nil, fmt.Errorf("worktree for %s: %w", branch, err)
+	// A branch that an earlier run left with work in it stays: this worktree
+	// gets the next free name.
+	for n := 2; dropEmpty(ctx, dir, branch, head) != nil; n++ {
+		if err := ctx.Err(); err != nil || n > maxBranches {
+			return nil, errors.Join(err, fmt.Errorf("worktree for %s: the branch is there already, and so are %d more of its name: "+
+				"merge what you want of them, then git branch -D the others", w.Branch, maxBranches-1))
+		}
+		branch = fmt.Sprintf("%s-%d", w.Branch, n)
 	}
+	w.Branch = branch
 	if _, err := git(ctx, dir, "worktree", "add", "--quiet", "-b", branch, path, head); err != nil {
 		err = fmt.Errorf("worktree for %s at %s: %w", branch, path, err)
 		return nil, errors.Join(err, w.undo(dir))
@@ -97,6 +107,9 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	// The directory asked for may hold nothing that git keeps.
 	return w, os.MkdirAll(w.Dir, 0o755)
 }
+
+// maxBranches bounds how many branches of one name are looked at.
+const maxBranches = 1000
 
 // dropEmpty deletes a branch of that name that an earlier run has left without
 // a commit of its own. One that has any is somebody's work.
@@ -130,6 +143,12 @@ func (w *Worktree) kept(ctx context.Context) bool {
 		return false
 	}
 	branch, err := git(ctx, w.Path, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if number, numbered := strings.CutPrefix(branch, w.Branch+"-"); err == nil && numbered {
+		if _, bad := strconv.Atoi(number); bad == nil {
+			w.Branch = branch
+			return true
+		}
+	}
 	return err == nil && branch == w.Branch
 }
 

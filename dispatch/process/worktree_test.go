@@ -168,13 +168,18 @@ func TestBranchOfAnEarlierRunIsKeptIfItHasCommits(t *testing.T) {
 	git(t, repo, "worktree", "remove", w.Path)
 
 	path := filepath.Join(t.TempDir(), "wt")
-	before := traces(t, repo)
-	if _, err := process.MakeWorktree(t.Context(), repo, path, "leasehold/run/W1"); err == nil || !strings.Contains(err.Error(), "git branch -D leasehold/run/W1") {
-		t.Errorf("error: %v", err)
+	next := makeWorktree(t, repo, path, "leasehold/run/W1")
+	if next.Branch != "leasehold/run/W1-2" {
+		t.Errorf("branch %s", next.Branch)
 	}
-	if after := traces(t, repo); after != before {
-		t.Errorf("changed:\n%s", after)
+	if text := git(t, repo, "show", "leasehold/run/W1:README"); text != "work" {
+		t.Errorf("the earlier work is now %q", text)
 	}
+	again := makeWorktree(t, repo, path, "leasehold/run/W1") // of the same life's run, resumed
+	if again.Branch != next.Branch || again.Path != next.Path {
+		t.Errorf("again: %+v, was %+v", again, next)
+	}
+	remove(t, again, "")
 }
 
 func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package call
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,12 +16,16 @@ import (
 )
 
 // A pair is one NAME=VALUE of the command line.
-type pair struct{ name, value string }
+type pair struct {
+	name, value string
+	asText      bool // NAME:=VALUE
+}
 
 func splitArguments(given []string) (pairs []pair, err error) {
 	stdin := false
 	for _, arg := range given {
 		name, value, ok := strings.Cut(arg, "=")
+		name, asText := strings.CutSuffix(name, ":")
 		if !ok || name == "" {
 			return nil, exit.Usagef("argument %q: must be NAME=VALUE", arg)
 		}
@@ -33,7 +38,7 @@ func splitArguments(given []string) (pairs []pair, err error) {
 			}
 			stdin = true
 		}
-		pairs = append(pairs, pair{name, value})
+		pairs = append(pairs, pair{name, value, asText})
 	}
 	return pairs, nil
 }
@@ -46,7 +51,16 @@ func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]jso
 		if err != nil {
 			return nil, exit.Usage(fmt.Errorf("argument %s: %w", p.name, err))
 		}
-		args[p.name] = typed(typeOf(tool, p.name), text)
+		if p.asText {
+			args[p.name] = mustJSON(text)
+			continue
+		}
+		want := typeOf(tool, p.name)
+		if err := checkJSON(want, text); err != nil {
+			return nil, exit.Hint(exit.Usage(fmt.Errorf("argument %s: %w", p.name, err)),
+				"correct it, or write %s:=... if it is text and not JSON", p.name)
+		}
+		args[p.name] = typed(want, text)
 	}
 	return args, nil
 }
@@ -88,6 +102,21 @@ func typeOf(tool mcp.Tool, name string) string {
 	}
 	t, _ := property["type"].(string)
 	return t
+}
+
+// checkJSON refuses what is meant to be JSON and is not: stored as text it would
+// surprise whoever reads it. It is for arguments that may be any JSON.
+func checkJSON(want, text string) error {
+	trimmed := strings.TrimSpace(text)
+	if want != "" || trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) {
+		return nil
+	}
+	var v json.RawMessage
+	err := json.Unmarshal([]byte(trimmed), &v)
+	if at, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("not JSON, at byte %d of %d: %w", at.Offset, len(trimmed), err)
+	}
+	return err
 }
 
 // typed is text as JSON of a type, or as a JSON string if it is none. The

@@ -34,3 +34,23 @@ func TestValuesBecomeWhatTheArgumentTakes(t *testing.T) {
 		}
 	}
 }
+
+func TestMalformedJSONIsRefused(t *testing.T) {
+	tool := mcp.Tool{InputSchema: mcp.ToolInputSchema{Properties: map[string]any{"any": map[string]any{}, "s": map[string]any{"type": "string"}}}}
+	for value, good := range map[string]bool{
+		`any={"a":1}`: true, `any={"a":1`: false, `any=[1,]`: false, `any="open`: false, `any= {"a"}`: false,
+		`any=two words`: true, `any=1.2.3`: true, `any=`: true, `s={"a"`: true, `any:={"a"`: true, `any:="open`: true,
+	} {
+		pairs, err := splitArguments([]string{value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if args, err := readArguments(tool, pairs, nil); (err == nil) != good {
+			t.Errorf("%s: %s, %v", value, args, err)
+		}
+	}
+	pairs, _ := splitArguments([]string{`any:={"a":1}`})
+	if args, err := readArguments(tool, pairs, nil); err != nil || string(args["any"]) != `"{\"a\":1}"` {
+		t.Errorf("as text: %s %v", args["any"], err)
+	}
+}

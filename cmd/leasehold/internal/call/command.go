@@ -35,8 +35,9 @@ func NewCommand() *cobra.Command {
 refusal goes to stderr, with exit code 1; with --json both go to stdout.
 
 VALUE is read as JSON where that is what the argument takes, else as text; a list
-may be words with commas between them. @FILE
-stands for what a file holds, @- for standard input, and @@ begins a text with @.
+may be words with commas between them. Where an argument may be any JSON, a VALUE
+that begins as an object, a list or a string must be JSON; NAME:=VALUE is always
+text. @FILE stands for what a file holds, @- for standard input, and @@ begins a text with @.
 Hand a lease_id over like that: an argument can be read by every process.
 
 --field prints one field of the answer alone, by its JSON pointer: a text as it

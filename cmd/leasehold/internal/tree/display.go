@@ -119,6 +119,11 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 		t.Rows = append(t.Rows, summaryRow(a))
 	}
 	b.WriteString(t.Render(p))
+	for _, a := range s.Actors {
+		if a.Worktree != "" {
+			fmt.Fprintf(&b, "worktree of %s: %s\n", terminal.Printable(a.Path), terminal.Printable(a.Worktree))
+		}
+	}
 	fmt.Fprintf(&b, "run directory: %s\n", s.Directory)
 	return b.String()
 }
