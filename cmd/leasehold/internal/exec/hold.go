@@ -34,7 +34,7 @@ const (
 
 // A hold is leases that exec has, or wants.
 //
-// It trusts them until the time at which it sent the last renewal that
+// By a clock that goes on during a sleep, it trusts them until the time at which it sent the last renewal that
 // succeeded, and their ttl from there, less a margin for drift: the daemon
 // counts from when it was received, which was later.
 type hold struct {
@@ -46,7 +46,7 @@ type hold struct {
 	linked func()
 
 	mu    sync.Mutex
-	until time.Time
+	until time.Time // by now()
 }
 
 // An execLease is a lease as it was granted.
@@ -104,7 +104,7 @@ func (h *hold) renew(ctx context.Context) error {
 	if h.link.client != before && h.linked != nil {
 		h.linked()
 	}
-	until := time.Now().Add(h.cfg.ttl - h.cfg.ttl/50)
+	until := now().Add(h.cfg.ttl - h.cfg.ttl/50)
 	for _, l := range h.leases {
 		if _, err := h.link.call(ctx, "lease_renew", map[string]any{"lease_id": l.LeaseID, "ttl_secs": h.cfg.ttl.Seconds()}); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (h *hold) keep(ctx context.Context) *lossError {
 	every := min(h.cfg.ttl/3, maxRenewal)
 	var lastErr error
 	for failures, next := 0, every; ; {
-		orders := time.NewTimer(min(next, time.Until(h.lastOrders())))
+		orders := time.NewTimer(min(next, h.lastOrders().Sub(now())))
 		select {
 		case <-orders.C:
 		case <-h.link.ended():
@@ -140,13 +140,13 @@ func (h *hold) keep(ctx context.Context) *lossError {
 			return nil
 		}
 		orders.Stop()
-		if !time.Now().Before(h.lastOrders()) {
+		if !now().Before(h.lastOrders()) {
 			if lastErr == nil {
 				lastErr = errors.New("leasehold exec did not run for so long")
 			}
 			return &lossError{fmt.Sprintf("%s cannot be renewed: %v", h.names(), lastErr), h.deadline()}
 		}
-		bounded, cancel := context.WithDeadlineCause(ctx, h.lastOrders(), errors.New("the daemon does not answer"))
+		bounded, cancel := context.WithTimeoutCause(ctx, h.lastOrders().Sub(now()), errors.New("the daemon does not answer"))
 		err := h.renew(bounded)
 		cancel()
 		var refusal *client.Refusal
@@ -171,7 +171,7 @@ func (h *hold) keep(ctx context.Context) *lossError {
 // now. Where the deadline has passed unnoticed, as for a process that was
 // stopped, the daemon knows: it renews nothing that was lost in between.
 func (h *hold) held(ctx context.Context) *lossError {
-	if time.Now().Before(h.deadline()) {
+	if now().Before(h.deadline()) {
 		return nil
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, releaseTimeout, errors.New("the daemon does not answer"))

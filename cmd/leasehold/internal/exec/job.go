@@ -184,7 +184,7 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 			tell(loss)
 			grace := execGrace
 			if !loss.by.IsZero() {
-				if left := time.Until(loss.by); left > 0 {
+				if left := loss.by.Sub(now()); left > 0 {
 					grace = left
 				}
 			}
@@ -235,7 +235,7 @@ func (j *job) suspend(h *hold) {
 	case <-resumed:
 	case <-time.After(200 * time.Millisecond): // the signal has had its time
 	}
-	if time.Now().Before(h.deadline()) {
+	if now().Before(h.deadline()) {
 		j.process.GiveTerminal()
 	}
 }
