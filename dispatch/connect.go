@@ -64,7 +64,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		switch {
 		case c.Token != "":
 			if actor, err = authenticate(tx, c.Token); err == nil {
-				err = mayBe(k, actor)
+				err = mayBe(tx, k, actor)
 			}
 		case own.ID != uuid.Nil:
 			if actor, _ = getActor(tx, own.ID); actor.Ended() {
@@ -226,7 +226,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 		peer = record.Peer
 		run, _ = getRun(tx, actor.Run)
 		drain = drainOf(tx, run)
-		return mayBe(k, actor)
+		return mayBe(tx, k, actor)
 	})
 	if err != nil {
 		s.detachFailed(p)

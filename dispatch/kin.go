@@ -28,9 +28,13 @@ func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 	return Actor{}, nil
 }
 
-// mayBe refuses an actor that the process of a connection is not.
-func mayBe(k work.Kin, a Actor) error {
+// mayBe refuses an actor that the process of a connection is not. Where a
+// connection over HTTP comes from cannot be told, so launched actors have none.
+func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
+	_, launched := work.Get(tx, a.ID)
 	switch {
+	case launched && k.Process.Transport == "http":
+		return forbidden("actor %s of run %q was launched: its token and its sessions are for its own processes, which connect by leasehold mcp or leasehold call, and not over HTTP", a.Path, a.Run)
 	case k.Actor != uuid.Nil && a.ID != k.Actor:
 		return forbidden("process %d is one of another actor than %s, whose credentials it shows", k.Process.PID, a.Path)
 	case k.Actor == uuid.Nil && k.Run != "" && a.Run != k.Run:

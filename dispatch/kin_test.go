@@ -263,3 +263,27 @@ func TestRealProcessesOfATreeAreItsActors(t *testing.T) {
 		h.hangUp(op)
 	})
 }
+
+// Over HTTP nobody can tell which process it is, so the token and the session of
+// a launched actor are of no use there: a worker cannot become its lead.
+func TestALaunchedActorHasNoConnectionOverHTTP(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		for _, c := range []dispatch.Credentials{{Token: tr.tokens["root"]}, {Handle: tr.cast["root"].Handle()}} {
+			h.unchanged("over HTTP", func() {
+				if _, err := h.Connect(t.Context(), c, process.Peer{Transport: "http"}); !isForbidden(err) {
+					t.Errorf("the lead over HTTP: %v", err)
+				}
+			})
+		}
+		_, outside, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "elsewhere", Name: "boss", Role: dispatch.Root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Connect(t.Context(), dispatch.Credentials{Token: outside}, process.Peer{Transport: "http"}); err != nil {
+			t.Errorf("one that nobody launched: %v", err)
+		}
+		tr.exitAll()
+	})
+}

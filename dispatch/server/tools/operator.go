@@ -21,6 +21,8 @@ func Operators(state *dispatch.State) []Tool {
 	return append(o.launchTools(), []Tool{
 		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is told once.", Effect{}, o.addActor),
 		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, o.endActor),
+		tool("operator_actor_token", "Issue a new token", "Issue a new token for a living actor; it is told once, and the one before is void. Its sessions last.", Effect{Destructive: true}, o.reissueToken),
+		tool("operator_run_remove", "Forget a run", "Forget a run that has ended, with its actors, stores and tasks, before its retention is over.", Effect{Destructive: true}, o.removeRun),
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
 		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
 		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),
@@ -86,6 +88,40 @@ func (a endedActor) Text() string { return fmt.Sprintf("actor %s of run %s ended
 
 func (o *operator) endActor(ctx context.Context, _ *dispatch.Session, a endActorArgs) (endedActor, error) {
 	return endedActor{a.Run, a.Path}, o.state.EndActor(ctx, a.Run, a.Path, a.Reason)
+}
+
+type actorTokenArgs struct {
+	runArg
+	Path string `json:"path" doc:"of the actor" min:"1" max:"512"`
+}
+
+type issuedToken struct {
+	ActorID string `json:"actor_id"`
+	Run     string `json:"run"`
+	Path    string `json:"path"`
+	Token   string `json:"token" jsonschema:"secret, told once"`
+}
+
+// Text does not repeat the token: a line of text ends up in logs.
+func (t issuedToken) Text() string {
+	return fmt.Sprintf("actor %s of run %s has a new token", t.Path, t.Run)
+}
+
+func (o *operator) reissueToken(ctx context.Context, _ *dispatch.Session, a actorTokenArgs) (issuedToken, error) {
+	actor, token, err := o.state.ReissueToken(ctx, a.Run, a.Path)
+	return issuedToken{actor.ID.String(), actor.Run, actor.Path, token}, err
+}
+
+type removedRun struct {
+	Run     string `json:"run"`
+	Removed bool   `json:"removed"`
+}
+
+func (r removedRun) Text() string { return fmt.Sprintf("run %s is forgotten", r.Run) }
+
+func (o *operator) removeRun(ctx context.Context, _ *dispatch.Session, a runArg) (removedRun, error) {
+	err := o.state.RemoveRun(ctx, a.Run)
+	return removedRun{a.Run, err == nil}, err
 }
 
 type treeArgs struct {

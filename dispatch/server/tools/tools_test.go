@@ -287,10 +287,13 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_watch", args{})
 		op.ok("operator_watch", args{"wait_secs": 1})
 		launchedRun(t, op)
+		op.ok("operator_actor_token", args{"run": "r", "path": "W1"})
 		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})
 		if _, err := worker.Call(h.ctx, "lease_list", nil); err == nil {
 			t.Error("an ended actor is served")
 		}
+		op.ok("operator_actor_end", args{"run": "r", "path": "root"})
+		op.ok("operator_run_remove", args{"run": "r"})
 		for name := range h.output {
 			if !h.called[name] {
 				t.Errorf("%s was never answered", name)
