@@ -86,7 +86,7 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error
 func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
 	watch := c.eng.Watch(placeKey(a.Holder, a.scope, a.Key))
 	defer watch.Stop()
-	defer c.Answering(ctx, a.id)()
+	defer c.answering(ctx, a.id)()
 	return engine.Await(ctx, watch, a.Wait, look)
 }
 

@@ -114,8 +114,8 @@ func (c *Core) update(ctx context.Context, holder Holder, rule func(Tx) error) e
 	return cmp.Or(err, refusal)
 }
 
-// Answering registers a call that waits, and returns what ends that.
-func (c *Core) Answering(ctx context.Context, id uuid.UUID) (done func()) {
+// answering registers a call that waits, and returns what ends that.
+func (c *Core) answering(ctx context.Context, id uuid.UUID) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[id] = ctx
@@ -126,19 +126,12 @@ func (c *Core) Answering(ctx context.Context, id uuid.UUID) (done func()) {
 	}
 }
 
-// Asking reports whether a call still wants an answer.
-func (c *Core) Asking(id uuid.UUID) bool {
+// asking reports whether a call still wants an answer.
+func (c *Core) asking(id uuid.UUID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx, ok := c.calls[id]
 	return ok && ctx.Err() == nil
-}
-
-// Asked reports whether any call wants an answer.
-func (c *Core) Asked() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.calls) > 0
 }
 
 func checkTTL(ttl time.Duration) error {

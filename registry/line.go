@@ -169,7 +169,7 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 			w.park(tx)
 		}
 		return &WaitError{HeldError: *contention(tx, held), Position: position(tx, &w), Ticket: ticketOf(a.Holder, a.scope, a.Key)}
-	case mine, ok && a.placed && c.Asking(w.asker):
+	case mine, ok && a.placed && c.asking(w.asker):
 		return engine.ErrWait
 	}
 	write := tx.Touch
@@ -223,7 +223,7 @@ func (c *Core) next(tx Tx, scope, key string, ending uuid.UUID) (now, later *wai
 	first := func(class string) *waiter {
 		for ref := range tx.Scan(nextKeys(scope, key, class)) {
 			w, ok := placeAt(tx, ref.Value)
-			if ok && (w.parked() || c.Asking(w.asker)) && w.Holder.Session != ending && c.opts.SessionOpen(tx, w.Holder.Session) {
+			if ok && (w.parked() || c.asking(w.asker)) && w.Holder.Session != ending && c.opts.SessionOpen(tx, w.Holder.Session) {
 				return &w
 			}
 		}

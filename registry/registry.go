@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 )
 
@@ -24,11 +23,6 @@ func (r *Registry) Scope() string { return r.scope }
 func (r *Registry) Get(tx Tx, key string) (Lease, bool) {
 	l, ok := getLease(tx, r.scope, key)
 	return l, ok && !l.lapsed && !l.Reserved
-}
-
-// KeyOf gives the key of a lease of the scope whose row this is, if it is one.
-func (r *Registry) KeyOf(row engine.Row) (key string, ok bool) {
-	return strings.CutPrefix(row.Key, leaseKey(r.scope, ""))
 }
 
 // Grant gives a free key to a holder, for a scope that decides for itself who
@@ -49,15 +43,15 @@ func (r *Registry) Extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) 
 // Free ends a lease.
 func (r *Registry) Free(tx Tx, l Lease, cause Cause) { r.core.free(tx, l, cause) }
 
-// Leases yields what is held, and what is reserved, of the keys that start with
-// prefix and are greater than after, in key order.
+// Leases yields what is held of the keys that start with prefix and are greater than
+// after, in key order.
 func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 	return func(yield func(Lease) bool) {
 		keys := leaseKey(r.scope, prefix)
 		from := max(keys, leaseKey(r.scope, after))
 		for row := range tx.ScanFrom(keys, from) {
 			var l Lease
-			if !l.read(row) || l.lapsed || after != "" && l.Key <= after {
+			if !l.read(row) || l.lapsed || l.Reserved || after != "" && l.Key <= after {
 				continue
 			}
 			if !yield(l) {

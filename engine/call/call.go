@@ -270,15 +270,6 @@ func get(tx engine.Tx, key string) (Answer, bool) {
 	return Decode(row.Value) // one that cannot be read answers nobody
 }
 
-// Forget removes the answers of a session that has ended.
-func Forget(tx engine.Tx, session uuid.UUID) {
-	for row := range tx.Owned(session) {
-		if strings.HasPrefix(row.Key, Prefix) {
-			tx.Delete(row.Key)
-		}
-	}
-}
-
 // Tend forgets an answer that is due. It reports false for a row of another
 // package.
 func Tend(tx engine.Tx, row engine.Row) bool {
