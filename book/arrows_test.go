@@ -102,7 +102,7 @@ func downward(from, to string, test bool) bool {
 	case test && strings.HasPrefix(from, "dispatch/") && strings.HasPrefix(to, "dispatch/"):
 		return true // what they serve is tested from the client's end
 	case slices.Contains(keepers, from):
-		return to == "engine" || from == keepers[0] && to == "engine/record" || from != "engine/enginetest" && to == keepers[0] && from != to
+		return to == "engine" || to == "engine/record" || from != "engine/enginetest" && to == keepers[0] && from != to
 	case slices.Contains(keepers, to):
 		// Only those who start a daemon choose an engine.
 		return to != "engine/enginetest" && (from == command+"daemon" || from == command+"doctor" || from == "spotlights")

@@ -25,6 +25,23 @@
 // a bare Pebble: see stateFS. The answer to [engine.ErrFailed] is to Close and
 // Open again.
 //
+// # Damage
+//
+// Each batch has an entry in the log with its number (see log.go), and logs and
+// manifests are looked at before Pebble reads them. A log that lost its beginning
+// or its middle is refused with [engine.ErrCorrupt]. The end of a log that a crash
+// has torn is cut off, and reported. Rows under [engine.Mark], and the number of
+// the last batch, are also kept in the file "marks" (see marks.go); Open takes
+// the greater and reports where the log had less. What cannot be told: after a
+// kill, that the very last records of a log were damaged rather than torn.
+//
+// # A full disk
+//
+// While the disk has less than 64 MiB, or an eighth of it if that is less, an
+// Update that makes the state larger answers [engine.ErrFull]. A file named
+// "reserve" holds 16 MiB, which a write that finds no room releases. Open answers
+// with the cause if there is no room for what it writes.
+//
 // # What was measured
 //
 // On two cores and an ext4 disk with an fsync of 0.1 ms.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/record"
@@ -133,7 +135,7 @@ func (s *store) raise(key, value string) error {
 		return err
 	}
 	s.logf("engine: %q was behind what was noted outside the log and is set to that: the log has lost its latest commits", strings.TrimPrefix(key, engine.Mark))
-	return s.db.Set(append([]byte{byte(memory.Hot)}, key...), []byte(value), syncWrite)
+	return s.db.Set(append([]byte{byte(memory.Hot)}, key...), []byte(value), pebble.Sync)
 }
 
 func (s *store) writeMarks() error {

@@ -131,8 +131,6 @@ func (s *store) Close() error {
 	return errors.Join(err, s.db.Close(), s.lock.Close())
 }
 
-var syncWrite = pebble.Sync
-
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
 const formatVersion = 2 // 1 had no marks
