@@ -12,6 +12,11 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
+// httpIdle is how long a client over HTTP may be silent, after a restart as
+// before: no connection tells whether it is there. The answer to initialize
+// says so.
+const httpIdle = 15 * time.Minute
+
 // A detached session was connected before a restart and has not been resumed.
 type detached struct {
 	peer   process.Peer
@@ -112,7 +117,11 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 		return errProcessGone, nil
 	}
 	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		if d.missed < s.opts.DetachedGrace {
+		limit := s.opts.DetachedGrace
+		if d.peer.Transport == "http" {
+			limit = max(limit, httpIdle)
+		}
+		if d.missed < limit {
 			return nil
 		}
 		if held, _ := s.core.Stands(tx, id, 1); len(held) == 0 {

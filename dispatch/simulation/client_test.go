@@ -341,7 +341,7 @@ func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp 
 	c.open--
 	if err != nil || got.IsError {
 		c.w.note("%s acquires %s, waits %v: %v %s", c.name, key, wait, err, got.Code)
-		if got.Code == "WAIT_TIMEOUT" {
+		if got.Code == "WAIT_TIMEOUT" || got.Code == "LEASE_HELD" {
 			c.w.history.leave(place{key, c.name, got.got})
 		}
 		if err == nil && !slices.Contains([]string{"LEASE_HELD", "WAIT_TIMEOUT", "DEADLOCK", "LIMIT"}, got.Code) {

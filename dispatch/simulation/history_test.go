@@ -19,6 +19,7 @@ type history struct {
 	asked  []asked
 	waits  []wait
 	places []place
+	slept  time.Duration // how long the machine slept in all
 
 	made map[string]*made // tasks, by payload
 }
@@ -66,13 +67,14 @@ type place struct {
 	left        time.Duration
 }
 
-// kept is how long a place is kept for who asks again.
-const kept = 30 * time.Second
+// kept is how long a place is kept for who asks again, and a key that becomes
+// free meanwhile is kept a little longer.
+const kept = 36 * time.Second
 
 // had reports whether a client that began to wait had a place already.
 func (h *history) had(b wait) bool {
 	return slices.ContainsFunc(h.places, func(p place) bool {
-		return p.key == b.key && p.client == b.client && p.left <= b.sent && b.sent <= p.left+kept
+		return p.key == b.key && p.client == b.client && p.left <= b.sent && b.sent <= p.left+kept+h.slept
 	})
 }
 
@@ -218,6 +220,7 @@ func (h *history) check(w *world) {
 			w.fault("no order explains what happened to %s:%s", key, text)
 		}
 	}
+	h.slept = w.asleep
 	h.inLine(w)
 	h.lossesTold(w)
 	h.once(w)
