@@ -152,13 +152,21 @@ func statusOf(d *connection.Dialer, nc net.Conn) (status, error) {
 	if err != nil {
 		return status{}, err
 	}
-	if owner, ok := place.OwnerOf(d.Socket); ok && owner.PID == pid {
-		if r, ok := place.ReadRecord(owner.State); ok && r.PID == pid {
-			return status{Running: true, Replaced: r.Replaced(), Record: &r}, nil
+	// A daemon listens an instant before it has recorded that.
+	for began := time.Now(); time.Since(began) < recordTimeout; time.Sleep(10 * time.Millisecond) {
+		owner, ok := place.OwnerOf(d.Socket)
+		if ok && owner.PID == pid {
+			if r, ok := place.ReadRecord(owner.State); ok && r.PID == pid {
+				return status{Running: true, Replaced: r.Replaced(), Record: &r}, nil
+			}
 		}
 	}
 	return status{Running: true, Record: &place.Record{Socket: d.Socket, PID: pid, Start: process.Find(pid).Start}}, nil
 }
+
+// recordTimeout is how long a daemon that listens may take to record it; one that
+// has not done so by then is of a version that records nothing.
+const recordTimeout = 2 * time.Second
 
 // stopTimeout bounds the wait for a daemon that was asked to end.
 const stopTimeout = 30 * time.Second

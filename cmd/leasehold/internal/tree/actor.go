@@ -27,12 +27,12 @@ Whoever connects with an actor's token acts as it.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("say what to do with an actor: add or end")
+				return exit.Usagef("say what to do with an actor: add, end or token")
 			}
-			return exit.Usagef("unknown command %q: it is leasehold actor add or leasehold actor end", args[0])
+			return exit.Usagef("unknown command %q: it is leasehold actor add, end or token", args[0])
 		},
 	}
-	cmd.AddCommand(newActorAddCommand(), newActorEndCommand())
+	cmd.AddCommand(newActorAddCommand(), newActorEndCommand(), newActorTokenCommand())
 	return cmd
 }
 
@@ -96,6 +96,41 @@ environment, as LEASEHOLD_TOKEN. It is void from the end of the actor on.`,
 	}
 	view.Complete(cmd, "role", "root", "sublead", "worker")
 	view.CompleteWith(cmd, "parent", view.CompleteLeads)
+	return cmd
+}
+
+// newActorTokenCommand issues a token in place of one that was lost.
+func newActorTokenCommand() *cobra.Command {
+	var run string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "token PATH",
+		Short: "Issue a new token for an actor; the old one is void",
+		Long: `Issue a new token for an actor, in place of one that was lost or has become known,
+and print it. The old one is void from then on.`,
+		Example: `  leasehold actor token --run build S1/W1
+  LEASEHOLD_TOKEN=$(leasehold actor token --run build S1/W1) my-agent`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, true, "operator_actor_token", map[string]any{"run": run, "path": connection.ActorPath(args[0])})
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			text := string(answer.Object)
+			if !asObject {
+				issued, err := connection.Decode[struct{ Token string }](answer.Object)
+				if err != nil {
+					return err
+				}
+				text = issued.Token
+			}
+			_, err = fmt.Fprintln(out, text)
+			return err
+		},
+	})
+	view.RunFlag(cmd, &run)
+	cmd.Flags().BoolVar(&asObject, "json", false, "print {actor_id, run, path, token}")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -120,7 +121,7 @@ func stopClocks(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, field := range v {
-			if name == "expires_in_ms" || name == "waiting_ms" {
+			if strings.HasSuffix(name, "_ms") || name == "expires_at" {
 				delete(v, name)
 			}
 			stopClocks(field)

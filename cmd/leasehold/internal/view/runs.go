@@ -1,0 +1,88 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+// NewRunsCommand shows runs, and removes those that have ended.
+func NewRunsCommand() *cobra.Command {
+	l := &look{title: "runs", tool: "operator_tree", empty: `{"runs":[]}`, args: map[string]any{}, draw: drawRunList}
+	cmd := l.flags(&cobra.Command{
+		Use:   "runs",
+		Short: "Show the runs, and remove those that have ended",
+		Long:  `Show the runs, those that have ended too: how old each is and how many actors it has.`,
+		Example: `  leasehold runs
+  leasehold runs rm release-42`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
+	})
+	cmd.AddCommand(newRunsRemoveCommand())
+	return cmd
+}
+
+func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
+	list, err := connection.Decode[struct{ Runs []ShownRun }](object)
+	if err != nil {
+		return "", err
+	}
+	if len(list.Runs) == 0 {
+		return "no runs\n", nil
+	}
+	t := terminal.Table{Head: []string{"RUN", "ACTORS", "AGE", "STATE"}}
+	for _, r := range list.Runs {
+		state := "running"
+		if r.EndedAt != nil {
+			state = "ended " + terminal.Brief(time.Since(*r.EndedAt)) + " ago"
+		}
+		t.Rows = append(t.Rows, terminal.Row{
+			Cells: []string{r.Run, strconv.Itoa(len(r.Actors)), terminal.Brief(time.Since(r.CreatedAt)), state},
+			Dim:   r.EndedAt != nil,
+		})
+	}
+	return t.Render(p), nil
+}
+
+func newRunsRemoveCommand() *cobra.Command {
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "rm NAME",
+		Short: "Forget a run that has ended",
+		Long: `Forget a run that has ended, with its actors, its stores and its tasks, before its
+retention is over. A run that has not ended is refused: end it first.`,
+		Example: `  leasehold actor end --run release-42 root
+  leasehold runs rm release-42`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, true, "operator_run_remove", map[string]any{"run": args[0]})
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			text := answer.Text
+			if asObject {
+				text = string(answer.Object)
+			}
+			_, err = fmt.Fprintln(out, text)
+			return err
+		},
+	})
+	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		for _, r := range knownRuns(cmd) {
+			if r.EndedAt != nil && len(args) == 0 {
+				names = append(names, r.Run)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
