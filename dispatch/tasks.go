@@ -32,17 +32,17 @@ func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error)
 	return t.q.Enqueue(ctx, n)
 }
 
-// Claim takes tasks; c's Run and Holder are filled in.
+// Claim takes tasks; c's Run is filled in, and of its Holder only Party is read.
 func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error) {
 	ctx, stop := t.se.withinWait(ctx, c.Wait)
 	defer stop()
-	c.Run, c.Holder = t.se.run.ID, t.se.Holder()
+	c.Run, c.Holder = t.se.run.ID, t.se.As(c.Holder.Party)
 	return t.q.Claim(ctx, c)
 }
 
-// Heartbeat extends a claim, and returns the time that is left.
-func (t Tasks) Heartbeat(ctx context.Context, id uuid.UUID, token uint64, ttl time.Duration) (time.Duration, error) {
-	return t.q.Heartbeat(ctx, t.se.Holder(), t.se.run.ID, id, token, ttl)
+// Heartbeat extends a claim for a party, and returns the time that is left.
+func (t Tasks) Heartbeat(ctx context.Context, party string, id uuid.UUID, token uint64, ttl time.Duration) (time.Duration, error) {
+	return t.q.Heartbeat(ctx, t.se.As(party), t.se.run.ID, id, token, ttl)
 }
 
 // Submit finishes a task.

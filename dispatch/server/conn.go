@@ -141,6 +141,7 @@ func (c *conn) serve(ctx context.Context) {
 // close gives back what the session held, if this was its last connection.
 func (c *conn) close(cause error) {
 	log := c.server.opts.Log
+	defer c.server.forgetEnded(c.se)
 	if err := c.se.Close(cause); err != nil {
 		log.Error().Err(err).Stringer("session", c.se.ID()).Msg("a session could not be closed")
 		return

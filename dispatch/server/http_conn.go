@@ -64,6 +64,38 @@ func (c *webConn) answered(unread func()) {
 	c.mu.Unlock()
 	if was {
 		unread()
+		return
+	}
+	c.checkReset() // it may have been closed before the answer came
+}
+
+// checkReset looks whether the client's end is closed and has refused what was
+// written since. Reading does not tell: the end of what the client sent, which
+// came before, hides it.
+func (c *webConn) checkReset() {
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	code := 0
+	_ = raw.Control(func(fd uintptr) { code, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR) })
+	if e := syscall.Errno(code); e == syscall.EPIPE || e == syscall.ECONNRESET {
+		c.wasClosed()
+	}
+}
+
+// wasClosed does what is to be done about an answer that nobody has read.
+func (c *webConn) wasClosed() {
+	c.mu.Lock()
+	unread := c.unread
+	c.reset, c.unread = true, nil
+	c.mu.Unlock()
+	if unread != nil {
+		go unread() // it writes to the state
 	}
 }
 
@@ -81,18 +113,12 @@ func (c *webConn) wasReset() bool {
 func (c *webConn) Read(p []byte) (n int, err error) {
 	n, err = c.Conn.Read(p)
 	switch {
-	case n > 0 || errors.Is(err, io.EOF):
+	case n > 0:
 		c.mu.Lock()
 		c.unread = nil
 		c.mu.Unlock()
 	case errors.Is(err, syscall.ECONNRESET):
-		c.mu.Lock()
-		unread := c.unread
-		c.reset, c.unread = true, nil
-		c.mu.Unlock()
-		if unread != nil {
-			go unread() // it writes to the state
-		}
+		c.wasClosed()
 	}
 	return n, err
 }
@@ -192,6 +218,7 @@ func (c *webConn) known(actor uuid.UUID) error {
 }
 
 func (c *webConn) Close() error {
+	c.checkReset()
 	l := c.listener
 	l.mu.Lock()
 	if !c.closed {

@@ -178,6 +178,7 @@ func (hs *httpSession) end(cause error) {
 		return
 	}
 	defer hs.share.giveBack(webSession)
+	defer e.server.forgetEnded(hs.se)
 	hs.stop(cause)
 	log := e.server.opts.Log
 	if err := hs.se.Close(cause); err != nil {

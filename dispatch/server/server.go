@@ -27,6 +27,7 @@ type Server struct {
 	connections atomic.Uint64 // ever, on the socket
 	marked      marked
 	shares      shares
+	parties     tools.Parties
 }
 
 // instructions are what an agent reads before it sees a tool.
@@ -41,8 +42,9 @@ func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
 	s := &Server{state: state, opts: opts, attendance: newAttendance()}
 	s.shares.max = opts.Transport
-	s.agents = newService(opts.Version, tools.Agents())
-	s.operators = newService(opts.Version, tools.Operators(state))
+	hooks := tools.Hooks(state, &s.parties)
+	s.agents = newService(opts.Version, tools.Agents(), hooks, &s.parties)
+	s.operators = newService(opts.Version, tools.Operators(state), hooks, &s.parties)
 	return s
 }
 
@@ -52,4 +54,11 @@ func (s *Server) serviceFor(se *dispatch.Session) *service {
 		return s.operators
 	}
 	return s.agents
+}
+
+// forgetEnded drops what is known of a session that has ended.
+func (s *Server) forgetEnded(se *dispatch.Session) {
+	if se.Context().Err() != nil {
+		s.parties.Forget(se.ID())
+	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -23,6 +24,8 @@ import (
 type service struct {
 	mcp   *mcpserver.MCPServer
 	tools map[string]served
+
+	parties *tools.Parties
 }
 
 // A served tool is one, as calls need it.
@@ -34,8 +37,10 @@ type served struct {
 
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
 
-func newService(version string, list []tools.Tool) *service {
+// newService serves tools, of which clients see those of list.
+func newService(version string, list, hidden []tools.Tool, parties *tools.Parties) *service {
 	s := &service{
+		parties: parties,
 		mcp: mcpserver.NewMCPServer("leasehold", version,
 			mcpserver.WithTitle("Leasehold"),
 			mcpserver.WithInstructions(instructions),
@@ -46,6 +51,8 @@ func newService(version string, list []tools.Tool) *service {
 	}
 	for _, t := range list {
 		s.mcp.AddTool(t.Definition(), refuseArguments)
+	}
+	for _, t := range slices.Concat(list, hidden) {
 		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits}
 	}
 	return s
@@ -84,7 +91,17 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	if name.Recorded() {
 		ctx = call.With(ctx, name)
 	}
+	ctx = tools.WithParty(ctx, s.partyOf(se, &env.Params.Meta))
 	return wire.Line(toolReply{mcp.JSONRPC_VERSION, env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments))})
+}
+
+// partyOf is which of a session's sub-agents calls, as its client's metadata has
+// it; "" if nothing says.
+func (s *service) partyOf(se *dispatch.Session, meta *wire.Meta) string {
+	if meta.Thread != "" {
+		return tools.PartyName(meta.Thread)
+	}
+	return s.parties.Of(se.ID(), meta.ToolUse)
 }
 
 // nameOf names a call that changes something: as its client marked it, or by

@@ -27,7 +27,7 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		`{"name":"lease_list","arguments":[]}`:              {0, "arguments must be a JSON object"},
 		`{"name":"lease_list","arguments":{"scope":null}}`:  {0, "scope must be a string"},
 		`{"name":"lease_list","arguments":{"prefix":{}}}`:   {0, "prefix must be a string"},
-		`{"name":"lease_list","arguments":{"prefixx":"a"}}`: {0, "prefixx is unknown; the arguments are scope, prefix"},
+		`{"name":"lease_list","arguments":{"prefixx":"a"}}`: {0, "prefixx is unknown; the arguments are scope, prefix, after, limit"},
 		`{"name":"kv_get","arguments":{}}`:                  {0, "path must be given"},
 		`{"name":"kv_get","arguments":{"pth":"/a"}}`:        {0, "pth is unknown; the arguments are path, layer; missing: path"},
 		`{"name":"fall","arguments":{}}`:                    {-32603, "panic recovered in fall tool handler: over"},

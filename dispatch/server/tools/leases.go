@@ -47,11 +47,12 @@ type acquireArgs struct {
 	Ticket    string  `json:"ticket,omitempty" doc:"from a WAIT_TIMEOUT: keeps your place in line if you ask again within 30 s"`
 	RequestID string  `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same grant again" max:"128"`
 	KeepAlive bool    `json:"keep_alive,omitempty" doc:"the server extends it for as long as your session lives" default:"false"`
+	asArg
 }
 
-func (a acquireArgs) request(key string) (req registry.Request, err error) {
+func (a acquireArgs) request(ctx context.Context, key string) (req registry.Request, err error) {
 	req = registry.Request{
-		Key: key, TTL: a.TTL.duration(), Wait: a.Wait.duration(),
+		Holder: registry.Holder{Party: a.party(ctx)}, Key: key, TTL: a.TTL.duration(), Wait: a.Wait.duration(),
 		RequestID: a.RequestID, KeepAlive: a.KeepAlive,
 	}
 	if a.Ticket != "" {
@@ -75,7 +76,9 @@ type lease struct {
 	Scope       string    `json:"scope" jsonschema:"layer or run"`
 	Token       uint64    `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
 	Holder      holder    `json:"holder"`
+	KeepAlive   bool      `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
 	AcquiredAt  time.Time `json:"acquired_at"`
+	HeldMS      int64     `json:"held_ms" jsonschema:"for how long it has been held, in milliseconds"`
 	ExpiresAt   time.Time `json:"expires_at" jsonschema:"it is not taken before this instant"`
 	ExpiresInMS int64     `json:"expires_in_ms" jsonschema:"what is left, in milliseconds"`
 }
@@ -83,14 +86,18 @@ type lease struct {
 func leaseOf(l registry.Lease) lease {
 	return lease{
 		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
-		AcquiredAt: l.AcquiredAt.UTC(), ExpiresAt: l.ExpiresAt.UTC(), ExpiresInMS: l.ExpiresIn.Milliseconds(),
+		KeepAlive: l.KeepAlive, AcquiredAt: l.AcquiredAt.UTC(), HeldMS: l.HeldFor.Milliseconds(), ExpiresAt: l.ExpiresAt.UTC(), ExpiresInMS: l.ExpiresIn.Milliseconds(),
 	}
 }
 
 func (l lease) named(key string) string { return fmt.Sprintf("%s lease %q", l.Scope, key) }
 
 func (l lease) expires() string {
-	return fmt.Sprintf("expires in %ds", (l.ExpiresInMS+999)/1000)
+	text := fmt.Sprintf("expires in %ds", (l.ExpiresInMS+999)/1000)
+	if l.KeepAlive {
+		text += ", kept alive"
+	}
+	return text
 }
 
 // The answers that grant or keep a lease.
@@ -118,10 +125,17 @@ type (
 func (g layerGrant) Text() string { return g.granted(g.Name, g.LeaseID, g.Reentrant) }
 func (g runGrant) Text() string   { return g.granted(g.Key, g.LeaseID, g.Reentrant) }
 
+// longHeld is from when on a re-entry says how long the lease has been held: a
+// sub-agent that meets another's lease should wonder.
+const longHeld = 5 * time.Second
+
 func (l lease) granted(key, id string, reentrant bool) string {
 	verb := "acquired"
 	if reentrant {
 		verb = "already yours"
+		if l.HeldMS >= longHeld.Milliseconds() {
+			verb += fmt.Sprintf(", held for %ds", l.HeldMS/1000)
+		}
 	}
 	return fmt.Sprintf("%s %s, %s, token %d, lease_id %s", l.named(key), verb, l.expires(), l.Token, id)
 }
@@ -145,7 +159,7 @@ func acquireRun(ctx context.Context, se *dispatch.Session, a acquireRunArgs) (ru
 }
 
 func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, key string, a acquireArgs) (registry.Grant, error) {
-	req, err := a.request(key)
+	req, err := a.request(ctx, key)
 	if err != nil {
 		return registry.Grant{}, err
 	}
@@ -154,7 +168,8 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 
 type renewArgs struct {
 	LeaseID string  `json:"lease_id" doc:"from the grant"`
-	TTL     seconds `json:"ttl_secs,omitempty" doc:"as left out: the ttl it has" min:"1" max:"86400"`
+	TTL     seconds `json:"ttl_secs,omitempty" doc:"default: the lease's current ttl" min:"1" max:"86400"`
+	asArg
 }
 
 func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (renewed, error) {
@@ -162,7 +177,7 @@ func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (renewed, err
 	if err != nil {
 		return renewed{}, err
 	}
-	l, err := se.Renew(ctx, "", id, a.TTL.duration())
+	l, err := se.Renew(ctx, a.party(ctx), id, a.TTL.duration())
 	if err != nil {
 		return renewed{}, err
 	}
@@ -206,10 +221,17 @@ func release(ctx context.Context, se *dispatch.Session, a releaseArgs) (released
 type listArgs struct {
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
 	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
+	After  string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"600"`
+	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
+}
+
+func (a listArgs) query() dispatch.LeaseQuery {
+	return dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, After: a.After, Limit: a.Limit}
 }
 
 type leaseList struct {
 	Leases []listedLease `json:"leases"`
+	Next   string        `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
 }
 
 type listedLease struct {
@@ -239,15 +261,18 @@ func (l leaseList) Text() string {
 		}
 		texts = append(texts, s)
 	}
+	if l.Next != "" {
+		texts = append(texts, fmt.Sprintf("and more: ask again with after %q", l.Next))
+	}
 	return strings.Join(texts, "; ")
 }
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
-	page, err := se.Leases(ctx, dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, Limit: dispatch.MaxLeaseList})
+	page, err := se.Leases(ctx, a.query())
 	if err != nil {
 		return leaseList{}, err
 	}
-	return leaseListOf(page.Leases, se.ID()), nil
+	return leaseListOf(page, se.ID()), nil
 }
 
 func scopesOf(word string) []dispatch.Scope {
@@ -258,9 +283,9 @@ func scopesOf(word string) []dispatch.Scope {
 }
 
 // leaseListOf tells leases, and the ids of those of one session.
-func leaseListOf(infos []dispatch.LeaseInfo, own uuid.UUID) leaseList {
-	list := leaseList{Leases: []listedLease{}}
-	for _, info := range infos {
+func leaseListOf(page dispatch.LeasePage, own uuid.UUID) leaseList {
+	list := leaseList{Leases: []listedLease{}, Next: page.Next}
+	for _, info := range page.Leases {
 		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}, InLine: info.InLine}
 		l.Name, l.Key = nameOrKey(info.Lease)
 		if info.Holder.Session == own {

@@ -181,7 +181,7 @@ func (o *operator) showLeases(ctx context.Context, _ *dispatch.Session, a showLe
 	if err != nil {
 		return leaseList{}, err
 	}
-	return leaseListOf(page.Leases, uuid.Nil), nil
+	return leaseListOf(page, uuid.Nil), nil
 }
 
 type showStoreArgs struct {

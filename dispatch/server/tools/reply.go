@@ -42,12 +42,12 @@ func NewReply(object any, text string) Reply {
 // refusal, with the losses that the session has not been told of.
 func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) Reply {
 	if se.Context().Err() != nil {
-		return RefusalOf(registry.ErrSessionEnded).Reply()
+		return RefusalOf(whyEnded(se, registry.ErrSessionEnded)).Reply()
 	}
 	a, err := t.call(ctx, se, given)
 	var r Reply
 	if err != nil {
-		r = RefusalOf(err).Reply()
+		r = RefusalOf(whyEnded(se, err)).Reply()
 	} else {
 		r = NewReply(a, a.Text())
 	}
@@ -56,6 +56,15 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 		r.Content[0].Text += "; notice: " + noticeText(news)
 	}
 	return r
+}
+
+// whyEnded is what a call is told whose session has ended: of an actor that was
+// cancelled, by whom, why, and what it lost.
+func whyEnded(se *dispatch.Session, err error) error {
+	if ended, ok := errors.AsType[*dispatch.EndedError](context.Cause(se.Context())); ok {
+		return ended
+	}
+	return err
 }
 
 // withNotices adds notices to an object.
@@ -182,7 +191,14 @@ func RefusalOf(err error) Refusal {
 		budget *work.BudgetError
 		ending *dispatch.DrainingError
 	)
+	ended, _ := errors.AsType[*dispatch.EndedError](err)
 	switch {
+	case ended != nil:
+		r.Code = "UNAUTHENTICATED"
+		r.Data["reason"], r.Data["at"], r.Data["lost"] = ended.Cause, ended.At, leaseNames(ended.Held)
+		if ended.By != "" {
+			r.Data["by"] = ended.By
+		}
 	case errors.As(err, &budget):
 		r.Code = "LIMIT"
 		r.Data["which"], r.Data["max"] = "budget_usd", budget.Available.USD()
@@ -241,13 +257,14 @@ func RefusalOf(err error) Refusal {
 func heldData(h *registry.HeldError) map[string]any {
 	return map[string]any{
 		"key": h.Key, "scope": scopeWord(h.Scope), "holder": holderOf(h.Holder),
-		"expires_in_ms": h.ExpiresIn.Milliseconds(), "waiters": h.Waiters,
+		"expires_in_ms": h.ExpiresIn.Milliseconds(), "keep_alive": h.KeepAlive, "waiters": h.Waiters,
 	}
 }
 
 type holder struct {
 	ActorID string `json:"actor_id" jsonschema:"as the refusals name it"`
 	Path    string `json:"path" jsonschema:"names below the root joined by →"`
+	As      string `json:"as,omitempty" jsonschema:"which of its sub-agents"`
 }
 
-func holderOf(h registry.Holder) holder { return holder{h.Actor.String(), h.Path} }
+func holderOf(h registry.Holder) holder { return holder{h.Actor.String(), h.Path, h.Party} }

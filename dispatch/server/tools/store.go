@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -68,7 +69,7 @@ func clip(value json.RawMessage) string {
 	if len(value) <= most {
 		return string(value)
 	}
-	return string(value[:most]) + "…"
+	return strings.ToValidUTF8(string(value[:most]), "") + "…"
 }
 
 type version struct {

@@ -109,6 +109,7 @@ type claimTaskArgs struct {
 	Wait      seconds  `json:"wait_secs,omitempty" doc:"how long to wait in line if there is nothing; 0 answers at once" min:"0" max:"50" default:"0"`
 	Count     int      `json:"count,omitempty" doc:"how many at most" min:"1" max:"100" default:"1"`
 	RequestID string   `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same tasks again" max:"128"`
+	asArg
 }
 
 type claimedTasks struct {
@@ -145,6 +146,7 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 	}
 	got, err := tasks.Claim(ctx, queue.Claim{
 		Queues: a.Queues, TTL: a.TTL.duration(), Wait: a.Wait.duration(), Count: a.Count, RequestID: a.RequestID,
+		Holder: registry.Holder{Party: a.party(ctx)},
 	})
 	if err != nil {
 		return claimedTasks{}, err
@@ -161,7 +163,8 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 
 type heartbeatArgs struct {
 	claimArgs
-	TTL seconds `json:"ttl_secs,omitempty" doc:"left out: the ttl it has" min:"1" max:"86400"`
+	TTL seconds `json:"ttl_secs,omitempty" doc:"default: the claim's current ttl" min:"1" max:"86400"`
+	asArg
 }
 
 type beat struct {
@@ -178,7 +181,7 @@ func heartbeat(ctx context.Context, se *dispatch.Session, a heartbeatArgs) (beat
 	if err != nil {
 		return beat{}, err
 	}
-	left, err := tasks.Heartbeat(ctx, id, a.Token, a.TTL.duration())
+	left, err := tasks.Heartbeat(ctx, a.party(ctx), id, a.Token, a.TTL.duration())
 	return beat{taskState{a.TaskID, queue.InProgress.String()}, left.Milliseconds()}, err
 }
 

@@ -3,11 +3,13 @@ package tools
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // treeTools are the tools about the tree.
@@ -41,8 +43,14 @@ func treeTools() []Tool {
 	}
 }
 
+type listActorsArgs struct {
+	After string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"512"`
+	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
+}
+
 type actorList struct {
 	Actors []actor `json:"actors" jsonschema:"each lead before its layer"`
+	Next   string  `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
 }
 
 // An actor is one as it is listed. What follows cause is of those that are
@@ -165,19 +173,33 @@ func (l actorList) Text() string {
 	for _, a := range l.Actors {
 		texts = append(texts, fmt.Sprintf("%s (%s, %s)", a.Path, a.Role, a.word()))
 	}
+	if l.Next != "" {
+		texts = append(texts, fmt.Sprintf("and more: ask again with after %q", l.Next))
+	}
 	return strings.Join(texts, ", ")
 }
 
-func listActors(ctx context.Context, se *dispatch.Session, _ struct{}) (actorList, error) {
+func listActors(ctx context.Context, se *dispatch.Session, a listActorsArgs) (actorList, error) {
 	infos, err := se.Actors(ctx)
 	if err != nil {
 		return actorList{}, err
 	}
+	if a.After != "" {
+		i := slices.IndexFunc(infos, func(info dispatch.ActorInfo) bool { return info.Path == a.After })
+		if i < 0 {
+			return actorList{}, &registry.ArgumentError{Argument: "after", Problem: "must be next of the answer before; that actor is gone: list again from the start"}
+		}
+		infos = infos[i+1:]
+	}
 	list := actorList{Actors: []actor{}}
-	for _, info := range infos {
-		a := actorOf(info)
-		a.You = info.ID == se.Actor().ID
-		list.Actors = append(list.Actors, a)
+	for i, info := range infos {
+		if i == a.Limit {
+			list.Next = infos[i-1].Path
+			break
+		}
+		actor := actorOf(info)
+		actor.You = info.ID == se.Actor().ID
+		list.Actors = append(list.Actors, actor)
 	}
 	return list, nil
 }
