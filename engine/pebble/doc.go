@@ -37,7 +37,7 @@
 //
 // # A full disk
 //
-// While the disk has less than 64 MiB, or an eighth of it if that is less, an
+// While the disk has less than 64 MiB, or a quarter of it if that is less, an
 // Update that makes the state larger answers [engine.ErrFull]. A file named
 // "reserve" holds 16 MiB, which a write that finds no room releases. Open answers
 // with the cause if there is no room for what it writes.

@@ -21,9 +21,9 @@ const (
 
 	// lowRoom is how little room makes a disk full: a memtable must still fit
 	// into a table, and a log must still grow.
-	lowRoom = 64 << 20 // at most; an eighth of what a small disk has
+	lowRoom = 64 << 20 // at most; a quarter of what a small disk has
 
-	lookEvery = time.Second // at the room there is
+	lookEvery = 20 * time.Millisecond // at the room there is: a disk can fill quickly
 )
 
 // A room is what is known of the room on the disk.
@@ -52,7 +52,7 @@ func (s *store) lookLocked() {
 	if err != nil {
 		return // a file system that cannot tell is full when a write fails
 	}
-	low := min(lowRoom, usage.TotalBytes/8)
+	low := min(lowRoom, usage.TotalBytes/4)
 	was := r.full
 	r.full = usage.AvailBytes < low
 	switch {
