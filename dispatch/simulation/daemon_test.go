@@ -5,10 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -41,7 +44,7 @@ type daemon struct {
 func startDaemon(fs *vfs.MemFS, clock memory.Clock, alive func(process.Peer) bool, fault func(format string, args ...any)) (*daemon, error) {
 	d := &daemon{fs: fs, web: &listener{conns: make(chan net.Conn), done: make(chan struct{})}}
 	var err error
-	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: fs, Clock: clock}); err != nil {
+	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: errorfs.Wrap(fs, errorfs.InjectorFunc(slowly)), Clock: clock}); err != nil {
 		return nil, err
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -64,6 +67,18 @@ func startDaemon(fs *vfs.MemFS, clock memory.Clock, alive func(process.Peer) boo
 		}
 	})
 	return d, nil
+}
+
+// slowly lets each sync of the log take a while, so that there are instants
+// within a commit at which calls can be cancelled and connections lost.
+func slowly(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+		if strings.HasSuffix(op.Path, ".log") {
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+	return nil
 }
 
 // A crash is how much of what was written and not synced is still there: 100

@@ -147,12 +147,17 @@ func (w *web) ask(handle string, r request) ([]byte, error) {
 		return got.line, got.err
 	case <-giveUp:
 	}
+	select {
+	case got := <-done:
+		return got.line, got.err
+	default:
+	}
 	if !r.breaks {
 		_, _, _ = w.post(context.Background(), handle, r.cancellation())
-		time.Sleep(time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 	hangUp()
-	if got := <-done; got.err == nil {
+	if got := <-done; got.err == nil && r.breaks {
 		return got.line, nil
 	}
 	return nil, errCancelled

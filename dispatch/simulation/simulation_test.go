@@ -131,7 +131,10 @@ func (c *client) act() {
 	ttl := time.Duration(2+c.jitter(20)) * time.Second
 	var giveUp time.Duration
 	if c.jitter(6) == 0 {
-		giveUp = time.Duration(c.jitter(3000)*c.jitter(2)+1) * time.Millisecond
+		giveUp = time.Duration(c.jitter(5000)+1) * time.Microsecond // within a commit
+		if c.jitter(3) == 0 {
+			giveUp *= 1000
+		}
 	}
 	breaks := c.jitter(2) == 0
 	switch n := c.jitter(24); {

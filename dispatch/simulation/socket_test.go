@@ -160,13 +160,13 @@ func (s *socket) ask(r request) ([]byte, error) {
 		return nil, errBroken
 	case <-giveUp:
 	}
-	_, err := s.nc.Write(append(r.cancellation(), '\n'))
-	time.Sleep(time.Millisecond) // an answer that was on its way has arrived
-	select {
+	select { // what was there before the call was cancelled counts, and nothing after
 	case line := <-answer:
 		return line, nil
 	default:
 	}
+	_, err := s.nc.Write(append(r.cancellation(), '\n'))
+	time.Sleep(100 * time.Millisecond) // an answer that was on its way has arrived
 	if err != nil {
 		return nil, errBroken
 	}
