@@ -6,8 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch/agent/agenttest"
