@@ -116,7 +116,7 @@ func serve(t *testing.T, env []string) {
 		}
 	})
 	for range 200 {
-		look := exec.Command("sh", "-c", "leasehold tree")
+		look := exec.Command("sh", "-c", "leasehold status")
 		look.Env = env
 		if look.Run() == nil {
 			return

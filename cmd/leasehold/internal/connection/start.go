@@ -89,7 +89,12 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 			if daemon.Ready() {
 				return nil, fmt.Errorf("%w listens at %s: it was ended as soon as it had started", ErrNoDaemon, d.target.Socket)
 			}
-			return nil, &StartError{lastWords(log)}
+			// Another process may have the state open and not listen yet, such
+			// as a daemon that was started by hand just now.
+			if !place.Open(state) || pause(ctx) != nil {
+				return nil, &StartError{lastWords(log)}
+			}
+			continue
 		default:
 		}
 		if err := pause(ctx); err != nil {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -147,6 +149,16 @@ func writeAtomically(path string, v any) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// Open reports whether a running process has the state open, listening or not.
+func Open(state string) bool {
+	text, err := os.ReadFile(filepath.Join(state, "pid"))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return err == nil && process.Find(pid).PID != 0
 }
 
 // CheckPrivate refuses a state that is another user's, or that others can write

@@ -121,7 +121,8 @@ func stopClocks(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, field := range v {
-			if strings.HasSuffix(name, "_ms") || name == "expires_at" {
+			// Both instants are counted from the clock of each answer.
+			if strings.HasSuffix(name, "_ms") || name == "expires_at" || name == "acquired_at" {
 				delete(v, name)
 			}
 			stopClocks(field)
