@@ -57,6 +57,9 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	handle, hash := newSecret(handleMark, record.ID)
 	record.Secret = hash
 
+	// The party is known before the record is there: so whoever ends the actor
+	// from then on finds it, as one who resumes is found.
+	p, _ := s.attach(record.ID, handle)
 	var actor Actor
 	var run Run
 	var drain *work.Drain
@@ -85,15 +88,16 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		return nil
 	})
 	if err != nil {
+		s.detachFailed(p)
 		return nil, err
 	}
-	p := s.newParty(record.ID, handle)
-	p.actor, p.run, p.peer = actor, run, peer
-	p.drain.Store(drain)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parties[p.id] = p
-	p.attached = 1
+	if p.ending {
+		return nil, context.Cause(p.ctx)
+	}
+	p.actor, p.run, p.peer = actor, run, peer
+	p.drain.Store(drain)
 	return &Session{party: p}, nil
 }
 

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,8 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -177,6 +182,53 @@ func TestResumingRacesWithEnding(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAnActorThatEndsWhileItConnectsKeepsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewCrashableMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer eng.Close()
+		late := &lateEngine{Engine: eng}
+		state, err := dispatch.Open(t.Context(), late, dispatch.Options{Process: func(int) process.Running { return process.Running{} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, token, err := state.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "boss", Role: dispatch.Root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The actor ends when its session is stored and its caller does not know yet.
+		late.after = func() {
+			if err := state.EndActor(t.Context(), "r", "root", "over"); err != nil {
+				t.Error(err)
+			}
+		}
+		se, err := state.Connect(t.Context(), dispatch.Credentials{Token: token}, process.Peer{})
+		if err == nil {
+			t.Errorf("connected, and the context of the session has ended: %v", se.Context().Err())
+		}
+		if !errors.Is(err, dispatch.ErrUnauthenticated) {
+			t.Errorf("connecting answers %v, not that the actor has ended", err)
+		}
+	})
+}
+
+// A lateEngine does something between the next commit and its answer.
+type lateEngine struct {
+	engine.Engine
+	after func()
+}
+
+func (e *lateEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	err := e.Engine.Update(ctx, fn)
+	if after := e.after; after != nil {
+		e.after = nil
+		after()
+	}
+	return err
 }
 
 func TestLayersThatASessionCanName(t *testing.T) {
