@@ -46,13 +46,20 @@ func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
 }
 
 // addEmptyTool gives agents a tool that does nothing. The daemon has no way to
-// add one, and should have none for this alone.
+// add one, and should have none for this alone. It panics if the server no
+// longer keeps its tools as this expects.
 func addEmptyTool(s *server.Server) {
-	field := reflect.ValueOf(s).Elem().FieldByName("agents").Elem().FieldByName("tools")
-	agents := *(*map[string]func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply)(unsafe.Pointer(field.UnsafeAddr()))
-	agents["empty"] = func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply {
+	table := open(reflect.ValueOf(s).Elem().FieldByName("agents").Elem().FieldByName("tools"))
+	empty := reflect.New(table.Type().Elem()).Elem()
+	open(empty.FieldByName("call")).Set(reflect.ValueOf(func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply {
 		return tools.NewReply(nil, "")
-	}
+	}))
+	table.SetMapIndex(reflect.ValueOf("empty"), empty)
+}
+
+// open gives a field of another package's struct as one that can be set.
+func open(field reflect.Value) reflect.Value {
+	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 }
 
 // startSocket is Leasehold as a daemon, whose clients are sessions of one run,
