@@ -124,7 +124,8 @@ func recoverTokens(tx Tx, highest uint64) error {
 }
 
 // recoverLines parks all who wait. A key that is free is reserved for the first of
-// them.
+// them. A lapsed lease ends then: it lapsed because nobody wanted its key, and a
+// place that had used up its reservation wants it again.
 func (c *Core) recoverLines(tx Tx) error {
 	last := uint64(0)
 	for row := range tx.Scan(waitPrefix) {
@@ -141,8 +142,12 @@ func (c *Core) recoverLines(tx Tx) error {
 	for row := range tx.Scan(waitPrefix) {
 		var w waiter
 		w.read(row)
-		if _, held := tx.Get(leaseKey(w.Scope, w.Key)); !held {
+		l, held := getLease(tx, w.Scope, w.Key)
+		switch {
+		case !held:
 			c.handOver(tx, w.Scope, w.Key, uuid.Nil, false)
+		case l.lapsed && c.wanted(tx, w.Scope, w.Key, uuid.Nil):
+			c.free(tx, l, Expired)
 		}
 	}
 	return nil

@@ -129,3 +129,30 @@ func TestALongLeaseThatLivesIsNotWritten(t *testing.T) {
 		}
 	})
 }
+
+// TestARestartReservesALapsedLease has a place that used up its reservation
+// before the lease lapsed: a restart reserves the key for it once more.
+func TestARestartReservesALapsedLease(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("A"), h.party("B")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		_, err := b.try(registry.Request{Key: "x", Wait: time.Second})
+		mustBe[*registry.WaitError](t, err)
+		a.release(g)
+		time.Sleep(registry.ReserveTime + 1)
+		a.acquire(registry.Request{Key: "x", TTL: 2 * time.Second})
+		time.Sleep(3 * time.Second)
+		if err := h.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.view(func(tx registry.Tx) {
+			if err := h.Check(tx); err != nil {
+				t.Error(err)
+			}
+		})
+		_, err = a.try(registry.Request{Key: "x"})
+		if held := mustBe[*registry.HeldError](t, err); !held.Reserved || held.Holder.Path != "B" {
+			t.Errorf("after the restart A is told %+v", held)
+		}
+	})
+}
