@@ -107,7 +107,7 @@ func drainOf(tx engine.Tx, run Run) *work.Drain {
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
-	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id)), unsure: true}
+	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id)), losses: make(chan struct{}, 1), unsure: true}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	context.AfterFunc(p.ctx, p.news.Stop)
 	return p

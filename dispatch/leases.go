@@ -214,8 +214,12 @@ const MaxNotices = 20
 // told, and says how many more there are. The next answers tell those. Where there
 // are none, which is nearly always, it looks at nothing that others contend for.
 func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more int, err error) {
-	se.losses.Lock()
-	defer se.losses.Unlock()
+	select {
+	case se.losses <- struct{}{}:
+		defer func() { <-se.losses }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
 	select {
 	case <-se.news.C:
 		se.unsure = true

@@ -32,8 +32,8 @@ type party struct {
 	run    Run
 	handle string
 	news   *engine.Watch              // wakes when the session has lost a lease; nil for an operator
-	losses sync.Mutex                 // taken to tell losses
-	unsure bool                       // there may be losses to tell, whatever news says; under losses
+	losses chan struct{}              // has one in it while somebody takes losses to tell, which may wait for the disk
+	unsure bool                       // there may be losses to tell, whatever news says; guarded by losses
 	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context
 	end    context.CancelCauseFunc

@@ -80,6 +80,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 		server: s, service: s.serviceFor(se), se: se, share: share, client: newClient(),
 		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
 	}
+	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +50,7 @@ type lineWriter struct {
 
 	queued atomic.Int64 // bytes of lines that are not written yet
 	failed atomic.Bool
-	mu     sync.Mutex // of whoever writes
+	turn   chan struct{} // has one in it while somebody writes; no mutex is held over a write
 }
 
 // writePart is how much a peer must take within the timeout.
@@ -72,8 +71,8 @@ func (w *lineWriter) write(line []byte) bool {
 		w.fail(errSlowPeer)
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	for len(line) > 0 && !w.failed.Load() {
 		part := line[:min(len(line), writePart)]
 		w.nc.SetWriteDeadline(time.Now().Add(w.timeout))
