@@ -234,7 +234,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+2*time.Second && !c.w.slept(asked) {
 				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, took, tool, wait)
 			}
-			return made, c.heard(&made, s, line)
+			return made, c.heard(&made, s, asked, line)
 		case errors.Is(err, errBroken):
 			if c.kind != bySocket {
 				c.doubted(asked)
@@ -278,7 +278,7 @@ const maxAnswer = 128 << 10
 const maxNotices = 20
 
 // heard reads an answer.
-func (c *client) heard(made *call, s *session, line []byte) error {
+func (c *client) heard(made *call, s *session, asked time.Duration, line []byte) error {
 	if len(line) > maxAnswer {
 		c.w.fault("%s got an answer of %d bytes", c.name, len(line))
 	}
@@ -307,7 +307,9 @@ func (c *client) heard(made *call, s *session, line []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session == s {
+	// What was asked with the request that broke off, or before it, may have
+	// been answered before the daemon saw the break.
+	if c.session == s && asked > c.doubt {
 		c.doubt = -1
 	}
 	s.replies++
