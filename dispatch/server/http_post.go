@@ -35,7 +35,7 @@ var errClientGone = errors.New("the client closed the request")
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	body, status, err := readBody(w, r)
 	if err != nil {
-		writeLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
+		tryLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	env, fault := parse(body)
@@ -43,7 +43,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		fault = versionReply(env.ID, r.Header.Get(mcp.HeaderProtocolVersion))
 	}
 	if fault != nil {
-		writeLine(w, http.StatusBadRequest, fault, e.server.opts.WriteTimeout)
+		tryLine(w, http.StatusBadRequest, fault, e.server.opts.WriteTimeout)
 		return
 	}
 	if env.Method == wire.Initialize && env.Request() {
@@ -52,14 +52,14 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 	}
 	hs, status, err := e.session(r, actor)
 	if err != nil {
-		writeLine(w, status, wire.ErrorReply(env.ID, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
+		tryLine(w, status, wire.ErrorReply(env.ID, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	switch {
 	case env.Request():
 		hs.call(w, r, env, body)
 	case !hs.presence.begin():
-		writeLine(w, http.StatusNotFound, wire.ErrorReply(nil, wire.InvalidRequest, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
+		tryLine(w, http.StatusNotFound, wire.ErrorReply(nil, wire.InvalidRequest, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
 	default:
 		hs.notified(env, body)
 		w.WriteHeader(http.StatusAccepted)
@@ -102,14 +102,14 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 		if _, ok := errors.AsType[*registry.LimitError](err); ok {
 			w.Header().Set("Retry-After", "5")
 		}
-		writeLine(w, status, wire.ErrorReply(env.ID, wire.InternalError, err.Error(), nil), e.server.opts.WriteTimeout)
+		tryLine(w, status, wire.ErrorReply(env.ID, wire.InternalError, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	hs.presence.begin()
 	reply := hs.mcp.HandleMessage(hs.ctx, body)
 	if _, failed := reply.(mcp.JSONRPCError); failed {
 		hs.end(errors.New("its client sent an initialize that was refused"))
-		writeLine(w, http.StatusBadRequest, encodeReply(env.ID, reply), e.server.opts.WriteTimeout)
+		tryLine(w, http.StatusBadRequest, encodeReply(env.ID, reply), e.server.opts.WriteTimeout)
 		return
 	}
 	w.Header().Set(sessionHeader, hs.se.Handle())
@@ -162,12 +162,12 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte) {
 	s := hs.endpoint.server
 	if !hs.presence.begin() {
-		writeLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), s.opts.WriteTimeout)
+		tryLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), s.opts.WriteTimeout)
 		return
 	}
 	c, err := hs.begin(&env, len(body))
 	if err != nil {
-		writeLine(w, http.StatusOK, refuseCall(&env, err), s.opts.WriteTimeout)
+		tryLine(w, http.StatusOK, refuseCall(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()
 		return
 	}
@@ -318,6 +318,11 @@ func tookEvent(r *http.Request) bool {
 	case <-r.Context().Done():
 		return !webConnOf(r).wasReset()
 	}
+}
+
+// tryLine is writeLine for a refusal: whoever does not get it can ask again.
+func tryLine(w http.ResponseWriter, status int, line []byte, timeout time.Duration) {
+	_ = writeLine(w, status, line, timeout)
 }
 
 // writeLine writes an answer that is not a stream.
