@@ -95,7 +95,7 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverTheSocket(t *testing.T) {
 	seen := make(map[string]string) // lease_id by request
 	gaveUp := make(map[string]bool)
 	unseen := 0
-	released := make(chan struct{})
+	released, caughtUp := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(released)
 		for {
@@ -119,9 +119,20 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverTheSocket(t *testing.T) {
 				return
 			}
 			mu.Unlock()
+			if string(m.ID) == "-2" {
+				caughtUp <- struct{}{}
+			}
 		}
 	}()
 	for n := range cancelledAcquires {
+		if n%50 == 49 { // so that a slow daemon has never more calls under way than it takes
+			p.send(`{"jsonrpc":"2.0","id":-2,"method":"tools/call","params":{"name":"lease_list","arguments":{}}}`)
+			select {
+			case <-caughtUp:
+			case <-released:
+				t.Fatal("the connection ended")
+			}
+		}
 		p.send("%s", acquireLine(n, fmt.Sprint("k", n)))
 		for spin := rng.IntN(200_000); spin > 0; spin-- { // up to about the time of a call
 		}
@@ -136,6 +147,7 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverTheSocket(t *testing.T) {
 	p.send(`{"jsonrpc":"2.0","id":-1,"method":"ping"}`)
 	<-released
 	delete(seen, "-1")
+	delete(seen, "-2")
 	t.Logf("%d were answered before they were cancelled, %d after", len(seen), unseen)
 	for n, lease := range seen {
 		p.send(`{"jsonrpc":"2.0","id":"r%s","method":"tools/call","params":{"name":"run_lease_release","arguments":{"lease_id":%q}}}`, n, lease)
