@@ -41,6 +41,7 @@ type client struct {
 	dialing  chan struct{} // a token: one goroutine connects at a time
 	ids      int
 	doubt    time.Duration // over HTTP: since when the daemon may take the client for dead; -1: it may not
+	broke    time.Duration // over HTTP: when a connection broke last
 	disturbs int           // how often it was cut, killed, or made deaf
 	open     int           // calls that take a lease
 
@@ -166,7 +167,7 @@ func (c *client) over(s *session) {
 	if c.session != s || s == nil {
 		return
 	}
-	if c.doubt >= 0 {
+	if c.doubt >= 0 && (s.ended < 0 || c.doubt < s.ended) {
 		s.ended = c.doubt
 	}
 	if s.ended < 0 {
@@ -270,6 +271,7 @@ func (c *client) jitter(n int) int {
 func (c *client) doubted(at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.broke = c.w.now()
 	if c.doubt < 0 {
 		c.doubt = at
 	}
@@ -280,6 +282,10 @@ const maxAnswer = 128 << 10
 
 // maxNotices is how many one answer has at most.
 const maxNotices = 20
+
+// settles is how long after a broken connection an answer says nothing: it may be
+// to a request that was sent before.
+const settles = 500 * time.Millisecond
 
 // heard reads an answer.
 func (c *client) heard(made *call, s *session, asked time.Duration, line []byte) error {
@@ -313,7 +319,7 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte)
 	defer c.mu.Unlock()
 	// What was asked with the request that broke off, or before it, may have
 	// been answered before the daemon saw the break.
-	if c.session == s && asked > c.doubt {
+	if c.session == s && asked >= c.broke+settles {
 		c.doubt = -1
 	}
 	s.replies++
