@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -23,9 +24,10 @@ type webConn struct {
 	net.Conn
 	listener *webListener
 
-	mu     sync.Mutex
-	reset  bool
-	unread func() // what to do about an answer that turns out not to be read
+	mu      sync.Mutex
+	reset   bool
+	unread  func() // what to do about an answer that turns out not to be read
+	closing bool
 
 	// Under the listener's mu.
 	stranger *list.Element // it has not shown a token yet
@@ -40,14 +42,8 @@ func withWebConn(ctx context.Context, nc net.Conn) context.Context {
 }
 
 func webConnOf(r *http.Request) *webConn {
-	switch nc := r.Context().Value(webConnKey{}).(type) {
-	case *webConn:
-		return nc
-	case *webTCPConn:
-		return &nc.webConn
-	default:
-		return nil
-	}
+	nc, _ := r.Context().Value(webConnKey{}).(*webConn)
+	return nc
 }
 
 // answered notes that an answer was written, and what to do if the client
@@ -73,11 +69,11 @@ func (c *webConn) answered(unread func()) {
 // written since. Reading does not tell: the end of what the client sent, which
 // came before, hides it.
 func (c *webConn) checkReset() {
-	tcp, ok := c.Conn.(*net.TCPConn)
+	socket, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return
 	}
-	raw, err := tcp.SyscallConn()
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return
 	}
@@ -123,19 +119,12 @@ func (c *webConn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// A webTCPConn can be closed for writing alone, as net/http does before it
-// closes a connection that serves one request.
-type webTCPConn struct {
-	webConn
-	tcp *net.TCPConn
-}
-
-// CloseWrite tells the client that nothing more comes. net/http reads no more,
-// so this does, until the client or net/http closes the connection.
-func (c *webTCPConn) CloseWrite() error {
-	err := c.tcp.CloseWrite()
-	go func() { _, _ = io.Copy(io.Discard, &c.webConn) }() // ends with the connection
-	return err
+// CloseWrite tells the client that nothing more comes.
+func (c *webConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // A webListener bounds the connections to the endpoint. Anybody can open one,
@@ -160,20 +149,15 @@ func (l *webListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		tcp, _ := nc.(*net.TCPConn)
-		c := &webTCPConn{webConn{Conn: nc, listener: l}, tcp}
-		displaced, ok := l.enter(&c.webConn)
+		c := &webConn{Conn: nc, listener: l}
+		displaced, ok := l.enter(c)
 		if displaced != nil {
 			_ = displaced.Close()
 		}
-		switch {
-		case !ok:
-			nc.Close()
-		case tcp != nil:
+		if ok {
 			return c, nil
-		default:
-			return &c.webConn, nil
 		}
+		nc.Close()
 	}
 }
 
@@ -217,7 +201,27 @@ func (c *webConn) known(actor uuid.UUID) error {
 	return nil
 }
 
+// Close closes the connection. If the client may not have read its last answer,
+// as one that opens a connection for each request, only this side closes at
+// once: the client shows whether it has read it when it closes the other, for
+// which it has as long as a cancel may be on its way.
 func (c *webConn) Close() error {
+	c.checkReset()
+	c.mu.Lock()
+	waits := c.unread != nil && !c.closing
+	c.closing = true
+	c.mu.Unlock()
+	if waits && c.SetReadDeadline(time.Now().Add(lateCancel)) == nil && c.CloseWrite() == nil {
+		go func() { // ends with the connection
+			_, _ = io.Copy(io.Discard, c)
+			c.close()
+		}()
+		return nil
+	}
+	return c.close()
+}
+
+func (c *webConn) close() error {
 	c.checkReset()
 	l := c.listener
 	l.mu.Lock()

@@ -24,6 +24,11 @@ func (d *daemon) listenTCP(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d.serveTCP(t, ln)
+}
+
+func (d *daemon) serveTCP(t *testing.T, ln net.Listener) string {
+	t.Helper()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -187,6 +187,66 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverHTTP(t *testing.T) {
 	expectFree(t, d, path, cancelledAcquires)
 }
 
+// A client with a connection for each request is sent the end of the connection
+// with the answer. That it closes its own end with the answer unread shows only
+// after that.
+func TestAnAnswerUnreadBehindTheEndOfItsConnectionIsUndone(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+	path := d.listenSocket(t)
+	d.token(t, "root")
+	token := d.token(t, "canceller")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending := endingListener{ln, make(chan struct{}, 100)}
+	url := d.serveTCP(t, ending)
+	session := openOver(t, url, token)
+	const keys = 5
+	for n := range keys {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := acquireLine(n, fmt.Sprint("k", n))
+		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+			ln.Addr(), token, session, len(body), body)
+		<-ending.ended
+		nc.Close()
+	}
+	expectFree(t, d, path, keys)
+}
+
+// An endingListener tells when the server ends its half of a connection.
+type endingListener struct {
+	net.Listener
+	ended chan struct{}
+}
+
+func (l endingListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &endingConn{nc.(*net.TCPConn), l.ended, sync.Once{}}, nil
+}
+
+type endingConn struct {
+	*net.TCPConn
+	ended chan struct{}
+	once  sync.Once
+}
+
+func (c *endingConn) CloseWrite() error {
+	defer c.once.Do(func() { c.ended <- struct{}{} })
+	return c.TCPConn.CloseWrite()
+}
+
+func (c *endingConn) Close() error {
+	defer c.once.Do(func() { c.ended <- struct{}{} })
+	return c.TCPConn.Close()
+}
+
 func openOver(t *testing.T, url, token string) (session string) {
 	t.Helper()
 	resp, _, err := postOver(t.Context(), url, token, "", initialize)
