@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/queue"
@@ -39,6 +40,10 @@ type Options struct {
 	// its launcher. Zero: 30 s.
 	DetachedGrace time.Duration
 
+	// Clock is what the engine reads time from. The zero value is the
+	// machine's.
+	Clock clock.Clock
+
 	// Keep is how long what has ended is kept.
 	Keep Retention
 }
@@ -52,6 +57,8 @@ type State struct {
 	opts  Options
 
 	launchers *work.Launchers
+
+	ahead time.Duration // of the running clock: the wall clock, when the state was opened
 
 	mu       sync.Mutex
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
@@ -68,6 +75,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if opts.Process == nil {
 		opts.Process = process.Find
 	}
+	if opts.Clock.Running == nil {
+		opts.Clock = clock.Machine()
+	}
 	opts.Keep = opts.Keep.withDefaults()
 	opts.DetachedGrace = cmp.Or(opts.DetachedGrace, 30*time.Second)
 	s := &State{
@@ -83,7 +93,11 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	s.core = registry.New(eng, opts.Leases)
 	s.queue = queue.New(eng, s.core, opts.Tasks)
 
-	if err := eng.View(ctx, checkRecords); err != nil {
+	err := eng.View(ctx, func(tx engine.Tx) error {
+		s.ahead = tx.Wall().Sub(tx.Now())
+		return checkRecords(tx)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := s.recoverLaunched(ctx); err != nil {

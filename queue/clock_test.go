@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/queue"
 )
 
@@ -15,11 +15,11 @@ import (
 func stepped(t *testing.T, story func(t *testing.T, h *house, step func(by time.Duration))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		clock := memory.GoClock()
-		clock.Sleeps = true // so the engine looks at the clock every second
+		seam := clock.Go()
+		seam.Sleeps = true // so the engine looks at the clock every second
 		var off time.Duration
-		clock.Wall = func() time.Time { return time.Now().Add(off) }
-		h := newClockHouse(t, clock)
+		seam.Wall = func() time.Time { return time.Now().Add(off) }
+		h := newClockHouse(t, seam)
 		defer h.close()
 		story(t, h, func(by time.Duration) { synctest.Wait(); off += by })
 	})

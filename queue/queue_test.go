@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -32,7 +32,7 @@ type house struct {
 	run  uuid.UUID
 	opts queue.Options
 
-	clock memory.Clock
+	clock clock.Clock
 	stop  context.CancelFunc
 	done  chan error
 
@@ -68,8 +68,8 @@ func newHouse(t tb, opts ...func(*queue.Options)) *house {
 }
 
 // newClockHouse is newHouse with a clock of the test's.
-func newClockHouse(t tb, clock memory.Clock) *house {
-	h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: make(map[uuid.UUID]bool), clock: clock}
+func newClockHouse(t tb, c clock.Clock) *house {
+	h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: make(map[uuid.UUID]bool), clock: c}
 	h.opts.Rand = func(n int64) int64 { return n - 1 }
 	h.open()
 	return h

@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -38,6 +39,7 @@ import (
 //	exits CODE PROGRAM ...  is exec with an exit code to check
 //	await REGEXP ARG...     runs leasehold after each change until it prints that
 //	corrupt KEY             spoils a record of the state
+//	wall DURATION           opens the state on a machine whose wall clock is off
 func TestScripts(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "leasehold")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
@@ -78,7 +80,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"actor": addActor, "session": openSession, "hangup": hangUp,
 			"start": startProcess, "until": untilPrinted, "signal": signalProcess, "ended": awaitEnd,
-			"exits": exits, "await": await, "corrupt": corrupt,
+			"exits": exits, "await": await, "corrupt": corrupt, "wall": setWall,
 		},
 	})
 }
@@ -279,4 +281,14 @@ func corrupt(ts *testscript.TestScript, _ bool, args []string) {
 		tx.Put(row)
 		return nil
 	}))
+}
+
+func setWall(ts *testscript.TestScript, _ bool, args []string) {
+	off, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	c := clock.Machine()
+	c.Wall = func() time.Time { return time.Now().Add(off) }
+	eng, err := pebble.Open(pebble.Options{Dir: ts.Getenv("DB"), Clock: c})
+	ts.Check(err)
+	ts.Check(eng.Close())
 }

@@ -1,7 +1,5 @@
 package process
 
-import "golang.org/x/sys/unix"
-
 // Adopt does nothing: no process adopts others here.
 func Adopt() (release func(), err error) { return func() {}, nil }
 
@@ -18,9 +16,3 @@ func tellOfAdopted(*Watchdog)      {}
 func tellNoMore(*Watchdog)         {}
 
 func withoutAdopting(start func() error) error { return start() }
-
-// Boot names this start of the machine.
-func Boot() string {
-	id, _ := unix.Sysctl("kern.bootsessionuuid")
-	return id
-}

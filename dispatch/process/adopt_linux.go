@@ -196,6 +196,3 @@ func withoutAdopting(start func() error) error {
 func setSubreaper(on uintptr) error {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, on, 0, 0, 0)
 }
-
-// Boot names this start of the machine.
-func Boot() string { return bootID() }

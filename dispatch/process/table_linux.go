@@ -6,7 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // readTable reads /proc.
@@ -104,13 +105,5 @@ func ofUser(pid, user int) bool {
 
 // startText is a start time for good: the ticks count from the boot.
 func startText(ticks uint64) string {
-	return bootID() + ":" + strconv.FormatUint(ticks, 10)
+	return clock.Boot() + ":" + strconv.FormatUint(ticks, 10)
 }
-
-var bootID = sync.OnceValue(func() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
-})

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
-	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -41,10 +41,10 @@ type daemon struct {
 }
 
 // startDaemon opens the state that lies in fs and serves it.
-func startDaemon(fs *vfs.MemFS, clock memory.Clock, alive func(process.Peer) bool, fault func(format string, args ...any)) (*daemon, error) {
+func startDaemon(fs *vfs.MemFS, c clock.Clock, alive func(process.Peer) bool, fault func(format string, args ...any)) (*daemon, error) {
 	d := &daemon{fs: fs, web: &listener{conns: make(chan net.Conn), done: make(chan struct{})}}
 	var err error
-	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: errorfs.Wrap(fs, errorfs.InjectorFunc(slowly)), Clock: clock}); err != nil {
+	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: errorfs.Wrap(fs, errorfs.InjectorFunc(slowly)), Clock: c}); err != nil {
 		return nil, err
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())

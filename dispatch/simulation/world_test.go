@@ -11,7 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
-	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // A world is one simulation: a machine with a daemon, and clients.
@@ -45,11 +45,11 @@ func (w *world) now() time.Duration {
 }
 
 // clock is what a daemon reads time from.
-func (w *world) clock() memory.Clock {
+func (w *world) clock() clock.Clock {
 	w.mu.Lock()
 	boot, booted := w.boot, w.booted
 	w.mu.Unlock()
-	return memory.Clock{
+	return clock.Clock{
 		Boot:    fmt.Sprint("boot ", boot),
 		Running: func() time.Duration { return w.now() - booted },
 		Wall: func() time.Time {

@@ -2,44 +2,12 @@ package memory
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/record"
 )
-
-// A Clock is what an engine reads time from.
-type Clock struct {
-	// Boot names the life of the machine in which readings of Running can be
-	// compared. If it is empty they never can, between two opens of a state.
-	Boot string
-	// Running reads a clock that goes on while the machine sleeps and that
-	// nobody can set.
-	Running func() time.Duration
-	// Wall reads the wall clock.
-	Wall func() time.Time
-	// Sleeps says that the machine can sleep and that somebody can set its
-	// wall clock. Timers stand still during a sleep, so whoever waits for an
-	// instant reads the clock every second.
-	Sleeps bool
-}
-
-// MachineClock reads the clocks of this machine: on Linux CLOCK_BOOTTIME, on
-// macOS the clock behind mach_continuous_time.
-func MachineClock() Clock {
-	return Clock{Boot: bootID(), Running: sinceBoot, Wall: time.Now, Sleeps: true}
-}
-
-// GoClock reads the time of package time, which is a bubble's own within
-// testing/synctest. It is for tests.
-func GoClock() Clock {
-	return Clock{
-		Boot:    "go",
-		Running: func() time.Duration { return time.Duration(time.Now().UnixNano()) },
-		Wall:    time.Now,
-	}
-}
 
 const (
 	// beatEvery is how much of the running clock a crash of the machine can
@@ -57,7 +25,7 @@ const (
 // A running is the engine's running clock: a reading of Clock.Running, plus what
 // has passed in earlier lives of the machine.
 type running struct {
-	Clock
+	clock.Clock
 	base time.Time // now, at a reading of 0
 
 	written time.Time // when the clock was last written down; guarded by Engine.appending
@@ -154,7 +122,7 @@ func (c *running) beat(writes []Write, always bool) []Write {
 // that took, so it is believed as far as it does not make the running clock go
 // back or leap. At least the clock is behind nothing that was stored: a commit
 // comes less than beatEvery after a beat.
-func resume(clock Clock, store Store, logf func(string, ...any)) (*running, error) {
+func resume(machine clock.Clock, store Store, logf func(string, ...any)) (*running, error) {
 	var last beat
 	known, err := store.Get(Meta, clockKey, func(record []byte) error {
 		value, _, _, err := decode(record)
@@ -166,11 +134,11 @@ func resume(clock Clock, store Store, logf func(string, ...any)) (*running, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: the clock of the state: %w", engine.ErrCorrupt, err)
 	}
-	reading, wall := clock.Running(), clock.Wall().Round(0).UTC()
+	reading, wall := machine.Running(), machine.Wall().Round(0).UTC()
 	now := wall
 	switch passed := reading - last.reading; {
 	case !known:
-	case clock.Boot != "" && clock.Boot == last.boot && passed >= 0:
+	case machine.Boot != "" && machine.Boot == last.boot && passed >= 0:
 		now = last.now.Add(passed)
 		if by := wall.Sub(now) - last.wall.Sub(last.now); by.Abs() >= stepLimit {
 			logf("engine: while the state was closed, the wall clock was set %s; leases, claims and delays keep their length", steppedBy(by))
@@ -183,8 +151,5 @@ func resume(clock Clock, store Store, logf func(string, ...any)) (*running, erro
 		}
 		now = last.now.Add(off)
 	}
-	return &running{Clock: clock, base: now.Add(-reading), offset: wall.Sub(now)}, nil
+	return &running{Clock: machine, base: now.Add(-reading), offset: wall.Sub(now)}, nil
 }
-
-// bootID is read once: it cannot change while the process lives.
-var bootID = sync.OnceValue(readBootID)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // Options say how to open a state.
@@ -18,8 +19,8 @@ type Options struct {
 	// Store opens what the rows are kept in. The store calls fail, from any
 	// goroutine, when it cannot go on; fail may be called at once.
 	Store func(fail func(error)) (Store, error)
-	// Clock is what time is read from. The zero value is [MachineClock].
-	Clock Clock
+	// Clock is what time is read from. The zero value is [clock.Machine].
+	Clock clock.Clock
 	// Logf is told what an operator should know. It may be called from any
 	// goroutine. Nil discards.
 	Logf func(format string, args ...any)
@@ -76,7 +77,7 @@ var _ engine.Engine = (*Engine)(nil)
 // the store when it fails.
 func Open(o Options) (*Engine, error) {
 	if o.Clock.Running == nil {
-		o.Clock = MachineClock()
+		o.Clock = clock.Machine()
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
@@ -97,7 +98,7 @@ func Open(o Options) (*Engine, error) {
 }
 
 // load reads the clock and the rows.
-func (e *Engine) load(clock Clock) (err error) {
+func (e *Engine) load(clock clock.Clock) (err error) {
 	if e.clock, err = resume(clock, e.store, e.logf); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -27,8 +27,8 @@ func newMachine() *machine {
 	return &machine{boot: "first", running: time.Hour, wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-func (m *machine) clock() memory.Clock {
-	return memory.Clock{
+func (m *machine) clock() clock.Clock {
+	return clock.Clock{
 		Boot:    m.boot,
 		Running: func() time.Duration { m.mu.Lock(); defer m.mu.Unlock(); return m.running },
 		Wall:    func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.wall },
@@ -145,7 +145,7 @@ func TestWaitDueNoticesSleepsAndSteps(t *testing.T) {
 
 // TestTheMachinesClocks: the clocks of this machine run, and name its boot.
 func TestTheMachinesClocks(t *testing.T) {
-	c := memory.MachineClock()
+	c := clock.Machine()
 	if c.Boot == "" {
 		t.Error("the boot has no name")
 	}

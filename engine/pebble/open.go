@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
@@ -24,7 +25,7 @@ type Options struct {
 	FS vfs.FS
 	// Clock is what time is read from. The zero value is the machine's, or
 	// Go's where FS is not the real disk.
-	Clock memory.Clock
+	Clock clock.Clock
 }
 
 // An Engine is an open state.
@@ -46,7 +47,7 @@ func Open(o Options) (*Engine, error) {
 		o.Logf = func(string, ...any) {}
 	}
 	if o.FS != nil && o.Clock.Running == nil {
-		o.Clock = memory.GoClock()
+		o.Clock = clock.Go()
 	}
 	e := new(Engine)
 	var err error

@@ -31,6 +31,7 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_task", "See a task of a run", "Everything about a task, each attempt with its cause, but not its token.", read, o.showTask),
 		tool("operator_task_cancel", "Cancel a task of a run", "Cancel a task that is not finished. Who works on it learns it from STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, o.cancelTask),
 		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, o.redriveTasks),
+		tool("operator_clocks", "Read the daemon's clocks", "The daemon's clocks at one instant, for whoever compares them with its own.", read, o.readClocks),
 		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, o.waitForChange),
 	}...)
 }
@@ -199,6 +200,21 @@ func (o *operator) showStore(ctx context.Context, _ *dispatch.Session, a showSto
 		return entryList{}, err
 	}
 	return listEntries(ctx, view, layer.Listing{Glob: a.Glob, After: a.After, Limit: a.Limit, Values: a.Values})
+}
+
+type clocks struct {
+	BootID    string    `json:"boot_id" jsonschema:"names the life of the machine; empty if that is not known"`
+	RunningMS int64     `json:"running_ms" jsonschema:"reading of the clock that goes on during sleep and that nobody can set"`
+	Now       time.Time `json:"now" jsonschema:"the running clock of the state, which measures leases, claims and delays"`
+	Wall      time.Time `json:"wall" jsonschema:"the wall clock, which run_at and retention follow"`
+	SteppedMS int64     `json:"stepped_ms" jsonschema:"by how much the wall clock was set since the daemon started"`
+}
+
+func (c clocks) Text() string { return "the wall clock says " + c.Wall.Format(time.RFC3339) }
+
+func (o *operator) readClocks(ctx context.Context, _ *dispatch.Session, _ struct{}) (clocks, error) {
+	c, err := o.state.Clocks(ctx)
+	return clocks{c.Boot, c.Running.Milliseconds(), c.Now.UTC(), c.Wall.UTC(), c.Stepped.Milliseconds()}, err
 }
 
 type watchArgs struct {

@@ -284,6 +284,7 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_queue_redrive", args{"run": "r", "queue": "q"})
 		op.refused("NOT_FOUND", "operator_queue_stats", args{"run": "none"})
 		op.refused("NOT_FOUND", "operator_task", args{"run": "r", "task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
+		op.ok("operator_clocks", args{})
 		op.ok("operator_watch", args{})
 		op.ok("operator_watch", args{"wait_secs": 1})
 		launchedRun(t, op)

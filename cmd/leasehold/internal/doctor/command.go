@@ -22,14 +22,19 @@ func NewCommand() *cobra.Command {
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "doctor",
 		Short: "Check that all is well, and say what to do",
-		Long: `Check the socket and the daemon behind it, the place of the state, the clock, and
-the configurations of MCP clients here and in the home directory that name
+		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks,
+and the configurations of MCP clients here and in the home directory that name
 leasehold: whether they let a call take as long as it may.
 
-With --state, read a state that no daemon has open, and prove that its records and
-its indexes agree. Nothing is changed that opening it does not change.
+The clocks are compared with the daemon's: doctor says if the wall clock was set since
+the daemon started, if the daemon's wall clock is another, and if the daemon runs on
+another machine or in a container with clocks of its own.
 
-What is wrong is a fault, and the exit code is then 1. A note is to be known.`,
+With --state, read a state that no daemon has open, and prove that its records and
+its indexes agree. It changes nothing but what every start of a daemon changes, such
+as rotating the logs of the store.
+
+A fault is something to repair; the exit code is then 1. A note is information.`,
 		Example: `  leasehold doctor
 
   # prove that a state is sound, with the daemon stopped
@@ -77,14 +82,15 @@ type level string
 
 const (
 	fine  level = "ok"
-	note  level = "note"  // to be known
-	fault level = "fault" // to be mended
+	note  level = "note"  // information
+	fault level = "fault" // to be repaired
 )
 
 // examine looks at everything but what is in the state.
-func examine(cmd *cobra.Command) (found []finding) {
-	found = append(found, examineSocket(cmd)...)
+func examine(cmd *cobra.Command) []finding {
+	found, clocks := examineSocket(cmd)
 	found = append(found, examinePlace()...)
+	found = append(found, clocks...)
 	found = append(found, examineClock()...)
 	return append(found, examineClients()...)
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -20,41 +19,42 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// examineSocket looks at the socket, and asks the daemon behind it.
-func examineSocket(cmd *cobra.Command) []finding {
+// examineSocket looks at the socket, and asks the daemon behind it, also for its
+// clocks.
+func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 	d, err := connection.For(cmd)
 	if err != nil {
-		return []finding{faultOf("socket", err)}
+		return []finding{faultOf("socket", err)}, nil
 	}
 	began := time.Now()
 	c, err := d.Open(cmd.Context(), server.Hello{Operator: true}, false)
 	socket := d.Socket
 	took := time.Since(began)
-	var found []finding
 	if what, do := openToOthers(filepath.Dir(socket), 0o022); what != "" {
 		found = append(found, finding{"socket", fault, what + ", and could replace the socket", do})
 	}
 	if errors.Is(err, context.Canceled) {
-		return found
+		return found, nil
 	}
 	if err != nil {
-		return append(found, noDaemon(socket, err))
+		return append(found, noDaemon(socket, err)), nil
 	}
 	defer c.Close()
+	clocks = askClocks(cmd.Context(), c)
 	if r, ok := place.ReadRecord(d.State()); ok && r.Socket == socket && r.Alive() && r.Replaced() {
 		return append(found, finding{
 			"socket", note, fmt.Sprintf("%s has been replaced since the daemon (pid %d) was started from it", r.Binary, r.PID),
 			"leasehold restart: no session ends by that",
-		})
+		}), clocks
 	}
 	if c.Version != build.Version() {
 		return append(found, finding{
 			"socket", note, fmt.Sprintf("the daemon at %s is version %s, this command %s", socket, c.Version, build.Version()),
 			"leasehold restart: no session ends by that",
-		})
+		}), clocks
 	}
 	return append(found, finding{Check: "socket", Level: fine, What: fmt.Sprintf(
-		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))})
+		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))}), clocks
 }
 
 func noDaemon(socket string, err error) finding {
@@ -141,55 +141,4 @@ func openToOthers(dir string, others fs.FileMode) (what, do string) {
 		return fmt.Sprintf("others may use %s, mode %v", dir, info.Mode().Perm()), "chmod 700 " + dir
 	}
 	return "", ""
-}
-
-const (
-	clockLook  = 200 * time.Millisecond
-	clockSlack = 20 * time.Millisecond // more than a clock that is slewed gains meanwhile
-)
-
-// examineClock compares the wall clock with the monotonic one, and with what
-// is known to be past. Leases are by the monotonic clock; delays, retention and
-// times for people start from the wall clock when the daemon does.
-func examineClock() []finding {
-	began := time.Now()
-	time.Sleep(clockLook)
-	now := time.Now()
-	steady, wall := now.Sub(began), now.Round(0).Sub(began.Round(0))
-	if off := wall - steady; off.Abs() > clockSlack {
-		return []finding{{
-			"clock", fault, fmt.Sprintf("the wall clock went on by %v while %v passed", wall, steady),
-			"let one service keep the time, and by slewing; leases are kept by another clock, delays of tasks by this one",
-		}}
-	}
-	if past := knownPast(); now.Before(past) {
-		return []finding{{
-			"clock", fault, fmt.Sprintf("the wall clock says %s, and something here is of %s", now.UTC().Format(time.RFC3339), past.UTC().Format(time.RFC3339)),
-			"set the clock; until then delayed tasks come late, and finished ones are kept too long",
-		}}
-	}
-	return []finding{{Check: "clock", Level: fine, What: fmt.Sprintf("wall and monotonic time agree to %v over %v", (wall - steady).Abs().Round(time.Microsecond), clockLook)}}
-}
-
-// knownPast is a time that is over: this program was built then, or the state
-// was written.
-func knownPast() (past time.Time) {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.time" {
-				past, _ = time.Parse(time.RFC3339, s.Value)
-			}
-		}
-	}
-	dir, err := place.State()
-	if err != nil {
-		return past
-	}
-	files, _ := os.ReadDir(filepath.Join(dir, "db"))
-	for _, f := range files {
-		if info, err := f.Info(); err == nil && info.ModTime().After(past) {
-			past = info.ModTime()
-		}
-	}
-	return past.Add(-time.Minute) // what lies there may come from a machine with a clock of its own
 }

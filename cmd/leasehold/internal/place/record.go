@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // A Record says which daemon serves a state and where it listens. The daemon
@@ -47,7 +48,7 @@ func ownerPath(socket string) string { return socket + ".owner" }
 // ThisProcess fills in what a daemon records of itself.
 func (r Record) ThisProcess() Record {
 	self := process.Find(os.Getpid())
-	r.PID, r.Start, r.Boot = os.Getpid(), self.Start, process.Boot()
+	r.PID, r.Start, r.Boot = os.Getpid(), self.Start, clock.Boot()
 	r.StartedAt, r.Args = time.Now(), os.Args[1:]
 	r.Dir, _ = os.Getwd()         // without it a restart takes the state's
 	r.Binary, _ = os.Executable() // without it nobody can tell that it was replaced
@@ -186,4 +187,4 @@ func CheckPrivate(dir string) error {
 
 // SameBoot reports whether the machine has not been started again since the
 // record was written.
-func (r Record) SameBoot() bool { return r.Boot == process.Boot() }
+func (r Record) SameBoot() bool { return r.Boot == clock.Boot() }

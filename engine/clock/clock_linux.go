@@ -1,4 +1,4 @@
-package memory
+package clock
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic("engine: the clock of the machine cannot be read: " + err.Error())
+		panic("clock: the clock of the machine cannot be read: " + err.Error())
 	}
 	return time.Duration(t.Nano())
 }

@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/engine/clock"
+)
+
+// clocks are readings at one instant.
+type clocks struct {
+	BootID    string    `json:"boot_id"`
+	RunningMS int64     `json:"running_ms"`
+	Wall      time.Time `json:"wall"`
+	SteppedMS int64     `json:"stepped_ms"` // of the daemon: by how much the wall clock was set since it started
+}
+
+func readClocks() clocks {
+	return clocks{BootID: clock.Boot(), RunningMS: clock.Running().Milliseconds(), Wall: time.Now().Round(0)}
+}
+
+// askClocks compares the daemon's clocks with those of this process.
+func askClocks(ctx context.Context, c *client.Client) []finding {
+	before := readClocks()
+	answer, err := connection.Call(ctx, c, "operator_clocks", nil)
+	after := readClocks()
+	var theirs clocks
+	if err == nil {
+		err = json.Unmarshal(answer.Object, &theirs)
+	}
+	if err != nil {
+		return []finding{{"clock", note, fmt.Sprintf("the daemon does not tell its clocks: %v", err), "leasehold restart, if it is of an earlier version: no session ends by that"}}
+	}
+	return compareClocks(theirs, before, after)
+}
+
+// apart is by how much two clocks must differ to be told: some systems slew
+// their wall clocks by as much.
+const apart = time.Second
+
+// compareClocks says what is wrong with the clocks of a daemon that were read
+// between two readings of ours.
+func compareClocks(theirs, before, after clocks) (found []finding) {
+	say := func(l level, what, do string) { found = append(found, finding{"clock", l, what, do}) }
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	running := outside(ms(theirs.RunningMS), ms(before.RunningMS), ms(after.RunningMS))
+	wall := outside(theirs.Wall.Sub(before.Wall), 0, after.Wall.Sub(before.Wall))
+	switch {
+	case theirs.BootID != before.BootID && theirs.BootID != "" && before.BootID != "":
+		say(note, fmt.Sprintf("the daemon and this command run on different machines or virtual machines: the boot id is %s there and %s here", theirs.BootID, before.BootID),
+			"run leasehold where the daemon runs: which process lives is known only there")
+	case running.Abs() >= apart:
+		say(fault, fmt.Sprintf("the daemon's clock since boot is %s this one's: one of them runs in a container with a time namespace of its own", than(running)),
+			"run leasehold and its clients in the daemon's container, or the daemon outside: elsewhere a process that lives may be taken for one that has ended")
+	}
+	if wall.Abs() >= apart {
+		say(fault, fmt.Sprintf("the daemon's wall clock is %s this one's: %s there, %s here", than(wall), theirs.Wall.UTC().Format(time.RFC3339), after.Wall.UTC().Format(time.RFC3339)),
+			"set both by one time service; leases, claims and delays do not depend on it, run_at and retention follow the daemon's")
+	}
+	if by := ms(theirs.SteppedMS); by.Abs() >= apart {
+		direction := "forward"
+		if by < 0 {
+			direction = "back"
+		}
+		say(note, fmt.Sprintf("the wall clock was set %s by %v since the daemon started; leases, claims and delays have kept their length, run_at and retention follow the new time", direction, by.Abs().Round(time.Millisecond)),
+			"if nobody set it on purpose, let one service keep the time, and have it slew the clock")
+	}
+	if found == nil {
+		say(fine, "the daemon's clocks agree with those of this command", "")
+	}
+	return found
+}
+
+// outside is by how much t is before the first or after the last; 0 if it is
+// between them.
+func outside(t, first, last time.Duration) time.Duration {
+	return min(t-first, 0) + max(t-last, 0)
+}
+
+func than(by time.Duration) string {
+	if by < 0 {
+		return fmt.Sprintf("%v behind", (-by).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%v ahead of", by.Round(time.Millisecond))
+}
+
+const (
+	clockLook  = 200 * time.Millisecond
+	clockSlack = 20 * time.Millisecond // more than a clock that is slewed gains meanwhile
+)
+
+// examineClock compares the wall clock with the monotonic one, and with what
+// is known to be past. Leases, claims and delays are measured by a clock that
+// nobody can set; run_at, retention and displayed times follow the wall clock.
+func examineClock() []finding {
+	began := time.Now()
+	time.Sleep(clockLook)
+	now := time.Now()
+	steady, wall := now.Sub(began), now.Round(0).Sub(began.Round(0))
+	if off := wall - steady; off.Abs() > clockSlack {
+		return []finding{{
+			"clock", fault, fmt.Sprintf("the wall clock went on by %v while %v passed", wall, steady),
+			"let one service keep the time, and have it slew the clock; leases, claims and delays do not depend on it, run_at and retention do",
+		}}
+	}
+	if past := knownPast(); now.Before(past) {
+		return []finding{{
+			"clock", fault, fmt.Sprintf("the wall clock says %s, and something here is of %s", now.UTC().Format(time.RFC3339), past.UTC().Format(time.RFC3339)),
+			"set the clock; until then tasks with a run_at come late, and what has ended is kept too long",
+		}}
+	}
+	return []finding{{Check: "clock", Level: fine, What: fmt.Sprintf("wall and monotonic time agree to %v over %v", (wall - steady).Abs().Round(time.Microsecond), clockLook)}}
+}
+
+// knownPast is a time that is over: this program was built then, or the state
+// was written.
+func knownPast() (past time.Time) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.time" {
+				past, _ = time.Parse(time.RFC3339, s.Value)
+			}
+		}
+	}
+	dir, err := place.State()
+	if err != nil {
+		return past
+	}
+	files, _ := os.ReadDir(filepath.Join(dir, "db"))
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && info.ModTime().After(past) {
+			past = info.ModTime()
+		}
+	}
+	return past.Add(-time.Minute) // what lies there may come from a machine with a clock of its own
+}
