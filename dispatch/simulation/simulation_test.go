@@ -118,11 +118,6 @@ func (w *world) simulate() {
 	if err := w.gone().stop(); err != nil {
 		w.fault("the daemon ends: %v", err)
 	}
-	for _, c := range clients {
-		if c.http != nil {
-			c.http.client.CloseIdleConnections()
-		}
-	}
 	w.history.check(w)
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -24,7 +25,8 @@ type lane struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed at each change
 	bytes   []byte
-	closed  bool // by either end
+	closed  bool // by either end: what was written is still read
+	reset   bool // by the end that reads the other lane: it left something unread there
 
 	readBy, writtenBy time.Time
 }
@@ -77,6 +79,9 @@ func (e *end) Read(p []byte) (n int, err error) {
 			return false, os.ErrDeadlineExceeded
 		}
 		if len(l.bytes) == 0 {
+			if l.reset {
+				return false, syscall.ECONNRESET
+			}
 			if l.closed {
 				return false, io.EOF
 			}
@@ -110,9 +115,17 @@ func (e *end) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close closes both directions. What was written is still read.
+// Close closes both directions. What was written is still read. If something is
+// unread at this end, the other comes to know that, as over TCP.
 func (e *end) Close() error {
-	e.in.change(func() { e.in.closed = true })
+	reset := false
+	e.in.change(func() { reset, e.in.closed = len(e.in.bytes) > 0, true })
+	e.out.change(func() { e.out.closed, e.out.reset = true, e.out.reset || reset })
+	return nil
+}
+
+// CloseWrite closes the direction in which this end writes.
+func (e *end) CloseWrite() error {
 	e.out.change(func() { e.out.closed = true })
 	return nil
 }
