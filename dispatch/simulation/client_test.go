@@ -26,6 +26,7 @@ const (
 // A client is a program that acts for one actor, one session after another.
 type client struct {
 	w     *world
+	n     int
 	name  string
 	kind  kind
 	token string // the actor's
@@ -61,7 +62,7 @@ type lease struct {
 
 func newClient(w *world, n int, k kind) *client {
 	c := &client{
-		w: w, name: fmt.Sprint("c", n), kind: k, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
+		w: w, n: n, name: fmt.Sprint("c", n), kind: k, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
 		doubt: -1, grants: make(map[uint64]*grant), dialing: make(chan struct{}, 1),
 	}
 	c.token = w.actor(c.name)
@@ -138,7 +139,7 @@ func (c *client) connect() (*socket, *session, error) {
 				continue
 			}
 		}
-		time.Sleep(wait)
+		c.rest(wait)
 	}
 }
 
@@ -243,7 +244,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 		case errors.Is(err, errBroken):
 			if c.kind != bySocket {
 				c.doubted(asked)
-				time.Sleep(time.Duration(50+c.jitter(400)) * time.Millisecond)
+				c.rest(time.Duration(50+c.jitter(400)) * time.Millisecond)
 			}
 			r.again = true
 		case errors.Is(err, errCancelled):
@@ -259,6 +260,9 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 		}
 	}
 }
+
+// rest lets the client do nothing for d.
+func (c *client) rest(d time.Duration) { c.w.rest(c.n+1, d) }
 
 func (c *client) jitter(n int) int {
 	c.mu.Lock()
@@ -551,6 +555,7 @@ func (c *client) claim(wait time.Duration, count int, giveUp time.Duration, brea
 	}
 	got, err := c.call("task_claim", args, giveUp, breaks)
 	if err != nil || got.IsError {
+		c.w.note("%s claims, waits %v: %v %s", c.name, wait, err, got.Code)
 		return 0, errors.Join(err, errRefused)
 	}
 	var claimed struct {

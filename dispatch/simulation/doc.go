@@ -19,8 +19,10 @@
 //     what was synced, and the clients of the socket are gone as well;
 //   - which clients stop reading and which ask for the same thing many times.
 //
-// The order in which goroutines of one instant run is not the seed's. A failure
-// prints how to run its seed again, many times over.
+// The order in which goroutines of one instant run is not the seed's, nor are the
+// order of a map and the ids that the daemon draws. So no two clients do anything
+// at the same instant, and half of the seeds take the same course whenever they
+// run. A failure prints how to run its seed again, many times over.
 //
 // # What is checked
 //

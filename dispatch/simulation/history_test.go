@@ -20,6 +20,7 @@ type history struct {
 	waits  []wait
 	places []place
 	slept  time.Duration // how long the machine slept in all
+	gaps   []gap
 
 	made map[string]*made // tasks, by payload
 }
@@ -71,10 +72,20 @@ type place struct {
 // free meanwhile is kept a little longer.
 const kept = 36 * time.Second
 
-// had reports whether a client that began to wait had a place already.
+// A gap is a time without a daemon.
+type gap struct{ from, to time.Duration }
+
+// had reports whether a client that began to wait had a place already. A place
+// that a restart finds is kept as long again.
 func (h *history) had(b wait) bool {
 	return slices.ContainsFunc(h.places, func(p place) bool {
-		return p.key == b.key && p.client == b.client && p.left <= b.sent && b.sent <= p.left+kept+h.slept
+		until := p.left + kept + h.slept
+		for _, g := range h.gaps {
+			if p.left <= g.from && g.from <= until {
+				until = g.to + kept + h.slept
+			}
+		}
+		return p.key == b.key && p.client == b.client && p.left <= b.sent && b.sent <= until
 	})
 }
 

@@ -91,8 +91,8 @@ func (w *world) simulate() {
 	for _, c := range clients {
 		busy.Go(func() {
 			for range things {
+				c.rest(time.Duration(c.jitter(1500)) * time.Millisecond)
 				c.act()
-				time.Sleep(time.Duration(c.jitter(1500)) * time.Millisecond)
 			}
 		})
 	}
@@ -247,10 +247,11 @@ type fate struct {
 }
 
 func (f *fate) pause(over <-chan struct{}, limit time.Duration) bool {
+	f.w.rest(0, time.Duration(f.rnd.Int64N(int64(limit))))
 	select {
 	case <-over:
 		return false
-	case <-time.After(time.Duration(f.rnd.Int64N(int64(limit)))):
+	default:
 		return true
 	}
 }
@@ -263,7 +264,7 @@ func (f *fate) run(over <-chan struct{}) {
 		c := f.clients[f.rnd.IntN(len(f.clients))]
 		switch n := f.rnd.IntN(10); {
 		case n < 3 && gentle != 1:
-			f.w.kill(f.rnd)
+			f.w.kill()
 			f.restart()
 		case n == 3 && gentle == 2:
 			f.blackout()
@@ -284,14 +285,17 @@ func (f *fate) run(over <-chan struct{}) {
 // restart starts the daemon again, after a while. Programs at the socket come
 // back to it by themselves, as a shim does.
 func (f *fate) restart() {
-	time.Sleep(time.Duration(f.rnd.IntN(3000)) * time.Millisecond)
+	f.w.rest(0, time.Duration(f.rnd.IntN(3000))*time.Millisecond)
 	if !f.w.start() {
 		return
 	}
 	var back sync.WaitGroup
 	for _, c := range f.clients {
 		if c.kind == bySocket {
-			back.Go(func() { _, _, _ = c.connect() })
+			back.Go(func() {
+				c.rest(0)
+				_, _, _ = c.connect()
+			})
 		}
 	}
 	back.Wait()
@@ -299,7 +303,7 @@ func (f *fate) restart() {
 
 // blackout cuts the power. The clients of this machine come back after it.
 func (f *fate) blackout() {
-	f.w.cut(f.rnd)
+	f.w.cut()
 	for _, c := range f.clients {
 		if c.kind == bySocket {
 			c.die(true)
@@ -365,7 +369,7 @@ func (c *client) deafen(d time.Duration) {
 		return
 	}
 	link.listen(false)
-	time.Sleep(d)
+	c.w.rest(0, d)
 	link.listen(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()

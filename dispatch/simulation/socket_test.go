@@ -130,6 +130,17 @@ func (s *socket) listen(on bool) {
 	}
 }
 
+// hears waits until the client reads, and has read what was on its way.
+func (s *socket) hears() {
+	s.mu.Lock()
+	deaf := s.deaf
+	s.mu.Unlock()
+	if deaf != nil {
+		<-deaf
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func (s *socket) close() {
 	s.nc.Close()
 	s.listen(true)
@@ -160,6 +171,9 @@ func (s *socket) ask(r request) ([]byte, error) {
 		return nil, errBroken
 	case <-giveUp:
 	}
+	// A client that reads nothing cancels nothing either: the daemon takes a cancel
+	// that comes long after the answer for one of a client that has the answer.
+	s.hears()
 	select { // what was there before the call was cancelled counts, and nothing after
 	case line := <-answer:
 		return line, nil

@@ -32,6 +32,7 @@ type world struct {
 	set     time.Duration   // by how much its wall clock was set
 	alive   map[int]bool    // processes of clients on this machine, by pid
 	pids    int
+	crashes int
 	log     []string
 	faults  map[string]bool // sorts of faults that were found
 }
@@ -98,21 +99,34 @@ func (w *world) start() bool {
 		w.fault("the daemon does not start: %v", err)
 		return false
 	}
+	now := w.now()
 	w.mu.Lock()
 	w.d = d
 	w.mu.Unlock()
+	w.history.mu.Lock()
+	if n := len(w.history.gaps); n > 0 {
+		w.history.gaps[n-1].to = now
+	}
+	w.history.mu.Unlock()
 	w.note("the daemon serves")
 	return true
 }
 
 // kill ends the daemon's process.
-func (w *world) kill(rnd *rand.Rand) {
+func (w *world) kill() {
 	w.note("the daemon is killed")
-	w.fs = w.gone().kill(crash{kept: 100}, rnd)
+	w.fs = w.gone().kill(crash{kept: 100}, w.crash())
+}
+
+// crash has what a crash decides by chance: how much depends on what is written.
+func (w *world) crash() *rand.Rand {
+	w.crashes++
+	return rand.New(rand.NewPCG(w.seed, 1<<32+uint64(w.crashes)))
 }
 
 // cut ends the machine. Its clock begins anew.
-func (w *world) cut(rnd *rand.Rand) {
+func (w *world) cut() {
+	rnd := w.crash()
 	kept := rnd.IntN(3) * 50
 	w.note("the power is cut; %d percent of what was not synced is there", kept)
 	w.fs = w.gone().kill(crash{kept}, rnd)
@@ -125,6 +139,10 @@ func (w *world) cut(rnd *rand.Rand) {
 
 // gone takes the daemon from those who look for it.
 func (w *world) gone() *daemon {
+	now := w.now()
+	w.history.mu.Lock()
+	w.history.gaps = append(w.history.gaps, gap{from: now})
+	w.history.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.d
@@ -140,6 +158,15 @@ func (w *world) sleep(d time.Duration) {
 	w.sleeps = append(w.sleeps, time.Since(w.began)+w.asleep)
 	w.asleep += d
 	w.sleptAt = time.Since(w.began) + w.asleep
+}
+
+// rest lets d pass, and a little more: whoever rests in another place goes on at
+// another instant. The goroutines of one instant run in any order.
+func (w *world) rest(place int, d time.Duration) {
+	const instant, places = 100 * time.Nanosecond, 16
+	at := time.Since(w.began) + d
+	at = at.Truncate(places*instant) + places*instant + time.Duration(place)*instant
+	time.Sleep(at - time.Since(w.began))
 }
 
 // slept reports whether the machine has slept since.
