@@ -96,8 +96,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	if p.ending {
 		return nil, context.Cause(p.ctx)
 	}
-	p.actor, p.run, p.peer = actor, run, peer
-	p.drain.Store(drain)
+	p.become(actor, run, peer, drain)
 	return &Session{party: p}, nil
 }
 
@@ -107,10 +106,17 @@ func drainOf(tx engine.Tx, run Run) *work.Drain {
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
-	p := &party{state: s, id: id, handle: handle, news: s.eng.Watch(registry.NewsKey(id)), losses: make(chan struct{}, 1), unsure: true}
+	p := &party{state: s, id: id, handle: handle, losses: make(chan struct{}, 1), unsure: true}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
-	context.AfterFunc(p.ctx, p.news.Stop)
 	return p
+}
+
+// become says whose party p is. State.mu is held.
+func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
+	p.actor, p.run, p.peer = a, run, peer
+	p.drain.Store(drain)
+	p.news = p.state.eng.Watch(registry.NewsKey(a.ID))
+	context.AfterFunc(p.ctx, p.news.Stop)
 }
 
 // connectOperator gives the user of the daemon a session that is in no tree,
@@ -118,8 +124,7 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 func (s *State) connectOperator(peer process.Peer) *Session {
 	id := uuid.New()
 	p := s.newParty(id, "")
-	p.peer = peer
-	p.actor = Actor{ID: id, Name: operatorPath, Role: Operator, Path: operatorPath}
+	p.become(Actor{ID: id, Name: operatorPath, Role: Operator, Path: operatorPath}, Run{}, peer, nil)
 	p.attached = 1
 	return &Session{party: p}
 }
@@ -242,8 +247,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
-		p.actor, p.run, p.peer = actor, run, peer
-		p.drain.Store(drain)
+		p.become(actor, run, peer, drain)
 	}
 	delete(s.detached, id)
 	return &Session{party: p, resumed: true}, nil

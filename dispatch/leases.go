@@ -168,7 +168,7 @@ func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err e
 		}
 		shelves = append(shelves, shelf{r, scope, ""})
 	}
-	return p, se.state.eng.View(ctx, func(tx engine.Tx) (err error) {
+	return p, se.state.eng.Snapshot(ctx, func(tx engine.Tx) (err error) {
 		for i := range shelves {
 			if shelves[i].scope == LayerScope {
 				l, _ := getLayer(tx, se.actor.HomeLayer())
@@ -255,7 +255,7 @@ func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more i
 func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 	ctx, stop := se.Within(ctx)
 	defer stop()
-	watch := se.state.eng.Watch(registry.NewsKey(se.id))
+	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
 	defer watch.Stop()
 	told := make(map[uint64]bool) // by token: a claim has no lease_id
 	for {

@@ -31,7 +31,7 @@ type party struct {
 	actor  Actor
 	run    Run
 	handle string
-	news   *engine.Watch              // wakes when the session has lost a lease; nil for an operator
+	news   *engine.Watch              // wakes when a session of the actor has lost a lease
 	losses chan struct{}              // has one in it while somebody takes losses to tell, which may wait for the disk
 	unsure bool                       // there may be losses to tell, whatever news says; guarded by losses
 	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight

@@ -37,11 +37,10 @@ type Grant struct {
 // An ask is one request on its way.
 type ask struct {
 	Request
-	scope   string
-	id      uuid.UUID // of the call, among those that wait in this process
-	leaseID uuid.UUID // of the lease it would be granted
-	call    call.Call
-	placed  bool // it has taken its place in the line
+	scope  string
+	id     uuid.UUID // of the call, among those that wait in this process
+	call   call.Call
+	placed bool // it has taken its place in the line
 }
 
 // Acquire grants the key, or refuses with a [HeldError], or after a wait with a
@@ -54,7 +53,7 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error
 		return Grant{}, err
 	}
 	c := r.core
-	a := ask{Request: req, scope: r.scope, id: uuid.New(), leaseID: uuid.New(), call: req.named(call.Of(ctx), r.scope)}
+	a := ask{Request: req, scope: r.scope, id: uuid.New(), call: req.named(call.Of(ctx), r.scope)}
 	look := func(last bool) error {
 		return c.update(ctx, req.Holder, func(tx Tx) (refusal error) {
 			if ctx.Err() != nil {
@@ -86,19 +85,18 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error
 func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
 	watch := c.eng.Watch(placeKey(a.Holder, a.scope, a.Key))
 	defer watch.Stop()
-	defer c.answering(ctx, a.id)()
+	c.calls.Store(a.id, ctx)
+	defer c.calls.Delete(a.id)
 	return engine.Await(ctx, watch, a.Wait, look)
 }
 
-// look is the main rule. It answers a call that was answered before, grants, gives
-// back what the party has, refuses, or keeps the call waiting (engine.ErrWait).
+// look is the main rule. It answers a call that was answered before or to which the
+// lease was handed over, grants, gives back what the party has, refuses, or keeps
+// the call waiting (engine.ErrWait).
 // last says that the wait is over.
 func (c *Core) look(tx Tx, a *ask, last bool) (Grant, error) {
 	if !c.opts.SessionOpen(tx, a.Holder.Session) {
 		return Grant{}, ErrSessionEnded
-	}
-	if l, ok := leaseByID(tx, a.leaseID); ok && a.placed { // handed over to this call
-		return Grant{Lease: l.Told(tx)}, nil
 	}
 	if g, answered, err := c.answered(tx, a); answered {
 		return g, err
@@ -109,7 +107,7 @@ func (c *Core) look(tx Tx, a *ask, last bool) (Grant, error) {
 		return Grant{}, err
 	case !ok:
 		return c.grantTo(tx, a)
-	case held.heldAs(a.Holder):
+	case held.Holder.same(a.Holder):
 		return c.reenter(tx, held, a), nil
 	case a.Wait == 0:
 		return Grant{}, contention(tx, held)
@@ -127,7 +125,7 @@ func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
 	r := record.Read(value)
 	id := r.ID()
 	l, ok := leaseByID(tx, id)
-	ok = ok && l.heldAs(a.Holder)
+	ok = ok && l.Holder.same(a.Holder)
 	if ok && l.expired(tx.Now()) {
 		l, ok = c.revive(tx, l)
 	}
@@ -154,12 +152,12 @@ func (c *Core) current(tx Tx, scope, key string, h Holder) (l Lease, ok bool, er
 		if !l.read(row) {
 			return Lease{}, false, corrupt(row.Key)
 		}
-		mine := l.heldAs(h)
+		mine := l.Holder.same(h)
 		switch {
 		case l.Reserved && mine:
 			tx.Delete(l.row)
 			return Lease{}, false, nil
-		case l.expired(tx.Now()) && (!mine || c.wanted(tx, scope, key, uuid.Nil)):
+		case l.expired(tx.Now()) && (!mine || c.wanted(tx, scope, key)):
 			c.free(tx, l, Expired)
 			l = Lease{}
 		default:
@@ -170,16 +168,16 @@ func (c *Core) current(tx Tx, scope, key string, h Holder) (l Lease, ok bool, er
 
 // grantTo grants a free key to the call in hand.
 func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
-	if count(tx, scopeCount(a.scope)) >= uint64(c.opts.MaxLeasesPerScope) {
-		return Grant{}, &LimitError{"leases in this scope", int64(c.opts.MaxLeasesPerScope)}
-	}
-	if count(tx, actorCount(a.Holder.Actor)) >= uint64(c.opts.MaxLeasesPerActor) {
-		return Grant{}, &LimitError{"leases of one actor", int64(c.opts.MaxLeasesPerActor)}
+	err := cmp.Or(
+		below(tx, scopeCount(a.scope), "leases in this scope", c.opts.MaxLeasesPerScope),
+		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
+	if err != nil {
+		return Grant{}, err
 	}
 	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
 		w.remove(tx)
 	}
-	return Grant{Lease: c.grant(tx, a.scope, a.Request, a.leaseID, a.call).Told(tx)}, nil
+	return Grant{Lease: c.grant(tx, a.scope, a.Request, uuid.New(), a.call).Told(tx)}, nil
 }
 
 // grant writes a new lease, and the answer of the call that gets it. The deadline
@@ -238,11 +236,11 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 				c.leave(tx, w)
 			}
 		}
-		if cutOff && a.call.Name != "" {
+		if cutOff && call.Of(ctx).Name != "" {
 			return nil
 		}
-		if _, ok := a.call.Take(tx); ok || !a.call.Recorded() {
-			c.takeBack(tx, a.leaseID)
+		if answer, ok := a.call.Take(tx); ok {
+			c.Undo(tx, answer)
 		}
 		return nil
 	})
@@ -253,21 +251,19 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 const CallKind call.Kind = "lease"
 
 // Undo takes back the lease that a call was granted whose client will never have
-// the answer.
+// the answer, unless another call was told of it, too.
 func (c *Core) Undo(tx Tx, a call.Answer) {
 	r := record.Read(a.Value)
-	c.takeBack(tx, r.ID())
-}
-
-// takeBack frees a lease, unless another call was told of it, too.
-func (c *Core) takeBack(tx Tx, id uuid.UUID) {
-	if l, ok := leaseByID(tx, id); ok && !l.shared {
+	if l, ok := leaseByID(tx, r.ID()); ok && !l.shared {
 		c.free(tx, l, Cancelled)
 	}
 }
 
 // named is the call under which the request's answer is recorded.
 func (req *Request) named(asked call.Call, scope string) call.Call {
+	if asked.Name == "" {
+		asked = call.Unnamed(req.Holder.Session)
+	}
 	return asked.Requested(req.Holder.Session, req.RequestID,
 		call.PrintOf(scope, req.Key, req.Holder.Party, req.TTL.String(), strconv.FormatBool(req.KeepAlive)))
 }

@@ -57,11 +57,12 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) {
 			_, core := benchCore(b)
 			db := benchBare(b)
-			r := core.Registry("run:" + uuid.NewString())
+			scope := "run:" + uuid.NewString()
+			r := core.Registry(scope)
 			var ours, bare []float64
 			for b.Loop() {
 				bare = append(bare, rate(b, goroutines, func(g, i int) error {
-					key := fmt.Appendf(nil, "lease/%s\x00file-%d-%d", r.Scope(), g, i)
+					key := fmt.Appendf(nil, "lease/%s\x00file-%d-%d", scope, g, i)
 					if err := db.Set(key, leaseBytes, pebbledb.Sync); err != nil {
 						return err
 					}

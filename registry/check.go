@@ -3,7 +3,6 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 )
@@ -20,15 +19,11 @@ func (c *Core) Check(tx Tx) error {
 		if l := (Lost{}); !l.read(row) {
 			fault("row %q is not a loss", row.Key)
 		} else if !l.told {
-			actor := lostActor(row.Key)
-			counts[lossCount(actor)]++
-			if newsOf(tx, l.listener(actor)) == (news{}) {
-				fault("nobody is told of the loss %q", row.Key)
-			}
+			counts[NewsKey(lostActor(row.Key))]++
 		}
 	}
 	for row := range tx.Scan(countPrefix) {
-		if n := count(tx, row.Key); row.Key != seqKey && n != counts[row.Key] {
+		if n := count(tx, row.Key); n != counts[row.Key] {
 			fault("%q is %d, and there are %d", row.Key, n, counts[row.Key])
 		}
 		delete(counts, row.Key)
@@ -90,7 +85,6 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 
 func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ...any)) {
 	places := 0
-	next := make(map[string]bool)
 	for row := range tx.Scan(waitPrefix) {
 		places++
 		var w waiter
@@ -98,7 +92,6 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 			fault("row %q is not a place", row.Key)
 			continue
 		}
-		counts[lineCount(w.Scope, w.Key)]++
 		counts[waitsCount(w.Holder.Actor)]++
 		if ref, ok := tx.Get(placeKey(w.Holder, w.Scope, w.Key)); !ok || ref.Value != row.Key {
 			fault("place %q is not its party's", row.Key)
@@ -106,25 +99,13 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		if w.parked() == row.Due.IsZero() {
 			fault("place %q: parked %v, due %v", row.Key, w.parked(), row.Due)
 		}
-		if class := w.class(); class != "" {
-			next[nextKeys(w.Scope, w.Key, class)+row.Key[len(row.Key)-8:]] = true
-		}
 		l, held := getLease(tx, w.Scope, w.Key)
 		switch {
-		case held && !l.Reserved && !l.lapsed && l.heldAs(w.Holder):
+		case held && !l.Reserved && !l.lapsed && l.Holder.same(w.Holder):
 			fault("place %q waits for what its party holds", row.Key)
-		case (!held || l.lapsed) && c.wanted(tx, w.Scope, w.Key, uuid.Nil):
+		case (!held || l.lapsed) && c.wanted(tx, w.Scope, w.Key):
 			fault("place %q waits for a lease that is free", row.Key)
 		}
-	}
-	for row := range tx.Scan(nextPrefix) {
-		if !next[row.Key] {
-			fault("%q is next, and it does not wait", strings.TrimPrefix(row.Key, nextPrefix))
-		}
-		delete(next, row.Key)
-	}
-	for key := range next {
-		fault("%q waits, and it is never next", key)
 	}
 	parties := 0
 	for range tx.Scan(placePrefix) {

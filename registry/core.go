@@ -63,9 +63,7 @@ type Core struct {
 	opts Options
 
 	freed map[string]func(Tx, Lease, Cause) // by scope, instead of a hand-over
-
-	mu    sync.Mutex
-	calls map[uuid.UUID]context.Context // the calls that wait in this process
+	calls sync.Map                          // the contexts of those that wait in this process, by id
 }
 
 // New returns the Core over eng.
@@ -80,11 +78,7 @@ func New(eng engine.Engine, opts Options) *Core {
 	if opts.Present == nil {
 		opts.Present = func(uuid.UUID) bool { return true }
 	}
-	return &Core{
-		eng: eng, opts: opts,
-		freed: make(map[string]func(Tx, Lease, Cause)),
-		calls: make(map[uuid.UUID]context.Context),
-	}
+	return &Core{eng: eng, opts: opts, freed: make(map[string]func(Tx, Lease, Cause))}
 }
 
 // Registry returns the core bound to scope.
@@ -114,24 +108,10 @@ func (c *Core) update(ctx context.Context, holder Holder, rule func(Tx) error) e
 	return cmp.Or(err, refusal)
 }
 
-// answering registers a call that waits, and returns what ends that.
-func (c *Core) answering(ctx context.Context, id uuid.UUID) (done func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls[id] = ctx
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.calls, id)
-	}
-}
-
 // asking reports whether a call still wants an answer.
 func (c *Core) asking(id uuid.UUID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ctx, ok := c.calls[id]
-	return ok && ctx.Err() == nil
+	ctx, ok := c.calls.Load(id)
+	return ok && ctx.(context.Context).Err() == nil
 }
 
 func checkTTL(ttl time.Duration) error {

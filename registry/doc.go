@@ -58,16 +58,17 @@
 //
 //	lease/<scope>␀<key>             Lease       owner session, due at its next attention
 //	wait/<scope>␀<key>␀<number>     a place     owner session, due when parked
-//	lost/<actor><lease id>[<token>] Lost        due when it is forgotten; with the token if it has no id
+//	lost/<actor><lease id>[<token>] Lost        owner the session that is told, or nobody if any of the actor is; due when it is forgotten; with the token if it has no id
 //	!mark/token                     the last token issued, and how many are reserved
 //
 // and in memory only, rebuilt by [Core.Recover]:
 //
 //	leaseid/<lease id>              its row key
 //	place/<session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
-//	next/<scope>␀<key>␀<class><number>     the row key of a place that can be served: a call waits (a), or it is parked and nothing was reserved for it yet (p)
-//	news/<session or actor>         there are losses to tell: the last token, and how many are not kept
-//	count/…                         leases of a scope and an actor, places of a line and an actor, untold losses of an actor, the last place number
+//	count/…                         leases of a scope and an actor, places of an actor, untold losses of an actor
+//
+// The number of a place is taken from the tokens, which rise through restarts. A line
+// is bounded, so who is next and how many wait is found by going through it.
 //
 // A lease's deadline is when its row is due, or a known time after that: so a
 // renewal changes the row's due time alone. It only Touches the row and costs no

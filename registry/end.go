@@ -50,11 +50,7 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 		freed(tx, l, cause)
 		return
 	}
-	ending := uuid.Nil
-	if cause == SessionEnded {
-		ending = l.Holder.Session
-	}
-	c.handOver(tx, l.Scope, l.Key, ending, l.Reserved && cause == Expired)
+	c.handOver(tx, l.Scope, l.Key, l.Reserved && cause == Expired)
 }
 
 // lapse ends a lease that nobody else wants: its key is free, and its holder, who
@@ -69,34 +65,44 @@ func (c *Core) lapse(tx Tx, l Lease) {
 	l.put(tx)
 }
 
-// EndSession takes back what the session holds and waits for, at most limit rows
-// of it, and reports whether that was all. The caller has made sure that the
-// session counts as ended, and goes on in other transactions if there is more.
+// end removes the row of a lease or of a place, which ends so. It reports false for
+// another row.
+func (c *Core) end(tx Tx, row engine.Row, cause Cause) bool {
+	var l Lease
+	var w waiter
+	switch lease := strings.HasPrefix(row.Key, leasePrefix); {
+	case !lease && !strings.HasPrefix(row.Key, waitPrefix):
+		return false
+	case lease && l.read(row):
+		c.free(tx, l, cause)
+	case !lease && w.read(row):
+		c.leave(tx, w)
+	default:
+		tx.Delete(row.Key) // it cannot be read
+	}
+	return true
+}
+
+// EndSession takes back what the session holds and waits for, and leaves what it was
+// not told of to the next one of its actor: at most limit rows. It reports whether
+// that was all. The caller has made sure that the session counts as ended, and goes
+// on in other transactions if there is more.
 func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 	for row := range tx.Owned(session) {
 		if limit--; limit < 0 {
 			return false
 		}
 		switch {
-		case strings.HasPrefix(row.Key, leasePrefix):
-			if l := (Lease{}); l.read(row) {
-				c.free(tx, l, SessionEnded)
-				continue
-			}
-			tx.Delete(row.Key)
-		case strings.HasPrefix(row.Key, waitPrefix):
-			if w := (waiter{}); w.read(row) {
-				w.remove(tx)
-				continue
-			}
-			tx.Delete(row.Key)
+		case c.end(tx, row, SessionEnded):
+		case strings.HasPrefix(row.Key, lostPrefix):
+			row.Owner = uuid.Nil
+			tx.Put(row)
 		case strings.HasPrefix(row.Key, call.Prefix):
 			tx.Delete(row.Key)
 		default:
 			limit++ // another package's
 		}
 	}
-	bequeath(tx, session)
 	return true
 }
 
@@ -104,60 +110,38 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 const partyBatch = 256
 
 // EndParty releases what a party of the session holds, and gives up its places.
-func (c *Core) EndParty(ctx context.Context, h Holder) error {
-	for done := false; !done; {
-		err := c.update(ctx, h, func(tx Tx) error {
-			done = c.endParty(tx, h)
+func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
+	for done := false; !done && err == nil; {
+		err = c.update(ctx, h, func(tx Tx) error {
+			n := 0
+			for row := range tx.Owned(h.Session) {
+				var l Lease
+				var w waiter
+				lease := strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && l.Holder.same(h)
+				if !lease && !(strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.Holder.same(h)) {
+					continue
+				}
+				c.end(tx, row, PartyEnded)
+				if n++; n == partyBatch {
+					return nil
+				}
+			}
+			done = true
 			return nil
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
-}
-
-func (c *Core) endParty(tx Tx, h Holder) (done bool) {
-	n := 0
-	for row := range tx.Owned(h.Session) {
-		var l Lease
-		var w waiter
-		switch {
-		case strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && l.heldAs(h):
-			c.free(tx, l, PartyEnded)
-		case strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.Holder.same(h):
-			c.leave(tx, w)
-		default:
-			continue
-		}
-		if n++; n == partyBatch {
-			return false
-		}
-	}
-	return true
+	return err
 }
 
 // Drop removes leases of a scope that ends and the places in its lines, at most
 // limit, and reports whether that was all.
 func (r *Registry) Drop(tx Tx, limit int) (done bool) {
-	for row := range tx.Scan(waitPrefix + r.scope + "\x00") {
-		if limit--; limit < 0 {
-			return false
-		}
-		if w := (waiter{}); w.read(row) {
-			w.remove(tx)
-		} else {
-			tx.Delete(row.Key)
-		}
-	}
-	for row := range tx.Scan(leaseKey(r.scope, "")) {
-		if limit--; limit < 0 {
-			return false
-		}
-		if l := (Lease{}); l.read(row) {
-			r.core.free(tx, l, SessionEnded)
-		} else {
-			tx.Delete(row.Key)
+	for _, prefix := range []string{waitPrefix, leasePrefix} {
+		for row := range tx.Scan(prefix + r.scope + "\x00") {
+			if limit--; limit < 0 {
+				return false
+			}
+			r.core.end(tx, row, SessionEnded)
 		}
 	}
 	tx.Delete(scopeCount(r.scope))
@@ -172,15 +156,9 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	case strings.HasPrefix(row.Key, leasePrefix):
 		c.tendLease(tx, row)
 	case strings.HasPrefix(row.Key, waitPrefix):
-		if w := (waiter{}); w.read(row) {
-			w.remove(tx)
-		} else {
-			tx.Delete(row.Key)
-		}
+		c.end(tx, row, Expired)
 	case strings.HasPrefix(row.Key, lostPrefix):
 		forgetLoss(tx, row.Key)
-	case strings.HasPrefix(row.Key, newsPrefix): // its losses are forgotten, too
-		tx.Delete(row.Key)
 	default:
 		return call.Tend(tx, row)
 	}
@@ -201,7 +179,7 @@ func (c *Core) tendLease(tx Tx, row engine.Row) {
 		c.extend(tx, l, l.TTL, l.Holder)
 	case !l.expired(tx.Now()):
 		l.touch(tx) // a keep_alive lease whose session is away: at its deadline
-	case l.Reserved || c.wanted(tx, l.Scope, l.Key, uuid.Nil):
+	case l.Reserved || c.wanted(tx, l.Scope, l.Key):
 		c.free(tx, l, Expired)
 	default:
 		c.lapse(tx, l)

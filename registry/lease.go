@@ -69,9 +69,6 @@ func (l *Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 // long reports whether a restart must not grant the full ttl anew.
 func (l *Lease) long() bool { return l.TTL > longTTL }
 
-// heldAs reports whether h is the party that holds the lease.
-func (l *Lease) heldAs(h Holder) bool { return l.Holder.same(h) }
-
 // counted reports whether the lease counts for the bounds. Leases without an id
 // are counted by their scope's owner.
 func (l *Lease) counted() bool { return l.ID != uuid.Nil && !l.lapsed }

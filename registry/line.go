@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"cmp"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -19,7 +21,6 @@ type waiter struct {
 	Since      time.Time // on the running clock
 	seq        uint64
 	asker      uuid.UUID // the call that waits; zero while parked
-	leaseID    uuid.UUID // what a grant is to be known by
 	call       call.Call // whose answer a grant is
 	ttl        time.Duration
 	requestID  string
@@ -28,14 +29,13 @@ type waiter struct {
 	until      time.Time // of a parked one: when the place is given up
 }
 
-const waiterFormat = 1
+const waiterFormat = 2
 
 func (w *waiter) encode() string {
 	r := record.New(128 + len(w.Holder.Path) + len(w.Holder.Party) + len(w.requestID))
 	r.Byte(waiterFormat)
 	r.Flags(w.keepAlive, w.spent, w.Holder.Local)
 	r.ID(w.asker)
-	r.ID(w.leaseID)
 	r.ID(w.Holder.Actor)
 	r.Duration(w.ttl)
 	r.Time(w.Since)
@@ -52,7 +52,7 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 	r := record.Read(row.Value)
 	format := r.Byte()
 	r.Flags(&w.keepAlive, &w.spent, &w.Holder.Local)
-	w.asker, w.leaseID, w.Holder.Actor = r.ID(), r.ID(), r.ID()
+	w.asker, w.Holder.Actor = r.ID(), r.ID()
 	w.ttl, w.Since = r.Duration(), r.Time()
 	w.Holder.Path, w.Holder.Party, w.requestID = r.Text(), r.Text(), r.Text()
 	w.call = call.Read(&r)
@@ -69,44 +69,10 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 func (w *waiter) parked() bool   { return w.asker == uuid.Nil }
 func (w *waiter) rowKey() string { return waitKeys(w.Scope, w.Key) + record.Fixed(w.seq) }
 
-// Classes of the places that may be served next, see the key schema.
-const (
-	asking = "a" // a call waits
-	away   = "p" // parked, and the key can still be reserved for it once
-)
-
-// class is in which part of the index of those who may be next the place is.
-func (w *waiter) class() string {
-	switch {
-	case !w.parked():
-		return asking
-	case !w.spent:
-		return away
-	default:
-		return ""
-	}
-}
-
 // put writes the place by write, which is Put for a new one: its order survives a
 // restart. What a call changes about it need not.
 func (w *waiter) put(tx Tx, write func(engine.Row)) {
-	key := w.rowKey()
-	write(engine.Row{Key: key, Value: w.encode(), Owner: w.Holder.Session, Due: w.until})
-	for _, class := range []string{asking, away} {
-		next := engine.Row{Key: nextKeys(w.Scope, w.Key, class) + record.Fixed(w.seq), Value: key}
-		if class == w.class() {
-			tx.Touch(next)
-		} else {
-			tx.Delete(next.Key)
-		}
-	}
-}
-
-// index writes what finds and counts a new place.
-func (w *waiter) index(tx Tx) {
-	w.find(tx)
-	addCount(tx, lineCount(w.Scope, w.Key), 1)
-	addCount(tx, waitsCount(w.Holder.Actor), 1)
+	write(engine.Row{Key: w.rowKey(), Value: w.encode(), Owner: w.Holder.Session, Due: w.until})
 }
 
 // park keeps the place for a while for a party that is between two calls.
@@ -124,10 +90,6 @@ func (w *waiter) find(tx Tx) {
 func (w *waiter) remove(tx Tx) {
 	tx.Delete(w.rowKey())
 	tx.Delete(placeKey(w.Holder, w.Scope, w.Key))
-	for _, class := range []string{asking, away} {
-		tx.Delete(nextKeys(w.Scope, w.Key, class) + record.Fixed(w.seq))
-	}
-	addCount(tx, lineCount(w.Scope, w.Key), -1)
 	addCount(tx, waitsCount(w.Holder.Actor), -1)
 }
 
@@ -137,15 +99,8 @@ func placeOf(tx Tx, h Holder, scope, key string) (w waiter, ok bool) {
 	if !ok {
 		return waiter{}, false
 	}
-	return placeAt(tx, ref.Value)
-}
-
-func placeAt(tx Tx, key string) (w waiter, ok bool) {
-	row, ok := tx.Get(key)
-	if !ok || !w.read(row) {
-		return waiter{}, false
-	}
-	return w, true
+	row, ok := tx.Get(ref.Value)
+	return w, ok && w.read(row)
 }
 
 // ticketOf names a party's place in a line. It tells nothing that the session
@@ -168,7 +123,7 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 		if mine {
 			w.park(tx)
 		}
-		return &WaitError{HeldError: *contention(tx, held), Position: position(tx, &w), Ticket: ticketOf(a.Holder, a.scope, a.Key)}
+		return &WaitError{HeldError: *contention(tx, held), Position: inLine(tx, w.Scope, w.Key, w.seq), Ticket: ticketOf(a.Holder, a.scope, a.Key)}
 	case mine, ok && a.placed && c.asking(w.asker):
 		return engine.ErrWait
 	}
@@ -177,87 +132,82 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 		if err := c.room(tx, a); err != nil {
 			return err
 		}
-		w = waiter{Scope: a.scope, Key: a.Key, Since: tx.Now(), seq: nextPlace(tx)}
+		w = waiter{Scope: a.scope, Key: a.Key, Since: tx.Now(), seq: nextToken(tx)}
 		write = tx.Put
 	}
 	a.placed = true
-	w.Holder, w.asker, w.leaseID, w.call = a.Holder, a.id, a.leaseID, a.call
+	w.Holder, w.asker, w.call = a.Holder, a.id, a.call
 	w.ttl, w.requestID, w.keepAlive, w.until = a.TTL, a.RequestID, a.KeepAlive, time.Time{}
 	w.put(tx, write)
 	if !ok {
-		w.index(tx)
+		w.find(tx)
+		addCount(tx, waitsCount(w.Holder.Actor), 1)
 	}
 	return engine.ErrWait
 }
 
 // room reports which bound a new place would exceed.
 func (c *Core) room(tx Tx, a *ask) error {
-	if count(tx, lineCount(a.scope, a.Key)) >= uint64(c.opts.MaxWaitersPerKey) {
+	if inLine(tx, a.scope, a.Key, math.MaxUint64) >= c.opts.MaxWaitersPerKey {
 		return &LimitError{"waiters for one lease", int64(c.opts.MaxWaitersPerKey)}
 	}
-	if count(tx, waitsCount(a.Holder.Actor)) >= uint64(c.opts.MaxWaitersPerActor) {
-		return &LimitError{"waits of one actor", int64(c.opts.MaxWaitersPerActor)}
-	}
-	if count(tx, actorCount(a.Holder.Actor)) >= uint64(c.opts.MaxLeasesPerActor) {
-		return &LimitError{"leases of one actor", int64(c.opts.MaxLeasesPerActor)}
-	}
-	return nil
+	return cmp.Or(
+		below(tx, waitsCount(a.Holder.Actor), "waits of one actor", c.opts.MaxWaitersPerActor),
+		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
 }
 
 // leave gives up a place, and what is reserved for it.
 func (c *Core) leave(tx Tx, w waiter) {
 	w.remove(tx)
-	if l, ok := getLease(tx, w.Scope, w.Key); ok && l.Reserved && l.heldAs(w.Holder) {
+	if l, ok := getLease(tx, w.Scope, w.Key); ok && l.Reserved && l.Holder.same(w.Holder) {
 		c.free(tx, l, Cancelled)
 	}
 }
 
-// next gives the places that could have the key now: the first whose call waits
-// and the first that is parked, for which it would be reserved. A session that
-// has ended, or is ending, gets nothing; nor does a call that is gone, which will
+// next gives the places that could have the key now: the first whose call waits,
+// and one before it that is parked and for which the key was not reserved yet. A
+// session that has ended gets nothing; nor does a call that is gone, which will
 // remove or park its place. They are asked in the transaction that grants.
-func (c *Core) next(tx Tx, scope, key string, ending uuid.UUID) (now, later *waiter) {
-	if count(tx, lineCount(scope, key)) == 0 { // mostly
-		return nil, nil
-	}
-	first := func(class string) *waiter {
-		for ref := range tx.Scan(nextKeys(scope, key, class)) {
-			w, ok := placeAt(tx, ref.Value)
-			if ok && (w.parked() || c.asking(w.asker)) && w.Holder.Session != ending && c.opts.SessionOpen(tx, w.Holder.Session) {
-				return &w
+func (c *Core) next(tx Tx, scope, key string) (now, later *waiter) {
+	for w := range waiters(tx, scope, key) {
+		switch {
+		case !c.opts.SessionOpen(tx, w.Holder.Session):
+		case w.parked():
+			if later == nil && !w.spent {
+				later = &w
 			}
+		case c.asking(w.asker):
+			return &w, later
 		}
-		return nil
 	}
-	return first(asking), first(away)
+	return nil, later
 }
 
-// wanted reports whether somebody who is not ending waits for the key.
-func (c *Core) wanted(tx Tx, scope, key string, ending uuid.UUID) bool {
+// wanted reports whether somebody waits for the key.
+func (c *Core) wanted(tx Tx, scope, key string) bool {
 	if _, own := c.freed[scope]; own {
 		return true // its owner decides
 	}
-	now, later := c.next(tx, scope, key, ending)
+	now, later := c.next(tx, scope, key)
 	return now != nil || later != nil
 }
 
-// handOver grants a key just freed to the first in line, and returns its path, or
-// reserves it if the first is between two calls. After a reservation that was not
-// used, whoever waits comes before those who are away.
-func (c *Core) handOver(tx Tx, scope, key string, ending uuid.UUID, unused bool) (path string) {
-	now, later := c.next(tx, scope, key, ending)
+// handOver grants a key just freed to the first in line, or reserves it if the first
+// is between two calls. After a reservation that was not used, whoever waits comes
+// before those who are away.
+func (c *Core) handOver(tx Tx, scope, key string, unused bool) {
+	now, later := c.next(tx, scope, key)
 	switch {
-	case now == nil && later == nil:
-		return ""
-	case now == nil || later != nil && later.seq < now.seq && !unused:
+	case later != nil && (now == nil || !unused):
 		c.reserve(tx, later)
-		return ""
+		return
+	case now == nil:
+		return
 	}
 	now.remove(tx)
 	c.grant(tx, scope, Request{
 		Key: key, Holder: now.Holder, TTL: now.ttl, RequestID: now.requestID, KeepAlive: now.keepAlive,
-	}, now.leaseID, now.call)
-	return now.Holder.Path
+	}, uuid.New(), now.call)
 }
 
 // reserve keeps a free key for a party that is between two calls.
@@ -284,21 +234,13 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 	}
 }
 
-// position counts the places up to w's own. A line is bounded.
-func position(tx Tx, w *waiter) (n int) {
-	own := w.rowKey()
-	for row := range tx.Scan(waitKeys(w.Scope, w.Key)) {
-		n++
-		if row.Key == own {
+// inLine counts the places for a key up to a number. A line is bounded.
+func inLine(tx Tx, scope, key string, last uint64) (n int) {
+	for row := range tx.Scan(waitKeys(scope, key)) {
+		if row.Key > waitKeys(scope, key)+record.Fixed(last) {
 			break
 		}
+		n++
 	}
-	return n
-}
-
-// nextPlace numbers the places of all lines.
-func nextPlace(tx Tx) uint64 {
-	n := count(tx, seqKey) + 1
-	setCount(tx, seqKey, n)
 	return n
 }

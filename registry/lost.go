@@ -14,7 +14,7 @@ type Lost struct {
 	Scope, Key   string
 	LeaseID      uuid.UUID
 	Token        uint64
-	Session      uuid.UUID // that is told; zero: the next one of the actor
+	Session      uuid.UUID // that is told; zero: any of the actor
 	Party        string    // that held it
 	Reason       string    // a Cause
 	At           time.Time // on the wall clock
@@ -28,14 +28,13 @@ type Lost struct {
 // nothing. The others are counted.
 const MaxUntold = 1000
 
-const lostFormat = 2
+const lostFormat = 3
 
 func (l *Lost) encode() string {
 	w := record.New(80 + len(l.Scope) + len(l.Key) + len(l.Party) + len(l.Reason))
 	w.Byte(lostFormat)
 	w.Flags(l.told)
 	w.ID(l.LeaseID)
-	w.ID(l.Session)
 	w.Uint(l.Token)
 	w.Time(l.at)
 	w.Text(l.Scope)
@@ -49,7 +48,7 @@ func (l *Lost) read(row engine.Row) (ok bool) {
 	r := record.Read(row.Value)
 	format := r.Byte()
 	r.Flags(&l.told)
-	l.LeaseID, l.Session, l.Token, l.at = r.ID(), r.ID(), r.Uint(), r.Time()
+	l.LeaseID, l.Session, l.Token, l.at = r.ID(), row.Owner, r.Uint(), r.Time()
 	l.Scope, l.Key, l.Party, l.Reason = r.Text(), r.Text(), r.Text(), r.Text()
 	return format == lostFormat && r.Done()
 }
@@ -64,18 +63,18 @@ func (l Lost) now(tx Tx) Lost {
 	return l
 }
 
-// listener is whose next answer tells of the loss: a session, or the actor.
-func (l *Lost) listener(actor uuid.UUID) uuid.UUID {
-	if l.Session == uuid.Nil {
-		return actor
+// row is the loss of an actor as a row.
+func (l *Lost) row(actor uuid.UUID) engine.Row {
+	key := lostKey(actor, l.LeaseID)
+	if l.LeaseID == uuid.Nil { // nobody can ask for it by its id, and there are others without
+		key += record.Fixed(l.Token)
 	}
-	return l.Session
+	return engine.Row{Key: key, Value: l.encode(), Owner: l.Session, Due: l.at.Add(keepLost)}
 }
 
 // putLost writes that a lease is lost, so that its holder can be told. It reports
 // false if there is no room: then it is only counted.
 func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
-	actor := l.Holder.Actor
 	lost := Lost{
 		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token,
 		Session: l.Holder.Session, Party: l.Holder.Party, Reason: string(cause), at: tx.Now(),
@@ -83,20 +82,16 @@ func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
 	if cause == SessionEnded {
 		lost.Session = uuid.Nil
 	}
-	key := lostKey(actor, l.ID)
-	if l.ID == uuid.Nil { // nobody can ask for it by its id, and there are others without
-		key += record.Fixed(l.Token)
-	}
-	forgetLoss(tx, key)
-	n := newsOf(tx, lost.listener(actor))
-	n.actor, n.last = actor, l.Token
-	if kept = count(tx, lossCount(actor)) < MaxUntold; kept {
-		tx.Put(engine.Row{Key: key, Value: lost.encode(), Due: lost.at.Add(keepLost)})
-		addCount(tx, lossCount(actor), 1)
+	row := lost.row(l.Holder.Actor)
+	forgetLoss(tx, row.Key)
+	n := newsOf(tx, l.Holder.Actor)
+	if kept = n.untold < MaxUntold; kept {
+		tx.Put(row)
+		n.untold++
 	} else {
 		n.dropped++
 	}
-	n.put(tx, lost.listener(actor))
+	n.put(tx, l.Holder.Actor)
 	return kept
 }
 
@@ -108,34 +103,33 @@ func forgetLoss(tx Tx, key string) {
 	}
 	tx.Delete(key)
 	if l := (Lost{}); l.read(row) && !l.told {
-		addCount(tx, lossCount(lostActor(key)), -1)
+		n := newsOf(tx, lostActor(key))
+		n.untold--
+		n.put(tx, lostActor(key))
 	}
 }
 
-// A news says that there may be losses to tell. It changes with each.
-type news struct {
-	actor   uuid.UUID
-	last    uint64 // token
-	dropped uint64 // losses that are not kept
-}
+// A news counts the losses that an actor has not been told of. It changes with each.
+type news struct{ untold, dropped uint64 } // those that are kept, and those that are not
 
-func newsOf(tx Tx, listener uuid.UUID) (n news) {
-	row, ok := tx.Get(newsKey(listener))
-	if !ok {
-		return news{}
+func newsOf(tx Tx, actor uuid.UUID) (n news) {
+	if row, ok := tx.Get(NewsKey(actor)); ok {
+		n.untold, n.dropped = record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:])
 	}
-	r := record.Read(row.Value)
-	n.actor, n.last, n.dropped = r.ID(), r.Uint(), r.Uint()
 	return n
 }
 
-func (n news) put(tx Tx, listener uuid.UUID) {
-	w := record.New(24)
-	w.ID(n.actor)
-	w.Uint(n.last)
-	w.Uint(n.dropped)
-	tx.Touch(engine.Row{Key: newsKey(listener), Value: w.String(), Due: tx.Now().Add(keepLost)})
+// put writes the news. Where all that is kept is told or forgotten, so is the rest.
+func (n news) put(tx Tx, actor uuid.UUID) {
+	if n.untold == 0 {
+		tx.Delete(NewsKey(actor))
+		return
+	}
+	tx.Touch(engine.Row{Key: NewsKey(actor), Value: record.Fixed(n.untold) + record.Fixed(n.dropped)})
 }
+
+// NewsKey is the key of a row that changes when a session of the actor loses a lease.
+func NewsKey(actor uuid.UUID) string { return countPrefix + "lost/" + string(actor[:]) }
 
 // lost is the refusal of an id that is not held: a LostError if the actor held
 // it, else otherwise if that says anything, else ErrNotHolder.
@@ -151,85 +145,41 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Lost) error {
 }
 
 // Untold returns at most limit losses that the holder's session has not been told
-// of, and how many more there are. It costs two look-ups where there are none,
-// which is nearly always.
+// of, and how many more there are. It costs one look-up where there are none, which
+// is nearly always.
 func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Lost, more int) {
-	rows, more := untold(tx, h, limit)
-	for _, row := range rows {
-		var l Lost
-		l.read(row)
-		list = append(list, l.now(tx))
-	}
-	return list, more
-}
-
-// TakeUntold is Untold, and counts the losses in list as told. A crash may forget
-// that: then they are told again. What more there is comes with the next answers,
-// but losses that are not kept are only counted, once.
-func (c *Core) TakeUntold(tx Tx, h Holder, limit int) (list []Lost, more int) {
-	rows, more := untold(tx, h, limit)
-	dropped := newsOf(tx, h.Session).dropped + newsOf(tx, h.Actor).dropped
-	for _, row := range rows {
-		var l Lost
-		l.read(row)
-		list = append(list, l.now(tx))
-		l.told = true
-		row.Value = l.encode()
-		if l.LeaseID == uuid.Nil {
-			row.Due = tx.Now().Add(time.Minute) // nobody can ask for it
-		}
-		tx.Touch(row)
-		addCount(tx, lossCount(h.Actor), -1)
-	}
-	for _, listener := range []uuid.UUID{h.Session, h.Actor} {
-		switch n := newsOf(tx, listener); {
-		case n == (news{}):
-		case more == int(dropped):
-			tx.Delete(newsKey(listener))
-		default:
-			n.dropped = 0
-			n.put(tx, listener)
-		}
-	}
-	return list, more
-}
-
-func untold(tx Tx, h Holder, limit int) (rows []engine.Row, more int) {
-	own, actors := newsOf(tx, h.Session), newsOf(tx, h.Actor)
-	if own == (news{}) && actors == (news{}) {
+	n := newsOf(tx, h.Actor)
+	if n == (news{}) {
 		return nil, 0
 	}
 	for row := range tx.Scan(lostKeys(h.Actor)) {
 		var l Lost
 		switch {
 		case !l.read(row) || l.told || l.Session != h.Session && l.Session != uuid.Nil:
-		case len(rows) < limit:
-			rows = append(rows, row)
+		case len(list) < limit:
+			list = append(list, l.now(tx))
 		default:
 			more++
 		}
 	}
-	return rows, more + int(own.dropped+actors.dropped)
+	return list, more + int(n.dropped)
 }
 
-// bequeath leaves what a session that ends was not told of to the next one of its
-// actor.
-func bequeath(tx Tx, session uuid.UUID) {
-	n := newsOf(tx, session)
-	if n == (news{}) {
-		return
-	}
-	for row := range tx.Scan(lostKeys(n.actor)) {
-		if l := (Lost{}); l.read(row) && l.Session == session && !l.told {
-			l.Session = uuid.Nil
-			row.Value = l.encode()
-			tx.Put(row)
+// TakeUntold is Untold, and counts the losses in list as told. A crash may forget
+// that: then they are told again. What more there is comes with the next answers,
+// but losses that are not kept are only counted, once.
+func (c *Core) TakeUntold(tx Tx, h Holder, limit int) (list []Lost, more int) {
+	list, more = c.Untold(tx, h, limit)
+	for _, l := range list {
+		l.told = true
+		row := l.row(h.Actor)
+		if l.LeaseID == uuid.Nil {
+			row.Due = tx.Now().Add(time.Minute) // nobody can ask for it
 		}
+		tx.Touch(row)
 	}
-	heir := newsOf(tx, n.actor)
-	heir.actor, heir.last, heir.dropped = n.actor, n.last, heir.dropped+n.dropped
-	heir.put(tx, n.actor)
-	tx.Delete(newsKey(session))
+	news{untold: newsOf(tx, h.Actor).untold - uint64(len(list))}.put(tx, h.Actor)
+	return list, more
 }
 
 // LostBy returns what an actor has lost in the last hour otherwise than by the end
@@ -242,6 +192,3 @@ func (c *Core) LostBy(tx Tx, actor uuid.UUID) (list []Lost) {
 	}
 	return list
 }
-
-// NewsKey is the key of a row that changes when the session loses a lease.
-func NewsKey(session uuid.UUID) string { return newsKey(session) }

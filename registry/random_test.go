@@ -77,8 +77,57 @@ func (m *model) renewed(key string, l registry.Lease) {
 	}
 }
 
+// A daemon serves operations side by side until it crashes.
+type daemon struct {
+	*house
+	serving chan struct{} // what is under way
+	ctx     context.Context
+	cut     context.CancelCauseFunc
+}
+
+func newDaemon(h *house) *daemon {
+	d := &daemon{house: h, serving: make(chan struct{}, 64)}
+	d.ctx, d.cut = context.WithCancelCause(context.Background())
+	return d
+}
+
+// do runs one operation, in which there is no crash.
+func (d *daemon) do(op func()) {
+	d.serving <- struct{}{}
+	defer func() { <-d.serving }()
+	op()
+}
+
+// restart cuts off what waits, crashes and comes back.
+func (d *daemon) restart() {
+	d.cut(call.ErrCutOff)
+	for range cap(d.serving) {
+		d.serving <- struct{}{}
+	}
+	d.crash()
+	d.ctx, d.cut = context.WithCancelCause(context.Background())
+	for range cap(d.serving) {
+		<-d.serving
+	}
+}
+
+// acquire sends a call again as often as it is cut off.
+func (d *daemon) acquire(ctx context.Context, p party, req registry.Request) (g registry.Grant, err error) {
+	for again := true; again; again = errors.Is(err, call.ErrCutOff) {
+		d.do(func() {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			stop := context.AfterFunc(d.ctx, func() { cancel(call.ErrCutOff) })
+			defer stop()
+			g, err = p.tryCtx(ctx, req)
+		})
+	}
+	return g, err
+}
+
 // TestRandomOperationsAgainstAModel lets sessions acquire, wait, renew,
-// release, cancel, let expire and end at random. No key ever has two holders,
+// release, cancel, send again, let expire and end at random, while the daemon
+// crashes now and then and the calls that it cut off are sent again. No key ever has two holders,
 // tokens rise, no wait runs to its end while the lease is free (Check, after
 // every operation, finds whoever waits for what is free), and nobody is
 // granted a lease after its end.
@@ -90,26 +139,39 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 	t.Logf("-seed=%d -rounds=%d", s, *rounds)
 
 	const workers = 10
-	ended := &endings{}
-	opts := registry.Options{SessionOpen: func(_ registry.Tx, id uuid.UUID) bool { return !ended.has(id) }}
-	inHouse(t, opts, func(t *testing.T, h *house) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		m := &model{t: t, held: make(map[string]holding), last: make(map[string]uint64)}
-		var wg sync.WaitGroup
+		d := newDaemon(h)
+		stopped := make(chan struct{})
+		var crashes, wg sync.WaitGroup
+		crashes.Go(func() {
+			rnd := rand.New(rand.NewPCG(s, workers))
+			for {
+				select {
+				case <-stopped:
+					return
+				case <-time.After(time.Duration(rnd.IntN(40_000)) * time.Millisecond):
+					d.restart()
+				}
+			}
+		})
 		for w := range workers {
 			rnd := rand.New(rand.NewPCG(s, uint64(w)))
 			wg.Go(func() {
 				p := h.party(fmt.Sprint("W", w))
 				for range *rounds / workers {
-					p = step(h, m, ended, rnd, p, fmt.Sprint(rnd.IntN(keys)))
-					h.check()
+					p = step(d, m, rnd, p, fmt.Sprint(rnd.IntN(keys)))
+					d.do(h.check)
 				}
 				for k := range keys {
 					m.freeingAll(fmt.Sprint(k), p.Session)
 				}
-				h.endSession(p, func() { ended.add(p.Session) })
+				d.do(func() { h.endSession(p) })
 			})
 		}
 		wg.Wait()
+		close(stopped)
+		crashes.Wait()
 		h.view(func(tx registry.Tx) {
 			if list := held(h, tx); len(list) != 0 {
 				t.Errorf("everybody has gone, and this stands: %+v", list)
@@ -119,7 +181,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 }
 
 // step is one thing a session does with a key, and the session that goes on.
-func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key string) party {
+func step(h *daemon, m *model, rnd *rand.Rand, p party, key string) party {
 	own := p
 	p = p.as([]string{"", "a", "b"}[rnd.IntN(3)])
 	named := call.With(h.t.Context(), call.Call{Session: p.Session, Name: uuid.NewString()})
@@ -134,7 +196,7 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 		cancelled := time.AfterFunc(time.Duration(rnd.IntN(2000))*time.Millisecond, cancel)
 		defer cancelled.Stop()
 	}
-	g, err := p.tryCtx(ctx, req)
+	g, err := h.acquire(ctx, p, req)
 	var wait *registry.WaitError
 	var held *registry.HeldError
 	switch {
@@ -142,7 +204,7 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 		if rnd.IntN(2) == 0 {
 			req.Ticket = wait.Ticket
 		}
-		if g, err = p.tryCtx(ctx, req); err != nil {
+		if g, err = h.acquire(ctx, p, req); err != nil {
 			return own
 		}
 	case errors.As(err, &wait), errors.As(err, &held):
@@ -159,7 +221,7 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 	}
 	m.granted(key, p, g)
 	if rnd.IntN(3) == 0 { // the client has no answer, and asks again
-		if again, err := p.tryCtx(named, req); err == nil {
+		if again, err := h.acquire(named, p, req); err == nil {
 			if again.Token != g.Token && !time.Now().After(g.ExpiresAt) {
 				h.t.Errorf("sent again, the call got token %d after %d", again.Token, g.Token)
 			}
@@ -177,41 +239,48 @@ func step(h *house, m *model, ended *endings, rnd *rand.Rand, p party, key strin
 		for k := range keys { // whatever else it holds goes too
 			m.freeingAll(fmt.Sprint(k), p.Session)
 		}
-		h.endSession(p, func() { ended.add(p.Session) })
+		h.do(func() { h.endSession(p) })
 		return h.party(p.Path)
 	case 5: // the sub-agent ends
 		m.freeing(key, g.Token)
-		if err := h.EndParty(h.t.Context(), p.Holder); err != nil {
-			h.t.Errorf("end of a party: %v", err)
-		}
+		h.do(func() {
+			if err := h.EndParty(h.t.Context(), p.Holder); err != nil {
+				h.t.Errorf("end of a party: %v", err)
+			}
+		})
 	case 2: // keep it for longer
-		l, err := p.renew(g, 2*time.Second)
-		if err == nil {
-			m.renewed(key, l)
-			time.Sleep(time.Second)
-		}
+		h.do(func() {
+			if l, err := p.renew(g, 2*time.Second); err == nil {
+				m.renewed(key, l)
+			}
+		})
+		time.Sleep(time.Second)
 		fallthrough
 	default:
 		m.freeing(key, g.Token)
-		if _, _, err := h.Release(h.t.Context(), p.Holder, g.ID); err != nil {
-			h.t.Errorf("release: %v", err)
-		}
+		h.do(func() {
+			if _, _, err := h.Release(h.t.Context(), p.Holder, g.ID); err != nil {
+				h.t.Errorf("release: %v", err)
+			}
+		})
 	}
 	return own
 }
 
 // cancelled makes sure that a cancelled call has left its party nothing.
-func (m *model) cancelled(h *house, key string, p party) {
+func (m *model) cancelled(h *daemon, key string, p party) {
 	m.mu.Lock()
 	was, ok := m.held[key]
 	m.mu.Unlock()
 	if ok && same(was.by, p.Holder) {
 		return // it may have had the lease before
 	}
-	h.view(func(tx registry.Tx) {
-		if l, ok := h.Registry("run:1").Get(tx, key); ok && same(l.Holder, p.Holder) {
-			h.t.Errorf("a cancelled call left %+v", l)
-		}
+	h.do(func() {
+		h.view(func(tx registry.Tx) {
+			if l, ok := h.Registry("run:1").Get(tx, key); ok && same(l.Holder, p.Holder) {
+				h.t.Errorf("a cancelled call left %+v", l)
+			}
+		})
 	})
 }
 
@@ -224,26 +293,4 @@ func (m *model) freeingAll(key string, session uuid.UUID) {
 		was.freeing = true
 		m.held[key] = was
 	}
-}
-
-// endings are the sessions that have ended, noted in the transaction that ends
-// them: a check between the two would find an ended session's leases.
-type endings struct {
-	mu  sync.Mutex
-	ids map[uuid.UUID]bool
-}
-
-func (e *endings) add(id uuid.UUID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ids == nil {
-		e.ids = make(map[uuid.UUID]bool)
-	}
-	e.ids[id] = true
-}
-
-func (e *endings) has(id uuid.UUID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ids[id]
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -15,9 +16,6 @@ type Registry struct {
 	core  *Core
 	scope string
 }
-
-// Scope is the scope that r is bound to.
-func (r *Registry) Scope() string { return r.scope }
 
 // Get returns the lease on key, if somebody holds it.
 func (r *Registry) Get(tx Tx, key string) (Lease, bool) {
@@ -75,7 +73,6 @@ const MaxListed = 10
 type Waiting struct {
 	Holder Holder
 	For    time.Duration // since it took the place
-	Parked bool          // had its answer, keeps its place until it asks again
 }
 
 // Standing returns the lease on key and who waits for it.
@@ -100,15 +97,12 @@ func (r *Registry) List(tx Tx, prefix, after string, limit int) (list []Standing
 }
 
 func standing(tx Tx, l Lease) Standing {
-	s := Standing{Lease: l.Told(tx), InLine: int(count(tx, lineCount(l.Scope, l.Key)))}
-	if s.InLine == 0 {
-		return s
-	}
+	s := Standing{Lease: l.Told(tx), InLine: inLine(tx, l.Scope, l.Key, math.MaxUint64)}
 	for w := range waiters(tx, l.Scope, l.Key) {
 		if len(s.Waiters) == MaxListed {
 			break
 		}
-		s.Waiters = append(s.Waiters, Waiting{w.Holder, tx.Now().Sub(w.Since), w.parked()})
+		s.Waiters = append(s.Waiters, Waiting{w.Holder, tx.Now().Sub(w.Since)})
 	}
 	return s
 }
@@ -139,6 +133,6 @@ func contention(tx Tx, l Lease) *HeldError {
 	return &HeldError{
 		Scope: l.Scope, Key: l.Key, Holder: l.Holder,
 		ExpiresIn: max(0, l.Deadline.Sub(tx.Now())), KeepAlive: l.KeepAlive, Reserved: l.Reserved,
-		Waiters: int(count(tx, lineCount(l.Scope, l.Key))),
+		Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64),
 	}
 }

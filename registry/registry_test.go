@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ type house struct {
 	fs   *vfs.MemFS
 	eng  *pebble.Engine
 	opts registry.Options
+	over endings
 	stop context.CancelFunc
 	done chan error
 }
@@ -32,6 +34,7 @@ func inHouse(t *testing.T, opts registry.Options, story func(t *testing.T, h *ho
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{t: t, fs: vfs.NewCrashableMem(), opts: opts}
+		h.opts.SessionOpen = func(_ registry.Tx, id uuid.UUID) bool { return !h.over.has(id) }
 		h.open()
 		defer h.close()
 		story(t, h)
@@ -114,19 +117,39 @@ func (h *house) check() {
 	})
 }
 
-// endSession ends p's session, and does what else is to be in that transaction.
-func (h *house) endSession(p party, also ...func()) {
+// endSession ends p's session.
+func (h *house) endSession(p party) {
 	h.t.Helper()
 	err := h.eng.Update(context.Background(), func(tx engine.Tx) error {
-		for _, do := range also {
-			do()
-		}
+		h.over.add(p.Session)
 		h.EndSession(tx, p.Session, 1<<30)
 		return nil
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// endings are the sessions that have ended, noted in the transaction that ends
+// them: a check between the two would find an ended session's leases.
+type endings struct {
+	mu  sync.Mutex
+	ids map[uuid.UUID]bool
+}
+
+func (e *endings) add(id uuid.UUID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ids == nil {
+		e.ids = make(map[uuid.UUID]bool)
+	}
+	e.ids[id] = true
+}
+
+func (e *endings) has(id uuid.UUID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ids[id]
 }
 
 // held is what stands in the scope of the stories.

@@ -46,7 +46,7 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 	if caller.Session == l.Holder.Session && caller.Party == "" {
 		caller.Party = l.Holder.Party // the session speaks for its parties
 	}
-	if !l.heldAs(caller) {
+	if !l.Holder.same(caller) {
 		l = c.adopt(tx, l, caller)
 	}
 	return c.extend(tx, l, ttl, caller).Told(tx), nil
@@ -71,7 +71,7 @@ func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
 // revive gives a lease that is past its deadline its ttl again, unless somebody
 // waits for it: then it ends.
 func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
-	if c.wanted(tx, l.Scope, l.Key, uuid.Nil) {
+	if c.wanted(tx, l.Scope, l.Key) {
 		c.free(tx, l, Expired)
 		return Lease{}, false
 	}

@@ -15,12 +15,9 @@ const (
 	idPrefix    = "leaseid/"
 	waitPrefix  = "wait/"
 	placePrefix = "place/"
-	nextPrefix  = "next/"
 	lostPrefix  = "lost/"
-	newsPrefix  = "news/"
 	countPrefix = "count/"
 	tokenKey    = engine.Mark + "token" // also kept outside the log, as no token is to come back with it
-	seqKey      = countPrefix + "places"
 )
 
 func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
@@ -28,22 +25,15 @@ func idKey(id uuid.UUID) string          { return idPrefix + string(id[:]) }
 func waitKeys(scope, key string) string  { return waitPrefix + scope + "\x00" + key + "\x00" }
 func lostKeys(actor uuid.UUID) string    { return lostPrefix + string(actor[:]) }
 func lostKey(actor, id uuid.UUID) string { return lostKeys(actor) + string(id[:]) }
-func newsKey(id uuid.UUID) string        { return newsPrefix + string(id[:]) }
 
 func placeKey(h Holder, scope, key string) string {
 	return placePrefix + string(h.Session[:]) + h.Party + "\x00" + scope + "\x00" + key
 }
 
-func nextKeys(scope, key, class string) string {
-	return nextPrefix + scope + "\x00" + key + "\x00" + class
-}
-
 // The keys of the counts.
-func scopeCount(scope string) string     { return countPrefix + "scope/" + scope }
-func actorCount(actor uuid.UUID) string  { return countPrefix + "held/" + string(actor[:]) }
-func waitsCount(actor uuid.UUID) string  { return countPrefix + "waits/" + string(actor[:]) }
-func lossCount(actor uuid.UUID) string   { return countPrefix + "lost/" + string(actor[:]) }
-func lineCount(scope, key string) string { return countPrefix + "line/" + scope + "\x00" + key }
+func scopeCount(scope string) string    { return countPrefix + "scope/" + scope }
+func actorCount(actor uuid.UUID) string { return countPrefix + "held/" + string(actor[:]) }
+func waitsCount(actor uuid.UUID) string { return countPrefix + "waits/" + string(actor[:]) }
 
 // lostActor is whose loss a row is.
 func lostActor(key string) uuid.UUID { return uuid.UUID([]byte(key[len(lostPrefix):][:16])) }
@@ -112,8 +102,12 @@ func count(tx Tx, key string) uint64 {
 	return record.ReadFixed(row.Value)
 }
 
-func setCount(tx Tx, key string, n uint64) {
-	tx.Touch(engine.Row{Key: key, Value: record.Fixed(n)})
+// below refuses one more of what key counts if there are as many as may be.
+func below(tx Tx, key, which string, most int) error {
+	if count(tx, key) >= uint64(most) {
+		return &LimitError{which, int64(most)}
+	}
+	return nil
 }
 
 func addCount(tx Tx, key string, n int) {
@@ -121,7 +115,7 @@ func addCount(tx Tx, key string, n int) {
 		tx.Delete(key)
 		return
 	}
-	setCount(tx, key, uint64(n))
+	tx.Touch(engine.Row{Key: key, Value: record.Fixed(uint64(n))})
 }
 
 // addCounts counts a lease for the bounds.

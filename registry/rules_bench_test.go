@@ -23,9 +23,10 @@ func BenchmarkRules(b *testing.B) {
 	for i := range calls {
 		calls[i] = ask{
 			Request: Request{Key: "file-" + uuid.NewString(), TTL: DefaultTTL, Holder: Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1"}},
-			scope:   "run:" + uuid.NewString(), id: uuid.New(), leaseID: uuid.New(),
+			scope:   "run:" + uuid.NewString(), id: uuid.New(),
 		}
 	}
+	ids := make([]uuid.UUID, each)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		i := n % each
@@ -34,12 +35,14 @@ func BenchmarkRules(b *testing.B) {
 		}
 		err := eng.Update(b.Context(), func(tx engine.Tx) error {
 			for i := range calls {
-				if _, err := core.look(tx, &calls[i], true); err != nil {
+				g, err := core.look(tx, &calls[i], true)
+				if err != nil {
 					return err
 				}
+				ids[i] = g.ID
 			}
 			for i := range calls {
-				if ok, _, err := core.release(tx, calls[i].Holder, calls[i].leaseID); !ok {
+				if ok, _, err := core.release(tx, calls[i].Holder, ids[i]); !ok {
 					return err
 				}
 			}

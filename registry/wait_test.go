@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -51,9 +49,7 @@ func TestNobodyOvertakesTheLine(t *testing.T) {
 }
 
 func TestTheEndOfASessionHandsOverAllItHeldAndNeverGrantsToIt(t *testing.T) {
-	ended := make(map[uuid.UUID]bool)
-	opts := registry.Options{SessionOpen: func(_ registry.Tx, s uuid.UUID) bool { return !ended[s] }}
-	inHouse(t, opts, func(t *testing.T, h *house) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b, dead := h.party("A"), h.party("B"), h.party("dead")
 		x := a.acquire(registry.Request{Key: "x"})
 		dead.acquire(registry.Request{Key: "y"})
@@ -63,7 +59,6 @@ func TestTheEndOfASessionHandsOverAllItHeldAndNeverGrantsToIt(t *testing.T) {
 		z := a.wait(registry.Request{Key: "z"})
 		behind := b.wait(registry.Request{Key: "x"})
 
-		ended[dead.Session] = true
 		h.endSession(dead)
 		granted(t, y)
 		granted(t, z)
