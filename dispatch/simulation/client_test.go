@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,11 +46,12 @@ type client struct {
 	broke    time.Duration // over HTTP: when a connection broke last
 	disturbs int           // how often it was cut, killed, or made deaf
 	open     int           // calls that take a lease
+	deaf     bool          // it reads nothing
 
 	grants map[uint64]*grant // all that this actor was ever granted, by token
 	held   []*lease
 	claims []*grant
-	sets   int // versions of its own entry that were acknowledged
+	sets   int // versions of its own entries that were acknowledged
 	maybe  int // and those that may be
 	made   int
 }
@@ -237,10 +239,10 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			c.mu.Lock()
 			made.steady = !r.again && c.disturbs == disturbs
 			c.mu.Unlock()
-			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+2*time.Second && !c.w.slept(asked) {
+			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+heldUp && !c.w.slept(asked) {
 				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, took, tool, wait)
 			}
-			return made, c.heard(&made, s, asked, line)
+			return made, c.heard(&made, s, asked, line, tool == "kv_set" || tool == "task_enqueue")
 		case errors.Is(err, errBroken):
 			if c.kind != bySocket {
 				c.doubted(asked)
@@ -282,7 +284,12 @@ func (c *client) doubted(at time.Duration) {
 }
 
 // maxAnswer is more than any answer to these clients needs.
-const maxAnswer = 128 << 10
+const maxAnswer = 512 << 10
+
+// heldUp is how late an answer may be. Nothing takes longer here than some syncs:
+// a call that does waits for somebody who should not hold it up, such as a client
+// that reads nothing.
+const heldUp = 300 * time.Millisecond
 
 // maxNotices is how many one answer has at most.
 const maxNotices = 20
@@ -292,7 +299,8 @@ const maxNotices = 20
 const settles = 500 * time.Millisecond
 
 // heard reads an answer.
-func (c *client) heard(made *call, s *session, asked time.Duration, line []byte) error {
+// Only a call that grows may be refused because the disk is full.
+func (c *client) heard(made *call, s *session, asked time.Duration, line []byte, grows bool) error {
 	if len(line) > maxAnswer {
 		c.w.fault("%s got an answer of %d bytes", c.name, len(line))
 	}
@@ -307,6 +315,7 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte)
 	made.answer = *m.Result
 	var common struct {
 		Code    string
+		Message string
 		Notices []struct {
 			Code  string
 			Token uint64
@@ -323,7 +332,7 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte)
 	defer c.mu.Unlock()
 	// What was asked with the request that broke off, or before it, may have
 	// been answered before the daemon saw the break.
-	if c.session == s && asked >= c.broke+settles {
+	if c.session == s && !c.deaf && asked >= c.broke+settles {
 		c.doubt = -1
 	}
 	s.replies++
@@ -333,6 +342,13 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte)
 			c.w.note("%s is told that it lost %s with token %d", c.name, g.key, n.Token)
 		}
 	}
+	if strings.Contains(common.Message, "the disk that the daemon keeps its state on is almost full") {
+		made.Code = "FULL"
+		if !grows || !c.w.disk.full(asked-time.Second) {
+			c.w.fault("%s is told that the disk is full: %s", c.name, made.StructuredContent)
+		}
+		return nil
+	}
 	if made.Code == "UNAVAILABLE" || made.Code == "UNAUTHENTICATED" {
 		return errOver
 	}
@@ -340,8 +356,13 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte)
 }
 
 // acquire takes a lease, and tells what it was told.
-func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp time.Duration, breaks bool) {
+func (c *client) acquire(key, as string, ttl, wait time.Duration, keep bool, giveUp time.Duration, breaks bool) {
 	args := map[string]any{"key": key, "ttl_secs": ttl.Seconds()}
+	party := c.name
+	if as != "" {
+		args["as"] = as
+		party += " as " + as
+	}
 	if wait > 0 {
 		args["wait_secs"] = wait.Seconds()
 	}
@@ -356,9 +377,9 @@ func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp 
 	defer c.mu.Unlock()
 	c.open--
 	if err != nil || got.IsError {
-		c.w.note("%s acquires %s, waits %v: %v %s", c.name, key, wait, err, got.Code)
+		c.w.note("%s acquires %s, waits %v: %v %s", party, key, wait, err, got.Code)
 		if got.Code == "WAIT_TIMEOUT" || got.Code == "LEASE_HELD" {
-			c.w.history.leave(place{key, c.name, got.got})
+			c.w.history.leave(place{key, party, got.got})
 		}
 		if err == nil && !slices.Contains([]string{"LEASE_HELD", "WAIT_TIMEOUT", "DEADLOCK", "LIMIT"}, got.Code) {
 			c.w.fault("%s: acquire of %s: %s", c.name, key, got.StructuredContent)
@@ -373,7 +394,7 @@ func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp 
 		ExpiresInMS float64 `json:"expires_in_ms"`
 	}
 	got.into(&lent)
-	c.w.note("%s has %s with token %d, again %v, kept alive %v", c.name, key, lent.Token, lent.Reentrant, keep)
+	c.w.note("%s has %s with token %d, again %v, kept alive %v", party, key, lent.Token, lent.Reentrant, keep)
 	if left := time.Duration(lent.ExpiresInMS) * time.Millisecond; got.steady && !lent.Reentrant && !keep && wait == 0 && (left > ttl || left < ttl-time.Second) {
 		c.w.fault("%s asked for %v and is told that %v are left", c.name, ttl, left)
 	}
@@ -381,12 +402,12 @@ func (c *client) acquire(key string, ttl, wait time.Duration, keep bool, giveUp 
 		keep = *lent.KeepAlive
 	}
 	g := &grant{
-		key: key, token: lent.Token, client: c.name, session: got.session, ttl: ttl, keep: keep,
+		key: key, token: lent.Token, client: party, session: got.session, ttl: ttl, keep: keep,
 		again: lent.Reentrant, sent: got.sent, got: got.got, until: got.sent + ttl, ended: -1,
 	}
 	c.w.history.grant(g)
 	if wait > 0 && !lent.Reentrant {
-		c.w.history.wait(wait_(key, c.name, g, got.steady))
+		c.w.history.wait(wait_(key, party, g, got.steady))
 	}
 	if known := c.grants[g.token]; known != nil { // until is the later one
 		known.until = max(known.until, g.until)
@@ -496,12 +517,17 @@ func (c *client) list() {
 	}
 }
 
-// set writes the client's own entry, whose version counts how often.
+// set writes an entry of the client's own.
 func (c *client) set() {
 	c.mu.Lock()
 	value := c.sets + c.maybe + 1
 	c.mu.Unlock()
-	got, err := c.call("kv_set", map[string]any{"path": "/peer/self/count", "value": value}, 0, false)
+	c.wrote(c.call("kv_set", map[string]any{"path": "/peer/self/count", "value": value}, 0, false))
+}
+
+// wrote counts a write of the client's own entries, which count their versions
+// together.
+func (c *client) wrote(got call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || got.IsError {
@@ -511,8 +537,58 @@ func (c *client) set() {
 	var set struct{ Version int }
 	got.into(&set)
 	if c.sets++; set.Version < c.sets || set.Version > c.sets+c.maybe {
-		c.w.fault("%s set its entry %d times, and perhaps %d more, and its version is %d", c.name, c.sets, c.maybe, set.Version)
+		c.w.fault("%s wrote %d times, and perhaps %d more, and the version is %d", c.name, c.sets, c.maybe, set.Version)
 	}
+}
+
+// large writes a value that no connection can buffer the answer with, or reads it.
+func (c *client) large(write bool) {
+	const path = "/peer/self/large"
+	if !write {
+		_, _ = c.call("kv_get", map[string]any{"path": path}, 0, false)
+		return
+	}
+	got, err := c.call("kv_set", map[string]any{"path": path, "value": strings.Repeat("x", 80<<10)}, 0, false)
+	c.w.note("%s writes its large value: %v %s", c.name, err, got.Code)
+	c.wrote(got, err)
+}
+
+// listen opens a stream over HTTP for what the daemon tells unasked, or closes it.
+func (c *client) listen(on bool) {
+	if c.kind == bySocket {
+		return
+	}
+	_, s, err := c.connect()
+	if err != nil {
+		return
+	}
+	if on {
+		err := c.http.openStream(s.handle)
+		c.w.note("%s opens a stream: %v", c.name, err)
+		if errors.Is(err, errBroken) {
+			c.doubted(c.w.now())
+		}
+		return
+	}
+	c.w.note("%s closes its streams", c.name)
+	c.doubted(c.w.now())
+	c.http.closeStreams()
+}
+
+// endParty says that a sub-agent has ended: its leases and places are free.
+func (c *client) endParty(as string) {
+	c.mu.Lock()
+	now := c.w.now()
+	ours := c.name + " as " + as
+	for _, g := range c.grants {
+		if g.client == ours && g.ended < 0 {
+			g.ended = now
+		}
+	}
+	c.held = slices.DeleteFunc(c.held, func(l *lease) bool { return l.client == ours })
+	c.mu.Unlock()
+	got, err := c.call("hook_party_end", map[string]any{"party": as}, 0, false)
+	c.w.note("%s ends: %v %s", ours, err, got.Code)
 }
 
 var errRefused = errors.New("refused")

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -41,10 +38,10 @@ type daemon struct {
 }
 
 // startDaemon opens the state that lies in fs and serves it.
-func startDaemon(fs *vfs.MemFS, c clock.Clock, alive func(process.Peer) bool, fault func(format string, args ...any)) (*daemon, error) {
+func startDaemon(fs *vfs.MemFS, on *disk, c clock.Clock, alive func(process.Peer) bool, fault func(format string, args ...any)) (*daemon, error) {
 	d := &daemon{fs: fs, web: &listener{conns: make(chan net.Conn), done: make(chan struct{})}}
 	var err error
-	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: errorfs.Wrap(fs, errorfs.InjectorFunc(slowly)), Clock: c}); err != nil {
+	if d.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: on.wrap(fs), Clock: c}); err != nil {
 		return nil, err
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -67,18 +64,6 @@ func startDaemon(fs *vfs.MemFS, c clock.Clock, alive func(process.Peer) bool, fa
 		}
 	})
 	return d, nil
-}
-
-// slowly lets each sync of the log take a while, so that there are instants
-// within a commit at which calls can be cancelled and connections lost.
-func slowly(op errorfs.Op) error {
-	switch op.Kind {
-	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-		if strings.HasSuffix(op.Path, ".log") {
-			time.Sleep(2 * time.Millisecond)
-		}
-	}
-	return nil
 }
 
 // A crash is how much of what was written and not synced is still there: 100

@@ -13,11 +13,16 @@
 // # What a seed decides
 //
 //   - what each client asks for, in which order, and how long it thinks;
+//   - which of its sub-agents it asks for, and when one ends;
 //   - which calls are cancelled, which lose their connection, and when;
 //   - when a client is killed, and when the daemon is: kill -9, after which the
 //     file system has all that was written, or a power cut, after which it has
 //     what was synced, and the clients of the socket are gone as well;
-//   - which clients stop reading and which ask for the same thing many times.
+//   - how the wall clock is set and when the machine sleeps;
+//   - when the disk is full, or nearly so, and has room again;
+//   - which clients over HTTP hold a stream;
+//   - which clients stop reading, with more to read than a connection can buffer,
+//     and which ask for as much as they may.
 //
 // The order in which goroutines of one instant run is not the seed's, nor are the
 // order of a map and the ids that the daemon draws. So no two clients do anything
@@ -35,7 +40,9 @@
 //     client does not know of, and in the end no task is claimed.
 //   - Lines are served in order, and a party has one place in each.
 //   - Every loss is told, in an answer to the session or to the actor's next.
-//   - Every call is answered in time, and no answer is large.
+//   - Nobody is held up: a call is answered within a few syncs of the end of its
+//     wait, whatever the others do, and no answer is large.
+//   - A full disk refuses what grows, and nothing else; the daemon outlives it.
 //   - A session ends only for a reason that its client gave.
 //   - The daemon's own checks of its state pass after each restart.
 //

@@ -82,7 +82,7 @@ func (h *history) had(b wait) bool {
 		until := p.left + kept + h.slept
 		for _, g := range h.gaps {
 			if p.left <= g.from && g.from <= until {
-				until = g.to + kept + h.slept
+				until = max(until, g.to+kept+h.slept)
 			}
 		}
 		return p.key == b.key && p.client == b.client && p.left <= b.sent && b.sent <= until

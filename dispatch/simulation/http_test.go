@@ -23,9 +23,10 @@ type web struct {
 	token      string
 	perRequest bool
 
-	mu   sync.Mutex
-	open []*link
-	idle []*link
+	mu      sync.Mutex
+	open    []*link
+	idle    []*link
+	streams []*link
 }
 
 // A link is one connection.
@@ -91,6 +92,37 @@ func (w *web) cut() {
 	w.mu.Unlock()
 	for _, l := range open {
 		l.Close()
+	}
+}
+
+// openStream opens a stream for what the daemon tells unasked, and reads it.
+func (w *web) openStream(handle string) error {
+	l, err := w.link()
+	if err != nil {
+		return err
+	}
+	resp, err := w.send(l, http.MethodGet, handle, nil)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		w.hangUp(l)
+		return errBroken
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.streams = append(w.streams, l)
+	go func() {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		w.hangUp(l)
+	}()
+	return nil
+}
+
+func (w *web) closeStreams() {
+	w.mu.Lock()
+	streams := w.streams
+	w.streams = nil
+	w.mu.Unlock()
+	for _, l := range streams {
+		w.hangUp(l)
 	}
 }
 

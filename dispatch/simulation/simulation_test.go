@@ -54,7 +54,7 @@ func TestSimulation(t *testing.T) {
 // simulate runs one simulation.
 func simulate(t *testing.T, seed uint64) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, seed: seed, began: time.Now(), fs: vfs.NewCrashableMem(), alive: make(map[int]bool), faults: make(map[string]bool)}
+		w := &world{t: t, seed: seed, began: time.Now(), fs: vfs.NewCrashableMem(), disk: disk{left: plenty}, alive: make(map[int]bool), faults: make(map[string]bool)}
 		defer func() {
 			if len(w.faults) > 0 || *verbose {
 				text := strings.Join(w.log, "\n")
@@ -133,17 +133,18 @@ func (c *client) act() {
 		}
 	}
 	breaks := c.jitter(2) == 0
-	switch n := c.jitter(24); {
+	as := []string{"", "", "", "a", "b"}[c.jitter(5)]
+	switch n := c.jitter(27); {
 	case n < 4:
-		c.acquire(key, ttl, 0, c.kind == bySocket && c.jitter(5) == 0, giveUp, breaks)
+		c.acquire(key, as, ttl, 0, c.kind == bySocket && c.jitter(5) == 0, giveUp, breaks)
 	case n < 8:
-		c.acquire(key, ttl, time.Duration(1+c.jitter(12))*time.Second, false, giveUp, breaks)
-	case n == 8 && c.jitter(3) == 0: // greedy
-		var calls sync.WaitGroup
-		for range 4 {
-			calls.Go(func() { c.acquire(key, ttl, 5*time.Second, false, 0, false) })
+		c.acquire(key, as, ttl, time.Duration(1+c.jitter(12))*time.Second, false, giveUp, breaks)
+	case n == 8:
+		if c.jitter(3) == 0 {
+			c.greed(key, ttl)
+		} else {
+			c.inParallel(4, func(int) { c.acquire(key, as, ttl, 5*time.Second, false, 0, false) })
 		}
-		calls.Wait()
 	case n < 12:
 		c.release(giveUp)
 	case n < 14:
@@ -154,11 +155,41 @@ func (c *client) act() {
 		c.set()
 	case n < 18:
 		c.enqueue(giveUp, breaks)
+	case n == 24:
+		c.endParty([]string{"a", "b"}[c.jitter(2)])
+	case n == 25:
+		c.large(c.jitter(2) == 0)
+	case n == 26:
+		c.listen(c.jitter(3) > 0)
 	case n < 21:
 		_, _ = c.claim(time.Duration(c.jitter(2)*c.jitter(5))*time.Second, 1+c.jitter(2), giveUp, breaks)
 	default:
 		c.finish([]string{"task_submit", "task_submit", "task_nack", "task_abandon", "task_heartbeat"}[c.jitter(5)])
 	}
+}
+
+// inParallel makes n calls at once.
+func (c *client) inParallel(n int, call func(i int)) {
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { call(i) })
+	}
+	calls.Wait()
+}
+
+// greed asks for as much as the daemon may take: the others must not feel it.
+func (c *client) greed(key string, ttl time.Duration) {
+	c.w.note("%s is greedy", c.name)
+	c.inParallel(90, func(i int) {
+		switch i % 3 {
+		case 0:
+			_, _ = c.call("kv_list", map[string]any{"glob": "/**"}, 0, false)
+		case 1:
+			_, _ = c.call("lease_list", map[string]any{"scope": "all"}, 0, false)
+		default:
+			c.acquire(key, fmt.Sprint("greedy", i), ttl, time.Second, false, 0, false)
+		}
+	})
 }
 
 // finishAll gives back all that the client knows it has.
@@ -244,6 +275,7 @@ type fate struct {
 	w       *world
 	rnd     *rand.Rand
 	clients []*client
+	reads   sync.WaitGroup // of clients that read nothing for a while
 }
 
 func (f *fate) pause(over <-chan struct{}, limit time.Duration) bool {
@@ -260,6 +292,8 @@ func (f *fate) run(over <-chan struct{}) {
 	// Not every simulation has everything: what follows a single fault is
 	// seen best alone.
 	gentle := f.rnd.IntN(3)
+	fills := f.rnd.IntN(3) == 0
+	defer f.reads.Wait()
 	for f.pause(over, 12*time.Second) {
 		c := f.clients[f.rnd.IntN(len(f.clients))]
 		switch n := f.rnd.IntN(10); {
@@ -274,11 +308,37 @@ func (f *fate) run(over <-chan struct{}) {
 			c.die(false)
 		case n == 7:
 			f.w.step(time.Duration(f.rnd.IntN(3)-1) * time.Hour)
+		case n == 8 && fills:
+			f.fill(over, gentle == 1)
 		case n == 8 && gentle == 2:
 			f.w.sleep(time.Duration(1+f.rnd.IntN(100)) * time.Second)
 		case n == 9:
-			c.deafen(time.Duration(f.rnd.IntN(20)) * time.Second)
+			c.deafen(time.Duration(f.rnd.IntN(20))*time.Second, &f.reads)
 		}
+	}
+}
+
+// fill lets the disk be full for a while. There may be no room at all: then what
+// the store has in reserve must do.
+func (f *fate) fill(over <-chan struct{}, gentle bool) {
+	left := int64(f.rnd.IntN(2)) * 40 << 20
+	f.w.note("the disk has %d MiB left", left>>20)
+	f.w.disk.room(left, f.w.now())
+	for range f.rnd.IntN(4) {
+		f.pause(over, 10*time.Second)
+		switch c := f.clients[f.rnd.IntN(len(f.clients))]; {
+		case gentle:
+		case f.rnd.IntN(2) == 0:
+			c.cut()
+		default:
+			f.w.kill()
+			f.restart()
+		}
+	}
+	f.w.note("the disk has room")
+	f.w.disk.room(plenty, f.w.now())
+	if f.w.daemon() == nil {
+		f.restart()
 	}
 }
 
@@ -353,13 +413,15 @@ func (c *client) die(dark bool) {
 	}
 }
 
-// deafen lets a client read nothing for a while.
-func (c *client) deafen(d time.Duration) {
+// deafen lets a client read nothing for a while, and ask for more than its
+// connection can buffer.
+func (c *client) deafen(d time.Duration, reads *sync.WaitGroup) {
 	c.mu.Lock()
 	link := c.socket
 	c.disturbs++
 	if link != nil && c.session != nil {
 		c.w.note("%s reads nothing for %v", c.name, d)
+		c.deaf = true
 		if c.doubt < 0 {
 			c.doubt = c.w.now()
 		}
@@ -369,9 +431,13 @@ func (c *client) deafen(d time.Duration) {
 		return
 	}
 	link.listen(false)
+	for range 3 {
+		reads.Go(func() { c.large(false) })
+	}
 	c.w.rest(0, d)
 	link.listen(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disturbs++ // whatever was asked meanwhile was late too
+	c.deaf, c.broke = false, c.w.now()
 }

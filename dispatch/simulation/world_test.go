@@ -1,9 +1,11 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ type world struct {
 	mu      sync.Mutex
 	d       *daemon // nil while none runs
 	fs      *vfs.MemFS
+	disk    disk
 	boot    int           // lives of the machine
 	booted  time.Duration // the reading of its clock when this life began
 	asleep  time.Duration // how long it has slept, in which Go's clock stood still
@@ -94,7 +97,12 @@ func (w *world) daemon() *daemon {
 
 // start starts the daemon.
 func (w *world) start() bool {
-	d, err := startDaemon(w.fs, w.clock(), w.lives, w.fault)
+	full := w.disk.full(w.now())
+	d, err := startDaemon(w.fs, &w.disk, w.clock(), w.lives, w.fault)
+	if full && errors.Is(err, syscall.ENOSPC) {
+		w.note("the daemon does not start: %v", err)
+		return false
+	}
 	if err != nil {
 		w.fault("the daemon does not start: %v", err)
 		return false
