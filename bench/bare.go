@@ -105,7 +105,7 @@ func (c commit) replay(b *pebbledb.Batch, n uint64, first bool) {
 		switch {
 		case bytes.HasPrefix(k[1:], []byte("~ready/")):
 			binary.BigEndian.PutUint64(k[len(k)-8:], n)
-		case bytes.HasPrefix(k[1:], []byte("~finished/")):
+		case bytes.HasPrefix(k[1:], []byte("~completed/")):
 			binary.BigEndian.PutUint64(k[len(k)-24:], n)
 		case key == w.key && !first:
 			continue

@@ -74,7 +74,20 @@ func (t Tasks) Wait(ctx context.Context, id uuid.UUID, wait time.Duration) (queu
 
 // Cancel finishes a task without a result.
 func (t Tasks) Cancel(ctx context.Context, id uuid.UUID) (queue.Task, error) {
-	return t.q.Cancel(ctx, t.se.run.ID, id, t.se.actor.Path)
+	return t.q.Cancel(ctx, t.se.run.ID, id, t.se.actor.Path, t.mayEnd)
+}
+
+// mayEnd refuses to have a task cancelled or redriven by an actor that is neither
+// who enqueued it, nor its last claimant, nor a lead.
+func (t Tasks) mayEnd(task queue.Task) error {
+	a := t.se.actor
+	if a.Role != Worker || task.EnqueuedBy == a.Path {
+		return nil
+	}
+	if n := len(task.Attempts); n > 0 && task.Attempts[n-1].Actor == a.ID {
+		return nil
+	}
+	return forbidden("only %s, who enqueued task %s, its claimant and the leads of the run may cancel or redrive it; ask one of them", task.EnqueuedBy, task.ID)
 }
 
 // Stats counts the tasks of a queue, or with "" of the queues of the run whose
@@ -90,14 +103,14 @@ func (t Tasks) Stats(ctx context.Context, name, after string, limit int) (list [
 	return []queue.Stats{s}, false, nil
 }
 
-// List returns tasks of a queue in a state.
-func (t Tasks) List(ctx context.Context, name string, state queue.State, limit int) ([]queue.Task, error) {
-	return t.q.List(ctx, t.se.run.ID, name, state, limit)
+// List returns tasks of a queue in a state, and where to go on if there are more.
+func (t Tasks) List(ctx context.Context, name string, state queue.State, after string, limit int) (list []queue.Task, next string, err error) {
+	return t.q.List(ctx, t.se.run.ID, name, state, after, limit)
 }
 
 // Redrive gives dead tasks their attempts again.
 func (t Tasks) Redrive(ctx context.Context, name string, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return t.q.Redrive(ctx, t.se.run.ID, name, ids)
+	return t.q.Redrive(ctx, t.se.run.ID, name, ids, t.mayEnd)
 }
 
 // RunTasks is the queues of a run, for its operator, who claims nothing.

@@ -106,6 +106,9 @@ type Tx interface {
 
 	// Get returns the row under key.
 	Get(key string) (Row, bool)
+	// Try is Get of a cold row that the caller can do without: that the engine
+	// cannot read it is told here, and poisons nothing.
+	Try(key string) (Row, bool, error)
 	// Scan yields the rows whose key starts with prefix, in key order. The
 	// empty prefix does not reach the cold rows.
 	Scan(prefix string) iter.Seq[Row]

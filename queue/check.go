@@ -3,8 +3,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,31 +12,29 @@ import (
 )
 
 // Check proves that the records of tasks and the indexes over them agree: each
-// task is in the index of its state and in no other, each entry is of such a task,
-// the counts are right, a queue is due when it has to be, what is in progress is
-// leased, and no claim waits where a task is ready. It reports the first
-// disagreements it finds; a record that cannot be read is an [engine.ErrCorrupt].
-// It reads everything, and keeps little in memory but the counts of each queue.
-// Now and then it calls progress with how many rows it has read, if that is not
-// nil, and ends with the error that this returns.
+// task has all its rows, each row is of such a task, the counts are right, a queue
+// is due when it has to be, what is in progress is leased, and no claim waits where
+// a task is ready. It reports the first disagreements it finds; a record that
+// cannot be read is an [engine.ErrCorrupt]. It reads everything, and keeps little
+// in memory but the counts of each queue. Now and then it calls progress with how
+// many rows it has read, if that is not nil, and ends with the error that this
+// returns.
 func (q *Queue) Check(in engine.Tx, progress func(rows int64) error) error {
 	c := &checker{q: q, tx: &ledger{Tx: in, q: q}, counts: make(map[line]*counted), progress: progress}
 	if err := checkRows(in); err != nil {
 		return err
 	}
-	c.places, _ = readPlaces(in)
 	c.each(payloadPrefix, c.task)
-	for _, prefix := range []string{readyPrefix, delayedPrefix, timedPrefix, finishedPrefix, deadPrefix, corruptPrefix} {
-		c.each(prefix, func(row engine.Row) { c.entry(prefix, row) })
+	for _, prefix := range append(timePrefixes[:corruptState:corruptState], taskPrefix, resultPrefix, keyPrefix, readyPrefix, timedPrefix) {
+		if prefix != "" {
+			c.each(prefix, func(row engine.Row) { c.row(prefix, row) })
+		}
 	}
-	c.each(taskPrefix, c.record)
-	c.each(resultPrefix, c.result)
-	c.each(keyPrefix, c.key)
+	c.each(timePrefixes[corruptState], c.corrupt)
 	for claim := range q.leases.Leases(in, "", "") {
 		c.lease(claim.Key, claim.Token)
 	}
 	c.each(waiterPrefix, c.waiter)
-	c.each(frontPrefix, c.front)
 	c.each(accountPrefix, c.account)
 	for l, n := range c.counts {
 		c.fault("queue %s has %+v and no account", l.queue(), n.Stats)
@@ -55,7 +51,6 @@ const maxFaults = 1000
 type checker struct {
 	q        *Queue
 	tx       *ledger
-	places   places
 	counts   map[line]*counted
 	faults   []error
 	more     int
@@ -67,8 +62,8 @@ type checker struct {
 // A counted is what Check has counted of a queue.
 type counted struct {
 	Stats
-	bytes      uint64
-	due, alarm time.Time // the earliest of each clock
+	bytes uint64
+	due   time.Time // the queue is to be due by then
 }
 
 func (c *checker) fault(format string, args ...any) { c.add(fmt.Errorf("queue: "+format, args...)) }
@@ -99,8 +94,8 @@ func (c *checker) each(prefix string, look func(engine.Row)) {
 	}
 }
 
-// getTask reads a task, and reports one that cannot be read.
-func (c *checker) getTask(id uuid.UUID) (t Task, found, readable bool) {
+// read reads a task, and reports one that cannot be read.
+func (c *checker) read(id uuid.UUID) (t Task, found, readable bool) {
 	found, err := t.read(c.tx, id)
 	if err != nil {
 		c.add(err)
@@ -108,20 +103,16 @@ func (c *checker) getTask(id uuid.UUID) (t Task, found, readable bool) {
 	return t, found, err == nil
 }
 
-// id reads the id at the end of a row's key.
-func (c *checker) id(row engine.Row, prefix string) (id uuid.UUID, ok bool) {
-	tail := row.Key[len(prefix):]
-	if len(tail) != 16 {
-		c.add(corrupt(row.Key))
-		return uuid.Nil, false
-	}
-	return uuid.UUID([]byte(tail)), true
-}
-
-func (c *checker) must(t *Task, key string) {
-	if _, ok := c.tx.Get(key); !ok {
+// must gives a row that a task has to have.
+func (c *checker) must(t *Task, key string) (value string) {
+	row, ok, err := c.tx.Try(key)
+	switch {
+	case err != nil:
+		c.add(err)
+	case !ok:
 		c.fault("task %s is %s and has no row %q", t.ID, t.State, key)
 	}
+	return row.Value
 }
 
 func (c *checker) countOf(l line) *counted {
@@ -133,18 +124,30 @@ func (c *checker) countOf(l line) *counted {
 	return n
 }
 
+// wanted notes when the queue has to be due. An instant of the wall clock is
+// planned again and again.
+func (c *checker) wanted(n *counted, at time.Time, byWall bool) {
+	if byWall {
+		at = c.tx.Now().Add(wallCheck)
+	}
+	if n.due.IsZero() || at.Before(n.due) {
+		n.due = at
+	}
+}
+
 // task looks at one task, by its payload: what it must have is there, and it is
 // counted.
 func (c *checker) task(row engine.Row) {
-	id, ok := c.id(row, payloadPrefix)
-	if !ok {
+	id, ok := idOf(row, false)
+	if !ok || row.Key != payloadKey(id) {
+		c.add(corrupt(row.Key))
 		return
 	}
 	payload, _, payloadOK := splitPayload(row.Value)
 	if !payloadOK {
 		c.add(corruptTask(id, row.Key))
 	}
-	t, found, readable := c.getTask(id)
+	t, found, readable := c.read(id)
 	if !readable {
 		return
 	}
@@ -153,7 +156,7 @@ func (c *checker) task(row engine.Row) {
 		return
 	}
 	n := c.countOf(t.line)
-	*n.of(&t)++
+	*n.of(t.State, t.Priority)++
 	if !t.State.Finished() {
 		n.bytes += uint64(t.Size)
 	}
@@ -163,19 +166,12 @@ func (c *checker) task(row engine.Row) {
 	if t.result.apart {
 		c.must(&t, resultKey(t.ID))
 	}
-	if in, tail := t.entry(); tail != "" {
-		c.must(&t, in.prefix+tail)
-		if row, ok := c.tx.Get(in.prefix + tail); ok && t.State == Ready && row.Value != string(t.ID[:])+t.record() {
-			if len(row.Value) >= 16 && new(Task).decode(t.ID, row.Value[16:], t.line) {
-				c.fault("task %s has another record in row %q", t.ID, row.Key)
-			} else {
-				c.add(corrupt(row.Key))
-			}
-		}
-		if t.State == Dead {
-			c.must(&t, deadIndex(t.line).prefix+tail)
+	if t.Key != "" {
+		if owner, _, ok := decodeIdem(c.must(&t, idemKey(t.line, t.Key))); ok && owner != t.ID {
+			c.fault("task %s is not found by its idempotency key", t.ID)
 		}
 	}
+	c.entry(&t, n)
 	if _, ok := c.q.leases.Get(c.tx, t.ID.String()); ok != (t.State == InProgress) {
 		c.fault("task %s is %s, and leased: %v", t.ID, t.State, ok)
 	}
@@ -187,112 +183,77 @@ func (c *checker) task(row engine.Row) {
 			c.fault("task %s is %s, and its attempt %d under way: %v", t.ID, t.State, i+1, !open)
 		}
 	}
-	if t.place > c.places.last {
-		c.fault("task %s has place %d, and only %d were given", t.ID, t.place, c.places.last)
-	}
-	if t.Key != "" {
-		row, _ := c.tx.Get(idemKey(t.line, t.Key))
-		if id, _, ok := decodeIdem(row.Value); row.Key != "" && ok && id != t.ID || row.Key == "" {
-			c.fault("task %s is not found by its idempotency key", t.ID)
-		}
+	if last := c.tx.accountOf(t.line).last; t.place > last {
+		c.fault("task %s has place %d, and only %d were given", t.ID, t.place, last)
 	}
 }
 
-// entry looks at one entry of an index: its task is in the state of that index,
-// at that place, and the entry is not below the lower bound.
-func (c *checker) entry(prefix string, row engine.Row) {
-	size := 1 + 24 // behind the queue's name
-	if prefix == readyPrefix {
-		size = 2 + 8
-	}
-	const name = 16 + 1 // at least
-	if len(row.Key) < len(prefix)+name+size || row.Key[len(row.Key)-size] != 0 {
-		c.add(corrupt(row.Key))
+// entry looks at the entry of a task in its index.
+func (c *checker) entry(t *Task, n *counted) {
+	in, tail := t.entry()
+	if tail == "" {
 		return
 	}
-	l := lineNamed(row.Key[len(prefix) : len(row.Key)-size])
-	in := indexByTime(prefix, l)
-	var id uuid.UUID
-	if prefix == readyPrefix {
-		in = readyIndex(l, MaxPriority-int(row.Key[len(row.Key)-9]-'0'))
-		if len(row.Value) < 16 {
-			c.add(corrupt(row.Key))
-			return
-		}
-		id = uuid.UUID([]byte(row.Value[:16]))
-	} else {
-		_, id, _ = in.timeAndID(row)
+	key := in.prefix + tail
+	value := c.must(t, key)
+	if tail < in.lowerBound(c.tx) {
+		c.fault("entry %q is below the lower bound", key)
 	}
-	if in.tail(row) < in.lowerBound(c.tx) {
-		c.fault("entry %q is below the lower bound", row.Key)
-	}
-	at, _, _ := in.timeAndID(row)
-	n := c.countOf(l)
-	if prefix == corruptPrefix {
-		n.Corrupt++
-		n.wanted(at, true)
-		c.add(corruptTask(id, row.Key))
-		return
-	}
-	if prefix == delayedPrefix || prefix == timedPrefix || prefix == finishedPrefix {
-		n.wanted(at, prefix != delayedPrefix)
-	}
-	t, found, readable := c.getTask(id)
-	if !readable {
-		return
-	}
-	is, tail := t.entry()
-	if prefix == deadPrefix && t.State == Dead {
-		is = deadIndex(t.line)
-	}
-	if !found || is.prefix+tail != row.Key {
-		c.fault("entry %q is of task %s, which is not in that index", row.Key, id)
+	switch {
+	case t.State == Delayed:
+		c.wanted(n, t.due, t.byWall)
+	case t.State.Finished():
+		c.wanted(n, t.Until, true)
+	case value == "", value == string(t.ID[:])+t.record():
+	case len(value) >= 16 && new(Task).decode(t.ID, value[16:], t.line):
+		c.fault("task %s has another record in row %q", t.ID, key)
+	default:
+		c.add(corrupt(key))
 	}
 }
 
-// wanted is the account's.
-func (n *counted) wanted(at time.Time, byWall bool) {
-	a := account{due: n.due, alarm: n.alarm}
-	a.wanted(at, byWall)
-	n.due, n.alarm = a.due, a.alarm
-}
-
-// record looks at a record with a row of its own: its task has a payload.
-func (c *checker) record(row engine.Row) {
-	if id, ok := c.id(row, taskPrefix); ok {
-		if t, _, readable := c.getTask(id); readable {
-			c.must(&t, payloadKey(id))
-		}
+// row looks at a row of a task: the task is there, and it has such a row.
+func (c *checker) row(prefix string, row engine.Row) {
+	id, ok := idOf(row, prefix == readyPrefix || prefix == keyPrefix)
+	if prefix == keyPrefix && ok {
+		_, _, ok = decodeIdem(row.Value)
 	}
-}
-
-// result looks at a result with a row of its own: its task is there, and says so.
-func (c *checker) result(row engine.Row) {
-	id, ok := c.id(row, resultPrefix)
 	if !ok {
-		return
-	}
-	switch t, found, readable := c.getTask(id); {
-	case !readable:
-	case !found:
-		c.fault("row %q is of no task", row.Key)
-	case !t.result.apart:
-		c.fault("task %s is %s and has a result of no use", t.ID, t.State)
-	}
-}
-
-func (c *checker) key(row engine.Row) {
-	const run = len(keyPrefix) + 16 // whose bytes may be any
-	name, key, ok := strings.Cut(row.Key[min(len(row.Key), run):], "\x00")
-	id, _, readable := decodeIdem(row.Value)
-	if !ok || !readable {
 		c.add(corrupt(row.Key))
 		return
 	}
-	l := lineNamed(row.Key[len(keyPrefix):run] + name)
-	if t, found, readable := c.getTask(id); readable && (!found || t.Key != key || t.line != l) {
-		c.fault("idempotency key %q of queue %s is of no task", key, name)
+	t, has, readable := c.read(id)
+	switch {
+	case !readable:
+		return
+	case !has:
+	case prefix == taskPrefix:
+		c.must(&t, payloadKey(id))
+	case prefix == resultPrefix:
+		has = t.result.apart
+	case prefix == keyPrefix:
+		has = t.Key != "" && row.Key == idemKey(t.line, t.Key)
+	default:
+		in, tail := t.entry()
+		has = row.Key == in.prefix+tail
 	}
+	if !has {
+		c.fault("row %q is of no task, or of one that has no such row", row.Key)
+	}
+}
+
+func (c *checker) corrupt(row engine.Row) {
+	const tail = 1 + 24 // behind the queue's name
+	begin := len(timePrefixes[corruptState])
+	if len(row.Key) < begin+16+1+tail {
+		c.add(corrupt(row.Key))
+		return
+	}
+	id, _ := idOf(row, false)
+	n := c.countOf(lineNamed(row.Key[begin : len(row.Key)-tail]))
+	n.Corrupt++
+	c.wanted(n, time.Time{}, true)
+	c.add(corruptTask(id, row.Key))
 }
 
 func (c *checker) lease(key string, token uint64) {
@@ -301,7 +262,7 @@ func (c *checker) lease(key string, token uint64) {
 		c.add(fmt.Errorf("%w: claim on %q, which is not an id", engine.ErrCorrupt, key))
 		return
 	}
-	if t, found, readable := c.getTask(id); readable && (!found || t.State != InProgress || t.last().Token != token) {
+	if t, found, readable := c.read(id); readable && (!found || t.State != InProgress || t.last().Token != token) {
 		c.fault("task %s is leased with token %d, and is not claimed with it", key, token)
 	}
 }
@@ -328,42 +289,10 @@ func (c *checker) waiter(row engine.Row) {
 	}
 }
 
-// front looks whether a front has what is in its line.
-func (c *checker) front(row engine.Row) {
-	prefix := row.Key[len(frontPrefix):]
-	kind := len(prefix) - 2
-	in := readyIndex(lineNamed(prefix[len(readyPrefix):kind]), MaxPriority-int(prefix[kind+1]-'0'))
-	f := front(row.Value)
-	if !f.valid() {
-		c.add(corrupt(row.Key))
-		return
-	}
-	var has, line []engine.Row
-	for i := f.at(in.lowerBound(c.tx)); i < f.len(); i++ {
-		p := f.place(i)
-		has = append(has, engine.Row{Key: in.prefix + p.tail, Value: p.value})
-		if stored, _ := c.tx.Get(payloadPrefix + p.id()); p.payload != "" && p.payload != stored.Value {
-			c.fault("front %q has another payload of task %x", row.Key, p.id())
-		}
-	}
-	for entry := range in.entries(c.tx) {
-		if in.tail(entry) > f.tail(f.len()-1) {
-			break
-		}
-		line = append(line, entry)
-	}
-	if !slices.Equal(has, line) {
-		c.fault("front %q is not what is in the line", row.Key)
-	}
-}
-
 func (c *checker) account(row engine.Row) {
 	l := line(row.Key)
 	a := c.tx.accountOf(l)
-	n := c.counts[l]
-	if n == nil {
-		n = new(counted)
-	}
+	n := c.countOf(l)
 	delete(c.counts, l)
 	if a.stats != n.Stats {
 		c.fault("queue %s counts %+v and has %+v", l.queue(), a.stats, n.Stats)
@@ -371,14 +300,7 @@ func (c *checker) account(row engine.Row) {
 	if a.bytes != n.bytes {
 		c.fault("queue %s counts %d bytes and has %d", l.queue(), a.bytes, n.bytes)
 	}
-	late := func(is, want time.Time) bool { return !want.IsZero() && (is.IsZero() || is.After(want)) }
-	if late(a.due, n.due) || late(a.alarm, n.alarm) {
-		c.fault("queue %s is due at %v and %v, and has what is due at %v and %v", l.queue(), a.due, a.alarm, n.due, n.alarm)
-	}
-	if _, ok := c.tx.Get(alarmRow(l, a.alarm)); !ok && !a.alarm.IsZero() {
-		c.fault("queue %s is due at %v and has no alarm", l.queue(), a.alarm)
-	}
-	if _, ok := c.tx.Get(alarmKey); !ok && !a.alarm.IsZero() {
-		c.fault("queue %s has an alarm that nobody looks at", l.queue())
+	if !n.due.IsZero() && (a.due.IsZero() || a.due.After(n.due)) {
+		c.fault("queue %s is due at %v, and has what is due at %v", l.queue(), a.due, n.due)
 	}
 }

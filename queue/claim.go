@@ -174,20 +174,10 @@ func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration)
 func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int) []Claimed {
 	begun, found := len(tasks), 0
 	for _, l := range lines {
-		stock := tx.accountOf(l).stats.Ready[priority]
-		if stock == 0 {
-			continue
+		if tx.accountOf(l).stats.Ready[priority] > 0 {
+			tasks = readyIndex(l, priority).appendFirst(tasks, tx, count)
+			found++
 		}
-		in := readyIndex(l, priority)
-		if count == 1 && stock > frontTasks {
-			var t Task
-			if in.next(tx, &t) {
-				tasks = append(tasks, Claimed{Task: t})
-			}
-		} else {
-			tasks = in.appendFirst(slices.Grow(tasks, int(min(stock, uint64(count)))), tx, count)
-		}
-		found++
 	}
 	if found > 1 {
 		slices.SortFunc(tasks[begun:], func(a, b Claimed) int { return cmp.Compare(a.place, b.place) })
@@ -195,18 +185,30 @@ func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int)
 	return tasks[:min(len(tasks), begun+count)]
 }
 
-// appendFirst reads the first tasks of a ready line, up to count.
+// appendFirst reads the first tasks of a ready line, up to count. Entries that
+// cannot be read leave the line.
 func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
-	for row := range in.entries(tx) {
+	stock := tx.accountOf(in.line).stats.Ready[in.priority]
+	tasks = slices.Grow(tasks, int(min(stock, uint64(count))))
+	entries := in.entries(tx)
+	if count == 1 && stock > frontTasks {
+		entries = in.front(tx)
+	}
+	some := false
+	for row := range entries {
+		some = true
 		var t Task
-		if !in.readyTask(tx, in.tail(row), row.Value, &t) {
-			tx.q.setAside(tx, in, row)
+		if !in.taskAt(tx, row, &t) {
+			tx.q.lose(tx, in, row)
 			continue
 		}
 		if tasks = append(tasks, Claimed{Task: t}); count == 1 {
 			break
 		}
 		count--
+	}
+	if !some {
+		tx.accountOf(in.line).none(Ready, in.priority)
 	}
 	return tasks
 }
@@ -262,26 +264,21 @@ func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error 
 
 // readPayloads gives each task its payload. A task whose payload cannot be read
 // is dead, and left out; if that leaves none, the call may be made anew.
-func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) ([]Claimed, error) {
-	var keys []string
-	for i := range tasks {
-		if tasks[i].payload == "" {
-			keys = append(slices.Grow(keys, len(tasks)-i), payloadKey(tasks[i].ID))
-		}
-	}
-	rows, err := q.readRows(context.WithoutCancel(ctx), keys)
-	if err != nil {
-		return nil, err
-	}
-	readable := tasks[:0]
+func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) (readable []Claimed, err error) {
+	readable = tasks[:0]
 	var unreadable []Claimed
 	for _, t := range tasks {
-		value := t.payload
-		if t.payload = ""; value == "" {
-			value, rows = rows[0].Value, rows[1:]
+		rows, err := q.eng.Read(context.WithoutCancel(ctx), payloadKey(t.ID))
+		if err != nil && !errors.Is(err, engine.ErrCorrupt) {
+			return nil, err
 		}
-		payload, _, ok := splitPayload(value)
-		if t.Payload = []byte(payload); ok {
+		ok := false
+		if err == nil {
+			var payload string
+			payload, _, ok = splitPayload(rows[0].Value)
+			t.Payload = []byte(payload)
+		}
+		if ok {
 			readable = append(readable, t)
 		} else {
 			unreadable = append(unreadable, t)
@@ -304,26 +301,4 @@ func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) ([
 		}
 		return nil
 	})
-}
-
-// readRows reads rows that never change. One that cannot be read is empty.
-func (q *Queue) readRows(ctx context.Context, keys []string) ([]engine.Row, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	rows, err := q.eng.Read(ctx, keys...)
-	if !errors.Is(err, engine.ErrCorrupt) {
-		return rows, err
-	}
-	rows = make([]engine.Row, len(keys))
-	for i, key := range keys {
-		one, err := q.eng.Read(ctx, key)
-		switch {
-		case err == nil:
-			rows[i] = one[0]
-		case !errors.Is(err, engine.ErrCorrupt):
-			return nil, err
-		}
-	}
-	return rows, nil
 }

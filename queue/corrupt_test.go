@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
@@ -173,4 +175,141 @@ func TestATaskWhosePayloadCannotBeReadIsDeadAndTheNextIsClaimed(t *testing.T) {
 			time.Sleep(3 * time.Hour)
 		}
 	})
+}
+
+// damage makes cold rows unreadable for the store itself, and opens the state again.
+func (h *house) damage(keys ...string) {
+	h.t.Helper()
+	h.stop()
+	if err := errors.Join(<-h.done, h.eng.Close()); err != nil {
+		h.t.Fatal(err)
+	}
+	db, err := pebbledb.Open("state", &pebbledb.Options{FS: h.fs, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, key := range keys {
+		err = errors.Join(err, db.Set([]byte("\x02"+key), []byte("damaged"), pebbledb.Sync))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.open()
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(string, ...any) {}
+
+// entriesOf are the keys of the rows of an index, in order.
+func (h *house) entriesOf(prefix string) (keys []string) {
+	h.rows(func(tx engine.Tx) {
+		for row := range tx.Scan(prefix) {
+			keys = append(keys, row.Key)
+		}
+	})
+	return keys
+}
+
+// TestEntriesThatTheStoreCannotReadHoldUpNobody damages the first entries of a line,
+// some in the middle, or all of it: the others are claimed in order, by one or
+// many at a time, and the queue can be used up.
+func TestEntriesThatTheStoreCannotReadHoldUpNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		tasks, from, to int
+		count           int
+	}{
+		"the first": {10, 0, 1, 1}, "the first, many at a time": {10, 0, 1, 4}, "the middle": {10, 3, 6, 1}, "the middle, many at a time": {10, 3, 6, 4},
+		"the last": {10, 9, 10, 1}, "all": {10, 0, 10, 1}, "a long line": {200, 50, 120, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				var want []uuid.UUID
+				for i := range c.tasks {
+					if task := h.enqueue(queue.NewTask{}); i < c.from || i >= c.to {
+						want = append(want, task.ID)
+					}
+				}
+				h.damage(h.entriesOf("~ready/")[c.from:c.to]...)
+				other := h.enqueue(queue.NewTask{})
+				want = append(want, other.ID)
+				w := h.worker("W1")
+				for len(want) > 0 {
+					got, err := w.ask(queue.Claim{Count: c.count})
+					if err != nil || len(got) == 0 {
+						t.Fatalf("%d are left, claimed %v %v", len(want), got, err)
+					}
+					for _, task := range got {
+						if task.ID != want[0] {
+							t.Fatalf("claimed %s, want %s", task.ID, want[0])
+						}
+						want = want[1:]
+						if err := w.submit(task); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				w.none()
+				if s, err := h.Stats(t.Context(), h.run, "q"); err != nil || s[0].ReadyTotal() != 0 {
+					t.Errorf("in the end %+v %v", s, err)
+				}
+				h.forgetDamage()
+			})
+		})
+	}
+}
+
+// TestDamageAmongTheDelayedHoldsUpNobody damages the entry of one delayed task and
+// the record of another. The third becomes ready in time.
+func TestDamageAmongTheDelayedHoldsUpNobody(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.enqueue(queue.NewTask{Delay: time.Second})
+		spoilt := h.enqueue(queue.NewTask{Delay: 2 * time.Second})
+		good := h.enqueue(queue.NewTask{Delay: 3 * time.Second})
+		h.damage(h.entriesOf("~delayed/")[0], "~task/"+string(spoilt.ID[:]))
+		time.Sleep(4 * time.Second)
+		w := h.worker("W1")
+		if c := w.claim(queue.Claim{}); c.ID != good.ID {
+			t.Errorf("claimed %s, want %s", c.ID, good.ID)
+		}
+		if s, err := h.Stats(t.Context(), h.run, "q"); err != nil || s[0].Corrupt != 1 {
+			t.Errorf("%+v %v", s, err)
+		}
+		h.forgetDamage()
+	})
+}
+
+// TestADamagedRecordOfAClaimDoesNotStopItsSession ends a session one of whose
+// tasks has a record that the store cannot read.
+func TestADamagedRecordOfAClaimDoesNotStopItsSession(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		bad, good := h.enqueue(queue.NewTask{}), h.enqueue(queue.NewTask{})
+		w := h.worker("W1")
+		if got, err := w.ask(queue.Claim{Count: 2}); err != nil || len(got) != 2 {
+			t.Fatal(got, err)
+		}
+		h.damage("~task/" + string(bad.ID[:]))
+		w.h = h
+		w.die()
+		h.inState(good.ID, queue.Ready)
+		if s, err := h.Stats(t.Context(), h.run, "q"); err != nil || s[0].Corrupt != 1 || s[0].InProgress != 0 {
+			t.Errorf("%+v %v", s, err)
+		}
+		h.forgetDamage()
+	})
+}
+
+// forgetDamage ends the house without the checks that the damage would fail.
+func (h *house) forgetDamage() {
+	if err := h.faults(); !errors.Is(err, engine.ErrCorrupt) {
+		h.t.Errorf("Check finds %v", err)
+	}
+	h.stop()
+	if err := errors.Join(<-h.done, h.eng.Close()); err != nil {
+		h.t.Error(err)
+	}
+	h.fs = vfs.NewCrashableMem()
+	h.open()
 }

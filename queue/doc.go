@@ -31,8 +31,10 @@
 //   - Delays and claims run on the engine's running clock, so no step of the wall
 //     clock moves them. run_at and retention follow the wall clock.
 //   - A task whose record cannot be read is set aside, and its line goes on.
-//     Whoever asks for it is told, and Check reports it. An account that cannot be
-//     read makes Recover fail.
+//     Whoever asks for it is told, and Check reports it. Entries of an index that
+//     the store cannot read are passed over: the tasks behind them are claimed, and
+//     those of the entries can be read and cancelled by their ids. An account that
+//     cannot be read makes Recover fail.
 //
 // # States
 //
@@ -50,25 +52,21 @@
 //
 // A queue's name follows the 16 bytes of its run's id in keys.
 //
-//	queue/<name>                          account: counts by state, bytes, lower bounds of the ready lines; due at the next delay to end
-//	queue                                 the last place given in any line
+//	queue/<name>                          account: counts by state, bytes, the last place given, lower bounds of the ready lines; due when the queue is to be looked at
 //	queues/<run or actor>                 how many queues a run has, or an actor began; memory only
 //	lease/queue␀<id>                      the claim, see package registry
 //	answer/<call>                         the answer of a claim, enqueue or nack, see package call
 //	waiter/<name>␀<number>                a claim that waits at a queue; memory only
-//	alarm/<wall instant><name>            a queue whose next run_at or retention ends then; memory only
-//	alarm                                 memory only, due when the first alarm is
+//	replan                                the queue from which on all are to be looked at, because the wall clock was set; memory only
 //	cursor/~<index>                       lower bound of an index by time; memory only
-//	front/~ready/<name>␀<9-priority>      the next tasks of a long line; memory only
 //	drop/<run>                            a run that has gone, due until its queues have
 //	~payload/<id>                         as it was enqueued, without white space; then the record, while it is as enqueued
 //	~task/<id>                            record: state, attempts, place, and a small result
 //	~result/<id>                          a larger one
-//	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row
+//	~ready/<name>␀<9-priority><place>     id and record: a claim reads no other row of the task
 //	~delayed/<name>␀<due><id>             running clock
 //	~timed/<name>␀<due><id>               wall clock: run_at
-//	~finished/<name>␀<until><id>          state; wall clock: when it may be forgotten
-//	~dead/<name>␀<until><id>              the dead among those
+//	~completed/<name>␀<until><id>         wall clock: when it may be forgotten; also ~failed/, ~dead/ and ~cancelled/
 //	~corrupt/<name>␀<until><id>           tasks that were set aside
 //	~key/<name>␀<idempotency key>         id, and the payload's hash
 //
@@ -81,7 +79,9 @@
 //
 // One index for all delayed tasks, by the running clock, needs a new entry for
 // each task with a run_at whenever the wall clock is stepped. With an index for
-// each clock, and alarms between them, a step moves one row.
+// each clock a step only has each queue looked at. A row for the next instant of
+// each queue, sorted by the wall clock, spares that, and needed more code than it
+// was worth.
 //
 // A claim could find its task by a scan from the start of the line. The store
 // passes over what was deleted one by one, until it has compacted it away. So each

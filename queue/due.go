@@ -19,20 +19,20 @@ const (
 	// nobody waits behind all that is due at once.
 	dueBatch = 256
 
-	// wallCheck is how often the wall clock is looked at. The engine tells of a
-	// step at once, but not of slow corrections.
-	wallCheck = 10 * time.Minute
-
-	// putOff is when something due is looked at again that needs a record which
-	// the store cannot read.
-	putOff = time.Hour
+	// wallStep is by how much the wall clock moves against the running clock in a
+	// step. Less than that is the usual correction.
+	wallStep = time.Second
 )
 
 // TendDue does, in one transaction, some of what is due: of the queues, and of the
 // leases, since the end of a claim is a matter of both. A due row of another
 // package is an error.
 func (q *Queue) TendDue(ctx context.Context) error {
-	err := q.change(ctx, func(tx *ledger) error {
+	var offset time.Duration
+	err := q.update(ctx, nil, func(tx *ledger) error {
+		if offset = tx.Wall().Sub(tx.Now()); (offset - time.Duration(q.offset.Load())).Abs() >= wallStep {
+			replan(tx)
+		}
 		room := dueBatch
 		for row := range tx.Due() {
 			n, err := q.tend(tx, row, room)
@@ -40,67 +40,71 @@ func (q *Queue) TendDue(ctx context.Context) error {
 				return err
 			}
 		}
-		if at, _, ok := firstAlarm(tx); ok && at.Before(tx.Wall()) { // the wall clock was stepped
-			q.tendAlarms(tx, room)
+		return nil
+	})
+	if err == nil {
+		q.offset.Store(int64(offset))
+	}
+	return err
+}
+
+// passOver raises the lower bounds of indexes whose first entries the store cannot
+// read: over as many as it has to, since damage is mostly of a whole block. What is
+// passed over is counted until nothing else is left there. It answers fault if
+// there is no such index.
+func (q *Queue) passOver(ctx context.Context, fault error) error {
+	var list []index
+	err := q.eng.Snapshot(ctx, func(tx engine.Tx) error {
+		for row := range tx.Scan(accountPrefix) {
+			for _, in := range indexesOf(line(row.Key)) {
+				if book := (&ledger{Tx: tx, q: q}); *book.accountOf(in.line).stats.of(in.state, in.priority) > 0 {
+					list = append(list, in)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, in := range list {
+		bound, ok, err := q.readable(ctx, in, "")
+		if err != nil {
+			return err
+		}
+		if ok {
+			continue
+		}
+		// A tail begins with a number. This finds the last one from which on the
+		// entries cannot be read, bit by bit.
+		at := record.ReadFixed((bound + strings.Repeat("\x00", 8))[:8])
+		for step := uint64(1) << 62; step > 0; step >>= 1 {
+			if _, ok, err = q.readable(ctx, in, record.Fixed(at+step)); err != nil {
+				return err
+			}
+			if !ok {
+				at += step
+			}
+		}
+		fault = q.update(ctx, nil, func(tx *ledger) error { in.setLowerBound(tx, record.Fixed(at+1)); return nil })
+	}
+	return fault
+}
+
+// readable reports whether the store can read the first entry from a tail on, or
+// from the index's lower bound, which it gives.
+func (q *Queue) readable(ctx context.Context, in index, from string) (bound string, ok bool, err error) {
+	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {
+		bound = in.lowerBound(&ledger{Tx: tx, q: q})
+		for range tx.ScanFrom(in.prefix, in.prefix+max(bound, from)) {
+			break
 		}
 		return nil
 	})
 	if errors.Is(err, engine.ErrCorrupt) {
-		return q.tendEach(ctx)
+		return bound, false, nil
 	}
-	return err
-}
-
-// change is a transaction of nobody's call.
-func (q *Queue) change(ctx context.Context, rule func(*ledger) error) error {
-	return q.eng.Update(ctx, func(tx engine.Tx) error {
-		book := &ledger{Tx: tx, q: q}
-		if err := rule(book); err != nil {
-			return err
-		}
-		book.close()
-		return nil
-	})
-}
-
-// tendEach sees to the rows that are due one by one, because one of them needs a
-// record that the store cannot read. That one is put off.
-func (q *Queue) tendEach(ctx context.Context) error {
-	var due []engine.Row
-	err := q.eng.View(ctx, func(tx engine.Tx) error {
-		for row := range tx.Due() {
-			if due = append(due, row); len(due) == dueBatch {
-				break
-			}
-		}
-		return nil
-	})
-	for _, row := range due {
-		if err != nil {
-			return err
-		}
-		err = q.change(ctx, func(tx *ledger) error {
-			now, ok := tx.Get(row.Key)
-			if !ok || !now.Due.Equal(row.Due) {
-				return nil
-			}
-			_, err := q.tend(tx, now, 1)
-			return err
-		})
-		if !errors.Is(err, engine.ErrCorrupt) {
-			continue
-		}
-		err = q.change(ctx, func(tx *ledger) error {
-			if row.Key == alarmKey {
-				q.putOffAlarm(tx)
-			} else if now, ok := tx.Get(row.Key); ok {
-				now.Due = tx.Now().Add(putOff)
-				tx.Touch(now)
-			}
-			return nil
-		})
-	}
-	return err
+	return bound, err == nil, err
 }
 
 // tend does what a due row wants, for up to room tasks, and says how many it saw
@@ -109,8 +113,8 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	switch {
 	case strings.HasPrefix(row.Key, accountPrefix):
 		return q.tendLine(tx, line(row.Key), room), nil
-	case row.Key == alarmKey:
-		return q.tendAlarms(tx, room), nil
+	case row.Key == replanKey:
+		return q.tendPlans(tx, row, room), nil
 	case strings.HasPrefix(row.Key, dropPrefix):
 		return q.tendDropped(tx, row, room), nil
 	case call.Tend(tx, row), q.core.Tend(tx, row):
@@ -119,62 +123,58 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	return 0, fmt.Errorf("queue: row %q is due and nobody's", row.Key)
 }
 
-// tendLine ends delays, and forgets finished tasks, up to room of them. What is
-// due in an index is read before any of it is moved.
+// tendLine ends delays, and forgets finished tasks, up to room of them, and plans
+// when the queue is looked at next. What is due in an index is read before any of
+// it is moved.
 func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 	a := tx.accountOf(l)
-	a.due, a.alarm, a.moved = time.Time{}, time.Time{}, true
-	move := func(in index, row engine.Row) {
-		if t, ok := in.taskAt(tx, row); ok && t.State == Delayed {
-			removeFromIndex(tx, &t)
-			q.schedule(tx, &t, 0)
-		} else {
-			q.setAside(tx, in, row)
-		}
-	}
-	drop := func(in index, row engine.Row) {
-		if t, ok := in.taskAt(tx, row); ok && t.State.Finished() {
-			forget(tx, &t)
-		} else {
-			forgetUnread(tx, in, row)
-		}
-	}
-	for _, step := range []struct {
-		in     index
-		byWall bool
-		some   bool
-		do     func(index, engine.Row)
-	}{
-		{delayedIndex(l), false, a.stats.Delayed > 0, move},
-		{timedIndex(l), true, a.stats.Delayed > 0, move},
-		{finishedIndex(l), true, true, drop},
-		{corruptIndex(l), true, a.stats.Corrupt > 0, drop},
-	} {
-		if !step.some {
+	a.due, a.planned = time.Time{}, true
+	for _, state := range []State{Delayed, Completed, Failed, Dead, Cancelled, corruptState} {
+		if *a.stats.of(state, 0) == 0 {
 			continue
 		}
-		now := tx.Now()
-		if step.byWall {
-			now = tx.Wall()
+		some := false
+		for _, in := range indexesOfState(l, state) {
+			due, next := in.dueNow(tx, room-n)
+			for _, row := range due {
+				q.tendEntry(tx, in, row)
+			}
+			if n += len(due); !next.IsZero() {
+				a.wanted(tx, next, in.byWall)
+			}
+			some = some || len(due) > 0 || !next.IsZero()
 		}
-		due, next := step.in.dueBefore(tx, now, room-n)
-		for _, row := range due {
-			step.do(step.in, row)
-		}
-		if n += len(due); !next.IsZero() {
-			a.wanted(next, step.byWall)
+		if !some {
+			a.none(state, 0)
 		}
 	}
 	return n + 1
 }
 
-// dueBefore gives up to most entries of an index by time that are due before now,
-// and when the next is due, if there is one. It raises the lower bound over those
-// it gives.
-func (in index) dueBefore(tx *ledger, now time.Time, most int) (due []engine.Row, next time.Time) {
+// tendEntry does what is due for the task of an entry.
+func (q *Queue) tendEntry(tx *ledger, in index, row engine.Row) {
+	var t Task
+	switch {
+	case !in.taskAt(tx, row, &t):
+		q.lose(tx, in, row)
+	case t.State == Delayed:
+		removeFromIndex(tx, &t)
+		q.schedule(tx, &t, 0)
+	default:
+		forget(tx, &t)
+	}
+}
+
+// dueNow gives up to most entries of an index by time that are due, and when the
+// next is due, if there is one. It raises the lower bound over those it gives.
+func (in index) dueNow(tx *ledger, most int) (due []engine.Row, next time.Time) {
+	now := tx.Now()
+	if in.byWall {
+		now = tx.Wall()
+	}
 	tail := ""
 	for row := range in.entries(tx) {
-		at, _, ok := in.timeAndID(row)
+		at, ok := in.at(row)
 		if !ok {
 			continue // Check reports it
 		}
@@ -183,88 +183,32 @@ func (in index) dueBefore(tx *ledger, now time.Time, most int) (due []engine.Row
 			next = at
 			break
 		}
-		due = append(due, row)
+		if due = append(due, row); tx.careful {
+			next = at // there may be more
+		}
 	}
-	if tail != "" { // an entry that is added from here on lowers it again
-		in.raiseLowerBound(tx, min(tail, atTime(now, uuid.Nil)))
+	if tail = min(tail, atTime(now, uuid.Nil)); tail > in.lowerBound(tx) { // an entry that is added from here on lowers it again
+		in.setLowerBound(tx, tail)
 	}
 	return due, next
 }
 
-// The wall clock may be stepped, and rows are due by the running clock. So a
-// queue has its next instant of the wall clock in an alarm, a row whose key sorts
-// by that instant. One row of the running clock is due when the first alarm is,
-// and every few minutes: a step of the wall clock moves that row alone.
+// The wall clock may be stepped, and rows are due by the running clock. So after a
+// step, and after a restart, each queue is planned anew.
 
-func alarmRow(l line, at time.Time) string {
-	return alarmPrefix + record.Fixed(uint64(at.UnixNano())) + l.name()
-}
+func replan(tx engine.Tx) { tx.Touch(engine.Row{Key: replanKey, Due: tx.Now().Add(-1)}) }
 
-// setAlarm moves the alarm of a queue. The zero time is none.
-func setAlarm(tx *ledger, l line, was, at time.Time) {
-	if !was.IsZero() {
-		tx.Delete(alarmRow(l, was))
-	}
-	if at.IsZero() {
-		return
-	}
-	tx.Touch(engine.Row{Key: alarmRow(l, at)})
-	due := alarmDue(tx, at)
-	if row, ok := tx.Get(alarmKey); !ok || due.Before(row.Due) {
-		tx.Touch(engine.Row{Key: alarmKey, Due: due})
-	}
-}
-
-// alarmDue is when an instant of the wall clock is to be looked at.
-func alarmDue(tx engine.Tx, at time.Time) time.Time {
-	return tx.Now().Add(min(max(0, at.Sub(tx.Wall())), wallCheck))
-}
-
-// firstAlarm is the earliest alarm.
-func firstAlarm(tx engine.Tx) (at time.Time, l line, ok bool) {
-	for row := range tx.Scan(alarmPrefix) {
-		at = time.Unix(0, int64(record.ReadFixed(row.Key[len(alarmPrefix):]))).UTC()
-		return at, lineNamed(row.Key[len(alarmPrefix)+8:]), true
-	}
-	return time.Time{}, "", false
-}
-
-// tendAlarms sees to the queues whose instant has come.
-func (q *Queue) tendAlarms(tx *ledger, room int) (n int) {
-	for n < room {
-		at, l, ok := firstAlarm(tx)
-		if !ok {
-			tx.Delete(alarmKey)
-			return n + 1
+// tendPlans plans the queues from the one that row names, for up to room tasks.
+func (q *Queue) tendPlans(tx *ledger, row engine.Row, room int) (n int) {
+	for queue := range tx.ScanFrom(accountPrefix, row.Value) {
+		if n >= room {
+			tx.Touch(engine.Row{Key: row.Key, Value: queue.Key, Due: row.Due})
+			return n
 		}
-		if !at.Before(tx.Wall()) {
-			break
-		}
-		n += q.tendLine(tx, l, room-n)
-		a := tx.accountOf(l)
-		setAlarm(tx, l, at, a.alarm) // not when the ledger is closed: the loop looks for the next
-		a.alarmWas = a.alarm
+		n += q.tendLine(tx, line(queue.Key), room-n)
 	}
-	tx.rearm = true
+	tx.Delete(row.Key)
 	return n + 1
-}
-
-// rearm makes the one row due when the first alarm is.
-func rearm(tx *ledger) {
-	if at, _, ok := firstAlarm(tx); ok {
-		tx.Touch(engine.Row{Key: alarmKey, Due: alarmDue(tx, at)})
-	} else {
-		tx.Delete(alarmKey)
-	}
-}
-
-// putOffAlarm puts off the first queue, whose task cannot be read.
-func (q *Queue) putOffAlarm(tx *ledger) {
-	tx.rearm = true
-	if _, l, ok := firstAlarm(tx); ok {
-		a := tx.accountOf(l)
-		a.alarm, a.moved = tx.Wall().Add(putOff), true
-	}
 }
 
 // Drop removes all queues of a run, in the transaction that removes the run and
@@ -281,7 +225,7 @@ func (q *Queue) Drop(tx engine.Tx, run uuid.UUID) {
 // progress wait for the end of their claims.
 func (q *Queue) tendDropped(tx *ledger, row engine.Row, room int) (n int) {
 	claims := false
-	for queue := range tx.Scan(string(lineOf(runOf(row), ""))) {
+	for queue := range tx.Scan(accountPrefix + row.Key[len(dropPrefix):]) {
 		if n >= room {
 			return n // still due
 		}
@@ -297,12 +241,11 @@ func (q *Queue) tendDropped(tx *ledger, row engine.Row, room int) (n int) {
 	return n + 1
 }
 
-func runOf(row engine.Row) uuid.UUID { return uuid.UUID([]byte(row.Key[len(dropPrefix):])) }
-
 func (q *Queue) dropLine(tx *ledger, l line, room int) (n int) {
 	a := tx.accountOf(l)
+	a.moved = true
 	for _, in := range indexesOf(l) {
-		if in.ofReady() && a.stats.Ready[in.priority] == 0 {
+		if in.state == Ready && a.stats.Ready[in.priority] == 0 {
 			continue
 		}
 		for row := range in.entries(tx) {
@@ -310,21 +253,21 @@ func (q *Queue) dropLine(tx *ledger, l line, room int) (n int) {
 				return n
 			}
 			n++
-			in.raiseLowerBound(tx, in.tail(row))
-			if t, ok := in.taskAt(tx, row); ok && t.line == l {
+			in.setLowerBound(tx, in.tail(row))
+			var t Task
+			if in.taskAt(tx, row, &t) {
 				forget(tx, &t)
 				continue
 			}
-			forgetUnread(tx, in, row)
-			if in.ofReady() && len(row.Value) >= 16 {
-				forgetRows(tx, uuid.UUID([]byte(row.Value[:16])))
+			q.lose(tx, in, row)
+			if id, ok := in.id(row); ok {
+				forgetRows(tx, id)
 			}
 		}
 	}
 	if a.stats.InProgress == 0 { // whatever corrupt tasks have left of the counts
 		a.stats, a.bytes = Stats{Queue: a.stats.Queue}, 0
 	}
-	a.moved = true
 	return n
 }
 
@@ -340,18 +283,19 @@ func (q *Queue) Recover(ctx context.Context) error {
 		for row := range tx.Scan(accountPrefix) {
 			var a account
 			a.read(tx, line(row.Key))
+			q.place = max(q.place, a.last)
 			queues[a.line.run()]++
 			if a.actor != uuid.Nil {
 				queues[a.actor]++
-			}
-			if !a.alarm.IsZero() {
-				tx.Touch(engine.Row{Key: alarmRow(a.line, a.alarm)})
 			}
 		}
 		for of, n := range queues {
 			tx.Touch(engine.Row{Key: queuesKey(of), Value: record.Fixed(n)})
 		}
-		rearm(&ledger{Tx: tx, q: q})
+		q.offset.Store(int64(tx.Wall().Sub(tx.Now())))
+		if len(queues) > 0 {
+			replan(tx)
+		}
 		return nil
 	})
 }
@@ -359,9 +303,6 @@ func (q *Queue) Recover(ctx context.Context) error {
 // checkRows reads every record that is not cold and outlives a restart.
 func checkRows(tx engine.Tx) error {
 	var faults []error
-	if _, ok := readPlaces(tx); !ok {
-		faults = append(faults, corrupt(placeKey))
-	}
 	for row := range tx.Scan(accountPrefix) {
 		name := row.Key[len(accountPrefix):]
 		if len(name) <= 16 || !isName(name[16:]) || !new(account).decode(row.Value) {

@@ -136,10 +136,11 @@ func (q *Queue) enqueueOne(tx *ledger, d *draft) (t Task, fresh bool, err error)
 		ID: d.id, Run: d.Run, Queue: d.Queue, Priority: d.Priority, MaxAttempts: d.MaxAttempts,
 		Size: d.size, Key: d.Key, EnqueuedAt: wall, EnqueuedBy: d.By, line: d.line, draft: d,
 	}
-	if d.RunAt.IsZero() {
-		q.schedule(tx, &t, d.Delay)
+	if d.RunAt.After(wall) {
+		t.State, t.due, t.byWall = Delayed, d.RunAt.Round(0).UTC(), true
+		addToIndex(tx, &t)
 	} else {
-		q.scheduleAt(tx, &t, d.RunAt)
+		q.schedule(tx, &t, d.Delay)
 	}
 	return t, true, nil
 }
@@ -185,13 +186,16 @@ func (q *Queue) mayGrow(tx *ledger, d *draft) error {
 		return nil
 	}
 	// It begins a queue.
-	if tx.queuesOf(d.Run) >= uint64(q.opts.MaxQueuesPerRun) {
+	if tx.queuesOf(d.Run) >= q.opts.MaxQueuesPerRun {
 		return limit("queues of this run that have tasks", int64(q.opts.MaxQueuesPerRun))
 	}
-	if d.Actor != uuid.Nil && tx.queuesOf(d.Actor) >= uint64(q.opts.MaxQueuesPerActor) {
+	if d.Actor != uuid.Nil && tx.queuesOf(d.Actor) >= q.opts.MaxQueuesPerActor {
 		return limit("queues that have tasks and were begun by this actor", int64(q.opts.MaxQueuesPerActor))
 	}
-	a.actor = d.Actor
+	if !a.counted {
+		a.actor = d.Actor
+		tx.countQueue(a, 1)
+	}
 	return nil
 }
 

@@ -230,11 +230,20 @@ func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id 
 }
 
 // Cancel finishes a task without a result; one that is finished stays as it is.
-// Who works on it is told, and by whom: the path of an actor.
-func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string) (t Task, err error) {
+// Who works on it is told, and by whom: the path of an actor. may refuses those who
+// may not; nil refuses nobody.
+func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string, may func(Task) error) (t Task, err error) {
 	return t, q.update(ctx, nil, func(tx *ledger) error {
-		if t, err = getTaskOf(tx, run, id); err != nil || t.State.Finished() {
+		if t, err = getTaskOf(tx, run, id); err != nil {
 			return err
+		}
+		if may != nil {
+			if err := may(t); err != nil {
+				return err
+			}
+		}
+		if t.State.Finished() {
+			return nil
 		}
 		cause := causeCancel
 		if by != "" {
@@ -249,16 +258,19 @@ func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string) (t Tas
 }
 
 // Redrive gives dead tasks of a queue all their attempts again: those named,
-// or with none named the first MaxRedrive. It returns those it did.
-func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []uuid.UUID) (done []uuid.UUID, err error) {
+// or with none named the first MaxRedrive. It returns those it did. may refuses
+// tasks; nil refuses none. One that was named and is refused is an error, and so
+// are the others if all of them are.
+func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []uuid.UUID, may func(Task) error) (done []uuid.UUID, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return nil, err
 	}
 	if len(ids) > MaxRedrive {
 		return nil, argumentError("task_ids", "must be at most %d", MaxRedrive)
 	}
-	return done, q.update(ctx, nil, func(tx *ledger) error {
+	err = q.update(ctx, nil, func(tx *ledger) error {
 		done = nil
+		var refusal error
 		named := ids
 		if len(named) == 0 {
 			named = firstDead(tx, lineOf(run, queue))
@@ -268,24 +280,35 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 			if err != nil || t.Queue != queue || t.State != Dead {
 				continue // not among those it did
 			}
+			if may != nil {
+				if err := may(t); err != nil {
+					refusal = err
+					continue
+				}
+			}
 			removeFromIndex(tx, &t)
 			t.Attempt, t.Attempts = 0, nil
 			t.FinishedAt, t.Until = time.Time{}, time.Time{}
 			q.schedule(tx, &t, 0)
 			done = append(done, id)
 		}
+		if len(ids) > 0 || len(done) == 0 {
+			return refusal
+		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
 }
 
 func firstDead(tx *ledger, l line) (ids []uuid.UUID) {
-	in := deadIndex(l)
-	for row := range in.entries(tx) {
-		if len(ids) == 0 {
-			in.raiseLowerBound(tx, in.tail(row))
+	for row := range indexByTime(l, Dead, true).entries(tx) {
+		if id, ok := idOf(row, false); ok {
+			ids = append(ids, id)
 		}
-		_, id, _ := in.timeAndID(row)
-		if ids = append(ids, id); len(ids) == MaxRedrive {
+		if len(ids) == MaxRedrive {
 			break
 		}
 	}
@@ -302,7 +325,7 @@ func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) 
 	q.entered(tx, func(tx *ledger) {
 		t, err := getTask(tx, id)
 		if errors.Is(err, engine.ErrCorrupt) {
-			q.setAsideClaimed(tx, id)
+			q.loseClaimed(tx, id)
 			return
 		}
 		if err != nil || t.State != InProgress || t.last().Token != lease.Token {
@@ -343,7 +366,7 @@ func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
 		removeFromIndex(tx, t)
 		t.Attempt--
 		t.Attempts = t.Attempts[:len(t.Attempts)-1]
-		readyIndex(t.line, t.Priority).forget(tx) // a front may have passed its place
+		readyIndex(t.line, t.Priority).forget(tx) // the front has the task as it was, or not at all
 		q.makeReady(tx, t)
 	}
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"encoding/binary"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,26 +14,25 @@ import (
 // The prefixes of the key schema in the package doc.
 const (
 	accountPrefix = "queue/"
-	placeKey      = "queue"
 	queuesPrefix  = "queues/"
-	alarmPrefix   = "alarm/"
-	alarmKey      = "alarm"
 	cursorPrefix  = "cursor/"
 	waiterPrefix  = "waiter/"
 	dropPrefix    = "drop/"
-	frontPrefix   = "front/"
+	replanKey     = "replan"
 
-	taskPrefix     = engine.Cold + "task/"
-	payloadPrefix  = engine.Cold + "payload/"
-	resultPrefix   = engine.Cold + "result/"
-	readyPrefix    = engine.Cold + "ready/"
-	delayedPrefix  = engine.Cold + "delayed/"
-	timedPrefix    = engine.Cold + "timed/"
-	finishedPrefix = engine.Cold + "finished/"
-	deadPrefix     = engine.Cold + "dead/"
-	corruptPrefix  = engine.Cold + "corrupt/"
-	keyPrefix      = engine.Cold + "key/"
+	taskPrefix    = engine.Cold + "task/"
+	payloadPrefix = engine.Cold + "payload/"
+	resultPrefix  = engine.Cold + "result/"
+	keyPrefix     = engine.Cold + "key/"
+	timedPrefix   = engine.Cold + "timed/"
+	readyPrefix   = engine.Cold + "ready/"
 )
+
+// The prefixes of the indexes by time, by state.
+var timePrefixes = [...]string{
+	Delayed: engine.Cold + "delayed/", Completed: engine.Cold + "completed/", Failed: engine.Cold + "failed/",
+	Dead: engine.Cold + "dead/", Cancelled: engine.Cold + "cancelled/", corruptState: engine.Cold + "corrupt/",
+}
 
 func dropKey(run uuid.UUID) string      { return dropPrefix + string(run[:]) }
 func queuesKey(of uuid.UUID) string     { return queuesPrefix + string(of[:]) }
@@ -50,32 +48,25 @@ func idemKey(l line, key string) string { return keyPrefix + l.name() + "\x00" +
 // bound: no entry sorts before it. That of a ready line is in the queue's account.
 // That of an index by time is a row in memory, the cursor.
 type index struct {
-	prefix string // of its entries' keys
-	beside string // key of its cursor, or of a ready line's front, see there
-
-	kind     string // readyPrefix, …
+	prefix   string // of its entries' keys
+	cursor   string // key of its cursor
 	line     line
-	priority int // of a ready line
+	state    State // of its tasks
+	priority int   // of a ready line
+	byWall   bool  // its times are of the wall clock
 }
 
 func readyIndex(l line, priority int) index {
-	return indexAt(frontPrefix+readyPrefix+l.name()+"\x00"+digit(priority), len(frontPrefix), readyPrefix, l, priority)
+	return index{prefix: readyPrefix + l.name() + "\x00" + digit(priority), line: l, state: Ready, priority: priority}
 }
 
-func delayedIndex(l line) index  { return indexByTime(delayedPrefix, l) }
-func timedIndex(l line) index    { return indexByTime(timedPrefix, l) }
-func finishedIndex(l line) index { return indexByTime(finishedPrefix, l) }
-func deadIndex(l line) index     { return indexByTime(deadPrefix, l) }
-func corruptIndex(l line) index  { return indexByTime(corruptPrefix, l) }
-
-func indexByTime(kind string, l line) index {
-	return indexAt(cursorPrefix+kind+l.name()+"\x00", len(cursorPrefix), kind, l, 0)
-}
-
-// indexAt makes an index from the key of what is beside it. Its prefix is the
-// part of that from at on.
-func indexAt(beside string, at int, kind string, l line, priority int) index {
-	return index{prefix: beside[at:], beside: beside, kind: kind, line: l, priority: priority}
+func indexByTime(l line, state State, byWall bool) index {
+	prefix := timePrefixes[state]
+	if state == Delayed && byWall {
+		prefix = timedPrefix
+	}
+	cursor := cursorPrefix + prefix + l.name() + "\x00"
+	return index{prefix: cursor[len(cursorPrefix):], cursor: cursor, line: l, state: state, byWall: byWall}
 }
 
 // digit stands for a priority in keys, the highest first.
@@ -84,30 +75,42 @@ func digit(priority int) string {
 	return digits[priority : priority+1]
 }
 
-// indexesOf are all indexes of a line but that of its dead tasks, which are among
-// the finished, too.
-func indexesOf(l line) []index {
-	list := []index{delayedIndex(l), timedIndex(l), finishedIndex(l), corruptIndex(l)}
-	for priority := range MaxPriority + 1 {
-		list = append(list, readyIndex(l, priority))
+// indexesOf are all indexes of a line.
+func indexesOf(l line) (list []index) {
+	for state := Delayed; state <= corruptState; state++ {
+		list = append(list, indexesOfState(l, state)...)
 	}
 	return list
 }
 
-// entry is the index of a task's state, and the task's place in it. A task in
+// indexesOfState are the indexes that the tasks in a state are in. A task in
 // progress is in none.
+func indexesOfState(l line, state State) (list []index) {
+	switch state {
+	case InProgress:
+		return nil
+	case Ready:
+		for priority := MaxPriority; priority >= 0; priority-- {
+			list = append(list, readyIndex(l, priority))
+		}
+		return list
+	case Delayed:
+		list = append(list, indexByTime(l, Delayed, false))
+	}
+	return append(list, indexByTime(l, state, true))
+}
+
+// entry is the index of a task's state, and the task's place in it.
 func (t *Task) entry() (in index, tail string) {
 	switch {
+	case t.State == InProgress:
+		return index{}, ""
 	case t.State == Ready:
 		return readyIndex(t.line, t.Priority), record.Fixed(t.place)
-	case t.State == Delayed && t.byWall:
-		return timedIndex(t.line), atTime(t.due, t.ID)
 	case t.State == Delayed:
-		return delayedIndex(t.line), atTime(t.due, t.ID)
-	case t.State.Finished():
-		return finishedIndex(t.line), atTime(t.Until, t.ID)
+		return indexByTime(t.line, Delayed, t.byWall), atTime(t.due, t.ID)
 	}
-	return index{}, ""
+	return indexByTime(t.line, t.State, true), atTime(t.Until, t.ID)
 }
 
 // atTime sorts by time, then by id.
@@ -118,87 +121,131 @@ func atTime(at time.Time, id uuid.UUID) string {
 	return string(b[:])
 }
 
-// timeAndID reads what atTime wrote at the end of an entry's key.
-func (in index) timeAndID(row engine.Row) (at time.Time, id uuid.UUID, ok bool) {
-	tail := in.tail(row)
-	if len(tail) != 24 {
-		return time.Time{}, uuid.Nil, false
-	}
-	return time.Unix(0, int64(record.ReadFixed(tail))).UTC(), uuid.UUID([]byte(tail[8:])), true
-}
-
-func (in index) ofReady() bool { return strings.HasPrefix(in.prefix, readyPrefix) }
-
-// taskAt is the task of an entry. A ready one has its record in the entry, so
-// that a claim reads one row.
-func (in index) taskAt(tx *ledger, row engine.Row) (t Task, ok bool) {
-	if in.ofReady() {
-		ok = in.readyTask(tx, in.tail(row), row.Value, &t)
-		return t, ok
-	}
-	_, id, ok := in.timeAndID(row)
-	if !ok {
-		return Task{}, false
-	}
-	found, err := t.read(tx, id)
-	return t, found && err == nil
-}
-
-// readyTask reads the task of an entry of a ready line. If the record there
-// cannot be read, it tries the task's other one.
-func (in index) readyTask(tx *ledger, tail, value string, t *Task) bool {
-	if len(value) < 16 {
-		return false
-	}
-	id := uuid.UUID([]byte(value[:16]))
-	if t.decode(id, value[16:], in.line) && in.isAt(t, tail) {
-		return true
-	}
-	found, err := t.read(tx, id)
-	return found && err == nil && in.isAt(t, tail)
-}
-
-// isAt reports whether a task is ready at a place of the line.
-func (in index) isAt(t *Task, tail string) bool {
-	return t.State == Ready && t.line == in.line && t.Priority == in.priority && record.Fixed(t.place) == tail
-}
-
 // tail is what an entry's key has behind the prefix.
 func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
 
+// at is when an entry of an index by time is due. ok is false for one that this
+// version does not write.
+func (in index) at(row engine.Row) (at time.Time, ok bool) {
+	tail := in.tail(row)
+	if len(tail) != 24 {
+		return time.Time{}, false
+	}
+	return time.Unix(0, int64(record.ReadFixed(tail))).UTC(), true
+}
+
+// idOf is the id of the task whose row it is. A ready one has it in the entry,
+// and the others, which have it at the end of their key.
+func idOf(row engine.Row, inValue bool) (id uuid.UUID, ok bool) {
+	text := row.Value[:min(16, len(row.Value))]
+	if !inValue {
+		text = row.Key[max(0, len(row.Key)-16):]
+	}
+	copy(id[:], text)
+	return id, len(text) == 16
+}
+
+func (in index) id(row engine.Row) (uuid.UUID, bool) { return idOf(row, in.state == Ready) }
+
+// taskAt reads the task of an entry. A ready one has its record in the entry, so
+// that a claim reads one row; if that cannot be read, there may be another.
+func (in index) taskAt(tx *ledger, row engine.Row, t *Task) (ok bool) {
+	id, ok := in.id(row)
+	if !ok {
+		return false
+	}
+	if in.state == Ready && t.decode(id, row.Value[16:], in.line) && in.has(t, row) {
+		return true
+	}
+	found, err := t.read(tx, id)
+	return found && err == nil && in.has(t, row)
+}
+
+// has reports whether the entry is where the task is.
+func (in index) has(t *Task, row engine.Row) bool {
+	if in.state == Ready { // spares the key
+		return t.State == Ready && t.line == in.line && t.Priority == in.priority && len(in.tail(row)) == 8 && t.place == record.ReadFixed(in.tail(row))
+	}
+	is, tail := t.entry()
+	return is.prefix == in.prefix && tail == in.tail(row)
+}
+
 // lowerBound: no entry sorts before it. "" if that is not known.
 func (in index) lowerBound(tx *ledger) string {
-	if in.ofReady() {
+	if in.state == Ready {
 		return record.Fixed(tx.accountOf(in.line).first[in.priority])
 	}
-	row, _ := tx.Get(in.beside)
+	row, _ := tx.Get(in.cursor)
 	return row.Value
+}
+
+func (in index) setLowerBound(tx *ledger, tail string) {
+	if in.state != Ready {
+		tx.Touch(engine.Row{Key: in.cursor, Value: tail})
+		return
+	}
+	a := tx.accountOf(in.line)
+	a.first[in.priority], a.moved = record.ReadFixed(tail), true
 }
 
 // entries yields the index in order.
 func (in index) entries(tx *ledger) iter.Seq[engine.Row] {
-	return tx.ScanFrom(in.prefix, in.prefix+in.lowerBound(tx))
-}
-
-// raiseLowerBound notes that no entry sorts before tail.
-func (in index) raiseLowerBound(tx *ledger, tail string) {
-	switch {
-	case tail <= in.lowerBound(tx):
-	case in.ofReady():
-		a := tx.accountOf(in.line)
-		a.first[in.priority], a.moved = record.ReadFixed(tail), true
-	default:
-		tx.Touch(engine.Row{Key: in.beside, Value: tail})
+	return func(yield func(engine.Row) bool) {
+		for row := range tx.ScanFrom(in.prefix, in.prefix+in.lowerBound(tx)) {
+			if !yield(row) || tx.careful {
+				return
+			}
+		}
 	}
 }
 
-// lowerLowerBound is for an entry that is added to an index by time, and may sort
-// before others.
-func (in index) lowerLowerBound(tx *ledger, tail string) {
-	if tail < in.lowerBound(tx) {
-		tx.Touch(engine.Row{Key: in.beside, Value: tail})
+// A front is the next entries of a ready line, kept in memory: a claim of one task
+// that had to find it in the store would take a quarter longer. It has all entries
+// of the line from its first to its last one; those below the line's lower bound
+// are claimed. It is read and changed under the engine's lock. What a transaction
+// changes between the two drops the front, and a front is only made from a line
+// that the transaction has not changed, so one that is undone does no harm.
+type front []engine.Row
+
+const (
+	frontTasks = 64       // only a longer line has one
+	frontBytes = 16 << 10 // of records, or one more than that
+)
+
+// front yields the entries of a line that is long enough for a front, for a claim of
+// one task.
+func (in index) front(tx *ledger) iter.Seq[engine.Row] {
+	a := tx.accountOf(in.line)
+	f := tx.q.fronts[in.prefix]
+	for len(f) > 0 && record.ReadFixed(in.tail(f[0])) < a.first[in.priority] {
+		f = f[1:]
+	}
+	if len(f) == 0 && !a.moved {
+		f = make(front, 0, frontTasks)
+		size := 0
+		for row := range in.entries(tx) {
+			f = append(f, row)
+			if size += len(row.Value); len(f) == frontTasks || size > frontBytes {
+				break
+			}
+		}
+		tx.q.fronts[in.prefix] = f
+	}
+	return func(yield func(engine.Row) bool) {
+		for _, row := range f {
+			if !yield(row) {
+				return
+			}
+		}
+		in.entries(tx)(yield) // whoever gets here has taken those out of the line
 	}
 }
 
 // forget removes what is kept in memory about an index.
-func (in index) forget(tx *ledger) { tx.Delete(in.beside) }
+func (in index) forget(tx *ledger) {
+	if in.state == Ready {
+		delete(tx.q.fronts, in.prefix)
+	} else {
+		tx.Delete(in.cursor)
+	}
+}

@@ -10,20 +10,13 @@ import (
 )
 
 // A ledger is a transaction of the rules. Nearly every task that moves changes the
-// account of its queue and the last place given. A ledger reads these once, and
-// writes them once when it is closed.
+// account of its queue. A ledger reads this once, and writes it once when it is
+// closed.
 type ledger struct {
 	engine.Tx
 	q       *Queue
 	account account // that was asked for first: mostly the only one
-	places  places
-	rearm   bool // the first alarm may be another one when it is closed
-}
-
-// A places is the last place given in any line, and the last that is reserved.
-type places struct {
-	last, reserved uint64
-	read, given    bool
+	careful bool    // an index yields one entry and reads no further: what follows cannot be read
 }
 
 // An account is what is written down about a queue.
@@ -32,14 +25,14 @@ type account struct {
 	stats Stats
 	bytes uint64                  // payloads of tasks that are not finished
 	actor uuid.UUID               // who began the queue
+	last  uint64                  // no task of the queue has a higher place
 	first [MaxPriority + 1]uint64 // lower bounds of the ready lines that are not empty
-	due   time.Time               // running clock: no delay ends earlier
-	alarm time.Time               // wall clock: no run_at and no retention ends earlier
+	due   time.Time               // running clock: nothing is due earlier, by any clock; zero: nothing is
 
-	moved    bool      // it is to be written
-	existed  bool      // it had a row when it was read
-	alarmWas time.Time // as it is stored
-	next     *account  // of the ledger
+	moved   bool     // it is to be written
+	planned bool     // only due has changed
+	counted bool     // the queue is counted for its run and its actor
+	next    *account // of the ledger
 }
 
 // accountOf gives the account of a queue. It is the ledger's until that is closed.
@@ -60,26 +53,23 @@ func (tx *ledger) accountOf(l line) *account {
 // close writes what has changed.
 func (tx *ledger) close() {
 	for a := &tx.account; a != nil; a = a.next {
-		if a.moved {
+		if a.moved || a.planned {
 			a.write(tx)
 		}
 	}
-	if tx.places.given {
-		tx.places.write(tx.Tx)
-	}
-	if tx.rearm {
-		rearm(tx)
-	}
 }
 
+// wallCheck bounds how long the running clock is believed to go as the wall clock
+// does. The engine tells of a step, but not of slow corrections.
+const wallCheck = 10 * time.Minute
+
 // wanted makes the queue due at an instant of one of the clocks, or before.
-func (a *account) wanted(at time.Time, byWall bool) {
-	due := &a.due
+func (a *account) wanted(tx engine.Tx, at time.Time, byWall bool) {
 	if byWall {
-		due = &a.alarm
+		at = tx.Now().Add(min(at.Sub(tx.Wall()), wallCheck))
 	}
-	if due.IsZero() || at.Before(*due) {
-		*due = at
+	if a.due.IsZero() || at.Before(a.due) {
+		a.due = at
 	}
 }
 
@@ -87,78 +77,57 @@ func (a *account) wanted(at time.Time, byWall bool) {
 // queue is forgotten.
 func (a *account) write(tx *ledger) {
 	exists := !a.stats.empty()
-	if !exists {
-		a.due, a.alarm = time.Time{}, time.Time{}
+	if !exists && a.counted {
+		tx.countQueue(a, -1)
 	}
-	if exists != a.existed {
-		tx.countQueue(a, exists)
+	row := engine.Row{Key: string(a.line), Value: a.encode(), Due: a.due}
+	switch {
+	case exists && a.moved:
+		tx.Put(row)
+	case exists:
+		tx.Touch(row)
+	default:
+		tx.Delete(row.Key)
+		for _, in := range indexesOf(a.line) {
+			in.forget(tx)
+		}
 	}
-	if !a.alarm.Equal(a.alarmWas) {
-		setAlarm(tx, a.line, a.alarmWas, a.alarm)
-	}
-	if exists {
-		tx.Put(engine.Row{Key: string(a.line), Value: a.encode(), Due: a.due})
-		return
-	}
-	tx.Delete(string(a.line))
-	for _, in := range append(indexesOf(a.line), deadIndex(a.line)) {
-		in.forget(tx)
-	}
+}
+
+// none says that no entry is left of a state. Tasks that are still counted were
+// passed over, because they cannot be read.
+func (a *account) none(state State, priority int) {
+	*a.stats.of(state, priority), a.moved = 0, true
 }
 
 // countQueue counts a queue that begins or ends, for its run and its actor.
-func (tx *ledger) countQueue(a *account, begins bool) {
+func (tx *ledger) countQueue(a *account, n int) {
+	a.counted = n > 0
 	for _, of := range []uuid.UUID{a.line.run(), a.actor} {
-		n := queuesWritten(tx, of)
-		switch {
-		case begins:
-			n++
-		case n > 0:
-			n--
-		}
-		if n == 0 {
-			tx.Delete(queuesKey(of))
+		if count := tx.queuesOf(of) + n; count > 0 {
+			tx.Touch(engine.Row{Key: queuesKey(of), Value: record.Fixed(uint64(count))})
 		} else {
-			tx.Touch(engine.Row{Key: queuesKey(of), Value: record.Fixed(n)})
+			tx.Delete(queuesKey(of))
 		}
 	}
 }
 
-func queuesWritten(tx engine.Tx, of uuid.UUID) uint64 {
+// queuesOf is how many queues a run has, or an actor has begun, that have tasks.
+func (tx *ledger) queuesOf(of uuid.UUID) int {
 	row, ok := tx.Get(queuesKey(of))
 	if !ok {
 		return 0
 	}
-	return record.ReadFixed(row.Value)
+	return int(record.ReadFixed(row.Value))
 }
 
-// queuesOf is how many queues a run has, or an actor has begun, that have tasks.
-// Those that begin in this transaction count, too.
-func (tx *ledger) queuesOf(of uuid.UUID) uint64 {
-	n := queuesWritten(tx, of)
-	for a := &tx.account; a != nil; a = a.next {
-		if a.line != "" && (a.line.run() == of || a.actor == of) && !a.existed && a.moved && !a.stats.empty() {
-			n++
-		}
-	}
-	return n
-}
-
-const accountFormat = 5
+const accountFormat = 6
 
 func (a *account) encode() string {
-	w := record.New(72)
+	w := record.New(64)
 	w.Byte(accountFormat)
-	var ready uint64 // a bit for each priority of which there are tasks
 	for p, n := range a.stats.Ready {
-		if n > 0 {
-			ready |= 1 << p
-		}
-	}
-	w.Uint(ready)
-	for p, n := range a.stats.Ready {
-		if n > 0 {
-			w.Uint(n)
+		if w.Uint(n); n > 0 {
 			w.Uint(a.first[p])
 		}
 	}
@@ -166,25 +135,24 @@ func (a *account) encode() string {
 		w.Uint(*n)
 	}
 	w.Uint(a.bytes)
-	w.Time(a.alarm)
+	w.Uint(a.last)
 	w.ID(a.actor)
 	return w.String()
 }
 
 func (a *account) decode(value string) (ok bool) {
 	r := record.Read(value)
-	format, ready := r.Byte(), r.Uint()
+	format := r.Byte()
 	for p := range a.stats.Ready {
-		if ready&(1<<p) != 0 {
-			a.stats.Ready[p], a.first[p] = r.Uint(), r.Uint()
+		if a.stats.Ready[p] = r.Uint(); a.stats.Ready[p] > 0 {
+			a.first[p] = r.Uint()
 		}
 	}
 	for _, n := range a.stats.others() {
 		*n = r.Uint()
 	}
-	a.bytes, a.alarm, a.actor = r.Uint(), r.Time(), r.ID()
-	a.alarmWas, a.existed = a.alarm, true
-	return format == accountFormat && ready < 1<<len(a.stats.Ready) && r.Done()
+	a.bytes, a.last, a.actor = r.Uint(), r.Uint(), r.ID()
+	return format == accountFormat && r.Done()
 }
 
 // read makes a the account of a queue. That of one without tasks has no row.
@@ -197,39 +165,14 @@ func (a *account) read(tx engine.Tx, l line) {
 	if !a.decode(row.Value) {
 		panic("queue: row " + row.Key + " is not an account, and Recover has read it")
 	}
-	a.due = row.Due
+	a.due, a.counted = row.Due, true
 }
 
 // nextPlace numbers the places of all lines, so that it can be told which task is
-// the oldest of several queues.
-func (tx *ledger) nextPlace() uint64 {
-	p := &tx.places
-	if !p.read {
-		*p, _ = readPlaces(tx.Tx)
-	}
-	p.last++
-	p.given = true
-	return p.last
-}
-
-// placeBlock is how many places one durable write reserves.
-const placeBlock = 1 << 12
-
-func (p *places) write(tx engine.Tx) {
-	if p.last > p.reserved {
-		p.reserved = p.last + placeBlock
-		tx.Put(engine.Row{Key: placeKey, Value: record.Fixed(p.reserved) + record.Fixed(p.reserved)}) // what a crash leaves
-	}
-	tx.Touch(engine.Row{Key: placeKey, Value: record.Fixed(p.last) + record.Fixed(p.reserved)})
-}
-
-func readPlaces(tx engine.Tx) (p places, ok bool) {
-	row, found := tx.Get(placeKey)
-	switch {
-	case !found:
-		return places{read: true}, true
-	case len(row.Value) != 16:
-		return places{}, false
-	}
-	return places{last: record.ReadFixed(row.Value[:8]), reserved: record.ReadFixed(row.Value[8:]), read: true}, true
+// the oldest of several queues. A place that a failed transaction was given is
+// never given again, and Recover goes on after the last of any queue.
+func (a *account) nextPlace(q *Queue) uint64 {
+	q.place++
+	a.last = q.place
+	return a.last
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -83,7 +84,7 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (s Stats
 	}
 	return s, q.eng.View(ctx, func(tx engine.Tx) error {
 		var a account
-		if a.read(tx, lineOf(run, queue)); !a.existed {
+		if a.read(tx, lineOf(run, queue)); !a.counted {
 			return ErrNoQueue
 		}
 		s = a.stats
@@ -123,68 +124,53 @@ func (q *Queue) AllStats(ctx context.Context, run uuid.UUID, after string, limit
 
 // List returns tasks of a queue in a state, at most limit: ready ones in the
 // order in which they are claimed, delayed ones by when they are due, finished
-// ones by when they are forgotten. It leaves out those that cannot be read.
-func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state State, limit int) (list []Task, err error) {
+// ones by when they are forgotten. It leaves out those that cannot be read. If there
+// are more, next is the after with which the list goes on.
+func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state State, after string, limit int) (list []Task, next string, err error) {
 	if err := CheckName("queue", queue); err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	from, err := hex.DecodeString(after)
+	if err != nil {
+		return nil, "", argumentError("after", "must be next of the answer before")
 	}
 	l := lineOf(run, queue)
-	return list, q.eng.Snapshot(ctx, func(tx engine.Tx) error {
+	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		book := &ledger{Tx: tx, q: q}
-		list = nil
-		left := limit
-		add := func(t Task) (more bool) {
-			if t.State == state && t.line == l {
-				t.shownBy(tx)
-				list = append(list, t)
+		list, next = nil, ""
+		last := string(from)
+		add := func(t Task, place string) (more bool) {
+			if len(list) == limit {
+				next = hex.EncodeToString([]byte(last))
+				return false
 			}
-			return len(list) < left && ctx.Err() == nil
+			t.shownBy(tx)
+			list, last = append(list, t), place
+			return ctx.Err() == nil
 		}
-		if state == InProgress {
-			left = min(left, int(book.accountOf(l).stats.InProgress))
-			if left > 0 {
-				q.eachClaimed(book, add)
+		if state == InProgress && book.accountOf(l).stats.InProgress > 0 {
+			for claim := range q.leases.Leases(tx, "", last) {
+				id, _ := uuid.Parse(claim.Key)
+				if t, err := getTask(book, id); err == nil && t.line == l && !add(t, claim.Key) {
+					break
+				}
 			}
 			return ctx.Err()
 		}
-		for _, in := range indexesOfState(l, state) {
-			for row := range in.entries(book) {
-				if t, ok := in.taskAt(book, row); ok && !add(t) {
+		for i, in := range indexesOfState(l, state) {
+			here, tail := string([]byte{byte(i)}), "" // a place is the index's number and the tail
+			if len(from) > 0 && here < string(from[:1]) {
+				continue
+			} else if len(from) > 0 && here == string(from[:1]) {
+				tail = string(from[1:]) + "\x00"
+			}
+			for row := range tx.ScanFrom(in.prefix, in.prefix+max(tail, in.lowerBound(book))) {
+				if t := (Task{}); in.taskAt(book, row, &t) && !add(t, here+in.tail(row)) {
 					return ctx.Err()
 				}
 			}
 		}
-		return nil
+		return ctx.Err()
 	})
-}
-
-// eachClaimed goes through the tasks in progress of all queues until look has
-// enough.
-func (q *Queue) eachClaimed(tx *ledger, look func(Task) (more bool)) {
-	for claim := range q.leases.Leases(tx, "", "") {
-		id, err := uuid.Parse(claim.Key)
-		if err != nil {
-			continue
-		}
-		if t, err := getTask(tx, id); err == nil && !look(t) {
-			return
-		}
-	}
-}
-
-// indexesOfState are the indexes that the tasks in a state are in.
-func indexesOfState(l line, state State) (list []index) {
-	switch state {
-	case Ready:
-		for priority := MaxPriority; priority >= 0; priority-- {
-			list = append(list, readyIndex(l, priority))
-		}
-		return list
-	case Delayed:
-		return []index{delayedIndex(l), timedIndex(l)}
-	case Dead:
-		return []index{deadIndex(l)}
-	default:
-		return []index{finishedIndex(l)}
-	}
+	return list, next, err
 }

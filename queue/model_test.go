@@ -53,6 +53,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 				"fill":       m.enqueueMany,
 				"claim":      m.claim,
 				"claim more": m.claim,
+				"send again": m.sendAgain,
 				"wait":       m.wait,
 				"wait too":   m.wait,
 				"stop wait":  m.stopWaiting,
@@ -79,6 +80,7 @@ type model struct {
 	requests map[string]*modelRequest
 	waiters  []*waiting // in the order of asking
 	turn     int        // counts the instants at which tasks became ready
+	calls    int        // that had a name
 }
 
 type modelTask struct {
@@ -247,6 +249,12 @@ func (m *model) claim(t *rapid.T) {
 	if err != nil {
 		t.Fatalf("claim: %v", err)
 	}
+	m.claimed(t, w, ask, got)
+	m.remember(w, ask, got)
+}
+
+// claimed is what a claim took: the first that were ready.
+func (m *model) claimed(t *rapid.T, w worker, ask queue.Claim, got []queue.Claimed) {
 	want := m.readyIn(ask.Queues)
 	if len(got) != min(len(want), ask.Count) {
 		t.Fatalf("claimed %d of %d, of %d ready", len(got), ask.Count, len(want))
@@ -258,7 +266,65 @@ func (m *model) claim(t *rapid.T) {
 		}
 		m.began(t, w, ask, c)
 	}
-	m.remember(w, ask, got)
+}
+
+// sendAgain is a client whose answer was lost. It sends its call again, maybe to
+// the next daemon, and gets the same answer. Or it cancels the call: then it was
+// never made.
+func (m *model) sendAgain(t *rapid.T) {
+	w, ask := m.drawClaim(t)
+	ask.RequestID = ""
+	n := m.drawTask(t)
+	n.Key = ""
+	claims, crash := rapid.Bool().Draw(t, "claims"), rapid.IntRange(0, 3).Draw(t, "crash") == 0
+	m.calls++
+	ctx, name := w.named(fmt.Sprint(m.calls)), fmt.Sprint(m.calls)
+	if !claims {
+		got, err := m.h.Enqueue(ctx, n)
+		m.entered(t, n, got, err)
+		m.served(t)
+		if crash {
+			m.crash(t)
+		}
+		if again, err := m.h.Enqueue(ctx, n); err != nil || again.ID != got.ID {
+			t.Fatalf("enqueued again: %s %v, want %s", again.ID, err, got.ID)
+		}
+		if rapid.Bool().Draw(t, "cancelled") {
+			w.undo(name)
+			if task := m.tasks[got.ID]; task.Attempt == 0 {
+				delete(m.tasks, got.ID)
+			}
+		}
+		return
+	}
+	got, err := w.askCtx(ctx, ask)
+	if err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	m.claimed(t, w, ask, got)
+	if len(got) == 0 {
+		return // sent again, it may find some
+	}
+	if crash {
+		m.crash(t)
+	}
+	again, err := w.askCtx(ctx, ask)
+	if err != nil {
+		t.Fatalf("claim again: %v", err)
+	}
+	var ids []uuid.UUID
+	for _, c := range got {
+		ids = append(ids, c.ID)
+	}
+	m.same(t, ids, again)
+	if rapid.Bool().Draw(t, "cancelled") {
+		w.undo(name)
+		for _, id := range ids {
+			m.tasks[id].State = queue.Ready // at its place, and no execution has begun
+			m.tasks[id].Attempt--
+		}
+		m.served(t)
+	}
 }
 
 // repeated finds what an earlier claim of the same request was given and still
@@ -547,22 +613,29 @@ func (m *model) finished(task *modelTask, state queue.State) {
 
 func (m *model) giveBack(t *rapid.T) {
 	task, token, w, right := m.drawClaimed(t)
-	var err error
-	var delay time.Duration
-	switch rapid.IntRange(0, 2).Draw(t, "how") {
-	case 0:
-		_, err = m.h.Abandon(t.Context(), w.Holder, m.h.run, task.ID, token)
-	case 1:
-		delay = longestBackoff(task.Attempt)
-		_, err = m.h.Nack(t.Context(), w.Holder, m.h.run, task.ID, token, nil, "reason")
-	case 2:
-		delay = time.Duration(rapid.IntRange(0, 3).Draw(t, "delay")) * time.Second
-		_, err = m.h.Nack(t.Context(), w.Holder, m.h.run, task.ID, token, &delay, "")
+	how := rapid.IntRange(0, 2).Draw(t, "how")
+	delay := time.Duration(rapid.IntRange(0, 3).Draw(t, "delay")) * time.Second
+	m.calls++
+	ctx := w.named(fmt.Sprint(m.calls))
+	do := func() (queue.Task, error) {
+		switch how {
+		case 0:
+			return m.h.Abandon(ctx, w.Holder, m.h.run, task.ID, token)
+		case 1:
+			return m.h.Nack(ctx, w.Holder, m.h.run, task.ID, token, nil, "reason")
+		default:
+			return m.h.Nack(ctx, w.Holder, m.h.run, task.ID, token, &delay, "")
+		}
 	}
-	if !m.refused(t, right, err) {
-		m.back(task, delay, m.now())
-		m.served(t)
+	got, err := do()
+	if m.refused(t, right, err) {
+		return
 	}
+	if again, err := do(); err != nil || again.State != got.State { // its answer was lost
+		t.Fatalf("given back again: %s %v, want %s", again.State, err, got.State)
+	}
+	m.back(task, [...]time.Duration{0, longestBackoff(task.Attempt), delay}[how], m.now())
+	m.served(t)
 }
 
 func longestBackoff(attempt int) time.Duration { return time.Second << attempt }

@@ -20,18 +20,8 @@ func (q *Queue) schedule(tx *ledger, t *Task, delay time.Duration) {
 		addToIndex(tx, t)
 		return
 	}
-	t.place = tx.nextPlace()
+	t.place = tx.accountOf(t.line).nextPlace(q)
 	q.makeReady(tx, t)
-}
-
-// scheduleAt is schedule until an instant of the wall clock.
-func (q *Queue) scheduleAt(tx *ledger, t *Task, at time.Time) {
-	if !at.After(tx.Wall()) {
-		q.schedule(tx, t, 0)
-		return
-	}
-	t.State, t.due, t.byWall = Delayed, at.Round(0).UTC(), true
-	addToIndex(tx, t)
 }
 
 // makeReady makes a task ready at its place, or gives it to a claim that waits
@@ -48,45 +38,45 @@ func (q *Queue) makeReady(tx *ledger, t *Task) {
 // the index, and its count.
 func addToIndex(tx *ledger, t *Task) {
 	a := tx.accountOf(t.line)
-	n := a.stats.of(t)
+	n := a.stats.of(t.State, t.Priority)
 	*n++
 	if !t.State.Finished() {
 		a.bytes += uint64(t.Size)
 	}
 	a.moved = true
-	text := putTask(tx, t)
-	switch in, tail := t.entry(); {
+	value := putTask(tx, t)
+	if t.State == InProgress {
+		return
+	}
+	in, tail := t.entry()
+	switch {
 	case t.State == Ready:
 		if *n == 1 || t.place < a.first[t.Priority] {
 			a.first[t.Priority] = t.place
 		}
-		tx.Put(engine.Row{Key: in.prefix + tail, Value: string(t.ID[:]) + text})
+		value = string(t.ID[:]) + value
 	case t.State == Delayed:
-		in.lowerLowerBound(tx, tail)
-		a.wanted(t.due, t.byWall)
-		tx.Put(engine.Row{Key: in.prefix + tail})
-	case t.State.Finished():
-		in.lowerLowerBound(tx, tail)
-		a.wanted(t.Until, true)
-		// The state is here too, so that a task whose record cannot be read is
-		// forgotten in time and counted rightly.
-		tx.Put(engine.Row{Key: in.prefix + tail, Value: string([]byte{byte(t.State)})})
-		if t.State == Dead {
-			dead := deadIndex(t.line)
-			dead.lowerLowerBound(tx, tail)
-			tx.Put(engine.Row{Key: dead.prefix + tail})
-		}
+		a.wanted(tx, t.due, t.byWall)
+		value = ""
+	default:
+		a.wanted(tx, t.Until, true)
+		value = ""
 	}
+	if in.state != Ready && tail < in.lowerBound(tx) {
+		in.setLowerBound(tx, tail)
+	}
+	tx.Put(engine.Row{Key: in.prefix + tail, Value: value})
 }
 
-// removeFromIndex takes a task out of the counts and the indexes. A claim raises
+// removeFromIndex takes a task out of the counts and the index. A claim raises
 // the lower bound itself.
 func removeFromIndex(tx *ledger, t *Task) {
 	a := tx.accountOf(t.line)
-	n := a.stats.of(t)
-	*n--
+	if n := a.stats.of(t.State, t.Priority); *n > 0 {
+		*n--
+	}
 	if !t.State.Finished() {
-		a.bytes -= uint64(t.Size)
+		a.bytes -= min(a.bytes, uint64(t.Size))
 	}
 	a.moved = true
 	if t.State == InProgress {
@@ -94,10 +84,7 @@ func removeFromIndex(tx *ledger, t *Task) {
 	}
 	in, tail := t.entry()
 	tx.Delete(in.prefix + tail)
-	switch {
-	case t.State == Dead:
-		tx.Delete(deadIndex(t.line).prefix + tail)
-	case t.State == Ready && (*n == 0 || t.place >= a.first[t.Priority]):
+	if t.State == Ready && t.place >= a.first[t.Priority] {
 		in.forget(tx)
 	}
 }
@@ -154,65 +141,57 @@ func forgetRows(tx *ledger, id uuid.UUID) {
 	tx.Delete(resultKey(id))
 }
 
-// setAside takes an entry out of its index whose task cannot be read, so that the
-// line goes on. What is left of the task is kept for a while, in the index of the
-// corrupt.
-func (q *Queue) setAside(tx *ledger, in index, row engine.Row) {
+// lose takes an entry out of its index whose task cannot be read, so that the line
+// goes on. What is left of a task that was not finished is kept for a while, in the
+// index of the corrupt.
+func (q *Queue) lose(tx *ledger, in index, row engine.Row) {
 	tx.Delete(row.Key)
-	in.forget(tx)
+	if in.state == Ready {
+		in.forget(tx)
+	}
 	a := tx.accountOf(in.line)
-	id, ok := uuid.UUID{}, false
-	switch {
-	case in.ofReady():
-		a.stats.Ready[in.priority]--
-		if ok = len(row.Value) >= 16; ok {
-			id = uuid.UUID([]byte(row.Value[:16]))
-		}
+	n := a.stats.of(in.state, in.priority)
+	*n -= min(*n, 1)
+	a.moved = true
+	switch id, ok := in.id(row); {
+	case !ok:
+	case in.state == Ready || in.state == Delayed:
+		q.keepCorrupt(tx, a, id)
 	default:
-		a.stats.Delayed--
-		_, id, ok = in.timeAndID(row)
-	}
-	if !ok {
-		a.moved = true
-		return
-	}
-	q.addCorrupt(tx, a, id)
-}
-
-// setAsideClaimed is setAside for a task in progress. If it cannot be told which
-// queue it is of, its count stays until the run goes.
-func (q *Queue) setAsideClaimed(tx *ledger, id uuid.UUID) {
-	if l, ok := lineOfRecord(tx, id); ok {
-		a := tx.accountOf(l)
-		a.stats.InProgress--
-		q.addCorrupt(tx, a, id)
+		forgetRows(tx, id)
 	}
 }
 
-func (q *Queue) addCorrupt(tx *ledger, a *account, id uuid.UUID) {
+// loseClaimed is lose for a task in progress. If it cannot be told which queue it
+// is of, its count stays until the run goes.
+func (q *Queue) loseClaimed(tx *ledger, id uuid.UUID) {
+	row, _, _ := tx.Try(taskKey(id))
+	first, _, _ := tx.Try(payloadKey(id))
+	_, text, _ := splitPayload(first.Value)
+	for _, text := range []string{row.Value, text} {
+		r := record.Read(text)
+		format, name := r.Byte(), r.Text()
+		if format != taskFormat || len(name) < 16 || !isName(name[16:]) {
+			continue
+		}
+		if a := tx.accountOf(lineNamed(name)); a.stats.InProgress > 0 {
+			a.stats.InProgress--
+			q.keepCorrupt(tx, a, id)
+			return
+		}
+	}
+}
+
+func (q *Queue) keepCorrupt(tx *ledger, a *account, id uuid.UUID) {
 	a.stats.Corrupt++
 	a.moved = true
 	until := tx.Wall().Add(q.opts.DeadRetention)
-	in := corruptIndex(a.line)
-	in.lowerLowerBound(tx, atTime(until, id))
-	tx.Put(engine.Row{Key: in.prefix + atTime(until, id)})
-	a.wanted(until, true)
-}
-
-// forgetUnread forgets a finished or a corrupt task whose record cannot be read.
-func forgetUnread(tx *ledger, in index, row engine.Row) {
-	tx.Delete(row.Key)
-	a := tx.accountOf(in.line)
-	a.moved = true
-	if in.kind == corruptPrefix {
-		a.stats.Corrupt--
-	} else if len(row.Value) == 1 && State(row.Value[0]).Finished() && State(row.Value[0]) <= Cancelled {
-		*a.stats.of(&Task{State: State(row.Value[0])})--
-		tx.Delete(deadIndex(in.line).prefix + in.tail(row))
+	in, tail := indexByTime(a.line, corruptState, true), atTime(until, id)
+	if tail < in.lowerBound(tx) {
+		in.setLowerBound(tx, tail)
 	}
-	if _, id, ok := in.timeAndID(row); ok {
-		forgetRows(tx, id)
-	}
+	tx.Put(engine.Row{Key: in.prefix + tail})
+	a.wanted(tx, until, true)
 }
 
 // getTask reads a task.
@@ -227,63 +206,37 @@ func getTask(tx *ledger, id uuid.UUID) (t Task, err error) {
 // getTaskOf is getTask for a task that has to be of a run.
 func getTaskOf(tx *ledger, run, id uuid.UUID) (Task, error) {
 	t, err := getTask(tx, id)
-	if err != nil || t.Run != run {
-		return Task{}, cmpErr(err, notFound(id))
+	if err == nil && t.Run != run {
+		err = notFound(id)
+	}
+	if err != nil {
+		return Task{}, err
 	}
 	return t, nil
-}
-
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 // read reads a task's record. While the task is as it was enqueued, that is
 // behind its payload.
 func (t *Task) read(tx *ledger, id uuid.UUID) (found bool, err error) {
 	*t = Task{}
-	row, ok := tx.Get(taskKey(id))
-	text := row.Value
-	if !ok {
-		if row, ok = tx.Get(payloadKey(id)); !ok {
-			return false, nil
-		}
-		if _, text, ok = splitPayload(row.Value); !ok {
-			return false, corruptTask(id, row.Key)
-		}
-		if text == "" { // the record had a row of its own, which has gone
-			return false, nil
+	key := taskKey(id)
+	row, found, err := tx.Try(key)
+	text, readable := row.Value, err == nil
+	if readable && !found {
+		key = payloadKey(id)
+		if row, found, err = tx.Try(key); err == nil && found {
+			_, text, readable = splitPayload(row.Value)
+			found = text != "" // else the record had a row of its own, which has gone
 		}
 	}
-	if !t.decode(id, text, tx.account.line) {
+	if err == nil && readable && !found {
+		return false, nil
+	}
+	if err != nil || !readable || !t.decode(id, text, tx.account.line) {
 		*t = Task{}
-		return false, corruptTask(id, row.Key)
+		return false, corruptTask(id, key)
 	}
 	return true, nil
-}
-
-// lineOfRecord finds out which queue a task is of whose record cannot be read as
-// a whole.
-func lineOfRecord(tx *ledger, id uuid.UUID) (line, bool) {
-	row, _ := tx.Get(taskKey(id))
-	texts := []string{row.Value}
-	if row, ok := tx.Get(payloadKey(id)); ok {
-		_, text, _ := splitPayload(row.Value)
-		texts = append(texts, text)
-	}
-	for _, text := range texts {
-		r := record.Read(text)
-		format, name := r.Byte(), r.Text()
-		if format != taskFormat || len(name) < 16 || !isName(name[16:]) {
-			continue
-		}
-		if l := lineNamed(name); tx.accountOf(l).stats.InProgress > 0 {
-			return l, true
-		}
-	}
-	return "", false
 }
 
 // smallPayload is how long a payload may be to have the record in its row:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,6 +71,11 @@ type Queue struct {
 	leases *registry.Registry
 	opts   Options
 	room   waitingRoom
+	offset atomic.Int64 // of the wall clock from the running clock, when the queues were last planned
+
+	// Guarded by the engine's lock.
+	place  uint64 // that was given last
+	fronts map[string]front
 }
 
 // New returns the queues over eng, whose claims are leases of core.
@@ -87,7 +93,7 @@ func New(eng engine.Engine, core *registry.Core, opts Options) *Queue {
 	if opts.Rand == nil {
 		opts.Rand = rand.Int64N
 	}
-	q := &Queue{eng: eng, core: core, leases: core.Registry(Scope), opts: opts}
+	q := &Queue{eng: eng, core: core, leases: core.Registry(Scope), opts: opts, fronts: make(map[string]front)}
 	core.OnFreed(Scope, q.freed)
 	return q
 }
@@ -189,27 +195,37 @@ func (q *Queue) backoff(attempt int) time.Duration {
 // but for [engine.ErrWait], with which it took its place in a line. What a rule
 // writes survives the machine, unless holder is of this machine: then a claim
 // need not outlive it, and holder is not nil only for rules about a claim.
+//
+// If the store cannot read part of an index, the rule runs again and reads no
+// further than it must. If that is too far, the index is made to begin after it.
 func (q *Queue) update(ctx context.Context, holder *registry.Holder, rule func(*ledger) error) error {
 	local := holder != nil && holder.Local
 	if local {
 		ctx = engine.Local(ctx)
 	}
 	book := new(ledger) // before the engine is locked
-	var waits error
-	err := q.eng.Update(ctx, func(tx engine.Tx) error {
-		*book, waits = ledger{Tx: tx, q: q}, nil
-		if !local {
-			tx.Sync()
+	for careful := false; ; careful = true {
+		var answer error
+		err := q.eng.Update(ctx, func(tx engine.Tx) error {
+			*book = ledger{Tx: tx, q: q, careful: careful}
+			if !local {
+				tx.Sync()
+			}
+			if answer = rule(book); answer != nil && answer != engine.ErrWait {
+				return answer
+			}
+			book.close()
+			return nil
+		})
+		if unread := err != nil && err != answer && errors.Is(err, engine.ErrCorrupt); !unread {
+			return cmp.Or(err, answer)
 		}
-		if err := rule(book); err == engine.ErrWait {
-			waits = err
-		} else if err != nil {
-			return err
+		if careful {
+			if err := q.passOver(ctx, err); err != nil {
+				return err
+			}
 		}
-		book.close()
-		return nil
-	})
-	return cmp.Or(err, waits)
+	}
 }
 
 // entered runs a rule in a transaction that others began.

@@ -143,12 +143,21 @@ func (h *house) check() {
 	}
 }
 
-// Check, Cancel and Stats are the queue's, in the shortest form. A queue that has
+// Check, Cancel, Redrive, List and Stats are the queue's, in the shortest form. A queue that has
 // no tasks counts nothing.
 func (h *house) Check(tx engine.Tx) error { return h.Queue.Check(tx, nil) }
 
 func (h *house) Cancel(ctx context.Context, run, id uuid.UUID) (queue.Task, error) {
-	return h.Queue.Cancel(ctx, run, id, "boss")
+	return h.Queue.Cancel(ctx, run, id, "boss", nil)
+}
+
+func (h *house) Redrive(ctx context.Context, run uuid.UUID, name string, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return h.Queue.Redrive(ctx, run, name, ids, nil)
+}
+
+func (h *house) List(ctx context.Context, run uuid.UUID, name string, state queue.State, limit int) ([]queue.Task, error) {
+	list, _, err := h.Queue.List(ctx, run, name, state, "", limit)
+	return list, err
 }
 
 func (h *house) Stats(ctx context.Context, run uuid.UUID, name string) ([]queue.Stats, error) {

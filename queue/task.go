@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +20,8 @@ const (
 	Failed
 	Dead
 	Cancelled
+
+	corruptState // of what is left of a task that cannot be read; it is in no record
 )
 
 var stateNames = [...]string{
@@ -53,13 +54,12 @@ type Task struct {
 	Until       time.Time // when a finished task may be forgotten
 	Attempts    []Attempt // one for each execution begun, the last may be under way
 
-	line    line
-	place   uint64    // in line, of a ready task
-	due     time.Time // of a delayed task,
-	byWall  bool      // by the wall clock; else by the running clock
-	payload string    // of one that is claimed, if it was read ahead: the value of its row
-	result  result    // of one that was submitted
-	draft   *draft    // of one that is not written yet
+	line   line
+	place  uint64    // in line, of a ready task
+	due    time.Time // of a delayed task,
+	byWall bool      // by the wall clock; else by the running clock
+	result result    // of one that was submitted
+	draft  *draft    // of one that is not written yet
 }
 
 // shownBy sets DueAt.
@@ -222,30 +222,20 @@ func (s *Stats) ReadyTotal() (n uint64) {
 // unfinished is how many tasks are not finished.
 func (s *Stats) unfinished() uint64 { return s.ReadyTotal() + s.Delayed + s.InProgress }
 
-// of is the count that a task belongs to.
-func (s *Stats) of(t *Task) *uint64 {
-	switch t.State {
+// of is the count of the tasks in a state, and of the ready of one priority.
+func (s *Stats) of(state State, priority int) *uint64 {
+	switch state {
+	case Ready:
+		return &s.Ready[priority]
 	case Delayed:
 		return &s.Delayed
-	case Ready:
-		return &s.Ready[t.Priority]
-	case InProgress:
-		return &s.InProgress
-	case Completed:
-		return &s.Completed
-	case Failed:
-		return &s.Failed
-	case Dead:
-		return &s.Dead
-	case Cancelled:
-		return &s.Cancelled
 	}
-	panic(fmt.Sprintf("queue: task %s in state %d", t.ID, t.State))
+	return s.others()[1+state-InProgress]
 }
 
-func (s *Stats) empty() bool { return *s == Stats{Queue: s.Queue} }
-
-// others are all counts but those of the ready.
+// others are all counts but those of the ready, in the order of the states.
 func (s *Stats) others() [7]*uint64 {
 	return [...]*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled, &s.Corrupt}
 }
+
+func (s *Stats) empty() bool { return *s == Stats{Queue: s.Queue} }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/record"
@@ -122,8 +120,7 @@ type waitingRoom struct {
 	mu      sync.Mutex
 	last    uint64 // number that was given
 	waiters map[uint64]*waiter
-	actors  map[uuid.UUID]int // waiters of an actor
-	lines   map[line]int      // waiters at a queue
+	counts  map[any]int // by an actor's id, and by a line
 }
 
 // enter registers a claim before it has a place in any line.
@@ -131,7 +128,7 @@ func (r *waitingRoom) enter(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiters == nil {
-		r.waiters, r.actors, r.lines = make(map[uint64]*waiter), make(map[uuid.UUID]int), make(map[line]int)
+		r.waiters, r.counts = make(map[uint64]*waiter), make(map[any]int)
 	}
 	r.last++
 	w.number = r.last
@@ -143,11 +140,11 @@ func (r *waitingRoom) enter(w *waiter) {
 func (r *waitingRoom) mayWait(w *waiter, opts *Options) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.actors[w.Holder.Actor] > opts.MaxWaitsPerActor {
+	if r.counts[w.Holder.Actor] > opts.MaxWaitsPerActor {
 		return &registry.LimitError{Which: "claims of one actor that wait", Max: int64(opts.MaxWaitsPerActor)}
 	}
 	for _, l := range w.lines {
-		if r.lines[l] > opts.MaxWaitsPerQueue {
+		if r.counts[l] > opts.MaxWaitsPerQueue {
 			return &registry.LimitError{Which: "claims that wait at queue " + l.queue(), Max: int64(opts.MaxWaitsPerQueue)}
 		}
 	}
@@ -155,12 +152,13 @@ func (r *waitingRoom) mayWait(w *waiter, opts *Options) error {
 }
 
 func (r *waitingRoom) countLocked(w *waiter, n int) {
-	if r.actors[w.Holder.Actor] += n; r.actors[w.Holder.Actor] == 0 {
-		delete(r.actors, w.Holder.Actor)
-	}
+	keys := []any{w.Holder.Actor}
 	for _, l := range w.lines {
-		if r.lines[l] += n; r.lines[l] == 0 {
-			delete(r.lines, l)
+		keys = append(keys, l)
+	}
+	for _, key := range keys {
+		if r.counts[key] += n; r.counts[key] == 0 {
+			delete(r.counts, key)
 		}
 	}
 }

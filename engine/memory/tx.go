@@ -49,7 +49,11 @@ func (t *tx) Sync()           { t.disk = true }
 
 func (t *tx) Get(key string) (engine.Row, bool) {
 	if isCold(key) {
-		return t.getCold(key)
+		r, ok, err := t.Try(key)
+		if err != nil {
+			t.poison(err)
+		}
+		return r, ok
 	}
 	if r := t.live().get(key); r != nil {
 		return r.public(), true
@@ -57,28 +61,27 @@ func (t *tx) Get(key string) (engine.Row, bool) {
 	return engine.Row{}, false
 }
 
-func (t *tx) getCold(key string) (engine.Row, bool) {
+func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
 	t.live()
 	if at, found := t.cold.seek(key); found {
-		return t.cold[at].public(key)
+		r, ok = t.cold[at].public(key)
+		return r, ok, nil
 	}
 	recent := t.view.recent
 	if recent != nil {
 		if value, ok := recent.get(key); ok { // it has what the commits have, or nothing
-			return engine.Row{Key: key, Value: value}, true
+			return engine.Row{Key: key, Value: value}, true, nil
 		}
 	}
 	if w, ok := t.view.get(key); ok {
-		return w.public(key)
+		r, ok = w.public(key)
+		return r, ok, nil
 	}
-	r, ok, err := readCold(t.view.store, key)
-	if err != nil {
-		t.poison(err)
-	}
+	r, ok, err = readCold(t.view.store, key)
 	if ok && recent != nil {
 		recent.set(key, coldWrite{value: r.Value})
 	}
-	return r, ok
+	return r, ok, err
 }
 
 func (t *tx) Scan(prefix string) iter.Seq[engine.Row] { return t.ScanFrom(prefix, prefix) }

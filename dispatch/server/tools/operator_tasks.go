@@ -81,7 +81,7 @@ func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTas
 			for _, state := range statesOf(a.State) {
 				// A state that has none is not looked for among many others.
 				if left := a.Limit - len(list); left > 0 && countIn(q, state) > 0 {
-					some, err := tasks.List(ctx, q.Queue, state, left)
+					some, _, err := tasks.List(ctx, q.Queue, state, "", left)
 					if err != nil {
 						return taskList{}, err
 					}
@@ -90,7 +90,7 @@ func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTas
 			}
 		}
 	}
-	return tasksOf(list), nil
+	return tasksOf(list, ""), nil
 }
 
 type showTaskArgs struct {

@@ -416,26 +416,30 @@ func queueStats(ctx context.Context, se *dispatch.Session, a statsArgs) (queueLi
 
 type deadArgs struct {
 	queueArg
-	Limit int `json:"limit,omitempty" doc:"how many at most" min:"1" max:"100" default:"20"`
+	After string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"64"`
+	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"100" default:"20"`
 }
 
 type taskList struct {
 	Tasks []task `json:"tasks"`
+	Next  string `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
 }
 
 func (l taskList) Text() string {
-	switch len(l.Tasks) {
-	case 0:
+	s := fmt.Sprintf("%d tasks", len(l.Tasks))
+	switch {
+	case l.Next != "":
+		return s + fmt.Sprintf(", and more: ask again with after %q", l.Next)
+	case len(l.Tasks) == 0:
 		return "no tasks"
-	case 1:
+	case len(l.Tasks) == 1:
 		return l.Tasks[0].Text()
-	default:
-		return fmt.Sprintf("%d tasks", len(l.Tasks))
 	}
+	return s
 }
 
-func tasksOf(list []queue.Task) taskList {
-	l := taskList{Tasks: []task{}}
+func tasksOf(list []queue.Task, next string) taskList {
+	l := taskList{Tasks: []task{}, Next: next}
 	for _, t := range list {
 		l.Tasks = append(l.Tasks, taskOf(t))
 	}
@@ -447,8 +451,8 @@ func queueDead(ctx context.Context, se *dispatch.Session, a deadArgs) (taskList,
 	if err != nil {
 		return taskList{}, err
 	}
-	list, err := tasks.List(ctx, a.Queue, queue.Dead, a.Limit)
-	return tasksOf(list), err
+	list, next, err := tasks.List(ctx, a.Queue, queue.Dead, a.After, a.Limit)
+	return tasksOf(list, next), err
 }
 
 type redriveArgs struct {

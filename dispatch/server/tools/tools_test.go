@@ -226,6 +226,7 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 
 		id := root.ok("task_enqueue", args{"queue": "q", "payload": args{"n": 1}, "idempotency_key": "k", "max_attempts": 1})["task_id"]
 		root.refused("REQUEST_ID_REUSED", "task_enqueue", args{"queue": "q", "payload": 2, "idempotency_key": "k"})
+		worker.refused("FORBIDDEN", "task_cancel", args{"task_id": id})
 		root.refused("INVALID_ARGUMENT", "task_enqueue", args{"queue": "q", "payload": 2, "run_at": "tomorrow"})
 		worker.ok("task_result", args{"task_id": id, "wait_secs": 1})
 		got := worker.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 60})["tasks"].([]any)[0].(map[string]any)

@@ -151,7 +151,7 @@ func TestASoundStateIsSoundHoweverOftenItIsLookedAt(t *testing.T) {
 func TestDamageIsFound(t *testing.T) {
 	for _, c := range []struct{ prefix, value, want string }{
 		{"~ready/", "", "is ready and has no row"},
-		{"~payload/", "", "which is not in that index"},
+		{"~payload/", "", "no such row"},
 		{"~payload/", "spoilt", "corrupt"},
 		{"~ready/", "spoilt", "corrupt"},
 		{"queue/", "", "and no account"},
