@@ -27,7 +27,7 @@ const (
 	removalsUnder  = "removing"         // there may be some of these, for who watches
 	closedPrefix   = "closed/"          // <session id>: it ended with its actor
 	formerPrefix   = "former/"          // <layer id><actor id>: ended, and its name is another's
-	retirePrefix   = "retire/"          // <wall clock><kind><id>: when it is forgotten
+	retirePrefix   = "retire/"          // <kind><wall clock><id>: since when it is to be forgotten
 	retireRunKind  = "r"
 	retireDeadKind = "a"
 )
@@ -142,7 +142,7 @@ func (e *ender) actor(a Actor, why end) {
 		e.s.endRun(tx, a.Run)
 	}
 	putActor(tx, ended)
-	e.s.retireLater(tx, ended)
+	tx.Put(engine.Row{Key: retireKey(retireDeadKind, ended.EndedAt, ended.ID)})
 }
 
 // some does what is left to do about actors and sessions that have ended. It
@@ -230,7 +230,7 @@ func (s *State) endRun(tx engine.Tx, name string) {
 	run, _ := getRun(tx, name)
 	if run.EndedAt.IsZero() {
 		run.EndedAt = tx.Wall()
-		tx.Put(engine.Row{Key: retireKey(run.EndedAt.Add(s.opts.Keep.Runs), retireRunKind, run.ID), Value: run.Name})
+		tx.Put(engine.Row{Key: retireKey(retireRunKind, run.EndedAt, run.ID), Value: run.Name})
 	}
 	putRun(tx, run)
 }
@@ -241,8 +241,8 @@ func uncount(tx engine.Tx, layer uuid.UUID) {
 	putLayer(tx, l)
 }
 
-func retireKey(at time.Time, kind string, id uuid.UUID) string {
-	return retirePrefix + record.Fixed(uint64(at.UnixNano())) + kind + string(id[:])
+func retireKey(kind string, since time.Time, id uuid.UUID) string {
+	return retirePrefix + kind + record.Fixed(uint64(since.UnixNano())) + string(id[:])
 }
 
 // scopeOf is the scope of a lease as agents know it; false for a claim.

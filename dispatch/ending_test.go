@@ -225,6 +225,46 @@ func TestWhatHasEndedIsForgotten(t *testing.T) {
 	})
 }
 
+// TestRetentionMayChange from one start of the daemon to the next, and then holds
+// for what has ended before: longer and shorter.
+func TestRetentionMayChange(t *testing.T) {
+	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		h.add(dispatch.Worker, "", "W1")
+		h.add(dispatch.Worker, "", "W2")
+		end := func(path string) {
+			t.Helper()
+			if err := h.EndActor(t.Context(), "r", path, "done"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keep := func(k dispatch.Retention) {
+			h.opts.Keep = k
+			h.close()
+			h.open()
+			synctest.Wait()
+		}
+		end("W1")
+		keep(dispatch.Retention{Runs: 9 * time.Hour, Actors: 5 * time.Hour})
+		time.Sleep(4 * time.Hour)
+		if got := h.tree(); len(got) != 3 {
+			t.Errorf("after 4 of 5 hours: %v", got)
+		}
+		end("W2")
+		keep(dispatch.Retention{Runs: 9 * time.Hour, Actors: 2 * time.Hour})
+		if got := h.tree(); len(got) != 2 {
+			t.Errorf("after 4 of 2 hours: %v", got)
+		}
+		end("root")
+		time.Sleep(4 * time.Hour)
+		if got := h.tree(); len(got) != 2 {
+			t.Errorf("4 of 9 hours after the run: %v", got)
+		}
+		keep(short)
+		h.noRows("")
+	})
+}
+
 var endedRuns = flag.Int("ended.runs", 1000, "how many runs TestEndedRunsLeaveNothing makes and ends")
 
 // After any number of runs that were made and have ended, the state has as many

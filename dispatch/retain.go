@@ -15,14 +15,21 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// Retention is how long what has ended is kept, by the wall clock.
+// What is kept, and how long by default.
+const (
+	KeepRuns   = 7 * 24 * time.Hour
+	KeepActors = 24 * time.Hour
+)
+
+// Retention is how long what has ended is kept, by the wall clock. It may change
+// from one start of the daemon to the next, and then holds for what has ended before.
 type Retention struct {
-	Runs   time.Duration // after the end of a run, all of it; zero: 7 days
-	Actors time.Duration // after the end of an actor of a run that lives; zero: 24 h
+	Runs   time.Duration // after the end of a run, all of it; zero: KeepRuns
+	Actors time.Duration // after the end of an actor of a run that lives; zero: KeepActors
 }
 
 func (k Retention) withDefaults() Retention {
-	return Retention{cmp.Or(k.Runs, 7*24*time.Hour), cmp.Or(k.Actors, 24*time.Hour)}
+	return Retention{cmp.Or(k.Runs, KeepRuns), cmp.Or(k.Actors, KeepActors)}
 }
 
 // RemoveRun forgets a run that has ended, now.
@@ -57,7 +64,7 @@ func putRemoval(tx engine.Tx, id uuid.UUID, r removal) {
 // removeRun forgets an ended run: its name is free at once.
 func (s *State) removeRun(tx engine.Tx, run Run) {
 	tx.Delete(runKey(run.Name))
-	tx.Delete(retireKey(run.EndedAt.Add(s.opts.Keep.Runs), retireRunKind, run.ID))
+	tx.Delete(retireKey(retireRunKind, run.EndedAt, run.ID))
 	work.DropRun(tx, run.Name)
 	putRemoval(tx, run.ID, removal{Run: run})
 }
@@ -99,7 +106,7 @@ func (s *State) dropActor(tx engine.Tx, a Actor) {
 	}
 	tx.Delete(formerKey(a.Layer, a.ID))
 	tx.Delete(actorKey(a.ID))
-	tx.Delete(retireKey(a.EndedAt.Add(s.opts.Keep.Actors), retireDeadKind, a.ID))
+	tx.Delete(retireKey(retireDeadKind, a.EndedAt, a.ID))
 	work.Forget(tx, a.ID)
 }
 
@@ -172,9 +179,12 @@ func (s *State) forgetLayer(id uuid.UUID) {
 	delete(s.layers, id)
 }
 
-// retireLater notes when an ended actor is forgotten.
-func (s *State) retireLater(tx engine.Tx, a Actor) {
-	tx.Put(engine.Row{Key: retireKey(a.EndedAt.Add(s.opts.Keep.Actors), retireDeadKind, a.ID)})
+// of is how long what has ended is kept, by its kind.
+func (k Retention) of(kind string) time.Duration {
+	if kind == retireRunKind {
+		return k.Runs
+	}
+	return k.Actors
 }
 
 // retirePoll is how often is looked whether something has been kept for long
@@ -223,10 +233,12 @@ func (s *State) tendEndings(ctx context.Context) error {
 func (s *State) somethingToForget(ctx context.Context) (found bool, err error) {
 	return found, s.eng.View(ctx, func(tx engine.Tx) error {
 		_, found = tx.Get(removalsUnder)
-		for row := range tx.Scan(retirePrefix) {
-			at, _, _, ok := readRetireKey(row.Key)
-			found = found || !ok || !tx.Wall().Before(at)
-			break
+		for _, kind := range []string{retireRunKind, retireDeadKind} {
+			for row := range tx.Scan(retirePrefix + kind) {
+				since, _ := readRetireKey(row.Key)
+				found = found || !tx.Wall().Before(since.Add(s.opts.Keep.of(kind)))
+				break
+			}
 		}
 		return nil
 	})
@@ -236,42 +248,55 @@ func (s *State) somethingToForget(ctx context.Context) (found bool, err error) {
 // if that may not have been all.
 func (s *State) retireSome(tx engine.Tx) (more bool) {
 	n := 0
-	for row := range tx.Scan(retirePrefix) {
-		at, kind, id, ok := readRetireKey(row.Key)
-		if ok && tx.Wall().Before(at) {
-			return false
-		}
-		if n == endStep/4 {
-			return true
-		}
-		n++
-		tx.Delete(row.Key)
-		switch kind {
-		case retireRunKind:
-			if run, there := getRun(tx, row.Value); there && run.ID == id && !run.EndedAt.IsZero() {
-				s.keepOrDrop(tx, run.EndedAt.Add(s.opts.Keep.Runs), row, func() { s.removeRun(tx, run) })
+	for _, kind := range []string{retireRunKind, retireDeadKind} {
+		for row := range tx.Scan(retirePrefix + kind) {
+			since, id := readRetireKey(row.Key)
+			if tx.Wall().Before(since.Add(s.opts.Keep.of(kind))) {
+				break
 			}
-		case retireDeadKind:
-			if a, there := getActor(tx, id); there && a.Ended() {
-				s.retireActor(tx, a, row)
+			if n == endStep/4 {
+				return true
+			}
+			n++
+			tx.Delete(row.Key)
+			if kind == retireRunKind {
+				s.retireRun(tx, row.Value, id)
+			} else {
+				s.retireActor(tx, id)
 			}
 		}
 	}
 	return false
 }
 
+// retireRun forgets a run, unless it was resumed and has not ended since, or not
+// for long enough.
+func (s *State) retireRun(tx engine.Tx, name string, id uuid.UUID) {
+	run, there := getRun(tx, name)
+	switch {
+	case !there || run.ID != id || run.EndedAt.IsZero():
+	case tx.Wall().Before(run.EndedAt.Add(s.opts.Keep.Runs)):
+		tx.Put(engine.Row{Key: retireKey(retireRunKind, run.EndedAt, run.ID), Value: run.Name})
+	default:
+		s.removeRun(tx, run)
+	}
+}
+
 // retireActor forgets an ended actor of a run that lives. Those of a run that has
 // ended go with it, also if that is resumed, for then it meets them again. A lead
 // stays until all below it have ended.
-func (s *State) retireActor(tx engine.Tx, a Actor, row engine.Row) {
+func (s *State) retireActor(tx engine.Tx, id uuid.UUID) {
+	a, there := getActor(tx, id)
+	if !there || !a.Ended() {
+		return
+	}
 	run, _ := getRun(tx, a.Run)
-	l, _ := getLayer(tx, a.Leads)
 	switch {
 	case a.Role == Root || !run.EndedAt.IsZero(): // goes with its run
-	case a.Role.Leads() && !s.deserted(tx, l.ID):
-		s.keepOrDrop(tx, tx.Wall().Add(s.opts.Keep.Actors), row, func() {})
+	case a.Role.Leads() && !s.deserted(tx, a.Leads):
+		tx.Put(engine.Row{Key: retireKey(retireDeadKind, tx.Wall(), a.ID)}) // look again later
 	default:
-		s.keepOrDrop(tx, a.EndedAt.Add(s.opts.Keep.Actors), row, func() { s.removeActor(tx, a) })
+		s.removeActor(tx, a)
 	}
 }
 
@@ -289,23 +314,9 @@ func (s *State) deserted(tx engine.Tx, layer uuid.UUID) bool {
 	return true
 }
 
-// keepOrDrop drops what has been kept until at, or notes that it is kept until
-// then.
-func (s *State) keepOrDrop(tx engine.Tx, at time.Time, row engine.Row, drop func()) {
-	if !tx.Wall().Before(at) {
-		drop()
-		return
-	}
-	_, kind, id, _ := readRetireKey(row.Key)
-	row.Key = retireKey(at, kind, id)
-	tx.Put(row)
-}
-
-func readRetireKey(key string) (at time.Time, kind string, id uuid.UUID, ok bool) {
-	rest := strings.TrimPrefix(key, retirePrefix)
-	if len(rest) != 8+1+16 {
-		return at, "", id, false
-	}
-	copy(id[:], rest[9:])
-	return time.Unix(0, int64(record.ReadFixed(rest))), rest[8:9], id, true
+// readRetireKey gives since when what is to be forgotten has ended.
+func readRetireKey(key string) (since time.Time, id uuid.UUID) {
+	rest := strings.TrimPrefix(key, retirePrefix)[1:]
+	copy(id[:], rest[8:])
+	return time.Unix(0, int64(record.ReadFixed(rest))), id
 }

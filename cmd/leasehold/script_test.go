@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
@@ -39,7 +42,8 @@ import (
 //	exits CODE PROGRAM ...  is exec with an exit code to check
 //	await REGEXP ARG...     runs leasehold after each change until it prints that
 //	corrupt KEY             spoils a record of the state
-//	wall DURATION           opens the state on a machine whose wall clock is off
+//	wall DURATION [RUN]     opens the state on a machine whose wall clock is off,
+//	                        and ends the run
 func TestScripts(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "leasehold")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
@@ -64,9 +68,12 @@ func TestScripts(t *testing.T) {
 			}
 			socket := filepath.Join(runtime, "leasehold", "leasehold.sock")
 			env.Defer(func() {
-				if pid := listenerOf(socket); pid != 0 { // started on demand
-					syscall.Kill(pid, syscall.SIGTERM)
-				}
+				filepath.WalkDir(env.WorkDir, func(path string, _ fs.DirEntry, _ error) error {
+					if r, ok := place.ReadRecord(path); ok && r.Alive() { // started on demand
+						syscall.Kill(r.PID, syscall.SIGTERM)
+					}
+					return nil
+				})
 				os.RemoveAll(runtime)
 			})
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
@@ -290,5 +297,10 @@ func setWall(ts *testscript.TestScript, _ bool, args []string) {
 	c.Wall = func() time.Time { return time.Now().Add(off) }
 	eng, err := pebble.Open(pebble.Options{Dir: ts.Getenv("DB"), Clock: c})
 	ts.Check(err)
+	if len(args) > 1 {
+		state, err := dispatch.Open(context.Background(), eng, dispatch.Options{Clock: c})
+		ts.Check(err)
+		ts.Check(state.EndActor(context.Background(), args[1], "root", "done"))
+	}
 	ts.Check(eng.Close())
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,7 +107,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	began := time.Now()
 	proc, err := process.Start(process.Spec{
 		Argv: set.Argv, Env: set.Env, Dir: set.Dir, Stdin: set.Stdin,
-		Stdout: p.stdout, Stderr: p.stderr, Mark: mark,
+		Stdout: p.stdout.File, Stderr: p.stderr.File, Mark: mark,
 	})
 	if err != nil {
 		return exit{Status: "spawn_failed", Cause: err.Error()}
@@ -121,8 +122,11 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		Logs: []string{p.stdout.Name(), p.stderr.Name()},
 		Text: fmt.Sprintf("%s started: %s, process %d", o.Path, o.Order.Agent, proc.PID()),
 	})
+	stop := bound(p.stdout, p.stderr)
 	end = a.attend(ctx, proc, began)
-	outcome := profile.Outcome(rewound(p.stdout))
+	stop()
+	var outcome agent.Outcome
+	p.stdout.read(func(r io.Reader) { outcome = profile.Outcome(r) })
 	end.CostUSD, end.Output = outcome.CostUSD, outcome.Result
 	switch {
 	case end.Status == "succeeded" && outcome.Failed != "":

@@ -214,7 +214,7 @@ func (d *Directory) remove() error {
 // A place is the directory of one actor, and what its process writes into.
 type place struct {
 	path           string
-	stdout, stderr *os.File
+	stdout, stderr *output
 }
 
 // actor is the directory of an actor. Names have no slash and paths no dot that
@@ -237,14 +237,11 @@ func (d *Directory) place(path, id string, life int) (p place, err error) {
 	if life > 1 {
 		suffix = fmt.Sprintf("-%d.log", life)
 	}
-	open := func(name string) *os.File {
-		f, openErr := os.OpenFile(filepath.Join(p.path, name+suffix), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
-		err = errors.Join(err, openErr)
-		return f
+	if p.stdout, err = openOutput(filepath.Join(p.path, "stdout"+suffix)); err != nil {
+		return p, err
 	}
-	p.stdout, p.stderr = open("stdout"), open("stderr")
-	if err != nil {
-		p.close()
+	if p.stderr, err = openOutput(filepath.Join(p.path, "stderr"+suffix)); err != nil {
+		p.stdout.Close()
 	}
 	return p, err
 }
@@ -256,10 +253,6 @@ func (p place) files() string { return filepath.Join(p.path, "files") }
 func (p place) worktree() string { return filepath.Join(p.path, "worktree") }
 
 func (p place) close() {
-	if p.stdout != nil {
-		p.stdout.Close()
-	}
-	if p.stderr != nil {
-		p.stderr.Close()
-	}
+	p.stdout.Close()
+	p.stderr.Close()
 }

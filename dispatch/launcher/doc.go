@@ -29,5 +29,6 @@
 //	events.jsonl           an [Event] a line, as they come
 //	summary.json           the [Summary], once the run is over
 //	actors/<path>/         0700: stdout.log, stderr.log (stdout-2.log … in later
-//	                       lives of a run that was resumed), files/ of its client
+//	                       lives of a run that was resumed), each with an .old of
+//	                       what it held before when it is full; files/ of its client
 package launcher

@@ -385,3 +385,35 @@ func TestAgentThatCannotBeStarted(t *testing.T) {
 		t.Errorf("summary.json: %v %s", err, text)
 	}
 }
+
+// TestOutputOfAnAgentIsBounded: an agent that writes without end fills two files
+// and no more, and what it writes last is still its result.
+func TestOutputOfAnAgentIsBounded(t *testing.T) {
+	const most = 32 << 20
+	h := newHouse(t)
+	d := h.dispatch("talkative", `
+		for i in 1 2; do
+			yes "line of the ${i}th time" | head -c 40000000
+			while ! grep -q "of the ${i}th" "$LEASEHOLD_RUN_DIR/actors/root/stdout.log.old"; do sleep 0.05; done
+		done
+		echo done
+		yes ill | head -c 40000000 >&2
+		echo "it went wrong" >&2
+		exit 3`)
+	s, err := d.end()
+	if err != nil || s.Actors[0].Status != "failed" || !strings.HasSuffix(s.Actors[0].Cause, ": it went wrong") {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+	if !strings.HasSuffix(string(s.Actors[0].Result), `done"`) {
+		t.Errorf("its output ends with %.50q", string(s.Actors[0].Result)[max(0, len(string(s.Actors[0].Result))-50):])
+	}
+	for _, name := range []string{"stdout.log", "stdout.log.old", "stderr.log", "stderr.log.old"} {
+		info, err := os.Stat(filepath.Join(d.directory.Path, "actors", "root", name))
+		if err != nil || info.Size() > 2*most {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(d.directory.Path, "actors", "root", "stdout.log")); err != nil || info.Size() > most {
+		t.Errorf("stdout.log: %v, %v", info, err)
+	}
+}

@@ -96,6 +96,17 @@ func RunDetach(args []string) error {
 	if err != nil {
 		return err
 	}
+	// A descriptor that the client had from others, as a lock that it runs under,
+	// must not stay open for as long as the daemon lives.
+	inherited, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fmt.Errorf("look at the open files: %w", err)
+	}
+	for _, f := range inherited {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 	alive := os.NewFile(3, "alive")
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), aliveVariable+"=3")

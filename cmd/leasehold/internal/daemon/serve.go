@@ -36,6 +36,7 @@ type serveConfig struct {
 	Remote    bool // HTTP may listen beyond the loopback
 	MaxDepth  int
 	OnDemand  bool          // a client starts it
+	Keep      time.Duration // what has ended is kept for so long
 	IdleExit  time.Duration // end when nobody has been connected for so long; 0: never
 	Log       logConfig
 }
@@ -50,6 +51,10 @@ at once.
 
 A restart ends no session: clients come back to the leases they held. What an
 answer has told survives also kill -9 and a power cut.
+
+Runs that have ended are kept for --keep, then forgotten with their actors, stores
+and tasks; ended actors of a live run are kept for a day, or for --keep if that is
+less. leasehold runs rm forgets a run at once.
 
 HTTP is off unless --http says where. It is streamable HTTP at /mcp, each request
 with an actor's token as its bearer. It has no TLS of its own, so it listens on the
@@ -89,6 +94,7 @@ proxy before it, or the network of a container.`,
 	f.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "a `name`, besides the loopback's, by which HTTP clients may reach it (repeatable)")
 	f.BoolVar(&cfg.Remote, "http-allow-remote", false, "let --http listen beyond the loopback, in the clear")
 	f.IntVar(&cfg.MaxDepth, "max-depth", 4, "names in a path of the tree, where a run does not say otherwise")
+	f.DurationVar(&cfg.Keep, "keep", dispatch.KeepRuns, "keep runs that have ended for this long, from 1m to 87600h")
 	f.StringVar(&cfg.Log.Format, "log-format", "", "json or console (default console on a terminal, else json)")
 	f.StringVar(&cfg.Log.Level, "log-level", "info", "trace, debug, info, warn or error")
 	f.DurationVar(&cfg.IdleExit, "idle-exit", 0, "end once nobody has been connected for this long; clients start it again (default never)")
@@ -110,11 +116,20 @@ func (cfg *serveConfig) check() (err error) {
 	if cfg.HTTP == "" && (cfg.Remote || len(cfg.HTTPHosts) > 0) {
 		return errors.New("--http-host and --http-allow-remote say how to serve --http, which is not given")
 	}
+	if cfg.Keep < minKeep || cfg.Keep > maxKeep {
+		return fmt.Errorf("--keep %v: must be from %v to %v (ten years)", cfg.Keep, minKeep, maxKeep)
+	}
 	if cfg.IdleExit != 0 && (cfg.IdleExit < time.Second || cfg.HTTP != "") {
 		return errors.New("--idle-exit must be 1s or more, and is not for a daemon that serves HTTP")
 	}
 	return errors.Join(cfg.Log.check(), server.CheckSocketPath(cfg.Socket))
 }
+
+// Bounds of --keep.
+const (
+	minKeep = time.Minute
+	maxKeep = 87600 * time.Hour
+)
 
 // serve is the daemon's life.
 func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err error) {
@@ -141,7 +156,10 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 
-	state, err := dispatch.Open(ctx, eng, dispatch.Options{Caps: dispatch.Caps{Depth: cfg.MaxDepth}})
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{
+		Caps: dispatch.Caps{Depth: cfg.MaxDepth},
+		Keep: dispatch.Retention{Runs: cfg.Keep, Actors: min(cfg.Keep, dispatch.KeepActors)},
+	})
 	if err != nil {
 		return explain(err)
 	}

@@ -101,17 +101,31 @@ func (v *logView) close() error {
 	return err
 }
 
-// A tail is a file that another process appends to.
+// A tail is a file that another process appends to, and that begins again when it
+// is full: see [launcher.Earlier].
 type tail struct {
 	file *os.File
+	at   int64  // what is before it has been read
 	part []byte // of a line that has no end yet
 }
 
 // read yields the lines that are new.
 func (t *tail) read(line func(string)) {
+	if info, err := t.file.Stat(); err == nil && info.Size() < t.at { // it has begun again
+		if earlier, err := os.Open(t.file.Name() + launcher.Earlier); err == nil {
+			t.take(earlier, line)
+			earlier.Close()
+		}
+		t.at = 0
+	}
+	t.take(t.file, line)
+}
+
+func (t *tail) take(from io.ReaderAt, line func(string)) {
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := t.file.Read(buf)
+		n, err := from.ReadAt(buf, t.at)
+		t.at += int64(n)
 		t.part = append(t.part, buf[:n]...)
 		for {
 			i := bytes.IndexByte(t.part, '\n')
