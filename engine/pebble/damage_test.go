@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -162,6 +163,40 @@ func TestAFlippedByteIsNeverSilent(t *testing.T) {
 				if is.refused == nil && len(is.said) == 0 && is.rows != rows {
 					t.Errorf("killed %t: byte %d of %d of %s was flipped, and nobody says so (seed %d)", killed, at, len(content), name, seed)
 				}
+			}
+		}
+	}
+}
+
+// TestAFileRemovedIsNeverSilent removes each file of a state with several logs
+// whose latest commits change no mark.
+func TestAFileRemovedIsNeverSilent(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		disk := vfs.NewMem()
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: engine.Mark + "token", Value: "1"}) })
+		for i := range 2000 { // a log has 256 KiB at first
+			mustUpdate(t, e, func(tx engine.Tx) {
+				tx.Put(engine.Row{Key: fmt.Sprintf("hot/%04d", i), Value: strings.Repeat(fmt.Sprint(i), 200)})
+			})
+		}
+		rows, err := contentsOf(t, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := filesOf(t, disk)
+		mustClose(t, e)
+		if !killed {
+			whole = filesOf(t, disk)
+		}
+		if _, ok := whole["000005.log"]; !ok {
+			t.Fatalf("there is one log: %q", slices.Sorted(maps.Keys(whole)))
+		}
+		for name := range whole {
+			left := maps.Clone(whole)
+			delete(left, name)
+			if is := open20(t, left); is.refused == nil && len(is.said) == 0 && is.rows != rows {
+				t.Errorf("killed %t: %s was removed, and nobody says so", killed, name)
 			}
 		}
 	}

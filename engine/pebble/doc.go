@@ -30,7 +30,8 @@
 // Each batch has an entry in the log with its number (see log.go), and logs and
 // manifests are looked at before Pebble reads them. A log that lost its beginning
 // or its middle is refused with [engine.ErrCorrupt]. The end of a log that a crash
-// has torn is cut off, and reported. Rows under [engine.Mark], and the number of
+// has torn is cut off, and reported. A log that was removed is refused too: an
+// empty file beside it says that it must be there. Rows under [engine.Mark], and the number of
 // the last batch, are also kept in the file "marks" (see marks.go); Open takes
 // the greater and reports where the log had less. What cannot be told: after a
 // kill, that the very last records of a log were damaged rather than torn.

@@ -68,8 +68,38 @@ func refuse() error {
 func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.make(name, func() (f vfs.File, err error) {
 		err = s.withRoom(func() error { f, err = s.create(name, category); return err })
+		if err == nil && isLog(name) {
+			s.markLog(name)
+		}
 		return f, err
 	})
+}
+
+// liveMark is added to the name of a log for an empty file that is there only as
+// long as the log must be: nothing else tells that the first or the last log of a
+// state was removed.
+const liveMark = ".live"
+
+func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+
+// markLog marks a log that was made. A log without its mark is none the worse, so
+// errors do not matter; a mark without its log would be refused, so the log is on
+// disk first.
+func (s *stateFS) markLog(name string) {
+	if s.syncDir() != nil {
+		return
+	}
+	if f, err := s.create(name+liveMark, vfs.WriteCategoryUnspecified); err == nil {
+		_ = f.Close()
+	}
+}
+
+func (s *stateFS) syncDir() error {
+	d, err := s.FS.OpenDir(s.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // create makes a file for its owner alone.
@@ -142,6 +172,11 @@ func (s *stateFS) Remove(name string) error {
 	if s.discarding() {
 		return nil
 	}
+	if isLog(name) && s.FS.Remove(name+liveMark) == nil {
+		if err := s.syncDir(); err != nil {
+			return err
+		}
+	}
 	return s.FS.Remove(name)
 }
 
@@ -161,7 +196,7 @@ type layout struct {
 }
 
 func logOf(name string, f vfs.File) *layout {
-	if !strings.HasSuffix(name, ".log") {
+	if !isLog(name) {
 		return nil
 	}
 	l := new(layout)

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -213,9 +214,12 @@ func (s *store) inspect() error {
 	slices.Sort(names) // by number: those have six digits
 	var logs []string
 	for _, name := range names {
-		number, isLog := strings.CutSuffix(name, ".log")
+		number, ok := strings.CutSuffix(name, ".log")
+		log, live := strings.CutSuffix(name, liveMark)
 		switch {
-		case isLog:
+		case live && !slices.Contains(names, log):
+			return fmt.Errorf("%w: %s is missing", engine.ErrCorrupt, log)
+		case ok:
 			if _, err := strconv.ParseUint(number, 10, 32); err == nil {
 				logs = append(logs, name)
 			}
@@ -308,25 +312,16 @@ func (s *store) writeFile(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(content); err == nil {
+	_, err = f.Write(content)
+	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
+	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = s.fs.Rename(path+".new", path)
 	}
 	if err != nil {
 		return err
 	}
-	dir, err := s.fs.OpenDir(s.fs.dir)
-	if err != nil {
-		return err
-	}
-	err = dir.Sync()
-	if closed := dir.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return s.fs.syncDir()
 }
