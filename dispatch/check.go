@@ -15,9 +15,17 @@ import (
 
 // Check proves that the records of the tree, of works, sessions, leases and
 // stores agree with one another. It reports every disagreement it finds.
-func (s *State) Check(ctx context.Context) error {
-	return rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		faults := []error{s.core.Check(tx), s.queue.Check(tx, func(int64) error { return ctx.Err() }), kvstore.Check(tx)}
+func (s *State) Check(ctx context.Context) error { return s.Prove(ctx, func(int) {}) }
+
+// Prove is Check for a large state: it calls progress now and then with how many
+// records of tasks it has read, and holds up nobody.
+func (s *State) Prove(ctx context.Context, progress func(records int)) error {
+	return rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		tasks := s.queue.Check(tx, func(rows int64) error {
+			progress(int(rows))
+			return context.Cause(ctx)
+		})
+		faults := []error{s.core.Check(tx), tasks, kvstore.Check(tx)}
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("dispatch: "+format, args...))
 		}

@@ -70,7 +70,8 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 	if !c.Recorded() || !c.Log.Recorded(c) {
 		return nil
 	}
-	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+	e := &ender{s: se.state, left: endStep}
+	err := se.state.eng.Update(ctx, func(tx engine.Tx) error {
 		a, ok := c.Take(tx)
 		if !ok {
 			return nil
@@ -80,10 +81,18 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 			se.state.core.Undo(tx, a)
 		case queue.ClaimKind, queue.EnqueueKind:
 			se.state.queue.Undo(tx, se.id, a)
+		case spawning:
+			e.tx = tx
+			e.undoSpawn(a.Value)
 		default: // stands
 		}
 		return nil
 	})
+	if err != nil || e.tx == nil {
+		return err
+	}
+	se.state.cutOff(e.cuts...)
+	return se.state.ending(ctx, func(*ender) error { return nil }) // those below it
 }
 
 // EndParty releases what a sub-agent of the session holds, and gives up its

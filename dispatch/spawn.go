@@ -163,6 +163,18 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 	return Spawned{ActorInfo: info}, nil
 }
 
+// undoSpawn stops an actor that a lead will never hear of: at once if it has no
+// process yet.
+func (e *ender) undoSpawn(answer string) {
+	id, err := uuid.FromBytes([]byte(answer))
+	a, ok := getActor(e.tx, id)
+	if err != nil || !ok {
+		return
+	}
+	reason := "the call that spawned it was cancelled"
+	e.stop(a, end{Cause: "cancelled: " + reason, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
+}
+
 // maySpawn refuses where there is nobody to start what lead spawns.
 func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, boss work.Work, err error) {
 	d, ok := work.RunOf(tx, run.Name)

@@ -588,6 +588,45 @@ func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 	})
 }
 
+// TestASpawnThatIsCancelledIsUndone: whoever has no process yet never gets one, and
+// one that runs is told to stop, with those below it.
+func TestASpawnThatIsCancelledIsUndone(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		lead := tr.cast["root"]
+		spawn := func(name string, role dispatch.Role) call.Call {
+			c := call.Call{Session: lead.ID(), Name: name}
+			if _, err := lead.Spawn(call.With(t.Context(), c), dispatch.Spawn{Role: role, Prompt: "work"}); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		undo := func(c call.Call) {
+			t.Helper()
+			if err := lead.Undo(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		undo(spawn("1", dispatch.Worker))
+		if o := tr.orders(); len(o.Launch) != 0 {
+			t.Errorf("a spawn that was undone is launched: %+v", o)
+		}
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Cancelled})
+
+		running := spawn("2", dispatch.Sublead)
+		tr.start()
+		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
+		undo(running)
+		undo(running) // a second time there is nothing left
+		if o := tr.orders(); len(o.Launch) != 0 || len(o.Stop) != 1 || o.Stop[0].Actor.Path != "S1" {
+			t.Errorf("orders: %+v", o)
+		}
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Cancelled, "S1": work.Running, "S1→W1": work.Cancelled})
+		tr.exitAll()
+	})
+}
+
 func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{})

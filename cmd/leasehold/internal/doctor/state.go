@@ -96,7 +96,7 @@ func proveState(ctx context.Context, eng *pebble.Engine, progress func(records i
 	if err != nil {
 		return "", errors.Join(err, eng.Prove(ctx, progress))
 	}
-	if err := errors.Join(eng.Prove(ctx, progress), state.Check(ctx)); err != nil {
+	if err := errors.Join(eng.Prove(ctx, progress), state.Prove(ctx, progress)); err != nil {
 		return "", err
 	}
 	return sizeOf(ctx, state)

@@ -15,14 +15,16 @@ import (
 func NewActorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "actor",
-		Short: "Make and end actors, for other orchestrators",
-		Long: `Make and end actors, for orchestrators that launch agents themselves.
+		Short: "Make and end actors and issue their tokens, for other orchestrators",
+		Long: `Make and end actors, for orchestrators that launch agents themselves, and issue a
+new token for an actor whose token was lost.
 
 A run is a tree: its root makes the run, sub-leads and workers are added below.
-Whoever connects with an actor's token acts as it.`,
+Whoever connects with an actor's token acts as that actor.`,
 		Example: `  leasehold actor add --run build --name lead --role root
   leasehold actor add --run build --name S1 --role sublead
   leasehold actor add --run build --name W1 --role worker --parent S1
+  leasehold actor token --run build S1
   leasehold actor end --run build S1/W1`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
