@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/leasehold/leasehold/registry"
@@ -11,9 +12,9 @@ import (
 
 // Bounds of a listing.
 const (
-	DefaultList  = 100     // entries
-	MaxList      = 1000    // entries
-	MaxListBytes = 1 << 20 // of paths and values; one entry may be larger
+	DefaultList  = 100      // entries
+	MaxList      = 1000     // entries
+	MaxListBytes = 64 << 10 // of paths and values; one entry may be larger
 
 	// What one listing may look at before it answers with what it has: entries,
 	// and steps of matching. The next one goes on from there.
@@ -82,6 +83,7 @@ func (l *lister) wants(p Path) (wanted, more bool) {
 		if l.err = context.Cause(l.ctx); l.err != nil {
 			return false, false
 		}
+		runtime.Gosched() // nobody waits for a processor behind a long listing
 	}
 	if l.looks == maxListLooks || l.steps > maxListSteps {
 		l.truncate()

@@ -188,7 +188,7 @@ func (c *conn) read(ctx context.Context) {
 
 // receive takes one message, and reports whether its caller is to read on.
 func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
-	env, fault := parse(line)
+	env, fault := c.server.shares.parse(line)
 	switch {
 	case fault != nil:
 		c.out.write(fault)
@@ -220,6 +220,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		if env.Params.Meta.Call != "" && r.name.Recorded() {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
+		c.out.caughtUp(r.ctx)
 		answer := c.serveCall(c.share, r, c.se, &env, line)
 		switch {
 		case !c.requests.settle(r):

@@ -29,6 +29,14 @@ const (
 	// wait. More would not be faster: they would wait for the same lock.
 	maxTurns = 16
 
+	// largeMessage is from how many bytes on a call takes its turn among
+	// those that are long.
+	largeMessage = 64 << 10
+
+	// maxAhead is how many bytes of answers a client may leave unread before
+	// its next calls wait for it to read.
+	maxAhead = 256 << 10
+
 	// The answers that wait for a client to read are bounded for it and for
 	// all clients. Whoever goes beyond is disconnected.
 	maxQueuedConn = 8 << 20
@@ -41,6 +49,14 @@ const (
 	// maxStrangers is how many HTTP connections may be open that have not
 	// shown a token yet. A new one then takes the place of the oldest.
 	maxStrangers = 128
+
+	// How fast connections may come: HTTP connections that have shown no token
+	// yet, connections to the socket of one process, and HTTP sessions of one
+	// actor. Each takes transactions, or at least work that everybody waits
+	// for.
+	strangerBurst, strangerEvery = 2 * maxStrangers, time.Millisecond
+	processBurst, processEvery   = 256, 4 * time.Millisecond
+	sessionBurst, sessionEvery   = 64, 20 * time.Millisecond
 )
 
 // Transport has the bounds of connections. The zero value is a production one.

@@ -88,6 +88,18 @@ func (w *lineWriter) write(line []byte) bool {
 	return len(line) == 0
 }
 
+// caughtUp waits while the peer has much to read: a peer that does not read has
+// nothing done for it.
+func (w *lineWriter) caughtUp(ctx context.Context) {
+	for w.queued.Load() > maxAhead && !w.failed.Load() && ctx.Err() == nil {
+		select {
+		case w.turn <- struct{}{}: // after those that write now
+			<-w.turn
+		case <-ctx.Done():
+		}
+	}
+}
+
 func (w *lineWriter) fail(err error) {
 	if w.failed.CompareAndSwap(false, true) {
 		w.cut(err)

@@ -19,7 +19,12 @@ import (
 var legacyVersions = mcp.LegacyProtocolVersions()
 
 // parse reads a message. If it is none that can be served, fault is the answer.
-func parse(line []byte) (m wire.Message, fault []byte) {
+// Large messages are read one at a time.
+func (s *shares) parse(line []byte) (m wire.Message, fault []byte) {
+	if len(line) >= largeMessage {
+		s.parsing.Lock()
+		defer s.parsing.Unlock()
+	}
 	m, wrong := wire.Parse(line)
 	if wrong != nil {
 		return m, wrong.Reply()

@@ -26,7 +26,8 @@ type webConn struct {
 
 	mu      sync.Mutex
 	reset   bool
-	unread  func() // what to do about an answer that turns out not to be read
+	taken   func() // what to do once the last answer turns out to be read
+	unread  func() // and what if it turns out not to be
 	closing bool
 
 	// Under the listener's mu.
@@ -46,16 +47,18 @@ func webConnOf(r *http.Request) *webConn {
 	return nc
 }
 
-// answered notes that an answer was written, and what to do if the client
-// closes its connection without reading it.
-func (c *webConn) answered(unread func()) {
+// answered notes that an answer was written, and what to do once the client sends
+// more or ends its connection, or if it closes that without reading the answer.
+func (c *webConn) answered(taken, unread func()) {
 	if c == nil {
+		taken()
 		return
 	}
+	c.settle()
 	c.mu.Lock()
 	was := c.reset
 	if !was {
-		c.unread = unread
+		c.taken, c.unread = taken, unread
 	}
 	c.mu.Unlock()
 	if was {
@@ -63,6 +66,17 @@ func (c *webConn) answered(unread func()) {
 		return
 	}
 	c.checkReset() // it may have been closed before the answer came
+}
+
+// settle does what is to be done about an answer that the client has read.
+func (c *webConn) settle() {
+	c.mu.Lock()
+	taken := c.taken
+	c.taken, c.unread = nil, nil
+	c.mu.Unlock()
+	if taken != nil {
+		taken()
+	}
 }
 
 // checkReset looks whether the client's end is closed and has refused what was
@@ -88,7 +102,7 @@ func (c *webConn) checkReset() {
 func (c *webConn) wasClosed() {
 	c.mu.Lock()
 	unread := c.unread
-	c.reset, c.unread = true, nil
+	c.reset, c.taken, c.unread = true, nil, nil
 	c.mu.Unlock()
 	if unread != nil {
 		go unread() // it writes to the state
@@ -110,9 +124,7 @@ func (c *webConn) Read(p []byte) (n int, err error) {
 	n, err = c.Conn.Read(p)
 	switch {
 	case n > 0:
-		c.mu.Lock()
-		c.unread = nil
-		c.mu.Unlock()
+		c.settle()
 	case errors.Is(err, syscall.ECONNRESET):
 		c.wasClosed()
 	}
@@ -136,15 +148,20 @@ type webListener struct {
 
 	mu        sync.Mutex
 	open      int
-	strangers *list.List // of *webConn, oldest first
+	strangers *list.List     // of *webConn, oldest first
+	strays    pace[struct{}] // connections that ended without a token
 }
 
 func newWebListener(ln net.Listener, s *shares) *webListener {
-	return &webListener{Listener: ln, shares: s, strangers: list.New()}
+	return &webListener{
+		Listener: ln, shares: s, strangers: list.New(),
+		strays: pace[struct{}]{burst: strangerBurst, every: strangerEvery},
+	}
 }
 
 func (l *webListener) Accept() (net.Conn, error) {
 	for {
+		time.Sleep(l.strays.owed(struct{}{}))
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
@@ -173,6 +190,7 @@ func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
 		}
 		displaced = l.strangers.Remove(oldest).(*webConn)
 		displaced.stranger = nil
+		l.strays.charge(struct{}{})
 	}
 	l.open++
 	c.stranger = l.strangers.PushBack(c)
@@ -214,6 +232,7 @@ func (c *webConn) Close() error {
 	if waits && c.SetReadDeadline(time.Now().Add(lateCancel)) == nil && c.CloseWrite() == nil {
 		go func() { // ends with the connection
 			_, _ = io.Copy(io.Discard, c)
+			time.Sleep(lastEvent) // what a client that went before the answer says to it may be on its way
 			c.close()
 		}()
 		return nil
@@ -223,6 +242,7 @@ func (c *webConn) Close() error {
 
 func (c *webConn) close() error {
 	c.checkReset()
+	c.settle()
 	l := c.listener
 	l.mu.Lock()
 	if !c.closed {
@@ -231,6 +251,7 @@ func (c *webConn) close() error {
 		if c.stranger != nil {
 			l.strangers.Remove(c.stranger)
 			c.stranger = nil
+			l.strays.charge(struct{}{})
 		}
 		if c.share != nil {
 			c.share.giveBack(webConnection)

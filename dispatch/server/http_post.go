@@ -38,7 +38,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		tryLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
-	env, fault := parse(body)
+	env, fault := e.server.shares.parse(body)
 	if fault == nil && checkVersion(r) != nil {
 		fault = versionReply(env.ID, r.Header.Get(mcp.HeaderProtocolVersion))
 	}
@@ -118,7 +118,7 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 		hs.presence.lost("")
 		return
 	}
-	webConnOf(r).answered(func() { hs.presence.unread("") })
+	webConnOf(r).answered(func() {}, func() { hs.presence.unread("") })
 	hs.presence.answered()
 }
 
@@ -195,13 +195,14 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.requests.forget(c)
 		reply <- line
 	}()
-	if hs.answer(w, r, reply, func() { hs.unread(c) }) {
+	if hs.answer(w, r, c, reply) {
 		hs.presence.answered()
 		return
 	}
-	if answered := hs.requests.cancel(c.key, errClientGone); answered != nil {
-		s.undo(hs.se, answered)
+	if hs.requests.lost(c) {
+		s.undo(hs.se, c)
 	} else {
+		hs.requests.cancel(c.key, errClientGone)
 		<-reply
 	}
 	if context.Cause(c.ctx) == errCancelled {
@@ -220,8 +221,10 @@ func (hs *httpSession) begin(env *wire.Message, size int) (*request, error) {
 	c, err := hs.requests.begin(hs.ctx, env, hs.waits(env), size, hs.nameOf(hs.se, env))
 	if err != nil {
 		shares.done(size)
+		return nil, err
 	}
-	return c, err
+	c.open = true
+	return c, nil
 }
 
 // unread undoes a call whose answer was written, to a client that has closed
@@ -234,9 +237,8 @@ func (hs *httpSession) unread(c *request) {
 }
 
 // answer writes the reply once it is there, and reports whether it was written
-// to a client that was there. If not, the reply may still be to come. What is
-// to be done if the client does not read it is unread.
-func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan []byte, unread func()) bool {
+// to a client that was there. If not, the reply may still be to come.
+func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte) bool {
 	asJSON, asStream := accepts(r)
 	var head <-chan time.Time
 	if asStream {
@@ -261,7 +263,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 			if !shares.queue(size, 0) || writeLine(w, http.StatusOK, line, timeout) != nil {
 				return false
 			}
-			webConnOf(r).answered(unread)
+			webConnOf(r).answered(func() { hs.requests.taken(c) }, func() { hs.unread(c) })
 		case asStream:
 			newEventStream(w, timeout).close()
 		default:
@@ -293,7 +295,11 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, reply chan
 				return false
 			}
 			stream.event(line)
-			return stream.err == nil && tookEvent(r)
+			took := stream.err == nil && tookEvent(r)
+			if took {
+				hs.requests.taken(c)
+			}
+			return took
 		case <-alive.C:
 			stream.comment()
 		case <-r.Context().Done():

@@ -54,6 +54,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	if err != nil {
 		return nil, err
 	}
+	e.server.shares.openings.wait(r.Context(), actor)
 	taken := false
 	defer func() {
 		if !taken {

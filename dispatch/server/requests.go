@@ -47,12 +47,13 @@ func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
 //     while after their answer, and [requests.cancel] takes them out again.
 //
 // A call is delivered once later ones have taken its place among those that are
-// known, or its id is used again. The end of a connection delivers nothing: its
-// last answers may be lost, and their calls sent again over another.
+// known, or its id is used again. Over HTTP its connection tells instead: see
+// [webConn]. The end of a connection to the socket delivers nothing: its last
+// answers may be lost, and their calls sent again over another.
 type requests struct {
 	mu       sync.Mutex
 	running  map[string]*request
-	answered []*request // oldest first, at most maxAnswered
+	answered []*request // oldest first, at most maxAnswered of those that are not open
 	waits    int        // slots taken, each until its answer is written
 	others   int
 	bytes    int
@@ -78,6 +79,7 @@ type request struct {
 	bytes  int
 
 	name call.Call // of a tool call that changes something; else zero
+	open bool      // its connection will tell whether the answer was taken; under requests.mu
 
 	// Under requests.mu.
 	unwanted bool      // nobody reads an answer
@@ -137,13 +139,36 @@ func (t *requests) settle(r *request) (wanted bool) {
 	delete(t.running, r.key)
 	if r.name.Recorded() {
 		r.at = time.Now()
-		if len(t.answered) == maxAnswered {
-			t.answered[0].delivered()
-			t.answered = append(t.answered[:0], t.answered[1:]...)
-		}
 		t.answered = append(t.answered, r)
+		t.evictLocked()
 	}
 	return true
+}
+
+// evictLocked forgets the oldest call whose answer its client must have by now,
+// if there are too many of them.
+func (t *requests) evictLocked() {
+	n, oldest := 0, -1
+	for i := len(t.answered) - 1; i >= 0; i-- {
+		if !t.answered[i].open {
+			n, oldest = n+1, i
+		}
+	}
+	if n > maxAnswered {
+		t.answered[oldest].delivered()
+		t.answered = append(t.answered[:oldest], t.answered[oldest+1:]...)
+	}
+}
+
+// taken notes that a client has the answer of a request, as far as its connection
+// can tell. It may still cancel the call.
+func (t *requests) taken(r *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.open {
+		r.open = false
+		t.evictLocked()
+	}
 }
 
 // forget frees the id of a request that is not answered.

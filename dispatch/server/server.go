@@ -41,7 +41,7 @@ As a lead: spawn_worker and spawn_sublead start agents, actor_wait tells when th
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
 	s := &Server{state: state, opts: opts, attendance: newAttendance()}
-	s.shares.max = opts.Transport
+	s.shares.init(opts.Transport)
 	hooks := tools.Hooks(state, &s.parties)
 	s.agents = newService(opts.Version, tools.Agents(), hooks, &s.parties)
 	s.operators = newService(opts.Version, tools.Operators(state), hooks, &s.parties)

@@ -33,6 +33,7 @@ type served struct {
 	call     toolFunc
 	readOnly bool // its calls have no effect that must happen once, or be undone
 	waits    bool // unless its call says otherwise
+	lists    bool // its answers may be long
 }
 
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
@@ -53,7 +54,7 @@ func newService(version string, list, hidden []tools.Tool, parties *tools.Partie
 		s.mcp.AddTool(t.Definition(), refuseArguments)
 	}
 	for _, t := range slices.Concat(list, hidden) {
-		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits}
+		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits, t.Lists}
 	}
 	return s
 }
@@ -67,7 +68,7 @@ func (s *service) waits(m *wire.Message) bool {
 // none: those that it waits for do.
 func (s *service) serveCall(sh *share, r *request, se *dispatch.Session, env *wire.Message, msg []byte) []byte {
 	if !r.waits {
-		end, err := sh.turn(r.ctx)
+		end, err := sh.turn(r.ctx, s.tools[env.Params.Name].lists || len(msg) >= largeMessage)
 		if err != nil {
 			return refuseCall(env, err)
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +24,27 @@ type shares struct {
 	queued    atomic.Int64 // bytes of answers that wait for their clients to read
 	arrived   atomic.Int64 // bytes of calls under way
 	strangers atomic.Int64 // HTTP connections that have shown no token
+
+	// long has one in it for each long call that runs: a listing, or a call
+	// with a large message. Some processors are left for others.
+	long chan struct{}
+	// parsing is held while a large message is taken apart.
+	parsing sync.Mutex
+
+	comings  pace[int]       // connections to the socket, by pid
+	openings pace[uuid.UUID] // HTTP sessions, by actor
 }
+
+func (s *shares) init(max Transport) {
+	s.max = max
+	s.long = make(chan struct{}, longTurns())
+	s.comings.burst, s.comings.every = processBurst, processEvery
+	s.openings.burst, s.openings.every = sessionBurst, sessionEvery
+}
+
+// longTurns is how many long calls run at once: one, unless there are more than
+// three processors.
+func longTurns() int { return max(1, runtime.GOMAXPROCS(0)-2) }
 
 // A share is what one actor takes.
 type share struct {
@@ -37,8 +58,10 @@ type share struct {
 
 	// turns is for the calls that run and do not wait. What an actor sends
 	// beyond waits here, and not at the lock of the state: there it would
-	// be ahead of what others send later.
+	// be ahead of what others send later. Of the long calls of an actor one
+	// is in line for its turn: so actors take turns.
 	turns chan struct{}
+	long  chan struct{}
 }
 
 // A use is one kind of thing that an actor has several of.
@@ -67,7 +90,7 @@ func (s *shares) take(actor uuid.UUID, u use) (*share, error) {
 	defer s.mu.Unlock()
 	sh := s.actors[actor]
 	if sh == nil {
-		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns)}
+		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), long: make(chan struct{}, 1)}
 	}
 	n, limit, which := sh.count(u)
 	if *n >= limit {
@@ -93,21 +116,37 @@ func (sh *share) giveBack(u use) {
 }
 
 // turn waits until the actor may run one call more; end gives the turn back.
-func (sh *share) turn(ctx context.Context) (end func(), err error) {
+func (sh *share) turn(ctx context.Context, long bool) (end func(), err error) {
+	if !long {
+		return sh.endTurn, enter(ctx, sh.turns)
+	}
+	if err := enter(ctx, sh.long); err != nil {
+		return nil, err
+	}
+	defer func() { <-sh.long }() // in line no more
+	return sh.of.endLong, enter(ctx, sh.of.long)
+}
+
+func enter(ctx context.Context, turns chan struct{}) error {
 	select {
-	case sh.turns <- struct{}{}:
-		return sh.endTurn, nil
+	case turns <- struct{}{}:
+		return nil
 	default:
 	}
 	select {
-	case sh.turns <- struct{}{}:
-		return sh.endTurn, nil
+	case turns <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
 func (sh *share) endTurn() { <-sh.turns }
+
+func (s *shares) endLong() {
+	<-s.long
+	runtime.Gosched() // others have waited for as long as it took
+}
 
 // arrive counts the bytes of a call in, unless there are too many under way.
 func (s *shares) arrive(bytes int) error {

@@ -75,6 +75,7 @@ func (s *Server) accept(ctx context.Context, nc net.Conn) {
 		return
 	}
 	defer leave()
+	s.shares.comings.wait(ctx, peer.PID)
 	s.ServeConn(ctx, nc, peer)
 }
 

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -187,6 +189,61 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverHTTP(t *testing.T) {
 	expectFree(t, d, path, cancelledAcquires)
 }
 
+// A client that closes its connection with an answer unread has not had it,
+// however many others its session was given meanwhile.
+func TestAnAnswerUnreadBehindManyOthersIsUndone(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+	path := d.listenSocket(t)
+	d.token(t, "root")
+	token := d.token(t, "canceller")
+	url := d.listenTCP(t)
+	session := openOver(t, url, token)
+	host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
+	nc, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := acquireLine(0, "k0")
+	fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		host, token, session, len(body), body)
+	if _, err := nc.Read(make([]byte, 1)); err != nil { // it is answered
+		t.Fatal(err)
+	}
+	for n := 1; n < 100; n++ {
+		giveUp(t, url, token, session, n, time.Hour)
+	}
+	nc.Close()
+	expectFree(t, d, path, 100)
+}
+
+// A client whose answer cannot be written has not had it, however long that was
+// tried.
+func TestAnAnswerThatNobodyTakesIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+		session := w.open(t)
+		nc, err := w.client.Transport.(*http.Transport).DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		body := acquireLine(0, "k0")
+		head := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n", w.token, len(body))
+		for i := 0; i < len(session); i += 2 {
+			head += session[i] + ": " + session[i+1] + "\r\n"
+		}
+		if _, err := nc.Write([]byte(head + "\r\n" + body)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		p := w.daemon.dial(t, "checker")
+		p.send("%s", strings.Replace(acquireLine(0, "k0"), `"wait_secs":50`, `"wait_secs":0`, 1))
+		if m := p.receive(); m.Result.IsError {
+			t.Errorf("the lease is held: %s", m.text())
+		}
+	})
+}
+
 // A client with a connection for each request is sent the end of the connection
 // with the answer. That it closes its own end with the answer unread shows only
 // after that.
@@ -283,7 +340,11 @@ func giveUp(t *testing.T, url, token, session string, id int, after time.Duratio
 	_, answer, err := postOver(ctx, url, token, session, acquireLine(id, fmt.Sprint("k", id)))
 	if err != nil {
 		cancelled := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
-		if resp, body, err := postOver(t.Context(), url, token, session, cancelled); err != nil || resp.StatusCode != 202 {
+		resp, body, err := postOver(t.Context(), url, token, session, cancelled)
+		for t.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) { // over a connection that ends with the acquire
+			resp, body, err = postOver(t.Context(), url, token, session, cancelled)
+		}
+		if err != nil || resp.StatusCode != 202 {
 			t.Errorf("cancelled: %v %v %s", resp, err, body)
 		}
 		return

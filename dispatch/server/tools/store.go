@@ -155,7 +155,7 @@ type kvListArgs struct {
 
 type entryList struct {
 	Entries   []entry `json:"entries"`
-	Truncated bool    `json:"truncated" jsonschema:"there are more: call again with after"`
+	Truncated bool    `json:"truncated" jsonschema:"there are more, beyond limit or 64 KiB: call again with after"`
 	Next      string  `json:"next,omitempty" jsonschema:"the after of the call that goes on, if truncated"`
 }
 

@@ -28,6 +28,7 @@ type Tool struct {
 	Input       *jsonschema.Schema
 	Output      *jsonschema.Schema // of an answer; a refusal has a shape of its own
 	Waits       bool               // if its call does not say how long
+	Lists       bool               // it answers in pages, which may be long
 
 	call func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
@@ -54,7 +55,7 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 	defaults := defaultsOf[A](fields)
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
-		Input: inputSchema(fields), Output: outputSchema[R](), Waits: waitsByDefault(fields),
+		Input: inputSchema(fields), Output: outputSchema[R](), Waits: waitsByDefault(fields), Lists: has(fields, "limit"),
 		call: func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error) {
 			args := defaults
 			if err := decode(fields, given, reflect.ValueOf(&args).Elem()); err != nil {
@@ -69,6 +70,10 @@ func waitsByDefault(fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool {
 		return f.name == "wait_secs" && f.def != nil && string(f.def) != "0"
 	})
+}
+
+func has(fields []field, name string) bool {
+	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
 }
 
 // Agents are the tools that agents see, in the order of the book.
