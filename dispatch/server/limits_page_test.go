@@ -1,0 +1,48 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestLimitsOfThePageAreThoseOfTheDaemon, where files are not scarce.
+func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
+	d := Transport{MaxConns: 4096, HTTPConns: 1024}.withDefaults()
+	mib := func(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
+	page, err := os.ReadFile("../../book/src/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "| of the daemon | limit |\n|---|---|\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	want := map[string]string{
+		"connections to the socket":                          fmt.Sprint(d.MaxConns),
+		"connections to the socket of one process":           fmt.Sprint(d.ProcessConns),
+		"connections to the socket of one actor":             fmt.Sprint(d.ActorConns),
+		"HTTP sessions":                                      fmt.Sprint(d.HTTPSessions),
+		"HTTP sessions of one actor":                         fmt.Sprint(d.ActorHTTPSessions),
+		"HTTP connections":                                   fmt.Sprint(d.HTTPConns),
+		"HTTP connections of one actor":                      fmt.Sprint(d.ActorHTTPConns),
+		"HTTP connections that have shown no token":          fmt.Sprint(maxStrangers),
+		"calls of one connection that wait":                  fmt.Sprint(maxWaits),
+		"calls of one connection that do not wait":           fmt.Sprint(maxCalls),
+		"calls of one actor that run at once":                fmt.Sprint(maxTurns),
+		"messages of the calls under way, of one connection": mib(maxCallBytes),
+		"messages of all calls under way":                    mib(maxArrived),
+		"answers that a client has not read":                 mib(maxQueuedConn),
+		"answers that no client has read":                    mib(maxQueued),
+		"notifications that a client has not read":           fmt.Sprint(maxNotices),
+	}
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		if len(cells) != 2 || want[cells[0]] != cells[1] {
+			t.Errorf("the page says %q, the daemon %q", line, want[cells[0]])
+		}
+		delete(want, cells[0])
+	}
+	for what := range want {
+		t.Errorf("the page does not have %q", what)
+	}
+}
