@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,6 +336,62 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 		}
 		h.hangUp(se)
 		synctest.Wait()
+	})
+}
+
+// TestNoLossIsToldOneAnswerLate: not after an answer that was cut off while it
+// looked, not if many answers look at once, and not if one cannot tell them all.
+func TestNoLossIsToldOneAnswerLate(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		defer h.hangUp(se)
+		lose := func(n int) {
+			t.Helper()
+			for i := range n {
+				h.take(se, dispatch.RunScope, fmt.Sprint(i), time.Second)
+			}
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		lose(1)
+		for range 64 { // some of them get as far as to look
+			if news, _, err := se.TakeLosses(gone); err == nil {
+				t.Fatalf("an answer to nobody tells %+v", news)
+			}
+		}
+		if news, _, err := se.TakeLosses(t.Context()); err != nil || len(news) != 1 {
+			t.Errorf("after answers that were cut off: %+v %v", news, err)
+		}
+
+		for range 20 {
+			lose(3)
+			var told atomic.Int64
+			var answers sync.WaitGroup
+			for range 8 {
+				answers.Go(func() {
+					news, _, err := se.TakeLosses(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					told.Add(int64(len(news)))
+				})
+			}
+			answers.Wait()
+			if told.Load() != 3 {
+				t.Fatalf("answers that looked at once told %d of 3 losses", told.Load())
+			}
+		}
+
+		lose(dispatch.MaxNotices + 5)
+		for i, want := range []int{dispatch.MaxNotices, 5, 0} {
+			news, more, err := se.TakeLosses(t.Context())
+			if err != nil || len(news) != want || i == 0 && more != 5 || i > 0 && more != 0 {
+				t.Errorf("answer %d tells %d and %d more: %v", i, len(news), more, err)
+			}
+		}
 	})
 }
 

@@ -1,0 +1,149 @@
+package server_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A party calls tools over one connection, as one of those who share it.
+type party struct {
+	*peer
+	as   string // in the arguments
+	meta string // JSON
+	id   *int
+}
+
+// ask calls a tool and gives what it answered. The arguments have no closing brace.
+func (p party) ask(tool, arguments string) (m message, object struct {
+	Code, Message string
+	Reentrant     bool
+	LeaseID       string `json:"lease_id"`
+	Holder        struct{ As string }
+	Reason        string
+},
+) {
+	p.t.Helper()
+	*p.id++
+	if p.as != "" {
+		arguments += fmt.Sprintf(`,"as":%q`, p.as)
+	}
+	meta := p.meta
+	if meta == "" {
+		meta = "{}"
+	}
+	p.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, *p.id, tool, arguments+"}", meta)
+	m = p.receive()
+	if m.Error != nil {
+		p.t.Fatalf("%s %s: %+v", tool, arguments, m.Error)
+	}
+	if err := json.Unmarshal(m.Result.StructuredContent, &object); err != nil {
+		p.t.Fatal(err)
+	}
+	return m, object
+}
+
+// TestPartiesOfOneConnection are apart from one another, however they are told
+// apart: by an argument, by what the client says of the call, or by a hook.
+func TestPartiesOfOneConnection(t *testing.T) {
+	for name, of := range map[string]func(p *peer, id *int) (a, b party){
+		"as": func(p *peer, id *int) (party, party) {
+			return party{p, "a", "", id}, party{p, "b", "", id}
+		},
+		"threadId": func(p *peer, id *int) (party, party) {
+			return party{p, "", `{"threadId":"a"}`, id}, party{p, "", `{"threadId":"b"}`, id}
+		},
+		"hook": func(p *peer, id *int) (party, party) {
+			for use, who := range map[string]string{"use-1": "a", "use-2": "b"} {
+				party{p, "", "", id}.ask("hook_tool_use", fmt.Sprintf(`{"party":%q,"tool_use_id":%q`, who, use))
+			}
+			return party{p, "", `{"claudecode/toolUseId":"use-1"}`, id}, party{p, "", `{"claudecode/toolUseId":"use-2"}`, id}
+		},
+		"as before threadId": func(p *peer, id *int) (party, party) {
+			return party{p, "a", `{"threadId":"x"}`, id}, party{p, "b", `{"threadId":"x"}`, id}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, server.Options{})
+				p := d.dial(t, "w")
+				p.send("%s", initialize)
+				p.receive()
+				a, b := of(p, new(int))
+				if _, got := a.ask("run_lease_acquire", `{"key":"k"`); got.Code != "" || got.Reentrant || got.Holder.As != "a" {
+					t.Fatalf("a acquires: %+v", got)
+				}
+				if _, got := a.ask("run_lease_acquire", `{"key":"k"`); !got.Reentrant {
+					t.Errorf("a acquires again: %+v", got)
+				}
+				if m, got := b.ask("run_lease_acquire", `{"key":"k"`); got.Code != "LEASE_HELD" || got.Holder.As != "a" || !m.Result.IsError {
+					t.Errorf("b acquires: %+v", got)
+				}
+				nobody := party{p, "", "", a.id}
+				if _, got := nobody.ask("run_lease_acquire", `{"key":"k"`); got.Code != "LEASE_HELD" {
+					t.Errorf("a call of no party acquires: %+v", got)
+				}
+				nobody.ask("hook_party_end", `{"party":"a"`)
+				if _, got := b.ask("run_lease_acquire", `{"key":"k"`); got.Code != "" || got.Reentrant || got.Holder.As != "b" {
+					t.Errorf("after the end of a, b acquires: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// TestACancelledActorIsToldOverMCP by whom it was cancelled, why and what it lost:
+// by the call that it has under way, and when it comes back.
+func TestACancelledActorIsToldOverMCP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		open := func(token string) party {
+			p := d.pipe(t)
+			p.greet(server.Hello{Token: token})
+			p.send("%s", initialize)
+			p.receive()
+			return party{p, "", "", new(int)}
+		}
+		root := open(d.token(t, "root"))
+		token := d.token(t, "W1")
+		w1 := open(token)
+		root.ask("run_lease_acquire", `{"key":"roots"`)
+		w1.ask("run_lease_acquire", `{"key":"build"`)
+		w1.call("waits", "run_lease_acquire", `{"key":"roots","wait_secs":50}`)
+		synctest.Wait()
+		root.ask("actor_cancel", `{"actor":"W1","reason":"not needed"`)
+		told := func(what, text string) {
+			t.Helper()
+			for _, want := range []string{"W1", "by root", "not needed", `"build" is released`} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s is told %q, without %q", what, text, want)
+				}
+			}
+		}
+		for {
+			m, err := w1.next()
+			if err != nil {
+				t.Fatalf("the call under way has no answer: %v", err)
+			}
+			if string(m.ID) == `"waits"` { // what came before tells of the lost lease
+				told("the call under way", m.text())
+				break
+			}
+		}
+		w1.expectClosed()
+		_, _, err := server.Greet(d.pipe(t).nc, server.Hello{Token: token})
+		var refused *server.HelloError
+		if !errors.As(err, &refused) || refused.Code != "UNAUTHENTICATED" {
+			t.Fatalf("it comes back: %v", err)
+		}
+		told("who comes back", refused.Message)
+		if _, got := root.ask("run_lease_acquire", `{"key":"build"`); got.Code != "" {
+			t.Errorf("what it held: %+v", got)
+		}
+	})
+}
