@@ -95,8 +95,7 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 		switch {
 		case c.end(tx, row, SessionEnded):
 		case strings.HasPrefix(row.Key, lostPrefix):
-			row.Owner = uuid.Nil
-			tx.Put(row)
+			c.leaveLoss(tx, row)
 		case strings.HasPrefix(row.Key, call.Prefix):
 			tx.Delete(row.Key)
 		default:

@@ -173,13 +173,38 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int) (list []Lost, more int) {
 	for _, l := range list {
 		l.told = true
 		row := l.row(h.Actor)
-		if l.LeaseID == uuid.Nil {
-			row.Due = tx.Now().Add(time.Minute) // nobody can ask for it
-		}
+		row.Due = tx.Now().Add(l.keepTold())
 		tx.Touch(row)
 	}
 	news{untold: newsOf(tx, h.Actor).untold - uint64(len(list))}.put(tx, h.Actor)
 	return list, more
+}
+
+// keepTold is how long a loss is kept from when it was told.
+func (l *Lost) keepTold() time.Duration {
+	if l.LeaseID == uuid.Nil {
+		return retold // nobody can ask for it
+	}
+	return keepLost
+}
+
+// retold is how long before the end of its session a loss may have been told to be
+// told to the next one again: the connection may have been lost with that answer.
+const retold = time.Minute
+
+// leaveLoss leaves a loss of a session that ends to the next one of its actor.
+func (c *Core) leaveLoss(tx Tx, row engine.Row) {
+	row.Owner = uuid.Nil
+	if l := (Lost{}); l.read(row) && l.told && tx.Now().Sub(row.Due.Add(-l.keepTold())) < retold {
+		actor := lostActor(row.Key)
+		l.told = false
+		row = l.row(actor)
+		row.Due = tx.Now().Add(keepLost)
+		n := newsOf(tx, actor)
+		n.untold++
+		n.put(tx, actor)
+	}
+	tx.Put(row)
 }
 
 // LostBy returns what an actor has lost in the last hour otherwise than by the end

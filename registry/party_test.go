@@ -328,6 +328,50 @@ func TestALapsedLeaseIsItsHoldersUntilAnotherTakesIt(t *testing.T) {
 	})
 }
 
+// TestALossIsToldAgainIfItsAnswerMayBeLost: to the next session, if the last one
+// ended within a minute of being told.
+func TestALossIsToldAgainIfItsAnswerMayBeLost(t *testing.T) {
+	for after, again := range map[time.Duration]int{time.Second: 1, 2 * time.Minute: 0} {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			one := h.party("W1")
+			one.acquire(registry.Request{Key: "x", TTL: time.Second})
+			time.Sleep(10 * time.Minute)
+			take := func(p party) (list []registry.Lost) {
+				t.Helper()
+				err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+					list, _ = h.TakeUntold(tx, p.Holder, 20)
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return list
+			}
+			if list := take(one); len(list) != 1 {
+				t.Fatalf("told %+v", list)
+			}
+			time.Sleep(after)
+			h.over.add(one.Session)
+			err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+				h.EndSession(tx, one.Session, 100)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.check()
+			next := one.again()
+			if list := take(next); len(list) != again {
+				t.Errorf("told %v before the end, and the next session is told %+v", after, list)
+			}
+			if list := take(next); len(list) != 0 {
+				t.Errorf("told twice: %+v", list)
+			}
+			h.check()
+		})
+	}
+}
+
 func TestLossesPassToTheNextSessionAndAreBounded(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		one := h.party("W1")
