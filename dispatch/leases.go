@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
@@ -71,7 +72,7 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		return nil
 	}
 	e := &ender{s: se.state, left: endStep}
-	err := se.state.eng.Update(ctx, func(tx engine.Tx) error {
+	err := rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
 		a, ok := c.Take(tx)
 		if !ok {
 			return nil
