@@ -220,8 +220,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		if env.Params.Meta.Call != "" && r.name.Recorded() {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
-		c.out.caughtUp(r.ctx)
-		answer := c.serveCall(c.share, r, c.se, &env, line)
+		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line)
 		switch {
 		case !c.requests.settle(r):
 			if c.requests.toUndo(r) {

@@ -91,13 +91,18 @@ func (w *lineWriter) write(line []byte) bool {
 // caughtUp waits while the peer has much to read: a peer that does not read has
 // nothing done for it.
 func (w *lineWriter) caughtUp(ctx context.Context) {
-	for w.queued.Load() > maxAhead && !w.failed.Load() && ctx.Err() == nil {
+	for w.behind() && ctx.Err() == nil {
 		select {
 		case w.turn <- struct{}{}: // after those that write now
 			<-w.turn
 		case <-ctx.Done():
 		}
 	}
+}
+
+// behind reports whether the peer has much to read. A nil writer's has not.
+func (w *lineWriter) behind() bool {
+	return w != nil && w.queued.Load() > maxAhead && !w.failed.Load()
 }
 
 func (w *lineWriter) fail(err error) {

@@ -179,7 +179,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		if env.Params.Meta.Call != "" && c.name.Recorded() {
 			defer s.marked.enter(&hs.requests, c)()
 		}
-		line := hs.serveCall(hs.share, c, hs.se, &env, body)
+		line := hs.serveCall(hs.share, c, nil, hs.se, &env, body)
 		switch {
 		case hs.requests.settle(c):
 			reply <- line

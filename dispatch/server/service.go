@@ -65,14 +65,23 @@ func (s *service) waits(m *wire.Message) bool {
 }
 
 // serveCall is answer for a request in its actor's turn. One that waits needs
-// none: those that it waits for do.
-func (s *service) serveCall(sh *share, r *request, se *dispatch.Session, env *wire.Message, msg []byte) []byte {
-	if !r.waits {
+// none: those that it waits for do. A client with much to read, which out writes
+// to, is given no turn; nil: it has nothing else to read.
+func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte) []byte {
+	for !r.waits {
+		if out.caughtUp(r.ctx); r.ctx.Err() != nil {
+			return refuseCall(env, context.Cause(r.ctx))
+		}
 		end, err := sh.turn(r.ctx, s.tools[env.Params.Name].lists || len(msg) >= largeMessage)
 		if err != nil {
 			return refuseCall(env, err)
 		}
+		if out.behind() {
+			end()
+			continue
+		}
 		defer end()
+		break
 	}
 	return s.answer(r.ctx, se, env, msg, r.name)
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -124,7 +125,9 @@ func (sh *share) turn(ctx context.Context, long bool) (end func(), err error) {
 		return nil, err
 	}
 	defer func() { <-sh.long }() // in line no more
-	return sh.of.endLong, enter(ctx, sh.of.long)
+	err = enter(ctx, sh.of.long)
+	began := time.Now()
+	return func() { sh.of.endLong(time.Since(began)) }, err
 }
 
 func enter(ctx context.Context, turns chan struct{}) error {
@@ -143,10 +146,13 @@ func enter(ctx context.Context, turns chan struct{}) error {
 
 func (sh *share) endTurn() { <-sh.turns }
 
-func (s *shares) endLong() {
-	<-s.long
-	runtime.Gosched() // others have waited for as long as it took
+// endLong gives a long turn back, once others had the processor for as long as it
+// took. What waited for the disk took no processor.
+func (s *shares) endLong(took time.Duration) {
+	time.AfterFunc(min(took, maxRest), func() { <-s.long })
 }
+
+const maxRest = 2 * time.Millisecond
 
 // arrive counts the bytes of a call in, unless there are too many under way.
 func (s *shares) arrive(bytes int) error {
