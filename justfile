@@ -40,6 +40,10 @@ race-shared:
 kill-rounds rounds="100":
     go test ./cmd/leasehold -run TestKill -v -count=1 -timeout 30m -kill.rounds {{rounds}}
 
+# what a client of one run waits for while those of another attack the daemon, in a table; on a machine with nothing else to do
+attack *pattern:
+    go test ./cmd/leasehold -run 'TestABystander/{{pattern}}' -attack -v -count=1 -timeout 30m
+
 # random tests for as long as you like, each round with new seeds; what fails prints its seed
 soak minutes="60":
     #!/usr/bin/env bash

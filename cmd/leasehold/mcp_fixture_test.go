@@ -36,6 +36,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case len(os.Args) > 1 && os.Args[1] == "attack":
+		if err := attackMain(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case len(os.Args) > 1 && os.Args[1] == "chaos-agent":
 		if err := chaosAgent(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

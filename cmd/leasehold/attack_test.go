@@ -1,0 +1,630 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// An attacker is a program that does to a daemon what a greedy or broken client
+// might, as told in lines on stdin, each of which it answers with one:
+//
+//	prepare      ready
+//	go           began: the attack is under way
+//	stop         over <ms>: it has ended, and took so much processor
+//	burn <cores> began: it takes so much processor and leaves the daemon alone
+//
+// An attack that ends by itself says over without being told.
+type attacker struct {
+	daemon string // its socket
+	web    string // its URL
+	prey   string // the run that is attacked from
+	round  int
+
+	ctx  context.Context // of the round
+	stop context.CancelFunc
+	all  sync.WaitGroup
+	refusals
+}
+
+// refusals are why connections and calls failed, for whoever wonders whether an
+// attack takes place.
+type refusals struct {
+	mu    sync.Mutex
+	seen  map[string]int
+	calls atomic.Int64
+}
+
+func (r *refusals) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = make(map[string]int)
+	}
+	r.seen[err.Error()]++
+}
+
+// An attack is one way to be greedy.
+type attack struct {
+	name string
+	// prepare makes what the attack needs, before each round if again is so,
+	// otherwise once.
+	prepare func(*attacker)
+	again   bool
+	// run attacks until the round ends. One that ends by itself has end.
+	run func(*attacker)
+	// once says that run ends by itself.
+	once bool
+}
+
+// attackMain is the program.
+func attackMain(name string) error {
+	a := &attacker{daemon: inDir("s"), web: os.Getenv("LEASEHOLD_TEST_WEB"), prey: "prey"}
+	var how attack
+	for _, candidate := range attacks {
+		if candidate.name == name {
+			how = candidate
+		}
+	}
+	in := bufio.NewScanner(os.Stdin)
+	prepared := false
+	var began time.Duration
+	for in.Scan() {
+		verb, arg, _ := strings.Cut(in.Text(), " ")
+		switch verb {
+		case "prepare":
+			if how.prepare != nil && (!prepared || how.again) {
+				how.prepare(a)
+			}
+			prepared = true
+			a.round++
+			fmt.Println("ready")
+		case "go", "burn":
+			a.ctx, a.stop = context.WithCancel(context.Background())
+			began = processorTime()
+			if verb == "burn" {
+				var cores float64
+				fmt.Sscan(arg, &cores)
+				a.burn(cores)
+				fmt.Println("began")
+				continue
+			}
+			fmt.Println("began")
+			if how.once {
+				how.run(a)
+				fmt.Println("over", (processorTime() - began).Milliseconds())
+				continue
+			}
+			how.run(a)
+		case "stop":
+			a.stop()
+			a.all.Wait()
+			fmt.Println("over", (processorTime() - began).Milliseconds())
+		}
+	}
+	for why, n := range a.seen {
+		fmt.Fprintf(os.Stderr, "%s: %d times %s\n", name, n, why)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %d answers\n", name, a.calls.Load())
+	return in.Err()
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// burn takes so many processors until the round ends.
+func (a *attacker) burn(cores float64) {
+	n := runtime.NumCPU()
+	const period = 4 * time.Millisecond
+	for range n {
+		a.all.Go(func() {
+			for a.ctx.Err() == nil {
+				start := time.Now()
+				for float64(time.Since(start)) < float64(period)*cores/float64(n) {
+				}
+				time.Sleep(period - time.Since(start))
+			}
+		})
+	}
+}
+
+// each runs n of them until the round ends, each again when it returns.
+func (a *attacker) each(n int, do func(i int) error) {
+	for i := range n {
+		a.all.Go(func() {
+			for a.ctx.Err() == nil {
+				if err := do(i); err != nil && a.ctx.Err() == nil {
+					a.note(err)
+					sleep(a.ctx, time.Millisecond) // nobody is served faster for asking in a tight loop
+				}
+			}
+		})
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// A raw is a connection to the socket that costs its owner little.
+type raw struct {
+	a  *attacker
+	nc net.Conn
+	br *bufio.Reader
+}
+
+func (a *attacker) dial(h server.Hello) (*raw, error) {
+	nc, err := net.Dial("unix", a.daemon)
+	if err != nil {
+		return nil, err
+	}
+	br, _, err := server.Greet(nc, h)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return &raw{a, nc, br}, nil
+}
+
+func (a *attacker) must(h server.Hello) *raw {
+	r, err := a.dial(h)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// join is a new worker of the run that is attacked from.
+func (a *attacker) join(name string) *raw {
+	return a.must(server.Hello{Run: a.prey, Name: name})
+}
+
+// whileIn closes the connection with the round, so that whoever reads or writes
+// stops.
+func (r *raw) whileIn(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { r.nc.Close() })
+}
+
+func callLine(id int, tool, arguments string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", id, tool, arguments)
+}
+
+// call calls a tool and gives its answer, which is valid until the next.
+func (r *raw) call(tool, arguments string) ([]byte, error) {
+	if _, err := r.nc.Write(callLine(1, tool, arguments)); err != nil {
+		return nil, err
+	}
+	return r.next()
+}
+
+// next reads an answer. Of a long one it gives the end.
+func (r *raw) next() ([]byte, error) {
+	for {
+		line, err := r.br.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err == nil {
+			r.a.calls.Add(1)
+		}
+		return line, err
+	}
+}
+
+// pipeline sends n calls, so many at a time, and gives the answers to see.
+func (r *raw) pipeline(n, window int, call func(i int) []byte, see func(answer []byte)) {
+	slots := make(chan struct{}, window)
+	go func() {
+		bw := bufio.NewWriterSize(r.nc, 64<<10)
+		for i := range n {
+			select {
+			case slots <- struct{}{}:
+			default:
+				bw.Flush()
+				slots <- struct{}{}
+			}
+			bw.Write(call(i))
+		}
+		bw.Flush()
+	}()
+	for range n {
+		answer, err := r.next()
+		if err != nil {
+			panic(err)
+		}
+		if see == nil && bytes.Contains(answer, []byte(`"isError":true`)) {
+			panic("an attack cannot be prepared: " + string(answer))
+		}
+		if see != nil {
+			see(answer)
+		}
+		<-slots
+	}
+}
+
+// parallel does something n times at once.
+func parallel(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
+}
+
+// lease takes n leases for as long as ttl says at the time.
+func (r *raw) lease(tool, key, prefix string, n int, ttl func() float64) {
+	r.pipeline(n, 64, func(i int) []byte {
+		return callLine(i, tool, fmt.Sprintf(`{%q:"%s/%d","ttl_secs":%.3f}`, key, prefix, i, ttl()))
+	}, nil)
+}
+
+func hour() float64 { return 3600 }
+
+// enqueue puts n tasks in a queue of their own each, or all in one.
+func (r *raw) enqueue(n int, queue func(i int) string) {
+	r.pipeline(n, 128, func(i int) []byte {
+		return callLine(i, "task_enqueue", fmt.Sprintf(`{"queue":%q,"payload":{"n":%d}}`, queue(i), i))
+	}, nil)
+}
+
+// fill fills a store: 60 MiB in values of size bytes.
+func (r *raw) fill(size int) {
+	value := strings.Repeat("x", size)
+	r.pipeline(min(9000, 60<<20/(size+100)), 16, func(i int) []byte {
+		return callLine(i, "kv_set", fmt.Sprintf(`{"path":"/shared/%06d","value":%q}`, i, value))
+	}, nil)
+}
+
+// callers call a tool on n connections of m actors, as fast as they are answered.
+func (a *attacker) callers(n, m int, call func(i int) (tool, arguments string)) {
+	for i := range n {
+		c := a.join(fmt.Sprintf("caller%d", i%m))
+		tool, arguments := call(i)
+		stop := c.whileIn(a.ctx)
+		a.all.Go(func() {
+			defer stop()
+			for a.ctx.Err() == nil {
+				if _, err := c.call(tool, arguments); err != nil && a.ctx.Err() == nil {
+					a.note(err)
+					return
+				}
+			}
+		})
+	}
+}
+
+func (a *attacker) operator() *raw { return a.must(server.Hello{Operator: true}) }
+
+// token makes an actor and gives its token.
+func (a *attacker) token(run, name, role string) string {
+	op := a.operator()
+	defer op.nc.Close()
+	answer, err := op.call("operator_actor_add", fmt.Sprintf(`{"run":%q,"name":%q,"role":%q}`, run, name, role))
+	if err != nil {
+		panic(err)
+	}
+	var m struct {
+		Result struct {
+			StructuredContent struct{ Token string }
+		}
+	}
+	if err := json.Unmarshal(answer, &m); err != nil || m.Result.StructuredContent.Token == "" {
+		panic(fmt.Sprintf("no token: %v %s", err, answer))
+	}
+	return m.Result.StructuredContent.Token
+}
+
+// until calls a tool until its answer has what is wanted.
+func (a *attacker) until(tool, arguments, wanted string) {
+	op := a.operator()
+	defer op.nc.Close()
+	for {
+		answer, err := op.call(tool, arguments)
+		if err != nil {
+			panic(err)
+		}
+		if bytes.Contains(answer, []byte(wanted)) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+const attackers = 16 // callers of most attacks
+
+// horde are workers, each with its share of something.
+func (a *attacker) horde(n int, do func(i int, r *raw)) []*raw {
+	all := make([]*raw, n)
+	for i := range all {
+		all[i] = a.join(fmt.Sprintf("horde%d", i))
+	}
+	parallel(n, func(i int) { do(i, all[i]) })
+	return all
+}
+
+// kept is what prepare leaves for run.
+var kept []*raw
+
+var attacks = []attack{
+	{name: "half-open HTTP requests", run: func(a *attacker) {
+		host := strings.TrimSuffix(strings.TrimPrefix(a.web, "http://"), "/mcp")
+		var open [4][100]net.Conn
+		next := [4]int{}
+		a.each(4, func(i int) error {
+			nc, err := net.Dial("tcp", host)
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n")
+			a.calls.Add(1)
+			oldest := &open[i][next[i]%100]
+			if *oldest != nil {
+				(*oldest).Close()
+			}
+			*oldest = nc
+			next[i]++
+			return nil
+		})
+	}},
+	{name: "HTTP sessions", prepare: func(a *attacker) {
+		webToken = a.token(a.prey, "root", "root")
+	}, run: func(a *attacker) {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+		a.each(8, func(i int) error {
+			session, err := a.initialize(client)
+			if err != nil || i%2 == 0 { // half of them keep what they get
+				return err
+			}
+			_, err = a.web1(client, "DELETE", session, "")
+			return err
+		})
+	}},
+	{name: "clients that do not read", prepare: func(a *attacker) { a.join("filler").fill(60_000) }, run: func(a *attacker) {
+		line := callLine(1, "kv_list", `{"glob":"/**","limit":1000,"values":true}`)
+		a.each(64, func(i int) error {
+			c, err := a.dial(server.Hello{Run: a.prey, Name: fmt.Sprint("deaf", i)})
+			if err != nil {
+				return err
+			}
+			defer c.nc.Close()
+			defer c.whileIn(a.ctx)()
+			for n := range 1000 {
+				if _, err := c.nc.Write(bytes.Replace(line, []byte(`"id":1`), fmt.Appendf(nil, `"id":%d`, n), 1)); err != nil {
+					return err
+				}
+				a.calls.Add(1)
+			}
+			sleep(a.ctx, time.Minute)
+			return nil
+		})
+	}},
+	{name: "kv_list of a full store", prepare: func(a *attacker) { a.join("filler").fill(60_000) }, run: func(a *attacker) {
+		a.callers(attackers, 4, func(int) (string, string) { return "kv_list", `{"glob":"/**","limit":1000,"values":true}` })
+	}},
+	{name: "kv_list of small values", prepare: func(a *attacker) { a.join("filler").fill(3000) }, run: func(a *attacker) {
+		a.callers(attackers, 4, func(int) (string, string) { return "kv_list", `{"glob":"/**","limit":1000,"values":true}` })
+	}},
+	{name: "kv_list that matches nothing", prepare: func(a *attacker) { a.join("filler").fill(3000) }, run: func(a *attacker) {
+		glob := "/shared/" + strings.Repeat("*0", 100) + "x"
+		a.callers(attackers, 4, func(int) (string, string) { return "kv_list", fmt.Sprintf(`{"glob":%q}`, glob) })
+	}},
+	{name: "kv_list of 50 000 leases", prepare: func(a *attacker) {
+		kept = a.horde(5, func(i int, r *raw) { r.lease("lease_acquire", "name", fmt.Sprint("h", i), 10_000, hour) })
+	}, run: func(a *attacker) {
+		a.callers(attackers, 4, func(i int) (string, string) {
+			if i%2 == 0 {
+				return "kv_list", `{"glob":"/leases/**","limit":1}`
+			}
+			return "kv_list", `{"glob":"/leases/**","limit":1000,"values":true}`
+		})
+	}},
+	{name: "listings of 30 000 queues", prepare: func(a *attacker) {
+		parallel(30, func(i int) {
+			r := a.must(server.Hello{Run: fmt.Sprint(a.prey, i%3), Name: fmt.Sprint("q", i)})
+			r.enqueue(1000, func(n int) string { return fmt.Sprintf("queue-%d-%d", i, n) })
+		})
+		kept = a.horde(10, func(i int, r *raw) { r.lease("run_lease_acquire", "key", fmt.Sprint("h", i), 1000, hour) })
+		parallel(4, func(i int) {
+			for n := range 200 {
+				kept = append(kept, a.must(server.Hello{Run: fmt.Sprint(a.prey, i), Name: fmt.Sprint("idle", n)}))
+			}
+		})
+	}, run: func(a *attacker) {
+		for i := range attackers {
+			c := a.must(server.Hello{Run: fmt.Sprint(a.prey, i%3), Name: fmt.Sprint("looker", i)})
+			tool, arguments := "queue_stats", `{"limit":1000}`
+			switch i % 4 {
+			case 1:
+				tool, arguments = "lease_list", `{"limit":200}`
+			case 2:
+				tool, arguments = "actor_list", `{"limit":200}`
+			}
+			stop := c.whileIn(a.ctx)
+			a.all.Go(func() {
+				defer stop()
+				for a.ctx.Err() == nil {
+					if _, err := c.call(tool, arguments); err != nil && a.ctx.Err() == nil {
+						a.note(err)
+						return
+					}
+				}
+			})
+		}
+	}},
+	{name: "expiry of 100 000 leases", again: true, once: true, prepare: func(a *attacker) {
+		expiry = time.Now().Add(30 * time.Second)
+		left := func() float64 { return max(1, time.Until(expiry).Seconds()) }
+		kept = a.horde(10, func(i int, r *raw) {
+			r.lease("run_lease_acquire", "key", fmt.Sprintf("r%d/h%d", a.round, i), 10_000, left)
+		})
+	}, run: func(a *attacker) {
+		time.Sleep(time.Until(expiry))
+		a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"leases":[]`)
+		for _, r := range kept {
+			r.nc.Close()
+		}
+	}},
+	{name: "end of sessions with 100 000 leases", again: true, once: true, prepare: func(a *attacker) {
+		kept = a.horde(10, func(i int, r *raw) {
+			r.lease("run_lease_acquire", "key", fmt.Sprintf("r%d/h%d", a.round, i), 10_000, hour)
+		})
+	}, run: func(a *attacker) {
+		for _, r := range kept {
+			r.nc.Close()
+		}
+		a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"leases":[]`)
+	}},
+	{name: "end of a session with 30 000 claims", again: true, once: true, prepare: func(a *attacker) {
+		parallel(8, func(i int) {
+			r := a.must(server.Hello{Run: a.prey, Name: "producer"})
+			defer r.nc.Close()
+			r.enqueue(30_000/8, func(int) string { return fmt.Sprint("work", a.round) })
+		})
+		kept = []*raw{a.join("hoarder")}
+		kept[0].pipeline(300, 4, func(i int) []byte {
+			return callLine(i, "task_claim", fmt.Sprintf(`{"queues":["work%d"],"ttl_secs":3600,"wait_secs":0,"count":100}`, a.round))
+		}, nil)
+	}, run: func(a *attacker) {
+		kept[0].nc.Close()
+		a.until("operator_queue_stats", fmt.Sprintf(`{"run":%q,"queue":"work%d"}`, a.prey, a.round), `"in_progress":0`)
+	}},
+	{name: "removal of a big run", again: true, once: true, prepare: func(a *attacker) {
+		a.prey = fmt.Sprint("prey", a.round)
+		parallel(10, func(i int) {
+			r := a.join(fmt.Sprintf("h%d", i))
+			r.lease("run_lease_acquire", "key", fmt.Sprint("h", i), 2000, hour)
+			r.enqueue(2000, func(n int) string { return fmt.Sprint("q", n%100) })
+			if i == 0 {
+				r.fill(10_000)
+			}
+		})
+		op := a.operator()
+		defer op.nc.Close()
+		if _, err := op.call("operator_actor_end", fmt.Sprintf(`{"run":%q,"path":"root"}`, a.prey)); err != nil {
+			panic(err)
+		}
+	}, run: func(a *attacker) {
+		op := a.operator()
+		defer op.nc.Close()
+		if _, err := op.call("operator_run_remove", fmt.Sprintf(`{"run":%q}`, a.prey)); err != nil {
+			panic(err)
+		}
+		sleep(a.ctx, time.Second) // its rows go afterwards
+	}},
+	{name: "a flood of large tasks", run: func(a *attacker) {
+		payload := strings.Repeat("x", 256<<10)
+		a.callers(attackers, 4, func(i int) (string, string) {
+			return "task_enqueue", fmt.Sprintf(`{"queue":"flood","payload":%q}`, payload)
+		})
+	}},
+	{name: "1 000 waiters for one key", prepare: func(a *attacker) {
+		kept = nil
+		for i := range 10 {
+			kept = append(kept, a.join(fmt.Sprintf("waiter%d", i)))
+		}
+	}, run: func(a *attacker) {
+		for i, c := range kept {
+			c := c
+			if a.round > 1 {
+				c = a.join(fmt.Sprintf("waiter%d", i))
+			}
+			stop := c.whileIn(a.ctx)
+			// Each waits as 100 sub-agents, and gives the key back at once.
+			for n := range 100 {
+				c.nc.Write(callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"hot","as":"s%d","wait_secs":50}`, n)))
+			}
+			a.all.Go(func() {
+				defer stop()
+				for {
+					answer, err := c.next()
+					if err != nil {
+						return
+					}
+					var m struct {
+						ID     int
+						Result struct {
+							StructuredContent struct {
+								LeaseID string `json:"lease_id"`
+							}
+						}
+					}
+					if json.Unmarshal(answer, &m) != nil || m.Result.StructuredContent.LeaseID == "" {
+						continue
+					}
+					c.nc.Write(callLine(1000+m.ID, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, m.Result.StructuredContent.LeaseID)))
+					c.nc.Write(callLine(m.ID, "run_lease_acquire", fmt.Sprintf(`{"key":"hot","as":"s%d","wait_secs":50}`, m.ID)))
+				}
+			})
+		}
+	}},
+	{name: "a flood of connections", run: func(a *attacker) {
+		a.each(attackers, func(i int) error {
+			c, err := a.dial(server.Hello{Run: a.prey, Name: "mayfly"})
+			if err != nil {
+				return err
+			}
+			a.calls.Add(1)
+			return c.nc.Close()
+		})
+	}},
+}
+
+var (
+	webToken string
+	expiry   time.Time
+)
+
+// initialize opens a session over HTTP.
+func (a *attacker) initialize(client *http.Client) (session string, err error) {
+	resp, err := a.web1(client, "POST", "", initializeLine)
+	if err != nil {
+		return "", err
+	}
+	return resp.Get("Mcp-Session-Id"), nil
+}
+
+// web1 makes one request.
+func (a *attacker) web1(client *http.Client, method, session, body string) (http.Header, error) {
+	req, err := http.NewRequestWithContext(a.ctx, method, a.web, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+webToken)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 400 {
+		err = fmt.Errorf("%s: %.80s", resp.Status, text)
+	}
+	a.calls.Add(1)
+	return resp.Header, err
+}

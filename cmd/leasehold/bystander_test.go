@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+const (
+	// worstShare is how many times its quiet median a bystander's p99 may be
+	// while others attack.
+	worstShare = 20
+
+	quietTime, controlTime, attackTime = 300 * time.Millisecond, 600 * time.Millisecond, time.Second
+
+	attackRounds = 5
+)
+
+var attackFlag = flag.Bool("attack", false, "run TestABystanderIsServedUnderAttack")
+
+// Whatever clients of one run do, a client of another one is served: see
+// [attacks]. The daemon, the attackers and the bystander are processes of
+// their own. It takes minutes and two processors, so it runs only when it is
+// asked for: `just attack`.
+//
+// In each round the bystander calls alone; then while the attackers' process
+// burns as much processor as an attack took, and leaves the daemon alone; then
+// while they attack. A round is good if the p99 of its calls under attack is less
+// than 20 times the median of those before it, or, on a machine that is so busy
+// that burning alone does as much, less than twice the p99 while it burned. The
+// test asserts that one of five rounds is good for each attack, and prints the
+// last.
+func TestABystanderIsServedUnderAttack(t *testing.T) {
+	if !*attackFlag {
+		t.Skip("run with -attack")
+	}
+	t.Logf("%-36s %9s %9s %9s %9s %8s %8s %6s", "attack", "p50", "p99", "control", "attacked", "worst", "ratio", "calls")
+	for _, how := range attacks {
+		t.Run(how.name, func(t *testing.T) {
+			b := newBystander(t, how.name)
+			for round := 1; ; round++ {
+				r := b.round(how)
+				t.Logf("%-36s %9v %9v %9v %9v %8v %8.1f %6d", how.name, r.median, r.quiet, r.control, r.attacked, r.worst, r.ratio(), r.calls)
+				if r.good() {
+					return
+				}
+				if round == attackRounds {
+					t.Errorf("%s: in none of %d rounds was the p99 of a bystander under %d times its quiet median: in the last it was %v, of %v",
+						how.name, round, worstShare, r.attacked, r.median)
+					return
+				}
+			}
+		})
+	}
+}
+
+// A figures is one round's.
+type figures struct {
+	median, quiet, control, attacked, worst time.Duration
+	calls                                   int // under attack
+}
+
+func (f figures) ratio() float64 { return float64(f.attacked) / float64(f.median) }
+
+func (f figures) good() bool {
+	return f.attacked < worstShare*f.median || f.control >= worstShare*f.median && f.attacked < 2*f.control
+}
+
+// A bystander is a client, and what it takes to attack its daemon.
+type bystander struct {
+	t      *testing.T
+	daemon int // process
+	nc     net.Conn
+	br     *bufio.Reader
+	tell   io.Writer
+	hear   *bufio.Scanner
+
+	id    int
+	spent float64 // processors that the last attack took
+}
+
+func newBystander(t *testing.T, name string) *bystander {
+	newDir(t)
+	log, err := os.Create(inDir("log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0")
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	said, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		text, _ := os.ReadFile(inDir("log"))
+		t.Fatalf("%v %s", err, text)
+	}
+	_, web, _ := strings.Cut(strings.TrimSpace(said), " and ")
+
+	b := &bystander{t: t, daemon: cmd.Process.Pid, spent: 1}
+	if b.nc, err = net.Dial("unix", inDir("s")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.nc.Close() })
+	if b.br, _, err = server.Greet(b.nc, server.Hello{Run: "calm", Name: "bystander"}); err != nil {
+		t.Fatal(err)
+	}
+	attacker := exec.Command(os.Args[0], "attack", name)
+	attacker.Env = append(os.Environ(), "LEASEHOLD_TEST_WEB="+web)
+	attacker.Stderr = testLog{t}
+	in, err := attacker.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = attacker.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := attacker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); attacker.Wait() })
+	b.tell, b.hear = in, bufio.NewScanner(out)
+	return b
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Logf("%s", bytes.TrimSpace(p))
+	return len(p), nil
+}
+
+// say tells the attackers something, and expect is what they say to it.
+func (b *bystander) say(what, expect string) {
+	b.t.Helper()
+	fmt.Fprintln(b.tell, what)
+	b.await(expect)
+}
+
+func (b *bystander) await(expect string) (rest string) {
+	b.t.Helper()
+	if !b.hear.Scan() {
+		b.t.Fatalf("the attackers are gone, and never said %q", expect)
+	}
+	word, rest, _ := strings.Cut(b.hear.Text(), " ")
+	if word != expect {
+		b.t.Fatalf("the attackers said %q, and not %q", b.hear.Text(), expect)
+	}
+	return rest
+}
+
+func (b *bystander) round(how attack) (f figures) {
+	b.say("prepare", "ready")
+	b.calls(100*time.Millisecond, nil)
+	quiet := b.calls(quietTime, nil)
+	f.median, f.quiet = percentile(quiet, 50), percentile(quiet, 99)
+
+	b.say(fmt.Sprint("burn ", b.spent), "began")
+	f.control = percentile(b.calls(controlTime, nil), 99)
+	b.say("stop", "over")
+
+	before, start := b.processorTime(), time.Now()
+	b.say("go", "began")
+	over := make(chan string, 1)
+	if how.once {
+		go func() { over <- b.await("over") }()
+	}
+	limit := attackTime
+	if how.once {
+		limit *= 5
+	}
+	attacked := b.calls(limit, over)
+	if !how.once {
+		fmt.Fprintln(b.tell, "stop")
+		over <- b.await("over")
+	}
+	took, _ := strconv.ParseFloat(<-over, 64)
+	wall := time.Since(start).Seconds()
+	b.spent = min(2, (took/1000+(b.processorTime()-before).Seconds())/wall)
+	f.attacked, f.worst, f.calls = percentile(attacked, 99), slices.Max(attacked), len(attacked)
+	return f
+}
+
+// processorTime is what the daemon has taken.
+func (b *bystander) processorTime() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.daemon))
+	if err != nil {
+		return 0 // not on this system
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// calls calls for so long, or until there is something in over, and tells what
+// each call took.
+func (b *bystander) calls(d time.Duration, over chan string) (took []time.Duration) {
+	end := time.Now().Add(d)
+	for len(over) == 0 && time.Now().Before(end) {
+		lease := b.call(&took, "run_lease_acquire", `{"key":"mine"}`)
+		b.call(&took, "lease_renew", fmt.Sprintf(`{"lease_id":%q}`, lease))
+		b.call(&took, "kv_set", `{"path":"/shared/x","value":1}`)
+		b.call(&took, "kv_get", `{"path":"/shared/x"}`)
+		b.call(&took, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, lease))
+	}
+	return took
+}
+
+func (b *bystander) call(took *[]time.Duration, tool, arguments string) (lease string) {
+	b.t.Helper()
+	b.id++
+	line := callLine(b.id, tool, arguments)
+	start := time.Now()
+	if _, err := b.nc.Write(line); err != nil {
+		b.t.Fatal(err)
+	}
+	answer, err := b.br.ReadBytes('\n')
+	*took = append(*took, time.Since(start))
+	var r reply
+	if err == nil {
+		err = json.Unmarshal(answer, &r)
+	}
+	if err != nil || r.Result.IsError || r.Error != nil || string(r.ID) != fmt.Sprint(b.id) {
+		b.t.Fatalf("%s: %v %s", tool, err, answer)
+	}
+	return r.Result.StructuredContent.LeaseID
+}
+
+func percentile(took []time.Duration, p int) time.Duration {
+	sorted := slices.Sorted(slices.Values(took))
+	return sorted[len(sorted)*p/100].Round(time.Microsecond)
+}
