@@ -144,7 +144,8 @@ func TestABacklogIsClaimedInOrderAfterARestart(t *testing.T) {
 	}
 	after := costs[tasks/batch/2]
 	tenth := len(costs) / 10
-	first, final := median(costs[:tenth]), median(costs[len(costs)-tenth-1:len(costs)-1])
+	// The cheapest of each: whatever else the machine does makes some dearer, and not all.
+	first, final := slices.Min(costs[:tenth]), slices.Min(costs[len(costs)-tenth-1:len(costs)-1])
 	t.Logf("a claim of %d: %v at first, %v in the end, %v just after the second restart", batch, first, final, after)
 	if final > 4*first {
 		t.Errorf("claims cost %v at first and %v in the end", first, final)

@@ -189,26 +189,29 @@ func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int)
 // cannot be read leave the line.
 func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
 	stock := tx.accountOf(in.line).stats.Ready[in.priority]
-	tasks = slices.Grow(tasks, int(min(stock, uint64(count))))
-	entries := in.entries(tx)
-	if count == 1 && stock > frontTasks {
-		entries = in.front(tx)
-	}
-	some := false
-	for row := range entries {
-		some = true
-		var t Task
-		if !in.taskAt(tx, row, &t) {
-			tx.q.lose(tx, in, row)
-			continue
+	for begun := len(tasks); len(tasks) == begun; {
+		var f front
+		if count == 1 && stock > frontTasks {
+			f = in.front(tx)
+		} else {
+			f = in.first(tx, int(min(stock, uint64(count))))
 		}
-		if tasks = append(tasks, Claimed{Task: t}); count == 1 {
+		if len(f) == 0 {
+			tx.accountOf(in.line).none(Ready, in.priority)
 			break
 		}
-		count--
-	}
-	if !some {
-		tx.accountOf(in.line).none(Ready, in.priority)
+		tasks = slices.Grow(tasks, min(len(f), count))
+		for i := range f {
+			var t Task
+			if !in.taskAt(tx, f[i].Row, &t) {
+				tx.q.lose(tx, in, f[i].Row)
+				continue
+			}
+			t.payload = f[i].payload
+			if tasks = append(tasks, Claimed{Task: t}); len(tasks) == begun+count {
+				break
+			}
+		}
 	}
 	return tasks
 }
@@ -268,17 +271,18 @@ func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) (r
 	readable = tasks[:0]
 	var unreadable []Claimed
 	for _, t := range tasks {
-		rows, err := q.eng.Read(context.WithoutCancel(ctx), payloadKey(t.ID))
-		if err != nil && !errors.Is(err, engine.ErrCorrupt) {
-			return nil, err
+		value := t.payload
+		if t.payload = ""; value == "" {
+			rows, err := q.eng.Read(context.WithoutCancel(ctx), payloadKey(t.ID))
+			switch {
+			case err == nil:
+				value = rows[0].Value
+			case !errors.Is(err, engine.ErrCorrupt):
+				return nil, err
+			}
 		}
-		ok := false
-		if err == nil {
-			var payload string
-			payload, _, ok = splitPayload(rows[0].Value)
-			t.Payload = []byte(payload)
-		}
-		if ok {
+		payload, _, ok := splitPayload(value)
+		if t.Payload = []byte(payload); ok {
 			readable = append(readable, t)
 		} else {
 			unreadable = append(unreadable, t)

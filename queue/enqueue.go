@@ -233,18 +233,22 @@ func (n NewTask) draft() (*draft, error) {
 	if err := n.check(); err != nil {
 		return nil, err
 	}
-	var compact bytes.Buffer
-	compact.Grow(len(n.Payload))
-	if err := json.Compact(&compact, n.Payload); err != nil {
+	payload := []byte(n.Payload)
+	if !json.Valid(payload) {
 		return nil, argumentError("payload", "must be valid JSON")
+	}
+	if bytes.ContainsAny(payload, " \t\r\n") {
+		var compact bytes.Buffer
+		_ = json.Compact(&compact, payload) // it is valid
+		payload = compact.Bytes()
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("queue: a new id: %w", err)
 	}
-	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: compact.Len(), row: payloadRow(compact.Bytes())}
+	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: len(payload), row: payloadRow(payload)}
 	if n.Key != "" {
-		d.hash = sha256.Sum256(compact.Bytes())
+		d.hash = sha256.Sum256(payload)
 	}
 	return d, nil
 }

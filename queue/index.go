@@ -3,6 +3,8 @@ package queue
 import (
 	"encoding/binary"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -199,45 +201,81 @@ func (in index) entries(tx *ledger) iter.Seq[engine.Row] {
 	}
 }
 
-// A front is the next entries of a ready line, kept in memory: a claim of one task
-// that had to find it in the store would take a quarter longer. It has all entries
-// of the line from its first to its last one; those below the line's lower bound
-// are claimed. It is read and changed under the engine's lock. What a transaction
-// changes between the two drops the front, and a front is only made from a line
-// that the transaction has not changed, so one that is undone does no harm.
-type front []engine.Row
+// A front is the next entries of a ready line, kept in memory with the payloads of
+// their tasks: a claim of one task that had to find them in the store would take a
+// quarter longer. It has all entries of the line from its first to its last one;
+// those below the line's lower bound are claimed. It is read and changed under the
+// engine's lock. What a transaction changes between the two drops the front, and a
+// front is only made from a line that the transaction has not changed, so one that
+// is undone does no harm.
+type front []ahead
+
+// An ahead is an entry that was read ahead, and the value of the payload's row or "".
+type ahead struct {
+	engine.Row
+	payload string
+}
+
+func (a *ahead) id() string { return a.Value[:min(16, len(a.Value))] }
 
 const (
 	frontTasks = 64       // only a longer line has one
-	frontBytes = 16 << 10 // of records, or one more than that
+	frontBytes = 64 << 10 // of records, or one more than that
 )
 
-// front yields the entries of a line that is long enough for a front, for a claim of
-// one task.
-func (in index) front(tx *ledger) iter.Seq[engine.Row] {
+// front gives the next entries of a line, for a claim of one task.
+func (in index) front(tx *ledger) front {
 	a := tx.accountOf(in.line)
 	f := tx.q.fronts[in.prefix]
-	for len(f) > 0 && record.ReadFixed(in.tail(f[0])) < a.first[in.priority] {
+	for len(f) > 0 && record.ReadFixed(in.tail(f[0].Row)) < a.first[in.priority] {
 		f = f[1:]
 	}
-	if len(f) == 0 && !a.moved {
-		f = make(front, 0, frontTasks)
-		size := 0
-		for row := range in.entries(tx) {
-			f = append(f, row)
-			if size += len(row.Value); len(f) == frontTasks || size > frontBytes {
-				break
-			}
+	if len(f) == 0 {
+		f = in.first(tx, frontTasks)
+		if !a.moved {
+			tx.q.fronts[in.prefix] = f
 		}
-		tx.q.fronts[in.prefix] = f
 	}
-	return func(yield func(engine.Row) bool) {
-		for _, row := range f {
-			if !yield(row) {
-				return
-			}
+	return f
+}
+
+// first reads up to most entries, or as many as come to frontBytes. The payload of
+// a single one is better read when the engine's lock is free.
+func (in index) first(tx *ledger, most int) front {
+	f := make(front, 0, most)
+	size := 0
+	for row := range in.entries(tx) {
+		f = append(f, ahead{Row: row})
+		if size += len(row.Value); len(f) == most || size > frontBytes {
+			break
 		}
-		in.entries(tx)(yield) // whoever gets here has taken those out of the line
+	}
+	if len(f) > 1 && !tx.careful {
+		f.readPayloads(tx)
+	}
+	return f
+}
+
+// readPayloads reads the payloads that are stored near that of the first task: those
+// of tasks that were enqueued together. A long one ends it.
+func (f front) readPayloads(tx *ledger) {
+	wanted := make([]*ahead, 0, len(f))
+	for i := range f {
+		wanted = append(wanted, &f[i])
+	}
+	slices.SortFunc(wanted, func(a, b *ahead) int { return strings.Compare(a.id(), b.id()) })
+	rows := 0
+	for row := range tx.ScanFrom(payloadPrefix, payloadPrefix+wanted[0].id()) {
+		id := row.Key[len(payloadPrefix):]
+		for len(wanted) > 0 && wanted[0].id() < id {
+			wanted = wanted[1:]
+		}
+		if rows++; len(wanted) == 0 || len(row.Value) > smallPayload/4 || rows > 2*len(f) {
+			return
+		}
+		if wanted[0].id() == id {
+			wanted[0].payload = row.Value
+		}
 	}
 }
 

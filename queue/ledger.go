@@ -16,6 +16,7 @@ type ledger struct {
 	engine.Tx
 	q       *Queue
 	account account // that was asked for first: mostly the only one
+	answer  error   // of the rule
 	careful bool    // an index yields one entry and reads no further: what follows cannot be read
 }
 

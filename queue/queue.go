@@ -204,27 +204,27 @@ func (q *Queue) update(ctx context.Context, holder *registry.Holder, rule func(*
 		ctx = engine.Local(ctx)
 	}
 	book := new(ledger) // before the engine is locked
-	for careful := false; ; careful = true {
-		var answer error
+	for {
 		err := q.eng.Update(ctx, func(tx engine.Tx) error {
-			*book = ledger{Tx: tx, q: q, careful: careful}
+			*book = ledger{Tx: tx, q: q, careful: book.careful}
 			if !local {
 				tx.Sync()
 			}
-			if answer = rule(book); answer != nil && answer != engine.ErrWait {
-				return answer
+			if book.answer = rule(book); book.answer != nil && book.answer != engine.ErrWait {
+				return book.answer
 			}
 			book.close()
 			return nil
 		})
-		if unread := err != nil && err != answer && errors.Is(err, engine.ErrCorrupt); !unread {
-			return cmp.Or(err, answer)
+		if err == nil || err == book.answer || !errors.Is(err, engine.ErrCorrupt) {
+			return cmp.Or(err, book.answer)
 		}
-		if careful {
+		if book.careful {
 			if err := q.passOver(ctx, err); err != nil {
 				return err
 			}
 		}
+		book.careful = true
 	}
 }
 

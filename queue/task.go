@@ -54,12 +54,13 @@ type Task struct {
 	Until       time.Time // when a finished task may be forgotten
 	Attempts    []Attempt // one for each execution begun, the last may be under way
 
-	line   line
-	place  uint64    // in line, of a ready task
-	due    time.Time // of a delayed task,
-	byWall bool      // by the wall clock; else by the running clock
-	result result    // of one that was submitted
-	draft  *draft    // of one that is not written yet
+	line    line
+	place   uint64    // in line, of a ready task
+	due     time.Time // of a delayed task,
+	byWall  bool      // by the wall clock; else by the running clock
+	payload string    // of one that is claimed, if it was read ahead: the value of its row
+	result  result    // of one that was submitted
+	draft   *draft    // of one that is not written yet
 }
 
 // shownBy sets DueAt.
