@@ -256,7 +256,26 @@ func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more i
 		return nil, 0, err
 	}
 	se.unsure = more > 0
+	if len(list) > 0 {
+		se.told.Store(true)
+	}
 	return list, more, nil
+}
+
+// Retell is called when an answer of the session will not be read: losses that it
+// may have told are told again.
+func (se *Session) Retell(ctx context.Context) error {
+	if !se.told.Swap(false) {
+		return nil
+	}
+	h := se.Holder()
+	if h.Local {
+		ctx = engine.Local(ctx)
+	}
+	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		se.state.core.Retell(tx, h)
+		return nil
+	})
 }
 
 // WatchLosses calls tell with each loss of the session as it happens, until

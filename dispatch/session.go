@@ -33,6 +33,7 @@ type party struct {
 	handle string
 	news   *engine.Watch              // wakes when a session of the actor has lost a lease
 	losses chan struct{}              // has one in it while somebody takes losses to tell, which may wait for the disk
+	told   atomic.Bool                // losses were told lately
 	unsure bool                       // there may be losses to tell, whatever news says; guarded by losses
 	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context

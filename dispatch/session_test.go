@@ -395,6 +395,28 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 	})
 }
 
+// An answer that nobody reads has told nothing. What was told long before was read.
+func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		h.take(se, dispatch.RunScope, "x", time.Second)
+		time.Sleep(2 * time.Second)
+		for i, want := range []int{1, 1, 0} {
+			news, _, err := se.TakeLosses(t.Context())
+			if err != nil || len(news) != want {
+				t.Errorf("answer %d tells %+v %v", i, news, err)
+			}
+			time.Sleep(time.Duration(i) * 2 * time.Minute)
+			if err := se.Retell(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		h.hangUp(se)
+		synctest.Wait()
+	})
+}
+
 // After a power cut the sessions of this machine are gone, and what they held may
 // be. Whoever lives elsewhere misses nothing, also not what a session of this
 // machine handed over, and tokens rise.

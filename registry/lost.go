@@ -188,21 +188,48 @@ func (l *Lost) keepTold() time.Duration {
 	return keepLost
 }
 
-// retold is how long before the end of its session a loss may have been told to be
-// told to the next one again: the connection may have been lost with that answer.
+// retold is how long a loss may have been told that is told again: the answer that
+// told it may not have been read.
 const retold = time.Minute
 
-// leaveLoss leaves a loss of a session that ends to the next one of its actor.
+// untold makes a loss that was told of late one to tell again, and reports whether
+// it is that.
+func (l *Lost) untold(tx Tx, actor uuid.UUID, due time.Time) bool {
+	if !l.told || tx.Now().Sub(due.Add(-l.keepTold())) >= retold {
+		return false
+	}
+	l.told = false
+	n := newsOf(tx, actor)
+	n.untold++
+	n.put(tx, actor)
+	return true
+}
+
+// Retell lets the holder's session be told again what it was told in the last
+// minute: an answer of that time will not be read.
+func (c *Core) Retell(tx Tx, h Holder) {
+	var again []Lost
+	for row := range tx.Scan(lostKeys(h.Actor)) {
+		var l Lost
+		if l.read(row) && (l.Session == h.Session || l.Session == uuid.Nil) && l.untold(tx, h.Actor, row.Due) {
+			again = append(again, l)
+		}
+	}
+	for _, l := range again {
+		row := l.row(h.Actor)
+		row.Due = tx.Now().Add(keepLost)
+		tx.Touch(row)
+	}
+}
+
+// leaveLoss leaves a loss of a session that ends to the next one of its actor, also
+// if the connection may have been lost with the answer that told it.
 func (c *Core) leaveLoss(tx Tx, row engine.Row) {
 	row.Owner = uuid.Nil
-	if l := (Lost{}); l.read(row) && l.told && tx.Now().Sub(row.Due.Add(-l.keepTold())) < retold {
-		actor := lostActor(row.Key)
-		l.told = false
+	actor := lostActor(row.Key)
+	if l := (Lost{}); l.read(row) && l.untold(tx, actor, row.Due) {
 		row = l.row(actor)
 		row.Due = tx.Now().Add(keepLost)
-		n := newsOf(tx, actor)
-		n.untold++
-		n.put(tx, actor)
 	}
 	tx.Put(row)
 }

@@ -200,6 +200,8 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 	case env.Method == wire.Cancelled:
 		if r := c.requests.cancel(wire.Key(env.Params.RequestID), errCancelled); r != nil {
 			c.server.undo(c.se, r)
+		} else {
+			c.server.retell(c.se)
 		}
 	case env.Notification():
 		c.mcp.HandleMessage(ctx, line)

@@ -150,6 +150,8 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 		key := wire.Key(env.Params.RequestID)
 		if c := hs.requests.cancel(key, errCancelled); c != nil {
 			hs.endpoint.server.undo(hs.se, c)
+		} else {
+			hs.endpoint.server.retell(hs.se)
 		}
 		hs.presence.cancelled(key)
 	case env.Notification():
@@ -232,6 +234,8 @@ func (hs *httpSession) begin(env *wire.Message, size int) (*request, error) {
 func (hs *httpSession) unread(c *request) {
 	if hs.requests.lost(c) {
 		hs.endpoint.server.undo(hs.se, c)
+	} else {
+		hs.endpoint.server.retell(hs.se)
 	}
 	hs.presence.unread(c.key)
 }

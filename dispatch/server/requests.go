@@ -280,11 +280,19 @@ func (r *request) delivered() { r.name.Log.Delivered(r.name) }
 // undo takes back what a call did whose client will never have its answer. That
 // client may be gone, and so may the call's context.
 func (s *Server) undo(se *dispatch.Session, r *request) {
+	s.retell(se)
 	if !r.name.Recorded() {
 		return
 	}
 	if err := se.Undo(context.WithoutCancel(r.ctx), r.name); err != nil {
 		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("a cancelled call could not be undone")
+	}
+}
+
+// retell is for an answer that nobody reads: what it tells of losses is told again.
+func (s *Server) retell(se *dispatch.Session) {
+	if err := se.Retell(context.Background()); err != nil {
+		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("losses that were told in an answer that is lost cannot be told again")
 	}
 }
 
