@@ -95,7 +95,7 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 			return Run{}, notFound("run %q with the id %s, to go on with", req.Run, req.Attach)
 		}
 		if s.launchers.Attached(run.ID) && (peer.PID == 0 || peer != d.Launcher) {
-			return Run{}, fmt.Errorf("a launcher of run %q: %w; there is one to a run", req.Run, ErrExists)
+			return Run{}, say(ErrExists, "run %q already has a dispatcher; a run has only one", req.Run)
 		}
 		work.AmendRun(tx, run.Name, func(d *work.Dispatched) { d.Launcher = peer })
 		return run, nil
@@ -105,11 +105,11 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 		}
 		return run, s.resumeRun(tx, run, d, req, peer)
 	case exists && run.EndedAt.IsZero() && !dispatched:
-		return Run{}, fmt.Errorf("run %q: %w, and its actors are not launched; end it (leasehold actor end --run %s root) or choose another name", req.Run, ErrExists, req.Run)
+		return Run{}, say(ErrExists, "run %q already exists and was not started by leasehold dispatch; end it (leasehold actor end --run %s root) or choose another name", req.Run, req.Run)
 	case exists && run.EndedAt.IsZero() && s.launchers.Attached(run.ID):
-		return Run{}, fmt.Errorf("run %q: %w, under process %d; wait for it to end, or choose another name", req.Run, ErrExists, d.Launcher.PID)
+		return Run{}, say(ErrExists, "run %q is already dispatched by process %d; wait for it to end, or choose another name", req.Run, d.Launcher.PID)
 	case exists && run.EndedAt.IsZero():
-		return Run{}, fmt.Errorf("run %q: %w, unfinished; go on with it (leasehold dispatch --resume %s) or end it (leasehold actor end --run %s root)", req.Run, ErrExists, req.Run, req.Run)
+		return Run{}, say(ErrExists, "run %q already exists and is not finished; resume it (leasehold dispatch --resume %s) or end it (leasehold actor end --run %s root)", req.Run, req.Run, req.Run)
 	}
 	if err := CheckName(req.Root.Name); err != nil {
 		return Run{}, err
@@ -148,7 +148,7 @@ func (s *State) resumeRun(tx engine.Tx, run Run, d work.Dispatched, req Dispatch
 	w, _ := work.Get(tx, run.Root)
 	switch {
 	case s.launchers.Attached(run.ID):
-		return fmt.Errorf("run %q: %w, under process %d; wait for it to end, or choose another name", run.Name, ErrExists, d.Launcher.PID)
+		return say(ErrExists, "run %q is already dispatched by process %d; wait for it to end, or choose another name", run.Name, d.Launcher.PID)
 	case d.Unfinished > 0:
 		return fmt.Errorf("run %q cannot be resumed yet: %d of its actors have processes, or a dispatcher that may come back; end those processes, or try again in %s", run.Name, d.Unfinished, s.opts.DetachedGrace)
 	case w.Status == work.Succeeded:

@@ -25,6 +25,19 @@ var (
 	ErrNoLauncher = errors.New("nothing starts processes for this run")
 )
 
+// A saidError says what an error means here. It is that error.
+type saidError struct {
+	error
+	text string
+}
+
+func (e *saidError) Error() string { return e.text }
+func (e *saidError) Unwrap() error { return e.error }
+
+func say(err error, format string, args ...any) error {
+	return &saidError{err, fmt.Sprintf(format, args...)}
+}
+
 // A DrainingError answers a spawn where an end is in sight.
 type DrainingError struct {
 	What   string // what ends

@@ -339,6 +339,25 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 	})
 }
 
+// TestAPrefixMeansBothScopes: /leases/x begins the key of a run's lease of that
+// name, and names the layer's lease x.
+func TestAPrefixMeansBothScopes(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		defer h.hangUp(se)
+		h.take(se, dispatch.RunScope, "/leases/x", time.Minute)
+		h.take(se, dispatch.RunScope, "x", time.Minute)
+		h.take(se, dispatch.LayerScope, "x", time.Minute)
+		for prefix, want := range map[string]int{"/leases/x": 2, "x": 2, "/leases/": 2, "/leases/y": 0, "": 3} {
+			page, err := se.Leases(t.Context(), dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.LayerScope, dispatch.RunScope}, Prefix: prefix})
+			if err != nil || len(page.Leases) != want {
+				t.Errorf("prefix %q: %+v %v, want %d", prefix, page.Leases, err, want)
+			}
+		}
+	})
+}
+
 // TestNoLossIsToldOneAnswerLate: not after an answer that was cut off while it
 // looked, not if many answers look at once, and not if one cannot tell them all.
 func TestNoLossIsToldOneAnswerLate(t *testing.T) {

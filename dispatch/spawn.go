@@ -180,11 +180,11 @@ func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, 
 	d, ok := work.RunOf(tx, run.Name)
 	switch {
 	case !ok:
-		return d, boss, fmt.Errorf("%w: run %q was not started by leasehold dispatch, and who made it starts its actors (leasehold actor add)", ErrNoLauncher, run.Name)
+		return d, boss, say(ErrNoLauncher, "run %q has no dispatcher, so it cannot start agents; ask the operator to run \"leasehold actor add\" and launch the agent", run.Name)
 	case d.Drain != nil:
 		return d, boss, &DrainingError{fmt.Sprintf("run %q", run.Name), d.Drain.Reason}
 	case !s.launchers.Attached(run.ID):
-		return d, boss, fmt.Errorf("%w: the dispatcher of run %q is away; if it does not come back, leasehold dispatch --resume %s goes on", ErrNoLauncher, run.Name, run.Name)
+		return d, boss, say(ErrNoLauncher, "the dispatcher of run %q is not connected, so it cannot start agents; try again, and if it does not return, ask the operator to run \"leasehold dispatch --resume %s\"", run.Name, run.Name)
 	}
 	boss, ok = work.Get(tx, lead.ID)
 	switch {
@@ -210,7 +210,7 @@ func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spa
 		}
 		answered := launched && w.Met == d.Life // with what became of it in an earlier life
 		if taken && (answered || !reusable(tx, m)) || sp.Name == lead.Name {
-			return "", nil, fmt.Errorf("name %q in the layer of %s: %w; choose another", sp.Name, lead.Path, ErrExists)
+			return "", nil, say(ErrExists, "the layer of %s already has an actor named %q; choose another name", lead.Path, sp.Name)
 		}
 		return sp.Name, nil, nil
 	}

@@ -129,10 +129,10 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	root, _ := getActor(tx, run.Root)
 	if _, launched := work.RunOf(tx, run.Name); launched || root.TokenHash != nil {
-		return Actor{}, fmt.Errorf("run %q and its root: %w; end it (actor end --run %s root) or choose another name", run.Name, ErrExists, run.Name)
+		return Actor{}, say(ErrExists, "run %q already has a root; end it (leasehold actor end --run %s root) or choose another name for the run", run.Name, run.Name)
 	}
 	if m, taken := memberNamed(tx, run.Layer, name); taken && !m.Ended() {
-		return Actor{}, fmt.Errorf("name %q in the layer of root: %w", name, ErrExists)
+		return Actor{}, say(ErrExists, "the layer of root already has an actor named %q", name)
 	}
 	root.Name = name
 	return root, nil
@@ -169,7 +169,7 @@ func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err err
 func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
 	l, _ := getLayer(tx, lead.Leads)
 	if m, taken := memberNamed(tx, l.ID, n.Name); taken && !reusable(tx, m) || n.Name == lead.Name {
-		return Actor{}, fmt.Errorf("name %q in the layer of %s: %w; choose another", n.Name, lead.Path, ErrExists)
+		return Actor{}, say(ErrExists, "the layer of %s already has an actor named %q; choose another name", lead.Path, n.Name)
 	}
 	path, err := admit(tx, run, lead, n.Name)
 	if err != nil {
