@@ -153,7 +153,10 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 	}
 	s.mu.Unlock()
 	defer s.cutOff(cut{id, cause})
-	for done := false; !done; {
+	for done, first := false, true; !done; first = false {
+		if !first { // sessions that held much take turns: each step is one that others wait for
+			s.ends <- struct{}{}
+		}
 		// Whoever is gone cannot cancel this: it must happen.
 		err := rows.Update(context.Background(), s.eng, func(tx engine.Tx) error {
 			record, ok := rows.Get[sessionRecord](tx, endingSession+string(id[:]))
@@ -169,6 +172,9 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 			done = e.giveBack(record)
 			return nil
 		})
+		if !first {
+			<-s.ends
+		}
 		if err != nil {
 			return err
 		}

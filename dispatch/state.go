@@ -60,6 +60,8 @@ type State struct {
 
 	ahead time.Duration // of the running clock: the wall clock, when the state was opened
 
+	ends chan struct{} // has one in it while a session that held much gives some of it back
+
 	mu       sync.Mutex
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
 	layers   map[uuid.UUID]*layer.Layer
@@ -85,6 +87,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		parties:  make(map[uuid.UUID]*party),
 		layers:   make(map[uuid.UUID]*layer.Layer),
 		detached: make(map[uuid.UUID]detached),
+		ends:     make(chan struct{}, 1),
 
 		launchers: work.NewLaunchers(eng, work.Options{Alive: opts.Alive, Find: opts.Process}),
 	}
