@@ -274,7 +274,7 @@ func TestRefusedRunLeavesNoDirectory(t *testing.T) {
 	first.await(launcher.ActorStarted)
 	second := h.dispatch("twice", "true")
 	var refusal *client.Refusal
-	if _, err := second.end(); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "under process") {
+	if _, err := second.end(); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "already dispatched by process") {
 		t.Errorf("error %v", err)
 	}
 	found, err := launcher.FindDirectory(filepath.Join(h.dir, "runs"), "twice")
