@@ -154,8 +154,12 @@ func (e *Engine) settle(end *ending) error {
 // commit is durable, all before it are.
 func (e *Engine) carry(c *commit) error {
 	e.appending.Lock()
-	runtime.Gosched() // who can go on now joins, and shares what a commit costs
 	e.mu.Lock()
+	if c.disk {
+		e.mu.Unlock()
+		runtime.Gosched() // who can go on now joins, and shares the sync
+		e.mu.Lock()
+	}
 	e.open = nil
 	disk := c.disk
 	e.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/enginetest"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -47,10 +48,13 @@ func TestOnDisk(t *testing.T) {
 func crashable(t *testing.T, cfg vfs.CrashCloneCfg) enginetest.State {
 	fs := vfs.NewCrashableMem()
 	all := vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 2))}
+	now := clock.Go()
 	return enginetest.State{
-		Kill:  func() { fs = fs.CrashClone(all) },
-		Open:  func() (engine.Engine, error) { return open(pebble.Options{Dir: "state", FS: fs, Logf: t.Logf}) },
-		Crash: func() { fs = fs.CrashClone(cfg) },
+		Kill: func() { fs = fs.CrashClone(all) },
+		Open: func() (engine.Engine, error) {
+			return open(pebble.Options{Dir: "state", FS: fs, Clock: now, Logf: t.Logf})
+		},
+		Crash: func() { fs, now.Boot = fs.CrashClone(cfg), now.Boot+"+" },
 	}
 }
 

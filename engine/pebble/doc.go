@@ -5,6 +5,8 @@
 //
 //	0x00 "format"   the version of this schema, one byte
 //	0x00 "clock"    the running clock (see package memory)
+//	0x00 "number"   of the last batch
+//	0x00 "boot"     in which life of the machine the journal began
 //	0x01 key        one row: its owner, due time and value (see memory.Write)
 //	0x02 key        one cold row, likewise; Open does not look at these
 //
@@ -14,12 +16,11 @@
 //
 // # The log
 //
-// A batch asks Pebble for a sync, because only then is it written to the file.
-// Whether the file is then synced as well is decided below Pebble, by stateFS: a
-// sync is left out while no batch on its way needs the disk. A log is always
-// synced when it is closed. So after the end of the process nothing is missing,
-// and after the end of the machine at most a suffix of batches that did not need
-// the disk is missing.
+// A batch that must survive the machine is written to Pebble's log and synced. One
+// that must survive the process only is written to the file "journal" first, by one
+// write and without a sync, and Pebble gets it without one: see journal.go. So after
+// the end of the process nothing is missing, and after the end of the machine at
+// most a suffix of batches that did not need the disk is missing.
 //
 // A failure of the disk is final but does not end the process, as it would with
 // a bare Pebble: see stateFS. The answer to [engine.ErrFailed] is to Close and
@@ -31,7 +32,8 @@
 // manifests are looked at before Pebble reads them. A log that lost its beginning
 // or its middle is refused with [engine.ErrCorrupt]. The end of a log that a crash
 // has torn is cut off, and reported. A log that was removed is refused too: an
-// empty file beside it says that it must be there. Rows under [engine.Mark], and the number of
+// empty file beside it says that it must be there. The journal is treated alike,
+// unless the machine has started again since: then it is left out. Rows under [engine.Mark], and the number of
 // the last batch, are also kept in the file "marks" (see marks.go); Open takes
 // the greater and reports where the log had less. What cannot be told: after a
 // kill, that the very last records of a log were damaged rather than torn.

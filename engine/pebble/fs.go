@@ -24,18 +24,13 @@ import (
 //
 // Tables are another matter: Pebble reads them again, so it is told of their
 // failures, of which it gives notice and does not end.
-//
-// It also leaves out a sync of a log while no batch on its way needs the disk. A
-// log is synced to its end when it is closed, which is before the next one is
-// made. So whatever is synced later has everything before it on the disk.
 type stateFS struct {
 	vfs.FS
-	dir      string
-	fail     func(error)  // makes the store fail, if it has not
-	failed   func() error // tells why it has, if so
-	opened   atomic.Bool  // before, an Open can give every error back
-	needDisk atomic.Int64 // batches on their way that need the disk
-	room     room
+	dir    string
+	fail   func(error)  // makes the store fail, if it has not
+	failed func() error // tells why it has, if so
+	opened atomic.Bool  // before, an Open can give every error back
+	room   room
 }
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
@@ -192,7 +187,6 @@ type stateFile struct {
 // kept larger: an fsync of a file that grows takes longer.
 type layout struct {
 	end, size int64
-	unsynced  atomic.Bool // the end of the log has not been synced
 }
 
 func logOf(name string, f vfs.File) *layout {
@@ -209,7 +203,6 @@ func logOf(name string, f vfs.File) *layout {
 // before makes room for n bytes. Without it the log is slower, no more.
 func (l *layout) before(n int, f vfs.File) {
 	l.end += int64(n)
-	l.unsynced.Store(true)
 	if l.end > l.size && f.Fd() != vfs.InvalidFd {
 		l.size = l.end + logStep
 		layOut(f.Fd(), l.size)
@@ -253,22 +246,8 @@ func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
 	return len(p), nil
 }
 
-func (f *stateFile) Sync() error     { return f.sync(f.File.Sync) }
-func (f *stateFile) SyncData() error { return f.sync(f.File.SyncData) }
-
-// sync syncs the file, but a log only if somebody needs that. Pebble syncs a log
-// for the batches whose records it has just written; one that needs the disk is
-// counted until its Wait, so it cannot be overlooked.
-func (f *stateFile) sync(sync func() error) error {
-	if f.log == nil {
-		return f.change(sync)
-	}
-	if f.s.opened.Load() && f.s.needDisk.Load() == 0 {
-		return nil
-	}
-	f.log.unsynced.Store(false)
-	return f.change(sync)
-}
+func (f *stateFile) Sync() error     { return f.change(f.File.Sync) }
+func (f *stateFile) SyncData() error { return f.change(f.File.SyncData) }
 
 func (f *stateFile) SyncTo(length int64) (full bool, err error) {
 	err = f.change(func() (err error) { full, err = f.File.SyncTo(length); return err })
@@ -283,11 +262,7 @@ func (f *stateFile) Preallocate(offset, length int64) error {
 }
 
 func (f *stateFile) Close() error {
-	var err error
-	if f.log != nil && f.log.unsynced.Load() && !f.s.discarding() {
-		err = f.File.SyncData()
-	}
-	err = errors.Join(err, f.File.Close())
+	err := f.File.Close()
 	if f.s.discarding() {
 		return nil
 	}

@@ -46,8 +46,12 @@ func Open(o Options) (*Engine, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	if o.FS != nil && o.Clock.Running == nil {
+	switch {
+	case o.Clock.Running != nil:
+	case o.FS != nil:
 		o.Clock = clock.Go()
+	default:
+		o.Clock = clock.Machine()
 	}
 	e := new(Engine)
 	var err error
@@ -91,7 +95,7 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err := fs.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &store{logf: o.Logf, tell: fail}
+	s := &store{logf: o.Logf, tell: fail, boot: o.Clock.Boot}
 	s.fs = &stateFS{FS: fs, dir: o.Dir, fail: s.fail, failed: s.failed}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)
 	if err != nil {
@@ -115,13 +119,20 @@ func openStore(o Options, fail func(error)) (*store, error) {
 		return nil, errors.Join(corruption(err), lock.Close())
 	}
 	s.db, s.reader, s.lock = db, reader{db}, lock
+	err = s.openJournal()
 	s.fs.opened.Store(true)
-	found, err := s.checkFormat()
+	var found byte
+	if err == nil {
+		found, err = s.checkFormat()
+	}
 	if err == nil {
 		err = s.reconcile(found >= 2)
 	}
+	if err == nil {
+		err = s.startJournal()
+	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close(), lock.Close())
+		return nil, errors.Join(err, db.Close(), s.closeJournal(false), lock.Close())
 	}
 	return s, nil
 }

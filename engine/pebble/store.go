@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -22,7 +23,9 @@ type store struct {
 	logf func(format string, args ...any)
 
 	// Used by one goroutine at a time: Open, then those that append.
-	number   uint64            // of the last batch
+	number   uint64 // of the last batch
+	journal  journal
+	boot     string            // the life of the machine; "" if that is not known
 	logBytes int64             // that the logs had
 	scanned  bool              // the logs had a batch
 	marks    map[string]string // the records under engine.Mark, by key
@@ -46,9 +49,8 @@ func (s *store) failed() error {
 	return nil
 }
 
-// Append implements [memory.Store]. Pebble writes a record to the file only when
-// somebody asks for a sync, so each batch asks for one; below, stateFS leaves it
-// out while no batch on its way needs the disk.
+// Append implements [memory.Store]. A batch that has to survive the process only
+// goes to the journal if it can. Any other one is synced.
 func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
 	if err := s.noteMarks(batch.Writes); err != nil {
 		return nil, err
@@ -59,9 +61,11 @@ func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
 	for i := range batch.Writes {
 		encode(b, &batch.Writes[i])
 	}
-	p := &pending{s: s, b: b, disk: batch.Disk, number: s.number}
-	if p.disk {
-		s.fs.needDisk.Add(1) // before the record can be part of a sync
+	_ = b.Set(numberRow, binary.BigEndian.AppendUint64(nil, s.number), nil)
+	p := &pending{s: s, b: b, number: s.number}
+	if !batch.Disk && s.journal.write(s.number, s.onDisk.Load(), b.Repr()) {
+		p.journaled = true
+		return p, s.db.Apply(b, pebble.NoSync)
 	}
 	return p, s.db.ApplyNoSyncWait(b, pebble.Sync)
 }
@@ -84,11 +88,10 @@ func encode(b *pebble.Batch, w *memory.Write) {
 
 // A pending is a batch in the log.
 type pending struct {
-	s    *store
-	b    *pebble.Batch
-	disk bool
-
-	number uint64
+	s         *store
+	b         *pebble.Batch
+	number    uint64
+	journaled bool
 }
 
 // Wait implements [memory.Pending].
@@ -98,22 +101,20 @@ func (p *pending) Wait() error {
 	if err := p.s.failed(); err != nil {
 		return err
 	}
+	if p.journaled {
+		return p.b.Close()
+	}
 	// A disk that fails makes the store fail before Pebble hears of it, see
 	// stateFS: if there is no failure after the sync, everything up to it
 	// has reached the disk.
 	if err := p.b.SyncWait(); err != nil {
 		return err
 	}
-	if p.disk {
-		p.s.fs.needDisk.Add(-1)
-	}
 	if err := p.s.failed(); err != nil {
 		return err
 	}
-	if p.disk {
-		for old := p.s.onDisk.Load(); old < p.number && !p.s.onDisk.CompareAndSwap(old, p.number); old = p.s.onDisk.Load() {
-		}
-	}
+	raise(&p.s.onDisk, p.number)
+	raise(&p.s.journal.inFile, p.number)
 	return p.b.Close()
 }
 
@@ -128,12 +129,13 @@ func (s *store) Close() error {
 	if s.failed() == nil {
 		err = s.writeMarks()
 	}
-	return errors.Join(err, s.db.Close(), s.lock.Close())
+	err = errors.Join(err, s.db.Close())
+	return errors.Join(err, s.closeJournal(err == nil), s.lock.Close())
 }
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
-const formatVersion = 2 // 1 had no marks
+const formatVersion = 3 // 1 had no marks, and 2 no journal
 
 // checkFormat refuses a state that a later version of this package has written,
 // and marks a new one. It gives the version that it found, or 0.

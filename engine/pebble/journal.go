@@ -1,0 +1,218 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// A journal has the latest batches that need to survive the process only. Pebble
+// writes to its log on a goroutine of its own, and to hand a batch over and to
+// hear of it takes two switches, 30 µs where nobody else is at work. A journal
+// takes it in one write by the goroutine that commits. Pebble then gets the batch
+// without a sync, and so may have it in memory alone; Open reads it from here.
+//
+// A batch goes to the journal only if all earlier ones have reached the operating
+// system, by way of the journal or of the log. Any other batch, and one for which
+// there is no room, is synced. Then the log has what the journal has, which begins
+// again.
+//
+//	[4]byte  CRC-32 of what follows, Castagnoli, little endian
+//	uint32   the length of the batch, little endian
+//	...      the batch as Pebble has it, with its entry (see log.go)
+//
+// Behind the last one are eight zeros.
+type journal struct {
+	f    vfs.File
+	end  int64
+	last uint64 // the number of its last batch
+	buf  []byte
+
+	inFile atomic.Uint64 // the last that has reached the operating system, as all before it
+}
+
+const (
+	journalFile = "journal"
+	journalSize = 256 << 10
+	journalHead = 8
+)
+
+// What the journal needs to know of Pebble: the number of the last batch, which
+// each batch sets, and in which life of the machine the journal began.
+const (
+	numberKey = "number"
+	bootKey   = "boot"
+)
+
+var (
+	numberRow = append([]byte{byte(memory.Meta)}, numberKey...)
+	bootRow   = append([]byte{byte(memory.Meta)}, bootKey...)
+)
+
+// raise sets n to a number unless it has a greater one.
+func raise(n *atomic.Uint64, to uint64) {
+	for old := n.Load(); old < to && !n.CompareAndSwap(old, to); old = n.Load() {
+	}
+}
+
+// write appends a batch, and reports whether it is there.
+// The log has all up to the batch inLog.
+func (j *journal) write(number, inLog uint64, batch []byte) bool {
+	if j.inFile.Load() != number-1 {
+		return false
+	}
+	if j.last <= inLog {
+		j.end = 0
+	}
+	b := append(j.buf[:0], make([]byte, journalHead)...)
+	b = append(b, batch...)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(batch)))
+	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
+	b = append(b, make([]byte, journalHead)...)
+	if j.end+int64(len(b)) > journalSize {
+		return false
+	}
+	if _, err := j.f.WriteAt(b, j.end); err != nil {
+		return false
+	}
+	j.buf = b
+	j.end += int64(len(b) - journalHead)
+	j.last = number
+	raise(&j.inFile, number)
+	return true
+}
+
+// openJournal gives Pebble what the journal has and Pebble has not, if the machine
+// has run on since. After another start of it the log may lack batches that those
+// of the journal were built on, and nobody is left who was told of them.
+func (s *store) openJournal() error {
+	same := false
+	_, err := s.Get(memory.Meta, bootKey, func(boot []byte) error { same = s.boot != "" && string(boot) == s.boot; return nil })
+	if err != nil || !same {
+		return err
+	}
+	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, journalFile))
+	if errors.Is(err, os.ErrNotExist) { // it was closed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.replay(content)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", journalFile, err)
+	}
+	return nil
+}
+
+// startJournal begins an empty journal, behind the last batch. The old one goes
+// first: the numbers of what it has that nobody could use may come again.
+func (s *store) startJournal() (err error) {
+	path := s.fs.PathJoin(s.fs.dir, journalFile)
+	if s.journal.f, err = s.fs.Create(path, vfs.WriteCategoryUnspecified); err != nil {
+		return err
+	}
+	if _, err = s.journal.f.Write(make([]byte, journalSize)); err != nil { // so that a full disk has room for it
+		return err
+	}
+	s.journal.inFile.Store(s.number)
+	b := s.db.NewBatch()
+	return errors.Join(
+		b.Set(numberRow, binary.BigEndian.AppendUint64(nil, s.number), nil),
+		b.Set(bootRow, []byte(s.boot), nil),
+		s.db.Apply(b, pebble.Sync), b.Close())
+}
+
+func (s *store) replay(content []byte) error {
+	has, err := s.lastNumber()
+	if err != nil {
+		return err
+	}
+	had, at := has, 0
+	for {
+		number, batch, ok := journaled(content[at:])
+		if !ok {
+			break
+		}
+		if number > has+1 {
+			return fmt.Errorf("%w: commits %d to %d are missing", engine.ErrCorrupt, has+1, number-1)
+		}
+		if number > has {
+			b := s.db.NewBatch()
+			if err := errors.Join(b.SetRepr(batch), s.db.Apply(b, pebble.NoSync), b.Close()); err != nil {
+				return err
+			}
+			has = number
+		}
+		at += journalHead + len(batch)
+	}
+	if at+journalHead <= len(content) && binary.LittleEndian.Uint64(content[at:]) == 0 {
+		content = nil // it ends there
+	}
+	for next := at + 1; next < len(content); next++ {
+		if number, _, ok := journaled(content[next:]); ok && number > has {
+			return fmt.Errorf("%w: damaged at offset %d, behind commit %d, and commit %d follows", engine.ErrCorrupt, at, has, number)
+		}
+	}
+	if len(content) > 0 {
+		s.logf("engine: the end of %s, from offset %d, cannot be read; if the daemon was killed just there, nothing is missing; otherwise the file was damaged and what came behind commit %d is lost", journalFile, at, has)
+	}
+	if s.number = max(s.number, has); has == had {
+		return nil
+	}
+	return s.db.LogData(nil, pebble.Sync)
+}
+
+// journaled reads the batch at the front of what a journal has.
+func journaled(b []byte) (number uint64, batch []byte, ok bool) {
+	if len(b) < journalHead {
+		return 0, nil, false
+	}
+	size := int64(binary.LittleEndian.Uint32(b[4:]))
+	if size == 0 || size > int64(len(b)-journalHead) ||
+		crc32.Checksum(b[4:journalHead+size], castagnoli) != binary.LittleEndian.Uint32(b) {
+		return 0, nil, false
+	}
+	batch = b[journalHead:][:size:size]
+	number, _, ok = readEntry(batch)
+	return number, batch, ok
+}
+
+// lastNumber gives the number of the last batch that Pebble has. A state of an
+// earlier format has it in its log alone, which inspect has read.
+func (s *store) lastNumber() (number uint64, err error) {
+	number = s.number
+	_, err = s.Get(memory.Meta, numberKey, func(value []byte) error {
+		if len(value) != 8 {
+			return fmt.Errorf("%q has %d bytes", numberKey, len(value))
+		}
+		number = max(number, binary.BigEndian.Uint64(value))
+		return nil
+	})
+	return number, err
+}
+
+// closeJournal removes the journal of a store whose log has everything.
+func (s *store) closeJournal(logged bool) error {
+	if s.journal.f == nil {
+		return nil
+	}
+	err := s.journal.f.Close()
+	if logged {
+		err = errors.Join(err, s.fs.Remove(s.fs.PathJoin(s.fs.dir, journalFile)))
+	}
+	return err
+}
