@@ -34,7 +34,7 @@ type party struct {
 	news   *engine.Watch              // wakes when a session of the actor has lost a lease
 	losses chan struct{}              // has one in it while somebody takes losses to tell, which may wait for the disk
 	told   atomic.Bool                // losses were told lately
-	unsure bool                       // there may be losses to tell, whatever news says; guarded by losses
+	unsure atomic.Bool                // there may be losses to tell, whatever news says; changed under losses
 	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context
 	end    context.CancelCauseFunc
@@ -158,7 +158,7 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 			s.ends <- struct{}{}
 		}
 		// Whoever is gone cannot cancel this: it must happen.
-		err := rows.Update(context.Background(), s.eng, func(tx engine.Tx) error {
+		err := rows.Update(engine.Needed(context.Background()), s.eng, func(tx engine.Tx) error {
 			record, ok := rows.Get[sessionRecord](tx, endingSession+string(id[:]))
 			if !ok {
 				record, ok = rows.Get[sessionRecord](tx, sessionKey(id))

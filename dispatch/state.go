@@ -131,7 +131,7 @@ func sessionOpen(tx registry.Tx, session uuid.UUID) bool {
 // sessions that nobody resumes end, and so does what a launcher leaves behind. It is the one long-lived goroutine of a
 // State, owned by its caller.
 func (s *State) Tend(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := errgroup.WithContext(engine.Needed(ctx))
 	g.Go(func() error { return s.tendRows(ctx) })
 	g.Go(func() error { return s.tendDetached(ctx) })
 	g.Go(func() error { return s.tendLaunchers(ctx) })

@@ -190,8 +190,8 @@ var (
 
 	// ErrFull answers an Update that would have made the state larger while
 	// its disk has little room. Nothing has changed. What deletes as much as
-	// it writes, or writes little, still succeeds, and so does everything
-	// once there is room again.
+	// it writes or is [Needed] still succeeds; what writes little does for a
+	// while, and everything does once there is room again.
 	ErrFull = errors.New("engine: the disk of the state is almost full; free some space, or end or remove what is not needed")
 
 	// ErrReadOnly answers a View that wrote.

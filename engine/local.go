@@ -18,3 +18,18 @@ func IsLocal(ctx context.Context) bool {
 	local, _ := ctx.Value(localKey{}).(bool)
 	return local
 }
+
+type neededKey struct{}
+
+// Needed says of an Update that it must happen on a full disk too, so that it is
+// not refused with [ErrFull]: it gives back, expires or ends something. The reserve
+// is for that.
+func Needed(ctx context.Context) context.Context {
+	return context.WithValue(ctx, neededKey{}, true)
+}
+
+// IsNeeded reports whether ctx comes from [Needed].
+func IsNeeded(ctx context.Context) bool {
+	needed, _ := ctx.Value(neededKey{}).(bool)
+	return needed
+}

@@ -111,7 +111,7 @@ const partyBatch = 256
 // EndParty releases what a party of the session holds, and gives up its places.
 func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
 	for done := false; !done && err == nil; {
-		err = c.update(ctx, h, func(tx Tx) error {
+		err = c.update(engine.Needed(ctx), h, func(tx Tx) error {
 			n := 0
 			for row := range tx.Owned(h.Session) {
 				var l Lease

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 )
 
@@ -20,7 +21,7 @@ func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.
 			return Lease{}, err
 		}
 	}
-	return l, c.update(ctx, caller, func(tx Tx) (refusal error) {
+	return l, c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
 		l, refusal = c.renew(tx, caller, id, ttl)
 		return refusal
 	})
@@ -106,7 +107,7 @@ func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 // reports false, and why, if the lease is not held any more: that is an
 // answer, not a failure.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
-	err = c.update(ctx, caller, func(tx Tx) (refusal error) {
+	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
 		released, why, refusal = c.release(tx, caller, id)
 		return refusal
 	})

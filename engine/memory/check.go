@@ -102,13 +102,13 @@ func (p *proof) indexes(s *set) {
 		}
 		if r.owner != uuid.Nil {
 			owned++
-			if found, _ := s.owned.Get(r); found != r {
+			if found, _ := s.owned.Get(r); found == nil || found.owner != r.owner {
 				p.fault(fmt.Errorf("row %q is not with its owner %v", key, r.owner))
 			}
 		}
 		if r.due != never {
 			due++
-			if found, _ := s.due.Get(r); found != r {
+			if found, _ := s.due.Get(r); found == nil || found.due != r.due {
 				p.fault(fmt.Errorf("row %q is not where it is due", key))
 			}
 		}

@@ -64,6 +64,7 @@ type Engine struct {
 	open     *commit   // takes the writes of transactions, or nil
 	last     *commit   // the last one begun, or nil
 	closed   bool
+	grown    int    // bytes that were written while the store was full
 	undo     []undo // for the next transaction to use again
 	writes   []Write
 	rows     []*row
@@ -148,7 +149,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	end := ending{local: engine.IsLocal(ctx)}
+	end := ending{local: engine.IsLocal(ctx), needed: engine.IsNeeded(ctx)}
 	end.tx.writable, end.tx.disk = writable, !end.local
 	// Deferred so that a panic, too, leaves only with what is durable.
 	defer func() {
@@ -163,6 +164,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 type ending struct {
 	tx      tx       // here so that no memory is asked for in the lock
 	local   bool     // the caller ends with this machine
+	needed  bool     // a full store does not refuse it
 	seen    *commit  // the caller is answered when this is durable
 	mine    bool     // seen was begun by this transaction
 	changed []string // the keys to tell the watches of
@@ -205,7 +207,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		done = true
 		return nil
 	}
-	if e.store.Full() && t.grows() {
+	if e.full(t, end.needed) {
 		return engine.ErrFull
 	}
 	done = true

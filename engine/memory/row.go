@@ -105,7 +105,8 @@ func (s *set) get(key string) *row {
 	return r
 }
 
-// replace puts is in the place of was. Nil is no row.
+// replace puts is in the place of was. Nil is no row. An index only changes with
+// what it sorts by, so it may have an earlier row of the key.
 func (s *set) replace(was, is *row) {
 	s.changes++
 	if was != nil {
@@ -121,10 +122,10 @@ func (s *set) replace(was, is *row) {
 		return
 	}
 	s.rows.Set(is.key, is)
-	if is.owner != uuid.Nil {
+	if is.owner != uuid.Nil && (was == nil || is.owner != was.owner) {
 		s.owned.Set(is)
 	}
-	if is.due != never {
+	if is.due != never && (was == nil || is.due != was.due) {
 		s.due.Set(is)
 	}
 }
@@ -162,7 +163,7 @@ func (s *set) walk(index *btree.BTreeG[*row], from *row, in func(*row) bool, yie
 			if past && !less(from, r) {
 				return true
 			}
-			if !in(r) || !yield(r) {
+			if !in(r) || !yield(s.get(r.key)) {
 				return false
 			}
 			if again = s.changes != changes; again {

@@ -252,14 +252,31 @@ func (t *tx) poison(err error) {
 	}
 }
 
-// littleGrowth is how many bytes a transaction may write more than it deletes
-// while the store is full: a lease, its hand-over and the answer of a call.
-const littleGrowth = 2 << 10
+// While the store is full, a transaction may write littleGrowth bytes more than it
+// deletes: a lease, or the answer of a call. All together may write fullGrowth,
+// which is a part of what the store has in reserve.
+const (
+	littleGrowth = 2 << 10
+	fullGrowth   = 2 << 20
+)
 
-// grows reports whether the transaction takes more room than a full store gives.
-// What a cold row has had is not known, so its deletion counts for nothing.
-func (t *tx) grows() bool {
-	n := 0
+// full reports whether the store is too full for the transaction.
+func (e *Engine) full(t *tx, needed bool) bool {
+	if !e.store.Full() {
+		e.grown = 0
+		return false
+	}
+	n := t.growth()
+	if !needed && n > 0 && (n > littleGrowth || e.grown+n > fullGrowth) {
+		return true
+	}
+	e.grown = max(0, e.grown+n)
+	return false
+}
+
+// growth is how many bytes the transaction writes more than it deletes. What a cold
+// row has had is not known, so its deletion counts for nothing.
+func (t *tx) growth() (n int) {
 	for i := range t.writes {
 		if w := &t.writes[i]; w.Key != "" && !w.Delete {
 			n += len(w.Key) + len(w.value)
@@ -275,7 +292,7 @@ func (t *tx) grows() bool {
 			n += len(w.key) + len(w.value)
 		}
 	}
-	return n > littleGrowth
+	return n
 }
 
 // rollback restores the working set. The rows that are back are as they were

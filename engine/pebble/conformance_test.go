@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/enginetest"
 	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/enginetest"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 

@@ -3,6 +3,7 @@
 package pebble_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -114,6 +115,41 @@ func TestAFullDiskRefusesWhatGrows(t *testing.T) {
 	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("old"); tx.Put(engine.Row{Key: "moved", Value: large}) })
 	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("~cold"); tx.Delete("lease") })
 	change(1<<30, nil)
+	mustClose(t, e)
+}
+
+// TestManySmallWritesOnAFullDiskEnd: each is small enough to succeed, and together
+// they would take the reserve. What is given back can be taken again, and what must
+// happen does.
+func TestManySmallWritesOnAFullDiskEnd(t *testing.T) {
+	disk := &meter{FS: vfs.NewMem()}
+	disk.room.Store(1 << 20)
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk, Logf: t.Logf})
+	put := func(ctx context.Context, n int) error {
+		return e.Update(ctx, func(tx engine.Tx) error {
+			tx.Put(engine.Row{Key: fmt.Sprint("small/", n), Value: strings.Repeat("x", 1000)})
+			return nil
+		})
+	}
+	n := 0
+	for ; n < 10_000; n++ {
+		if err := put(t.Context(), n); errors.Is(err, engine.ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n < 100 || n == 10_000 {
+		t.Fatalf("%d writes of a kilobyte were not refused", n)
+	}
+	if err := put(engine.Needed(t.Context()), n); err != nil {
+		t.Errorf("what must happen: %v", err)
+	}
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("small/0"); tx.Put(engine.Row{Key: "moved", Value: "x"}) })
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("small/1"); tx.Delete("small/2"); tx.Delete("small/3") })
+	if err := put(t.Context(), n+1); err != nil {
+		t.Errorf("in the place of what was deleted: %v", err)
+	}
 	mustClose(t, e)
 }
 
