@@ -106,7 +106,8 @@ func drainOf(tx engine.Tx, run Run) *work.Drain {
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
-	p := &party{state: s, id: id, handle: handle, losses: make(chan struct{}, 1), unsure: true}
+	p := &party{state: s, id: id, handle: handle, losses: make(chan struct{}, 1)}
+	p.unsure.Store(true)
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	return p
 }

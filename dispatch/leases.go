@@ -68,11 +68,11 @@ func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, wh
 // finishes or gives up something stands, and so does what another call was told
 // of too. It is no error if there is nothing to undo.
 func (se *Session) Undo(ctx context.Context, c call.Call) error {
-	if !c.Recorded() || !c.Log.Recorded(c) {
+	if !c.Undoable() {
 		return nil
 	}
 	e := &ender{s: se.state, left: endStep}
-	err := rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
+	err := rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) error {
 		a, ok := c.Take(tx)
 		if !ok {
 			return nil
@@ -224,6 +224,9 @@ const MaxNotices = 20
 // told, and says how many more there are. The next answers tell those. Where there
 // are none, which is nearly always, it looks at nothing that others contend for.
 func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more int, err error) {
+	if !se.unsure.Load() && len(se.news.C) == 0 {
+		return nil, 0, nil // or another call has just begun to tell them
+	}
 	select {
 	case se.losses <- struct{}{}:
 		defer func() { <-se.losses }()
@@ -232,10 +235,10 @@ func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more i
 	}
 	select {
 	case <-se.news.C:
-		se.unsure = true
+		se.unsure.Store(true)
 	default:
 	}
-	if !se.unsure {
+	if !se.unsure.Load() {
 		return nil, 0, nil
 	}
 	h := se.Holder()
@@ -255,7 +258,7 @@ func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more i
 	if err != nil {
 		return nil, 0, err
 	}
-	se.unsure = more > 0
+	se.unsure.Store(more > 0)
 	if len(list) > 0 {
 		se.told.Store(true)
 	}

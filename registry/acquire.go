@@ -228,7 +228,7 @@ func (c *Core) reenter(tx Tx, l Lease, a *ask) Grant {
 func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	cause := context.Cause(ctx)
 	cutOff := errors.Is(cause, call.ErrCutOff)
-	err := c.update(context.WithoutCancel(ctx), a.Holder, func(tx Tx) error {
+	err := c.update(engine.Needed(context.WithoutCancel(ctx)), a.Holder, func(tx Tx) error {
 		if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok && w.asker == a.id {
 			if cutOff {
 				w.park(tx)

@@ -44,7 +44,7 @@ func (l *Lease) read(row engine.Row) (ok bool) {
 		return false
 	}
 	l.Scope, l.Key, ok = strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
-	l.Holder.Session, l.row = row.Owner, row.Key
+	l.Holder.Session, l.row, l.due = row.Owner, row.Key, row.Due
 	return ok
 }
 

@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -28,19 +28,9 @@ func BenchmarkLeaseCall(b *testing.B) {
 			conns := benchClients(b, clients)
 			var empty, renew, pair []float64
 			for b.Loop() {
-				empty = append(empty, callRate(b, conns, func(c *benchClient, i int) int {
-					c.call("echo", `{}`)
-					return 1
-				}))
-				renew = append(renew, callRate(b, conns, func(c *benchClient, i int) int {
-					c.call("lease_renew", `{"lease_id":"`+c.lease+`"}`)
-					return 1
-				}))
-				pair = append(pair, callRate(b, conns, func(c *benchClient, i int) int {
-					id := c.acquire(fmt.Sprintf("file-%s-%d", c.lease, i))
-					c.call("run_lease_release", `{"lease_id":"`+id+`"}`)
-					return 2
-				}))
+				empty = append(empty, callRate(conns, benchCalls["empty"]))
+				renew = append(renew, callRate(conns, benchCalls["renew"]))
+				pair = append(pair, callRate(conns, benchCalls["acquire+release"]))
 			}
 			b.ReportMetric(middle(empty), "empty/s")
 			b.ReportMetric(middle(renew), "renew/s")
@@ -50,6 +40,48 @@ func BenchmarkLeaseCall(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkOneCall is one operation alone, for a profile and for what it asks of
+// the memory. An iteration is one call of each client.
+func BenchmarkOneCall(b *testing.B) {
+	for _, clients := range []int{1, 8, 64} {
+		for _, name := range []string{"empty", "renew", "acquire+release"} {
+			b.Run(fmt.Sprintf("%s/clients=%d", name, clients), func(b *testing.B) {
+				conns := benchClients(b, clients)
+				op := benchCalls[name]
+				b.ReportAllocs()
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for n, c := range conns {
+					wg.Go(func() {
+						for i := n; i < b.N; {
+							i += clients * op(c)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// benchCalls are what the benchmarks call; each says how many calls it made.
+var benchCalls = map[string]func(c *benchClient) int{
+	"empty": func(c *benchClient) int {
+		c.call("echo", `{}`)
+		return 1
+	},
+	"renew": func(c *benchClient) int {
+		c.call("lease_renew", `{"lease_id":"`+c.lease+`"}`)
+		return 1
+	},
+	"acquire+release": func(c *benchClient) int {
+		c.keys++
+		id := c.acquire(fmt.Sprintf("file-%s-%d", c.lease, c.keys))
+		c.call("run_lease_release", `{"lease_id":"`+id+`"}`)
+		return 2
+	},
 }
 
 func benchClients(b *testing.B, n int) []*benchClient {
@@ -106,11 +138,16 @@ type benchClient struct {
 	br    *bufio.Reader
 	lease string
 	id    int
+	keys  int
+	line  []byte // of the request, to use again
 }
 
 func (c *benchClient) request(method, params string) []byte {
 	c.id++
-	fmt.Fprintf(c.nc, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", c.id, method, params)
+	c.line = strconv.AppendInt(append(c.line[:0], `{"jsonrpc":"2.0","id":`...), int64(c.id), 10)
+	c.line = append(append(c.line, `,"method":"`...), method...)
+	c.line = append(append(c.line, `","params":`...), params...)
+	c.nc.Write(append(c.line, "}\n"...)) // a failure is met when reading
 	line, err := c.br.ReadSlice('\n')
 	if err != nil {
 		c.b.Error(err)
@@ -127,29 +164,25 @@ func (c *benchClient) call(tool, arguments string) []byte {
 }
 
 func (c *benchClient) acquire(key string) (id string) {
-	var m struct {
-		Result struct {
-			StructuredContent struct {
-				LeaseID string `json:"lease_id"`
-			}
-		}
+	line := c.call("run_lease_acquire", `{"key":"`+key+`"}`)
+	_, rest, _ := bytes.Cut(line, []byte(`"lease_id":"`))
+	text, _, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok {
+		c.b.Errorf("no lease_id in %s", line)
 	}
-	if err := json.Unmarshal(c.call("run_lease_acquire", `{"key":"`+key+`"}`), &m); err != nil {
-		c.b.Error(err)
-	}
-	return m.Result.StructuredContent.LeaseID
+	return string(text)
 }
 
 // callRate gives how many calls a second the clients get done together, each
 // one at a time.
-func callRate(b *testing.B, conns []*benchClient, op func(c *benchClient, i int) (calls int)) float64 {
+func callRate(conns []*benchClient, op func(c *benchClient) (calls int)) float64 {
 	var wg sync.WaitGroup
 	counts := make([]int, len(conns))
 	start := time.Now()
 	for n, c := range conns {
 		wg.Go(func() {
-			for i := 0; time.Since(start) < 400*time.Millisecond; i++ {
-				counts[n] += op(c, i)
+			for time.Since(start) < 400*time.Millisecond {
+				counts[n] += op(c)
 			}
 		})
 	}

@@ -219,7 +219,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	work := func() {
 		defer c.server.shares.done(len(line))
 		defer c.requests.free(r)
-		if env.Params.Meta.Call != "" && r.name.Recorded() {
+		if r.name.Name != "" && env.Params.Meta.Call != "" {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
 		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line)
@@ -245,7 +245,8 @@ func (c *conn) begin(ctx context.Context, env *wire.Message, size int) (*request
 	if err := c.server.shares.arrive(size); err != nil {
 		return nil, err
 	}
-	r, err := c.requests.begin(ctx, env, c.waits(env), size, c.nameOn(c.number, c.se, env))
+	waits := c.waits(env)
+	r, err := c.requests.begin(ctx, env, waits, size, c.nameOn(c.number, c.se, env, waits))
 	if err != nil {
 		c.server.shares.done(size)
 	}

@@ -49,14 +49,7 @@ func Refusal(id json.RawMessage, method string, refusal tools.Refusal) []byte {
 	if method != wire.ToolsCall {
 		return wire.ErrorReply(id, wire.InternalError, refusal.Message, reply.StructuredContent)
 	}
-	return wire.Line(toolReply{mcp.JSONRPC_VERSION, id, reply})
-}
-
-// A toolReply is the answer to a call.
-type toolReply struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Result  tools.Reply     `json:"result"`
+	return wire.Reply(id, reply)
 }
 
 // encodeReply is mcp-go's answer as a line, nil if there is none. The id is the

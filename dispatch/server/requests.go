@@ -137,7 +137,7 @@ func (t *requests) settle(r *request) (wanted bool) {
 		return false
 	}
 	delete(t.running, r.key)
-	if r.name.Recorded() {
+	if r.name.Undoable() {
 		r.at = time.Now()
 		t.answered = append(t.answered, r)
 		t.evictLocked()

@@ -102,7 +102,7 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 		ctx = call.With(ctx, name)
 	}
 	ctx = tools.WithParty(ctx, s.partyOf(se, &env.Params.Meta))
-	return wire.Line(toolReply{mcp.JSONRPC_VERSION, env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments))})
+	return wire.Reply(env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments)))
 }
 
 // partyOf is which of a session's sub-agents calls, as its client's metadata has
@@ -125,13 +125,17 @@ func (s *service) nameOf(se *dispatch.Session, m *wire.Message) call.Call {
 
 // nameOn is nameOf for a connection to the socket. There a call can only be
 // sent again if it is marked: over another connection its id means another
-// call. Without a mark its name is good on this connection alone.
-func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message) call.Call {
-	if m.Params.Meta.Call != "" {
-		return s.nameOf(se, m)
-	}
-	if tool := s.tools[m.Params.Name]; tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall {
+// call. Without a mark its name is good on this connection alone, and a call that
+// does not wait needs none.
+func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message, waits bool) call.Call {
+	tool := s.tools[m.Params.Name]
+	switch {
+	case tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall:
 		return call.Call{}
+	case m.Params.Meta.Call != "":
+		return s.nameOf(se, m)
+	case !waits:
+		return call.Alone(se.ID())
 	}
 	c := call.Call{Session: se.ID(), Name: strconv.FormatUint(conn, 36) + " " + m.CallName(), Log: se.CallLog()}
 	return c.Once()

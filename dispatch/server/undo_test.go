@@ -135,7 +135,11 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverTheSocket(t *testing.T) {
 				t.Fatal("the connection ended")
 			}
 		}
-		p.send("%s", acquireLine(n, fmt.Sprint("k", n)))
+		line := acquireLine(n, fmt.Sprint("k", n))
+		if n%2 == 0 { // a call that does not wait keeps its answer elsewhere
+			line = strings.Replace(line, `"wait_secs":50`, `"wait_secs":0`, 1)
+		}
+		p.send("%s", line)
 		for spin := rng.IntN(200_000); spin > 0; spin-- { // up to about the time of a call
 		}
 		mu.Lock()
@@ -156,6 +160,36 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldOverTheSocket(t *testing.T) {
 		p.receive()
 	}
 	expectFree(t, d, path, cancelledAcquires)
+}
+
+// A grant that came by hand-over is undone like any other, when its client cancels
+// the call with the answer on its way.
+func TestAHandOverWhoseAnswerWasNotSeenIsUndone(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	path := d.listenSocket(t)
+	holder, waiter := d.dialSocket(t, path, "holder"), d.dialSocket(t, path, "waiter")
+	answer := func(p *peer) string {
+		line, err := p.br.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	var held granted
+	holder.send("%s", acquireLine(1, "k0"))
+	if err := json.Unmarshal([]byte(answer(holder)), &held); err != nil {
+		t.Fatal(err)
+	}
+	waiter.send("%s", acquireLine(1, "k0"))
+	for waiting := false; !waiting; {
+		holder.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"lease_list","arguments":{}}}`)
+		waiting = strings.Contains(answer(holder), `"in_line":1`)
+	}
+	holder.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"run_lease_release","arguments":{"lease_id":%q}}}`, held.Result.StructuredContent.LeaseID)
+	answer(holder)
+	answer(waiter) // the answer is written; the client behaves as if it had not read it
+	waiter.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	expectFree(t, d, path, 1)
 }
 
 // The same over HTTP: a client gives a call up by a notification, as MCP has it,

@@ -26,6 +26,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -72,9 +73,10 @@ type Call struct {
 	Print   uint64 // fingerprint of what is asked: the same name may ask something else later
 	Log     *Log   // of its session; nil: answers are kept for Keep
 
-	request  string // the request_id
-	reqPrint uint64 // fingerprint of what is asked under it
-	memory   bool   // Name is our own, for a call that nobody can send again
+	request  string  // the request_id
+	reqPrint uint64  // fingerprint of what is asked under it
+	memory   bool    // Name is our own, for a call that nobody can send again
+	own      *Answer // in place of a row under Name, see Alone
 }
 
 type contextKey struct{}
@@ -96,6 +98,11 @@ func Unnamed(session uuid.UUID) Call {
 	id := uuid.New()
 	return Call{Session: session, Name: string(id[:]), memory: true}
 }
+
+// Alone is a call of session that nobody can send again and that is answered by its
+// own transaction, not by one that it waits for. So nobody but itself asks for its
+// answer, which is kept here and not in a row.
+func Alone(session uuid.UUID) Call { return Call{Session: session, own: new(Answer)} }
 
 // Once is c for a call that nobody can send again: its answer need not survive
 // the daemon.
@@ -123,7 +130,19 @@ func PrintOf(texts ...string) uint64 {
 }
 
 // Recorded reports whether the call's answer is recorded.
-func (c Call) Recorded() bool { return c.Name != "" || c.request != "" }
+func (c Call) Recorded() bool { return c.Name != "" || c.request != "" || c.own != nil }
+
+// Undoable reports whether the call may have an answer that can be undone.
+func (c Call) Undoable() bool {
+	switch {
+	case c.own != nil:
+		return c.own.Kind != ""
+	case c.Log == nil:
+		return c.Name != ""
+	default:
+		return c.Log.recordedAs(c.nameKey())
+	}
+}
 
 // Key is the key of the answer's row, for an [engine.Watch].
 func (c Call) Key() string {
@@ -159,7 +178,7 @@ const pointer Kind = "see"
 // has only its request_id in common is another, so the answer is shared from
 // then on.
 func (c Call) Answered(tx engine.Tx, kind Kind) (value string, ok bool, err error) {
-	if !c.Recorded() || c.request == "" && c.Log.isDelivered(c.nameKey()) {
+	if !c.Recorded() || c.request == "" && (c.own != nil || c.Log.isDelivered(c.nameKey())) {
 		return "", false, nil
 	}
 	a, ok := get(tx, c.Key())
@@ -182,7 +201,14 @@ func (c Call) share(tx engine.Tx, a Answer) {
 	if c.request == "" || a.Shared {
 		return
 	}
-	if own, ok := get(tx, c.nameKey()); ok && c.Name != "" && own.Kind == pointer && own.Value == c.Key() {
+	var own Answer
+	switch {
+	case c.own != nil:
+		own = *c.own
+	case c.Name != "":
+		own, _ = get(tx, c.nameKey())
+	}
+	if own.Kind == pointer && own.Value == c.Key() {
 		return
 	}
 	row, _ := tx.Get(c.Key())
@@ -198,29 +224,35 @@ func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) 
 		return
 	}
 	c.Log.sweep(tx) // first: an answer under the same name may be among them
-	row := engine.Row{Key: c.Key(), Owner: c.Session, Value: Answer{Kind: kind, Print: c.print(), Value: value}.encode()}
-	if keep == 0 {
-		keep = Keep
-	}
-	if keep != Forever {
-		row.Due = tx.Now().Add(keep)
-	}
-	put := tx.Put
-	if c.memory {
-		put = tx.Touch
-	}
+	a := Answer{Kind: kind, Print: c.print(), Value: value}
 	if c.request == "" {
-		put(row)
-	} else {
-		tx.Put(row)
+		c.write(tx, a, keep)
+		return
 	}
-	if c.request != "" && c.Name != "" {
-		put(engine.Row{
-			Key: c.nameKey(), Owner: c.Session, Due: tx.Now().Add(Keep),
-			Value: Answer{Kind: pointer, Print: c.Print, Value: row.Key}.encode(),
-		})
+	tx.Put(c.row(tx, c.Key(), a, keep))
+	c.write(tx, Answer{Kind: pointer, Print: c.Print, Value: c.Key()}, Keep)
+}
+
+// write keeps an answer under the call's name.
+func (c Call) write(tx engine.Tx, a Answer, keep time.Duration) {
+	switch {
+	case c.own != nil:
+		*c.own = a
+	case c.Name == "":
+	case c.memory:
+		tx.Touch(c.row(tx, c.nameKey(), a, keep))
+	default:
+		tx.Put(c.row(tx, c.nameKey(), a, keep))
 	}
 	c.Log.note(c)
+}
+
+func (c Call) row(tx engine.Tx, key string, a Answer, keep time.Duration) engine.Row {
+	row := engine.Row{Key: key, Owner: c.Session, Value: a.encode()}
+	if keep != Forever {
+		row.Due = tx.Now().Add(cmp.Or(keep, Keep))
+	}
+	return row
 }
 
 // Expire forgets an answer that was to be kept [Forever], after keep.
@@ -238,12 +270,19 @@ func (c Call) Forget(tx engine.Tx) { tx.Delete(c.Key()) }
 // none that is shared, that the client has, or that is of another request under
 // the same name.
 func (c Call) Take(tx engine.Tx) (a Answer, ok bool) {
-	if !c.Recorded() || c.Log.isDelivered(c.nameKey()) {
-		return Answer{}, false
-	}
 	key, print := c.Key(), c.print()
-	if a, ok = get(tx, key); !ok || a.Print != print {
+	switch {
+	case c.own != nil:
+		a, *c.own = *c.own, Answer{}
+		if a.Kind == "" {
+			return Answer{}, false
+		}
+	case !c.Recorded() || c.Log.isDelivered(c.nameKey()):
 		return Answer{}, false
+	default:
+		if a, ok = get(tx, key); !ok || a.Print != print {
+			return Answer{}, false
+		}
 	}
 	if a.Kind == pointer {
 		tx.Delete(key)
@@ -328,14 +367,11 @@ func (l *Log) note(c Call) {
 	l.recorded[c.nameKey()] = struct{}{}
 }
 
-// Recorded reports whether c may have an answer that can be undone.
-func (l *Log) Recorded(c Call) bool {
-	if l == nil {
-		return c.Name != ""
-	}
+// recordedAs reports whether there may be an answer under a name.
+func (l *Log) recordedAs(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, ok := l.recorded[c.nameKey()]
+	_, ok := l.recorded[key]
 	return ok || l.full
 }
 

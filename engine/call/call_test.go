@@ -166,7 +166,7 @@ func TestACallWithARequestIDIsUndoneByItsName(t *testing.T) {
 		named := call.Call{Session: uuid.New(), Name: "1", Print: 7, Log: log}
 		requested := named.Requested(named.Session, "r", 9)
 		d.do(requested, "first")
-		if !log.Recorded(named) {
+		if !named.Undoable() {
 			t.Error("the log does not know of it")
 		}
 		if a, ok := d.take(named); !ok || a.Kind != kind || a.Value != "first" {
@@ -177,6 +177,41 @@ func TestACallWithARequestIDIsUndoneByItsName(t *testing.T) {
 		}
 		if got, again, err := d.do(requested, "second"); got != "second" || again || err != nil {
 			t.Errorf("after the undo: %q %v %v", got, again, err)
+		}
+	})
+}
+
+// A call that only itself can ask for has no row, is undone once, and leaves the
+// answer of a request_id that another call was told of.
+func TestACallAloneHasNoRow(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		c := call.Alone(uuid.New())
+		if c.Undoable() {
+			t.Error("undoable before it did anything")
+		}
+		d.do(c, "first")
+		if n := d.rows(); n != 0 || !c.Undoable() {
+			t.Errorf("%d rows, undoable %v", n, c.Undoable())
+		}
+		if a, ok := d.take(c); !ok || a.Kind != kind || a.Value != "first" {
+			t.Errorf("took %+v %v", a, ok)
+		}
+		if a, ok := d.take(c); ok {
+			t.Errorf("took %+v again", a)
+		}
+		for _, shared := range []bool{false, true} {
+			named := call.Alone(c.Session)
+			d.do(named.Requested(c.Session, "r", 9), "second")
+			if shared {
+				if got, again, err := d.do(call.Alone(c.Session).Requested(c.Session, "r", 9), "third"); got != "second" || !again || err != nil {
+					t.Errorf("the other call: %q %v %v", got, again, err)
+				}
+			} else if got, again, err := d.do(named.Requested(c.Session, "r", 9), "third"); got != "second" || !again || err != nil {
+				t.Errorf("the same call: %q %v %v", got, again, err)
+			}
+			if a, ok := d.take(named); ok == shared || ok && a.Value != "second" {
+				t.Errorf("shared %v: took %+v %v", shared, a, ok)
+			}
 		}
 	})
 }

@@ -365,6 +365,7 @@ func schemaOfType(t reflect.Type) *jsonschema.Schema {
 		// clients of the TypeScript SDK take only objects for schemas.
 		reflect.TypeFor[json.RawMessage](): {Description: "any JSON"},
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+		reflect.TypeFor[stamp]():           {Type: "string", Format: "date-time"},
 	}})
 	if err != nil {
 		panic(fmt.Sprintf("tools: %v: %v", t, err))

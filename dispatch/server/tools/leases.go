@@ -73,20 +73,20 @@ type acquireRunArgs struct {
 
 // lease is what is told of every lease.
 type lease struct {
-	Scope       string    `json:"scope" jsonschema:"layer or run"`
-	Token       uint64    `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
-	Holder      holder    `json:"holder"`
-	KeepAlive   bool      `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
-	AcquiredAt  time.Time `json:"acquired_at"`
-	HeldMS      int64     `json:"held_ms" jsonschema:"for how long it has been held, in milliseconds"`
-	ExpiresAt   time.Time `json:"expires_at" jsonschema:"it is not taken before this instant"`
-	ExpiresInMS int64     `json:"expires_in_ms" jsonschema:"what is left, in milliseconds"`
+	Scope       string `json:"scope" jsonschema:"layer or run"`
+	Token       uint64 `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
+	Holder      holder `json:"holder"`
+	KeepAlive   bool   `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
+	AcquiredAt  stamp  `json:"acquired_at"`
+	HeldMS      int64  `json:"held_ms" jsonschema:"for how long it has been held, in milliseconds"`
+	ExpiresAt   stamp  `json:"expires_at" jsonschema:"it is not taken before this instant"`
+	ExpiresInMS int64  `json:"expires_in_ms" jsonschema:"what is left, in milliseconds"`
 }
 
 func leaseOf(l registry.Lease) lease {
 	return lease{
 		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
-		KeepAlive: l.KeepAlive, AcquiredAt: l.AcquiredAt.UTC(), HeldMS: l.HeldFor.Milliseconds(), ExpiresAt: l.ExpiresAt.UTC(), ExpiresInMS: l.ExpiresIn.Milliseconds(),
+		KeepAlive: l.KeepAlive, AcquiredAt: stampOf(l.AcquiredAt), HeldMS: l.HeldFor.Milliseconds(), ExpiresAt: stampOf(l.ExpiresAt), ExpiresInMS: l.ExpiresIn.Milliseconds(),
 	}
 }
 

@@ -10,10 +10,26 @@ import (
 // Line encodes a message as a line, its end included.
 func Line(v any) []byte {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(v); err != nil {
+	encode(&buf, v)
+	return buf.Bytes()
+}
+
+func encode(buf *bytes.Buffer, v any) {
+	if err := json.NewEncoder(buf).Encode(v); err != nil {
 		// Both ends build what they send from types of their own.
 		panic("wire: a message has no JSON: " + err.Error())
 	}
+}
+
+// Reply is the answer to a request as a line. The id is the client's own text.
+func Reply(id json.RawMessage, result any) []byte {
+	buf := bytes.NewBuffer(make([]byte, 0, 1<<10))
+	buf.WriteString(`{"jsonrpc":"2.0","id":`)
+	buf.Write(id)
+	buf.WriteString(`,"result":`)
+	encode(buf, result)
+	buf.Truncate(buf.Len() - 1) // the end of the line
+	buf.WriteString("}\n")
 	return buf.Bytes()
 }
 
