@@ -261,7 +261,11 @@ func (c *Core) Undo(tx Tx, a call.Answer) {
 
 // named is the call under which the request's answer is recorded.
 func (req *Request) named(asked call.Call, scope string) call.Call {
-	if asked.Name == "" {
+	switch {
+	case asked.Recorded():
+	case req.Wait == 0:
+		asked = call.Alone(req.Holder.Session)
+	default:
 		asked = call.Unnamed(req.Holder.Session)
 	}
 	return asked.Requested(req.Holder.Session, req.RequestID,
