@@ -40,8 +40,9 @@
 // writes, an error undoes them, and a change wakes its watches; a Delete may wake
 // them though there was no such row, as it does not look.
 //
-// Open does not read cold records, so it does not notice a corrupt one. Whatever
-// reads it answers [ErrCorrupt].
+// Open does not read cold records, so it does not notice a corrupt one. Get and
+// Read answer [ErrCorrupt]. Scans leave it out and report it, once: the rows around
+// it are not to suffer for it.
 //
 // # Faults inside a transaction
 //

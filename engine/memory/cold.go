@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -213,12 +214,14 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 		}
 		if stored && (!written || string(it.Key()) < key) {
 			r, err := storedCold(it)
-			if err != nil {
+			at, past = string(it.Key()), true
+			switch {
+			case errors.Is(err, engine.ErrCorrupt):
+				t.e.leaveOut(at, err)
+			case err != nil:
 				t.poison(err)
 				return
-			}
-			at, past = r.Key, true
-			if !yield(r) {
+			case !yield(r):
 				return
 			}
 			stored = it.Next()
@@ -233,6 +236,14 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 		}
 		key, w, written = t.nextCold(prefix, at, past)
 		changes = t.coldChanges
+	}
+}
+
+// leaveOut reports, once, that scans leave a row out: others that they go over must
+// not suffer for it.
+func (e *Engine) leaveOut(key string, err error) {
+	if _, told := e.leftOut.LoadOrStore(key, true); !told {
+		e.logf("%v; it is left out of what is listed and claimed", err)
 	}
 }
 

@@ -34,6 +34,9 @@ type Engine struct {
 	logf  func(format string, args ...any)
 	clock *running
 	hub   engine.Hub
+
+	leftOut sync.Map // keys of cold rows that cannot be read and were reported
+
 	alarm alarm
 
 	// failure is the first failure. It is set at most once, by whoever meets
