@@ -37,6 +37,8 @@ type config struct {
 	Rounds  int
 	Window  time.Duration
 	JSON    bool
+
+	HandOver string // the leasehold command, to measure only how it hands over
 }
 
 const usage = `usage: bench [flags]
@@ -60,7 +62,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return 2
 	}
-	if err := compare(ctx, cfg, stdout, stderr); err != nil {
+	measure := compare
+	if cfg.HandOver != "" {
+		measure = handOver
+	}
+	if err := measure(ctx, cfg, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return 1
 	}
@@ -75,6 +81,7 @@ func parse(args []string, stderr io.Writer) (cfg config, err error) {
 	f.IntVar(&cfg.Rounds, "rounds", 7, "rounds, of which the median is told")
 	f.DurationVar(&cfg.Window, "window", 500*time.Millisecond, "how long each operation is measured in a round")
 	f.BoolVar(&cfg.JSON, "json", false, "print JSON, every round with it")
+	f.StringVar(&cfg.HandOver, "handover", "", "measure only hand-overs between two shims of this leasehold `command`")
 	quick := f.Bool("quick", false, "3 rounds of 150 ms, for a first look")
 	peers := f.String("peers", strings.Join(known(), ","), "whom to measure beside Leasehold")
 	workers := f.String("workers", "1,8,64", "how many workers, one run for each number")
