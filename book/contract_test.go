@@ -86,6 +86,7 @@ var refusals = []error{
 	dispatch.ErrNotFound,
 	dispatch.ErrUnauthenticated,
 	&queue.StaleError{Task: queue.Task{State: queue.Ready}},
+	&registry.StaleError{TokenStanding: registry.TokenStanding{Held: true}},
 	engine.ErrFailed,
 	errors.New("anything else"),
 }
@@ -95,7 +96,9 @@ func TestCodes(t *testing.T) {
 	want := make(map[string][]string)
 	for _, err := range refusals {
 		r := tools.RefusalOf(err)
-		want[r.Code] = slices.Sorted(maps.Keys(r.Data))
+		data := slices.AppendSeq(want[r.Code], maps.Keys(r.Data)) // several errors may become one code
+		slices.Sort(data)
+		want[r.Code] = slices.Compact(data)
 	}
 	text, err := os.ReadFile(filepath.Join("..", "dispatch", "server", "tools", "reply.go"))
 	if err != nil {
@@ -161,6 +164,7 @@ func TestLimits(t *testing.T) {
 		"leases of one actor":                         fmt.Sprint(registry.DefaultLeasesPerActor),
 		"losses kept for one actor":                   fmt.Sprint(registry.MaxUntold),
 		"key of a run's lease":                        fmt.Sprintf("%d bytes", registry.MaxKey),
+		"leases that one write requires":              fmt.Sprint(registry.MaxRequirements),
 		"request_id":                                  fmt.Sprintf("%d bytes", registry.MaxRequestID),
 		"path or glob":                                fmt.Sprintf("%d bytes", kvstore.MaxPath),
 		"name of an actor":                            fmt.Sprintf("%d bytes", layer.MaxName),

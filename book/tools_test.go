@@ -34,6 +34,7 @@ type play struct {
 	cast   map[string]*client.Client
 	tools  map[string]tools.Tool
 	scenes []scene
+	stale  []args // a lease as require_leases takes it, which W1 has lost
 }
 
 // does makes a call that must come to code, "" for an answer, and must fit the
@@ -89,6 +90,15 @@ func (r reply) leaseID(t *testing.T) string {
 	return l.LeaseID
 }
 
+func (r reply) token(t *testing.T) uint64 {
+	t.Helper()
+	var l struct{ Token uint64 }
+	if err := json.Unmarshal(r.object, &l); err != nil || l.Token == 0 {
+		t.Fatalf("no token in %s", r.object)
+	}
+	return l.Token
+}
+
 // act plays all scenes, in a bubble: what takes time takes none.
 func act(t *testing.T) (scenes []scene) {
 	t.Helper()
@@ -134,6 +144,9 @@ func (p *play) leases() {
 	p.does("NOT_HOLDER", "S1→W2", "lease_renew", args{"lease_id": held.leaseID(p.t)})
 	p.does("", "S1→W2", "lease_list", args{})
 
+	token := held.token(p.t)
+	p.does("", "S1→W2", "lease_check", args{"scope": "layer", "key": "output.json", "token": token})
+
 	mine := p.does("", "S1→W2", "lease_acquire", args{"name": "build", "ttl_secs": 60})
 	p.does("NOT_HOLDER", "S1→W1", "lease_release", args{"lease_id": mine.leaseID(p.t)})
 	p.does("", "S1→W2", "lease_release", args{"lease_id": mine.leaseID(p.t)})
@@ -143,10 +156,13 @@ func (p *play) leases() {
 	time.Sleep(time.Minute)
 	p.does("", "S1→W2", "lease_acquire", args{"name": "output.json", "ttl_secs": 60})
 	p.does("LEASE_LOST", "S1→W1", "lease_renew", args{"lease_id": held.leaseID(p.t)})
+	p.does("", "S1→W1", "lease_check", args{"scope": "layer", "key": "output.json", "token": token})
+	p.stale = []args{{"scope": "layer", "key": "output.json", "token": token}}
 }
 
 func (p *play) store() {
 	p.does("", "S1→W1", "kv_set", args{"path": "/shared/plan", "value": args{"step": 1}})
+	p.does("STALE_TOKEN", "S1→W1", "kv_set", args{"path": "/shared/output", "value": args{"of": "W1"}, "require_leases": p.stale})
 	p.does("FORBIDDEN", "S1→W1", "kv_set", args{"path": "/ref/plan", "value": args{"step": 1}})
 	p.does("LIMIT", "S1→W1", "kv_set", args{"path": "/shared/plan", "value": strings.Repeat("x", 1<<20)})
 	p.does("", "S1→W2", "kv_get", args{"path": "/shared/plan"})

@@ -116,6 +116,27 @@ func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) 
 	})
 }
 
+// CheckToken says what a token of a lease of a run is worth now, or of a lease of
+// the layer of the lead at a path of it.
+func (s *State) CheckToken(ctx context.Context, name, path string, scope Scope, key string, token uint64) (standing registry.TokenStanding, err error) {
+	return standing, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		run, ok := getRun(tx, name)
+		if !ok {
+			return notFound("run %q", name)
+		}
+		leases := s.leasesOf(run)
+		if scope == LayerScope {
+			layers, err := layersAt(tx, run, path)
+			if err != nil {
+				return err
+			}
+			leases = s.core.Registry(layers[0].scope())
+		}
+		standing = leases.Requirement(key, token).Standing(tx)
+		return nil
+	})
+}
+
 // RunStore is the store of the layer at a path of a run, as its operator sees
 // it: everything, and nothing to write.
 func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.View, err error) {

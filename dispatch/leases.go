@@ -64,6 +64,27 @@ func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, wh
 	return se.state.core.Release(ctx, se.Holder(), id)
 }
 
+// Requirement names a lease as the session sees it, for a [registry.Fence].
+func (se *Session) Requirement(scope Scope, key string, token uint64) (registry.Requirement, error) {
+	r, err := se.registry(scope)
+	if err != nil {
+		return registry.Requirement{}, err
+	}
+	return r.Requirement(key, token), nil
+}
+
+// CheckToken says what a token of a lease is worth now.
+func (se *Session) CheckToken(ctx context.Context, scope Scope, key string, token uint64) (s registry.TokenStanding, err error) {
+	need, err := se.Requirement(scope, key, token)
+	if err != nil {
+		return s, err
+	}
+	return s, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		s = need.Standing(tx)
+		return nil
+	})
+}
+
 // Undo takes back what a call did whose client will never have the answer. What
 // finishes or gives up something stands, and so does what another call was told
 // of too. It is no error if there is nothing to undo.

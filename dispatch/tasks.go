@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,8 +45,8 @@ func (t Tasks) Heartbeat(ctx context.Context, party string, id uuid.UUID, token 
 }
 
 // Submit finishes a task.
-func (t Tasks) Submit(ctx context.Context, id uuid.UUID, token uint64, state queue.State, result json.RawMessage) (queue.Task, error) {
-	return t.q.Submit(ctx, t.se.Holder(), t.se.run.ID, id, token, state, result)
+func (t Tasks) Submit(ctx context.Context, s queue.Submission) (queue.Task, error) {
+	return t.q.SubmitOne(ctx, t.se.Holder(), t.se.run.ID, s)
 }
 
 // Nack gives a task back for another attempt after delay, nil for a backoff.

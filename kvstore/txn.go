@@ -25,6 +25,7 @@ type Write struct {
 	Expected *uint64   // the version that must be there, 0: no entry; nil: any
 	By       string    // path of the actor
 	Call     call.Call // the zero Call is never sent again
+	Fence    registry.Fence
 }
 
 // Get returns the entry at p, or nil.
@@ -35,8 +36,8 @@ func (t Txn) Get(p Path) *Entry {
 	return t.read(p, true)
 }
 
-// Set writes an entry and returns its version. It is a [registry.LimitError],
-// a [VersionError] or a [registry.ArgumentError] otherwise.
+// Set writes an entry and returns its version. It is a [registry.StaleError], a
+// [registry.LimitError], a [VersionError] or a [registry.ArgumentError] otherwise.
 func (t Txn) Set(w Write) (version uint64, err error) {
 	if err := checkWritable(w.Path); err != nil {
 		return 0, err
@@ -123,6 +124,9 @@ func (t Txn) once(w Write, rule func(Txn, Write) (uint64, error)) (version uint6
 	}
 	if ok && len(answer) == 8 {
 		return record.ReadFixed(answer), nil
+	}
+	if err := w.Fence.Check(t.tx); err != nil {
+		return 0, err
 	}
 	if version, err = rule(t, w); err != nil {
 		return 0, err

@@ -58,6 +58,7 @@ type Write struct {
 	Path     string
 	Value    json.RawMessage // of no meaning to Delete
 	Override bool            // the lead writes in the /peer of another
+	Fence    registry.Fence  // else it is a [registry.StaleError]
 }
 
 // Get returns the entry at path, or nil.
@@ -141,7 +142,7 @@ func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(k
 		if err != nil {
 			return err
 		}
-		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path, Call: call.Of(ctx)})
+		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path, Call: call.Of(ctx), Fence: w.Fence})
 		return err
 	})
 	if err != nil {

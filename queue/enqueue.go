@@ -29,6 +29,7 @@ type NewTask struct {
 	Key         string        // idempotency key; ""
 	Actor       uuid.UUID     // who enqueues
 	By          string        // path of that actor
+	Fence       registry.Fence
 }
 
 // EnqueueKind is the kind of an enqueue's answer.
@@ -36,7 +37,8 @@ const EnqueueKind call.Kind = "enqueue"
 
 // Enqueue writes a task. It is durable when Enqueue returns. With an
 // idempotency key in use the task that has it is returned, whatever its state.
-// A call that is sent again gets the task of the first.
+// A call that is sent again gets the task of the first. A task that is not new is
+// written by nobody, so its Fence is not looked at.
 func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
 	d, err := n.draft()
 	if err != nil {
@@ -118,6 +120,9 @@ func (q *Queue) enqueueOne(tx *ledger, d *draft) (t Task, fresh bool, err error)
 		if err != nil || known {
 			return t, false, err
 		}
+	}
+	if err := d.Fence.Check(tx); err != nil {
+		return Task{}, false, err
 	}
 	wall := tx.Wall()
 	if d.RunAt.After(wall.Add(MaxDelay)) {

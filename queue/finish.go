@@ -69,6 +69,7 @@ type Submission struct {
 	Token  uint64
 	State  State           // Completed or Failed
 	Result json.RawMessage // or the error; at most MaxResult bytes; nil: none
+	Fence  registry.Fence  // besides the claim
 }
 
 // A Submitted answers a Submission: with the task as it is now, or why it was
@@ -81,7 +82,12 @@ type Submitted struct {
 // Submit finishes a task, Completed with its result or Failed with its error.
 // The same submission again gets the same answer, and another one a StaleError.
 func (q *Queue) Submit(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, state State, result json.RawMessage) (t Task, err error) {
-	s := Submission{ID: id, Token: token, State: state, Result: result}
+	return q.SubmitOne(ctx, h, run, Submission{ID: id, Token: token, State: state, Result: result})
+}
+
+// SubmitOne is Submit of a submission, whose [registry.Fence] is checked in the
+// transaction that finishes the task.
+func (q *Queue) SubmitOne(ctx context.Context, h registry.Holder, run uuid.UUID, s Submission) (t Task, err error) {
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
@@ -142,6 +148,9 @@ func (q *Queue) submit(tx *ledger, h registry.Holder, run uuid.UUID, s *Submissi
 		return Task{}, stale
 	}
 	if err != nil {
+		return Task{}, err
+	}
+	if err := s.Fence.Check(tx); err != nil {
 		return Task{}, err
 	}
 	q.leases.Free(tx, lease, registry.Released)

@@ -199,6 +199,14 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 			return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
 		}
 		ok = string(raw) != "null"
+	case reflect.Slice:
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(v.Addr().Interface()); err != nil && f.objects() {
+			return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
+		} else {
+			ok = err == nil && string(raw) != "null"
+		}
 	default:
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil && string(raw) != "null"
 	}
@@ -206,6 +214,11 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 		return f.wrong("must be " + f.kind())
 	}
 	return nil
+}
+
+// objects reports whether the argument is a list of objects.
+func (f *field) objects() bool {
+	return f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.Struct
 }
 
 func (f *field) wrong(problem string) error {
@@ -240,6 +253,9 @@ func (f *field) kind() string {
 	case reflect.String:
 		return "a string"
 	case reflect.Slice:
+		if f.objects() {
+			return "a list of objects"
+		}
 		return "a list of strings"
 	case reflect.Map, reflect.Struct:
 		return "an object"
@@ -308,6 +324,9 @@ func (f *field) schema() *jsonschema.Schema {
 	case reflect.Slice:
 		if f.typ != reflect.TypeFor[json.RawMessage]() { // which is any JSON
 			s.Type, s.Items = "array", &jsonschema.Schema{Type: "string"}
+			if f.objects() {
+				s.Items = schemaOfType(f.typ.Elem())
+			}
 			s.MinItems, s.MaxItems = whole(f.min), whole(f.max)
 		}
 	default:

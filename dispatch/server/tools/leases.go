@@ -37,6 +37,9 @@ func leaseTools() []Tool {
 		tool("lease_list", "See who holds what",
 			"The leases you can contend for and who waits for each, first in line first. Shows lease_id only of your own.",
 			Effect{ReadOnly: true, Idempotent: true}, listLeases),
+		tool("lease_check", "Check a token",
+			"Whether a token is that of the latest grant of a lease, for a resource that is asked to write under it.",
+			Effect{ReadOnly: true, Idempotent: true}, checkToken),
 	}
 }
 

@@ -192,6 +192,7 @@ func RefusalOf(err error) Refusal {
 		peer      *layer.UnknownPeerError
 		forbidden *dispatch.ForbiddenError
 		stale     *queue.StaleError
+		outdated  *registry.StaleError
 	)
 	var (
 		budget *work.BudgetError
@@ -226,6 +227,13 @@ func RefusalOf(err error) Refusal {
 	case errors.As(err, &stale):
 		r.Code = "STALE_TOKEN"
 		r.Data["state"] = stale.Task.State.String()
+	case errors.As(err, &outdated):
+		r.Code = "STALE_TOKEN"
+		r.Data["scope"], r.Data["key"], r.Data["token"] = scopeWord(outdated.Scope), outdated.Key, outdated.Token
+		if outdated.Held {
+			l := outdated.Lease
+			r.Data["holder"], r.Data["held_token"], r.Data["expires_in_ms"] = holderOf(l.Holder), l.Token, l.ExpiresIn.Milliseconds()
+		}
 	case errors.Is(err, registry.ErrRequestIDReused), errors.Is(err, queue.ErrKeyReused):
 		r.Code = "REQUEST_ID_REUSED"
 	case errors.As(err, &limit):

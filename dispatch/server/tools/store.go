@@ -96,10 +96,17 @@ type writeArgs struct {
 	pathArg
 	Override bool `json:"override,omitempty" doc:"as the lead, write in the /peer of another" default:"false"`
 	layerArg
+	fenceArgs
 }
 
-func (a writeArgs) write(value json.RawMessage) layer.Write {
-	return layer.Write{Path: a.Path, Value: value, Override: a.Override}
+// open gives the store to write to, and the write.
+func (a writeArgs) open(ctx context.Context, se *dispatch.Session, value json.RawMessage) (*layer.View, layer.Write, error) {
+	w := layer.Write{Path: a.Path, Value: value, Override: a.Override}
+	view, err := se.Store(ctx, a.Layer)
+	if err == nil {
+		w.Fence, err = a.fence(se)
+	}
+	return view, w, err
 }
 
 type kvSetArgs struct {
@@ -108,11 +115,11 @@ type kvSetArgs struct {
 }
 
 func kvSet(ctx context.Context, se *dispatch.Session, a kvSetArgs) (version, error) {
-	view, err := se.Store(ctx, a.Layer)
+	view, w, err := a.open(ctx, se, a.Value)
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.Set(ctx, a.write(a.Value))
+	v, err := view.Set(ctx, w)
 	return version{v}, err
 }
 
@@ -123,11 +130,11 @@ type kvCASArgs struct {
 }
 
 func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, error) {
-	view, err := se.Store(ctx, a.Layer)
+	view, w, err := a.open(ctx, se, a.Value)
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.CAS(ctx, a.write(a.Value), a.Expected)
+	v, err := view.CAS(ctx, w, a.Expected)
 	return version{v}, err
 }
 
@@ -137,11 +144,11 @@ type kvDeleteArgs struct {
 }
 
 func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (version, error) {
-	view, err := se.Store(ctx, a.Layer)
+	view, w, err := a.open(ctx, se, nil)
 	if err != nil {
 		return version{}, err
 	}
-	v, err := view.Delete(ctx, a.write(nil), a.Expected)
+	v, err := view.Delete(ctx, w, a.Expected)
 	return version{v}, err
 }
 

@@ -82,6 +82,7 @@ type enqueueArgs struct {
 	RunAt       string          `json:"run_at,omitempty" doc:"ready only at this instant, RFC 3339; instead of delay_secs" max:"64"`
 	MaxAttempts int             `json:"max_attempts,omitempty" doc:"executions that may begin before it is dead" min:"1" max:"100" default:"5"`
 	Key         string          `json:"idempotency_key,omitempty" doc:"one task for each key of a queue" max:"256"`
+	fenceArgs
 }
 
 func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskState, error) {
@@ -98,6 +99,9 @@ func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskStat
 	}
 	tasks, err := se.Tasks()
 	if err != nil {
+		return taskState{}, err
+	}
+	if n.Fence, err = a.fence(se); err != nil {
 		return taskState{}, err
 	}
 	return stateOf(tasks.Enqueue(ctx, n))
@@ -190,6 +194,7 @@ type submitArgs struct {
 	Status string          `json:"status" doc:"how it ended" enum:"completed|failed"`
 	Result json.RawMessage `json:"result,omitempty" doc:"of a completed task: any JSON, at most 1 MiB"`
 	Error  json.RawMessage `json:"error,omitempty" doc:"of a failed task: any JSON, at most 1 MiB"`
+	fenceArgs
 }
 
 func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState, error) {
@@ -204,7 +209,11 @@ func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState,
 	if other != nil {
 		return taskState{}, &registry.ArgumentError{Argument: name, Problem: "must be left out with status " + a.Status}
 	}
-	return stateOf(tasks.Submit(ctx, id, a.Token, state, result))
+	s := queue.Submission{ID: id, Token: a.Token, State: state, Result: result}
+	if s.Fence, err = a.fence(se); err != nil {
+		return taskState{}, err
+	}
+	return stateOf(tasks.Submit(ctx, s))
 }
 
 type nackArgs struct {

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// NewLeaseCommand is what concerns one lease.
+func NewLeaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "lease",
+		Short:   "Check the token of a lease",
+		Example: `  leasehold lease check --key deploy --token 17`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLeaseCheckCommand())
+	return cmd
+}
+
+func newLeaseCheckCommand() *cobra.Command {
+	var run, layer, scope, key string
+	var token uint64
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "check --key KEY --token N",
+		Short: "Check whether a token is still current",
+		Long: `Check whether a token is that of the latest grant of a lease, for a script that
+guards a resource. Exit code 0: it is current. Exit code 1: it is not, or nobody can
+tell, because no daemon runs for instance; do not write.
+
+Between the check and the write the lease may still go to somebody else. A resource
+that keeps the greatest token that it has seen, and refuses smaller ones, has no
+such gap.
+
+It asks as the actor of LEASEHOLD_SESSION or LEASEHOLD_TOKEN, whose layer and run are
+meant then. Without them it asks as the operator.`,
+		Example: `  leasehold lease check --key deploy --token "$LEASEHOLD_FENCE" && ./deploy
+  leasehold lease check --scope layer --layer S1 --key output.json --token 17 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			args := map[string]any{"scope": scope, "key": key, "token": token}
+			hello, tool := server.Hello{Operator: true}, "operator_lease_check"
+			if handle, secret := os.Getenv("LEASEHOLD_SESSION"), os.Getenv("LEASEHOLD_TOKEN"); handle != "" || secret != "" {
+				hello, tool = server.Hello{Handle: handle, Token: secret}, "lease_check"
+				if handle != "" {
+					hello.Token = ""
+				}
+			} else {
+				args["run"], args["layer"] = run, connection.ActorPath(layer)
+			}
+			c, err := connection.Open(cmd, hello, false)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			out := cmd.OutOrStdout()
+			answer, err := connection.Call(cmd.Context(), c, tool, args)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			found, err := connection.Decode[struct{ Current *bool }](answer.Object)
+			if err != nil || found.Current == nil {
+				return errors.Join(errors.New("the daemon's answer does not say whether the token is current"), err)
+			}
+			text := terminal.Line(out, answer.Text)
+			if asObject {
+				text = string(answer.Object)
+			}
+			if _, err := fmt.Fprintln(out, text); err != nil || *found.Current {
+				return err
+			}
+			return exit.ErrReported
+		},
+	})
+	f := cmd.Flags()
+	RunFlag(cmd, &run)
+	f.StringVar(&scope, "scope", "run", "run or layer")
+	f.StringVar(&layer, "layer", "root", "with --scope layer: the layer of the lead at this `path`")
+	f.StringVar(&key, "key", "", "the key, or the name of a layer's lease")
+	f.Uint64Var(&token, "token", 0, "the token that came with the write")
+	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	_ = cmd.MarkFlagRequired("key")
+	_ = cmd.MarkFlagRequired("token")
+	Complete(cmd, "scope", "run", "layer")
+	CompleteWith(cmd, "layer", CompleteLeads)
+	return cmd
+}

@@ -1,0 +1,123 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// fenceArgs are the leases that a write needs.
+type fenceArgs struct {
+	Require []required `json:"require_leases,omitempty" doc:"write only if each of these leases still has this token" max:"16"`
+	Mode    string     `json:"require_mode,omitempty" doc:"strict: and none is past its deadline" enum:"current|strict" default:"\"current\""`
+}
+
+type required struct {
+	Scope string `json:"scope" jsonschema:"layer or run"`
+	Key   string `json:"key" jsonschema:"or the layer lease's name"`
+	Token uint64 `json:"token"`
+}
+
+// fence is what must be true in the transaction of the write.
+func (a fenceArgs) fence(se *dispatch.Session) (f registry.Fence, err error) {
+	f.Strict = a.Mode == "strict"
+	for _, r := range a.Require {
+		key, err := leaseKey(r.Scope, r.Key)
+		if err != nil {
+			return f, err
+		}
+		if key == "" || r.Token == 0 {
+			return f, &registry.ArgumentError{Argument: "require_leases", Problem: "must name the scope, the key and the token of each lease"}
+		}
+		need, err := se.Requirement(dispatch.Scope(r.Scope), key, r.Token)
+		if err != nil {
+			return f, err
+		}
+		f.Leases = append(f.Leases, need)
+	}
+	return f, nil
+}
+
+// leaseKey is the key of a lease as its registry has it.
+func leaseKey(scope, key string) (string, error) {
+	switch dispatch.Scope(scope) {
+	case dispatch.RunScope:
+		return key, nil
+	case dispatch.LayerScope:
+		return kvstore.LeaseName(key)
+	default:
+		return "", &registry.ArgumentError{Argument: "scope", Problem: "must be one of layer, run"}
+	}
+}
+
+type checkArgs struct {
+	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
+	Key   string `json:"key" doc:"or the layer lease's name" min:"1" max:"520"`
+	Token uint64 `json:"token" doc:"that a writer has shown"`
+}
+
+type tokenCheck struct {
+	Scope       string  `json:"scope" jsonschema:"layer or run"`
+	Key         string  `json:"key"`
+	Token       uint64  `json:"token" jsonschema:"the one that was asked about"`
+	Current     bool    `json:"current" jsonschema:"nobody has been granted the lease since"`
+	Held        bool    `json:"held" jsonschema:"somebody holds it now, before its deadline"`
+	HeldToken   uint64  `json:"held_token,omitempty" jsonschema:"of the grant now"`
+	Holder      *holder `json:"holder,omitempty" jsonschema:"of the grant now"`
+	ExpiresInMS int64   `json:"expires_in_ms,omitempty" jsonschema:"what is left, in milliseconds"`
+}
+
+func (c tokenCheck) Text() string {
+	var parts []string
+	if c.Current {
+		parts = append(parts, fmt.Sprintf("token %d of %s lease %q is current", c.Token, c.Scope, c.Key))
+	} else {
+		parts = append(parts, fmt.Sprintf("token %d of %s lease %q is not current: refuse what comes with it", c.Token, c.Scope, c.Key))
+	}
+	switch {
+	case c.Held:
+		parts = append(parts, fmt.Sprintf("held by %s with token %d, expires in %ds", c.Holder.Path, c.HeldToken, (c.ExpiresInMS+999)/1000))
+	case c.Current:
+		parts = append(parts, "past its deadline, and nobody else has taken it")
+	default:
+		parts = append(parts, "nobody holds it")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func tokenCheckOf(a checkArgs, s registry.TokenStanding) tokenCheck {
+	c := tokenCheck{Scope: a.Scope, Key: a.Key, Token: a.Token, Current: s.Current, Held: s.Held}
+	if s.Current || s.Held {
+		h := holderOf(s.Lease.Holder)
+		c.Holder, c.HeldToken, c.ExpiresInMS = &h, s.Lease.Token, s.Lease.ExpiresIn.Milliseconds()
+	}
+	return c
+}
+
+func checkToken(ctx context.Context, se *dispatch.Session, a checkArgs) (tokenCheck, error) {
+	key, err := leaseKey(a.Scope, a.Key)
+	if err != nil {
+		return tokenCheck{}, err
+	}
+	s, err := se.CheckToken(ctx, dispatch.Scope(a.Scope), key, a.Token)
+	return tokenCheckOf(a, s), err
+}
+
+type operatorCheckArgs struct {
+	runArg
+	checkArgs
+	Layer string `json:"layer,omitempty" doc:"path of the lead of the layer, with scope layer" default:"\"root\"" max:"512"`
+}
+
+func (o *operator) checkToken(ctx context.Context, _ *dispatch.Session, a operatorCheckArgs) (tokenCheck, error) {
+	key, err := leaseKey(a.Scope, a.Key)
+	if err != nil {
+		return tokenCheck{}, err
+	}
+	s, err := o.state.CheckToken(ctx, a.Run, a.Layer, dispatch.Scope(a.Scope), key, a.Token)
+	return tokenCheckOf(a.checkArgs, s), err
+}

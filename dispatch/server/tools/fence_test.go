@@ -1,0 +1,155 @@
+package tools_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// need is a lease as require_leases takes it.
+func need(scope, key string, token any) args {
+	return args{"scope": scope, "key": key, "token": token}
+}
+
+// Every write that takes require_leases is refused to a holder that was superseded,
+// which is told by whom, and changes nothing.
+func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.actor(dispatch.Root, "", "boss")
+		zombie, heir := h.actor(dispatch.Worker, "", "W1"), h.actor(dispatch.Worker, "", "W2")
+		heir.ok("kv_set", args{"path": "/shared/a", "value": 1})
+		heir.ok("task_enqueue", args{"queue": "q", "payload": 1})
+		claim := zombie.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 3600})["tasks"].([]any)[0].(map[string]any)
+		writes := func(more args) map[string]args {
+			all := map[string]args{
+				"kv_set":       {"path": "/shared/a", "value": 2},
+				"kv_cas":       {"path": "/shared/a", "value": 2, "expected_version": 1},
+				"kv_delete":    {"path": "/shared/a"},
+				"task_enqueue": {"queue": "other", "payload": 1},
+				"task_submit":  {"task_id": claim["task_id"], "token": claim["token"], "status": "completed"},
+			}
+			for _, a := range all {
+				for name, value := range more {
+					a[name] = value
+				}
+			}
+			return all
+		}
+		for scope, acquire := range map[string]func(caller, int) any{
+			"layer": func(c caller, ttl int) any {
+				return c.ok("lease_acquire", args{"name": "x", "ttl_secs": ttl})["token"]
+			},
+			"run": func(c caller, ttl int) any {
+				return c.ok("run_lease_acquire", args{"key": "x", "ttl_secs": ttl})["token"]
+			},
+		} {
+			old := acquire(zombie, 1)
+			time.Sleep(2 * time.Second)
+			// Nobody has taken it yet: only a strict fence looks at the deadline.
+			for tool, a := range writes(args{"require_leases": []args{need(scope, "x", old)}, "require_mode": "strict"}) {
+				zombie.refused("STALE_TOKEN", tool, a)
+			}
+			if c := zombie.ok("lease_check", need(scope, "x", old)); c["current"] != true || c["held"] != false {
+				t.Errorf("past its deadline: %v", c)
+			}
+			token := acquire(heir, 3600)
+			for tool, a := range writes(args{"require_leases": []args{need(scope, "x", old)}}) {
+				data := zombie.refused("STALE_TOKEN", tool, a)
+				if data["key"] != "x" || data["scope"] != scope || data["token"] != old || data["held_token"] != token || data["holder"].(map[string]any)["path"] != "W2" {
+					t.Errorf("%s: %v", tool, data)
+				}
+			}
+			if c := zombie.ok("lease_check", need(scope, "x", old)); c["current"] != false || c["held"] != true || c["held_token"] != token {
+				t.Errorf("superseded: %v", c)
+			}
+			// Both leases are needed, not one of them.
+			heir.refused("STALE_TOKEN", "kv_set", args{"path": "/shared/a", "value": 2, "require_leases": []args{need(scope, "x", token), need(scope, "y", token)}})
+		}
+		if e := heir.ok("kv_get", args{"path": "/shared/a"})["entry"].(map[string]any); e["version"] != 1.0 {
+			t.Errorf("changed: %v", e)
+		}
+		if q := heir.ok("queue_stats", args{})["queues"].([]any); len(q) != 1 {
+			t.Errorf("queues: %v", q)
+		}
+		if s := heir.ok("task_get", args{"task_id": claim["task_id"]}); s["state"] != "in_progress" {
+			t.Errorf("task: %v", s)
+		}
+		// The holder's writes go through, also by somebody to whom it gave the token.
+		g := heir.ok("run_lease_acquire", args{"key": "mine", "ttl_secs": 3600})
+		both := args{"require_leases": []args{need("run", "mine", g["token"])}, "require_mode": "strict"}
+		for _, tool := range []string{"kv_cas", "kv_set", "kv_delete", "task_enqueue", "task_submit"} {
+			zombie.ok(tool, writes(both)[tool])
+		}
+	})
+}
+
+func TestRequirementsThatCannotBeReadAreNamed(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.actor(dispatch.Root, "", "boss")
+		w := h.actor(dispatch.Worker, "", "W1")
+		for _, wrong := range []any{
+			"x", []any{"x"}, args{"scope": "run"}, []args{{"scope": "run", "key": "x", "token": 1, "mode": "strict"}},
+			[]args{{"scope": "queue", "key": "x", "token": 1}}, []args{{"scope": "run", "key": "x"}}, []args{{"scope": "run", "token": 1}},
+			[]args{{"scope": "run", "key": "x", "token": -1}}, make([]args, 17), nil,
+		} {
+			w.refused("INVALID_ARGUMENT", "kv_set", args{"path": "/shared/a", "value": 1, "require_leases": wrong})
+		}
+		w.refused("INVALID_ARGUMENT", "kv_set", args{"path": "/shared/a", "value": 1, "require_mode": "any"})
+		w.refused("INVALID_ARGUMENT", "lease_check", need("layer", "a//b", 1))
+		op := h.connect(server.Hello{Operator: true})
+		op.refused("NOT_FOUND", "operator_lease_check", args{"run": "none", "scope": "run", "key": "x", "token": 1})
+	})
+}
+
+// Holders come and go, pause for longer than they hold, and write what token they
+// had. The check and the write are one transaction, so no token is written after a
+// greater one.
+func TestTokensOfGatedWritesNeverGoBack(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	inHouse(t, func(t *testing.T, h *house) {
+		h.actor(dispatch.Root, "", "boss")
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		byVersion := make(map[float64]float64)
+		refused := 0
+		for i := range 8 {
+			w := h.actor(dispatch.Worker, "", fmt.Sprint("W", i))
+			rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+			wg.Go(func() {
+				for range 20 {
+					g, held := w.call("lease_acquire", args{"name": "x", "ttl_secs": 1, "wait_secs": 2})
+					if held != nil {
+						continue
+					}
+					time.Sleep(time.Duration(rnd.IntN(2500)) * time.Millisecond)
+					v, stale := w.call("kv_set", args{"path": "/shared/a", "value": g["token"], "require_leases": []args{need("layer", "x", g["token"])}})
+					mu.Lock()
+					if stale == nil {
+						byVersion[v["version"].(float64)] = g["token"].(float64)
+					} else if refused++; stale.Code != "STALE_TOKEN" {
+						t.Errorf("%s: %s", stale.Code, stale.Message)
+					}
+					mu.Unlock()
+					w.call("lease_release", args{"lease_id": g["lease_id"]})
+				}
+			})
+		}
+		wg.Wait()
+		last := 0.0
+		for v := 1.0; v <= float64(len(byVersion)); v++ {
+			if byVersion[v] <= last {
+				t.Errorf("version %v has token %v after %v", v, byVersion[v], last)
+			}
+			last = byVersion[v]
+		}
+		if refused == 0 || len(byVersion) == 0 {
+			t.Errorf("%d writes, %d refused", len(byVersion), refused)
+		}
+	})
+}
