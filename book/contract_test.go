@@ -71,8 +71,8 @@ func TestContentionText(t *testing.T) {
 
 // refusals are the errors that become each code.
 var refusals = []error{
-	&registry.HeldError{},
-	&registry.WaitError{},
+	&registry.HeldError{Reason: "tests"},
+	&registry.WaitError{HeldError: registry.HeldError{Reason: "tests"}},
 	registry.ErrNotHolder,
 	&registry.LostError{Lost: registry.Lost{SupersededBy: "W2"}},
 	registry.ErrRequestIDReused,
@@ -164,6 +164,7 @@ func TestLimits(t *testing.T) {
 		"leases of one actor":                         fmt.Sprint(registry.DefaultLeasesPerActor),
 		"losses kept for one actor":                   fmt.Sprint(registry.MaxUntold),
 		"key of a run's lease":                        fmt.Sprintf("%d bytes", registry.MaxKey),
+		"reason":                                      fmt.Sprintf("%d bytes", registry.MaxReason),
 		"leases that one write requires":              fmt.Sprint(registry.MaxRequirements),
 		"request_id":                                  fmt.Sprintf("%d bytes", registry.MaxRequestID),
 		"path or glob":                                fmt.Sprintf("%d bytes", kvstore.MaxPath),

@@ -135,10 +135,12 @@ func (p *play) leases() {
 	p.does("INVALID_ARGUMENT", "S1→W2", "lease_acquire", args{"name": "build//output.json"})
 	p.does("INVALID_ARGUMENT", "S1→W2", "lease_acquire", args{"name": "output.json", "ttl": 30})
 
-	span := p.does("", "S1", "run_lease_acquire", args{"key": "deploy staging", "ttl_secs": 300, "request_id": "deploy-1"})
+	span := p.does("", "S1", "run_lease_acquire", args{"key": "deploy staging", "ttl_secs": 300, "request_id": "deploy-1", "reason": "release 4.2"})
 	p.does("LEASE_HELD", "S2", "run_lease_acquire", args{"key": "deploy staging"})
 	p.does("WAIT_TIMEOUT", "S2", "run_lease_acquire", args{"key": "deploy staging", "wait_secs": 10})
 	p.does("REQUEST_ID_REUSED", "S1", "run_lease_acquire", args{"key": "deploy production", "ttl_secs": 300, "request_id": "deploy-1"})
+	p.does("", "S1", "run_lease_acquire", args{"key": "schema.sql", "mode": "shared"})
+	p.does("", "S2", "run_lease_acquire", args{"key": "schema.sql", "mode": "shared"})
 
 	p.does("", "S1→W1", "lease_renew", args{"lease_id": held.leaseID(p.t)})
 	p.does("NOT_HOLDER", "S1→W2", "lease_renew", args{"lease_id": held.leaseID(p.t)})

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -157,13 +158,9 @@ func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error)
 	if limit < 1 || limit > MaxLeaseList {
 		return LeasePage{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxLeaseList)}
 	}
-	at, after, _ := strings.Cut(q.After, ":")
-	first := 0
-	if q.After != "" {
-		first, err = strconv.Atoi(at)
-		if err != nil || first < 0 || first > len(shelves) {
-			return LeasePage{}, &registry.ArgumentError{Argument: "after", Problem: "must be `next` of the page before"}
-		}
+	first, after, ok := readCursor(q.After)
+	if !ok || first > len(shelves) {
+		return LeasePage{}, &registry.ArgumentError{Argument: "after", Problem: "must be `next` of the page before"}
 	}
 	for i, s := range shelves[first:] {
 		if i > 0 {
@@ -180,13 +177,39 @@ func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error)
 		if more {
 			last := ""
 			if len(list) > 0 {
-				last = list[len(list)-1].Key
+				last = list[len(list)-1].Cursor()
 			}
-			p.Next = fmt.Sprintf("%d:%s", first+i, last)
+			p.Next = cursor(first+i, last)
 			break
 		}
 	}
 	return p, nil
+}
+
+// cursor says in which shelf a page ended, and after which lease: its number, if it
+// is one of several that share the key, and its key.
+func cursor(shelf int, after string) string {
+	key, number, shared := strings.Cut(after, "\x00")
+	n := uint64(0)
+	if shared {
+		n = record.ReadFixed(number)
+	}
+	return fmt.Sprintf("%d:%d:%s", shelf, n, key)
+}
+
+// readCursor reads what cursor gave; "" is where a listing begins.
+func readCursor(s string) (shelf int, after string, ok bool) {
+	if s == "" {
+		return 0, "", true
+	}
+	at, rest, _ := strings.Cut(s, ":")
+	number, after, ok := strings.Cut(rest, ":")
+	shelf, err := strconv.Atoi(at)
+	n, wrong := strconv.ParseUint(number, 10, 64)
+	if n > 0 {
+		after += "\x00" + record.Fixed(n)
+	}
+	return shelf, after, ok && err == nil && wrong == nil && shelf >= 0
 }
 
 // Leases lists what is held in the scopes that the session can take leases in.

@@ -17,6 +17,8 @@ import (
 type LeaseValue struct {
 	Holder      LeaseHolder   `json:"holder"`
 	Token       uint64        `json:"token"`
+	Mode        string        `json:"mode"` // exclusive, or shared: then this is the first of its holders
+	Reason      string        `json:"reason,omitempty"`
 	ExpiresInMS int64         `json:"expires_in_ms"`
 	Waiters     []LeaseWaiter `json:"waiters"` // first in line first
 }
@@ -49,6 +51,8 @@ func standingEntry(p Path, s registry.Standing) Entry {
 	value := LeaseValue{
 		Holder:      LeaseHolder{s.Holder.Actor, s.Holder.Path},
 		Token:       s.Token,
+		Mode:        s.Mode(),
+		Reason:      s.Reason,
 		ExpiresInMS: s.ExpiresIn.Milliseconds(),
 		Waiters:     []LeaseWaiter{},
 	}

@@ -31,7 +31,7 @@ func TestALeaseReadsAsAnEntryWithoutItsSecret(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		e := r.get("/leases/out")
-		want := fmt.Sprintf(`/leases/out v%d {"holder":{"actor_id":%q,"path":"S1→W1"},"token":%d,"expires_in_ms":28000,"waiters":[{"actor_id":%q,"path":"S1→W2","waiting_ms":2000}]}`,
+		want := fmt.Sprintf(`/leases/out v%d {"holder":{"actor_id":%q,"path":"S1→W1"},"token":%d,"mode":"exclusive","expires_in_ms":28000,"waiters":[{"actor_id":%q,"path":"S1→W2","waiting_ms":2000}]}`,
 			g.Token, w1.Actor, g.Token, w2.Actor)
 		same(t, "entry", show(e), want)
 		same(t, "by", e.UpdatedBy, "S1→W1")

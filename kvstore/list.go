@@ -155,8 +155,15 @@ func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 	if l.Visible != nil && !l.Visible(Path{root}) || l.After >= root+"\xff" {
 		return true
 	}
-	after, _ := strings.CutPrefix(l.After, root)
+	after, last := "", ""
+	if l.After != "" {
+		after = registry.BehindKey(strings.TrimPrefix(l.After, root))
+	}
 	for lease := range t.store.leases.Leases(t.tx, below, after) {
+		if lease.Key == last {
+			continue // several share it
+		}
+		last = lease.Key
 		p := Path{root + lease.Key}
 		wanted, more := l.wants(p)
 		if !more {

@@ -26,6 +26,8 @@ type Request struct {
 	Ticket    uuid.UUID     // of an earlier wait; zero: none. The party's place is found without it, too
 	RequestID string        // makes the request idempotent; "": it is not
 	KeepAlive bool
+	Shared    bool   // beside others who ask for it shared
+	Reason    string // shown to those who are refused; at most MaxReason bytes
 }
 
 // A Grant answers a request.
@@ -101,18 +103,20 @@ func (c *Core) look(tx Tx, a *ask, last bool) (Grant, error) {
 	if g, answered, err := c.answered(tx, a); answered {
 		return g, err
 	}
-	held, ok, err := c.current(tx, a.scope, a.Key, a.Holder)
+	own, held, err := c.current(tx, a)
 	switch {
 	case err != nil:
 		return Grant{}, err
-	case !ok:
+	case own != nil && own.Shared && !a.Shared:
+		return Grant{}, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
+	case own != nil:
+		return c.reenter(tx, *own, a), nil
+	case held == nil:
 		return c.grantTo(tx, a)
-	case held.Holder.same(a.Holder):
-		return c.reenter(tx, held, a), nil
 	case a.Wait == 0:
-		return Grant{}, contention(tx, held)
+		return Grant{}, contention(tx, *held)
 	default:
-		return Grant{}, c.wait(tx, a, held, last)
+		return Grant{}, c.wait(tx, a, *held, last)
 	}
 }
 
@@ -140,30 +144,45 @@ func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
 	}
 }
 
-// current returns the lease on a key as h finds it. One past its deadline ends
-// here, unless it is h's own and nobody waits for it. A key that is reserved for h
-// is free.
-func (c *Core) current(tx Tx, scope, key string, h Holder) (l Lease, ok bool, err error) {
-	for {
-		row, there := tx.Get(leaseKey(scope, key))
-		if !there {
-			return Lease{}, false, nil
-		}
+// current gives the lease that the party has on the key, and the one that keeps it
+// from being granted. A lease past its deadline ends here if it is in the way, or if
+// it is the party's own and somebody waits for it. A key that is reserved for the
+// party is free.
+func (c *Core) current(tx Tx, a *ask) (own, held *Lease, err error) {
+	var beside *Lease // shared, as a asks for it
+	for row := range holders(tx, a.scope, a.Key) {
+		var l Lease
 		if !l.read(row) {
-			return Lease{}, false, corrupt(row.Key)
+			return nil, nil, corrupt(row.Key)
 		}
-		mine := l.Holder.same(h)
+		mine, compatible := l.Holder.same(a.Holder), l.Shared && a.Shared
 		switch {
 		case l.Reserved && mine:
 			tx.Delete(l.row)
-			return Lease{}, false, nil
-		case l.expired(tx.Now()) && (!mine || c.wanted(tx, scope, key)):
+		case l.expired(tx.Now()) && (mine && (l.Shared && !a.Shared || c.wanted(tx, &l)) || !mine && !compatible):
 			c.free(tx, l, Expired)
-			l = Lease{}
-		default:
-			return l, true, nil
+			return c.current(tx, a) // it may have been handed over
+		case mine:
+			own = &l
+		case compatible && !l.lapsed:
+			beside = &l
+		case !compatible && held == nil:
+			held = &l
 		}
 	}
+	// Whoever shares the key waits behind those who were before and want it alone.
+	if held == nil && beside != nil && a.Shared && own == nil {
+		place, _ := placeOf(tx, a.Holder, a.scope, a.Key)
+		for w := range waiters(tx, a.scope, a.Key) {
+			if w.seq == place.seq {
+				break
+			}
+			if !w.shared && c.live(tx, &w) {
+				return nil, beside, nil
+			}
+		}
+	}
+	return own, held, nil
 }
 
 // grantTo grants a free key to the call in hand.
@@ -174,10 +193,15 @@ func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
+	w, waited := placeOf(tx, a.Holder, a.scope, a.Key)
+	if waited {
 		w.remove(tx)
 	}
-	return Grant{Lease: c.grant(tx, a.scope, a.Request, uuid.New(), a.call).Told(tx)}, nil
+	l := c.grant(tx, a.scope, a.Request, uuid.New(), a.call)
+	if waited {
+		c.handOver(tx, a.scope, a.Key, false) // the place may have wanted the key alone, and now shares it
+	}
+	return Grant{Lease: l.Told(tx)}, nil
 }
 
 // grant writes a new lease, and the answer of the call that gets it. The deadline
@@ -190,9 +214,9 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.
 	l := Lease{
 		Scope: scope, Key: req.Key, ID: id, Token: nextToken(tx), Holder: req.Holder,
 		Acquired: now, Deadline: now.Add(req.TTL), TTL: req.TTL,
-		KeepAlive: req.KeepAlive, RequestID: req.RequestID,
-		row: leaseKey(scope, req.Key),
+		Shared: req.Shared, Reason: req.Reason, KeepAlive: req.KeepAlive, RequestID: req.RequestID,
 	}
+	l.row = rowOf(scope, req.Key, req.Shared, l.Token)
 	l.put(tx)
 	if id == uuid.Nil {
 		return l
@@ -212,10 +236,11 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.
 // reenter gives a party its own lease again, extended if that is longer.
 func (c *Core) reenter(tx Tx, l Lease, a *ask) Grant {
 	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
-		w.remove(tx)
+		c.leave(tx, w)
 	}
 	keep := a.KeepAlive && !l.KeepAlive
-	l.KeepAlive, l.shared = l.KeepAlive || keep, true
+	keep = keep || a.Reason != "" && a.Reason != l.Reason
+	l.KeepAlive, l.told, l.Reason = l.KeepAlive || a.KeepAlive, true, cmp.Or(a.Reason, l.Reason)
 	l = c.extend(tx, l, a.TTL, l.Holder)
 	if keep {
 		l.put(tx) // a restart is to know of it
@@ -231,7 +256,7 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	err := c.update(engine.Needed(context.WithoutCancel(ctx)), a.Holder, func(tx Tx) error {
 		if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok && w.asker == a.id {
 			if cutOff {
-				w.park(tx)
+				c.away(tx, w)
 			} else {
 				c.leave(tx, w)
 			}
@@ -254,7 +279,7 @@ const CallKind call.Kind = "lease"
 // the answer, unless another call was told of it, too.
 func (c *Core) Undo(tx Tx, a call.Answer) {
 	r := record.Read(a.Value)
-	if l, ok := leaseByID(tx, r.ID()); ok && !l.shared {
+	if l, ok := leaseByID(tx, r.ID()); ok && !l.told {
 		c.free(tx, l, Cancelled)
 	}
 }
@@ -269,7 +294,7 @@ func (req *Request) named(asked call.Call, scope string) call.Call {
 		asked = call.Unnamed(req.Holder.Session)
 	}
 	return asked.Requested(req.Holder.Session, req.RequestID,
-		call.PrintOf(scope, req.Key, req.Holder.Party, req.TTL.String(), strconv.FormatBool(req.KeepAlive)))
+		call.PrintOf(scope, req.Key, req.Holder.Party, req.TTL.String(), strconv.FormatBool(req.KeepAlive), strconv.FormatBool(req.Shared), req.Reason))
 }
 
 func (req *Request) check(scope string) error {
@@ -282,7 +307,12 @@ func (req *Request) check(scope string) error {
 	if err := checkTTL(req.TTL); err != nil {
 		return err
 	}
+	if err := printable("reason", req.Reason); err != nil {
+		return err
+	}
 	switch {
+	case len(req.Reason) > MaxReason:
+		return &ArgumentError{"reason", fmt.Sprintf("must be at most %d bytes", MaxReason)}
 	case req.Wait < 0 || req.Wait > MaxWait:
 		return &ArgumentError{"wait_secs", fmt.Sprintf("must be from 0 to %d", MaxWait/time.Second)}
 	case len(req.RequestID) > MaxRequestID:

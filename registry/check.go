@@ -99,12 +99,32 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		if w.parked() == row.Due.IsZero() {
 			fault("place %q: parked %v, due %v", row.Key, w.parked(), row.Due)
 		}
-		l, held := getLease(tx, w.Scope, w.Key)
-		switch {
-		case held && !l.Reserved && !l.lapsed && l.Holder.same(w.Holder):
-			fault("place %q waits for what its party holds", row.Key)
-		case (!held || l.lapsed) && c.wanted(tx, w.Scope, w.Key):
-			fault("place %q waits for a lease that is free", row.Key)
+		alone, shared := 0, 0
+		for row := range holders(tx, w.Scope, w.Key) {
+			var l Lease
+			switch {
+			case !l.read(row) || l.lapsed:
+				continue
+			case !l.Reserved && l.Holder.same(w.Holder):
+				fault("place %q waits for what its party holds", row.Key)
+			}
+			if l.Shared {
+				shared++
+			} else {
+				alone++
+			}
+		}
+		if alone > 0 && alone+shared > 1 {
+			fault("%q is held %d times alone and %d times shared", w.Key, alone, shared)
+		}
+		for first := range waiters(tx, w.Scope, w.Key) {
+			if first.parked() && first.spent {
+				continue
+			}
+			if c.live(tx, &first) && vacant(tx, &first) { // else it is about to leave, and to hand over
+				fault("place %q waits for a lease that is free", first.rowKey())
+			}
+			break
 		}
 	}
 	parties := 0

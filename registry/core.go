@@ -23,6 +23,7 @@ const (
 	MaxKey       = 512              // bytes
 	MaxParty     = 128              // bytes
 	MaxRequestID = 128              // bytes
+	MaxReason    = 256              // bytes
 
 	DefaultLeasesPerActor = 10_000
 )

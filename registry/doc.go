@@ -10,7 +10,8 @@
 //
 // # Contract
 //
-//   - At most one party holds a key of a scope. Each grant carries a token
+//   - At most one party holds a key of a scope, or several share it. Those who ask for
+//     it shared wait behind whoever asked before for it alone. Each grant carries a token
 //     greater than any this state ever issued. Renewal and re-entry keep it;
 //     adoption by another party of the same actor changes it.
 //   - A lease lasts at least its ttl from the last grant or renewal. It may be
@@ -56,7 +57,7 @@
 //
 // # Key schema
 //
-//	lease/<scope>␀<key>             Lease       owner session, due at its next attention
+//	lease/<scope>␀<key>[␀<number>]  Lease       owner session, due at its next attention; with a number if it is shared
 //	wait/<scope>␀<key>␀<number>     a place     owner session, due when parked
 //	lost/<actor><lease id>[<token>] Lost        owner the session that is told, or nobody if any of the actor is; due when it is forgotten; with the token if it has no id
 //	!mark/token                     the last token issued, and how many are reserved
@@ -69,6 +70,25 @@
 //
 // The number of a place is taken from the tokens, which rise through restarts. A line
 // is bounded, so who is next and how many wait is found by going through it.
+//
+// # Modes, and what may follow
+//
+// Every holder has a row, and its key begins with the key that it holds. A shared
+// one has a number of its own behind it: its first token, or for a reservation that
+// of the place. So one short scan finds all who hold a key, and none of its longer
+// neighbours. Three questions look at those rows and at the line, and at nothing else:
+// who keeps a request from being granted (current), whether the first in line can be
+// served (vacant), and whether somebody wants a lease to end (wanted). A line is served
+// from its front for as long as that can be, whenever a lease ends, or a place that was
+// in the way goes.
+//
+// Keys that overlap, as dir/** does with what is below dir, need a wider neighbourhood
+// in those three: the rows of the directories above a path, one look-up each, and for
+// dir/** one scan of what is below it. Places are numbered across all lines, so the
+// lines of a neighbourhood merge into one order. A request for several keys has a place
+// in each of their lines under one number, and is served when it can be in all of
+// them. The same rows give the edges of a wait-for graph: from a place to the holders,
+// and to the places before it, that keep it waiting.
 //
 // A lease's deadline is when its row is due, or a known time after that: so a
 // renewal changes the row's due time alone. It only Touches the row and costs no

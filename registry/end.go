@@ -178,7 +178,7 @@ func (c *Core) tendLease(tx Tx, row engine.Row) {
 		c.extend(tx, l, l.TTL, l.Holder)
 	case !l.expired(tx.Now()):
 		l.touch(tx) // a keep_alive lease whose session is away: at its deadline
-	case l.Reserved || c.wanted(tx, l.Scope, l.Key):
+	case l.Reserved || c.wanted(tx, &l):
 		c.free(tx, l, Expired)
 	default:
 		c.lapse(tx, l)

@@ -32,7 +32,9 @@ type HeldError struct {
 	ExpiresIn time.Duration
 	KeepAlive bool // it is extended while its holder is connected
 	Reserved  bool // nobody holds it: it is kept for Holder, who is first in line
-	Waiters   int  // how many parties wait for it
+	Shared    bool // others may hold it beside Holder
+	Reason    string
+	Waiters   int // how many parties wait for it
 }
 
 // Error is the contention text, whose beginning is fixed: see the contract in the
@@ -40,6 +42,9 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	secs := (e.ExpiresIn + time.Second - 1) / time.Second
 	s := fmt.Sprintf("lease %q held by actor %s (%s), expires in %ds", e.Key, e.Holder.Actor, e.Holder.Path, secs)
+	if e.Shared {
+		s += "; shared"
+	}
 	if e.Reserved {
 		s += "; reserved for it, as it is first in line"
 	}
@@ -48,6 +53,9 @@ func (e *HeldError) Error() string {
 	}
 	if e.KeepAlive {
 		s += "; kept alive while its holder is connected"
+	}
+	if e.Reason != "" {
+		s += "; reason: " + e.Reason
 	}
 	return s
 }

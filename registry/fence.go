@@ -44,20 +44,26 @@ func (f Fence) Check(tx Tx) error {
 
 // A TokenStanding says what a token is worth now.
 type TokenStanding struct {
-	Current bool  // nobody has been granted the key since
+	Current bool  // the grant has not ended
 	Held    bool  // somebody holds the key, before its deadline
 	Lease   Lease // told, if Held or Current
 }
 
 // Standing says what the token is worth now.
 func (need Requirement) Standing(tx Tx) (s TokenStanding) {
-	l, ok := getLease(tx, need.Scope, need.Key)
-	if !ok || l.Reserved {
-		return s
+	for row := range holders(tx, need.Scope, need.Key) {
+		var l Lease
+		if !l.read(row) || l.Reserved {
+			continue
+		}
+		current, held := l.Token == need.Token, !l.lapsed && !l.expired(tx.Now())
+		if current || held && !s.Held {
+			s = TokenStanding{Current: current, Held: held, Lease: l.Told(tx)}
+		}
+		if current {
+			break
+		}
 	}
-	s.Current = l.Token == need.Token
-	s.Held = !l.lapsed && !l.expired(tx.Now())
-	s.Lease = l.Told(tx)
 	return s
 }
 
@@ -75,7 +81,7 @@ func (e *StaleError) Error() string {
 		return fmt.Sprintf("lease %q with token %d is past its deadline: renew it before you write", e.Key, e.Token)
 	case e.Held:
 		l := &e.Lease
-		held := HeldError{Key: e.Key, Holder: l.Holder, ExpiresIn: l.ExpiresIn, KeepAlive: l.KeepAlive}
+		held := HeldError{Key: e.Key, Holder: l.Holder, ExpiresIn: l.ExpiresIn, KeepAlive: l.KeepAlive, Shared: l.Shared, Reason: l.Reason}
 		return fmt.Sprintf("%s; %s; its token is %d: write nothing, acquire the lease again first", what, held.Error(), l.Token)
 	default:
 		return what + "; nobody holds it now: acquire it again before you write"

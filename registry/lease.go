@@ -31,6 +31,8 @@ type Lease struct {
 	Token     uint64    // fencing token, below 2^53
 	Holder    Holder
 	TTL       time.Duration
+	Shared    bool      // others may hold the key shared beside it
+	Reason    string    // why its holder wants it, for those who are refused; ""
 	KeepAlive bool      // extended by the server while the session is present
 	RequestID string    // the request it answered, or ""
 	Acquired  time.Time // of the grant, on the engine's running clock; renewal and re-entry keep it
@@ -40,7 +42,7 @@ type Lease struct {
 	Times
 
 	stored time.Time // of a long lease: the deadline that a restart finds
-	shared bool      // more than one call was answered with this grant, so none can be undone
+	told   bool      // more than one call was answered with this grant, so none can be undone
 	lapsed bool      // past its deadline and counted as free, but its holder may renew it
 	graced bool      // of a long lease: a restart has prolonged it since its last renewal
 	row    string    // key of the lease's row
@@ -67,6 +69,14 @@ func (l Lease) Told(tx Tx) Lease {
 // expired is the one boundary: at the deadline itself the lease is still held.
 func (l *Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 
+// Mode is how the lease is held, in a word.
+func (l *Lease) Mode() string {
+	if l.Shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
 // long reports whether a restart must not grant the full ttl anew.
 func (l *Lease) long() bool { return l.TTL > longTTL }
 
@@ -74,16 +84,16 @@ func (l *Lease) long() bool { return l.TTL > longTTL }
 // are counted by their scope's owner.
 func (l *Lease) counted() bool { return l.ID != uuid.Nil && !l.lapsed }
 
-const leaseFormat = 4
+const leaseFormat = 5
 
 // encode gives the value of the lease's row. Scope and key are in the row's key,
 // the session is its owner, and the deadline is the row's due time or, if `late`,
 // a known time after it.
 func (l *Lease) encode(due time.Time) string {
-	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID))
+	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID) + len(l.Reason))
 	w.Byte(leaseFormat)
 	late := l.Deadline.After(due)
-	w.Flags(l.KeepAlive, l.shared, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Reserved)
+	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Reserved)
 	if l.ID != uuid.Nil {
 		w.ID(l.ID)
 	}
@@ -100,6 +110,7 @@ func (l *Lease) encode(due time.Time) string {
 	w.Text(l.Holder.Path)
 	w.Text(l.Holder.Party)
 	w.Text(l.RequestID)
+	w.Text(l.Reason)
 	return w.String()
 }
 
@@ -108,7 +119,7 @@ func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	var known, late bool
 	r := record.Read(value)
 	format := r.Byte()
-	r.Flags(&l.KeepAlive, &l.shared, &known, &late, &l.lapsed, &l.graced, &l.Reserved)
+	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &l.Reserved)
 	if known {
 		l.ID = r.ID()
 	}
@@ -124,7 +135,7 @@ func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	if l.long() {
 		l.stored = r.Time()
 	}
-	l.Holder.Path, l.Holder.Party, l.RequestID = r.Text(), r.Text(), r.Text()
+	l.Holder.Path, l.Holder.Party, l.RequestID, l.Reason = r.Text(), r.Text(), r.Text(), r.Text()
 	return format == leaseFormat && r.Done()
 }
 

@@ -25,16 +25,18 @@ type waiter struct {
 	ttl        time.Duration
 	requestID  string
 	keepAlive  bool
+	shared     bool
+	reason     string
 	spent      bool      // the key was reserved for this place once
 	until      time.Time // of a parked one: when the place is given up
 }
 
-const waiterFormat = 2
+const waiterFormat = 3
 
 func (w *waiter) encode() string {
 	r := record.New(128 + len(w.Holder.Path) + len(w.Holder.Party) + len(w.requestID))
 	r.Byte(waiterFormat)
-	r.Flags(w.keepAlive, w.spent, w.Holder.Local)
+	r.Flags(w.keepAlive, w.spent, w.Holder.Local, w.shared)
 	r.ID(w.asker)
 	r.ID(w.Holder.Actor)
 	r.Duration(w.ttl)
@@ -42,6 +44,7 @@ func (w *waiter) encode() string {
 	r.Text(w.Holder.Path)
 	r.Text(w.Holder.Party)
 	r.Text(w.requestID)
+	r.Text(w.reason)
 	w.call.Append(r)
 	return r.String()
 }
@@ -51,10 +54,10 @@ func (w *waiter) encode() string {
 func (w *waiter) read(row engine.Row) (ok bool) {
 	r := record.Read(row.Value)
 	format := r.Byte()
-	r.Flags(&w.keepAlive, &w.spent, &w.Holder.Local)
+	r.Flags(&w.keepAlive, &w.spent, &w.Holder.Local, &w.shared)
 	w.asker, w.Holder.Actor = r.ID(), r.ID()
 	w.ttl, w.Since = r.Duration(), r.Time()
-	w.Holder.Path, w.Holder.Party, w.requestID = r.Text(), r.Text(), r.Text()
+	w.Holder.Path, w.Holder.Party, w.requestID, w.reason = r.Text(), r.Text(), r.Text(), r.Text()
 	w.call = call.Read(&r)
 	w.Holder.Session, w.until = row.Owner, row.Due
 	name := strings.TrimPrefix(row.Key, waitPrefix)
@@ -80,6 +83,15 @@ func (w *waiter) park(tx Tx) {
 	w.asker, w.until = uuid.Nil, tx.Now().Add(ParkTime)
 	w.put(tx, tx.Touch)
 	w.find(tx)
+}
+
+// away parks a place. One for which the key was reserved before holds up nobody from
+// then on.
+func (c *Core) away(tx Tx, w waiter) {
+	w.park(tx)
+	if w.spent {
+		c.handOver(tx, w.Scope, w.Key, false)
+	}
 }
 
 // find writes the row that finds the place, which wakes the calls that wait there.
@@ -121,7 +133,7 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 		return contention(tx, held)
 	case last:
 		if mine {
-			w.park(tx)
+			c.away(tx, w)
 		}
 		return &WaitError{HeldError: *contention(tx, held), Position: inLine(tx, w.Scope, w.Key, w.seq), Ticket: ticketOf(a.Holder, a.scope, a.Key)}
 	case mine, ok && a.placed && c.asking(w.asker):
@@ -138,6 +150,7 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 	a.placed = true
 	w.Holder, w.asker, w.call = a.Holder, a.id, a.call
 	w.ttl, w.requestID, w.keepAlive, w.until = a.TTL, a.RequestID, a.KeepAlive, time.Time{}
+	w.shared, w.reason = a.Shared, a.Reason
 	w.put(tx, write)
 	if !ok {
 		w.find(tx)
@@ -156,58 +169,96 @@ func (c *Core) room(tx Tx, a *ask) error {
 		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
 }
 
-// leave gives up a place, and what is reserved for it.
+// leave gives up a place, and what is reserved for it. Those behind it may be next.
 func (c *Core) leave(tx Tx, w waiter) {
 	w.remove(tx)
-	if l, ok := getLease(tx, w.Scope, w.Key); ok && l.Reserved && l.Holder.same(w.Holder) {
+	var l Lease
+	if row, ok := tx.Get(w.reservation()); ok && l.read(row) && l.Reserved && l.Holder.same(w.Holder) {
 		c.free(tx, l, Cancelled)
+	} else {
+		c.handOver(tx, w.Scope, w.Key, false)
 	}
 }
 
-// next gives the places that could have the key now: the first whose call waits,
-// and one before it that is parked and for which the key was not reserved yet. A
-// session that has ended gets nothing; nor does a call that is gone, which will
-// remove or park its place. They are asked in the transaction that grants.
-func (c *Core) next(tx Tx, scope, key string) (now, later *waiter) {
+// reservation is the row of what may be reserved for the place.
+func (w *waiter) reservation() string { return rowOf(w.Scope, w.Key, w.shared, w.seq) }
+
+// live reports whether the place could have the key: its call waits, or it is parked
+// and the key was not reserved for it yet. A session that has ended gets nothing; nor
+// does a call that is gone, which will remove or park its place. They are asked in
+// the transaction that grants.
+func (c *Core) live(tx Tx, w *waiter) bool {
+	if w.parked() {
+		return !w.spent && c.opts.SessionOpen(tx, w.Holder.Session)
+	}
+	return c.asking(w.asker) && c.opts.SessionOpen(tx, w.Holder.Session)
+}
+
+// next gives the first in line. After a reservation that was not used, whoever
+// waits comes before those who are away.
+func (c *Core) next(tx Tx, scope, key string, unused bool) (first *waiter) {
 	for w := range waiters(tx, scope, key) {
-		switch {
-		case !c.opts.SessionOpen(tx, w.Holder.Session):
-		case w.parked():
-			if later == nil && !w.spent {
-				later = &w
-			}
-		case c.asking(w.asker):
-			return &w, later
+		if first != nil && w.parked() || !c.live(tx, &w) {
+			continue
 		}
+		if !w.parked() || !unused {
+			return &w
+		}
+		first = &w
 	}
-	return nil, later
+	return first
 }
 
-// wanted reports whether somebody waits for the key.
-func (c *Core) wanted(tx Tx, scope, key string) bool {
-	if _, own := c.freed[scope]; own {
+// wanted reports whether somebody waits who could have the key if l ended.
+func (c *Core) wanted(tx Tx, l *Lease) bool {
+	if _, own := c.freed[l.Scope]; own {
 		return true // its owner decides
 	}
-	now, later := c.next(tx, scope, key)
-	return now != nil || later != nil
+	for w := range waiters(tx, l.Scope, l.Key) {
+		if !(l.Shared && w.shared) && c.live(tx, &w) {
+			return true
+		}
+	}
+	return false
 }
 
-// handOver grants a key just freed to the first in line, or reserves it if the first
-// is between two calls. After a reservation that was not used, whoever waits comes
-// before those who are away.
+// handOver grants a key to the first in line if nobody holds it any more who keeps
+// it from that, or reserves it if the first is between two calls; and so on with the
+// next, if both share it. Nobody overtakes.
 func (c *Core) handOver(tx Tx, scope, key string, unused bool) {
-	now, later := c.next(tx, scope, key)
-	switch {
-	case later != nil && (now == nil || !unused):
-		c.reserve(tx, later)
-		return
-	case now == nil:
-		return
+	for {
+		w := c.next(tx, scope, key, unused)
+		switch {
+		case w == nil, !unused && !vacant(tx, w):
+			return
+		case !vacant(tx, w): // it wants the key alone, and somebody before it may share it
+			unused = false
+			continue
+		}
+		if w.parked() {
+			c.reserve(tx, w)
+		} else {
+			w.remove(tx)
+			c.grant(tx, scope, Request{
+				Key: key, Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Shared: w.shared, Reason: w.reason,
+			}, uuid.New(), w.call)
+		}
+		if !w.shared {
+			return
+		}
 	}
-	now.remove(tx)
-	c.grant(tx, scope, Request{
-		Key: key, Holder: now.Holder, TTL: now.ttl, RequestID: now.requestID, KeepAlive: now.keepAlive,
-	}, uuid.New(), now.call)
+}
+
+// vacant reports whether nobody holds a key, or has it reserved, who keeps it from a
+// party in its line.
+func vacant(tx Tx, w *waiter) bool {
+	for row := range holders(tx, w.Scope, w.Key) {
+		var l Lease
+		if !l.read(row) || !l.lapsed && !(l.Shared && w.shared) {
+			return false
+		}
+	}
+	return true
 }
 
 // reserve keeps a free key for a party that is between two calls.
@@ -216,8 +267,8 @@ func (c *Core) reserve(tx Tx, w *waiter) {
 	w.put(tx, tx.Touch)
 	now := tx.Now()
 	l := Lease{
-		Scope: w.Scope, Key: w.Key, Holder: w.Holder, Reserved: true,
-		Acquired: now, TTL: ReserveTime, Deadline: now.Add(ReserveTime), row: leaseKey(w.Scope, w.Key),
+		Scope: w.Scope, Key: w.Key, Holder: w.Holder, Reserved: true, Shared: w.shared,
+		Acquired: now, TTL: ReserveTime, Deadline: now.Add(ReserveTime), row: w.reservation(),
 	}
 	l.touch(tx)
 }

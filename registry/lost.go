@@ -57,7 +57,7 @@ func (l *Lost) read(row engine.Row) (ok bool) {
 // the key now.
 func (l Lost) now(tx Tx) Lost {
 	l.At = tx.Wall().Add(-tx.Now().Sub(l.at))
-	if h, ok := getLease(tx, l.Scope, l.Key); ok && !h.lapsed && !h.Reserved {
+	if h, ok := getLease(tx, l.Scope, l.Key); ok && h.Token > l.Token {
 		l.SupersededBy = h.Holder.Path
 	}
 	return l

@@ -472,7 +472,7 @@ func TestListingsComeInPages(t *testing.T) {
 				for _, s := range page {
 					keys = append(keys, s.Key)
 				}
-				after = keys[len(keys)-1]
+				after = page[len(page)-1].Cursor()
 			}
 			if len(keys) != 25 || keys[0] != "k/00" || keys[24] != "k/24" {
 				t.Errorf("keys: %q", keys)

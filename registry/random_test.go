@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -29,51 +30,59 @@ const keys = 3
 type model struct {
 	mu   sync.Mutex
 	t    *testing.T
-	held map[string]holding
+	held map[string][]holding
 	last map[string]uint64 // the greatest token seen on a key
 }
 
 type holding struct {
 	by       registry.Holder
+	shared   bool
 	token    uint64
 	deadline time.Time
 	freeing  bool // its holder has begun to give it back
 }
 
+// find gives the place of a token among those who hold a key, or -1.
+func (m *model) find(key string, token uint64) int {
+	return slices.IndexFunc(m.held[key], func(h holding) bool { return h.token == token })
+}
+
 func (m *model) granted(key string, p party, g registry.Grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was, ok := m.held[key]
-	switch {
-	case ok && same(was.by, p.Holder) && was.token == g.Token: // re-entry, or a hand-over told twice
-		was.deadline = g.Deadline
-		m.held[key] = was
+	if i := m.find(key, g.Token); i >= 0 && same(m.held[key][i].by, p.Holder) { // re-entry, or a hand-over told twice
+		m.held[key][i].deadline = g.Deadline
 		return
-	case ok && !was.freeing && !g.AcquiredAt.After(was.deadline):
-		m.t.Errorf("%q granted to %v at %v: %v holds it until %v", key, p.Holder, g.AcquiredAt, was.by, was.deadline)
 	}
-	if g.Token <= m.last[key] {
+	m.held[key] = slices.DeleteFunc(m.held[key], func(was holding) bool {
+		if was.shared && g.Shared {
+			return false
+		}
+		if !was.freeing && !g.AcquiredAt.After(was.deadline) {
+			m.t.Errorf("%q granted (shared %v) to %v at %v: %v holds it (shared %v) until %v", key, g.Shared, p.Holder, g.AcquiredAt, was.by, was.shared, was.deadline)
+		}
+		return true
+	})
+	if g.Token <= m.last[key] && !g.Shared {
 		m.t.Errorf("%q granted with token %d after %d", key, g.Token, m.last[key])
 	}
-	m.last[key] = g.Token
-	m.held[key] = holding{by: p.Holder, token: g.Token, deadline: g.Deadline}
+	m.last[key] = max(m.last[key], g.Token)
+	m.held[key] = append(m.held[key], holding{by: p.Holder, shared: g.Shared, token: g.Token, deadline: g.Deadline})
 }
 
 func (m *model) freeing(key string, token uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was := m.held[key]; was.token == token {
-		was.freeing = true
-		m.held[key] = was
+	if i := m.find(key, token); i >= 0 {
+		m.held[key][i].freeing = true
 	}
 }
 
 func (m *model) renewed(key string, l registry.Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was := m.held[key]; was.token == l.Token {
-		was.deadline = l.Deadline
-		m.held[key] = was
+	if i := m.find(key, l.Token); i >= 0 {
+		m.held[key][i].deadline = l.Deadline
 	}
 }
 
@@ -140,7 +149,7 @@ func TestRandomOperationsAgainstAModel(t *testing.T) {
 
 	const workers = 10
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
-		m := &model{t: t, held: make(map[string]holding), last: make(map[string]uint64)}
+		m := &model{t: t, held: make(map[string][]holding), last: make(map[string]uint64)}
 		d := newDaemon(h)
 		stopped := make(chan struct{})
 		var crashes, wg sync.WaitGroup
@@ -191,6 +200,8 @@ func step(h *daemon, m *model, rnd *rand.Rand, p party, key string) party {
 		Key:  key,
 		TTL:  time.Second + time.Duration(rnd.IntN(3000))*time.Millisecond,
 		Wait: time.Duration(rnd.IntN(4)) * time.Second,
+
+		Shared: rnd.IntN(2) == 0,
 	}
 	if rnd.IntN(5) == 0 {
 		cancelled := time.AfterFunc(time.Duration(rnd.IntN(2000))*time.Millisecond, cancel)
@@ -199,7 +210,10 @@ func step(h *daemon, m *model, rnd *rand.Rand, p party, key string) party {
 	g, err := h.acquire(ctx, p, req)
 	var wait *registry.WaitError
 	var held *registry.HeldError
+	var mode *registry.ArgumentError
 	switch {
+	case errors.As(err, &mode) && !req.Shared: // the party shares it
+		return own
 	case errors.As(err, &wait) && rnd.IntN(2) == 0:
 		if rnd.IntN(2) == 0 {
 			req.Ticket = wait.Ticket
@@ -270,9 +284,9 @@ func step(h *daemon, m *model, rnd *rand.Rand, p party, key string) party {
 // cancelled makes sure that a cancelled call has left its party nothing.
 func (m *model) cancelled(h *daemon, key string, p party) {
 	m.mu.Lock()
-	was, ok := m.held[key]
+	before := slices.ContainsFunc(m.held[key], func(was holding) bool { return same(was.by, p.Holder) })
 	m.mu.Unlock()
-	if ok && same(was.by, p.Holder) {
+	if before {
 		return // it may have had the lease before
 	}
 	h.do(func() {
@@ -289,8 +303,9 @@ func same(a, b registry.Holder) bool { return a.Session == b.Session && a.Party 
 func (m *model) freeingAll(key string, session uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was := m.held[key]; was.by.Session == session {
-		was.freeing = true
-		m.held[key] = was
+	for i := range m.held[key] {
+		if m.held[key][i].by.Session == session {
+			m.held[key][i].freeing = true
+		}
 	}
 }

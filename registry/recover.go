@@ -102,12 +102,13 @@ func (c *Core) recoverLines(tx Tx) error {
 		w.spent = false
 		addCount(tx, waitsCount(w.Holder.Actor), 1)
 		w.park(tx)
-		switch l, held := getLease(tx, w.Scope, w.Key); {
-		case !held:
-			c.handOver(tx, w.Scope, w.Key, false)
-		case l.lapsed && c.wanted(tx, w.Scope, w.Key):
-			c.free(tx, l, Expired)
+		for row := range holders(tx, w.Scope, w.Key) {
+			var l Lease
+			if l.read(row) && l.lapsed && c.wanted(tx, &l) {
+				c.free(tx, l, Expired)
+			}
 		}
+		c.handOver(tx, w.Scope, w.Key, false)
 	}
 	return nil
 }

@@ -18,10 +18,8 @@ type Registry struct {
 }
 
 // Get returns the lease on key, if somebody holds it.
-func (r *Registry) Get(tx Tx, key string) (Lease, bool) {
-	l, ok := getLease(tx, r.scope, key)
-	return l, ok && !l.lapsed && !l.Reserved
-}
+// If several share it, it is the first of theirs.
+func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.scope, key) }
 
 // Grant gives a free key to a holder, for a scope that decides for itself who
 // is next (see [Core.OnFreed]). The lease has no id: whoever knows its token
@@ -41,15 +39,14 @@ func (r *Registry) Extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) 
 // Free ends a lease.
 func (r *Registry) Free(tx Tx, l Lease, cause Cause) { r.core.free(tx, l, cause) }
 
-// Leases yields what is held of the keys that start with prefix and are greater than
-// after, in key order.
+// Leases yields what is held of the keys that start with prefix, in key order and
+// from behind a lease, whose [Lease.Cursor] after is, or "".
 func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 	return func(yield func(Lease) bool) {
-		keys := leaseKey(r.scope, prefix)
-		from := max(keys, leaseKey(r.scope, after))
+		keys, from := leaseKey(r.scope, prefix), leaseKey(r.scope, after)
 		for row := range tx.ScanFrom(keys, from) {
 			var l Lease
-			if !l.read(row) || l.lapsed || l.Reserved || after != "" && l.Key <= after {
+			if !l.read(row) || l.lapsed || l.Reserved || after != "" && row.Key <= from {
 				continue
 			}
 			if !yield(l) {
@@ -58,6 +55,12 @@ func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 		}
 	}
 }
+
+// Cursor says where the lease is in a listing.
+func (l *Lease) Cursor() string { return strings.TrimPrefix(l.row, leaseKey(l.Scope, "")) }
+
+// BehindKey is the Cursor behind all leases on a key.
+func BehindKey(key string) string { return key + "\x01" }
 
 // A Standing is one lease of a listing and who waits for it.
 type Standing struct {
@@ -84,8 +87,7 @@ func (r *Registry) Standing(tx Tx, key string) (Standing, bool) {
 	return standing(tx, l), true
 }
 
-// List returns at most limit leases whose key starts with prefix and is greater
-// than after, in key order, and reports whether there are more.
+// List returns at most limit of [Registry.Leases], and reports whether there are more.
 func (r *Registry) List(tx Tx, prefix, after string, limit int) (list []Standing, more bool) {
 	for l := range r.Leases(tx, prefix, after) {
 		if len(list) == limit {
@@ -133,6 +135,7 @@ func contention(tx Tx, l Lease) *HeldError {
 	return &HeldError{
 		Scope: l.Scope, Key: l.Key, Holder: l.Holder,
 		ExpiresIn: max(0, l.Deadline.Sub(tx.Now())), KeepAlive: l.KeepAlive, Reserved: l.Reserved,
+		Shared: l.Shared, Reason: l.Reason,
 		Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64),
 	}
 }

@@ -64,7 +64,7 @@ func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
 		l.requested().Expire(tx, keepRequest)
 		l.RequestID = ""
 	}
-	l.Holder, l.Token, l.shared = to, nextToken(tx), true
+	l.Holder, l.Token, l.told = to, nextToken(tx), true
 	l.put(tx)
 	return l
 }
@@ -72,7 +72,7 @@ func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
 // revive gives a lease that is past its deadline its ttl again, unless somebody
 // waits for it: then it ends.
 func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
-	if c.wanted(tx, l.Scope, l.Key) {
+	if c.wanted(tx, &l) {
 		c.free(tx, l, Expired)
 		return Lease{}, false
 	}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/google/uuid"
@@ -21,6 +22,7 @@ const (
 )
 
 func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
+func shareKeys(scope, key string) string { return leaseKey(scope, key) + "\x00" }
 func idKey(id uuid.UUID) string          { return idPrefix + string(id[:]) }
 func waitKeys(scope, key string) string  { return waitPrefix + scope + "\x00" + key + "\x00" }
 func lostKeys(actor uuid.UUID) string    { return lostPrefix + string(actor[:]) }
@@ -44,14 +46,44 @@ func (l *Lease) read(row engine.Row) (ok bool) {
 		return false
 	}
 	l.Scope, l.Key, ok = strings.Cut(strings.TrimPrefix(row.Key, leasePrefix), "\x00")
+	l.Key, _, l.Shared = strings.Cut(l.Key, "\x00")
 	l.Holder.Session, l.row, l.due = row.Owner, row.Key, row.Due
 	return ok
 }
 
-// getLease gives the lease on a key, also one that has lapsed or a reservation.
+// rowOf is the key of the row of a lease or of a reservation. Shared ones are told
+// apart by a number that only they have: their first token, or that of the place.
+func rowOf(scope, key string, shared bool, n uint64) string {
+	if !shared {
+		return leaseKey(scope, key)
+	}
+	return shareKeys(scope, key) + record.Fixed(n)
+}
+
+// holders yields the rows of the leases on a key, also of those that have lapsed and
+// of reservations: the one that is not shared, then the shared ones.
+func holders(tx Tx, scope, key string) iter.Seq[engine.Row] {
+	own := leaseKey(scope, key)
+	return func(yield func(engine.Row) bool) {
+		for row := range tx.Scan(own) {
+			if len(row.Key) > len(own) && row.Key[len(own)] != 0 || !yield(row) {
+				return // a longer key
+			}
+		}
+	}
+}
+
+// getLease gives the lease on a key that somebody holds, the first of several.
 func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
-	row, ok := tx.Get(leaseKey(scope, key))
-	return l, ok && l.read(row)
+	if row, ok := tx.Get(leaseKey(scope, key)); ok && l.read(row) && !l.lapsed && !l.Reserved {
+		return l, true
+	}
+	for row := range tx.Scan(shareKeys(scope, key)) {
+		if l = (Lease{}); l.read(row) && !l.lapsed && !l.Reserved {
+			return l, true
+		}
+	}
+	return Lease{}, false
 }
 
 // leaseByID finds a lease by its secret.

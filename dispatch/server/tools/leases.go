@@ -50,13 +50,15 @@ type acquireArgs struct {
 	Ticket    string  `json:"ticket,omitempty" doc:"from a WAIT_TIMEOUT: keeps your place in line if you ask again within 30 s"`
 	RequestID string  `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same grant again" max:"128"`
 	KeepAlive bool    `json:"keep_alive,omitempty" doc:"the server extends it for as long as your session lives" default:"false"`
+	Mode      string  `json:"mode,omitempty" doc:"shared: beside others who ask for it shared, to read" enum:"exclusive|shared" default:"\"exclusive\""`
+	Reason    string  `json:"reason,omitempty" doc:"what for: shown to who is refused" max:"256"`
 	asArg
 }
 
 func (a acquireArgs) request(ctx context.Context, key string) (req registry.Request, err error) {
 	req = registry.Request{
 		Holder: registry.Holder{Party: a.party(ctx)}, Key: key, TTL: a.TTL.duration(), Wait: a.Wait.duration(),
-		RequestID: a.RequestID, KeepAlive: a.KeepAlive,
+		RequestID: a.RequestID, KeepAlive: a.KeepAlive, Shared: a.Mode == "shared", Reason: a.Reason,
 	}
 	if a.Ticket != "" {
 		req.Ticket, err = parseID("ticket", a.Ticket)
@@ -79,6 +81,8 @@ type lease struct {
 	Scope       string `json:"scope" jsonschema:"layer or run"`
 	Token       uint64 `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
 	Holder      holder `json:"holder"`
+	Mode        string `json:"mode" jsonschema:"exclusive or shared"`
+	Reason      string `json:"reason,omitempty" jsonschema:"why its holder wants it"`
 	KeepAlive   bool   `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
 	AcquiredAt  stamp  `json:"acquired_at"`
 	HeldMS      int64  `json:"held_ms" jsonschema:"for how long it has been held, in milliseconds"`
@@ -88,7 +92,7 @@ type lease struct {
 
 func leaseOf(l registry.Lease) lease {
 	return lease{
-		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder),
+		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder), Mode: l.Mode(), Reason: l.Reason,
 		KeepAlive: l.KeepAlive, AcquiredAt: stampOf(l.AcquiredAt), HeldMS: l.HeldFor.Milliseconds(), ExpiresAt: stampOf(l.ExpiresAt), ExpiresInMS: l.ExpiresIn.Milliseconds(),
 	}
 }
@@ -99,6 +103,9 @@ func (l lease) expires() string {
 	text := fmt.Sprintf("expires in %ds", (l.ExpiresInMS+999)/1000)
 	if l.KeepAlive {
 		text += ", kept alive"
+	}
+	if l.Mode == "shared" {
+		text += ", shared"
 	}
 	return text
 }
@@ -224,7 +231,7 @@ func release(ctx context.Context, se *dispatch.Session, a releaseArgs) (released
 type listArgs struct {
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
 	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
-	After  string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"600"`
+	After  string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"640"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }
 
@@ -261,6 +268,9 @@ func (l leaseList) Text() string {
 		s := fmt.Sprintf("%s held by %s, %s", l.named(l.Name+l.Key), l.Holder.Path, l.expires())
 		if n := l.InLine; n > 0 {
 			s += fmt.Sprintf(", %d waiting", n)
+		}
+		if l.Reason != "" {
+			s += ", reason: " + l.Reason
 		}
 		texts = append(texts, s)
 	}

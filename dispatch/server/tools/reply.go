@@ -269,10 +269,17 @@ func RefusalOf(err error) Refusal {
 }
 
 func heldData(h *registry.HeldError) map[string]any {
-	return map[string]any{
+	data := map[string]any{
 		"key": h.Key, "scope": scopeWord(h.Scope), "holder": holderOf(h.Holder),
-		"expires_in_ms": h.ExpiresIn.Milliseconds(), "keep_alive": h.KeepAlive, "waiters": h.Waiters,
+		"expires_in_ms": h.ExpiresIn.Milliseconds(), "keep_alive": h.KeepAlive, "waiters": h.Waiters, "mode": "exclusive",
 	}
+	if h.Shared {
+		data["mode"] = "shared"
+	}
+	if h.Reason != "" {
+		data["reason"] = h.Reason
+	}
+	return data
 }
 
 type holder struct {

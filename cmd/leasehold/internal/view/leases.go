@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +58,8 @@ type shownLease struct {
 	Scope  string
 	Layer  string
 	Token  uint64
+	Mode   string
+	Reason string
 	Holder struct {
 		Path string
 	}
@@ -76,6 +79,10 @@ func drawLeases(object json.RawMessage, since time.Duration, p terminal.Paint) (
 		return "no leases\n", nil
 	}
 	t := terminal.Table{Head: []string{"LEASE", "SCOPE", "HOLDER", "EXPIRES", "TOKEN", "WAITING"}}
+	reasons := slices.ContainsFunc(list.Leases, func(l shownLease) bool { return l.Reason != "" })
+	if reasons {
+		t.Head = append(t.Head, "REASON")
+	}
 	for _, l := range list.Leases {
 		scope := l.Scope
 		if l.Layer != "" {
@@ -85,8 +92,15 @@ func drawLeases(object json.RawMessage, since time.Duration, p terminal.Paint) (
 		for _, w := range l.Waiters {
 			waiting = append(waiting, fmt.Sprintf("%s (%s)", w.Path, terminal.Brief(w.Waiting.Duration()+since)))
 		}
-		t.Add(l.Name+l.Key, scope, l.Holder.Path, terminal.Remaining(l.ExpiresIn, since),
-			strconv.FormatUint(l.Token, 10), strings.Join(waiting, ", "))
+		holder := l.Holder.Path
+		if l.Mode == "shared" {
+			holder += " (shared)"
+		}
+		cells := []string{l.Name + l.Key, scope, holder, terminal.Remaining(l.ExpiresIn, since), strconv.FormatUint(l.Token, 10), strings.Join(waiting, ", ")}
+		if reasons {
+			cells = append(cells, l.Reason)
+		}
+		t.Add(cells...)
 	}
 	return t.Render(p), nil
 }

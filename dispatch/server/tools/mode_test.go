@@ -1,0 +1,66 @@
+package tools_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// Readers share a lease; a writer is told who they are and what for, in every place
+// that shows leases.
+func TestSharedLeasesAndReasonsAreShown(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		lead := h.actor(dispatch.Root, "", "boss")
+		const readers = 5
+		for i := range readers {
+			r := h.actor(dispatch.Worker, "", fmt.Sprint("R", i))
+			g := r.ok("lease_acquire", args{"name": "x", "mode": "shared", "reason": "reading it"})
+			if g["mode"] != "shared" || g["reason"] != "reading it" {
+				t.Errorf("granted %v", g)
+			}
+			if l := r.ok("lease_renew", args{"lease_id": g["lease_id"]}); l["mode"] != "shared" || l["reason"] != "reading it" {
+				t.Errorf("renewed %v", l)
+			}
+		}
+		lead.ok("lease_acquire", args{"name": "y"})
+		held := lead.refused("LEASE_HELD", "lease_acquire", args{"name": "x"})
+		if held["mode"] != "shared" || held["reason"] != "reading it" || !strings.HasSuffix(held["message"].(string), "; shared; reason: reading it") {
+			t.Errorf("refused: %v", held)
+		}
+		if held := lead.refused("WAIT_TIMEOUT", "lease_acquire", args{"name": "x", "wait_secs": 1}); held["mode"] != "shared" {
+			t.Errorf("after a wait: %v", held)
+		}
+		// Pages go on within the readers of one key.
+		modes, pages, next := map[string]int{}, 0, ""
+		for more := true; more; more = next != "" {
+			list := lead.ok("lease_list", args{"limit": 2, "after": next})
+			pages++
+			for _, l := range list["leases"].([]any) {
+				l := l.(map[string]any)
+				modes[fmt.Sprint(l["name"], " ", l["mode"], " ", l["reason"])]++
+			}
+			next, _ = list["next"].(string)
+		}
+		if pages < 3 || len(modes) != 2 || modes["x shared reading it"] != readers || modes["y exclusive <nil>"] != 1 {
+			t.Errorf("%d pages: %v", pages, modes)
+		}
+		lead.refused("INVALID_ARGUMENT", "lease_list", args{"after": "x"})
+		// The store shows a key once.
+		entries := lead.ok("kv_list", args{"glob": "/leases/**", "values": true})["entries"].([]any)
+		if len(entries) != 2 {
+			t.Errorf("entries: %v", entries)
+		}
+		value := entries[0].(map[string]any)["value"].(map[string]any)
+		if value["mode"] != "shared" || value["reason"] != "reading it" {
+			t.Errorf("entry: %v", value)
+		}
+		if more := lead.ok("kv_list", args{"glob": "/leases/**", "after": "/leases/x"})["entries"].([]any); len(more) != 1 {
+			t.Errorf("behind x: %v", more)
+		}
+		lead.refused("INVALID_ARGUMENT", "lease_acquire", args{"name": "z", "mode": "both"})
+		lead.refused("INVALID_ARGUMENT", "lease_acquire", args{"name": "z", "reason": "two\nlines"})
+		lead.refused("INVALID_ARGUMENT", "lease_acquire", args{"name": "z", "reason": strings.Repeat("x", 257)})
+	})
+}
