@@ -25,10 +25,12 @@ type ActorInfo struct {
 	Work      *work.Work // nil: it was not launched
 }
 
-// A Contend is a lease that an actor holds or waits for.
+// A Contend is a lease that an actor holds or waits for, or a claim that it has
+// on a task.
 type Contend struct {
 	Scope  Scope
-	Key    string
+	Key    string // of a claim: the task's id
+	Queue  string // of a claim
 	Holder string // path of who holds it
 }
 
@@ -229,13 +231,13 @@ func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 		for _, l := range held {
 			if sees(l) {
 				info.Leases++
-				info.Holds = appendContend(info.Holds, l)
+				info.Holds = s.appendContend(tx, info.Holds, l)
 			}
 		}
 		for _, l := range awaited {
 			if sees(l) {
 				info.Waiting++
-				info.WaitsFor = appendContend(info.WaitsFor, l)
+				info.WaitsFor = s.appendContend(tx, info.WaitsFor, l)
 			}
 		}
 	}
@@ -257,9 +259,14 @@ func visible(leases []work.LeaseName, a, viewer Actor) []work.LeaseName {
 	return list
 }
 
-func appendContend(list []Contend, l registry.Lease) []Contend {
-	if scope, ok := scopeOf(l.Scope); ok && len(list) < maxContends {
-		list = append(list, Contend{scope, l.Key, l.Holder.Path})
+func (s *State) appendContend(tx engine.Tx, list []Contend, l registry.Lease) []Contend {
+	if len(list) == maxContends {
+		return list
 	}
-	return list
+	c := Contend{Key: l.Key, Holder: l.Holder.Path}
+	var ok bool
+	if c.Scope, ok = scopeOf(l.Scope); !ok {
+		c.Queue = s.queue.QueueOf(tx, l)
+	}
+	return append(list, c)
 }

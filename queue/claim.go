@@ -30,9 +30,8 @@ type Claim struct {
 // A Claimed is a task that is the holder's for ExpiresIn.
 type Claimed struct {
 	Task
-	Payload   []byte
-	Token     uint64
-	ExpiresIn time.Duration // at the clock of the transaction that answered
+	Payload []byte
+	Token   uint64
 }
 
 // ClaimKind is the kind of a claim's answer.
@@ -166,7 +165,8 @@ func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration)
 	t.Attempt++
 	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, Party: h.Party, BeganAt: tx.Wall()})
 	addToIndex(tx, t)
-	return Claimed{Task: *t, Token: lease.Token, ExpiresIn: lease.Deadline.Sub(tx.Now())}
+	t.ExpiresIn = lease.Deadline.Sub(tx.Now())
+	return Claimed{Task: *t, Token: lease.Token}
 }
 
 // appendReady finds up to count ready tasks of one priority, over all lines the
@@ -231,7 +231,8 @@ func (q *Queue) stillClaimed(tx *ledger, session uuid.UUID, answer string) (task
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, Claimed{Task: t, Token: token, ExpiresIn: max(0, lease.Deadline.Sub(tx.Now()))})
+		t.ExpiresIn = max(0, lease.Deadline.Sub(tx.Now()))
+		tasks = append(tasks, Claimed{Task: t, Token: token})
 	}
 	return tasks, nil
 }

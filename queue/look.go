@@ -9,14 +9,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // A Detail is a task with all there is about it.
 type Detail struct {
 	Task
-	Payload   json.RawMessage
-	Result    json.RawMessage // of a finished one; nil if none was submitted
-	ExpiresIn time.Duration   // of the claim on one in progress, at the clock of the transaction
+	Payload json.RawMessage
+	Result  json.RawMessage // of a finished one; nil if none was submitted
 }
 
 // Get returns a task.
@@ -151,7 +151,9 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 		if state == InProgress && book.accountOf(l).stats.InProgress > 0 {
 			for claim := range q.leases.Leases(tx, "", last) {
 				id, _ := uuid.Parse(claim.Key)
-				if t, err := getTask(book, id); err == nil && t.line == l && !add(t, claim.Key) {
+				t, err := getTask(book, id)
+				t.ExpiresIn = max(0, claim.Deadline.Sub(tx.Now()))
+				if err == nil && t.line == l && !add(t, claim.Key) {
 					break
 				}
 			}
@@ -173,4 +175,14 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 		return ctx.Err()
 	})
 	return list, next, err
+}
+
+// QueueOf is the queue of the task that a claim is on; "" if there is none.
+func (q *Queue) QueueOf(tx engine.Tx, claim registry.Lease) string {
+	id, _ := uuid.Parse(claim.Key)
+	t, err := getTask(&ledger{Tx: tx, q: q}, id)
+	if err != nil {
+		return ""
+	}
+	return t.Queue
 }

@@ -54,6 +54,10 @@ type Task struct {
 	Until       time.Time // when a finished task may be forgotten
 	Attempts    []Attempt // one for each execution begun, the last may be under way
 
+	// ExpiresIn is what is left of the claim on a task in progress, by the clock of
+	// the transaction that answered: to Claim, Get or List.
+	ExpiresIn time.Duration
+
 	line    line
 	place   uint64    // in line, of a ready task
 	due     time.Time // of a delayed task,

@@ -88,7 +88,8 @@ Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
   LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec
   LEASEHOLD_SESSION  the session to share, in call
-  NO_COLOR           no colours, also on a terminal`,
+  NO_COLOR           no colours, also on a terminal
+  COLUMNS            how wide tables are where the output is no terminal`,
 		Example: `  # let Claude Code take leases; the daemon starts by itself
   claude mcp add --transport stdio leasehold -- leasehold mcp
 

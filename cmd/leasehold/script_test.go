@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -42,6 +44,7 @@ import (
 //	exits CODE PROGRAM ...  is exec with an exit code to check
 //	await REGEXP ARG...     runs leasehold after each change until it prints that
 //	corrupt KEY             spoils a record of the state
+//	fits WIDTH              fails if a line of the last output is wider than that
 //	wall DURATION [RUN]     opens the state on a machine whose wall clock is off,
 //	                        and ends the run
 func TestScripts(t *testing.T) {
@@ -85,6 +88,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"fits":  fits,
 			"actor": addActor, "session": openSession, "hangup": hangUp,
 			"start": startProcess, "until": untilPrinted, "signal": signalProcess, "ended": awaitEnd,
 			"exits": exits, "await": await, "corrupt": corrupt, "wall": setWall,
@@ -272,6 +276,16 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 		ts.Logf("%s%v", out, err)
+	}
+}
+
+func fits(ts *testscript.TestScript, _ bool, args []string) {
+	width, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for line := range strings.SplitSeq(ts.ReadFile("stdout"), "\n") {
+		if w := terminal.Width(line); w > width {
+			ts.Fatalf("a line is %d wide: %s", w, line)
+		}
 	}
 }
 

@@ -174,12 +174,15 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 
 type showLeasesArgs struct {
 	runArg
-	listArgs
-	Layer string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`
+	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
+	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
+	After  string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"600"`
+	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"1000"`
+	Layer  string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`
 }
 
 func (o *operator) showLeases(ctx context.Context, _ *dispatch.Session, a showLeasesArgs) (leaseList, error) {
-	page, err := o.state.RunLeases(ctx, a.Run, a.Layer, dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, Limit: dispatch.MaxLeaseList})
+	page, err := o.state.RunLeases(ctx, a.Run, a.Layer, dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, After: a.After, Limit: a.Limit})
 	if err != nil {
 		return leaseList{}, err
 	}

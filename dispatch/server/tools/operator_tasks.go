@@ -136,5 +136,8 @@ func (o *operator) redriveTasks(ctx context.Context, _ *dispatch.Session, a redr
 	if err != nil {
 		return redriven{}, err
 	}
+	if _, _, err := tasks.Stats(ctx, a.Queue, "", 1); err != nil { // there is no such queue
+		return redriven{}, err
+	}
 	return redriveTasks(ctx, tasks, a.redriveArgs)
 }

@@ -280,6 +280,9 @@ func taskOf(t queue.Task) task {
 		EnqueuedAt: t.EnqueuedAt.UTC(), EnqueuedBy: t.EnqueuedBy,
 		RunAt: instant(t.DueAt), FinishedAt: instant(t.FinishedAt), Attempts: []attempt{},
 	}
+	if t.State == queue.InProgress {
+		out.ExpiresInMS = new(t.ExpiresIn.Milliseconds())
+	}
 	for _, a := range t.Attempts {
 		out.Attempts = append(out.Attempts, attempt{a.Path, a.BeganAt.UTC(), instant(a.EndedAt), a.Cause})
 	}
@@ -292,8 +295,6 @@ func detailOf(d queue.Detail) task {
 	switch d.State {
 	case queue.Failed:
 		t.Error = d.Result
-	case queue.InProgress:
-		t.ExpiresInMS = new(d.ExpiresIn.Milliseconds())
 	default:
 		t.Result = d.Result
 	}

@@ -91,14 +91,15 @@ type actor struct {
 }
 
 type contend struct {
-	Scope  string `json:"scope"`
-	Key    string `json:"key"`
+	Scope  string `json:"scope" jsonschema:"layer or run, or queue for a claim on a task"`
+	Key    string `json:"key" jsonschema:"of a claim: the task_id"`
+	Queue  string `json:"queue,omitempty" jsonschema:"of a claim"`
 	Holder string `json:"holder" jsonschema:"path of who holds it"`
 }
 
 func contends(list []dispatch.Contend) (out []contend) {
 	for _, c := range list {
-		out = append(out, contend{string(c.Scope), c.Key, c.Holder})
+		out = append(out, contend{string(c.Scope), c.Key, c.Queue, c.Holder})
 	}
 	return out
 }

@@ -191,7 +191,7 @@ func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, err
 }
 
 func listTools(p terminal.Paint) string {
-	t := terminal.Table{Head: []string{"TOOL", "DOES", "ARGUMENTS"}}
+	t := terminal.Table{Columns: []terminal.Column{{Head: "TOOL"}, {Head: "DOES"}, {Head: "ARGUMENTS"}}}
 	for _, tool := range tools.Agents() {
 		var args []string
 		for _, name := range tool.Input.PropertyOrder {
@@ -200,8 +200,9 @@ func listTools(p terminal.Paint) string {
 			}
 			args = append(args, name)
 		}
-		t.Add(tool.Name, tool.Title, strings.Join(args, " "))
+		t.AddTexts(tool.Name, tool.Title, strings.Join(args, " "))
 	}
+	p.Width = 0 // what a script needs is wrapped rather than cut
 	return t.Render(p)
 }
 

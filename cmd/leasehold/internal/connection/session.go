@@ -82,6 +82,11 @@ func Operator(cmd *cobra.Command, start bool) (*client.Client, error) {
 // Call calls a tool. The end of the connection is told in words.
 func Call(ctx context.Context, c *client.Client, tool string, args any) (client.Answer, error) {
 	answer, err := c.Call(ctx, tool, args)
+	if named, ok := args.(map[string]any); ok && IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_") {
+		if advice := meant(ctx, c, named); advice != "" {
+			return answer, exit.Hint(err, "%s", advice)
+		}
+	}
 	return answer, InWords(ctx, tool, err)
 }
 

@@ -58,10 +58,11 @@ processes, and kill some of them.`,
 }
 
 func listStories(p terminal.Paint) string {
-	t := terminal.Table{Head: []string{"STORY", "PROMISE"}}
+	t := terminal.Table{Columns: []terminal.Column{{Head: "STORY"}, {Head: "PROMISE"}}}
 	for _, s := range spotlights.Stories() {
-		t.Add(s.Name, s.Promise)
+		t.AddTexts(s.Name, s.Promise)
 	}
+	p.Width = 0 // a sentence is wrapped rather than cut
 	return t.Render(p)
 }
 

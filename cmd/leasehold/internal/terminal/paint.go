@@ -5,16 +5,37 @@ package terminal
 import (
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/mattn/go-isatty"
+	"golang.org/x/sys/unix"
 )
 
-// A Paint colours text for a terminal. The zero paint leaves it as it is.
-type Paint struct{ On bool }
+// A Paint is what text is drawn for: how wide that is, and whether it has colours.
+// The zero Paint has none, and any width.
+type Paint struct {
+	On    bool
+	Width int // 0: any
+}
 
 // PaintFor is the paint for what is written to w.
 func PaintFor(w io.Writer) Paint {
-	return Paint{Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return Paint{Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", widthOf(w)}
+}
+
+// widthOf is how wide what is written to w may be: as wide as a terminal is,
+// elsewhere as COLUMNS says, or else as wide as it likes.
+func widthOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			return int(size.Col)
+		}
+	}
+	columns, err := strconv.Atoi(os.Getenv("COLUMNS"))
+	if err != nil {
+		return 0
+	}
+	return max(0, columns)
 }
 
 func (p Paint) Bold(s string) string { return p.code("1", s) }

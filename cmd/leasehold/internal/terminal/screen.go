@@ -38,6 +38,11 @@ func (s *screen) Draw(text string) error {
 		hidden := len(lines) - (n - 1)
 		lines = append(lines[:n-1:n-1], fmt.Sprintf("… %s more", Plural(hidden, "line")))
 	}
+	if width := widthOf(s.out); width > 0 {
+		for i, line := range lines {
+			lines[i] = Clip(line, width)
+		}
+	}
 	_, err := io.WriteString(s.out, screenHome+strings.Join(lines, lineEnd)+"\x1b[K"+screenRest)
 	return err
 }

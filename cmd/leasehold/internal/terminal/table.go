@@ -1,71 +1,296 @@
 package terminal
 
 import (
+	"fmt"
+	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
-// A Table is text in columns, for people.
+// A Table is text in columns, for people. Where there is no room for all of it,
+// columns give way by their rank, and what is cut or left out is marked.
 type Table struct {
-	Head []string
-	Rows []Row
+	Columns []Column
+	Rows    []Row
 }
 
+// A Column is one of a table. The zero Rank and Want make one that is always
+// shown, and whole.
+type Column struct {
+	Head string
+	Rank Rank
+	Want int  // a width below which columns of a higher rank are left out; 0: all of it
+	Bare int  // a width that it is narrowed to where nothing else gives way; 0: Want
+	Left bool // shortened at the start, as paths are: their ends tell them apart
+}
+
+// A Rank says when a column gives way: those with the highest rank go first.
+type Rank int
+
+const (
+	IfEmpty Rank = iota - 1 // left out only where no row has anything in it
+	Always
+	Minor // and above: left out where there is no room, empty ones first
+)
+
 type Row struct {
-	Cells []string
+	Cells []Cell
 	Dim   bool
 }
 
-func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, Row{Cells: cells}) }
+// A Cell is a text, or several of which a narrow column shows the first.
+type Cell struct {
+	items []string
+	more  int // that are not among the items
+}
 
-// Render is the table with its columns in line, in colours or without.
-func (t *Table) Render(p Paint) string {
-	all := append([]Row{{Cells: t.Head}}, t.Rows...)
-	widths := make([]int, len(t.Head))
-	for _, r := range all {
-		for i, c := range r.Cells {
-			r.Cells[i] = Printable(c)
-			widths[i] = max(widths[i], utf8.RuneCountInString(r.Cells[i]))
-		}
+func Text(s string) Cell { return Cell{items: []string{s}} }
+
+// Several is a cell of the first of so many items; without any it is empty.
+func Several(items []string, of int) Cell { return Cell{items, max(0, of-len(items))} }
+
+// empty reports whether there is nothing to know of a cell.
+func (c Cell) empty() bool {
+	return len(c.items) == 0 || len(c.items) == 1 && (c.items[0] == "" || c.items[0] == none)
+}
+
+// none stands where there is nothing, so that the eye finds what is there.
+const none = "-"
+
+func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, Row{Cells: cells}) }
+
+// AddTexts adds a row of cells that are texts.
+func (t *Table) AddTexts(texts ...string) { t.Rows = append(t.Rows, TextRow(texts...)) }
+
+func TextRow(texts ...string) (r Row) {
+	for _, s := range texts {
+		r.Cells = append(r.Cells, Text(s))
 	}
-	var b strings.Builder
-	for i, r := range all {
-		line := r.line(widths)
+	return r
+}
+
+// gap is between two columns.
+const gap = 2
+
+// Render is the table with its columns in line, no wider than the paint's width.
+func (t *Table) Render(p Paint) string {
+	lines, left := t.Lines(p)
+	return strings.Join(append(lines, left...), "\n") + "\n"
+}
+
+// Lines are the table's, its head first, and what it says of columns that are left
+// out.
+func (t *Table) Lines(p Paint) (lines, left []string) {
+	widths, empty, without := t.fit(p.Width)
+	head := Row{}
+	for _, c := range t.Columns {
+		head.Cells = append(head.Cells, Text(c.Head))
+	}
+	for i, r := range append([]Row{head}, t.Rows...) {
+		line := r.line(t.Columns, widths)
+		if p.Width > 0 {
+			line = Clip(line, p.Width)
+		}
 		switch {
 		case i == 0:
 			line = p.Bold(line)
 		case r.Dim:
 			line = p.Dim(line)
 		}
-		b.WriteString(line + "\n")
+		lines = append(lines, line)
 	}
-	return b.String()
+	for _, note := range []struct {
+		title string
+		heads []string
+	}{{"no room for ", without}, {"nothing in ", empty}} {
+		if len(note.heads) > 0 {
+			for _, line := range Fold(note.title+strings.Join(note.heads, ", "), p.Width) {
+				left = append(left, p.Dim(line))
+			}
+		}
+	}
+	return lines, left
 }
 
-func (r Row) line(widths []int) string {
+// leftOut is the width of a column that is not shown.
+const leftOut = -1
+
+// fit gives each column its width, and names those that are left out: those that
+// are empty, and those that there is no room for.
+func (t *Table) fit(width int) (widths []int, empty, without []string) {
+	widths = make([]int, len(t.Columns))
+	blank := make([]bool, len(t.Columns))
+	for i, c := range t.Columns {
+		widths[i], blank[i] = Width(c.Head), true
+		for _, r := range t.Rows {
+			widths[i] = max(widths[i], Width(r.Cells[i].full()))
+			blank[i] = blank[i] && r.Cells[i].empty()
+		}
+	}
+	if width <= 0 {
+		return widths, nil, nil
+	}
+	want, bare := make([]int, len(widths)), make([]int, len(widths))
+	for i, c := range t.Columns {
+		want[i], bare[i] = widths[i], widths[i]
+		if c.Want > 0 {
+			want[i] = min(widths[i], max(c.Want, Width(c.Head)))
+			bare[i] = want[i]
+		}
+		if c.Bare > 0 {
+			bare[i] = min(want[i], c.Bare)
+		}
+	}
+	for total(want, widths) > width {
+		out := leftOut
+		for i, c := range t.Columns {
+			if widths[i] == leftOut || c.Rank == Always || c.Rank == IfEmpty && !blank[i] {
+				continue
+			}
+			if out == leftOut || before(c.Rank, blank[i], t.Columns[out].Rank, blank[out]) {
+				out = i
+			}
+		}
+		if out == leftOut {
+			break
+		}
+		widths[out] = leftOut
+		if blank[out] {
+			empty = append(empty, t.Columns[out].Head)
+		} else {
+			without = append(without, t.Columns[out].Head)
+		}
+	}
+	t.narrow(widths, want, width)
+	t.narrow(widths, bare, width)
+	return widths, inOrder(t.Columns, empty), inOrder(t.Columns, without)
+}
+
+// before reports whether a column is left out before another.
+func before(rank Rank, blank bool, other Rank, otherBlank bool) bool {
+	if blank != otherBlank {
+		return blank
+	}
+	return rank >= other // of the same rank the last
+}
+
+func inOrder(columns []Column, heads []string) (sorted []string) {
+	for _, c := range columns {
+		if slices.Contains(heads, c.Head) {
+			sorted = append(sorted, c.Head)
+		}
+	}
+	return sorted
+}
+
+// narrow takes width from columns down to their floors until they fit: from those
+// of the highest rank first, and among them from the widest.
+func (t *Table) narrow(widths, floors []int, width int) {
+	for total(widths, widths) > width {
+		from := leftOut
+		for i, c := range t.Columns {
+			if widths[i] == leftOut || widths[i] <= floors[i] {
+				continue
+			}
+			if from == leftOut || c.Rank > t.Columns[from].Rank || c.Rank == t.Columns[from].Rank && widths[i] > widths[from] {
+				from = i
+			}
+		}
+		if from == leftOut {
+			return
+		}
+		widths[from]--
+	}
+}
+
+// total is the width of a line of the columns that are shown.
+func total(widths, shown []int) int {
+	sum := -gap
+	for i, w := range widths {
+		if shown[i] != leftOut {
+			sum += w + gap
+		}
+	}
+	return sum
+}
+
+func (r Row) line(columns []Column, widths []int) string {
 	var b strings.Builder
 	for i, c := range r.Cells {
-		b.WriteString(c)
-		b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
+		if widths[i] == leftOut {
+			continue
+		}
+		text := c.within(widths[i], columns[i].Left && c.items != nil)
+		b.WriteString(text)
+		b.WriteString(strings.Repeat(" ", widths[i]-Width(text)+gap))
 	}
 	return strings.TrimRight(b.String(), " ")
 }
 
-// Printable keeps what agents wrote from speaking to the terminal.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
+func (c Cell) full() string { return c.first(len(c.items)) }
+
+// first is a cell with its first n items, and how many more there are.
+func (c Cell) first(n int) string {
+	if len(c.items) == 0 {
+		return none
+	}
+	return Printable(strings.Join(c.items[:n], ", ")) + c.rest(n)
 }
 
-// Clip shortens a text to n runes.
-func Clip(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
+func (c Cell) rest(n int) string {
+	if more := len(c.items) - n + c.more; more > 0 {
+		return fmt.Sprintf(", +%d", more)
+	}
+	return ""
+}
+
+// within is a cell in so much width: as many items as fit, of which a single one
+// is shortened.
+func (c Cell) within(width int, left bool) string {
+	for n := len(c.items); n > 0; n-- {
+		if s := c.first(n); Width(s) <= width {
+			return s
+		}
+	}
+	if len(c.items) == 0 {
+		return Clip(none, width)
+	}
+	shorten := Clip
+	if left {
+		shorten = ClipLeft
+	}
+	rest := c.rest(1)
+	if room := width - Width(rest); room > 1 {
+		return shorten(Printable(c.items[0]), room) + rest
+	}
+	return Clip(c.first(1), width)
+}
+
+// Width is how many columns of a terminal a text takes.
+func Width(s string) int { return ansi.StringWidth(s) }
+
+// Clip shortens a text to a width, at its end.
+func Clip(s string, width int) string { return ansi.Truncate(s, width, "…") }
+
+// ClipLeft shortens a text to a width, at its start.
+func ClipLeft(s string, width int) string {
+	over := Width(s) - width
+	if over <= 0 {
 		return s
 	}
-	return string([]rune(s)[:n-1]) + "…"
+	for n := over + 1; n < Width(s); n++ { // a wide rune at the cut goes whole
+		if cut := ansi.TruncateLeft(s, n, "…"); Width(cut) <= width {
+			return cut
+		}
+	}
+	return "…"
+}
+
+// Fold breaks a text between words into lines of a width; 0 is any width.
+func Fold(s string, width int) []string {
+	if width <= 0 {
+		return []string{s}
+	}
+	return strings.Split(ansi.Wrap(s, width, ""), "\n")
 }

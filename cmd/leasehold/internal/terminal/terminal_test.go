@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 func TestRemainingTimeIsRoundedUpAndRunsOut(t *testing.T) {
@@ -30,7 +32,8 @@ func TestRemainingTimeIsRoundedUpAndRunsOut(t *testing.T) {
 }
 
 func TestColoursDoNotMoveColumns(t *testing.T) {
-	table := Table{Head: []string{"A", "B"}, Rows: []Row{{Cells: []string{"S1→W1", "x"}, Dim: true}, {Cells: []string{"\x1b[31mred", "y"}}}}
+	table := Table{Columns: []Column{{Head: "A"}, {Head: "B"}}, Rows: []Row{TextRow("S1→W1", "x"), TextRow("\x1b[31mred", "y")}}
+	table.Rows[0].Dim = true
 	plain := table.Render(Paint{})
 	if want := "A         B\nS1→W1     x\n\uFFFD[31mred  y\n"; plain != want {
 		t.Errorf("%q, want %q", plain, want)
@@ -56,4 +59,69 @@ func TestScreenIsLeftAsItWas(t *testing.T) {
 	if want := screenOpen + screenHome + "a" + lineEnd + "b\x1b[K" + screenRest + screenClose + "b\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
+}
+
+// The alphabet of what agents may write: letters of one column and of two, marks
+// of none, and emoji of several runes.
+var alphabet = []string{"a", "/", ".", "→", "é", "e\u0301", "日", "本", "ﾊ", "한", "🚀", "🇯🇵", "👍🏽", "❤️"}
+
+func TestTextIsShortenedToItsWidthAndMarked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 40).Draw(t, "text"), "")
+		width := rapid.IntRange(2, 50).Draw(t, "width")
+		for name, got := range map[string]string{"end": Clip(text, width), "start": ClipLeft(text, width)} {
+			switch {
+			case Width(text) <= width && got != text:
+				t.Errorf("%s: %q fits in %d, and became %q", name, text, width, got)
+			case Width(got) > width:
+				t.Errorf("%s: %q is wider than %d", name, got, width)
+			case got != text && !strings.Contains(got, "…"):
+				t.Errorf("%s: %q of %q has no mark", name, got, text)
+			}
+		}
+		if got := ClipLeft(text, width); !strings.HasSuffix(text, strings.TrimPrefix(got, "…")) {
+			t.Errorf("%q is no end of %q", got, text)
+		}
+	})
+}
+
+// Whatever is in a table: no line is too wide, and what is always shown is shown,
+// as far as columns can be narrowed at all.
+func TestTablesKeepTheirWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.Custom(func(t *rapid.T) string {
+			return strings.Join(rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 30).Draw(t, "word"), "")
+		})
+		table := Table{Columns: []Column{
+			{Head: "KEY", Want: 20, Bare: 6, Left: true},
+			{Head: "SOME", Rank: Minor, Want: 10},
+			{Head: "WHO", Want: 12, Bare: 6, Left: true},
+			{Head: "MORE", Rank: Minor + 1},
+			{Head: "STATE", Rank: IfEmpty, Bare: 5},
+			{Head: "LINE", Want: 12, Bare: 8},
+		}}
+		for range rapid.IntRange(1, 5).Draw(t, "rows") {
+			waiting := rapid.SliceOfN(word, 0, 4).Draw(t, "waiting")
+			table.Add(Text(word.Draw(t, "key")), Text(word.Draw(t, "some")), Text(word.Draw(t, "who")), Text(word.Draw(t, "more")),
+				Text(rapid.SampledFrom([]string{"", "-", "12", "in_progress"}).Draw(t, "state")),
+				Several(waiting, len(waiting)+rapid.IntRange(0, 3).Draw(t, "hidden")))
+		}
+		width := rapid.IntRange(40, 200).Draw(t, "width")
+		text := table.Render(Paint{Width: width})
+		for line := range strings.Lines(text) {
+			if w := Width(strings.TrimSuffix(line, "\n")); w > width {
+				t.Fatalf("a line of %d at %d:\n%s", w, width, text)
+			}
+		}
+		head, _, _ := strings.Cut(text, "\n")
+		for _, column := range table.Columns {
+			shown := strings.Contains(head, column.Head)
+			if !shown && column.Rank == Always {
+				t.Fatalf("no %s at %d:\n%s", column.Head, width, text)
+			}
+			if _, notes, _ := strings.Cut(text, "\n"); !shown && !strings.Contains(notes, column.Head) {
+				t.Fatalf("%s is left out at %d, and nothing says so:\n%s", column.Head, width, text)
+			}
+		}
+	})
 }

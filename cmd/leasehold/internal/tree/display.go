@@ -114,7 +114,14 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 		b.WriteString(", interrupted")
 	}
 	b.WriteString("\n")
-	t := terminal.Table{Head: []string{"ACTOR", "AGENT", "STATUS", "TOOK", "COST", "RESULT"}}
+	t := terminal.Table{Columns: []terminal.Column{
+		{Head: "ACTOR", Want: 18, Bare: 10, Left: true},
+		{Head: "AGENT", Rank: terminal.Minor + 2},
+		{Head: "STATUS"},
+		{Head: "TOOK", Rank: terminal.Minor},
+		{Head: "COST", Rank: terminal.Minor + 1},
+		{Head: "RESULT", Want: 24, Bare: 10},
+	}}
 	for _, a := range s.Actors {
 		t.Rows = append(t.Rows, summaryRow(a))
 	}
@@ -128,7 +135,7 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 	return b.String()
 }
 
-// resultWidth is how many runes of a result a table shows.
+// resultWidth is how wide a result is in a table at most.
 const resultWidth = 60
 
 func summaryRow(a launcher.Actor) terminal.Row {
@@ -147,7 +154,9 @@ func summaryRow(a launcher.Actor) terminal.Row {
 	if status == "" {
 		status = "joined"
 	}
-	return terminal.Row{Cells: []string{a.Path, a.Agent, status, took, cost, terminal.Clip(said, resultWidth)}, Dim: a.Status == "cancelled"}
+	row := terminal.TextRow(a.Path, a.Agent, status, took, cost, terminal.Clip(said, resultWidth))
+	row.Dim = a.Status == "cancelled"
+	return row
 }
 
 // resultText is a result in one line: a text as it is, anything else as JSON.

@@ -25,7 +25,7 @@ func TestTreeIsDrawnAtAnyDepth(t *testing.T) {
 func TestClocksGoOnBetweenLooks(t *testing.T) {
 	object := json.RawMessage(`{"leases":[{"key":"gpu","scope":"run","token":7,"holder":{"path":"S1"},"expires_in_ms":30000,` +
 		`"waiters":[{"path":"S2","waiting_ms":1000}]}]}`)
-	text, err := drawLeases(object, 10*time.Second, terminal.Paint{})
+	text, err := drawLeases("")(object, 10*time.Second, terminal.Paint{})
 	if err != nil || !strings.Contains(text, "gpu    run    S1      20s      7      S2 (11s)\n") {
 		t.Errorf("%v\n%s", err, text)
 	}

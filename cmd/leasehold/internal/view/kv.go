@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -26,7 +27,7 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
   leasehold kv --layer S1 '/ref/*' --json --values | jq -r '.entries[].value'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			glob := "/**"
+			glob := allEntries
 			if len(args) == 1 {
 				glob = args[0]
 			}
@@ -34,7 +35,7 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
 			l.title = "store of " + layer + " in run " + run + ", " + glob
 			l.args = map[string]any{"run": run, "layer": layer, "glob": glob, "values": values, "limit": limit}
 			l.draw = func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
-				return drawEntries(object, values, p)
+				return drawEntries(object, glob, values, p)
 			}
 			return l.run(cmd)
 		},
@@ -49,6 +50,9 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
 	return cmd
 }
 
+// allEntries matches every path.
+const allEntries = "/**"
+
 // shownEntry is an entry as operator_kv tells it.
 type shownEntry struct {
 	Path      string
@@ -58,10 +62,10 @@ type shownEntry struct {
 	UpdatedBy string    `json:"updated_by"`
 }
 
-// maxShownValue is how many characters of a value a table shows; JSON has all.
+// maxShownValue is how wide a value is in a table at most; JSON has all.
 const maxShownValue = 120
 
-func drawEntries(object json.RawMessage, values bool, p terminal.Paint) (string, error) {
+func drawEntries(object json.RawMessage, glob string, values bool, p terminal.Paint) (string, error) {
 	list, err := connection.Decode[struct {
 		Entries   []shownEntry
 		Truncated bool
@@ -70,18 +74,26 @@ func drawEntries(object json.RawMessage, values bool, p terminal.Paint) (string,
 		return "", err
 	}
 	if len(list.Entries) == 0 {
+		if glob != allEntries {
+			return fmt.Sprintf("no entries match %s\n", terminal.Printable(glob)), nil
+		}
 		return "no entries\n", nil
 	}
-	t := terminal.Table{Head: []string{"PATH", "VERSION", "BY", "AGE"}}
+	t := terminal.Table{Columns: []terminal.Column{
+		{Head: "PATH", Want: 24, Bare: 10, Left: true},
+		{Head: "VERSION", Rank: terminal.Minor + 2},
+		{Head: "BY", Rank: terminal.Minor, Want: 12, Left: true},
+		{Head: "AGE", Rank: terminal.Minor + 1},
+	}}
 	if values {
-		t.Head = append(t.Head, "VALUE")
+		t.Columns = append(t.Columns, terminal.Column{Head: "VALUE", Want: 24, Bare: 10})
 	}
 	for _, e := range list.Entries {
 		cells := []string{e.Path, strconv.FormatUint(e.Version, 10), e.UpdatedBy, terminal.Brief(time.Since(e.UpdatedAt))}
 		if values {
 			cells = append(cells, terminal.Clip(string(e.Value), maxShownValue))
 		}
-		t.Add(cells...)
+		t.AddTexts(cells...)
 	}
 	text := t.Render(p)
 	if list.Truncated {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,7 @@ import (
 
 func NewLeasesCommand() *cobra.Command {
 	var run, layer, scope, prefix string
-	l := &look{tool: "operator_leases", empty: `{"leases":[]}`, draw: drawLeases}
+	l := &look{tool: "operator_leases", empty: `{"leases":[]}`}
 	cmd := l.flags(&cobra.Command{
 		Use:   "leases",
 		Short: "Show who holds what, and who waits for it",
@@ -37,6 +36,7 @@ each layer. The token is the fencing token of the grant.`,
 				return exit.Usagef("--layer %s: a layer's leases are not of --scope run", layer)
 			}
 			l.title = "leases of run " + run
+			l.draw = drawLeases(prefix)
 			l.args = map[string]any{"run": run, "layer": connection.ActorPath(layer), "scope": scope, "prefix": prefix}
 			return l.run(cmd)
 		},
@@ -53,54 +53,103 @@ each layer. The token is the fencing token of the grant.`,
 
 // shownLease is a lease as operator_leases tells it.
 type shownLease struct {
-	Name   string
-	Key    string
-	Scope  string
-	Layer  string
-	Token  uint64
-	Mode   string
-	Reason string
-	Holder struct {
-		Path string
-	}
+	Name      string
+	Key       string
+	Scope     string
+	Layer     string
+	Token     uint64
+	Mode      string
+	Reason    string
+	Holder    shownHolder
+	KeepAlive bool            `json:"keep_alive"`
 	ExpiresIn terminal.Millis `json:"expires_in_ms"`
 	Waiters   []struct {
-		Path    string
+		shownHolder
 		Waiting terminal.Millis `json:"waiting_ms"`
+	}
+	InLine int `json:"in_line"`
+}
+
+// shownHolder is a party that holds or waits.
+type shownHolder struct {
+	Path string
+	As   string
+}
+
+func (h shownHolder) String() string {
+	if h.As != "" {
+		return h.Path + " as " + h.As
+	}
+	return h.Path
+}
+
+// drawLeases draws leases of which those that start with prefix were asked for.
+func drawLeases(prefix string) drawing {
+	return func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error) {
+		list, err := connection.Decode[leaseList](object)
+		switch {
+		case err != nil:
+			return "", err
+		case len(list.Leases) == 0 && prefix != "":
+			return fmt.Sprintf("no lease starts with %q\n", prefix), nil
+		case len(list.Leases) == 0:
+			return "no leases\n", nil
+		}
+		text := leaseTable(list.Leases, since).Render(p)
+		if list.Next != "" {
+			text += p.Dim("there are more: narrow with --prefix, --scope or --layer") + "\n"
+		}
+		return text, nil
 	}
 }
 
-func drawLeases(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error) {
-	list, err := connection.Decode[struct{ Leases []shownLease }](object)
-	if err != nil {
-		return "", err
-	}
-	if len(list.Leases) == 0 {
-		return "no leases\n", nil
-	}
-	t := terminal.Table{Head: []string{"LEASE", "SCOPE", "HOLDER", "EXPIRES", "TOKEN", "WAITING"}}
-	reasons := slices.ContainsFunc(list.Leases, func(l shownLease) bool { return l.Reason != "" })
+// leaseList is what operator_leases answers.
+type leaseList struct {
+	Leases []shownLease
+	Next   string
+}
+
+// leaseTable shows leases some time after they were seen, one in a row.
+func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Head: "LEASE", Want: 24, Bare: 10, Left: true},
+		{Head: "SCOPE", Rank: terminal.Minor, Want: 12},
+		{Head: "HOLDER", Want: 16, Bare: 8, Left: true},
+		{Head: "EXPIRES"},
+		{Head: "TOKEN", Rank: terminal.Minor + 1},
+		{Head: "WAITING", Want: 16, Bare: 10, Left: true},
+	}}
+	reasons := slices.ContainsFunc(list, func(l shownLease) bool { return l.Reason != "" })
 	if reasons {
-		t.Head = append(t.Head, "REASON")
+		t.Columns = append(t.Columns, terminal.Column{Head: "REASON", Rank: terminal.Minor + 2, Want: 16})
 	}
-	for _, l := range list.Leases {
+	for _, l := range list {
 		scope := l.Scope
 		if l.Layer != "" {
 			scope += " " + l.Layer
 		}
 		var waiting []string
 		for _, w := range l.Waiters {
-			waiting = append(waiting, fmt.Sprintf("%s (%s)", w.Path, terminal.Brief(w.Waiting.Duration()+since)))
+			waiting = append(waiting, fmt.Sprintf("%s (%s)", w, terminal.Brief(w.Waiting.Duration()+since)))
 		}
-		holder := l.Holder.Path
+		expires := terminal.Remaining(l.ExpiresIn, since)
+		if l.KeepAlive {
+			expires = "kept alive"
+		}
+		line := terminal.Several(waiting, l.InLine)
+		if len(waiting) == 0 {
+			line = terminal.Text("")
+		}
+		holder := l.Holder.String()
 		if l.Mode == "shared" {
 			holder += " (shared)"
 		}
-		cells := []string{l.Name + l.Key, scope, holder, terminal.Remaining(l.ExpiresIn, since), strconv.FormatUint(l.Token, 10), strings.Join(waiting, ", ")}
+		cells := []terminal.Cell{terminal.Text(l.Name + l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),
+			terminal.Text(strconv.FormatUint(l.Token, 10)), line}
 		if reasons {
-			cells = append(cells, l.Reason)
+			cells = append(cells, terminal.Text(l.Reason))
 		}
 		t.Add(cells...)
 	}
-	return t.Render(p), nil
+	return t
 }

@@ -4,7 +4,6 @@
 package view
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ type look struct {
 	tool  string
 	empty string // its answer where there is nothing
 	args  map[string]any
-	draw  func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error)
+	draw  drawing
 
 	json  bool
 	watch bool
@@ -56,7 +55,7 @@ func (l *look) run(cmd *cobra.Command) error {
 	if l.watch {
 		err = l.Follow(cmd.Context(), c, out)
 	} else {
-		err = l.once(cmd.Context(), c, out)
+		err = l.once(cmd, c, out)
 	}
 	return connection.AsJSON(l.json, out, err)
 }
@@ -91,10 +90,13 @@ func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 // daemonPoll is how often a watch looks for a daemon that is not there.
 const daemonPoll = 500 * time.Millisecond
 
-func (l *look) once(ctx context.Context, c *client.Client, out io.Writer) error {
-	answer, err := connection.Call(ctx, c, l.tool, l.args)
+func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
+	answer, err := connection.Call(cmd.Context(), c, l.tool, l.args)
 	if err != nil {
 		return err
+	}
+	if l.guessed(cmd) && l.nothing(answer.Object) {
+		defer noteOtherRuns(cmd, c)
 	}
 	text, err := l.text(state{Answer: answer}, 0, terminal.PaintFor(out))
 	if err != nil {
@@ -102,6 +104,46 @@ func (l *look) once(ctx context.Context, c *client.Client, out io.Writer) error 
 	}
 	_, err = io.WriteString(out, text)
 	return err
+}
+
+// guessed reports whether the run that a person asks about was not named.
+func (l *look) guessed(cmd *cobra.Command) bool {
+	flag := cmd.Flags().Lookup("run")
+	return !l.json && flag != nil && flag.DefValue != "" && !flag.Changed
+}
+
+// nothing reports whether an answer lists nothing.
+func (l *look) nothing(object json.RawMessage) bool {
+	fields, err := connection.Decode[map[string]json.RawMessage](object)
+	if err != nil {
+		return false
+	}
+	for _, field := range fields {
+		if string(field) == "[]" {
+			return true
+		}
+	}
+	return false
+}
+
+// noteOtherRuns says which runs live beside the one that was looked at, since one of
+// them may be meant.
+func noteOtherRuns(cmd *cobra.Command, c *client.Client) {
+	answer, err := connection.Call(cmd.Context(), c, "operator_tree", map[string]any{})
+	if err != nil {
+		return
+	}
+	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer.Object)
+	seen := cmd.Flags().Lookup("run").DefValue
+	var names []string
+	for _, r := range list.Runs {
+		if r.EndedAt == nil && r.Run != seen {
+			names = append(names, r.Run)
+		}
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: this is run %s; --run shows another: %s\n", seen, connection.Some(names))
+	}
 }
 
 // text is a state as it is to be shown, some time after it was seen.

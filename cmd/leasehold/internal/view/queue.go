@@ -43,7 +43,7 @@ func newQueueStatsCommand(use string) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l.title = "queues of run " + run
-			l.args = map[string]any{"run": run, "queue": name}
+			l.args = map[string]any{"run": run, "queue": name, "limit": queue.MaxStats}
 			return l.run(cmd)
 		},
 	})
@@ -78,7 +78,7 @@ shows those of one state.`,
 			}
 			l.title = "tasks of run " + run
 			l.args = map[string]any{"run": run, "queue": name, "state": state, "limit": limit}
-			l.draw = drawTasks(limit)
+			l.draw = drawTasks(limit, state)
 			return l.run(cmd)
 		},
 	})
@@ -131,7 +131,7 @@ each attempt with how it ended.`,
 			out := cmd.OutOrStdout()
 			answer, err := connection.AsOperator(cmd, false, "operator_task", map[string]any{"run": run, "task_id": args[0]})
 			if err != nil {
-				return connection.AsJSON(asObject, out, aboutTask(err, run))
+				return connection.AsJSON(asObject, out, err)
 			}
 			text := string(answer.Object) + "\n"
 			if !asObject {
@@ -163,7 +163,7 @@ works on the task learns it at its next heartbeat, or when its submit is refused
 			out := cmd.OutOrStdout()
 			answer, err := connection.AsOperator(cmd, true, "operator_task_cancel", map[string]any{"run": run, "task_id": args[0]})
 			if err != nil {
-				return connection.AsJSON(asObject, out, aboutTask(err, run))
+				return connection.AsJSON(asObject, out, err)
 			}
 			text := answer.Text
 			if asObject {
@@ -238,12 +238,4 @@ func tellRedriven(out io.Writer, object json.RawMessage, name string, asked []st
 		return nil
 	}
 	return exit.Hint(fmt.Errorf("not dead in queue %s: %s", name, strings.Join(left, ", ")), "leasehold queue dead shows those that are")
-}
-
-// aboutTask says where to find a task that is not there.
-func aboutTask(err error, run string) error {
-	if connection.IsCode(err, "NOT_FOUND") && strings.HasPrefix(err.Error(), "task ") {
-		return exit.Hint(err, "leasehold queue list --run %s shows the tasks of the run that are not finished", run)
-	}
-	return err
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,21 +23,50 @@ type shownQueue struct {
 	Failed     int
 	Dead       int
 	Cancelled  int
+	Corrupt    int
+}
+
+// queueList is what operator_queue_stats answers.
+type queueList struct {
+	Queues []shownQueue
+	More   bool
 }
 
 func drawQueues(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
-	list, err := connection.Decode[struct{ Queues []shownQueue }](object)
+	list, err := connection.Decode[queueList](object)
 	if err != nil {
 		return "", err
 	}
 	if len(list.Queues) == 0 {
 		return "no queues\n", nil
 	}
-	t := terminal.Table{Head: []string{"QUEUE", "READY", "DELAYED", "IN PROGRESS", "COMPLETED", "FAILED", "DEAD", "CANCELLED"}}
-	for _, q := range list.Queues {
-		t.Add(q.Queue, count(q.Ready), count(q.Delayed), count(q.InProgress), count(q.Completed), count(q.Failed), count(q.Dead), count(q.Cancelled))
+	text := queueTable(list.Queues).Render(p)
+	if list.More {
+		text += p.Dim("there are more: name one with --queue") + "\n"
 	}
-	return t.Render(p), nil
+	return text, nil
+}
+
+// queueTable shows queues, one in a row. In a narrow one the states that no task is
+// in are left out, and then the names of the states are shortened.
+func queueTable(list []shownQueue) *terminal.Table {
+	t := &terminal.Table{Columns: []terminal.Column{{Head: "QUEUE", Want: 20, Bare: 8, Left: true}}}
+	states := []string{"READY", "DELAYED", "IN PROGRESS", "COMPLETED", "FAILED", "DEAD", "CANCELLED"}
+	corrupt := slices.ContainsFunc(list, func(q shownQueue) bool { return q.Corrupt > 0 })
+	if corrupt {
+		states = append(states, "CORRUPT")
+	}
+	for _, head := range states {
+		t.Columns = append(t.Columns, terminal.Column{Head: head, Rank: terminal.IfEmpty, Bare: 5})
+	}
+	for _, q := range list {
+		cells := []string{q.Queue}
+		for _, n := range []int{q.Ready, q.Delayed, q.InProgress, q.Completed, q.Failed, q.Dead, q.Cancelled, q.Corrupt}[:len(states)] {
+			cells = append(cells, count(n))
+		}
+		t.AddTexts(cells...)
+	}
+	return t
 }
 
 // shownTask is a task as operator_task tells it.
@@ -68,17 +98,37 @@ type shownAttempt struct {
 
 func (t shownTask) attempts() string { return fmt.Sprintf("%d of %d", t.Attempt, t.MaxAttempts) }
 
-// standing is what is to be known of a task in a list, beside its state.
-func (t shownTask) standing() string {
-	var last shownAttempt
+// last is the last attempt at a task, or none.
+func (t shownTask) last() (a shownAttempt) {
 	if n := len(t.Attempts); n > 0 {
-		last = t.Attempts[n-1]
+		a = t.Attempts[n-1]
 	}
+	return a
+}
+
+// holder is who works on a task, and expires when it is taken from them.
+func (t shownTask) holder() string {
+	if t.State != queue.InProgress.String() {
+		return ""
+	}
+	return t.last().Path
+}
+
+func (t shownTask) expires(since time.Duration) string {
+	if t.ExpiresIn == nil {
+		return ""
+	}
+	return terminal.Remaining(*t.ExpiresIn, since)
+}
+
+// note is what else is to be known of a task in a list.
+func (t shownTask) note() string {
+	last := t.last()
 	switch {
 	case t.FinishedAt != nil:
 		return terminal.Brief(time.Since(*t.FinishedAt)) + " ago"
 	case t.State == queue.InProgress.String():
-		return fmt.Sprintf("%s, for %s", last.Path, terminal.Brief(time.Since(last.BeganAt)))
+		return "began " + terminal.Brief(time.Since(last.BeganAt)) + " ago"
 	case t.RunAt != nil:
 		return "due in " + terminal.Remaining(terminal.Millis(time.Until(*t.RunAt).Milliseconds()), 0)
 	case last.Cause != "":
@@ -89,40 +139,58 @@ func (t shownTask) standing() string {
 }
 
 // drawTasks draws a list of which no more than limit were asked for.
-func drawTasks(limit int) func(json.RawMessage, time.Duration, terminal.Paint) (string, error) {
-	head := []string{"TASK", "QUEUE", "STATE", "PRIORITY", "ATTEMPT", "AGE", ""}
-	return drawList(limit, head, func(t shownTask) []string {
+func drawTasks(limit int, state string) drawing {
+	columns := []terminal.Column{
+		{Head: "TASK", Want: 36, Bare: 9, Left: true}, // the ends of ids differ
+		{Head: "QUEUE", Want: 12, Bare: 8, Left: true},
+		{Head: "STATE"},
+		{Head: "HOLDER", Rank: terminal.IfEmpty, Want: 10, Bare: 8, Left: true},
+		{Head: "EXPIRES", Rank: terminal.IfEmpty},
+		{Head: "PRIORITY", Rank: terminal.Minor + 2},
+		{Head: "ATTEMPT", Rank: terminal.Minor + 1},
+		{Head: "AGE", Rank: terminal.Minor + 3},
+		{Head: "NOTE", Rank: terminal.Minor, Want: 20},
+	}
+	return drawList(limit, "no "+strings.ReplaceAll(state, "_", " ")+" tasks", columns, func(t shownTask, since time.Duration) []string {
 		return []string{
-			t.TaskID, t.Queue, t.State, strconv.Itoa(t.Priority), t.attempts(),
-			terminal.Brief(time.Since(t.EnqueuedAt)), terminal.Clip(t.standing(), maxShownValue),
+			t.TaskID, t.Queue, t.State, t.holder(), t.expires(since), strconv.Itoa(t.Priority), t.attempts(),
+			terminal.Brief(time.Since(t.EnqueuedAt)), terminal.Clip(t.note(), maxShownValue),
 		}
 	})
 }
 
 // drawDead draws dead tasks with the cause of each attempt.
-func drawDead(limit int) func(json.RawMessage, time.Duration, terminal.Paint) (string, error) {
-	head := []string{"TASK", "QUEUE", "DIED", "ATTEMPTS"}
-	return drawList(limit, head, func(t shownTask) []string {
+func drawDead(limit int) drawing {
+	columns := []terminal.Column{
+		{Head: "TASK", Want: 36, Bare: 9, Left: true},
+		{Head: "QUEUE", Want: 12, Bare: 8, Left: true},
+		{Head: "DIED", Rank: terminal.Minor},
+		{Head: "ATTEMPTS", Want: 20, Bare: 10},
+	}
+	return drawList(limit, "no dead tasks", columns, func(t shownTask, _ time.Duration) []string {
 		var causes []string
 		for _, a := range t.Attempts {
 			causes = append(causes, a.Path+": "+a.Cause)
 		}
-		return []string{t.TaskID, t.Queue, t.standing(), terminal.Clip(strings.Join(causes, "; "), maxShownValue)}
+		return []string{t.TaskID, t.Queue, t.note(), terminal.Clip(strings.Join(causes, "; "), maxShownValue)}
 	})
 }
 
-func drawList(limit int, head []string, cells func(shownTask) []string) func(json.RawMessage, time.Duration, terminal.Paint) (string, error) {
-	return func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
+type drawing = func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error)
+
+// drawList draws tasks, or the text of nothing.
+func drawList(limit int, nothing string, columns []terminal.Column, cells func(t shownTask, since time.Duration) []string) drawing {
+	return func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error) {
 		list, err := connection.Decode[struct{ Tasks []shownTask }](object)
 		if err != nil {
 			return "", err
 		}
 		if len(list.Tasks) == 0 {
-			return "no tasks\n", nil
+			return nothing + "\n", nil
 		}
-		t := terminal.Table{Head: head}
+		t := terminal.Table{Columns: columns}
 		for _, task := range list.Tasks {
-			t.Add(cells(task)...)
+			t.AddTexts(cells(task, since)...)
 		}
 		text := t.Render(p)
 		if len(list.Tasks) == limit {
@@ -132,8 +200,8 @@ func drawList(limit int, head []string, cells func(shownTask) []string) func(jso
 	}
 }
 
-// maxShownPayload is how many characters of a payload or a result a person is
-// shown; JSON has all.
+// maxShownPayload is how wide a payload or a result is that a person is shown; JSON
+// has all.
 const maxShownPayload = 4000
 
 // drawTask draws one task with all there is of it.
@@ -175,13 +243,19 @@ func drawTask(object json.RawMessage, p terminal.Paint) (string, error) {
 }
 
 func drawAttempts(attempts []shownAttempt) *terminal.Table {
-	t := &terminal.Table{Head: []string{"ATTEMPT", "ACTOR", "BEGAN", "TOOK", "ENDED"}}
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Head: "ATTEMPT"},
+		{Head: "ACTOR", Want: 12, Bare: 8, Left: true},
+		{Head: "BEGAN", Rank: terminal.Minor},
+		{Head: "TOOK", Rank: terminal.Minor + 1},
+		{Head: "ENDED", Want: 24, Bare: 10},
+	}}
 	for i, a := range attempts {
 		took := time.Since(a.BeganAt)
 		if a.EndedAt != nil {
 			took = a.EndedAt.Sub(a.BeganAt)
 		}
-		t.Add(strconv.Itoa(i+1), a.Path, terminal.Brief(time.Since(a.BeganAt))+" ago", terminal.Brief(took), a.Cause)
+		t.AddTexts(strconv.Itoa(i+1), a.Path, terminal.Brief(time.Since(a.BeganAt))+" ago", terminal.Brief(took), a.Cause)
 	}
 	return t
 }

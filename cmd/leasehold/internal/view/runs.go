@@ -37,16 +37,20 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 	if len(list.Runs) == 0 {
 		return "no runs\n", nil
 	}
-	t := terminal.Table{Head: []string{"RUN", "ACTORS", "AGE", "STATE"}}
+	t := terminal.Table{Columns: []terminal.Column{
+		{Head: "RUN", Want: 24, Bare: 10},
+		{Head: "ACTORS", Rank: terminal.Minor},
+		{Head: "AGE", Rank: terminal.Minor + 1},
+		{Head: "STATE"},
+	}}
 	for _, r := range list.Runs {
 		state := "running"
 		if r.EndedAt != nil {
 			state = "ended " + terminal.Brief(time.Since(*r.EndedAt)) + " ago"
 		}
-		t.Rows = append(t.Rows, terminal.Row{
-			Cells: []string{r.Run, strconv.Itoa(len(r.Actors)), terminal.Brief(time.Since(r.CreatedAt)), state},
-			Dim:   r.EndedAt != nil,
-		})
+		row := terminal.TextRow(r.Run, strconv.Itoa(len(r.Actors)), terminal.Brief(time.Since(r.CreatedAt)), state)
+		row.Dim = r.EndedAt != nil
+		t.Rows = append(t.Rows, row)
 	}
 	return t.Render(p), nil
 }

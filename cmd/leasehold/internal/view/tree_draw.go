@@ -37,34 +37,57 @@ type ShownActor struct {
 type shownStand struct {
 	Scope  string
 	Key    string
+	Queue  string // of a claim on a task, whose id Key is
 	Holder string
 }
 
-// drawActors is a table of a tree. Money has a column where there is any.
+// idEnd is how much of an id tells it from others: ids that are made at the same
+// time begin alike.
+const idEnd = 8
+
+func (s shownStand) String() string {
+	if s.Queue == "" {
+		return s.Key
+	}
+	return fmt.Sprintf("task %s of %s", terminal.ClipLeft(s.Key, idEnd+1), s.Queue)
+}
+
+// drawActors is a table of a tree. Money and notes have a column where there
+// are any.
 func drawActors(shown []ShownActor) *terminal.Table {
 	money := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.SpentUSD != nil || a.BudgetUSD != nil })
-	t := &terminal.Table{Head: []string{"ACTOR", "ROLE", "STATE", "HOLDS", "WAITS FOR", "AGE"}}
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Head: "ACTOR", Want: 18, Bare: 10},
+		{Head: "ROLE", Rank: terminal.Minor + 2},
+		{Head: "STATE"},
+		{Head: "HOLDS", Want: 14, Bare: 8, Left: true},
+		{Head: "WAITS FOR", Want: 14, Bare: 9, Left: true},
+		{Head: "AGE", Rank: terminal.Minor + 1},
+	}}
 	if money {
-		t.Head = append(t.Head, "COST")
+		t.Columns = append(t.Columns, terminal.Column{Head: "COST", Rank: terminal.Minor + 3})
 	}
-	t.Head = append(t.Head, "")
+	notes := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.note() != "" })
+	if notes {
+		t.Columns = append(t.Columns, terminal.Column{Head: "NOTE", Rank: terminal.Minor, Want: 20})
+	}
 	branches := branchesOf(shown)
 	for i, a := range shown {
 		name := a.Name
 		if a.Path == dispatch.RootPath && a.Name != a.Path {
 			name = strings.TrimSpace(dispatch.RootPath + " " + a.Name)
 		}
-		cells := []string{branches[i] + name, a.Role, a.state(), a.holds(), a.waitsFor(), a.age()}
+		cells := []terminal.Cell{terminal.Text(branches[i] + name), terminal.Text(a.Role), terminal.Text(a.state()), a.holds(), a.waitsFor(), terminal.Text(a.age())}
 		if money {
-			cells = append(cells, a.cost())
+			cells = append(cells, terminal.Text(a.cost()))
 		}
-		t.Rows = append(t.Rows, terminal.Row{Cells: append(cells, terminal.Clip(a.note(), noteWidth)), Dim: a.EndedAt != nil})
+		if notes {
+			cells = append(cells, terminal.Text(terminal.Clip(a.note(), maxShownValue)))
+		}
+		t.Rows = append(t.Rows, terminal.Row{Cells: cells, Dim: a.EndedAt != nil})
 	}
 	return t
 }
-
-// noteWidth is how many runes of a cause a table shows.
-const noteWidth = 50
 
 // state is what an actor that was launched does, and whether another is there.
 func (a ShownActor) state() string {
@@ -113,38 +136,23 @@ func (a ShownActor) cost() string {
 	}
 }
 
-// keysShown is how many leases of an actor a table names.
-const keysShown = 2
+// keyWidth is how wide a key is in a table of actors at most.
+const keyWidth = 40
 
-func (a ShownActor) holds() string {
+func (a ShownActor) holds() terminal.Cell {
 	var names []string
 	for _, l := range a.Holds {
-		names = append(names, terminal.Clip(l.Key, keyWidth))
+		names = append(names, terminal.ClipLeft(l.String(), keyWidth))
 	}
-	return someOf(names, a.Leases)
+	return terminal.Several(names, a.Leases)
 }
 
-func (a ShownActor) waitsFor() string {
+func (a ShownActor) waitsFor() terminal.Cell {
 	var names []string
 	for _, l := range a.WaitsFor {
-		names = append(names, fmt.Sprintf("%s (%s)", terminal.Clip(l.Key, keyWidth), l.Holder))
+		names = append(names, fmt.Sprintf("%s (%s)", terminal.ClipLeft(l.String(), keyWidth), l.Holder))
 	}
-	return someOf(names, a.Waiting)
-}
-
-// keyWidth is how many runes of a key a table of actors shows.
-const keyWidth = 30
-
-// someOf are the first names, and how many more of n there are.
-func someOf(names []string, n int) string {
-	if n == 0 {
-		return "-"
-	}
-	names = names[:min(len(names), keysShown)]
-	if more := n - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("+%d", more))
-	}
-	return strings.Join(names, ", ")
+	return terminal.Several(names, a.Waiting)
 }
 
 // count leaves out zeros, so that the eye finds what is not.

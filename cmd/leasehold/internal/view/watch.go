@@ -90,7 +90,7 @@ func (l *look) log(ctx context.Context, out io.Writer, states <-chan state) erro
 			if bytes.Equal(now, last) {
 				continue
 			}
-			text, err := l.text(seen, 0, terminal.Paint{})
+			text, err := l.text(seen, 0, terminal.PaintFor(out))
 			if err != nil {
 				return err
 			}
@@ -137,7 +137,6 @@ func stopClocks(v any) {
 // animate draws the state in place. Between changes its clocks run here, and
 // the daemon is not asked.
 func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) (err error) {
-	p := terminal.PaintFor(out)
 	s, err := terminal.OpenScreen(out)
 	if err != nil {
 		return err
@@ -161,6 +160,7 @@ func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		p := terminal.PaintFor(out) // anew, since its width may change
 		if text, err = l.text(*seen, time.Since(when), p); err != nil {
 			return err
 		}

@@ -1,0 +1,213 @@
+package connection
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// A knownRun is a run, as far as names go.
+type knownRun struct {
+	Run     string
+	EndedAt *time.Time `json:"ended_at"`
+	Actors  []knownActor
+}
+
+type knownActor struct {
+	Path    string
+	Role    string
+	EndedAt *time.Time `json:"ended_at"`
+}
+
+// meant says what may have been meant by the names in args, of which one is not
+// there; "" if nothing is known.
+func meant(ctx context.Context, c *client.Client, args map[string]any) string {
+	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
+	defer cancel()
+	runs, err := listOf[struct{ Runs []knownRun }](ctx, c, "operator_tree", map[string]any{})
+	if err != nil {
+		return ""
+	}
+	name := text(args, "run")
+	i := slices.IndexFunc(runs.Runs, func(r knownRun) bool { return r.Run == name })
+	switch {
+	case name == "":
+		return ""
+	case i < 0:
+		return meantRun(name, runs.Runs)
+	}
+	run, others := runs.Runs[i], slices.Delete(slices.Clone(runs.Runs), i, i+1)
+	for _, argument := range []string{"layer", "path", "parent"} {
+		if path := text(args, argument); path != "" && path != dispatch.RootPath {
+			return meantActor(path, run, others)
+		}
+	}
+	if queue := text(args, "queue"); queue != "" {
+		return meantQueue(ctx, c, queue, run, others)
+	}
+	if id := text(args, "task_id"); id != "" {
+		for _, r := range others[:min(len(others), maxRunsAsked)] {
+			if _, err := c.Call(ctx, "operator_task", map[string]any{"run": r.Run, "task_id": id}); err == nil {
+				return fmt.Sprintf("it is a task of run %s: name that with --run %s", r.Run, r.Run)
+			}
+		}
+		return fmt.Sprintf("leasehold queue list --run %s shows the tasks of the run that are not finished", name)
+	}
+	return ""
+}
+
+const (
+	meantTimeout = 2 * time.Second // for what is only advice
+	maxRunsAsked = 20
+)
+
+func text(args map[string]any, name string) string {
+	s, _ := args[name].(string)
+	return s
+}
+
+func listOf[T any](ctx context.Context, c *client.Client, tool string, args map[string]any) (list T, err error) {
+	answer, err := c.Call(ctx, tool, args)
+	if err != nil {
+		return list, err
+	}
+	return Decode[T](answer.Object)
+}
+
+func meantRun(name string, runs []knownRun) string {
+	var names []string
+	for _, r := range runs {
+		if r.EndedAt == nil {
+			names = append(names, r.Run)
+		}
+	}
+	for _, r := range runs {
+		if r.EndedAt != nil {
+			names = append(names, r.Run)
+		}
+	}
+	switch near := Nearest(name, names); {
+	case len(names) == 0:
+		return "there is no run yet: leasehold dispatch or leasehold actor add makes one, and so does an agent that connects"
+	case near != "":
+		return fmt.Sprintf("did you mean run %s?", near)
+	default:
+		return "the runs are " + Some(names) + "; leasehold runs shows them"
+	}
+}
+
+func meantActor(path string, run knownRun, others []knownRun) string {
+	var paths []string
+	for _, a := range run.Actors {
+		switch {
+		case a.Path == path && a.EndedAt != nil:
+			return fmt.Sprintf("actor %s has ended; leasehold tree --run %s --all shows why", slashed(path), run.Run)
+		case a.Path == path: // it is there, so it is its layer that is not
+			lead := dispatch.RootPath
+			if i := strings.LastIndex(path, dispatch.Separator); i >= 0 {
+				lead = path[:i]
+			}
+			return fmt.Sprintf("a worker leads no layer; %s is in the layer of %s", slashed(path), slashed(lead))
+		case a.EndedAt == nil:
+			paths = append(paths, a.Path)
+		}
+	}
+	for _, p := range paths {
+		if strings.HasSuffix(p, dispatch.Separator+path) {
+			return fmt.Sprintf("did you mean %s? A path begins below the root", slashed(p))
+		}
+	}
+	if near := Nearest(path, paths); near != "" {
+		return fmt.Sprintf("did you mean %s?", slashed(near))
+	}
+	for _, r := range others {
+		if slices.ContainsFunc(r.Actors, func(a knownActor) bool { return a.Path == path && a.EndedAt == nil }) {
+			return fmt.Sprintf("run %s has an actor %s: name that run with --run %s", r.Run, slashed(path), r.Run)
+		}
+	}
+	return fmt.Sprintf("leasehold tree --run %s --all shows the actors of the run", run.Run)
+}
+
+// slashed is a path as it is typed.
+func slashed(path string) string { return strings.ReplaceAll(path, dispatch.Separator, "/") }
+
+func meantQueue(ctx context.Context, c *client.Client, name string, run knownRun, others []knownRun) string {
+	queues := queuesOf(ctx, c, run.Run)
+	if near := Nearest(name, queues); near != "" {
+		return fmt.Sprintf("did you mean queue %s?", near)
+	}
+	for _, r := range others[:min(len(others), maxRunsAsked)] {
+		if slices.Contains(queuesOf(ctx, c, r.Run), name) {
+			return fmt.Sprintf("run %s has a queue %s: name that run with --run %s", r.Run, name, r.Run)
+		}
+	}
+	if len(queues) == 0 {
+		return fmt.Sprintf("run %s has no queues: a queue begins with its first task", run.Run)
+	}
+	return fmt.Sprintf("the queues of run %s are %s", run.Run, Some(queues))
+}
+
+func queuesOf(ctx context.Context, c *client.Client, run string) (names []string) {
+	list, err := listOf[struct{ Queues []struct{ Queue string } }](ctx, c, "operator_queue_stats", map[string]any{"run": run, "limit": 1000})
+	if err != nil {
+		return nil
+	}
+	for _, q := range list.Queues {
+		names = append(names, q.Queue)
+	}
+	return names
+}
+
+// Some are names for a sentence, of which it has the first few.
+func Some(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// Nearest is the name that was probably meant by one that is not among names; "" if
+// none is near.
+func Nearest(name string, names []string) (near string) {
+	least := max(1, len([]rune(name))/3) + 1
+	for _, n := range names {
+		d := edits([]rune(strings.ToLower(name)), []rune(strings.ToLower(n)))
+		if strings.HasPrefix(strings.ToLower(n), strings.ToLower(name)) && name != "" {
+			d = min(d, 1)
+		}
+		if d < least {
+			near, least = n, d
+		}
+	}
+	return near
+}
+
+// edits is how many runes have to be put in, taken out, changed or swapped with
+// the next to make b of a.
+func edits(a, b []rune) int {
+	before, last, now := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range a {
+		now[0] = i + 1
+		for j := range b {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			now[j+1] = min(last[j]+cost, last[j+1]+1, now[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				now[j+1] = min(now[j+1], before[j-1]+1)
+			}
+		}
+		before, last, now = last, now, before
+	}
+	return last[len(b)]
+}

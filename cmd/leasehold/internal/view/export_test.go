@@ -1,0 +1,28 @@
+package view
+
+import (
+	"context"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// Drawn is what a view shows of a run at a width, asked of a daemon.
+func Drawn(ctx context.Context, c *client.Client, name, run string, width int) (string, error) {
+	of := map[string]any{"run": run}
+	looks := map[string]*look{
+		"leases":     {tool: "operator_leases", args: of, draw: drawLeases("")},
+		"tree":       TreeLook(run, true),
+		"queue":      {tool: "operator_queue_stats", args: of, draw: drawQueues},
+		"queue-list": {tool: "operator_queue_list", args: of, draw: drawTasks(100, liveTasks)},
+		"queue-dead": {tool: "operator_queue_list", args: map[string]any{"run": run, "state": "dead"}, draw: drawDead(100)},
+		"runs":       {tool: "operator_tree", args: of, draw: drawRunList},
+	}
+	l := looks[name]
+	answer, err := connection.Call(ctx, c, l.tool, l.args)
+	if err != nil {
+		return "", err
+	}
+	return l.text(state{Answer: answer}, 0, terminal.Paint{Width: width})
+}

@@ -1,0 +1,87 @@
+package view_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// idPart finds ids and their ends, which differ from run to run.
+var idPart = regexp.MustCompile(`…?[0-9a-f]*-?[0-9a-f]*-?[0-9a-f]*-?[0-9a-f]{0,4}-?[0-9a-f]{8,12}\b`)
+
+// steady is a text in which ids have no digits.
+func steady(text string) string {
+	return idPart.ReplaceAllStringFunc(text, func(id string) string {
+		return regexp.MustCompile(`[0-9a-f]`).ReplaceAllString(id, "x")
+	})
+}
+
+// What a daemon tells is drawn at each width as it was, and no line is wider.
+func TestViewsAtThreeWidths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		d.busyRun("release-42")
+		c := d.connect(server.Hello{Operator: true})
+		for _, v := range []struct {
+			name string
+			keep []string // columns that are there at every width
+		}{
+			{"leases", []string{"LEASE", "HOLDER", "EXPIRES", "WAITING"}},
+			{"tree", []string{"ACTOR", "STATE", "HOLDS", "WAITS FOR"}},
+			{"queue", []string{"QUEUE", "READY"}},
+			{"queue-list", []string{"TASK", "QUEUE", "STATE", "HOLDER", "EXPIRES"}},
+			{"queue-dead", []string{"TASK", "QUEUE", "ATTEMPTS"}},
+			{"runs", []string{"RUN", "STATE"}},
+		} {
+			var all bytes.Buffer
+			for _, width := range []int{60, 80, 200} {
+				text, err := view.Drawn(t.Context(), c, v.name, "release-42", width)
+				if err != nil {
+					t.Fatalf("%s: %v", v.name, err)
+				}
+				head, _, _ := strings.Cut(text, "\n")
+				if v.name == "tree" {
+					_, rest, _ := strings.Cut(text, "\n")
+					head, _, _ = strings.Cut(rest, "\n")
+				}
+				for _, column := range v.keep {
+					if !strings.Contains(head, column) {
+						t.Errorf("%s at %d has no %s:\n%s", v.name, width, column, text)
+					}
+				}
+				for line := range strings.Lines(text) {
+					if w := terminal.Width(strings.TrimSuffix(line, "\n")); w > width {
+						t.Errorf("%s at %d has a line of %d:\n%s", v.name, width, w, line)
+					}
+				}
+				fmt.Fprintf(&all, "%s\n%s\n", strings.Repeat("·", width), steady(text))
+			}
+			golden := filepath.Join("testdata", v.name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(all.Bytes(), want) {
+				t.Errorf("%s is drawn\n%s\nand was\n%s", golden, &all, want)
+			}
+		}
+	})
+}
