@@ -24,7 +24,7 @@ var arrows = [][]string{
 	{"dispatch/simulation"}, // a test of all below
 	{"cmd/leasehold"},
 	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "shim", command + "story", command + "tree"},
-	{command + "view"},
+	{command + "logs", command + "view"},
 	{command + "connection"},
 	{command + "place"},
 	{command + "exit"},

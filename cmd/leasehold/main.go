@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/doctor"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exec"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/story"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/tree"
@@ -117,7 +118,7 @@ Environment:
 	}
 	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), doctor.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), call.NewCommand(), exec.NewCommand())
-	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand())
+	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), logs.NewCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())
 	return cmd
 }

@@ -3,7 +3,6 @@ package tree
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -63,7 +62,7 @@ func (v *logView) before(e launcher.Event) {
 		v.print(e.Path)
 		for _, t := range v.tails[e.Path] {
 			t.rest(func(line string) { v.lines.line(time.Now(), e.Path+" | "+line) })
-			t.file.Close()
+			t.File.Close()
 		}
 		delete(v.tails, e.Path)
 	}
@@ -76,7 +75,7 @@ func (v *logView) after(e launcher.Event) {
 	}
 	for _, name := range e.Logs {
 		if f, err := os.Open(name); err == nil {
-			v.tails[e.Path] = append(v.tails[e.Path], &tail{file: f})
+			v.tails[e.Path] = append(v.tails[e.Path], &tail{Tail: launcher.Tail{File: f}})
 		}
 	}
 }
@@ -95,56 +94,35 @@ func (v *logView) close() error {
 	var err error
 	for _, tails := range v.tails {
 		for _, t := range tails {
-			err = errors.Join(err, t.file.Close())
+			err = errors.Join(err, t.File.Close())
 		}
 	}
 	return err
 }
 
-// A tail is a file that another process appends to, and that begins again when it
-// is full: see [launcher.Earlier].
+// A tail is a file that another process appends to, by lines.
 type tail struct {
-	file *os.File
-	at   int64  // what is before it has been read
+	launcher.Tail
 	part []byte // of a line that has no end yet
 }
 
-// read yields the lines that are new.
+// read yields the lines that are new. One that is too long is several.
 func (t *tail) read(line func(string)) {
-	if info, err := t.file.Stat(); err == nil && info.Size() < t.at { // it has begun again
-		if earlier, err := os.Open(t.file.Name() + launcher.Earlier); err == nil {
-			t.take(earlier, line)
-			earlier.Close()
-		}
-		t.at = 0
-	}
-	t.take(t.file, line)
-}
-
-func (t *tail) take(from io.ReaderAt, line func(string)) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.ReadAt(buf, t.at)
-		t.at += int64(n)
-		t.part = append(t.part, buf[:n]...)
+	_ = t.Next(func(some []byte) { // a file that cannot be read has nothing new
+		t.part = append(t.part, some...)
 		for {
-			i := bytes.IndexByte(t.part, '\n')
-			if i < 0 && len(t.part) < maxLogLine {
-				break
+			switch i := bytes.IndexByte(t.part, '\n'); {
+			case i >= 0 && i <= maxLogLine:
+				line(string(bytes.TrimRight(t.part[:i], "\r\n")))
+				t.part = t.part[i+1:]
+			case len(t.part) > maxLogLine:
+				line(string(t.part[:maxLogLine]))
+				t.part = t.part[maxLogLine:]
+			default:
+				return
 			}
-			if i < 0 {
-				i = maxLogLine - 1
-			}
-			line(string(bytes.TrimRight(t.part[:min(i, maxLogLine)], "\r\n")))
-			t.part = t.part[i+1:]
 		}
-		if err != nil || n == 0 {
-			if err != nil && !errors.Is(err, io.EOF) {
-				t.part = nil
-			}
-			return
-		}
-	}
+	})
 }
 
 // rest yields the last line, if it has no end.

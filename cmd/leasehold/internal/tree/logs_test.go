@@ -23,7 +23,7 @@ func TestATailGoesOnInALogThatBeginsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	follow := &tail{file: file}
+	follow := &tail{Tail: launcher.Tail{File: file}}
 	var want, got []string
 	say := func(n int) {
 		for range n {

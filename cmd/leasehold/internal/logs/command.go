@@ -1,0 +1,259 @@
+// Package logs shows what launched agents write.
+package logs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/launcher"
+)
+
+// poll is how often files are looked at that an agent writes into: nothing stands
+// between it and them.
+const poll = 100 * time.Millisecond
+
+// pollsToAsk is how many looks at the files there are to one at what has happened in
+// the run.
+const pollsToAsk = 5
+
+// allLines is the --tail that leaves nothing out.
+const allLines = -1
+
+func NewCommand() *cobra.Command {
+	var base string
+	var follow bool
+	var tail int
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "logs RUN ACTOR",
+		Short: "Show what a launched agent has written",
+		Long: `Show what an agent of a dispatched run has written: its stdout on stdout, its stderr
+on stderr, all of it that is kept. RUN is the name of a run, of which the latest is
+meant, or a run directory. ACTOR is a path, such as root or S1/W1.
+
+--follow shows what is written from now on, too, until the agent ends or Ctrl-C. No
+daemon is needed.`,
+		Example: `  leasehold logs release root
+  leasehold logs release S1/W1 --follow --tail 20
+  leasehold logs release S1/W1 2>/dev/null | jq .`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tail < allLines {
+				return exit.Usagef("--tail %d: must be at least 0", tail)
+			}
+			dir, err := find(cmd, base, args[0])
+			if err != nil {
+				return err
+			}
+			path := connection.ActorPath(args[1])
+			if _, err := Of(dir, path); err != nil {
+				return err
+			}
+			return show(cmd, dir, path, tail, follow)
+		},
+	})
+	f := cmd.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "show what is written from now on, too")
+	f.IntVar(&tail, "tail", allLines, "only the last `N` lines of each of stdout and stderr (default all)")
+	f.StringVar(&base, "dir", "", "where run `directories` are (default <state>/runs)")
+	f.Lookup("tail").DefValue = ""
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			words = runsBelow(baseOr(base))
+		case 1:
+			if dir, err := launcher.FindDirectory(baseOr(base), args[0]); err == nil {
+				words = actorsOf(dir)
+			}
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+// baseOr is where run directories are.
+func baseOr(base string) string {
+	state, err := place.State()
+	if err != nil {
+		state = "."
+	}
+	return cmp.Or(base, filepath.Join(state, "runs"))
+}
+
+// Directory is the directory of the latest run of that name.
+func Directory(run string) (*launcher.Directory, error) {
+	return launcher.FindDirectory(baseOr(""), run)
+}
+
+// find finds a run directory, or says what may have been meant.
+func find(cmd *cobra.Command, base, run string) (*launcher.Directory, error) {
+	dir, err := launcher.FindDirectory(baseOr(base), run)
+	if err == nil {
+		return dir, nil
+	}
+	runs := runsBelow(baseOr(base))
+	if near := connection.Nearest(run, runs); near != "" {
+		return nil, exit.Hint(err, "did you mean run %s?", near)
+	}
+	if _, asked := connection.AsOperator(cmd, false, "operator_tree", map[string]any{"run": run}); asked == nil {
+		return nil, exit.Hint(err, "the daemon knows run %s: unless leasehold dispatch --dir put its directory elsewhere (name that with --dir), whoever started its agents has their output", run)
+	}
+	if len(runs) == 0 {
+		return nil, exit.Hint(err, "leasehold dispatch makes a directory for each run that it starts, and there is none")
+	}
+	return nil, exit.Hint(err, "the runs are %s", connection.Some(runs))
+}
+
+func runsBelow(base string) (names []string) {
+	found, _ := filepath.Glob(filepath.Join(base, "*", "*", "run.json"))
+	for _, file := range found {
+		if name := filepath.Base(filepath.Dir(filepath.Dir(file))); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func actorsOf(dir *launcher.Directory) (paths []string) {
+	list, _ := dir.Logs()
+	for _, l := range list {
+		paths = append(paths, strings.ReplaceAll(l.Path, dispatch.Separator, "/"))
+	}
+	return paths
+}
+
+// Of are the logs of one actor.
+func Of(dir *launcher.Directory, path string) (launcher.Logs, error) {
+	list, err := dir.Logs()
+	if err != nil {
+		return launcher.Logs{}, err
+	}
+	for _, l := range list {
+		if l.Path == path {
+			return l, nil
+		}
+	}
+	typed := strings.ReplaceAll(path, dispatch.Separator, "/")
+	err = fmt.Errorf("no agent was started as %s in the run of %s", typed, dir.Path)
+	paths := actorsOf(dir)
+	for _, p := range paths {
+		if strings.HasSuffix(p, "/"+typed) {
+			return launcher.Logs{}, exit.Hint(err, "did you mean %s? A path begins below the root", p)
+		}
+	}
+	if near := connection.Nearest(typed, paths); near != "" {
+		return launcher.Logs{}, exit.Hint(err, "did you mean %s?", near)
+	}
+	if len(paths) == 0 {
+		return launcher.Logs{}, exit.Hint(err, "none has been started yet")
+	}
+	return launcher.Logs{}, exit.Hint(err, "those that were started are %s", connection.Some(paths))
+}
+
+// show prints what an actor wrote, and with follow what it goes on to write. An
+// actor that is started again writes into other files.
+func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, follow bool) error {
+	streams := []*stream{newStream(cmd.OutOrStdout(), tail), newStream(cmd.ErrOrStderr(), tail)}
+	defer func() {
+		for _, s := range streams {
+			s.close()
+		}
+	}()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	var l launcher.Logs
+	for n := 0; ; n++ {
+		// Whether it runs is asked before its files are read, so that the last of
+		// what it writes is read.
+		if n%pollsToAsk == 0 {
+			var err error
+			if l, err = Of(dir, path); err != nil {
+				return err
+			}
+		}
+		for i, files := range [][]string{l.Stdout, l.Stderr} {
+			if err := streams[i].read(files); err != nil {
+				return err
+			}
+		}
+		if !follow || !l.Running {
+			return errors.Join(streams[0].end(), streams[1].end())
+		}
+		select {
+		case <-tick.C:
+		case <-cmd.Context().Done():
+			return nil // Ctrl-C is how it ends
+		}
+	}
+}
+
+// Last are the last lines that an actor has written, of both streams, and whether
+// it still runs.
+func Last(ctx context.Context, run, path string, lines int) (stdout, stderr []string, running bool, err error) {
+	dir, err := Directory(run)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	l, err := Of(dir, path)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	for i, files := range [][]string{l.Stdout, l.Stderr} {
+		var kept []string
+		for _, name := range files {
+			if ctx.Err() != nil {
+				return nil, nil, false, context.Cause(ctx)
+			}
+			some, err := lastLines(name, lines)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, nil, false, err
+			}
+			kept = append(kept, some...)
+		}
+		kept = kept[max(0, len(kept)-lines):]
+		if i == 0 {
+			stdout = kept
+		} else {
+			stderr = kept
+		}
+	}
+	return stdout, stderr, l.Running, nil
+}
+
+// maxLast bounds how much of a file is read for its last lines.
+const maxLast = 1 << 20
+
+func lastLines(name string, n int) ([]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, min(info.Size(), maxLast))
+	got, err := f.ReadAt(text, info.Size()-int64(len(text)))
+	if err != nil && got < len(text) {
+		text = text[:got] // it has begun again meanwhile
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(text) == 0 {
+		lines = nil
+	}
+	return lines[max(0, len(lines)-n):], nil
+}

@@ -1,0 +1,124 @@
+package launcher
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Logs are what an actor of a run writes into, and whether it still may.
+type Logs struct {
+	Path    string // of the actor
+	Stdout  []string
+	Stderr  []string // a file for each start of it, the first one first
+	Running bool
+}
+
+// Logs are those of the actors that were started, the first one first.
+func (d *Directory) Logs() (list []Logs, err error) {
+	f, err := os.Open(filepath.Join(d.Path, eventsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // nothing has happened yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break // what has no end is being written
+		}
+		if err != nil {
+			return nil, err
+		}
+		var e Event
+		if json.Unmarshal(line, &e) != nil || e.Event != ActorStarted && e.Event != ActorExited {
+			continue
+		}
+		i := slices.IndexFunc(list, func(l Logs) bool { return l.Path == e.Path })
+		if i < 0 {
+			i = len(list)
+			list = append(list, Logs{Path: e.Path})
+		}
+		list[i].Running = e.Event == ActorStarted
+		if len(e.Logs) == 2 {
+			list[i].Stdout = append(list[i].Stdout, d.moved(e.Logs[0]))
+			list[i].Stderr = append(list[i].Stderr, d.moved(e.Logs[1]))
+		}
+	}
+	file, err := d.RunFile()
+	if err != nil || d.Finished() || !file.Dispatcher.Alive() {
+		for i := range list {
+			list[i].Running = false
+		}
+	}
+	return list, nil
+}
+
+// moved is where a file of an actor is, if the directory was moved since it was
+// named.
+func (d *Directory) moved(name string) string {
+	return filepath.Join(d.Path, actorsDir, filepath.Base(filepath.Dir(name)), filepath.Base(name))
+}
+
+// A Tail is a file that a process writes into, and that begins again when it is
+// full: see [Earlier].
+type Tail struct {
+	File *os.File
+	at   int64 // what is before it has been read
+}
+
+// All gives what is kept of what was written, before the first Next.
+func (t *Tail) All(give func([]byte)) error {
+	earlier, err := os.Open(t.File.Name() + Earlier)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		defer earlier.Close()
+		if err := t.take(earlier, give); err != nil {
+			return err
+		}
+		t.at = 0
+	}
+	return t.take(t.File, give)
+}
+
+// Next gives what has been written since it was called last.
+func (t *Tail) Next(give func([]byte)) error {
+	if info, err := t.File.Stat(); err == nil && info.Size() < t.at { // it has begun again
+		if earlier, err := os.Open(t.File.Name() + Earlier); err == nil {
+			err = t.take(earlier, give)
+			earlier.Close()
+			if err != nil {
+				return err
+			}
+		}
+		t.at = 0
+	}
+	return t.take(t.File, give)
+}
+
+func (t *Tail) take(from io.ReaderAt, give func([]byte)) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.ReadAt(buf, t.at)
+		t.at += int64(n)
+		if n > 0 {
+			give(buf[:n])
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
