@@ -24,7 +24,8 @@ var arrows = [][]string{
 	{"dispatch/simulation"}, // a test of all below
 	{"cmd/leasehold"},
 	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "shim", command + "story", command + "tree"},
-	{command + "logs", command + "view"},
+	{command + "view"},
+	{command + "logs"},
 	{command + "connection"},
 	{command + "place"},
 	{command + "exit"},
@@ -59,6 +60,7 @@ var outside = []struct {
 	by     []string
 }{
 	{"github.com/mark3labs/mcp-go", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", command + "call", command + "connection", "spotlights"}},
+	{"charm.land/bubbletea", []string{command + "view"}},
 	{"github.com/cockroachdb/pebble", []string{"engine/pebble"}},
 	{"github.com/modelcontextprotocol", []string{"dispatch/agent/agenttest"}}, // whose packages are tests
 }

@@ -20,6 +20,7 @@ type console struct {
 	file *os.File
 	cmd  *exec.Cmd
 	seen strings.Builder
+	all  strings.Builder // what was ever shown
 }
 
 // openConsole starts a program as the first of a terminal's session.
@@ -76,6 +77,7 @@ func (c *console) sees(text string) {
 			c.t.Fatalf("no %q in %q: %v", text, c.seen.String(), err)
 		}
 		c.seen.Write(b[:n])
+		c.all.Write(b[:n])
 	}
 	_, rest, _ := strings.Cut(c.seen.String(), text)
 	c.seen.Reset()

@@ -62,6 +62,7 @@ type shownLease struct {
 	Reason    string
 	Holder    shownHolder
 	KeepAlive bool            `json:"keep_alive"`
+	Held      terminal.Millis `json:"held_ms"`
 	ExpiresIn terminal.Millis `json:"expires_in_ms"`
 	Waiters   []struct {
 		shownHolder

@@ -25,6 +25,9 @@ type ShownActor struct {
 	EndCause  string       `json:"end_cause"`
 
 	// Of one that was launched.
+	Agent      string
+	Model      string
+	PID        int
 	Status     string
 	Stopping   string
 	StartedAt  *time.Time `json:"started_at"`

@@ -1,0 +1,285 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/queue"
+)
+
+// NewTopCommand shows a run live, on a whole terminal.
+func NewTopCommand() *cobra.Command {
+	var run string
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "top",
+		Short: "Show a run live, on a whole terminal",
+		Long: `Show the actors, leases and queues of a run on a whole terminal, as they change. One
+actor, lease or queue can be looked at alone, with the output of an agent that
+leasehold dispatch launched. An actor can be cancelled and a queue redriven, after a
+question.
+
+Keys: tab or 1 2 3 for actors, leases, queues; arrows, page up, page down, g and G
+move; / searches, esc ends that; enter looks at one, l at an agent's output; x
+cancels an actor, d redrives a queue; q ends.`,
+		Example: `  leasehold top
+  leasehold top --run release-42`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			if !terminal.Is(out) {
+				return exit.Hint(exit.Usagef("top needs a terminal"), "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
+			}
+			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}
+			defer link.close()
+			m := newTop(cmd.Context(), link, run, terminal.PaintFor(out).On)
+			// The end of the context, as by SIGTERM, gives the terminal back.
+			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithoutSignalHandler(),
+				tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out)).Run()
+			if cmd.Context().Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
+				return nil // Ctrl-C is how a watch ends
+			}
+			return err
+		},
+	})
+	RunFlag(cmd, &run)
+	return cmd
+}
+
+// A topLink is a connection that is opened again after it has broken.
+type topLink struct {
+	open func() (*client.Client, error)
+
+	mu sync.Mutex
+	c  *client.Client
+}
+
+func (l *topLink) client() (*client.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.c != nil {
+		return l.c, nil
+	}
+	c, err := l.open()
+	if err == nil {
+		l.c = c
+	}
+	return c, err
+}
+
+func (l *topLink) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.c != nil {
+		l.c.Close()
+		l.c = nil
+	}
+}
+
+// call calls a tool. A connection that has broken is opened again by the next call.
+func (l *topLink) call(ctx context.Context, tool string, args map[string]any) (client.Answer, error) {
+	c, err := l.client()
+	if err != nil {
+		return client.Answer{}, err
+	}
+	answer, err := connection.Call(ctx, c, tool, args)
+	var refusal *client.Refusal
+	if err != nil && !errors.As(err, &refusal) && ctx.Err() == nil {
+		l.close()
+	}
+	return answer, err
+}
+
+// A topSeen is what was seen of a run.
+type topSeen struct {
+	at      time.Time
+	problem string // why nothing was seen
+	run     ShownRun
+	leases  leaseList
+	queues  queueList
+}
+
+// look sees a run once something has changed since it was called last.
+func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
+	for {
+		answer, err := l.call(ctx, "operator_watch", nil)
+		if err != nil {
+			return topSeen{}, err
+		}
+		if news, err := connection.Decode[struct{ Changed bool }](answer.Object); err != nil || news.Changed {
+			break
+		}
+	}
+	of := map[string]any{"run": run}
+	var seen topSeen
+	answer, err := l.call(ctx, "operator_tree", of)
+	if connection.IsCode(err, "NOT_FOUND") {
+		var advice exit.Hinted
+		seen.problem = err.Error()
+		if errors.As(err, &advice) {
+			seen.problem += "; " + advice.Hint
+		}
+		return seen, nil
+	}
+	if err != nil {
+		return topSeen{}, err
+	}
+	list, err := connection.Decode[struct{ Runs []ShownRun }](answer.Object)
+	if err != nil {
+		return topSeen{}, err
+	}
+	for _, r := range list.Runs {
+		seen.run = r
+	}
+	if answer, err = l.call(ctx, "operator_leases", of); err != nil {
+		return topSeen{}, err
+	}
+	seen.at = time.Now()
+	if seen.leases, err = connection.Decode[leaseList](answer.Object); err != nil {
+		return topSeen{}, err
+	}
+	answer, err = l.call(ctx, "operator_queue_stats", map[string]any{"run": run, "limit": queue.MaxStats})
+	if err != nil {
+		return topSeen{}, err
+	}
+	seen.queues, err = connection.Decode[queueList](answer.Object)
+	return seen, err
+}
+
+// The messages of a top.
+type (
+	topLook  struct{}               // look now
+	topClock struct{}               // a second has gone by
+	topLost  struct{ cause string } // the daemon cannot be asked
+	topDone  struct{ what string }  // an action has come to this
+	topPage  struct {               // the text of a page
+		of    *topDetail
+		lines []string
+	}
+)
+
+// A topTab is one of the lists.
+type topTab int
+
+const (
+	topActors topTab = iota
+	topLeases
+	topQueues
+	topTabs
+)
+
+func (t topTab) String() string { return [...]string{"actors", "leases", "queues"}[t] }
+
+// A top is the state of the screen.
+type top struct {
+	ctx  context.Context //nolint:containedctx // a Model's methods are given none
+	link *topLink
+	name string // of the run
+	on   bool   // with colours
+
+	width, height int
+	seen          topSeen
+	lost          string // why the daemon cannot be asked
+
+	tab    topTab
+	chosen [topTabs]string // the row, by what it is about
+	search string
+	typing bool // what is typed is searched for
+
+	detail   *topDetail // what is looked at alone
+	question *topQuestion
+	said     string // what the last action came to
+}
+
+// A topDetail is one thing that is looked at alone.
+type topDetail struct {
+	tab    topTab
+	id     string
+	logs   bool // the output of an actor
+	lines  []string
+	scroll int
+	moved  bool // by the user: the end is not followed
+}
+
+// A topQuestion is asked before what cannot be undone.
+type topQuestion struct {
+	text string
+	tool string
+	args map[string]any
+}
+
+func newTop(ctx context.Context, link *topLink, run string, on bool) *top {
+	return &top{ctx: ctx, link: link, name: run, on: on, width: 80, height: 24}
+}
+
+func (m *top) Init() tea.Cmd { return tea.Batch(m.looks, clock()) }
+
+func clock() tea.Cmd {
+	return tea.Tick(time.Second, func(time.Time) tea.Msg { return topClock{} })
+}
+
+// looks is a look at the run.
+func (m *top) looks() tea.Msg {
+	seen, err := m.link.look(m.ctx, m.name)
+	if err != nil {
+		return topLost{err.Error()}
+	}
+	return seen
+}
+
+func (m *top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case topLook:
+		return m, m.looks
+	case topSeen:
+		m.seen, m.lost = msg, ""
+		return m, tea.Batch(m.readPage(), tea.Tick(watchPause, func(time.Time) tea.Msg { return topLook{} }))
+	case topLost:
+		m.lost = msg.cause
+		return m, tea.Tick(daemonPoll, func(time.Time) tea.Msg { return topLook{} })
+	case topClock:
+		if m.detail != nil && m.detail.logs {
+			return m, tea.Batch(m.readPage(), clock())
+		}
+		return m, clock()
+	case topPage:
+		if msg.of == m.detail {
+			m.detail.lines = msg.lines
+		}
+	case topDone:
+		m.said = msg.what
+	case tea.KeyPressMsg:
+		return m, m.press(msg)
+	}
+	return m, nil
+}
+
+// do carries out what was asked about.
+func (m *top) do(q *topQuestion) tea.Cmd {
+	return func() tea.Msg {
+		answer, err := m.link.call(m.ctx, q.tool, q.args)
+		if err != nil {
+			return topDone{err.Error()}
+		}
+		return topDone{answer.Text}
+	}
+}
+
+func (m *top) View() tea.View {
+	v := tea.NewView(m.draw())
+	v.AltScreen = true
+	v.WindowTitle = fmt.Sprintf("leasehold: run %s", m.name)
+	return v
+}

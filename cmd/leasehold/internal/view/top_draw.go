@@ -1,0 +1,323 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// frame is how many lines there are beside those of a list or a page: the title,
+// the head, notes and keys.
+const frame = 5
+
+// room is how many lines of a list or a page there is room for.
+func (m *top) room() int { return max(1, m.height-frame) }
+
+func (m *top) paint() terminal.Paint { return terminal.Paint{On: m.on, Width: m.width} }
+
+// draw is the whole screen.
+func (m *top) draw() string {
+	p := m.paint()
+	lines := []string{m.title(p)}
+	if m.detail != nil {
+		lines = append(lines, m.drawDetail(p)...)
+	} else {
+		lines = append(lines, m.drawList(p)...)
+	}
+	for len(lines) < m.height-2 {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:max(1, m.height-2)], m.drawSaid(p), p.Dim(m.keys()))
+	for i, line := range lines {
+		lines[i] = terminal.Clip(line, m.width)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// title says what is shown, and how much there is of it.
+func (m *top) title(p terminal.Paint) string {
+	text, age := "run "+terminal.Printable(m.name), ""
+	switch r := m.seen.run; {
+	case m.lost != "" && !m.seen.at.IsZero():
+		age = ", as it was " + terminal.Brief(time.Since(m.seen.at)) + " ago"
+	case r.EndedAt != nil:
+		age = ", ended " + terminal.Brief(time.Since(*r.EndedAt)) + " ago"
+	case r.Run != "":
+		age = ", " + terminal.Brief(time.Since(r.CreatedAt)) + " old"
+	}
+	tabs := ""
+	counts := []int{len(m.seen.run.Actors), len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
+	for t := range topTabs {
+		tab := fmt.Sprintf("%d %s %d", t+1, t, counts[t])
+		if t == m.tab {
+			tab = "[" + tab + "]"
+		}
+		tabs += "  " + tab
+	}
+	if terminal.Width(text+age+tabs) > m.width {
+		age = "" // tree says it too
+	}
+	if room := m.width - terminal.Width(tabs); room > 8 {
+		text = terminal.Clip(text, room)
+	}
+	return p.Bold(text + age + tabs)
+}
+
+func (m *top) drawSaid(p terminal.Paint) string {
+	switch {
+	case m.question != nil:
+		return p.Bold(m.question.text + " y or n")
+	case m.typing:
+		return "/" + terminal.Printable(m.search) + "_"
+	case m.lost != "":
+		return p.Red(terminal.Printable(m.lost))
+	case m.said != "":
+		return terminal.Printable(m.said)
+	case m.search != "" && m.detail == nil:
+		return "only with " + strconv.Quote(m.search) + "; esc shows all"
+	default:
+		return ""
+	}
+}
+
+func (m *top) keys() string {
+	switch {
+	case m.question != nil:
+		return "y does it, any other key does not"
+	case m.typing:
+		return "enter keeps it, esc ends it"
+	case m.detail != nil && m.detail.logs:
+		return "esc back  ↑↓ scroll  G follow"
+	case m.detail != nil && m.detail.tab == topActors:
+		return "esc back  ↑↓ scroll  l output  x cancel"
+	case m.detail != nil && m.detail.tab == topQueues:
+		return "esc back  ↑↓ scroll  d redrive"
+	case m.detail != nil:
+		return "esc back  ↑↓ scroll"
+	case m.tab == topActors:
+		return "q ends  tab next  / search  enter one  l output  x cancel"
+	case m.tab == topQueues:
+		return "q ends  tab next  / search  enter tasks  d redrive"
+	default:
+		return "q ends  tab next  / search  enter one"
+	}
+}
+
+// mark stands before the chosen row, and as much room before the others.
+const mark = "> "
+
+func (m *top) drawList(p terminal.Paint) []string {
+	if m.seen.problem != "" {
+		return terminal.Fold(terminal.Printable(m.seen.problem), m.width)
+	}
+	rows := m.rows()
+	at, room := m.at(rows), m.room()
+	table := m.table()
+	p.Width -= terminal.Width(mark)
+	all, notes := table.Lines(p)
+	lines := []string{"  " + all[0]}
+	from := max(0, min(at-room/2, len(rows)-room))
+	for i := from; i < min(len(rows), from+room); i++ {
+		before := "  "
+		if i == at {
+			before = p.Bold(mark)
+		}
+		lines = append(lines, before+all[1+rows[i].index])
+	}
+	if len(rows) == 0 {
+		nothing := "no " + m.tab.String()
+		if m.search != "" {
+			nothing += " with " + strconv.Quote(m.search)
+		}
+		lines = []string{nothing}
+	}
+	if more := len(rows) - from - room; more > 0 {
+		notes = append([]string{p.Dim(fmt.Sprintf("%d more below", more))}, notes...)
+	}
+	if m.tab == topLeases && m.seen.leases.Next != "" || m.tab == topQueues && m.seen.queues.More {
+		notes = append(notes, p.Dim("there are more than are shown here"))
+	}
+	if len(notes) > 1 {
+		notes = []string{strings.Join(notes, "; ")}
+	}
+	return append(lines, notes...)
+}
+
+// table is that of the list.
+func (m *top) table() *terminal.Table {
+	switch m.tab {
+	case topActors:
+		return drawActors(m.seen.run.Actors)
+	case topLeases:
+		return leaseTable(m.seen.leases.Leases, time.Since(m.seen.at))
+	default:
+		return queueTable(m.seen.queues.Queues)
+	}
+}
+
+func (m *top) drawDetail(p terminal.Paint) []string {
+	d := m.detail
+	lines := d.lines
+	if !d.logs && d.tab != topQueues {
+		lines = m.detailLines(p)
+		d.lines = lines
+	}
+	room := m.room()
+	last := max(0, len(lines)-room)
+	from := min(d.scroll, last)
+	if d.logs && !d.moved {
+		from = last
+	}
+	shown := append([]string{p.Dim(m.heading(d))}, lines[from:min(len(lines), from+room)]...)
+	if more := len(lines) - from - room; more > 0 {
+		shown = append(shown, p.Dim(fmt.Sprintf("%d more below", more)))
+	}
+	return shown
+}
+
+func (m *top) heading(d *topDetail) string {
+	switch {
+	case d.logs:
+		return "output of " + terminal.Printable(d.id)
+	case d.tab == topActors:
+		return "actor " + terminal.Printable(d.id)
+	case d.tab == topLeases:
+		return "lease"
+	default:
+		return "tasks of queue " + terminal.Printable(d.id)
+	}
+}
+
+// detailLines tell all about one actor or lease.
+func (m *top) detailLines(p terminal.Paint) (lines []string) {
+	line := func(name, value string) {
+		if value == "" {
+			return
+		}
+		for i, part := range terminal.Fold(terminal.Printable(value), max(1, p.Width-11)) {
+			if i > 0 {
+				name = ""
+			}
+			lines = append(lines, p.Bold(fmt.Sprintf("%-10s", name))+" "+part)
+		}
+	}
+	if m.detail.tab == topLeases {
+		i := slices.IndexFunc(m.seen.leases.Leases, func(l shownLease) bool { return l.id() == m.detail.id })
+		if i < 0 {
+			return []string{"nobody holds it any more"}
+		}
+		l, since := m.seen.leases.Leases[i], time.Since(m.seen.at)
+		line("lease", l.Name+l.Key)
+		line("scope", strings.TrimSpace(l.Scope+" "+l.Layer))
+		line("holder", l.Holder.String())
+		line("held for", terminal.Brief(l.Held.Duration()+since))
+		if l.KeepAlive {
+			line("expires", "kept alive while its holder is connected")
+		} else {
+			line("expires", "in "+terminal.Remaining(l.ExpiresIn, since))
+		}
+		line("token", strconv.FormatUint(l.Token, 10))
+		line("waiting", strconv.Itoa(max(l.InLine, len(l.Waiters))))
+		for n, w := range l.Waiters {
+			line("", fmt.Sprintf("%d. %s, for %s", n+1, w, terminal.Brief(w.Waiting.Duration()+since)))
+		}
+		if more := l.InLine - len(l.Waiters); more > 0 {
+			line("", fmt.Sprintf("and %d more", more))
+		}
+		return lines
+	}
+	i := slices.IndexFunc(m.seen.run.Actors, func(a ShownActor) bool { return a.Path == m.detail.id })
+	if i < 0 {
+		return []string{"it is forgotten"}
+	}
+	a := m.seen.run.Actors[i]
+	line("path", strings.ReplaceAll(a.Path, dispatch.Separator, "/"))
+	line("role", a.Role)
+	line("state", a.state())
+	line("note", a.note())
+	line("agent", strings.TrimSpace(a.Agent+" "+a.Model))
+	if a.PID > 0 {
+		line("pid", strconv.Itoa(a.PID))
+	}
+	line("age", a.age())
+	if cost := a.cost(); cost != "-" {
+		line("cost", cost)
+	}
+	line("holds", strconv.Itoa(a.Leases))
+	for _, l := range a.Holds {
+		line("", l.String())
+	}
+	if more := a.Leases - len(a.Holds); more > 0 {
+		line("", fmt.Sprintf("and %d more", more))
+	}
+	line("waits for", strconv.Itoa(a.Waiting))
+	for _, l := range a.WaitsFor {
+		line("", fmt.Sprintf("%s, held by %s", l, l.Holder))
+	}
+	if more := a.Waiting - len(a.WaitsFor); more > 0 {
+		line("", fmt.Sprintf("and %d more", more))
+	}
+	return lines
+}
+
+// shownOutput is how many lines of an agent's output there are to scroll through, and
+// shownTasks how many tasks of a queue.
+const (
+	shownOutput = 2000
+	shownTasks  = 500
+)
+
+// readPage reads what a page shows that is not among what was seen of the run.
+func (m *top) readPage() tea.Cmd {
+	d := m.detail
+	if d == nil || !d.logs && d.tab != topQueues {
+		return nil
+	}
+	width, name, on := m.width, m.name, m.on
+	return func() tea.Msg {
+		if d.logs {
+			return topPage{d, m.output(d.id)}
+		}
+		answer, err := m.link.call(m.ctx, "operator_queue_list", map[string]any{"run": name, "queue": d.id, "limit": shownTasks})
+		if err != nil {
+			return topPage{d, terminal.Fold(terminal.Printable(err.Error()), width)}
+		}
+		text, err := drawTasks(shownTasks, liveTasks)(answer.Object, 0, terminal.Paint{On: on, Width: width})
+		if err != nil {
+			text = err.Error()
+		}
+		return topPage{d, strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
+	}
+}
+
+// output is the last of what a launched agent wrote.
+func (m *top) output(path string) (lines []string) {
+	stdout, stderr, running, err := logs.Last(m.ctx, m.name, path, shownOutput)
+	if err != nil {
+		return []string{terminal.Printable(err.Error())}
+	}
+	for _, line := range stdout {
+		lines = append(lines, logs.Clean(line))
+	}
+	if len(stderr) > 0 {
+		lines = append(lines, "", "stderr:")
+		for _, line := range stderr {
+			lines = append(lines, logs.Clean(line))
+		}
+	}
+	if len(lines) == 0 && running {
+		return []string{"nothing yet"}
+	}
+	if !running {
+		lines = append(lines, "", "it has ended")
+	}
+	return lines
+}

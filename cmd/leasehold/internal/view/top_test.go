@@ -1,0 +1,176 @@
+package view_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// has fails unless the screen has each text.
+func has(t *testing.T, m *view.TestTop, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(m.Screen(), text) {
+			t.Errorf("no %q on the screen:\n%s", text, m.Screen())
+		}
+	}
+}
+
+func hasNot(t *testing.T, m *view.TestTop, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(m.Screen(), text) {
+			t.Errorf("%q is on the screen:\n%s", text, m.Screen())
+		}
+	}
+}
+
+// Each screen of a top fills the terminal and no more, at 60 columns too.
+func TestTopIsDrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		d.busyRun("release-42")
+		var all bytes.Buffer
+		for _, width := range []int{60, 120} {
+			const height = 16
+			m := view.OpenTop(t, d.connect(server.Hello{Operator: true}), "release-42", width, height)
+			m.Look()
+			screen := func(keys ...string) {
+				m.Press(keys...)
+				text := m.Screen()
+				lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+				if len(lines) != height {
+					t.Errorf("%d lines after %v:\n%s", len(lines), keys, text)
+				}
+				for _, line := range lines {
+					if terminal.Width(line) > width {
+						t.Errorf("a line of %d after %v: %s", terminal.Width(line), keys, line)
+					}
+				}
+				fmt.Fprintf(&all, "%s %v\n%s\n", strings.Repeat("·", width), keys, steady(text))
+			}
+			screen()
+			screen("down", "down", "enter")
+			screen("esc", "tab", "down", "down", "down", "enter")
+			screen("esc", "tab")
+			screen("enter")
+			screen("esc", "1", "/stripe")
+			screen("esc", "x")
+		}
+		const golden = "testdata/top.golden"
+		if *update {
+			if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(all.Bytes(), want) {
+			t.Errorf("drawn\n%s\nand was\n%s", &all, want)
+		}
+	})
+}
+
+func TestTopScrollsAndSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		lead := d.busyRun("r")
+		for i := range 40 {
+			lead.call("run_lease_acquire", args{"key": fmt.Sprintf("k/%02d", i)})
+		}
+		m := view.OpenTop(t, d.connect(server.Hello{Operator: true}), "r", 100, 12)
+		m.Look()
+		m.Press("2")
+		has(t, m, "more below")
+		hasNot(t, m, "k/39")
+		m.Press("G")
+		has(t, m, "schema.sql")
+		hasNot(t, m, "assets/")
+		m.Press("g", "pgdown", "pgdown")
+		has(t, m, "> k/", "more below")
+		m.Press("/K/39", "enter")
+		has(t, m, "k/39", "esc shows all")
+		hasNot(t, m, "k/38")
+		m.Press("esc")
+		has(t, m, "k/11")
+		m.Press("/nowhere")
+		has(t, m, `no leases with "nowhere"`)
+		m.Press("backspace", "esc", "q")
+		if !m.Ended {
+			t.Error("q does not end it")
+		}
+	})
+}
+
+// What cannot be undone is asked about first, and only y does it.
+func TestTopActsAfterAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		lead := d.busyRun("r")
+		states := func() string { return string(lead.call("actor_list", args{})) }
+		dead := func() string {
+			var list struct{ Queues []struct{ Dead int } }
+			if err := json.Unmarshal(lead.call("queue_stats", args{"queue": "compile"}), &list); err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(list.Queues[0].Dead)
+		}
+		m := view.OpenTop(t, d.connect(server.Hello{Operator: true}), "r", 100, 20)
+		m.Look()
+		m.Press("/schema", "enter", "x")
+		has(t, m, "cancel checkout-service→payments and all below it? y or n")
+		before := states()
+		m.Press("n")
+		has(t, m, "not done")
+		if after := states(); strings.Count(after, `"ended"`) != strings.Count(before, `"ended"`) {
+			t.Errorf("n ended somebody: %s", after)
+		}
+		m.Press("esc", "G", "x", "y")
+		has(t, m, "actor 翻訳者 of run r ended")
+		m.Look()
+		if after := states(); strings.Count(after, `"ended"`) != strings.Count(before, `"ended"`)+1 {
+			t.Errorf("y ended nobody: %s", after)
+		}
+		m.Press("x")
+		has(t, m, "翻訳者 has ended")
+
+		m.Press("3", "d")
+		has(t, m, "give 1 dead task of queue compile all their attempts again?")
+		m.Press("q") // is no y
+		if got := dead(); got != "1" {
+			t.Errorf("%s dead", got)
+		}
+		m.Press("d", "y")
+		if got := dead(); got != "0" {
+			t.Errorf("%s dead after the redrive", got)
+		}
+		m.Look()
+		m.Press("d")
+		has(t, m, "queue compile has no dead tasks")
+	})
+}
+
+// A run that is not there may come, and what was meant is named.
+func TestTopOfARunThatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		d.busyRun("release-42")
+		m := view.OpenTop(t, d.connect(server.Hello{Operator: true}), "relaese-42", 60, 12)
+		m.Look()
+		has(t, m, "did you mean run release-42?")
+		d.actor("relaese-42", "", "lead", "root")
+		m.Look()
+		has(t, m, "root lead")
+	})
+}

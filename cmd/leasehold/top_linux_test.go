@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// resize says how large the terminal is.
+func (c *console) resize(columns, rows uint16) {
+	c.t.Helper()
+	c.control(func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows})
+	})
+}
+
+// mode is how the terminal treats what is typed: raw or not.
+func (c *console) mode() (flags uint32) {
+	c.t.Helper()
+	c.control(func(fd int) error {
+		state, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err == nil {
+			flags = state.Lflag & (unix.ECHO | unix.ICANON | unix.ISIG)
+		}
+		return err
+	})
+	return flags
+}
+
+func (c *console) control(do func(fd int) error) {
+	c.t.Helper()
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var doErr error
+	if err := raw.Control(func(fd uintptr) { doErr = do(int(fd)) }); err != nil || doErr != nil {
+		c.t.Fatal(err, doErr)
+	}
+}
+
+// colour is a sequence that sets one.
+var colour = regexp.MustCompile(`\x1b\[[0-9;:]*m`)
+
+// The real command on a terminal, of a run that the real command dispatched: it is
+// drawn, obeys keys, shows what an agent wrote, and leaves the terminal as it was,
+// however it ends.
+func TestTopOnATerminal(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	bin := t.TempDir()
+	leasehold := filepath.Join(bin, "leasehold")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	env := []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm-256color", "XDG_STATE_HOME=" + inDir("home"),
+		"LEASEHOLD_SOCKET=" + inDir("s"),
+	}
+	manifest := filepath.Join(bin, "tree.toml")
+	text := "[agents.a]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", \"echo written-by-the-agent\"]\n[root]\nagent = \"a\"\nprompt = \"go\"\n"
+	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dispatch := exec.CommandContext(t.Context(), leasehold, "dispatch", manifest)
+	dispatch.Env, dispatch.Dir = env, bin
+	if out, err := dispatch.CombinedOutput(); err != nil {
+		t.Fatalf("dispatch: %v\n%s", err, out)
+	}
+
+	// A shell holds the terminal, so that it is there after top has ended.
+	start := func(t *testing.T, more ...string) (*console, uint32) {
+		c := openConsole(t, append(env, more...), "sh", "-c", `read x; leasehold top --run tree; echo "ended with $?"; sleep 1000`)
+		c.resize(60, 20)
+		before := c.mode()
+		c.types("\n")
+		c.sees("[1 actors 1]")
+		return c, before
+	}
+	restored := func(t *testing.T, c *console, before uint32) {
+		t.Helper()
+		c.sees("\x1b[?1049l") // the first screen again
+		c.sees("ended with 0")
+		if after := c.mode(); after != before {
+			t.Errorf("the terminal's mode is %x, was %x", after, before)
+		}
+	}
+
+	t.Run("keys", func(t *testing.T) {
+		c, before := start(t)
+		if c.mode() == before {
+			t.Error("keys are not read one by one")
+		}
+		c.types("l")
+		c.sees("written-by-the-agent")
+		c.types("\x1b")
+		c.sees("q ends")
+		c.types("q")
+		restored(t, c, before)
+		if !colour.MatchString(c.all.String()) {
+			t.Error("no colours")
+		}
+	})
+	t.Run("SIGTERM", func(t *testing.T) {
+		c, before := start(t)
+		for _, pid := range descendants(t, c.cmd.Process.Pid) {
+			if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); exe == leasehold {
+				syscall.Kill(pid, syscall.SIGTERM)
+			}
+		}
+		restored(t, c, before)
+	})
+	t.Run("Ctrl-C", func(t *testing.T) {
+		c, before := start(t)
+		c.types(ctrlC)
+		restored(t, c, before)
+	})
+	t.Run("NO_COLOR", func(t *testing.T) {
+		c, before := start(t, "NO_COLOR=1")
+		c.types("x")
+		c.sees("root has ended")
+		c.types("q")
+		restored(t, c, before)
+		if found := colour.FindString(c.all.String()); found != "" {
+			t.Errorf("%q", found)
+		}
+	})
+}
