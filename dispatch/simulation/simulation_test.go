@@ -331,7 +331,9 @@ func (f *fate) fill(over <-chan struct{}, gentle bool) {
 		case f.rnd.IntN(2) == 0:
 			c.cut()
 		default:
-			f.w.kill()
+			if f.w.daemon() != nil { // it may not have started again
+				f.w.kill()
+			}
 			f.restart()
 		}
 	}
