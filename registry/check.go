@@ -49,6 +49,13 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 		if !c.opts.SessionOpen(tx, l.Holder.Session) {
 			fault("lease %q is held by session %s, which has ended", row.Key, l.Holder.Session)
 		}
+		if !l.Shared && !l.lapsed {
+			for row := range tx.Scan(shareKeys(l.Scope, l.Key)) {
+				if other := (Lease{}); other.read(row) && !other.lapsed {
+					fault("lease %q is held alone, and shared in %q", l.row, row.Key)
+				}
+			}
+		}
 		if l.Reserved {
 			if l.Token != 0 || l.ID != uuid.Nil || l.TTL > ReserveTime {
 				fault("reservation %q is a lease, too", row.Key)
@@ -99,23 +106,10 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		if w.parked() == row.Due.IsZero() {
 			fault("place %q: parked %v, due %v", row.Key, w.parked(), row.Due)
 		}
-		alone, shared := 0, 0
-		for row := range holders(tx, w.Scope, w.Key) {
-			var l Lease
-			switch {
-			case !l.read(row) || l.lapsed:
-				continue
-			case !l.Reserved && l.Holder.same(w.Holder):
+		for held := range holders(tx, w.Scope, w.Key) {
+			if l := (Lease{}); l.read(held) && !l.lapsed && !l.Reserved && l.Holder.same(w.Holder) {
 				fault("place %q waits for what its party holds", row.Key)
 			}
-			if l.Shared {
-				shared++
-			} else {
-				alone++
-			}
-		}
-		if alone > 0 && alone+shared > 1 {
-			fault("%q is held %d times alone and %d times shared", w.Key, alone, shared)
 		}
 		for first := range waiters(tx, w.Scope, w.Key) {
 			if first.parked() && first.spent {

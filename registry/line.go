@@ -209,10 +209,17 @@ func (c *Core) next(tx Tx, scope, key string, unused bool) (first *waiter) {
 	return first
 }
 
-// wanted reports whether somebody waits who could have the key if l ended.
+// wanted reports whether somebody waits who could have the key if l ended, or has it
+// beside l, which had lapsed.
 func (c *Core) wanted(tx Tx, l *Lease) bool {
 	if _, own := c.freed[l.Scope]; own {
 		return true // its owner decides
+	}
+	for row := range holders(tx, l.Scope, l.Key) {
+		var other Lease
+		if row.Key != l.row && (!other.read(row) || !other.lapsed && !(l.Shared && other.Shared)) {
+			return true
+		}
 	}
 	for w := range waiters(tx, l.Scope, l.Key) {
 		if !(l.Shared && w.shared) && c.live(tx, &w) {
