@@ -136,7 +136,8 @@ func (d *daemon) busyRun(run string) (lead agent) {
 	claim := func(queue string) (task struct {
 		TaskID string `json:"task_id"`
 		Token  int
-	}) {
+	},
+	) {
 		var list struct{ Tasks []json.RawMessage }
 		if err := json.Unmarshal(w1.call("task_claim", args{"queues": []string{queue}, "ttl_secs": 120}), &list); err != nil {
 			t.Fatal(err)

@@ -167,7 +167,8 @@ func (m *top) ask(rows []topRow, at int) {
 		}
 		m.question = &topQuestion{
 			fmt.Sprintf("give %s of queue %s all their attempts again?", terminal.Plural(m.seen.queues.Queues[i].Dead, "dead task"), terminal.Printable(id)),
-			"operator_queue_redrive", map[string]any{"run": m.name, "queue": id},
+			"operator_queue_redrive",
+			map[string]any{"run": m.name, "queue": id},
 		}
 	}
 }
