@@ -230,7 +230,8 @@ func (s *store) inspect() error {
 		}
 	}
 	for i, name := range logs {
-		if err := s.inspectLog(name, i == len(logs)-1); err != nil {
+		marked := slices.Contains(names, name+liveMark)
+		if err := s.inspectLog(name, i == len(logs)-1, marked); err != nil {
 			return err
 		}
 	}
@@ -263,13 +264,16 @@ func (s *store) inspectManifest(name string) error {
 	return nil
 }
 
-func (s *store) inspectLog(name string, last bool) error {
+// inspectLog looks at one log. Pebble keeps some old logs to use them again and
+// deletes later ones, so commits may be missing before a log that is marked: what
+// must be there has a mark.
+func (s *store) inspectLog(name string, last, marked bool) error {
 	number, _ := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 32)
 	scan, err := s.scan(name, uint32(number))
 	if err != nil {
 		return err
 	}
-	if s.number != 0 && scan.first > s.number+1 {
+	if !marked && s.number != 0 && scan.first > s.number+1 {
 		return fmt.Errorf("%w: commits %d to %d are missing before %s", engine.ErrCorrupt, s.number+1, scan.first-1, name)
 	}
 	s.number = max(s.number, scan.last)
