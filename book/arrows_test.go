@@ -23,7 +23,7 @@ const (
 var arrows = [][]string{
 	{"dispatch/simulation"}, // a test of all below
 	{"cmd/leasehold"},
-	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "shim", command + "story", command + "tree"},
+	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "setup", command + "shim", command + "story", command + "tree"},
 	{command + "view"},
 	{command + "logs"},
 	{command + "connection"},
@@ -38,7 +38,7 @@ var arrows = [][]string{
 	{"dispatch/client"},
 	{"dispatch/server"},
 	{"dispatch/server/tools"},
-	{"dispatch/server/wire"},
+	{"dispatch/server/wire", "dispatch/project"},
 	{"dispatch"},
 	{"dispatch/work", "layer"}, // launched work knows nothing of the tree of actors above it
 	{"dispatch/rows", "dispatch/process"},

@@ -27,6 +27,15 @@ type Credentials struct {
 	// layer, called Name, or Name-2, Name-3, … where that is taken.
 	Run  string
 	Name string
+
+	Origin Origin // where the caller works
+}
+
+// An Origin is where the process of a session works, as it was when it
+// connected. It is for people, and decides nothing.
+type Origin struct {
+	Directory string `json:",omitempty"` // absolute; "": not known
+	PID       int    `json:",omitempty"` // of the client, which may be the parent of the peer
 }
 
 // Connect opens a session, or resumes one. Where the process at the other end
@@ -53,7 +62,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 			return nil, fmt.Errorf("%w: the session to resume has ended", ErrUnauthenticated)
 		}
 	}
-	record := sessionRecord{ID: uuid.New(), Peer: peer}
+	record := sessionRecord{ID: uuid.New(), Peer: peer, Origin: c.Origin}
 	handle, hash := newSecret(handleMark, record.ID)
 	record.Secret = hash
 

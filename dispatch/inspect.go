@@ -23,6 +23,7 @@ type ActorInfo struct {
 	Holds     []Contend  // the first of the leases it holds
 	WaitsFor  []Contend  // and of those it waits for
 	Work      *work.Work // nil: it was not launched
+	Origin    Origin     // of its first session that has one
 }
 
 // A Contend is a lease that an actor holds or waits for, or a claim that it has
@@ -227,6 +228,9 @@ func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 	for record := range sessionsOf(tx, a.ID) {
 		info.Sessions++
 		info.Connected = info.Connected || s.connected(record.ID)
+		if info.Origin == (Origin{}) {
+			info.Origin = record.Origin
+		}
 		held, awaited := s.core.Stands(tx, record.ID, maxStands)
 		for _, l := range held {
 			if sees(l) {
@@ -269,4 +273,23 @@ func (s *State) appendContend(tx engine.Tx, list []Contend, l registry.Lease) []
 		c.Queue = s.queue.QueueOf(tx, l)
 	}
 	return append(list, c)
+}
+
+// OriginOf is where a party to leases works: the zero Origin if that is not
+// known, or its session has ended.
+func (s *State) OriginOf(ctx context.Context, h registry.Holder) (o Origin, err error) {
+	return o, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		o = originOf(tx, h)
+		return nil
+	})
+}
+
+// OriginOf is where another party to leases works.
+func (se *Session) OriginOf(ctx context.Context, h registry.Holder) (Origin, error) {
+	return se.state.OriginOf(ctx, h)
+}
+
+func originOf(tx engine.Tx, h registry.Holder) Origin {
+	record, _ := rows.Get[sessionRecord](tx, sessionKey(h.Session))
+	return record.Origin
 }

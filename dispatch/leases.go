@@ -33,6 +33,8 @@ type LeaseInfo struct {
 	registry.Standing
 	Scope Scope
 	Layer string // path of the layer's lead, for a layer's lease
+
+	Origin Origin // of its holder
 }
 
 // As is the session as a party to leases, for one of the sub-agents that share it;
@@ -172,7 +174,7 @@ func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error)
 		}
 		list, more := s.List(tx, prefix, after, limit-len(p.Leases))
 		for _, standing := range list {
-			p.Leases = append(p.Leases, LeaseInfo{standing, s.scope, s.layer})
+			p.Leases = append(p.Leases, LeaseInfo{standing, s.scope, s.layer, originOf(tx, standing.Holder)})
 		}
 		if more {
 			last := ""

@@ -106,6 +106,7 @@ type sessionRecord struct {
 	Secret   []byte // hash of the handle's secret
 	Peer     process.Peer
 	OpenedAt time.Time
+	Origin   Origin `json:",omitzero"`
 }
 
 const (

@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exec"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/story"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/tree"
@@ -87,12 +88,13 @@ Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
 
 Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
+  LEASEHOLD_RUN      the run that is meant, as --run
   LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec
   LEASEHOLD_SESSION  the session to share, in call
   NO_COLOR           no colours, also on a terminal
   COLUMNS            how wide tables are where the output is no terminal`,
-		Example: `  # let Claude Code take leases; the daemon starts by itself
-  claude mcp add --transport stdio leasehold -- leasehold mcp
+		Example: `  # let the agents on this machine take leases; the daemon starts by itself
+  leasehold setup
 
   # see who holds what, as it changes
   leasehold leases --watch
@@ -116,7 +118,7 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), doctor.NewCommand())
+	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), doctor.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), logs.NewCommand(), view.NewTopCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())

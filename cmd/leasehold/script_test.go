@@ -83,6 +83,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_RUNTIME_DIR", runtime)
 			env.Setenv("SOCKET", socket)
+			env.Setenv("LEASEHOLD_RUN", "default") // see project.txt for what it is without
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("DB", filepath.Join(env.WorkDir, "state", "leasehold", "db"))
 			return nil
@@ -122,7 +123,7 @@ func environ(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{
 		"PATH", "HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
-		"LEASEHOLD_SOCKET", "LEASEHOLD_TOKEN", "LEASEHOLD_SESSION",
+		"LEASEHOLD_SOCKET", "LEASEHOLD_TOKEN", "LEASEHOLD_SESSION", "LEASEHOLD_RUN",
 	} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
@@ -195,7 +196,7 @@ func (p *background) output() ([]byte, <-chan struct{}) {
 func startProcess(ts *testscript.TestScript, _ bool, args []string) {
 	p := &background{ended: make(chan struct{}), printed: make(chan struct{})}
 	p.cmd = exec.Command(scriptOf(ts).binary, args[1:]...)
-	p.cmd.Env, p.cmd.Dir = environ(ts), ts.Getenv("WORK")
+	p.cmd.Env, p.cmd.Dir = environ(ts), ts.MkAbs(".")
 	p.cmd.Stdout, p.cmd.Stderr = p, &p.stderr
 	ts.Check(p.cmd.Start())
 	ts.Setenv(args[0]+"_PID", strconv.Itoa(p.cmd.Process.Pid))
@@ -270,7 +271,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 		_, err := c.Call(ctx, "operator_watch", nil)
 		ts.Check(err)
 		cmd := exec.Command(scriptOf(ts).binary, args[1:]...)
-		cmd.Env = environ(ts)
+		cmd.Env, cmd.Dir = environ(ts), ts.MkAbs(".")
 		out, err := cmd.CombinedOutput()
 		if want.Match(out) {
 			return

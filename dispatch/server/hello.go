@@ -9,7 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -37,6 +41,10 @@ type Hello struct {
 	Operator  bool   `json:"operator,omitempty"`
 	Run       string `json:"run,omitempty"`
 	Name      string `json:"name,omitempty"`
+
+	// Where the session works, for people and for those who wait for it.
+	Directory string `json:"directory,omitempty"`
+	Parent    bool   `json:"parent,omitempty"` // of the process that connects is the one that works there
 }
 
 // Lasts reports whether whoever says h again is the same party as before: it
@@ -154,5 +162,26 @@ func (s *Server) session(ctx context.Context, br *bufio.Reader, peer process.Pee
 	}
 	return s.state.Connect(ctx, dispatch.Credentials{
 		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
+		Origin: h.origin(peer),
 	}, peer)
+}
+
+// maxDirectory bounds the directory that a session is kept with.
+const maxDirectory = 1 << 10
+
+// origin is where the process works that says h, if it says so.
+func (h Hello) origin(peer process.Peer) dispatch.Origin {
+	if peer.PID == 0 || !filepath.IsAbs(h.Directory) || len(h.Directory) > maxDirectory || !printable(h.Directory) {
+		return dispatch.Origin{}
+	}
+	pid := peer.PID
+	if h.Parent {
+		pid = process.Find(peer.PID).Parent
+	}
+	return dispatch.Origin{Directory: h.Directory, PID: pid}
+}
+
+// printable reports whether text can be shown as it is.
+func printable(text string) bool {
+	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

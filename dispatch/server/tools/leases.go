@@ -301,6 +301,7 @@ func leaseListOf(page dispatch.LeasePage, own uuid.UUID) leaseList {
 	for _, info := range page.Leases {
 		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}, InLine: info.InLine}
 		l.Name, l.Key = nameOrKey(info.Lease)
+		l.Holder.origin = originOf(info.Origin)
 		if info.Holder.Session == own {
 			l.LeaseID = info.ID.String()
 		}

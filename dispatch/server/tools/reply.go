@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
@@ -47,7 +48,7 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	a, err := t.call(ctx, se, given)
 	var r Reply
 	if err != nil {
-		r = RefusalOf(whyEnded(se, err)).Reply()
+		r = RefusalOf(whyEnded(se, err)).locate(ctx, se, err).Reply()
 	} else {
 		r = NewReply(a, a.Text())
 	}
@@ -286,6 +287,54 @@ type holder struct {
 	ActorID string `json:"actor_id" jsonschema:"as the refusals name it"`
 	Path    string `json:"path" jsonschema:"names below the root joined by →"`
 	As      string `json:"as,omitempty" jsonschema:"which of its sub-agents"`
+	origin
 }
 
-func holderOf(h registry.Holder) holder { return holder{h.Actor.String(), h.Path, h.Party} }
+func holderOf(h registry.Holder) holder {
+	return holder{ActorID: h.Actor.String(), Path: h.Path, As: h.Party}
+}
+
+// An origin is where an actor works.
+type origin struct {
+	Directory string `json:"directory,omitempty" jsonschema:"where it works"`
+	Branch    string `json:"branch,omitempty" jsonschema:"that is checked out there now"`
+	PID       int    `json:"pid,omitempty" jsonschema:"of its process"`
+}
+
+// originOf looks up the branch, which changes: whoever made the session said
+// where it is, not what is checked out there.
+func originOf(o dispatch.Origin) origin {
+	return origin{o.Directory, project.Branch(o.Directory), o.PID}
+}
+
+// String is the origin in a refusal, or "".
+func (o origin) String() string {
+	if o.Directory == "" {
+		return ""
+	}
+	s := "it works in " + o.Directory
+	if o.Branch != "" {
+		s += " on branch " + o.Branch
+	}
+	return fmt.Sprintf("%s, pid %d", s, o.PID)
+}
+
+// locate says of a refusal because of a holder where that works.
+func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Refusal {
+	held, ok := errors.AsType[*registry.HeldError](err)
+	if wait, waited := errors.AsType[*registry.WaitError](err); waited {
+		held, ok = &wait.HeldError, true
+	}
+	if !ok {
+		return r
+	}
+	where, err := se.OriginOf(ctx, held.Holder)
+	if err != nil || where.Directory == "" {
+		return r
+	}
+	h := holderOf(held.Holder)
+	h.origin = originOf(where)
+	r.Data["holder"] = h
+	r.Message += "; " + h.origin.String()
+	return r
+}

@@ -70,13 +70,13 @@ type actor struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	EndCause  string     `json:"end_cause,omitempty"`
 	You       bool       `json:"you,omitempty"`
+	origin               // its pid is the process's, if it was launched
 
 	Status     string      `json:"status,omitempty" jsonschema:"of one that is launched: pending, running, succeeded, failed, timed_out, cancelled, spawn_failed or lost"`
 	Stopping   string      `json:"stopping,omitempty" jsonschema:"why it is told to stop"`
 	Agent      string      `json:"agent,omitempty"`
 	Model      string      `json:"model,omitempty"`
 	Life       int         `json:"life,omitempty" jsonschema:"of the run, in which it was started last"`
-	PID        int         `json:"pid,omitempty"`
 	StartedAt  *time.Time  `json:"started_at,omitempty"`
 	FinishedAt *time.Time  `json:"finished_at,omitempty"`
 	ExitCode   *int        `json:"exit_code,omitempty"`
@@ -114,7 +114,7 @@ func actorOf(a dispatch.ActorInfo) actor {
 	out := actor{
 		ActorID: a.ID.String(), Name: a.Name, Role: string(a.Role), Path: a.Path, State: "idle",
 		Sessions: a.Sessions, Leases: a.Leases, Waiting: a.Waiting, CreatedAt: a.CreatedAt.UTC(),
-		Holds: contends(a.Holds), WaitsFor: contends(a.WaitsFor),
+		Holds: contends(a.Holds), WaitsFor: contends(a.WaitsFor), origin: originOf(a.Origin),
 	}
 	switch {
 	case a.Ended():

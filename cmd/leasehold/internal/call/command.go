@@ -43,8 +43,8 @@ Hand a lease_id over like that: an argument can be read by every process.
 --field prints one field of the answer alone, by its JSON pointer: a text as it
 is, anything else as JSON.
 
-It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins a
-run as a new worker of the root layer.
+It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins the
+run of this directory's project as a new worker of the root layer.
 
 Each call is a session of its own: a lease that it takes is given back when it
 ends. In a process that leasehold launched, LEASEHOLD_SESSION makes it share the
@@ -75,7 +75,11 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 			case len(args) == 0:
 				return exit.Hint(exit.Usagef("say which tool to call"), "leasehold call --list shows them")
 			}
-			answer, err := callTool(cmd, whoCalls(run, name), args[0], args[1:])
+			hello, err := whoCalls(run, name)
+			if err != nil {
+				return err
+			}
+			answer, err := callTool(cmd, hello, args[0], args[1:])
 			if err != nil {
 				var refusal *client.Refusal
 				if errors.As(err, &refusal) && !asObject { // as the tool words it, and no more
@@ -98,8 +102,7 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 		},
 	})
 	f := cmd.Flags()
-	view.RunFlag(cmd, &run)
-	f.Lookup("run").Usage = "the run to join without a token"
+	view.JoinFlag(cmd, &run)
 	f.StringVar(&name, "name", "call", "the name to join it under")
 	f.BoolVar(&asObject, "json", false, "print the answer's or the refusal's object")
 	f.StringVar(&field, "field", "", "print the field of the answer at this JSON `pointer`, as /lease_id or /tasks/0/token")
@@ -110,14 +113,15 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 
 // whoCalls says as whom to connect. A session that is named and has ended is
 // an error: a call that went on as somebody else would surprise.
-func whoCalls(run, name string) server.Hello {
+func whoCalls(run, name string) (server.Hello, error) {
 	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
-		return server.Hello{Handle: handle}
+		return server.Hello{Handle: handle}, nil
 	}
 	if token := os.Getenv("LEASEHOLD_TOKEN"); token != "" {
-		return server.Hello{Token: token}
+		return server.Hello{Token: token, Directory: connection.Here()}, nil
 	}
-	return server.Hello{Run: run, Name: name}
+	run, err := place.Run(run, "")
+	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
 }
 
 func callTool(cmd *cobra.Command, hello server.Hello, name string, given []string) (client.Answer, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 
@@ -111,6 +112,13 @@ func InWords(ctx context.Context, tool string, err error) error {
 		return exit.Hint(err, "leasehold tree --all shows the runs and the paths of their actors")
 	}
 	return err
+}
+
+// Here is the directory of this process, which its session works in; "" if it
+// has none any more.
+func Here() string {
+	dir, _ := os.Getwd()
+	return dir
 }
 
 func IsCode(err error, code string) bool {

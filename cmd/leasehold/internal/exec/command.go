@@ -68,7 +68,8 @@ for a kill -9 of exec: the program ends, and then the lease is free.
 It acts as the actor whose token is in LEASEHOLD_TOKEN, in a session of its own,
 also where LEASEHOLD_SESSION names one to share: else the lease would stay when
 exec dies. So a lease that this session holds is held by another, for exec.
-Without a token it joins a run as a new worker of the root layer.
+Without a token it joins the run of this directory's project as a new worker of
+the root layer.
 
 Exit codes: that of the program; 128 and the number of the signal that ended it;
 75 the lease was not obtained, stderr says who holds it; 76 it was lost; 126 the
@@ -117,8 +118,7 @@ there; 2 wrong usage; 130 interrupted while waiting.`,
 	f.BoolVar(&cfg.layer, "layer", false, "a lease of the actor's own layer, not of the whole run")
 	f.Float64Var(&ttl, "ttl", 60, "`SECS` for which each renewal keeps the lease")
 	f.Float64Var(&wait, "wait", 0, "`SECS` to wait in line if it is held")
-	view.RunFlag(cmd, &run)
-	f.Lookup("run").Usage = "the run to join without a token"
+	view.JoinFlag(cmd, &run)
 	f.StringVar(&name, "name", "exec", "the name to join it under")
 	f.BoolVar(&asObject, "json", false, "print the object of a refusal")
 	view.CompleteWith(cmd, "lease", view.CompleteLeases)
@@ -148,13 +148,14 @@ func (cfg execConfig) check() error {
 // whoExecs says as whom to connect: never in a session that others share.
 func whoExecs(run, name string) (server.Hello, error) {
 	if token := os.Getenv("LEASEHOLD_TOKEN"); token != "" {
-		return server.Hello{Token: token}, nil
+		return server.Hello{Token: token, Directory: connection.Here()}, nil
 	}
 	if os.Getenv("LEASEHOLD_SESSION") != "" {
 		return server.Hello{}, exit.Hint(errors.New("there is a LEASEHOLD_SESSION to share, but exec needs one of its own"),
 			"set LEASEHOLD_TOKEN to act as the actor of that session, or unset LEASEHOLD_SESSION to join as a new worker")
 	}
-	return server.Hello{Run: run, Name: name}, nil
+	run, err := place.Run(run, "")
+	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
 }
 
 // cannotRun says why the program does not start, with the code of shells.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -133,6 +134,11 @@ func gaveUp(r *client.Refusal, waited time.Duration) error {
 	}
 	worded := *r
 	// The last: the key may hold anything.
-	worded.Text = fmt.Sprintf("%s; gave up after %v", r.Text[:ends[len(ends)-1][1]-len("; ")], waited.Round(time.Second))
+	end := ends[len(ends)-1][1] - len("; ")
+	where := "" // the holder works, as the refusal says last
+	if i := strings.LastIndex(r.Text[end:], "; it works in "); i >= 0 {
+		where = r.Text[end+i:]
+	}
+	worded.Text = fmt.Sprintf("%s%s; gave up after %v", r.Text[:end], where, waited.Round(time.Second))
 	return &worded
 }

@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -24,7 +26,9 @@ type Config struct {
 	Start  bool         // the daemon, if none runs
 	Token  string       // of the actor; "": join Run
 	Run    string
-	Name   string // in Run; "": after the client
+	Name   string // in Run; "": after the client and Directory
+
+	Directory string // where the client works; "": not known
 
 	// Outage is how long a request waits for the daemon before it is told
 	// that there is none. Zero: 30 s.
@@ -44,9 +48,12 @@ again after a restart of the daemon, and goes away with the client; what the
 client held is then free at once.
 
 The client acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it
-joins a run as a new worker of the root layer.`,
-		Example: `  # Claude Code
-  claude mcp add --transport stdio leasehold -- leasehold mcp
+joins the run of its project as a new worker of the root layer. The project is
+the git repository that the directory is in, with all its worktrees, or else the
+directory. To name another run, use --run, LEASEHOLD_RUN, or a file
+.leasehold.toml at the root of the main checkout with the line: run = "NAME"`,
+		Example: `  # what the clients on this machine start, once they are set up
+  leasehold setup
 
   # another run, under a name of your choice
   leasehold mcp --run release-42 --name reviewer`,
@@ -56,13 +63,22 @@ joins a run as a new worker of the root layer.`,
 			if cfg.Target, err = place.TargetOf(cmd); err != nil {
 				return err
 			}
+			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has none any more
+			if cfg.Token == "" {
+				if cfg.Run, err = place.Run(cfg.Run, cfg.Directory); err != nil {
+					return err
+				}
+			}
 			ctx, stop := untilUnwanted(cmd.Context())
 			defer stop()
 			return Run(ctx, cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	})
-	cmd.Flags().StringVar(&cfg.Run, "run", "default", "the run to join without a token")
-	cmd.Flags().StringVar(&cfg.Name, "name", "", "the name to join it under (default: the client's)")
+	f := cmd.Flags()
+	view.JoinFlag(cmd, &cfg.Run)
+	f.StringVar(&cfg.Name, "name", "", "the `name` to join it under (default: the client's and its directory's)")
+	f.StringVar(&cfg.Directory, "directory", "", "the `path` that the client works in, if it starts this command elsewhere")
+	_ = cmd.MarkFlagDirname("directory")
 	return cmd
 }
 

@@ -111,7 +111,7 @@ func (s *shim) connect(ctx context.Context) {
 	if s.attempt != nil || s.link != nil {
 		return
 	}
-	hello := server.Hello{Handle: s.handle, Token: s.cfg.Token}
+	hello := server.Hello{Handle: s.handle, Token: s.cfg.Token, Directory: s.cfg.Directory, Parent: true}
 	if hello.Token == "" {
 		hello.Run, hello.Name = s.cfg.Run, s.name
 	}

@@ -5,31 +5,36 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// clientName is a name for a worker, after what its client calls itself.
-func clientName(m wire.Message) string {
-	name := strings.Trim(foreign.ReplaceAllString(m.ClientName(), "-"), "-.")
+// maxClient is how many bytes of a client's name are in its worker's, so that
+// there is room for the directory.
+const maxClient = 40
+
+// clientName is a name for a worker, after what its client calls itself and the
+// directory that it works in.
+func clientName(m wire.Message, dir string) string {
+	name := project.Word(m.ClientName())
 	_, err := uuid.Parse(name)
 	if err == nil || slices.Contains(reserved, name) {
 		name = strings.TrimSuffix("client-"+name, "-")
 	}
+	if dir != "" {
+		name = strings.TrimRight(name[:min(len(name), maxClient)], "-.") + "-" + project.Word(filepath.Base(dir))
+	}
 	return strings.TrimRight(name[:min(len(name), 64)], "-.")
 }
 
-var (
-	foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-
-	// reserved are words that mean somebody else, or nobody.
-	reserved = []string{"", "parent", "root", "self"}
-)
+// reserved are words that mean somebody else, or nobody.
+var reserved = []string{"", "parent", "root", "self"}
 
 // readLines sends the lines of r, without their ends, until it cannot or stop
 // is closed; then it closes lines. Memory is bounded by limit: what is longer

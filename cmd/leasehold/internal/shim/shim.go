@@ -182,7 +182,7 @@ func (s *shim) logf(format string, args ...any) {
 func (s *shim) fromClient(ctx context.Context, line []byte) {
 	m, fault := wire.Parse(line)
 	if s.name == "" {
-		s.name = clientName(m)
+		s.name = clientName(m, s.cfg.Directory)
 	}
 	switch {
 	case len(line) > wire.MaxMessage:

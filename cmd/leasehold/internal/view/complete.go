@@ -8,13 +8,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// RunFlag gives a command --run, with the runs there are for completion.
+// RunFlag gives a command --run, with the runs there are for completion. When
+// the command runs, run is the run that is meant.
 func RunFlag(cmd *cobra.Command, run *string) {
-	cmd.Flags().StringVar(run, "run", "default", "name of the run")
+	runFlag(cmd, run, "`name` of the run")
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		*run, err = place.Run(*run, "")
+		return err
+	}
+}
+
+// JoinFlag gives a command --run, for the run that it joins if it has no token.
+func JoinFlag(cmd *cobra.Command, run *string) {
+	runFlag(cmd, run, "`name` of the run to join without a token")
+}
+
+func runFlag(cmd *cobra.Command, run *string, usage string) {
+	cmd.Flags().StringVar(run, "run", "", usage+" (default $LEASEHOLD_RUN, else the run of this directory's project)")
 	CompleteWith(cmd, "run", CompleteRuns)
+}
+
+// meantRun is the run that a command line means which is not complete yet.
+func meantRun(cmd *cobra.Command) (string, error) {
+	run, err := cmd.Flags().GetString("run")
+	if err != nil {
+		return "", err
+	}
+	return place.Run(run, "")
 }
 
 // Complete gives a flag a fixed choice of words.
@@ -64,7 +88,7 @@ func CompleteLeads(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.Sh
 
 // LivingPaths are the paths of a run's living actors that fit.
 func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string) {
-	run, err := cmd.Flags().GetString("run")
+	run, err := meantRun(cmd)
 	if err != nil {
 		return nil
 	}
@@ -83,7 +107,7 @@ func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string
 
 // CompleteLeases suggests what is held, which is what there is to know of.
 func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
-	run, err := cmd.Flags().GetString("run")
+	run, err := meantRun(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

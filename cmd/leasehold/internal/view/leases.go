@@ -21,7 +21,8 @@ func NewLeasesCommand() *cobra.Command {
 		Use:   "leases",
 		Short: "Show who holds what, and who waits for it",
 		Long: `Show who holds what, and who waits for it: the leases across a run, then those of
-each layer. The token is the fencing token of the grant.`,
+each layer. The token is the fencing token of the grant. WHERE is the holder's
+directory, its branch and the pid of its client, as far as they are known.`,
 		Example: `  leasehold leases --watch
   leasehold leases --run release-42 --scope run
   leasehold leases --layer S1 --json | jq -r '.leases[].holder.path'`,
@@ -75,6 +76,7 @@ type shownLease struct {
 type shownHolder struct {
 	Path string
 	As   string
+	shownOrigin
 }
 
 func (h shownHolder) String() string {
@@ -124,6 +126,10 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 	if reasons {
 		t.Columns = append(t.Columns, terminal.Column{Head: "REASON", Rank: terminal.Minor + 2, Want: 16})
 	}
+	placed := slices.ContainsFunc(list, func(l shownLease) bool { return l.Holder.Directory != "" })
+	if placed {
+		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
+	}
 	for _, l := range list {
 		scope := l.Scope
 		if l.Layer != "" {
@@ -149,6 +155,9 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 			terminal.Text(strconv.FormatUint(l.Token, 10)), line}
 		if reasons {
 			cells = append(cells, terminal.Text(l.Reason))
+		}
+		if placed {
+			cells = append(cells, terminal.Text(l.Holder.shownOrigin.String()))
 		}
 		t.Add(cells...)
 	}

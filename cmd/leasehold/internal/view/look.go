@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,9 @@ type look struct {
 	args  map[string]any
 	draw  drawing
 
-	json  bool
-	watch bool
+	json    bool
+	watch   bool
+	implied bool // nobody named the run
 }
 
 // flags gives cmd the flags of every look.
@@ -40,6 +42,7 @@ func (l *look) flags(cmd *cobra.Command) *cobra.Command {
 
 func (l *look) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
+	l.implied = place.NamedRun("") == "" && !cmd.Flags().Changed("run")
 	c, err := connection.Operator(cmd, false)
 	if errors.Is(err, connection.ErrNoDaemon) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
@@ -90,8 +93,20 @@ func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 // daemonPoll is how often a watch looks for a daemon that is not there.
 const daemonPoll = 500 * time.Millisecond
 
+// nobodyYet reports whether a look failed because the run of this project, which
+// nobody named, is not there. That is no error: the first agent makes it.
+func (l *look) nobodyYet(err error) bool {
+	refusal, ok := errors.AsType[*client.Refusal](err)
+	run, _ := l.args["run"].(string)
+	return ok && l.implied && refusal.Code == "NOT_FOUND" && strings.HasPrefix(refusal.Text, fmt.Sprintf("run %q", run))
+}
+
 func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	answer, err := connection.Call(cmd.Context(), c, l.tool, l.args)
+	if l.nobodyYet(err) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: nobody has joined run %s of this project yet; leasehold runs shows the runs there are\n", l.args["run"])
+		return l.showEmpty(out)
+	}
 	if err != nil {
 		return err
 	}

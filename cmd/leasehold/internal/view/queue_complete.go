@@ -60,7 +60,7 @@ func knownOf(cmd *cobra.Command, tool string, args map[string]any) (json.RawMess
 	ctx, cancel := context.WithTimeout(parent, completeTimeout)
 	defer cancel()
 	cmd.SetContext(ctx)
-	run, err := cmd.Flags().GetString("run")
+	run, err := meantRun(cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ func NewTreeCommand() *cobra.Command {
 		Use:   "tree",
 		Short: "Show the runs and their actors",
 		Long: `Show the runs and their actors: what each is and does, how many leases it holds
-and waits for, how old it is. Actors and runs that have ended are left out
+and waits for, how old it is, and the directory, branch and pid of its client, as
+far as they are known. Actors and runs that have ended are left out
 without --all, except for the run that --run names; JSON has them all.`,
 		Example: `  leasehold tree --watch
   leasehold tree --run release-42 --all

@@ -35,6 +35,8 @@ type ShownActor struct {
 	Cause      string
 	SpentUSD   *float64 `json:"spent_usd"`
 	BudgetUSD  *float64 `json:"budget_usd"`
+
+	shownOrigin
 }
 
 type shownStand struct {
@@ -55,8 +57,8 @@ func (s shownStand) String() string {
 	return fmt.Sprintf("task %s of %s", terminal.ClipLeft(s.Key, idEnd+1), s.Queue)
 }
 
-// drawActors is a table of a tree. Money and notes have a column where there
-// are any.
+// drawActors is a table of a tree. Money, notes and where actors work have a column
+// where there are any.
 func drawActors(shown []ShownActor) *terminal.Table {
 	money := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.SpentUSD != nil || a.BudgetUSD != nil })
 	t := &terminal.Table{Columns: []terminal.Column{
@@ -74,6 +76,10 @@ func drawActors(shown []ShownActor) *terminal.Table {
 	if notes {
 		t.Columns = append(t.Columns, terminal.Column{Head: "NOTE", Rank: terminal.Minor, Want: 20})
 	}
+	placed := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.Directory != "" })
+	if placed {
+		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
+	}
 	branches := branchesOf(shown)
 	for i, a := range shown {
 		name := a.Name
@@ -86,6 +92,9 @@ func drawActors(shown []ShownActor) *terminal.Table {
 		}
 		if notes {
 			cells = append(cells, terminal.Text(terminal.Clip(a.note(), maxShownValue)))
+		}
+		if placed {
+			cells = append(cells, terminal.Text(a.shownOrigin.String()))
 		}
 		t.Rows = append(t.Rows, terminal.Row{Cells: cells, Dim: a.EndedAt != nil})
 	}

@@ -1,0 +1,30 @@
+package place
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch/project"
+)
+
+// Run is the run that a command means: the one that is named, else that of
+// LEASEHOLD_RUN, else the run of the project that dir belongs to.
+func Run(named, dir string) (string, error) {
+	if run := NamedRun(named); run != "" {
+		return run, nil
+	}
+	p, err := project.Of(cmp.Or(dir, "."))
+	if err != nil {
+		return "", exit.Hint(fmt.Errorf("no project here: %w", err), "name the run with --run or LEASEHOLD_RUN")
+	}
+	run, err := p.Run()
+	if err != nil {
+		return "", exit.Hint(err, "correct that file, or name the run with --run or LEASEHOLD_RUN")
+	}
+	return run, nil
+}
+
+// NamedRun is the run that a person named, if one did.
+func NamedRun(flag string) string { return cmp.Or(flag, os.Getenv("LEASEHOLD_RUN")) }

@@ -1,0 +1,32 @@
+package view
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A shownOrigin is where an actor works, as the daemon tells it.
+type shownOrigin struct {
+	Directory string
+	Branch    string
+	PID       int
+}
+
+// String is the directory, with ~ for the home directory, the branch and the pid.
+func (o shownOrigin) String() string {
+	dir := o.Directory
+	if home, err := os.UserHomeDir(); err == nil {
+		if below, err := filepath.Rel(home, dir); err == nil && filepath.IsLocal(below) {
+			dir = strings.TrimSuffix(filepath.Join("~", below), "/.")
+		}
+	}
+	if o.Branch != "" {
+		dir += " (" + o.Branch + ")"
+	}
+	if dir != "" && o.PID != 0 {
+		dir += fmt.Sprintf(" pid %d", o.PID)
+	}
+	return dir
+}
