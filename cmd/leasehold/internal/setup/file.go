@@ -1,0 +1,123 @@
+package setup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// A brokenError says where a file cannot be read.
+type brokenError struct {
+	Line, Column int
+	Why          string
+}
+
+func (e *brokenError) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Why) }
+
+// A snapshot is a file as it was read.
+type snapshot struct {
+	path   string // links followed
+	text   []byte
+	exists bool
+	mode   fs.FileMode
+}
+
+// maxConfig is more than any configuration has.
+const maxConfig = 64 << 20
+
+// read reads a file that is to be edited. It refuses what cannot be replaced.
+func read(path string) (s snapshot, err error) {
+	s = snapshot{path: path, mode: 0o644}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A directory above may be a link: a file has one name in the record.
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			s.path = filepath.Join(dir, filepath.Base(path))
+		}
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	if s.path, err = filepath.EvalSymlinks(path); err != nil {
+		return s, fmt.Errorf("%s is a link that leads nowhere: %w", path, err)
+	}
+	if info, err = os.Stat(s.path); err != nil {
+		return s, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return s, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > maxConfig:
+		return s, fmt.Errorf("%s is larger than %d MiB", path, maxConfig>>20)
+	case ok && int(stat.Uid) != os.Getuid():
+		return s, fmt.Errorf("%s belongs to user %d", path, stat.Uid)
+	}
+	s.exists, s.mode = true, info.Mode().Perm()
+	s.text, err = os.ReadFile(s.path)
+	return s, err
+}
+
+// replace puts another text in the place of a file that nobody has changed since
+// it was read, at once and with its mode. It answers the directories that it made.
+func (s snapshot) replace(text []byte) (made []string, err error) {
+	if s.exists && s.mode&0o200 == 0 {
+		return nil, fmt.Errorf("%s is read-only", s.path)
+	}
+	beforeWrite()
+	now, err := read(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if now.exists != s.exists || !bytes.Equal(now.text, s.text) {
+		return nil, fmt.Errorf("%s was changed by another program meanwhile; try again", s.path)
+	}
+	dir := filepath.Dir(s.path)
+	if made, err = makeDirs(dir); err != nil {
+		return made, err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(s.path)+"-*")
+	if err != nil {
+		return made, err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Chmod(s.mode), f.Sync(), f.Close()); err != nil {
+		return made, errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), s.path); err != nil {
+		return made, errors.Join(err, os.Remove(f.Name()))
+	}
+	return made, nil
+}
+
+// beforeWrite is where a test has another program write.
+var beforeWrite = func() {}
+
+// remove removes a file that nobody has changed since it was read.
+func (s snapshot) remove() error {
+	now, err := read(s.path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now.text, s.text) {
+		return fmt.Errorf("%s was changed by another program meanwhile; try again", s.path)
+	}
+	return os.Remove(s.path)
+}
+
+// makeDirs makes a directory and those above it, and answers those it made, the
+// deepest first.
+func makeDirs(dir string) (made []string, err error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, at)
+	}
+	return made, os.MkdirAll(dir, 0o755)
+}

@@ -1,0 +1,56 @@
+package setup
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// opencode names its servers directly below mcp, and from version 2 on below
+// mcp.servers. A file that has servers there already is of version 2.
+var opencode = client{
+	name: "opencode", title: "opencode",
+	found: func(m machine) bool { return m.has("opencode", m.opencodeDir()) },
+	files: func(m machine, project bool) []file {
+		dir := m.opencodeDir()
+		if project {
+			dir = m.top
+		}
+		members := []setting{
+			{name: "type", value: "local", any: true, launch: true},
+			{name: "command", value: []string{m.command, "mcp"}, any: true, launch: true},
+		}
+		one := config{entry: []string{"mcp", "leasehold"}, members: append(members[:2:2], callLimit)}
+		two := config{
+			entry: []string{"mcp", "servers", "leasehold"},
+			members: append(members[:2:2], setting{name: "timeout", any: true, value: object{
+				{name: "startup", value: startSeconds * 1000},
+				{name: "catalog", value: startSeconds * 1000},
+				{name: "execution", value: callSeconds * 1000},
+			}}),
+		}
+		path := filepath.Join(dir, "opencode.json")
+		for _, name := range []string{"opencode.jsonc", "opencode.json"} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				path = filepath.Join(dir, name)
+				break
+			}
+		}
+		choose := func(text []byte) config {
+			if root, err := parseJSON(text); err == nil {
+				mcp, _ := plain(&root).(map[string]any)
+				if servers, ok := at(mcp, []string{"mcp", "servers"}); ok {
+					if below, ok := servers.(map[string]any); ok && below["type"] == nil {
+						return two
+					}
+				}
+			}
+			return one
+		}
+		return []file{{path: path, text: jsonText{}, alternative: choose}, instructions(dir, "AGENTS.md")}
+	},
+	note: func(bool) string { return "" },
+}
+
+func (m machine) opencodeDir() string {
+	return filepath.Join(m.dir("XDG_CONFIG_HOME", ".config"), "opencode")
+}

@@ -1,0 +1,51 @@
+package setup_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+const root = "../../../../"
+
+// The configurations that the book shows are those that setup writes. A test of
+// the book sees to it that the README shows the same.
+func TestPagesShowWhatSetupWrites(t *testing.T) {
+	top, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHome(t)
+	h.write(".config/opencode/opencode.json", "{\n  \"mcp\": {\n    \"servers\": {\n    }\n  }\n}\n") // as version 2 has it
+	h.ok("opencode", "--yes")
+	two := h.read(".config/opencode/opencode.json")
+	h.ok("opencode", "--uninstall", "--yes")
+	if err := os.Remove(h.path(".config/opencode/opencode.json")); err != nil {
+		t.Fatal(err)
+	}
+	h.ok("claude", "codex", "gemini", "opencode", "copilot", "cursor", "vscode", "--yes")
+	for page, text := range map[string]string{
+		"claude-code.json":             h.read(".claude.json"),
+		"claude-code-permissions.json": h.read(".claude/settings.json"),
+		"codex.toml":                   h.read(".codex/config.toml"),
+		"gemini.json":                  h.read(".gemini/settings.json"),
+		"opencode-v1.json":             h.read(".config/opencode/opencode.json"),
+		"opencode.json":                two,
+		"copilot.json":                 h.read(".copilot/mcp-config.json"),
+		"cursor.json":                  h.read(".cursor/mcp.json"),
+		"vscode.json":                  h.read(".config/Code/User/mcp.json"),
+	} {
+		shown, err := os.ReadFile(filepath.Join(top, "book", "clients", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(shown) != text {
+			t.Errorf("book/clients/%s shows\n%s\nand setup writes\n%s", page, shown, text)
+		}
+	}
+	block := h.read(".claude/CLAUDE.md")
+	page, err := os.ReadFile(filepath.Join(top, "book", "clients", "block.md"))
+	if err != nil || string(page) != block {
+		t.Errorf("book/clients/block.md is not the block that setup writes: %v\n%s", err, block)
+	}
+}

@@ -1,0 +1,234 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A plan is what is to become of one file.
+type plan struct {
+	clients []string
+	file    snapshot
+	shown   string // the file's name, links not followed
+	state   state
+	edits   []edit // one after the other
+	after   []byte
+	problem error // why nothing can be done
+}
+
+// A state is how a file stands, and what is to be done about it.
+type state string
+
+const (
+	same    state = "same"
+	create  state = "create"
+	change  state = "change"
+	remove  state = "remove"
+	refused state = "refused" // it cannot be read or written; it is not touched
+	skipped state = "skipped" // another file of its client is refused
+)
+
+// writes reports whether the file is to be written.
+func (p plan) writes() bool { return p.state == create || p.state == change || p.state == remove }
+
+// planSetup plans what the clients need. A client that has a file which is refused
+// gets nothing, so that it is not set up by half.
+func planSetup(m machine, chosen []client, project bool) (plans []plan) {
+	for _, c := range chosen {
+		var own []plan
+		for _, f := range c.files(m, project) {
+			own = append(own, f.plan(c.name))
+		}
+		if slices.ContainsFunc(own, func(p plan) bool { return p.state == refused }) {
+			for i := range own {
+				if own[i].state != refused {
+					own[i].state = skipped
+				}
+			}
+		}
+		for _, p := range own { // AGENTS.md is several clients'
+			i := slices.IndexFunc(plans, func(other plan) bool { return other.file.path == p.file.path && other.state == p.state })
+			if i < 0 {
+				plans = append(plans, p)
+				continue
+			}
+			plans[i].clients = append(plans[i].clients, c.name)
+		}
+	}
+	return plans
+}
+
+func (f file) plan(client string) plan {
+	p := plan{clients: []string{client}, shown: f.path, state: same}
+	refuse := func(err error) plan {
+		p.state, p.problem = refused, err
+		return p
+	}
+	var err error
+	if p.file, err = read(f.path); err != nil {
+		return refuse(err)
+	}
+	want := f.want
+	if f.alternative != nil {
+		want = f.alternative(p.file.text)
+	}
+	if p.edits, err = f.text.ensure(p.file.text, want); err != nil {
+		return refuse(err)
+	}
+	p.after = p.file.text
+	for _, e := range p.edits {
+		p.after = e.apply(p.after)
+	}
+	switch {
+	case len(p.edits) == 0:
+	case p.file.exists && p.file.mode&0o200 == 0:
+		return refuse(errors.New("it is read-only"))
+	case p.file.exists:
+		p.state = change
+	default:
+		p.state = create
+	}
+	return p
+}
+
+// planUninstall plans to take back what setup wrote for the clients.
+func planUninstall(r *record, chosen []string, scope string) (plans []plan) {
+	for path, w := range r.Files {
+		var own []string
+		for _, c := range w.Clients {
+			if slices.Contains(chosen, c) {
+				own = append(own, c)
+			}
+		}
+		if w.Scope == scope && len(own) > 0 {
+			plans = append(plans, w.planBack(path, own))
+		}
+	}
+	slices.SortFunc(plans, func(a, b plan) int { return slices.Compare([]string{a.shown}, []string{b.shown}) })
+	return plans
+}
+
+func (w *written) planBack(path string, own []string) plan {
+	p := plan{clients: own, shown: path, state: same}
+	refuse := func(err error) plan {
+		p.state, p.problem = refused, err
+		return p
+	}
+	var err error
+	if p.file, err = read(path); err != nil {
+		return refuse(err)
+	}
+	l := languageOf(path)
+	switch {
+	case len(own) < len(w.Clients) || !p.file.exists: // others still need it, or it is gone
+		return p
+	case l.check(p.file.text) != nil:
+		return refuse(l.check(p.file.text))
+	}
+	left := 0
+	p.after, p.edits, left = w.takeBack(l, p.file.text)
+	switch {
+	case left > 0 && len(p.edits) == 0 && mentions(p.file.text):
+		return refuse(errors.New("it names leasehold, but not as setup wrote it; remove that by hand"))
+	case w.Created && blank(p.after):
+		p.state = remove
+	case len(p.edits) == 0:
+	case p.file.mode&0o200 == 0:
+		return refuse(errors.New("it is read-only"))
+	default:
+		p.state = change
+	}
+	return p
+}
+
+// languageOf is how a file of a client is written.
+func languageOf(path string) language {
+	switch filepath.Ext(path) {
+	case ".toml":
+		return tomlText{}
+	case ".md":
+		return markedText{}
+	default:
+		return jsonText{}
+	}
+}
+
+// carryOut writes the files of the plans and what the record has to say of them.
+// It goes on past a file that cannot be written.
+func carryOut(r *record, plans []plan, scope string) (failed error) {
+	for _, p := range plans {
+		if p.state == same || p.writes() {
+			r.add(p, scope)
+		}
+	}
+	if err := r.save(); err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if !p.writes() {
+			continue
+		}
+		made, err := p.file.replace(p.after)
+		w := r.Files[p.file.path]
+		w.Dirs = append(w.Dirs, made...)
+		if err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return errors.Join(failed, r.save())
+}
+
+// takeBack writes the files as they were, and then forgets them.
+func takeBack(r *record, plans []plan) (failed error) {
+	for _, p := range plans {
+		w := r.Files[p.file.path]
+		if w == nil {
+			continue // another setup was quicker
+		}
+		var err error
+		switch p.state {
+		case change:
+			_, err = p.file.replace(p.after)
+		case remove:
+			if err = p.file.remove(); err == nil {
+				removeEmpty(w.Dirs)
+			}
+		case refused:
+			continue
+		}
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		w.Clients = slices.DeleteFunc(w.Clients, func(c string) bool { return slices.Contains(p.clients, c) })
+		if len(w.Clients) == 0 {
+			delete(r.Files, p.file.path)
+		}
+	}
+	return errors.Join(failed, r.save())
+}
+
+// removeEmpty removes directories that setup made, if nobody has put anything in
+// them.
+func removeEmpty(dirs []string) {
+	for _, dir := range dirs {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+	}
+}
+
+// problemAt is a problem with the place in the file, and that alone.
+func (p plan) problemAt() string {
+	if p.problem == nil {
+		return ""
+	}
+	if _, broken := errors.AsType[*brokenError](p.problem); broken {
+		return fmt.Sprintf("%s:%v", p.shown, p.problem)
+	}
+	return fmt.Sprintf("%s: %v", p.shown, p.problem)
+}

@@ -1,0 +1,158 @@
+package setup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// A record is what setup wrote on this machine, so that --uninstall can take it
+// back: by file, links followed. It lies in the state's directory, as setup.json,
+// for its user alone, since what was replaced may be anything.
+type record struct {
+	Files map[string]*written `json:"files"`
+
+	path string
+	lock *os.File
+}
+
+// written is what setup wrote into one file.
+type written struct {
+	Clients []string `json:"clients"` // for whom
+	Scope   string   `json:"scope"`   // "user", or the top of a project
+	Edits   []edit   `json:"edits"`   // oldest first
+	After   string   `json:"after"`   // hash of the text with them
+	Created bool     `json:"created,omitempty"`
+	Dirs    []string `json:"dirs,omitempty"` // made for it, the deepest first
+}
+
+// openRecord reads the record, and keeps other setups from writing until it is
+// closed.
+func openRecord(state string) (*record, error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(state, "setup.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(errors.New("another leasehold setup is running"), lock.Close())
+	}
+	r, err := readRecord(state)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	r.lock = lock
+	return r, nil
+}
+
+func readRecord(state string) (*record, error) {
+	r := &record{Files: map[string]*written{}, path: filepath.Join(state, "setup.json")}
+	text, err := os.ReadFile(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s, which says what setup wrote, cannot be read: %w", r.path, err)
+	}
+	return r, nil
+}
+
+func (r *record) close() { r.lock.Close() } // and with it the lock
+
+// save writes the record. It is saved before the files: what it names and is not
+// there is passed over when it is taken back.
+func (r *record) save() error {
+	if len(r.Files) == 0 {
+		err := os.Remove(r.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(r.path), ".setup-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), r.path)
+}
+
+// add notes that edits were made for a client to a file.
+func (r *record) add(p plan, scope string) {
+	w := r.Files[p.file.path]
+	if w == nil || !p.file.exists {
+		w = &written{Scope: scope, Created: !p.file.exists}
+		r.Files[p.file.path] = w
+	}
+	for _, client := range p.clients {
+		if !slices.Contains(w.Clients, client) {
+			w.Clients = append(w.Clients, client)
+		}
+	}
+	if len(p.edits) == 0 {
+		return
+	}
+	if w.After != "" && w.After != sum(p.file.text) { // somebody else has changed it since
+		for i := range w.Edits {
+			w.Edits[i].At = -1
+		}
+	}
+	w.Edits = append(w.Edits, p.edits...)
+	w.After = sum(p.after)
+}
+
+// takeBack is a file's text without what setup wrote, by way of changes. left are
+// the edits that can no longer be found.
+func (w *written) takeBack(l language, text []byte) (before []byte, changes []edit, left int) {
+	exact := sum(text) == w.After
+	for _, e := range slices.Backward(w.Edits) {
+		without, ok := []byte(nil), false
+		if exact {
+			without, ok = e.revert(text)
+		}
+		if !ok {
+			without, ok = e.revertAnywhere(text)
+			ok = ok && l.check(without) == nil
+		}
+		if !ok {
+			without, ok = l.undo(text, e)
+		}
+		if !ok {
+			left++
+			continue
+		}
+		changes = append(changes, changeOf(text, without))
+		text = without
+	}
+	return text, changes, left
+}
+
+// changeOf is the one edit that makes a text another.
+func changeOf(before, after []byte) edit {
+	at := 0
+	for at < min(len(before), len(after)) && before[at] == after[at] {
+		at++
+	}
+	same := 0
+	for same < min(len(before), len(after))-at && before[len(before)-1-same] == after[len(after)-1-same] {
+		same++
+	}
+	return edit{At: at, Del: string(before[at : len(before)-same]), Ins: string(after[at : len(after)-same])}
+}

@@ -1,0 +1,215 @@
+package setup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// tomlText edits TOML, as its writer left it. The server is a table of its own at
+// the end of the file, or the one that is there.
+type tomlText struct{}
+
+func (tomlText) check(text []byte) error {
+	_, err := parseTOML(text)
+	return err
+}
+
+func parseTOML(text []byte) (map[string]any, error) {
+	m := map[string]any{}
+	err := toml.Unmarshal(text, &m)
+	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := wrong.Position()
+		return nil, &brokenError{line, column, strings.TrimPrefix(wrong.Error(), "toml: ")}
+	}
+	return m, err
+}
+
+// A part is one expression of a file: the head of a table, or a key with its value.
+type part struct {
+	head       bool
+	path       []string // of the table, or the whole path of the key
+	start, end int
+	value      int // where that of a key begins
+}
+
+// parts lists the expressions of a text that can be read.
+func parts(text []byte) (list []part) {
+	var p unstable.Parser
+	p.Reset(text)
+	var table []string
+	for p.NextExpression() {
+		node := p.Expression()
+		if node.Kind != unstable.Table && node.Kind != unstable.ArrayTable && node.Kind != unstable.KeyValue {
+			continue
+		}
+		var path []string
+		start, end := -1, 0
+		for keys := node.Key(); keys.Next(); {
+			raw := keys.Node().Raw
+			if start < 0 {
+				start = int(raw.Offset)
+			}
+			end = int(raw.Offset + raw.Length)
+			path = append(path, string(keys.Node().Data))
+		}
+		if node.Kind == unstable.KeyValue {
+			at := end + bytes.IndexByte(text[end:], '=') + 1
+			at += len(text[at:]) - len(bytes.TrimLeft(text[at:], " \t"))
+			list = append(list, part{path: append(slices.Clone(table), path...), start: start, end: int(node.Raw.Offset + node.Raw.Length), value: at})
+			continue
+		}
+		table = path
+		start = bytes.LastIndexByte(text[:start], '[')
+		for start > 0 && text[start-1] == '[' {
+			start--
+		}
+		end += bytes.IndexByte(text[end:], ']') + 1
+		if node.Kind == unstable.ArrayTable {
+			end++
+		}
+		list = append(list, part{head: true, path: path, start: start, end: end})
+	}
+	return list
+}
+
+func at(m map[string]any, path []string) (any, bool) {
+	var v any = m
+	for _, name := range path {
+		below, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = below[name]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+func (l tomlText) ensure(text []byte, want config) (edits []edit, err error) {
+	before := text
+	do := func(e edit) {
+		edits = append(edits, e)
+		text = e.apply(text)
+	}
+	root, err := parseTOML(text)
+	if err != nil {
+		return nil, err
+	}
+	found, ok := at(root, want.entry)
+	if !ok {
+		do(appendTable(text, want))
+		return edits, l.verify(before, text, want)
+	}
+	have, ok := found.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a table", strings.Join(want.entry, "."))
+	}
+	needed := want.wanted(have)
+	slices.Reverse(needed) // each goes behind the head
+	for _, s := range needed {
+		path := append(slices.Clone(want.entry), s.name)
+		is, there := have[s.name]
+		if there && s.serves(is) {
+			continue
+		}
+		all := parts(text)
+		i := slices.IndexFunc(all, func(p part) bool {
+			return p.head == !there && slices.Equal(p.path, map[bool][]string{true: path, false: want.entry}[there])
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("%s is not a table of its own, so %s = %s has to be added to it by hand", strings.Join(want.entry, "."), s.name, renderTOML(s.value))
+		}
+		p := all[i]
+		list, isList := is.([]any)
+		switch {
+		case !there:
+			line := p.end + bytes.IndexByte(append(text[p.end:len(text):len(text)], '\n'), '\n')
+			line = len(bytes.TrimSuffix(text[:line], []byte("\r")))
+			do(edit{Kind: member, Path: path, Made: 1, At: line, Ins: eolOf(text) + s.name + " = " + renderTOML(s.value)})
+		case s.contain && isList:
+			more := renderTOML(s.missing(is))
+			more = strings.Trim(more, "[]")
+			if len(list) > 0 {
+				more += ", "
+			}
+			do(edit{Kind: value, Path: path, At: p.value + 1, Ins: more})
+		default:
+			do(edit{Kind: value, Path: path, At: p.value, Del: string(text[p.value:p.end]), Ins: renderTOML(s.value)})
+		}
+	}
+	return edits, l.verify(before, text, want)
+}
+
+func appendTable(text []byte, want config) edit {
+	eol := eolOf(text)
+	var b strings.Builder
+	switch {
+	case len(text) == 0:
+	case !bytes.HasSuffix(text, []byte("\n")):
+		b.WriteString(eol + eol)
+	case !bytes.HasSuffix(text, []byte(eol+eol)) && !blank(text):
+		b.WriteString(eol)
+	}
+	fmt.Fprintf(&b, "[%s]%s", strings.Join(want.entry, "."), eol)
+	for _, s := range want.members {
+		fmt.Fprintf(&b, "%s = %s%s", s.name, renderTOML(s.value), eol)
+	}
+	return edit{Kind: member, Path: want.entry, Made: 1, At: len(text), Ins: b.String()}
+}
+
+// renderTOML writes a value. Strings, lists, numbers and truths are the same in
+// JSON.
+func renderTOML(v any) string { return renderJSON(v, "", "", "") }
+
+func (tomlText) verify(before, after []byte, want config) error {
+	was, err := parseTOML(before)
+	if err != nil {
+		return err
+	}
+	is, err := parseTOML(after)
+	if err != nil {
+		return fmt.Errorf("%s cannot be a table of its own here; add it by hand: %w", strings.Join(want.entry, "."), err)
+	}
+	forget(was, want)
+	forget(is, want)
+	if !reflect.DeepEqual(was, is) {
+		return errors.New("it is written in a way that cannot be edited without changing something else")
+	}
+	return nil
+}
+
+func (l tomlText) undo(text []byte, e edit) ([]byte, bool) {
+	if l.check(text) != nil {
+		return nil, false
+	}
+	all := parts(text)
+	i := slices.IndexFunc(all, func(p part) bool { return slices.Equal(p.path, e.Path) })
+	if i < 0 {
+		return nil, false
+	}
+	p := all[i]
+	switch {
+	case e.Kind == value && e.Del != "" && string(text[p.value:p.end]) == e.Ins:
+		text = splice(text, p.value, p.end-p.value, e.Del)
+	case e.Kind == value:
+		return nil, false
+	default:
+		end := p.end
+		for i++; p.head && i < len(all) && !all[i].head; i++ { // what is in the table goes with it
+			end = all[i].end
+		}
+		if next := bytes.IndexByte(text[end:], '\n'); next >= 0 && blank(text[end:end+next]) {
+			end += next + 1
+		}
+		text = splice(text, p.start, end-p.start, "")
+	}
+	return text, l.check(text) == nil
+}
