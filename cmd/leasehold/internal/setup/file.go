@@ -31,7 +31,7 @@ const maxConfig = 64 << 20
 
 // read reads a file that is to be edited. It refuses what cannot be replaced.
 func read(path string) (s snapshot, err error) {
-	s = snapshot{path: path, mode: 0o644}
+	s = snapshot{path: path, mode: 0o600} // its client may put secrets into it
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// A directory above may be a link: a file has one name in the record.
@@ -78,7 +78,7 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 		return nil, fmt.Errorf("%s was changed by another program meanwhile; try again", s.path)
 	}
 	dir := filepath.Dir(s.path)
-	if made, err = makeDirs(dir); err != nil {
+	if made, err = makeDirs(dir, s.mode|s.mode&0o444>>2|0o100); err != nil {
 		return made, err
 	}
 	f, err := os.CreateTemp(dir, "."+filepath.Base(s.path)+"-*")
@@ -112,12 +112,12 @@ func (s snapshot) remove() error {
 
 // makeDirs makes a directory and those above it, and answers those it made, the
 // deepest first.
-func makeDirs(dir string) (made []string, err error) {
+func makeDirs(dir string, mode fs.FileMode) (made []string, err error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		made = append(made, at)
 	}
-	return made, os.MkdirAll(dir, 0o755)
+	return made, os.MkdirAll(dir, mode)
 }

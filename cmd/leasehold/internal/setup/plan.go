@@ -41,7 +41,11 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 	for _, c := range chosen {
 		var own []plan
 		for _, f := range c.files(m, project) {
-			own = append(own, f.plan(c.name))
+			p := f.plan(c.name)
+			if project && !p.file.exists {
+				p.file.mode = 0o644 // it is everybody's who has the project
+			}
+			own = append(own, p)
 		}
 		if slices.ContainsFunc(own, func(p plan) bool { return p.state == refused }) {
 			for i := range own {

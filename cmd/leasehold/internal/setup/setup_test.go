@@ -453,6 +453,22 @@ func TestLinksAndModes(t *testing.T) {
 	}
 }
 
+// A file that setup makes for the user is the user's alone, since its client may
+// write secrets into it later; one of a project is not.
+func TestModesOfNewFiles(t *testing.T) {
+	h := newHome(t)
+	h.ok("claude", "gemini", "--yes")
+	h.ok("gemini", "--project", "--yes")
+	for name, want := range map[string]fs.FileMode{
+		".claude.json": 0o600, ".gemini": 0o700, ".gemini/settings.json": 0o600,
+		"work/.gemini": 0o755, "work/.gemini/settings.json": 0o644, "work/GEMINI.md": 0o644,
+	} {
+		if info, err := os.Stat(h.path(name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
 // Without a terminal nothing is written unasked, and what is shown has no line of
 // others in it.
 func TestItAsks(t *testing.T) {
