@@ -23,7 +23,8 @@ const (
 var arrows = [][]string{
 	{"dispatch/simulation"}, // a test of all below
 	{"cmd/leasehold"},
-	{command + "call", command + "daemon", command + "doctor", command + "exec", command + "setup", command + "shim", command + "story", command + "tree"},
+	{command + "doctor"},
+	{command + "call", command + "daemon", command + "exec", command + "setup", command + "shim", command + "story", command + "tree"},
 	{command + "view"},
 	{command + "logs"},
 	{command + "connection"},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ type clientConfig struct {
 	home    bool   // below the home directory alone
 	servers func(text []byte) (map[string]entry, error)
 	rules   clientRules
+	passes  func(name string, e entry) bool // a variable to the server; nil: all
 }
 
 // An entry is how a client is told of one server.
@@ -44,8 +46,9 @@ const callTime = registry.MaxWait + 5*time.Second
 var clientConfigs = []clientConfig{
 	{file: ".mcp.json", servers: mcpServers, rules: claudeRules},
 	{file: ".claude.json", home: true, servers: claudeServers, rules: claudeRules},
-	{file: ".codex/config.toml", servers: codexServers, rules: codexRules},
-	{file: ".gemini/settings.json", servers: mcpServers, rules: geminiRules},
+	{file: ".codex/config.toml", servers: codexServers, rules: codexRules, passes: codexPasses},
+	{file: ".gemini/settings.json", servers: mcpServers, rules: geminiRules, passes: geminiPasses},
+	{file: ".copilot/mcp-config.json", home: true, servers: mcpServers, rules: copilotRules},
 	{file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
 	{file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},
@@ -81,6 +84,11 @@ var geminiRules = clientRules{
 	},
 }
 
+var copilotRules = clientRules{
+	field: "timeout", good: "600000", timeout: in("timeout", time.Millisecond),
+	unset: "the client's own default applies",
+}
+
 var opencodeRules = clientRules{
 	field: "timeout", good: `{"startup": 30000, "catalog": 30000, "execution": 600000}, or directly below mcp to 600000`,
 	unset: "older builds cut calls at 30 to 60 s",
@@ -103,8 +111,9 @@ func in(field string, unit time.Duration) func(entry) (time.Duration, bool) {
 	}
 }
 
-// examineClients looks at every configuration that names leasehold.
-func examineClients() (found []finding) {
+// examineClients looks at every configuration that names leasehold. socket is that
+// of the daemon that runs, or "".
+func examineClients(ctx context.Context, socket string) (found []finding) {
 	home, _ := os.UserHomeDir()
 	here, _ := os.Getwd()
 	for _, c := range clientConfigs {
@@ -114,7 +123,7 @@ func examineClients() (found []finding) {
 		}
 		for _, dir := range dirs {
 			if dir != "" {
-				found = append(found, c.examine(filepath.Join(dir, c.file))...)
+				found = append(found, c.examine(ctx, socket, filepath.Join(dir, c.file))...)
 			}
 		}
 	}
@@ -127,7 +136,7 @@ func examineClients() (found []finding) {
 	return found
 }
 
-func (c clientConfig) examine(file string) (found []finding) {
+func (c clientConfig) examine(ctx context.Context, socket, file string) (found []finding) {
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), "leasehold") {
 		return nil
@@ -138,13 +147,17 @@ func (c clientConfig) examine(file string) (found []finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if e := servers[name]; e.isOurs(name) {
-			found = append(found, c.rules.examine(file+": "+name, e)...)
+			start := func(say sayFunc) string { return c.start(ctx, socket, e, say) }
+			if socket == "" {
+				start = func(sayFunc) string { return "" }
+			}
+			found = append(found, c.rules.examine(file+": "+name, e, start)...)
 		}
 	}
 	return found
 }
 
-func (r clientRules) examine(server string, e entry) (found []finding) {
+func (r clientRules) examine(server string, e entry, start func(sayFunc) string) (found []finding) {
 	say := func(l level, what, do string) {
 		found = append(found, finding{"clients", l, server + " " + what, do})
 	}
@@ -163,7 +176,12 @@ func (r clientRules) examine(server string, e entry) (found []finding) {
 			say(fault, fmt.Sprintf("starts %s, which is not in the PATH", command), "put it there, or name it by its whole path")
 		}
 	}
-	if len(found) == 0 {
+	connects := start(say)
+	switch {
+	case len(found) > 0:
+	case connects != "":
+		say(fine, "lets a call take as long as it may, and "+connects, "")
+	default:
 		say(fine, "lets a call take as long as it may", "")
 	}
 	return found

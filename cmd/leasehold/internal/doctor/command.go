@@ -24,7 +24,9 @@ func NewCommand() *cobra.Command {
 		Short: "Check that all is well, and say what to do",
 		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks,
 and the configurations of MCP clients here and in the home directory that name
-leasehold: whether they let a call take as long as it may.
+leasehold: whether they let a call take as long as it may. While a daemon runs, each
+server is started as its client starts it, with the environment that the client
+gives it, to see that it comes to this daemon, and as whom.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
@@ -92,7 +94,7 @@ func examine(cmd *cobra.Command) []finding {
 	found = append(found, examinePlace()...)
 	found = append(found, clocks...)
 	found = append(found, examineClock()...)
-	return append(found, examineClients()...)
+	return append(found, examineClients(cmd.Context(), daemonAt(cmd))...)
 }
 
 // tellFindings prints what was found. Faults are an error that has been told.

@@ -46,8 +46,9 @@ func TestConfigurationsOfTheBookAreWell(t *testing.T) {
 		"codex.toml": ".codex/config.toml", "codex-http.toml": ".codex/config.toml",
 		"gemini.json": ".gemini/settings.json", "gemini-http.json": ".gemini/settings.json",
 		"opencode.json": "opencode.jsonc", "opencode-http.json": "opencode.jsonc", "opencode-v1.json": "opencode.json",
+		"copilot.json": ".copilot/mcp-config.json",
 	} {
-		found := configOf(t, of).examine(filepath.Join("..", "..", "..", "..", "book", "clients", file))
+		found := configOf(t, of).examine(t.Context(), "", filepath.Join("..", "..", "..", "..", "book", "clients", file))
 		if len(found) != 1 || found[0].Level != fine {
 			t.Errorf("%s: %+v", file, found)
 		}
@@ -80,7 +81,7 @@ func TestConfigurationsThatHurtAreFound(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.ReplaceAll(c.text, "HERE", here)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found := configOf(t, c.file).examine(file)
+		found := configOf(t, c.file).examine(t.Context(), "", file)
 		if len(found) != len(c.want) {
 			t.Errorf("%s %s: %+v, want %q", c.file, c.text, found, c.want)
 			continue

@@ -57,6 +57,20 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))}), clocks
 }
 
+// daemonAt is the socket of the daemon that runs, or "".
+func daemonAt(cmd *cobra.Command) string {
+	d, err := connection.For(cmd)
+	if err != nil {
+		return ""
+	}
+	c, err := d.Open(cmd.Context(), server.Hello{Operator: true}, false)
+	if err != nil {
+		return ""
+	}
+	c.Close()
+	return d.Socket
+}
+
 func noDaemon(socket string, err error) finding {
 	if errors.Is(err, connection.ErrNoDaemon) {
 		return finding{Check: "socket", Level: note, What: fmt.Sprintf("no daemon listens at %s; leasehold mcp starts one when a client does", socket)}

@@ -37,6 +37,7 @@ type Config struct {
 
 // NewCommand is the command that MCP clients start.
 func NewCommand() *cobra.Command {
+	var probing bool
 	cfg := Config{Start: true, Token: os.Getenv("LEASEHOLD_TOKEN")}
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "mcp",
@@ -69,6 +70,9 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 					return err
 				}
 			}
+			if probing {
+				return probe(cmd.Context(), cfg, cmd.OutOrStdout())
+			}
 			ctx, stop := untilUnwanted(cmd.Context())
 			defer stop()
 			return Run(ctx, cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -78,6 +82,8 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 	view.JoinFlag(cmd, &cfg.Run)
 	f.StringVar(&cfg.Name, "name", "", "the `name` to join it under (default: the client's and its directory's)")
 	f.StringVar(&cfg.Directory, "directory", "", "the `path` that the client works in, if it starts this command elsewhere")
+	f.BoolVar(&probing, "probe", false, "say what this would connect to, for leasehold doctor")
+	_ = f.MarkHidden("probe")
 	_ = cmd.MarkFlagDirname("directory")
 	return cmd
 }

@@ -1,0 +1,129 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
+)
+
+// startTimeout is how long a server may take to say what it would connect to.
+const startTimeout = 10 * time.Second
+
+// start starts a client's server as the client does, with the environment that
+// the client gives it, and has it say what it would connect to, which must be the
+// daemon at socket. It starts no daemon, and so is of no use where none runs.
+func (c clientConfig) start(ctx context.Context, socket string, e entry, say sayFunc) (connects string) {
+	command := e.command()
+	args := e.arguments()
+	if command == "" || !slices.Contains(args, "mcp") { // another server, or a wrapper that we do not know
+		return ""
+	}
+	if _, err := osexec.LookPath(command); err != nil {
+		return "" // which is a fault of its own
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	cmd := osexec.CommandContext(ctx, command, append(args, "--probe")...)
+	cmd.Env = c.environment(e)
+	cmd.WaitDelay = time.Second
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	why := strings.TrimSpace(said.String())
+	why, hint, _ := strings.Cut(why, "\n")
+	var exit *osexec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		say(fault, fmt.Sprintf("starts a server that says nothing for %v", startTimeout), "run it by hand: "+strings.Join(cmd.Args, " "))
+	case strings.Contains(why, "--probe"):
+		say(note, "starts another version of leasehold, which cannot be looked at", "install this version where the client finds it")
+	case errors.As(err, &exit):
+		hint = strings.TrimPrefix(hint, "hint: ")
+		if hint == "" {
+			hint = "run it by hand: " + strings.Join(cmd.Args, " ")
+		}
+		say(fault, "starts a server that cannot connect: "+strings.TrimPrefix(why, "leasehold: "), hint)
+	case err != nil:
+		say(fault, fmt.Sprintf("cannot start its server: %v", err), "run it by hand: "+strings.Join(cmd.Args, " "))
+	default:
+		var p shim.Probe
+		if err := json.Unmarshal(out.Bytes(), &p); err != nil {
+			say(fault, "starts something that is not leasehold", "leasehold setup writes a configuration that is")
+			return ""
+		}
+		if p.Socket != socket {
+			say(fault, fmt.Sprintf("comes to the daemon at %s, and this command to the one at %s", p.Socket, socket),
+				"give both the same LEASEHOLD_SOCKET, XDG_RUNTIME_DIR and XDG_STATE_HOME; in Codex, env_vars passes them on, and leasehold setup codex writes it")
+			return ""
+		}
+		return p.String()
+	}
+	return ""
+}
+
+// environment is what a client gives the server of an entry.
+func (c clientConfig) environment(e entry) (env []string) {
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if c.passes == nil || c.passes(name, e) {
+			env = append(env, v)
+		}
+	}
+	for _, field := range []string{"env", "environment"} { // opencode's
+		own, _ := e[field].(map[string]any)
+		for name, value := range own {
+			if text, ok := value.(string); ok {
+				env = append(env, name+"="+reference.ReplaceAllStringFunc(text, expand))
+			}
+		}
+	}
+	return env
+}
+
+// reference is how clients write that a value is another variable's.
+var reference = regexp.MustCompile(`\$\{[A-Za-z_]\w*\}|\$[A-Za-z_]\w*|\{env:\w+\}`)
+
+// expand is the value of a reference; of a variable that is not set, the reference.
+func expand(ref string) string {
+	name := strings.Trim(strings.TrimPrefix(strings.TrimPrefix(ref, "$"), "{env:"), "{}")
+	if value, ok := os.LookupEnv(name); ok {
+		return value
+	}
+	return ref
+}
+
+// codexPasses: Codex gives a server these variables, and those that env_vars names.
+func codexPasses(name string, e entry) bool {
+	named, _ := e["env_vars"].([]any)
+	return slices.Contains(named, any(name)) || slices.Contains([]string{
+		"HOME", "LOGNAME", "PATH", "SHELL", "USER", "__CF_USER_TEXT_ENCODING", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ",
+	}, name)
+}
+
+// geminiPasses: Gemini CLI keeps back what sounds like a secret.
+func geminiPasses(name string, _ entry) bool { return !secret.MatchString(name) }
+
+var secret = regexp.MustCompile(`(?i)TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|CREDENTIAL|CREDS|PRIVATE|CERT`)
+
+// arguments are those of what the client starts.
+func (e entry) arguments() (args []string) {
+	list, _ := e["args"].([]any)
+	if command, ok := e["command"].([]any); ok && len(command) > 0 {
+		list = command[1:]
+	}
+	for _, one := range list {
+		text, _ := one.(string)
+		args = append(args, text)
+	}
+	return args
+}

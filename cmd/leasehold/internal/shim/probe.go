@@ -1,0 +1,42 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A Probe is what a shim would connect to.
+type Probe struct {
+	Socket string `json:"socket"`
+	Run    string `json:"run"`
+	Path   string `json:"path,omitempty"` // of the actor whose token it has; "": it joins Run
+}
+
+// String says it in a few words.
+func (p Probe) String() string {
+	if p.Path != "" {
+		return fmt.Sprintf("connects as %s of run %s", p.Path, p.Run)
+	}
+	return "joins run " + p.Run
+}
+
+// probe connects once, starts and makes nothing, and says to what.
+func probe(ctx context.Context, cfg Config, out io.Writer) error {
+	d := connection.NewDialer(cfg.Target)
+	hello := server.Hello{Token: cfg.Token, Operator: cfg.Token == ""}
+	c, err := d.Open(ctx, hello, false)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p := Probe{Socket: d.Socket, Run: cfg.Run}
+	if cfg.Token != "" {
+		p.Run, p.Path = c.Actor.Run, c.Actor.Path
+	}
+	return json.NewEncoder(out).Encode(p)
+}
