@@ -36,8 +36,8 @@ func TestSDKClientThroughAShimThatStartsTheDaemon(t *testing.T) {
 	if err != nil || res.IsError {
 		t.Fatalf("acquire: %v %+v", err, res)
 	}
-	if b, _ := json.Marshal(res.StructuredContent); !strings.Contains(string(b), `"Some-Client"`) {
-		t.Errorf("the holder is not named after the client: %s", b)
+	if b, _ := json.Marshal(res.StructuredContent); !strings.Contains(string(b), `"Some-Client-leasehold"`) {
+		t.Errorf("the holder is not named after the client and its directory: %s", b)
 	}
 	if err := cs.Close(); err != nil {
 		t.Error(err)

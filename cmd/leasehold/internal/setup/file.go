@@ -32,7 +32,7 @@ const maxConfig = 64 << 20
 // read reads a file that is to be edited. It refuses what cannot be replaced.
 func read(path string) (s snapshot, err error) {
 	s = snapshot{path: path, mode: 0o600} // its client may put secrets into it
-	info, err := os.Lstat(path)
+	_, err = os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// A directory above may be a link: a file has one name in the record.
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
@@ -46,7 +46,8 @@ func read(path string) (s snapshot, err error) {
 	if s.path, err = filepath.EvalSymlinks(path); err != nil {
 		return s, fmt.Errorf("%s is a link that leads nowhere: %w", path, err)
 	}
-	if info, err = os.Stat(s.path); err != nil {
+	info, err := os.Stat(s.path)
+	if err != nil {
 		return s, err
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)

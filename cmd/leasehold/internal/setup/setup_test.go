@@ -408,6 +408,49 @@ func TestAFileOfSeveralClients(t *testing.T) {
 	h.same(before, "--uninstall")
 }
 
+// The block goes into a text of any kind, is brought up to date where it is old, and
+// is taken back; one whose end is missing is refused.
+func TestTheBlockInAnyText(t *testing.T) {
+	old := "<!-- leasehold:begin, of an earlier version -->\nOld.\n<!-- leasehold:end -->"
+	for name, text := range map[string]string{
+		"empty": "", "a line end": "\n", "blank lines": "\n\n\n", "a word": "x", "a line": "# Mine\n",
+		"CRLF": "# Mine\r\n\r\nText\r\n", "CRLF, no line end": "# Mine\r\nText", "tabs": "\t- a\n\t\t- b\t\n",
+		"old": old, "old, with a line end": old + "\n", "old between": "# Mine\n" + old + "\n\n# Also mine",
+		"other comments": "<!-- other:begin -->\n<!-- other:end -->\n", "letters": "# Grüße → 日本\n", "no UTF-8": "caf\xe9\n",
+		"code": "```\nleasehold:begin\n```\n", "spaces at the end": "x   \n   ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t)
+			h.write(".claude/CLAUDE.md", text)
+			before := h.all()
+			h.ok("claude", "--yes")
+			h.ok("claude", "--check")
+			got := h.read(".claude/CLAUDE.md")
+			if strings.Count(got, "<!-- leasehold:begin") != 1 || strings.Contains(got, "Old.") || strings.Contains(text, "\r\n") != strings.Contains(got, "Leases\r\n") {
+				t.Errorf("it is %q", got)
+			}
+			h.ok("claude", "--yes")
+			if again := h.read(".claude/CLAUDE.md"); again != got {
+				t.Errorf("a second setup made it %q", again)
+			}
+			h.write(".claude/CLAUDE.md", "before\n"+got+"after\n")
+			h.ok("claude", "--uninstall", "--yes")
+			if got := h.read(".claude/CLAUDE.md"); got != "before\n"+text+"after\n" {
+				t.Errorf("with more around it, it became %q", got)
+			}
+			h.write(".claude/CLAUDE.md", text)
+			h.same(before, "--uninstall")
+		})
+	}
+	h := newHome(t)
+	h.write(".claude/CLAUDE.md", "# Mine\n\n<!-- leasehold:begin -->\nHow?\n")
+	before := h.all()
+	if out, err := h.run("claude", "--yes"); err == nil || !strings.Contains(out, "CLAUDE.md:3:1: the block of leasehold has no end") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	h.same(before, "setup")
+}
+
 // A link stays one, and what it leads to keeps its mode; what cannot be replaced
 // is refused and not touched.
 func TestLinksAndModes(t *testing.T) {
