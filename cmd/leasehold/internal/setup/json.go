@@ -179,15 +179,18 @@ func (jsonText) ensureElement(text *[]byte, want listed, do func(edit)) error {
 
 // verify refuses an edit that did more or less than it was to.
 func (jsonText) verify(before, after []byte, want config) error {
-	was, is := map[string]any{}, map[string]any{}
-	for text, into := range map[*[]byte]*map[string]any{&before: &was, &after: &is} {
-		root, err := parseJSON(*text)
-		if err != nil {
-			return fmt.Errorf("an edit made it unreadable: %w", err)
-		}
-		if v, ok := plain(&root).(map[string]any); ok {
-			*into = v
-		}
+	old, err := parseJSON(before)
+	if err != nil {
+		return err
+	}
+	edited, err := parseJSON(after)
+	if err != nil {
+		return fmt.Errorf("an edit made it unreadable: %w", err)
+	}
+	was, _ := plain(&old).(map[string]any)
+	is, _ := plain(&edited).(map[string]any)
+	if was == nil {
+		was = map[string]any{} // an empty file
 	}
 	forget(was, want)
 	forget(is, want)
@@ -339,8 +342,11 @@ func renderJSON(v any, eol, indent, unit string) string {
 	switch v := v.(type) {
 	case object:
 		var b strings.Builder
+		b.WriteString("{")
 		for i, m := range v {
-			b.WriteString(map[bool]string{true: "{", false: ","}[i == 0])
+			if i > 0 {
+				b.WriteString(",")
+			}
 			switch {
 			case eol != "":
 				b.WriteString(eol + indent + unit)

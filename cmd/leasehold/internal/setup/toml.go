@@ -121,9 +121,11 @@ func (l tomlText) ensure(text []byte, want config) (edits []edit, err error) {
 			continue
 		}
 		all := parts(text)
-		i := slices.IndexFunc(all, func(p part) bool {
-			return p.head == !there && slices.Equal(p.path, map[bool][]string{true: path, false: want.entry}[there])
-		})
+		place := want.entry
+		if there {
+			place = path
+		}
+		i := slices.IndexFunc(all, func(p part) bool { return p.head == !there && slices.Equal(p.path, place) })
 		if i < 0 {
 			return nil, fmt.Errorf("%s is not a table of its own, so %s = %s has to be added to it by hand", strings.Join(want.entry, "."), s.name, renderTOML(s.value))
 		}
