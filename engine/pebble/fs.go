@@ -238,9 +238,18 @@ func (f *stateFile) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
+// WriteAt is how the journal is written. It gives back that there is no room: then
+// the log, for which the reserve is, takes the batch.
 func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
-	err = f.change(func() error { _, err := f.File.WriteAt(p, off); return err })
-	if err != nil {
+	var full error
+	err = f.change(func() error {
+		_, err := f.File.WriteAt(p, off)
+		if err != nil && vfs.IsNoSpaceError(err) {
+			full, err = err, nil
+		}
+		return err
+	})
+	if err = errors.Join(err, full); err != nil {
 		return 0, err
 	}
 	return len(p), nil
