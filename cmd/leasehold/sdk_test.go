@@ -43,6 +43,9 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	if list := call("lease_list", nil)["leases"].([]any); len(list) != 2 {
 		t.Errorf("leases %v", list)
 	}
+	if s := call("lease_check", map[string]any{"scope": "layer", "key": "build/output.json", "token": l["token"]}); s["current"] != true {
+		t.Errorf("the token is stale: %v", s)
+	}
 	call("lease_release", map[string]any{"lease_id": l["lease_id"]})
 	call("run_lease_release", map[string]any{"lease_id": g["lease_id"]})
 

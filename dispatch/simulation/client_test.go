@@ -204,6 +204,10 @@ type call struct {
 	steady    bool
 }
 
+// maxTries is how often a client sends a call: far more often than while a daemon
+// is away.
+const maxTries = 5000
+
 // call makes a call and repeats it, by its name, until it is answered, its
 // session is over, or it is cancelled.
 func (c *client) call(tool string, args map[string]any, giveUp time.Duration, breaks bool) (call, error) {
@@ -217,6 +221,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 	disturbs := c.disturbs
 	c.mu.Unlock()
 	made := call{session: s, sent: c.w.now()}
+	tries := 0
 	wait, _ := args["wait_secs"].(float64)
 	for {
 		var line []byte
@@ -249,6 +254,10 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 				c.rest(time.Duration(50+c.jitter(400)) * time.Millisecond)
 			}
 			r.again = true
+			if tries++; tries > maxTries {
+				c.w.fault("%s sent %s %d times and was never answered", c.name, tool, maxTries)
+				return made, errGone
+			}
 		case errors.Is(err, errCancelled):
 			if r.breaks {
 				c.doubted(asked)

@@ -110,8 +110,8 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if l.guessed(cmd) && l.nothing(answer.Object) {
-		defer noteOtherRuns(cmd, c)
+	if l.implied && !l.json && l.nothing(answer.Object) {
+		defer l.noteOtherRuns(cmd, c)
 	}
 	text, err := l.text(state{Answer: answer}, 0, terminal.PaintFor(out))
 	if err != nil {
@@ -119,12 +119,6 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	}
 	_, err = io.WriteString(out, text)
 	return err
-}
-
-// guessed reports whether the run that a person asks about was not named.
-func (l *look) guessed(cmd *cobra.Command) bool {
-	flag := cmd.Flags().Lookup("run")
-	return !l.json && flag != nil && flag.DefValue != "" && !flag.Changed
 }
 
 // nothing reports whether an answer lists nothing.
@@ -143,13 +137,16 @@ func (l *look) nothing(object json.RawMessage) bool {
 
 // noteOtherRuns says which runs live beside the one that was looked at, since one of
 // them may be meant.
-func noteOtherRuns(cmd *cobra.Command, c *client.Client) {
+func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 	answer, err := connection.Call(cmd.Context(), c, "operator_tree", map[string]any{})
 	if err != nil {
 		return
 	}
 	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer.Object)
-	seen := cmd.Flags().Lookup("run").DefValue
+	seen, ok := l.args["run"].(string)
+	if !ok {
+		return // it looked at all runs
+	}
 	var names []string
 	for _, r := range list.Runs {
 		if r.EndedAt == nil && r.Run != seen {

@@ -27,7 +27,6 @@ type ShownActor struct {
 	// Of one that was launched.
 	Agent      string
 	Model      string
-	PID        int
 	Status     string
 	Stopping   string
 	StartedAt  *time.Time `json:"started_at"`
