@@ -27,8 +27,11 @@ func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 			name, parent string
 			role         dispatch.Role
 		}{
-			{"root", "", dispatch.Root}, {"S1", "root", dispatch.Sublead},
-			{"enqueuer", "root", dispatch.Worker}, {"claimant", "root", dispatch.Worker}, {"other", "root", dispatch.Worker},
+			{"root", "", dispatch.Root},
+			{"S1", "root", dispatch.Sublead},
+			{"enqueuer", "root", dispatch.Worker},
+			{"claimant", "root", dispatch.Worker},
+			{"other", "root", dispatch.Worker},
 		} {
 			_, token := h.add(a.role, a.parent, a.name)
 			se := h.connect(dispatch.Credentials{Token: token}, pid+1)

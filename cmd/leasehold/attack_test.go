@@ -545,7 +545,6 @@ var attacks = []attack{
 		}
 	}, run: func(a *attacker) {
 		for i, c := range kept {
-			c := c
 			if a.round > 1 {
 				c = a.join(fmt.Sprintf("waiter%d", i))
 			}

@@ -233,7 +233,7 @@ func (c *webConn) Close() error {
 		go func() { // ends with the connection
 			_, _ = io.Copy(io.Discard, c)
 			time.Sleep(lastEvent) // what a client that went before the answer says to it may be on its way
-			c.close()
+			_ = c.close()
 		}()
 		return nil
 	}

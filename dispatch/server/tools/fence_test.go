@@ -2,6 +2,7 @@ package tools_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -34,9 +35,7 @@ func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
 				"task_submit":  {"task_id": claim["task_id"], "token": claim["token"], "status": "completed"},
 			}
 			for _, a := range all {
-				for name, value := range more {
-					a[name] = value
-				}
+				maps.Copy(a, more)
 			}
 			return all
 		}
@@ -93,9 +92,15 @@ func TestRequirementsThatCannotBeReadAreNamed(t *testing.T) {
 		h.actor(dispatch.Root, "", "boss")
 		w := h.actor(dispatch.Worker, "", "W1")
 		for _, wrong := range []any{
-			"x", []any{"x"}, args{"scope": "run"}, []args{{"scope": "run", "key": "x", "token": 1, "mode": "strict"}},
-			[]args{{"scope": "queue", "key": "x", "token": 1}}, []args{{"scope": "run", "key": "x"}}, []args{{"scope": "run", "token": 1}},
-			[]args{{"scope": "run", "key": "x", "token": -1}}, make([]args, 17), nil,
+			"x",
+			[]any{"x"},
+			args{"scope": "run"},
+			[]args{{"scope": "run", "key": "x", "token": 1, "mode": "strict"}},
+			[]args{{"scope": "queue", "key": "x", "token": 1}},
+			[]args{{"scope": "run", "key": "x"}},
+			[]args{{"scope": "run", "token": 1}},
+			[]args{{"scope": "run", "key": "x", "token": -1}},
+			make([]args, 17), nil,
 		} {
 			w.refused("INVALID_ARGUMENT", "kv_set", args{"path": "/shared/a", "value": 1, "require_leases": wrong})
 		}

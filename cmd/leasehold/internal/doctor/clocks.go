@@ -70,7 +70,7 @@ func compareClocks(theirs, before, after clocks) (found []finding) {
 		if by < 0 {
 			direction = "back"
 		}
-		say(note, fmt.Sprintf("the wall clock was set %s by %v since the daemon started; leases, claims and delays have kept their length, run_at and retention follow the new time", direction, by.Abs().Round(time.Millisecond)),
+		say(note, fmt.Sprintf("the wall clock was set %s by %v since the daemon started; leases, claims and delays have kept their length, run_at and retention follow the new time", direction, by.Abs().Round(time.Second)),
 			"if nobody set it on purpose, let one service keep the time, and have it slew the clock")
 	}
 	if found == nil {
@@ -87,9 +87,9 @@ func outside(t, first, last time.Duration) time.Duration {
 
 func than(by time.Duration) string {
 	if by < 0 {
-		return fmt.Sprintf("%v behind", (-by).Round(time.Millisecond))
+		return fmt.Sprintf("%v behind", (-by).Round(time.Second))
 	}
-	return fmt.Sprintf("%v ahead of", by.Round(time.Millisecond))
+	return fmt.Sprintf("%v ahead of", by.Round(time.Second))
 }
 
 const (

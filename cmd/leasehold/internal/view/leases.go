@@ -151,8 +151,10 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		if l.Mode == "shared" {
 			holder += " (shared)"
 		}
-		cells := []terminal.Cell{terminal.Text(l.Name + l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),
-			terminal.Text(strconv.FormatUint(l.Token, 10)), line}
+		cells := []terminal.Cell{
+			terminal.Text(l.Name + l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),
+			terminal.Text(strconv.FormatUint(l.Token, 10)), line,
+		}
 		if reasons {
 			cells = append(cells, terminal.Text(l.Reason))
 		}
