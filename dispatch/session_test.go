@@ -187,16 +187,8 @@ func TestResumingRacesWithEnding(t *testing.T) {
 
 func TestAnActorThatEndsWhileItConnectsKeepsNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewCrashableMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer eng.Close()
-		late := &lateEngine{Engine: eng}
-		state, err := dispatch.Open(t.Context(), late, dispatch.Options{Process: func(int) process.Running { return process.Running{} }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		state, late, closeEngine := openLate(t, vfs.NewCrashableMem())
+		defer closeEngine()
 		_, token, err := state.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "boss", Role: dispatch.Root})
 		if err != nil {
 			t.Fatal(err)
@@ -221,6 +213,21 @@ func TestAnActorThatEndsWhileItConnectsKeepsNoSession(t *testing.T) {
 type lateEngine struct {
 	engine.Engine
 	after func()
+}
+
+// openLate opens a state on such an engine, in which no process runs.
+func openLate(t *testing.T, fs vfs.FS) (state *dispatch.State, late *lateEngine, closeEngine func() error) {
+	t.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late = &lateEngine{Engine: eng}
+	state, err = dispatch.Open(t.Context(), late, dispatch.Options{Process: func(int) process.Running { return process.Running{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state, late, eng.Close
 }
 
 func (e *lateEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {

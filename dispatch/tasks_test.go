@@ -14,7 +14,6 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
-	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/queue"
 )
 
@@ -98,16 +97,8 @@ func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 func TestTheEndOfASessionWithManyClaimsGoesInSteps(t *testing.T) {
 	const claims, step = 30_000, 256
 	synctest.Test(t, func(t *testing.T) {
-		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer eng.Close()
-		late := &lateEngine{Engine: eng}
-		state, err := dispatch.Open(t.Context(), late, dispatch.Options{Process: func(int) process.Running { return process.Running{} }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		state, late, closeEngine := openLate(t, vfs.NewMem())
+		defer closeEngine()
 		connect := func(token string) (*dispatch.Session, dispatch.Tasks) {
 			se, err := state.Connect(t.Context(), dispatch.Credentials{Token: token}, process.Peer{})
 			if err != nil {

@@ -68,20 +68,27 @@ func TestViewsAtThreeWidths(t *testing.T) {
 				}
 				fmt.Fprintf(&all, "%s\n%s\n", strings.Repeat("·", width), steady(text))
 			}
-			golden := filepath.Join("testdata", v.name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(all.Bytes(), want) {
-				t.Errorf("%s is drawn\n%s\nand was\n%s", golden, &all, want)
-			}
+			sameAsGolden(t, v.name, all.Bytes())
 		}
 	})
+}
+
+// sameAsGolden compares what is drawn with the file of that name, or writes the
+// file anew.
+func sameAsGolden(t *testing.T, name string, drawn []byte) {
+	t.Helper()
+	golden := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(golden, drawn, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(drawn, want) {
+		t.Errorf("%s is drawn\n%s\nand was\n%s", golden, drawn, want)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,20 +64,7 @@ func TestTopIsDrawn(t *testing.T) {
 			screen("esc", "1", "/stripe")
 			screen("esc", "x")
 		}
-		const golden = "testdata/top.golden"
-		if *update {
-			if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(all.Bytes(), want) {
-			t.Errorf("drawn\n%s\nand was\n%s", &all, want)
-		}
+		sameAsGolden(t, "top", all.Bytes())
 	})
 }
 
