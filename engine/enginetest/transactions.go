@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strconv"
@@ -21,6 +22,7 @@ var transactions = []test{
 	{"AViewCannotWrite", aViewCannotWrite},
 	{"NowStandsStillInATransactionAndNeverGoesBack", nowNeverGoesBack},
 	{"AnEndedContextStartsNothing", anEndedContextStartsNothing},
+	{"ACheckIsTrueWhileOthersCommit", aCheckWhileOthersCommit},
 }
 
 // before is a state with every attribute in use.
@@ -213,3 +215,29 @@ func anEndedContextStartsNothing(w *world) {
 
 // exit ends the goroutine as a failing test does.
 func exit() { runtime.Goexit() }
+
+// aCheckWhileOthersCommit checks between commits that follow one another closely.
+func aCheckWhileOthersCommit(w *world) {
+	ctx, stop := context.WithCancel(w.Context())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				w.update(func(tx engine.Tx) {
+					if i%2 == 0 {
+						tx.Put(row("a", numbered(i)))
+						tx.Put(row("~a", numbered(i)))
+					} else {
+						tx.Delete("a")
+						tx.Delete("~a")
+					}
+				})
+			}
+		})
+	}
+	for range 50 {
+		w.check()
+	}
+	stop()
+	wg.Wait()
+}

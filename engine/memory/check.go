@@ -55,11 +55,12 @@ func (e *Engine) Check() error { return e.Prove(context.Background(), func(int) 
 // number of records it has read, and it keeps none of them. Nobody else can use
 // the engine meanwhile. It gives the first hundred faults.
 func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
-	// All that is to be compared is durable then.
-	if err := e.View(ctx, func(engine.Tx) error { return nil }); err != nil {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := e.lockApplied(); err != nil {
 		return err
 	}
-	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.refusalLocked(); err != nil {
 		return err
@@ -69,6 +70,21 @@ func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 	p.hot(e.set, e.store)
 	p.cold(e.store)
 	return errors.Join(append(p.faults, ctx.Err())...)
+}
+
+// lockApplied takes mu at an instant at which the store has every commit. Others
+// commit while it waits for the last one, so it looks again with the lock held.
+func (e *Engine) lockApplied() error {
+	e.mu.Lock()
+	for e.last != nil && !e.last.applied.Load() {
+		last := e.last
+		e.mu.Unlock()
+		if err := last.wait(); err != nil {
+			return err
+		}
+		e.mu.Lock()
+	}
+	return nil
 }
 
 // A proof is a check under way.
