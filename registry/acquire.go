@@ -327,7 +327,7 @@ func checkKey(key string) error {
 	if key == "" || len(key) > MaxKey {
 		return &ArgumentError{"key", fmt.Sprintf("must be from 1 to %d bytes", MaxKey)}
 	}
-	return printable("key", key)
+	return cmp.Or(printable("key", key), checkPath(key))
 }
 
 // CheckParty reports what is wrong with the name of a party.

@@ -5,6 +5,9 @@
 // A directory outside of any repository is a project of its own. The file
 // .leasehold.toml at the root of a project can name its run; see [Settings].
 //
+// Leases on files are named after the project, too: [Path] gives every spelling of
+// a file the same key, in whatever checkout it is.
+//
 // Git itself is not asked. It refuses repositories of other owners, follows
 // GIT_DIR, which hooks set, and need not be there.
 package project
@@ -53,18 +56,20 @@ func Of(dir string) (Project, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return Project{}, err
 	}
-	top, gitDir, ok := checkout(dir)
-	if !ok {
-		return Project{Root: dir, Top: dir, identity: dir}, nil
+	if top, gitDir, ok := checkout(dir); ok {
+		return projectAt(top, gitDir), nil
 	}
+	return Project{Root: dir, Top: dir, identity: dir}, nil
+}
+
+// projectAt is the project of a checkout.
+func projectAt(top, gitDir string) Project {
 	common := commonDir(gitDir)
-	switch {
-	case filepath.Base(common) == ".git": // then the main checkout is known from any worktree
-		root := filepath.Dir(common)
-		return Project{Root: root, Top: top, identity: root}, nil
-	default: // a bare repository, a submodule, a git directory kept elsewhere
-		return Project{Root: top, Top: top, identity: common}, nil
+	if filepath.Base(common) != ".git" { // a bare repository, a submodule, a git directory kept elsewhere
+		return Project{Root: top, Top: top, identity: common}
 	}
+	root := filepath.Dir(common) // the main checkout is known from any worktree
+	return Project{Root: root, Top: top, identity: root}
 }
 
 // Run is the name of the project's run: what its file says, or else the name of
@@ -168,13 +173,7 @@ const maxBranch = 200
 // checkout finds the work tree that a directory is in, and its git directory.
 func checkout(dir string) (top, gitDir string, ok bool) {
 	for {
-		gitDir := filepath.Join(dir, ".git")
-		if text, err := readSmall(gitDir); err == nil { // of a worktree or a submodule
-			if to, named := strings.CutPrefix(strings.TrimSpace(text), "gitdir: "); named {
-				gitDir = within(dir, to)
-			}
-		}
-		if info, err := os.Stat(filepath.Join(gitDir, "HEAD")); err == nil && info.Mode().IsRegular() {
+		if gitDir, ok := gitDirOf(dir); ok {
 			return dir, gitDir, true
 		}
 		if dir == filepath.Dir(dir) {
@@ -182,6 +181,18 @@ func checkout(dir string) (top, gitDir string, ok bool) {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// gitDirOf is the git directory of the work tree whose top a directory is.
+func gitDirOf(dir string) (gitDir string, ok bool) {
+	gitDir = filepath.Join(dir, ".git")
+	if text, err := readSmall(gitDir); err == nil { // of a worktree or a submodule
+		if to, named := strings.CutPrefix(strings.TrimSpace(text), "gitdir: "); named {
+			gitDir = within(dir, to)
+		}
+	}
+	info, err := os.Stat(filepath.Join(gitDir, "HEAD"))
+	return gitDir, err == nil && info.Mode().IsRegular()
 }
 
 // commonDir is what all worktrees of a git directory's repository share.

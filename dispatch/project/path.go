@@ -1,0 +1,195 @@
+package project
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Path is the key of the lease on a file or directory, whatever its spelling: file:
+// and the path from the top of the checkout, or the absolute path of what is in no
+// checkout of the project. With /** at its end it is the key of a directory and of all
+// below it.
+//
+// A relative path starts at dir, which also decides which project it is. In every
+// worktree src/app.ts is src/app.ts of the project: two agents that change it in two
+// worktrees meet when their branches are merged. So a lease keeps agents from changing
+// the same file, wherever their copies are.
+//
+// Symbolic links are followed, also where the file does not exist yet. On a file
+// system that takes Src for src, the key is in lower case. A dir of "", as of a client
+// on another machine, leaves only the text: the path must be relative, to the top of
+// the project.
+//
+// The key of a path is a spelling of it. An error is a [registry.ArgumentError].
+func Path(dir, name string) (key string, err error) {
+	s := parse(name)
+	if err := s.check(); err != nil {
+		return "", err
+	}
+	var canonical string
+	if dir == "" {
+		canonical, err = s.lexical()
+	} else {
+		canonical, err = s.located(dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	key = registry.PathKey(norm.NFC.String(canonical), s.tree)
+	if len(key) > registry.MaxKey {
+		return "", wrong("must be at most %d bytes in its canonical form", registry.MaxKey-len(registry.PathPrefix))
+	}
+	return key, nil
+}
+
+func wrong(format string, args ...any) error {
+	return &registry.ArgumentError{Argument: "path", Problem: fmt.Sprintf(format, args...)}
+}
+
+// A spelling is what a caller wrote for a path.
+type spelling struct {
+	text string // with slashes, without /**
+	top  bool   // it starts at the top of the project
+	tree bool   // all below it, too
+}
+
+func parse(name string) (s spelling) {
+	text := strings.ReplaceAll(name, `\`, "/")
+	if rest, ok := strings.CutPrefix(text, registry.PathPrefix); ok {
+		text, s.top = rest, !path.IsAbs(rest) // also of a URL, file:///etc/hosts
+	}
+	s.text = strings.TrimRight(text, "/")
+	if dir, ok := strings.CutSuffix(s.text, "**"); ok && (dir == "" || strings.HasSuffix(dir, "/")) {
+		s.text, s.tree = dir, true
+	}
+	if s.text == "" && path.IsAbs(text) {
+		s.text = "/"
+	}
+	return s
+}
+
+// check reports what keeps the spelling from being that of a path.
+func (s spelling) check() error {
+	switch {
+	case s.text == "" && !s.tree:
+		return wrong("must not be empty")
+	case !utf8.ValidString(s.text):
+		return wrong("must be valid UTF-8")
+	case strings.Contains(s.text, "*"):
+		return wrong("must name one file or directory, or with /** at its end a directory and all below it; no other pattern is known")
+	case strings.ContainsFunc(s.text, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return wrong("must be printable")
+	default:
+		return nil
+	}
+}
+
+// lexical is the canonical path by the text alone.
+func (s spelling) lexical() (string, error) {
+	clean := path.Clean(s.text)
+	if path.IsAbs(clean) || strings.HasPrefix(clean+"/", "../") {
+		return "", wrong("must be relative to the top of the project, and in it: it is not known where you work")
+	}
+	return clean, nil
+}
+
+// located is the canonical path by what there is, for one who works in dir.
+func (s spelling) located(dir string) (string, error) {
+	p, err := Of(dir)
+	if err != nil {
+		return "", wrong("must be absolute, or your directory be there: %v", err)
+	}
+	from := dir
+	if s.top {
+		from = p.Top
+	}
+	text := s.text
+	if !path.IsAbs(text) {
+		text = from + "/" + text
+	}
+	real, err := resolve(text)
+	if err != nil {
+		return "", err
+	}
+	if s.tree && above(real, p.Root) {
+		return "", wrong("must not be a directory above the project, %s: it would cover every file of it", p.Root)
+	}
+	if top, ok := p.checkoutOf(real); ok {
+		rel := strings.Trim(strings.TrimPrefix(real, top), "/")
+		return path.Clean(fold(top, rel)), nil
+	}
+	return "/" + fold("/", real[1:]), nil
+}
+
+// checkoutOf finds the top of the checkout of the project that a path is in. Of one
+// within another, as git worktrees often are, it is the inner one.
+func (p Project) checkoutOf(real string) (top string, ok bool) {
+	for dir := real; ; dir = filepath.Dir(dir) {
+		gitDir, ok := gitDirOf(dir)
+		if same(dir, p.Root) || ok && same(projectAt(dir, gitDir).identity, p.identity) {
+			return dir, true
+		}
+		if dir == "/" {
+			return "", false
+		}
+	}
+}
+
+// above reports whether dir is a directory that name is in.
+func above(dir, name string) bool {
+	for name != "/" {
+		if name = filepath.Dir(name); same(dir, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// same reports whether two paths name one directory, in whatever case.
+func same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	ia, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	ib, err := os.Stat(b)
+	return err == nil && os.SameFile(ia, ib)
+}
+
+// maxLinks is how many symbolic links a path may lead through.
+const maxLinks = 40
+
+// resolve follows the symbolic links of an absolute path. What does not exist, or
+// cannot be seen, is taken for no link.
+func resolve(name string) (string, error) {
+	real, links := "/", 0
+	for todo := strings.Split(name, "/"); len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		next := filepath.Join(real, part) // of .. it is the directory above
+		to, err := os.Readlink(next)
+		if err != nil || part == ".." {
+			real = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", wrong("must not lead through more than %d symbolic links", maxLinks)
+		}
+		if path.IsAbs(to) {
+			real = "/"
+		}
+		todo = append(strings.Split(to, "/"), todo...)
+	}
+	return real, nil
+}
