@@ -149,6 +149,12 @@ func (p *play) leases() {
 	token := held.token(p.t)
 	p.does("", "S1→W2", "lease_check", args{"scope": "layer", "key": "output.json", "token": token})
 
+	p.does("FORBIDDEN", "S2", "lease_revoke", args{"scope": "run", "key": "deploy staging", "reason": "the release is stopped"})
+
+	stuck := p.does("", "S1→W1", "lease_acquire", args{"name": "docs", "ttl_secs": 600})
+	p.does("", "S1", "lease_revoke", args{"scope": "layer", "key": "docs", "reason": "W1 hangs"})
+	p.does("LEASE_LOST", "S1→W1", "lease_renew", args{"lease_id": stuck.leaseID(p.t)})
+
 	mine := p.does("", "S1→W2", "lease_acquire", args{"name": "build", "ttl_secs": 60})
 	p.does("NOT_HOLDER", "S1→W1", "lease_release", args{"lease_id": mine.leaseID(p.t)})
 	p.does("", "S1→W2", "lease_release", args{"lease_id": mine.leaseID(p.t)})

@@ -26,9 +26,19 @@ const (
 // told reports whether the holder is to be told of a lease that ended so.
 func (c Cause) told() bool { return c != Released && c != Cancelled && c != PartyEnded }
 
-// free ends a lease, or a reservation, and hands its key over. It is the only way
-// that one ends.
+// free ends a lease, or a reservation, and hands its key over.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
+	remove(tx, l, cause)
+	if freed, ok := c.freed[l.Scope]; ok {
+		freed(tx, l, cause)
+		return
+	}
+	c.handOver(tx, l.Scope, l.Key, l.Reserved && cause == Expired)
+}
+
+// remove is what every end of a lease or a reservation does before its key is handed
+// over.
+func remove(tx Tx, l Lease, cause Cause) {
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
 		tx.Delete(idKey(l.ID))
@@ -46,11 +56,6 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 	if cause.told() && !l.lapsed && !l.Reserved { // of a lapsed one its holder was told then
 		putLost(tx, &l, cause)
 	}
-	if freed, ok := c.freed[l.Scope]; ok {
-		freed(tx, l, cause)
-		return
-	}
-	c.handOver(tx, l.Scope, l.Key, l.Reserved && cause == Expired)
 }
 
 // lapse ends a lease that nobody else wants: its key is free, and its holder, who

@@ -119,7 +119,7 @@ Environment:
 		}
 	}
 	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), doctor.NewCommand())
-	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), call.NewCommand(), exec.NewCommand())
+	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), logs.NewCommand(), view.NewTopCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())
 	return cmd

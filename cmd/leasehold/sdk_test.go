@@ -95,6 +95,7 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	}
 	refused("spawn_worker", "FORBIDDEN", map[string]any{"prompt": "work"})
 	refused("spawn_sublead", "FORBIDDEN", map[string]any{"prompt": "lead"})
+	refused("lease_revoke", "FORBIDDEN", map[string]any{"scope": "run", "key": "port 3000", "reason": "no"})
 	refused("actor_cancel", "FORBIDDEN", map[string]any{"actor": "root", "reason": "no"})
 	refused("actor_status", "NOT_FOUND", map[string]any{"actor": "nobody"})
 	refused("actor_wait", "FORBIDDEN", map[string]any{"actors": []string{"nobody"}, "wait_secs": 0})

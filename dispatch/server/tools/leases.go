@@ -40,6 +40,9 @@ func leaseTools() []Tool {
 		tool("lease_check", "Check a token",
 			"Whether a token is that of the latest grant of a lease, for a resource that is asked to write under it.",
 			Effect{ReadOnly: true, Idempotent: true}, checkToken),
+		tool("lease_revoke", "Take a lease away",
+			"As a lead, take a lease away from an actor of your sub-tree that should not have it any more. The next in line gets it at once; the holder is told who revoked it and why, and its token is refused from then on. It may be writing at this instant: ask it first if you can.",
+			Effect{Destructive: true}, revokeLease),
 	}
 }
 

@@ -26,6 +26,7 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
 		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
 		tool("operator_lease_check", "Check a token", "Whether a token is that of the latest grant of a lease.", read, o.checkToken),
+		tool("operator_lease_revoke", "Take a lease away", "Take a lease of a run away from those who hold it; they are told who revoked it and why.", Effect{Destructive: true}, o.revokeLease),
 		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),
 		tool("operator_queue_stats", "See the queues of a run", "How many tasks each queue has, by state.", read, o.showQueues),
 		tool("operator_queue_list", "See the tasks of a run", "Tasks of one queue or all, in one state or all that are not finished.", read, o.showTasks),

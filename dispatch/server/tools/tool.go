@@ -83,7 +83,7 @@ func Agents() []Tool {
 
 // forLeads are those of them that a worker would only be refused.
 var forLeads = map[string]bool{
-	"spawn_sublead": true, "spawn_worker": true, "actor_status": true, "actor_wait": true, "actor_cancel": true,
+	"spawn_sublead": true, "spawn_worker": true, "actor_status": true, "actor_wait": true, "actor_cancel": true, "lease_revoke": true,
 }
 
 // NamesFor are the names of the agents' tools that are of use to a role.

@@ -266,6 +266,8 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_leases", args{"run": "r"})
 		worker.ok("lease_check", args{"scope": "run", "key": "x", "token": 1})
 		op.ok("operator_lease_check", args{"run": "r", "scope": "layer", "key": "x", "token": 1})
+		root.ok("lease_revoke", args{"scope": "run", "key": "x", "reason": "tests"})
+		op.ok("operator_lease_revoke", args{"run": "r", "scope": "layer", "key": "x", "reason": "tests"})
 		op.ok("operator_kv", args{"run": "r"})
 		op.refused("NOT_FOUND", "operator_kv", args{"run": "none"})
 		if q := op.ok("operator_queue_stats", args{"run": "r"})["queues"].([]any)[0].(map[string]any); q["queue"] != "q" || q["failed"] != 1.0 {

@@ -111,8 +111,10 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	scope := "run"
+	scope, lead := "run", "" // a command's --layer says that, or also which
 	if layer, err := cmd.Flags().GetBool("layer"); err == nil && layer {
+		scope = "layer"
+	} else if lead, _ = cmd.Flags().GetString("layer"); lead != "" {
 		scope = "layer"
 	}
 	parent := cmd.Context()
@@ -122,7 +124,7 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 	ctx, cancel := context.WithTimeout(parent, completeTimeout)
 	defer cancel()
 	cmd.SetContext(ctx)
-	answer, err := connection.AsOperator(cmd, false, "operator_leases", map[string]any{"run": run, "scope": scope})
+	answer, err := connection.AsOperator(cmd, false, "operator_leases", map[string]any{"run": run, "scope": scope, "layer": connection.ActorPath(lead)})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

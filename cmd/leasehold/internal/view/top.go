@@ -26,12 +26,12 @@ func NewTopCommand() *cobra.Command {
 		Short: "Show a run live, on a whole terminal",
 		Long: `Show the actors, leases and queues of a run on a whole terminal, as they change. One
 actor, lease or queue can be looked at alone, with the output of an agent that
-leasehold dispatch launched. An actor can be cancelled and a queue redriven, after a
-question.
+leasehold dispatch launched. An actor can be cancelled, a lease revoked and a queue
+redriven, after a question.
 
 Keys: tab or 1 2 3 for actors, leases, queues; arrows, page up, page down, g and G
 move; / searches, esc ends that; enter looks at one, l at an agent's output; x
-cancels an actor, d redrives a queue; q ends.`,
+cancels an actor or revokes a lease, d redrives a queue; q ends.`,
 		Example: `  leasehold top
   leasehold top --run release-42`,
 		Args: cobra.NoArgs,

@@ -101,13 +101,13 @@ func (m *top) keys() string {
 	case m.detail != nil && m.detail.tab == topQueues:
 		return "esc back  ↑↓ scroll  d redrive"
 	case m.detail != nil:
-		return "esc back  ↑↓ scroll"
+		return "esc back  ↑↓ scroll  x revoke"
 	case m.tab == topActors:
 		return "q ends  tab next  / search  enter one  l output  x cancel"
 	case m.tab == topQueues:
 		return "q ends  tab next  / search  enter tasks  d redrive"
 	default:
-		return "q ends  tab next  / search  enter one"
+		return "q ends  tab next  / search  enter one  x revoke"
 	}
 }
 

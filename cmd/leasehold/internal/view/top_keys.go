@@ -137,7 +137,7 @@ func (m *top) open(rows []topRow, at int, logs bool) tea.Cmd {
 	return m.readPage()
 }
 
-// ask asks before it cancels an actor or redrives a queue.
+// ask asks before it cancels an actor, revokes a lease or redrives a queue.
 func (m *top) ask(rows []topRow, at int) {
 	if len(rows) == 0 {
 		return
@@ -159,6 +159,25 @@ func (m *top) ask(rows []topRow, at int) {
 			text = fmt.Sprintf("end run %s and all its actors?", m.name)
 		}
 		m.question = &topQuestion{text, "operator_actor_end", map[string]any{"run": m.name, "path": id, "reason": "cancelled by the operator"}}
+	case topLeases:
+		i := slices.IndexFunc(m.seen.leases.Leases, func(l shownLease) bool { return l.id() == id })
+		if i < 0 {
+			m.said = "nobody holds it any more"
+			return
+		}
+		l := m.seen.leases.Leases[i]
+		next := ""
+		if n := max(l.InLine, len(l.Waiters)); n > 0 {
+			next = fmt.Sprintf(" (%d waiting)", n)
+		}
+		m.question = &topQuestion{
+			fmt.Sprintf("revoke %s lease %s of %s%s?", l.Scope, terminal.Printable(l.Name+l.Key), terminal.Printable(l.Holder.Path), next),
+			"operator_lease_revoke",
+			map[string]any{
+				"run": m.name, "scope": l.Scope, "layer": l.Layer, "key": l.Name + l.Key, "holder": l.Holder.Path,
+				"reason": "taken away by a person who watched the run",
+			},
+		}
 	case topQueues:
 		i := slices.IndexFunc(m.seen.queues.Queues, func(q shownQueue) bool { return q.Queue == id })
 		if i < 0 || m.seen.queues.Queues[i].Dead == 0 {
@@ -213,8 +232,14 @@ func (m *top) rows() (rows []topRow) {
 	return rows
 }
 
-// id tells a lease from those of other layers.
-func (l shownLease) id() string { return l.Scope + "\x00" + l.Layer + "\x00" + l.Name + l.Key }
+// id tells a lease from those of other layers, and from those that share its key.
+func (l shownLease) id() string {
+	id := l.Scope + "\x00" + l.Layer + "\x00" + l.Name + l.Key
+	if l.Mode == "shared" {
+		id += "\x00" + l.Holder.String()
+	}
+	return id
+}
 
 // at is where the chosen row is; the first if it is gone.
 func (m *top) at(rows []topRow) int {

@@ -131,6 +131,30 @@ func TestTopActsAfterAQuestion(t *testing.T) {
 		m.Press("x")
 		has(t, m, "翻訳者 has ended")
 
+		// The lease of the one who shares it, and not of the others.
+		held := func() int {
+			return strings.Count(string(lead.call("lease_list", args{"scope": "run"})), `"shared key"`)
+		}
+		for _, c := range []string{"reader1", "reader2"} {
+			d.actor("r", "", c, "worker").call("run_lease_acquire", args{"key": "shared key", "mode": "shared"})
+		}
+		m.Look()
+		m.Press("2", "/shared key", "enter", "down", "x")
+		has(t, m, "revoke run lease shared key of reader2? y or n")
+		m.Press("n")
+		if n := held(); n != 2 {
+			t.Errorf("after n %d hold it", n)
+		}
+		m.Press("x", "y")
+		has(t, m, `run lease "shared key" revoked from reader2; now held by reader1`)
+		if n := held(); n != 1 {
+			t.Errorf("after y %d hold it", n)
+		}
+		m.Look()
+		m.Press("enter", "x")
+		has(t, m, "revoke run lease shared key of reader1?")
+		m.Press("n", "esc", "esc")
+
 		m.Press("3", "d")
 		has(t, m, "give 1 dead task of queue compile all their attempts again?")
 		m.Press("q") // is no y

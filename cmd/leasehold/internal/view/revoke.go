@@ -1,0 +1,78 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+)
+
+// NewRevokeCommand takes a lease away.
+func NewRevokeCommand() *cobra.Command {
+	var run, layer, holder, reason string
+	var asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "revoke KEY --reason TEXT",
+		Short: "Take a lease away from its holder",
+		Long: `Take a lease away from whoever holds it, without a question. The next in line gets
+it at once. The holder is told who revoked it and why, in its next answer and by a
+notification, and its token is refused from then on: a write that names the lease
+fails. A write that names none is not stopped, and nor is the holder: see actor end.
+
+KEY is a lease across the run, or with --layer one of that layer. If several share
+it, all of them lose it, or the one that --holder names. A claim on a task is no
+lease of this kind: queue cancel ends the task.
+
+Exit code 1: nobody held it.`,
+		Example: `  leasehold revoke deploy --reason "the release is stopped"
+  leasehold revoke output.json --layer S1 --reason "W2 hangs"
+  leasehold revoke schema --run build --holder S1/W2 --reason "it reads no more" --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return exit.Usagef("--reason is missing: the holder is told why")
+			}
+			scope := "run"
+			if layer != "" {
+				scope = "layer"
+			}
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, false, "operator_lease_revoke", map[string]any{
+				"run": run, "scope": scope, "layer": connection.ActorPath(layer), "key": args[0],
+				"holder": connection.ActorPath(holder), "reason": reason,
+			})
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			done, err := connection.Decode[struct{ Revoked bool }](answer.Object)
+			switch {
+			case err != nil:
+				return err
+			case asObject:
+				if _, err = fmt.Fprintf(out, "%s\n", answer.Object); err == nil && !done.Revoked {
+					err = exit.ErrReported
+				}
+				return err
+			case !done.Revoked:
+				return exit.Hint(errors.New(terminal.Line(out, answer.Text)), "leasehold leases shows what is held")
+			default:
+				_, err = fmt.Fprintln(out, terminal.Line(out, answer.Text))
+				return err
+			}
+		},
+	})
+	f := cmd.Flags()
+	RunFlag(cmd, &run)
+	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
+	f.StringVar(&holder, "holder", "", "of those who share it only the actor at this `path`")
+	f.StringVar(&reason, "reason", "", "told to the holder")
+	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	CompleteWith(cmd, "layer", CompleteLeads)
+	cmd.ValidArgsFunction = CompleteLeases
+	return cmd
+}

@@ -1,0 +1,113 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/registry"
+)
+
+type revokeArgs struct {
+	Key    string `json:"key" doc:"or the layer lease's name" min:"1" max:"520"`
+	Scope  string `json:"scope" doc:"of the lease" enum:"layer|run"`
+	Layer  string `json:"layer,omitempty" doc:"with scope layer: name or path of the lead of the layer; default: your own" max:"512"`
+	Holder string `json:"holder,omitempty" doc:"path of the one that loses it, if several share it; default: all" max:"512"`
+	Reason string `json:"reason" doc:"told to the holder" min:"1" max:"256"`
+}
+
+func (a revokeArgs) revocation() (dispatch.Revocation, error) {
+	key, err := leaseKey(a.Scope, a.Key)
+	return dispatch.Revocation{Scope: dispatch.Scope(a.Scope), Layer: a.Layer, Key: key, Holder: a.Holder, Reason: a.Reason}, err
+}
+
+type revoked struct {
+	Scope   string   `json:"scope" jsonschema:"layer or run"`
+	Key     string   `json:"key"`
+	Revoked bool     `json:"revoked" jsonschema:"false: nobody held it"`
+	Holder  *holder  `json:"holder,omitempty" jsonschema:"who lost it, the first of several"`
+	Holders []holder `json:"holders,omitempty" jsonschema:"of a lease that was shared: the first of those who lost it"`
+	Count   int      `json:"count" jsonschema:"how many lost it"`
+	Spared  int      `json:"spared,omitempty" jsonschema:"how many share it who are not in your sub-tree, and keep it"`
+	Token   uint64   `json:"token,omitempty" jsonschema:"greater than that of any who lost it: a resource that has seen it refuses them"`
+	Next    []holder `json:"next,omitempty" jsonschema:"who holds the lease now"`
+}
+
+func revokedOf(v dispatch.Revocation, done registry.Revoked) revoked {
+	r := revoked{Scope: string(v.Scope), Key: v.Key, Revoked: done.Count > 0, Count: done.Count, Spared: done.Spared, Token: done.Token}
+	for _, h := range done.Holders {
+		r.Holders = append(r.Holders, holderOf(h))
+	}
+	if done.Count > 0 {
+		r.Holder = &r.Holders[0]
+	}
+	if done.Count == 1 {
+		r.Holders = nil
+	}
+	for _, h := range done.Next {
+		r.Next = append(r.Next, holderOf(h))
+	}
+	return r
+}
+
+func (r revoked) Text() string {
+	what := fmt.Sprintf("%s lease %q", r.Scope, r.Key)
+	if !r.Revoked {
+		return "nothing to revoke: nobody holds " + what
+	}
+	lost := r.Holders
+	if len(lost) == 0 {
+		lost = []holder{*r.Holder}
+	}
+	text := fmt.Sprintf("%s revoked from %s", what, severalOf(lost, r.Count))
+	if r.Spared > 0 {
+		text += fmt.Sprintf("; %d who share it are not in your sub-tree and keep it", r.Spared)
+	}
+	if len(r.Next) > 0 {
+		text += "; now held by " + severalOf(r.Next, len(r.Next))
+	} else {
+		text += "; nobody holds it now"
+	}
+	return text
+}
+
+// severalOf names the first of n parties.
+func severalOf(list []holder, n int) string {
+	var names []string
+	for _, h := range list {
+		name := h.Path
+		if h.As != "" {
+			name += fmt.Sprintf(" (its sub-agent %q)", h.As)
+		}
+		names = append(names, name)
+	}
+	text := strings.Join(names, ", ")
+	if more := n - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func revokeLease(ctx context.Context, se *dispatch.Session, a revokeArgs) (revoked, error) {
+	v, err := a.revocation()
+	if err != nil {
+		return revoked{}, err
+	}
+	done, err := se.Revoke(ctx, v)
+	return revokedOf(v, done), err
+}
+
+type operatorRevokeArgs struct {
+	runArg
+	revokeArgs
+}
+
+func (o *operator) revokeLease(ctx context.Context, _ *dispatch.Session, a operatorRevokeArgs) (revoked, error) {
+	v, err := a.revocation()
+	if err != nil {
+		return revoked{}, err
+	}
+	done, err := o.state.Revoke(ctx, a.Run, v)
+	return revokedOf(v, done), err
+}

@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A Revocation takes a key away from those who hold it.
+type Revocation struct {
+	Key    string
+	Holder string // path of the one that loses it; "": all who share it
+	By     string // path of who revokes
+	Reason string // told to those who lose it; 1 to MaxReason bytes
+
+	// May refuses to take the key from a holder; nil: it refuses nobody.
+	May func(tx Tx, h Holder) error
+}
+
+// A Revoked says what a Revocation has done.
+type Revoked struct {
+	Holders []Holder // the first of those that lost the key
+	Count   int      // how many did; 0: nobody held it
+	Spared  int      // how many share it who may not lose it
+	Token   uint64   // greater than any they had, and nobody's
+	Next    []Holder // the first of those who hold the key now
+}
+
+// RevokedBy is the Cause of a lease's end that was revoked.
+func RevokedBy(path, reason string) Cause { return Cause("revoked by " + path + ": " + reason) }
+
+// RevokeKind is the kind of the answer of a Revoke.
+const RevokeKind call.Kind = "revoke"
+
+// revokeBatch is how many leases one transaction revokes.
+const revokeBatch = 256
+
+// Revoke ends the leases on a key, also those that have lapsed, so that their
+// holders cannot renew them. Each holder is told who revoked it and why, and the
+// next in line gets the key in the transaction that frees it. What is reserved for a
+// party stays reserved: it is no lease. If all who hold the key may not lose it, May's
+// error is the refusal, and nothing changes.
+//
+// Holders that share a key beyond the first few hundred lose it in transactions of
+// their own. A call that is sent again goes on with the leases that were there when
+// it was sent first.
+func (r *Registry) Revoke(ctx context.Context, v Revocation) (done Revoked, err error) {
+	if err := v.check(); err != nil {
+		return Revoked{}, err
+	}
+	asked := call.Of(ctx)
+	for more := true; more && err == nil; {
+		err = r.core.update(engine.Needed(ctx), Holder{}, func(tx Tx) (refusal error) {
+			answer, answered, err := asked.Answered(tx, RevokeKind)
+			if err != nil {
+				return err
+			}
+			if answered {
+				done = readRevoked(answer)
+			}
+			if more, refusal = r.core.revoke(tx, r.scope, &v, &done); refusal != nil {
+				return refusal
+			}
+			if done.Count > 0 {
+				asked.Record(tx, RevokeKind, done.encode(), 0)
+			}
+			return nil
+		})
+	}
+	return done, err
+}
+
+func (v *Revocation) check() error {
+	if err := checkKey(v.Key); err != nil {
+		return err
+	}
+	if v.Reason == "" || len(v.Reason) > MaxReason {
+		return &ArgumentError{"reason", fmt.Sprintf("must be from 1 to %d bytes", MaxReason)}
+	}
+	return printable("reason", v.Reason)
+}
+
+// revoke is the rule: it takes the key from some of those who hold it, and reports
+// whether there are more.
+func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more bool, err error) {
+	var taken []Lease
+	var refusal error
+	done.Spared = 0
+	for row := range holders(tx, scope, v.Key) {
+		var l Lease
+		if !l.read(row) {
+			return false, corrupt(row.Key)
+		}
+		if l.Reserved || done.Token > 0 && l.Token > done.Token || v.Holder != "" && l.Holder.Path != v.Holder {
+			continue
+		}
+		if v.May != nil {
+			if err := v.May(tx, l.Holder); err != nil {
+				refusal = err
+				done.Spared++
+				continue
+			}
+		}
+		if more = len(taken) == revokeBatch; more {
+			break
+		}
+		taken = append(taken, l)
+	}
+	if len(taken) == 0 && done.Count == 0 {
+		return false, refusal
+	}
+	if done.Token == 0 {
+		done.Token = nextToken(tx)
+	}
+	for _, l := range taken {
+		if done.Count++; len(done.Holders) < MaxListed {
+			done.Holders = append(done.Holders, l.Holder)
+		}
+		cause := RevokedBy(v.By, v.Reason)
+		if l.lapsed {
+			putLost(tx, &l, cause) // its holder was told that it could still renew it
+		}
+		c.free(tx, l, cause)
+	}
+	done.Next = nil
+	for row := range holders(tx, scope, v.Key) {
+		if l := (Lease{}); l.read(row) && !l.lapsed && !l.Reserved && len(done.Next) < MaxListed {
+			done.Next = append(done.Next, l.Holder)
+		}
+	}
+	return more, nil
+}
+
+// encode is the answer for a call that is sent again: who holds the key then is not
+// in it.
+func (d *Revoked) encode() string {
+	w := record.New(64)
+	w.Uint(d.Token)
+	w.Uint(uint64(d.Count))
+	for _, h := range d.Holders {
+		w.ID(h.Actor)
+		w.Text(h.Path)
+		w.Text(h.Party)
+	}
+	return w.String()
+}
+
+func readRevoked(value string) (d Revoked) {
+	r := record.Read(value)
+	d.Token, d.Count = r.Uint(), int(r.Uint())
+	for !r.Done() && len(d.Holders) < min(d.Count, MaxListed) {
+		h := Holder{Actor: r.ID(), Path: r.Text(), Party: r.Text()}
+		if h.Actor == uuid.Nil {
+			break
+		}
+		d.Holders = append(d.Holders, h)
+	}
+	return d
+}
