@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
@@ -64,6 +65,7 @@ func (s *State) Prove(ctx context.Context, progress func(records int)) error {
 			}
 		}
 		checkWorks(tx, fault)
+		mail.Check(tx, func(actor uuid.UUID) bool { _, ok := getActor(tx, actor); return ok }, fault)
 		return errors.Join(faults...)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
@@ -115,8 +116,9 @@ func drainOf(tx engine.Tx, run Run) *work.Drain {
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
-	p := &party{state: s, id: id, handle: handle, losses: make(chan struct{}, 1)}
-	p.unsure.Store(true)
+	p := &party{state: s, id: id, handle: handle}
+	p.losses.init()
+	p.mail.init()
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	return p
 }
@@ -125,8 +127,9 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
 	p.actor, p.run, p.peer = a, run, peer
 	p.drain.Store(drain)
-	p.news = p.state.eng.Watch(registry.NewsKey(a.ID))
-	context.AfterFunc(p.ctx, p.news.Stop)
+	p.losses.changes = p.state.eng.Watch(registry.NewsKey(a.ID))
+	p.mail.changes = p.state.eng.Watch(mail.Key(a.ID))
+	context.AfterFunc(p.ctx, func() { p.losses.changes.Stop(); p.mail.changes.Stop() })
 }
 
 // connectOperator gives the user of the daemon a session that is in no tree,

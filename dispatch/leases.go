@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/rows"
-	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/record"
@@ -106,6 +106,10 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 			se.state.core.Undo(tx, a)
 		case queue.ClaimKind, queue.EnqueueKind:
 			se.state.queue.Undo(tx, se.id, a)
+		case sending:
+			unsend(tx, a.Value)
+		case reading:
+			mail.Untell(tx, se.actor.ID, readIDs(a.Value))
 		case spawning:
 			e.tx = tx
 			e.undoSpawn(a.Value)
@@ -261,111 +265,4 @@ func (se *Session) withinWait(ctx context.Context, wait time.Duration) (context.
 		return ctx, func() {}
 	}
 	return se.Within(ctx)
-}
-
-// MaxNotices is how many losses one answer tells of.
-const MaxNotices = 20
-
-// TakeLosses returns losses that the session has not been told of, counts them as
-// told, and says how many more there are. The next answers tell those. Where there
-// are none, which is nearly always, it looks at nothing that others contend for.
-func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more int, err error) {
-	if !se.unsure.Load() && len(se.news.C) == 0 {
-		return nil, 0, nil // or another call has just begun to tell them
-	}
-	select {
-	case se.losses <- struct{}{}:
-		defer func() { <-se.losses }()
-	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
-	}
-	select {
-	case <-se.news.C:
-		se.unsure.Store(true)
-	default:
-	}
-	if !se.unsure.Load() {
-		return nil, 0, nil
-	}
-	h := se.Holder()
-	if h.Local {
-		ctx = engine.Local(ctx)
-	}
-	err = se.state.eng.View(ctx, func(tx engine.Tx) error {
-		list, more = se.state.core.Untold(tx, h, 1)
-		return nil
-	})
-	if err == nil && len(list)+more > 0 {
-		err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
-			list, more = se.state.core.TakeUntold(tx, h, MaxNotices)
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	se.unsure.Store(more > 0)
-	if len(list) > 0 {
-		se.told.Store(true)
-	}
-	return list, more, nil
-}
-
-// Retell is called when an answer of the session will not be read: losses that it
-// may have told are told again.
-func (se *Session) Retell(ctx context.Context) error {
-	if !se.told.Swap(false) {
-		return nil
-	}
-	h := se.Holder()
-	if h.Local {
-		ctx = engine.Local(ctx)
-	}
-	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
-		se.state.core.Retell(tx, h)
-		return nil
-	})
-}
-
-// WatchLosses calls tell with each loss of the session as it happens, until
-// ctx or the session ends. It does not count them as told: a notification may
-// never be read, the next answer is.
-func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
-	ctx, stop := se.Within(ctx)
-	defer stop()
-	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
-	defer watch.Stop()
-	told := make(map[uint64]bool) // by token: a claim has no lease_id
-	for {
-		select {
-		case <-watch.C:
-		case <-ctx.Done():
-			return
-		}
-		var list []registry.Lost
-		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
-			list, _ = se.state.core.Untold(tx, se.Holder(), registry.MaxUntold)
-			return nil
-		})
-		if err != nil {
-			return // the engine or the session has ended
-		}
-		untold := make(map[uint64]bool, len(list))
-		for _, l := range list {
-			untold[l.Token] = true
-			if !told[l.Token] {
-				tell(l)
-			}
-		}
-		told = untold // what an answer has told since is forgotten here, too
-	}
-}
-
-// TakeDrain returns the end of the session's run that is in sight, once, or
-// nil.
-func (se *Session) TakeDrain() *work.Drain {
-	if se.drain.Load() == nil { // nearly always
-		return nil
-	}
-	return se.drain.Swap(nil)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
@@ -198,5 +199,6 @@ func checkRecords(tx engine.Tx) error {
 		rows.Check[Actor](tx, actorPrefix),
 		rows.Check[sessionRecord](tx, sessionPrefix),
 		work.CheckRecords(tx),
+		mail.CheckRecords(tx),
 	)
 }

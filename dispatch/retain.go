@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
@@ -108,6 +109,7 @@ func (s *State) dropActor(tx engine.Tx, a Actor) {
 	tx.Delete(actorKey(a.ID))
 	tx.Delete(retireKey(retireDeadKind, a.EndedAt, a.ID))
 	work.Forget(tx, a.ID)
+	mail.Drop(tx, a.ID)
 }
 
 // removeSome removes some of what is gone for good. It reports true if that was

@@ -31,10 +31,10 @@ type party struct {
 	actor  Actor
 	run    Run
 	handle string
-	news   *engine.Watch              // wakes when a session of the actor has lost a lease
-	losses chan struct{}              // has one in it while somebody takes losses to tell, which may wait for the disk
-	told   atomic.Bool                // losses were told lately
-	unsure atomic.Bool                // there may be losses to tell, whatever news says; changed under losses
+	losses bulletin                   // of the actor's sessions
+	mail   bulletin                   // the actor's messages
+	unread atomic.Int64               // messages that the session knows it can ask for
+	told   atomic.Bool                // some of either was told lately
 	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
 	ctx    context.Context
 	end    context.CancelCauseFunc
@@ -42,6 +42,7 @@ type party struct {
 	calls    call.Log     // whose answers its clients have
 	peer     process.Peer // of its first connection
 	attached int          // connections; under State.mu
+	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
 	ending   bool         // cannot be resumed any more; under State.mu
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
@@ -113,6 +114,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		return nil, err
 	}
 	if err := s.queue.Recover(ctx); err != nil {
+		return nil, err
+	}
+	if err := mail.Recover(ctx, eng); err != nil {
 		return nil, err
 	}
 	if err := s.recoverSessions(ctx); err != nil {

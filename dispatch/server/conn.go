@@ -24,6 +24,10 @@ import (
 // to the next one.
 var errShutdown = cutOff("the daemon is shutting down")
 
+// errHungUp is the end of a connection whose client has read all that was written.
+// One that closes its end with something unread resets the connection.
+var errHungUp = errors.New("the client closed it")
+
 // A conn is one client on the socket, after its hello: lines of JSON-RPC both
 // ways.
 //
@@ -128,6 +132,9 @@ func (c *conn) serve(ctx context.Context) {
 		// what the session gives back, and each is undone while its session
 		// lives.
 		cut(err)
+		if !errors.Is(err, errHungUp) {
+			c.server.retell(c.se) // it was closed with an answer unread
+		}
 		err = context.Cause(base) // a failed write came first
 		c.requests.cancelAll(err, true)
 		c.waitCalls(c.server.opts.DrainTimeout)
@@ -172,7 +179,7 @@ func (c *conn) read(ctx context.Context) {
 		case errors.Is(err, errTooLong):
 			c.out.write(wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil))
 		case errors.Is(err, io.EOF):
-			err = errors.New("the client closed it")
+			err = errHungUp
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			err = errShutdown // or the session's end; serve knows
 		}
@@ -229,8 +236,11 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 				c.server.undo(c.se, r)
 			}
 			c.requests.forget(r)
-		case !c.out.write(answer) && c.requests.lost(r):
+		case c.out.write(answer):
+		case c.requests.lost(r):
 			c.server.undo(c.se, r)
+		default:
+			c.server.retell(c.se)
 		}
 	}
 	if r.waits || c.in.Buffered() > 0 {

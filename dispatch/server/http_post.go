@@ -206,6 +206,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	} else {
 		hs.requests.cancel(c.key, errClientGone)
 		<-reply
+		s.retell(hs.se)
 	}
 	if context.Cause(c.ctx) == errCancelled {
 		hs.presence.answered() // its client said so first

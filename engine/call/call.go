@@ -132,6 +132,10 @@ func PrintOf(texts ...string) uint64 {
 // Recorded reports whether the call's answer is recorded.
 func (c Call) Recorded() bool { return c.Name != "" || c.request != "" || c.own != nil }
 
+// Lasting reports whether the call can be sent again after its connection is lost,
+// and so still has its answer then.
+func (c Call) Lasting() bool { return c.Name != "" && !c.memory || c.request != "" }
+
 // Undoable reports whether the call may have an answer that can be undone.
 func (c Call) Undoable() bool {
 	switch {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -121,6 +122,9 @@ func Hooks(state *dispatch.State, parties *Parties) []Tool {
 		tool("hook_party_end", "Say that a sub-agent has ended",
 			"Release what a sub-agent held and take it out of every line. Of your own session, or as an operator of those whose client is the process pid.",
 			Effect{Idempotent: true}, h.partyEnd),
+		tool("hook_notices", "Take what a client is to be told",
+			"Losses of leases, messages and what else is not told yet, which counts as told from then on. Of your own session, or as an operator of those whose client is the process pid.",
+			Effect{}, h.takeNotices),
 	}
 }
 
@@ -132,11 +136,15 @@ type hooks struct {
 // A hookArg says whose hook it is.
 type hookArg struct {
 	Party string `json:"party" doc:"the sub-agent, by the id that its client gave it" min:"1" max:"128"`
-	PID   int    `json:"pid,omitempty" doc:"as an operator: the client's process, or its shim's" min:"2" max:"4194304"`
+	pidArg
+}
+
+type pidArg struct {
+	PID int `json:"pid,omitempty" doc:"as an operator: the client's process, or its shim's" min:"2" max:"4194304"`
 }
 
 // sessions are those that the hook speaks of.
-func (a hookArg) sessions(h *hooks, se *dispatch.Session) ([]uuid.UUID, error) {
+func (a pidArg) sessions(h *hooks, se *dispatch.Session) ([]uuid.UUID, error) {
 	if se.Actor().Role != dispatch.Operator {
 		if a.PID != 0 {
 			return nil, &registry.ArgumentError{Argument: "pid", Problem: "is for operators; your hooks speak of your own session"}
@@ -182,4 +190,27 @@ func (h *hooks) partyEnd(ctx context.Context, se *dispatch.Session, a hookArg) (
 		}
 	}
 	return hooked{len(ids)}, nil
+}
+
+type noticeList struct {
+	Notices []Notice `json:"notices"`
+	Line    string   `json:"text" jsonschema:"the same for the model, in a line; empty if there is nothing"`
+}
+
+func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
+
+// takeNotices is for the answer of a hook, which the client gives its model before
+// its next step. A session that has ended has nobody to tell.
+func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a pidArg) (noticeList, error) {
+	ids, err := a.sessions(h, se)
+	list := noticeList{Notices: []Notice{}}
+	for _, id := range ids {
+		if of, err := se.OnBehalf(id); err == nil {
+			list.Notices = append(list.Notices, takeNotices(ctx, of)...)
+		}
+	}
+	if len(list.Notices) > 0 {
+		list.Line = "Leasehold: " + noticeText(list.Notices)
+	}
+	return list, err
 }

@@ -78,7 +78,7 @@ func has(fields []field, name string) bool {
 
 // Agents are the tools that agents see, in the order of the book.
 func Agents() []Tool {
-	return slices.Concat(leaseTools(), storeTools(), treeTools(), taskTools())
+	return slices.Concat(leaseTools(), storeTools(), treeTools(), messageTools(), taskTools())
 }
 
 // forLeads are those of them that a worker would only be refused.

@@ -1,0 +1,210 @@
+package mail
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Bounds of messages.
+const (
+	MaxText   = 16 << 10 // bytes in a message
+	MaxUnread = 100      // messages of one actor
+	MaxFrom   = 20       // of those, from one sender
+	maxTold   = 100      // messages that are kept for calls that are sent again
+)
+
+// A Message is what one actor told another.
+type Message struct {
+	ID      uuid.UUID
+	Sender  uuid.UUID // the actor
+	From    string    // its path
+	Text    string
+	At      time.Time // by the wall clock
+	ReplyTo uuid.UUID // the message it answers; zero: none
+	About   string    // key of the lease whose holder it was sent to; ""
+	Party   string    // the recipient's sub-agent that held it; ""
+}
+
+const messageFormat = 1
+
+func (m *Message) encode() string {
+	w := record.New(64 + len(m.From) + len(m.Text) + len(m.About) + len(m.Party))
+	w.Byte(messageFormat)
+	w.ID(m.Sender)
+	w.Time(m.At)
+	w.ID(m.ReplyTo)
+	w.Text(m.From)
+	w.Text(m.About)
+	w.Text(m.Party)
+	w.Rest(m.Text)
+	return w.String()
+}
+
+func (m *Message) decode(value string) bool {
+	r := record.Read(value)
+	format := r.Byte()
+	m.Sender, m.At, m.ReplyTo = r.ID(), r.Time(), r.ID()
+	m.From, m.About, m.Party = r.Text(), r.Text(), r.Text()
+	m.Text = r.Rest()
+	return format == messageFormat && r.Done()
+}
+
+func textKey(actor, id uuid.UUID) string { return textPrefix + string(actor[:]) + string(id[:]) }
+
+// Key is the key of an actor's inbox, for an [engine.Watch].
+func Key(actor uuid.UUID) string { return inboxPrefix + string(actor[:]) }
+
+// Post puts a message into the inbox of an actor.
+func Post(tx engine.Tx, to uuid.UUID, m Message) error {
+	if len(m.Text) > MaxText {
+		return &registry.LimitError{Which: "bytes in a message", Max: MaxText}
+	}
+	in := open(tx, to)
+	unread, from := 0, 0
+	for _, e := range in.list {
+		if e.told.IsZero() {
+			unread++
+			if e.sender == m.Sender {
+				from++
+			}
+		}
+	}
+	switch {
+	case unread >= MaxUnread:
+		return &registry.LimitError{Which: "unread messages of one actor", Max: MaxUnread}
+	case from >= MaxFrom:
+		return &registry.LimitError{Which: "unread messages from one actor to another", Max: MaxFrom}
+	}
+	in.list = append(in.list, entry{id: m.ID, sender: m.Sender, size: len(m.Text)})
+	tx.Put(engine.Row{Key: textKey(to, m.ID), Value: m.encode()})
+	in.put(tx)
+	return nil
+}
+
+// Retract takes a message back that has not been told.
+func Retract(tx engine.Tx, to, id uuid.UUID) {
+	in := open(tx, to)
+	if e := in.find(id); e != nil && e.told.IsZero() {
+		in.drop(tx, func(e entry) bool { return e.id == id })
+		in.put(tx)
+	}
+}
+
+// A Portion bounds what one answer tells.
+type Portion struct {
+	Count int  // messages
+	Bytes int  // of text in all
+	Whole bool // the first one is told however long it is
+}
+
+// Take counts the first messages that have not been told as told to a session, as
+// many as fit, and gives their ids. left is how many are not told after that. What a
+// call was told that can be sent again is told to no other, unless the call is undone.
+func Take(tx engine.Tx, actor, session uuid.UUID, p Portion, lasting bool) (ids []uuid.UUID, left int) {
+	in := open(tx, actor)
+	size, full := 0, false
+	for i := range in.list {
+		e := &in.list[i]
+		if !e.told.IsZero() {
+			continue
+		}
+		first := p.Whole && len(ids) == 0
+		full = full || len(ids) == p.Count || size+e.size > p.Bytes && !first
+		if full {
+			left++
+			continue
+		}
+		size += e.size
+		e.told, e.session, e.lasting = tx.Now(), session, lasting
+		ids = append(ids, e.id)
+	}
+	if len(ids) > 0 {
+		in.put(tx)
+	}
+	return ids, left
+}
+
+// Untold reports how many messages of an actor have not been told.
+func Untold(tx engine.Tx, actor uuid.UUID) (n int) {
+	for _, e := range open(tx, actor).list {
+		if e.told.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// Retake counts messages as told again to a call that is sent again.
+func Retake(tx engine.Tx, actor, session uuid.UUID, ids []uuid.UUID) {
+	in := open(tx, actor)
+	in.amend(tx, func(e *entry) bool {
+		if !e.told.IsZero() || !slices.Contains(ids, e.id) {
+			return false
+		}
+		e.told, e.session, e.lasting = tx.Now(), session, true
+		return true
+	})
+}
+
+// Untell makes messages that a call was told ones to tell again: the call is
+// undone.
+func Untell(tx engine.Tx, actor uuid.UUID, ids []uuid.UUID) {
+	in := open(tx, actor)
+	in.amend(tx, func(e *entry) bool { return slices.Contains(ids, e.id) && e.untell() })
+}
+
+// retold is how long messages may have been told that are told again: the answer
+// that told them may not have been read.
+const retold = time.Minute
+
+// Retell lets a session be told again what it was told in the last minute, unless
+// by a call that can be sent again: an answer of that time will not be read.
+func Retell(tx engine.Tx, actor, session uuid.UUID) {
+	in := open(tx, actor)
+	in.amend(tx, func(e *entry) bool { return e.session == session && !e.lasting && e.late(tx) && e.untell() })
+}
+
+// recoverStep is how many inboxes one transaction of [Recover] looks at.
+const recoverStep = 128
+
+// Recover readies the inboxes after a restart: what was told in the minute before
+// is told again, as its answer may never have been sent.
+func Recover(ctx context.Context, eng engine.Engine) error {
+	ctx = engine.Needed(ctx)
+	for after, more := inboxPrefix, true; more; {
+		err := eng.Update(ctx, func(tx engine.Tx) error {
+			n := 0
+			more = false
+			for row := range tx.ScanFrom(inboxPrefix, after) {
+				if more = n == recoverStep; more {
+					break
+				}
+				n, after = n+1, row.Key+"\x00"
+				in := open(tx, actorOf(row))
+				in.amend(tx, func(e *entry) bool { return e.late(tx) && e.untell() })
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop removes the inbox of an actor that is gone, and reports how many messages
+// that were.
+func Drop(tx engine.Tx, actor uuid.UUID) int {
+	in := open(tx, actor)
+	n := len(in.list)
+	in.drop(tx, func(entry) bool { return true })
+	tx.Delete(Key(actor))
+	return n
+}

@@ -1,0 +1,264 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/mail"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// HolderOf is what a recipient begins with that is the holder of a lease.
+const HolderOf = "holder of "
+
+// maxHolders bounds to how many holders of one lease a message goes.
+const maxHolders = 32
+
+// The kinds of the answers of calls about messages.
+const (
+	sending call.Kind = "message"
+	reading call.Kind = "inbox"
+)
+
+// A Sent is a message that was sent.
+type Sent struct {
+	ID uuid.UUID
+	To []string // paths; several if they share the lease
+	At time.Time
+
+	actors []uuid.UUID
+}
+
+func (s *Sent) encode() string {
+	w := record.New(64)
+	w.ID(s.ID)
+	w.Time(s.At)
+	for i, path := range s.To {
+		w.ID(s.actors[i])
+		w.Text(path)
+	}
+	return w.String()
+}
+
+func (s *Sent) decode(value string) bool {
+	r := record.Read(value)
+	s.ID, s.At = r.ID(), r.Time()
+	for !r.Done() {
+		id, path := r.ID(), r.Text()
+		if path == "" {
+			return false
+		}
+		s.actors, s.To = append(s.actors, id), append(s.To, path)
+	}
+	return true
+}
+
+// A recipient is whom a message goes to.
+type recipient struct {
+	Actor
+	about string // the lease that it holds
+	party string // for which sub-agent
+}
+
+// Send sends a message to another living actor of the run: by its path, its id, or
+// its name if the session's actor leads it; or with [HolderOf] to the holder of a
+// lease of the run, or of the session's layer. replyTo is the message that it
+// answers, or zero. Everybody of a run may write to everybody: paths are no secret
+// there, as refusals name holders by them.
+func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID) (sent Sent, err error) {
+	if se.actor.Role == Operator {
+		return Sent{}, forbidden("an operator is in no run and has no inbox for the answer; connect with an actor's token")
+	}
+	c := call.Of(ctx)
+	return sent, rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
+		if !sessionOpen(tx, se.id) {
+			return registry.ErrSessionEnded
+		}
+		value, answered, err := c.Answered(tx, sending)
+		if err != nil || answered && sent.decode(value) {
+			return err
+		}
+		list, err := se.recipients(tx, to)
+		if err != nil {
+			return err
+		}
+		sent = Sent{ID: uuid.New(), At: tx.Wall()}
+		for _, r := range list {
+			m := mail.Message{
+				ID: sent.ID, Sender: se.actor.ID, From: se.actor.Path, Text: text, At: sent.At,
+				ReplyTo: replyTo, About: r.about, Party: r.party,
+			}
+			if err := mail.Post(tx, r.ID, m); err != nil {
+				return fmt.Errorf("%s: %w", r.Path, err)
+			}
+			sent.To, sent.actors = append(sent.To, r.Path), append(sent.actors, r.ID)
+		}
+		c.Record(tx, sending, sent.encode(), 0)
+		return nil
+	})
+}
+
+// recipients resolves whom a message goes to.
+func (se *Session) recipients(tx engine.Tx, to string) ([]recipient, error) {
+	if key, ok := strings.CutPrefix(to, HolderOf); ok {
+		return se.holders(tx, key)
+	}
+	a, err := se.correspondent(tx, to)
+	if err != nil {
+		return nil, err
+	}
+	if a.ID == se.actor.ID {
+		return nil, &registry.ArgumentError{Argument: "to", Problem: "must be another actor than yourself"}
+	}
+	return []recipient{{Actor: a}}, nil
+}
+
+// correspondent finds a living actor of the session's run.
+func (se *Session) correspondent(tx engine.Tx, to string) (a Actor, err error) {
+	run, _ := getRun(tx, se.actor.Run)
+	if id, wrong := uuid.Parse(to); wrong == nil && len(to) == 36 {
+		a, _ = getActor(tx, id)
+	} else if a, err = actorAt(tx, run, to); err != nil && se.actor.Role.Leads() {
+		a, _ = memberNamed(tx, se.actor.Leads, to)
+	}
+	if a.Run != se.actor.Run || a.Ended() {
+		return Actor{}, say(ErrNotFound, "no living actor %q in this run; actor_list shows whom you work with, lease_list who holds what", to)
+	}
+	return a, nil
+}
+
+// holders finds who holds a lease of the run, or else of the session's layer. A
+// name that begins with /leases/ is of the layer first.
+func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err error) {
+	name := strings.TrimPrefix(key, "/"+kvstore.Leases+"/")
+	layer := se.state.core.Registry(layerScope(se.actor.HomeLayer()))
+	list = se.holdersIn(tx, se.state.leasesOf(se.run), key)
+	if in := se.holdersIn(tx, layer, name); len(list) == 0 || len(in) > 0 && name != key {
+		list, key = in, name
+	}
+	switch {
+	case len(list) == 0:
+		return nil, say(ErrNotFound, "nobody holds the lease %q; if you need it, acquire it", key)
+	case len(list) == 1 && list[0].ID == se.actor.ID:
+		return nil, &registry.ArgumentError{Argument: "to", Problem: fmt.Sprintf("must be another actor: you hold %q yourself", key)}
+	case len(list) > maxHolders:
+		return nil, &registry.LimitError{Which: "holders of one lease that a message goes to", Max: maxHolders}
+	}
+	return list, nil
+}
+
+// holdersIn are the living actors that hold a key, each once, and of several not
+// the session's own.
+func (se *Session) holdersIn(tx engine.Tx, leases *registry.Registry, key string) (list []recipient) {
+	seen := make(map[uuid.UUID]bool)
+	var own []recipient
+	for l := range leases.Leases(tx, key, "") {
+		if l.Key != key || len(list) > maxHolders {
+			break
+		}
+		a, ok := getActor(tx, l.Holder.Actor)
+		if !ok || a.Ended() || seen[a.ID] {
+			continue
+		}
+		seen[a.ID] = true
+		if r := (recipient{a, key, l.Holder.Party}); a.ID == se.actor.ID {
+			own = append(own, r)
+		} else {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		return own
+	}
+	return list
+}
+
+// unsend takes back a message that nobody has been told.
+func unsend(tx engine.Tx, value string) {
+	var sent Sent
+	if sent.decode(value) {
+		for _, actor := range sent.actors {
+			mail.Retract(tx, actor, sent.ID)
+		}
+	}
+}
+
+// asked is how much of the messages an answer tells that was asked for them.
+var asked = mail.Portion{Count: 20, Bytes: 64 << 10, Whole: true}
+
+// Inbox returns the oldest messages that the session's actor has not been told,
+// counts them as told, and says how many more there are. If there are none it waits
+// for one, and answers with none when wait is over. A call that is sent again gets
+// the messages of the first.
+func (se *Session) Inbox(ctx context.Context, wait time.Duration) (list []mail.Message, more int, err error) {
+	if wait < 0 || wait > registry.MaxWait {
+		return nil, 0, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	}
+	if se.actor.Role == Operator {
+		return nil, 0, forbidden("an operator is in no run and has no inbox; connect with an actor's token")
+	}
+	ctx, stop := se.withinWait(ctx, wait)
+	defer stop()
+	watch := se.state.eng.Watch(mail.Key(se.actor.ID))
+	defer watch.Stop()
+	var ids []uuid.UUID
+	err = engine.Await(ctx, watch, wait, func(last bool) error {
+		return rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) (err error) {
+			if ids, more, err = se.takeAsked(tx, call.Of(ctx)); err == nil && len(ids) == 0 && !last {
+				err = engine.ErrWait
+			}
+			return err
+		})
+	})
+	if err != nil || len(ids) == 0 {
+		return nil, 0, err
+	}
+	se.told.Store(true)
+	se.unread.Store(int64(more))
+	list, err = mail.Read(context.WithoutCancel(ctx), se.state.eng, se.actor.ID, ids)
+	return list, more, err
+}
+
+// takeAsked is the rule of Inbox.
+func (se *Session) takeAsked(tx engine.Tx, c call.Call) (ids []uuid.UUID, more int, err error) {
+	if !sessionOpen(tx, se.id) {
+		return nil, 0, registry.ErrSessionEnded
+	}
+	value, answered, err := c.Answered(tx, reading)
+	if err != nil {
+		return nil, 0, err
+	}
+	if answered {
+		ids = readIDs(value)
+		mail.Retake(tx, se.actor.ID, se.id, ids)
+		return ids, mail.Untold(tx, se.actor.ID), nil
+	}
+	if ids, more = mail.Take(tx, se.actor.ID, se.id, asked, c.Lasting()); len(ids) > 0 {
+		c.Record(tx, reading, encodeIDs(ids), 0)
+	}
+	return ids, more, nil
+}
+
+func encodeIDs(ids []uuid.UUID) string {
+	w := record.New(16 * len(ids))
+	for _, id := range ids {
+		w.ID(id)
+	}
+	return w.String()
+}
+
+func readIDs(value string) (ids []uuid.UUID) {
+	for r := record.Read(value); len(ids) < len(value)/16; {
+		ids = append(ids, r.ID())
+	}
+	return ids
+}

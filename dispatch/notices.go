@@ -1,0 +1,205 @@
+package dispatch
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/mail"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// What a session is to be told without having asked is told beside its next
+// answer: losses of leases, messages, and the end of its run. An answer that nobody
+// reads has told nothing, see [Session.Retell].
+
+// A bulletin knows whether there may be something to tell a session. Where there
+// is nothing, which is nearly always, it looks at nothing that others contend for.
+type bulletin struct {
+	changes *engine.Watch
+	turn    chan struct{} // has one in it while somebody reads it, who may wait for the disk
+	unsure  atomic.Bool   // there may be something, whatever changes says; changed under turn
+}
+
+func (b *bulletin) init() {
+	b.turn = make(chan struct{}, 1)
+	b.unsure.Store(true)
+}
+
+// read calls take if there may be something to tell. It reports false if that left
+// nothing that another call would have to tell.
+func (b *bulletin) read(ctx context.Context, take func() (more bool, err error)) error {
+	if !b.unsure.Load() && len(b.changes.C) == 0 {
+		return nil // or another call has just begun to tell it
+	}
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-b.changes.C:
+		b.unsure.Store(true)
+	default:
+	}
+	if !b.unsure.Load() {
+		return nil
+	}
+	more, err := take()
+	if err == nil {
+		b.unsure.Store(more)
+	}
+	return err
+}
+
+// MaxNotices is how many losses one answer tells of.
+const MaxNotices = 20
+
+// TakeLosses returns losses that the session has not been told of, counts them as
+// told, and says how many more there are. The next answers tell those.
+func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more int, err error) {
+	h := se.Holder()
+	err = se.losses.read(ctx, func() (bool, error) {
+		ctx := se.local(ctx)
+		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
+			list, more = se.state.core.Untold(tx, h, 1)
+			return nil
+		})
+		if err == nil && len(list)+more > 0 {
+			err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
+				list, more = se.state.core.TakeUntold(tx, h, MaxNotices)
+				return nil
+			})
+		}
+		if err != nil {
+			return true, err
+		}
+		if len(list) > 0 {
+			se.told.Store(true)
+		}
+		return more > 0, nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return list, more, nil
+}
+
+// noticed is how much of the messages an answer tells that was asked for something
+// else.
+var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
+
+// TakeMessages returns messages that the session's actor has not been told, counts
+// them as told, and says how many more there are if that are more than when it said
+// so last: those are for [Session.Inbox].
+func (se *Session) TakeMessages(ctx context.Context) (list []mail.Message, more int, err error) {
+	var ids []uuid.UUID
+	left := 0
+	err = se.mail.read(ctx, func() (bool, error) {
+		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
+			left = mail.Untold(tx, se.actor.ID)
+			return nil
+		})
+		if err == nil && left > 0 {
+			err = rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) error {
+				if !sessionOpen(tx, se.id) {
+					return registry.ErrSessionEnded
+				}
+				ids, left = mail.Take(tx, se.actor.ID, se.id, noticed, false)
+				return nil
+			})
+		}
+		if before := se.unread.Swap(int64(left)); int64(left) > before {
+			more = left
+		}
+		if len(ids) > 0 {
+			se.told.Store(true)
+		}
+		return false, err
+	})
+	if err != nil || len(ids) == 0 {
+		return nil, more, err
+	}
+	list, err = mail.Read(context.WithoutCancel(ctx), se.state.eng, se.actor.ID, ids)
+	return list, more, err
+}
+
+// local is ctx for what the session alone is told.
+func (se *Session) local(ctx context.Context) context.Context {
+	if se.Holder().Local {
+		return engine.Local(ctx)
+	}
+	return ctx
+}
+
+// Retell is called when an answer of the session will not be read: what it may have
+// told is told again.
+func (se *Session) Retell(ctx context.Context) error {
+	se.state.mu.Lock()
+	others := se.toldFor
+	se.toldFor = nil
+	se.state.mu.Unlock()
+	for _, p := range others {
+		if err := (&Session{party: p}).Retell(ctx); err != nil {
+			return err
+		}
+	}
+	if !se.told.Swap(false) {
+		return nil
+	}
+	h := se.Holder()
+	se.mail.unsure.Store(true)
+	return se.state.eng.Update(se.local(ctx), func(tx engine.Tx) error {
+		se.state.core.Retell(tx, h)
+		mail.Retell(tx, se.actor.ID, se.id)
+		return nil
+	})
+}
+
+// WatchLosses calls tell with each loss of the session as it happens, until
+// ctx or the session ends. It does not count them as told: a notification may
+// never be read, the next answer is.
+func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
+	ctx, stop := se.Within(ctx)
+	defer stop()
+	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
+	defer watch.Stop()
+	told := make(map[uint64]bool) // by token: a claim has no lease_id
+	for {
+		select {
+		case <-watch.C:
+		case <-ctx.Done():
+			return
+		}
+		var list []registry.Lost
+		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
+			list, _ = se.state.core.Untold(tx, se.Holder(), registry.MaxUntold)
+			return nil
+		})
+		if err != nil {
+			return // the engine or the session has ended
+		}
+		untold := make(map[uint64]bool, len(list))
+		for _, l := range list {
+			untold[l.Token] = true
+			if !told[l.Token] {
+				tell(l)
+			}
+		}
+		told = untold // what an answer has told since is forgotten here, too
+	}
+}
+
+// TakeDrain returns the end of the session's run that is in sight, once, or
+// nil.
+func (se *Session) TakeDrain() *work.Drain {
+	if se.drain.Load() == nil { // nearly always
+		return nil
+	}
+	return se.drain.Swap(nil)
+}
