@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	launched "github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
@@ -162,6 +163,9 @@ func TestLimits(t *testing.T) {
 		"a place is kept between two calls":           fmt.Sprintf("%d s", registry.ParkTime/time.Second),
 		"a free key is reserved, once for each place": fmt.Sprintf("%d s", registry.ReserveTime/time.Second),
 		"leases of one actor":                         fmt.Sprint(registry.DefaultLeasesPerActor),
+		"one message":                                 fmt.Sprintf("%d KiB", mail.MaxText>>10),
+		"unread messages of one actor":                fmt.Sprint(mail.MaxUnread),
+		"of those, from one sender":                   fmt.Sprint(mail.MaxFrom),
 		"losses kept for one actor":                   fmt.Sprint(registry.MaxUntold),
 		"key of a run's lease":                        fmt.Sprintf("%d bytes", registry.MaxKey),
 		"reason":                                      fmt.Sprintf("%d bytes", registry.MaxReason),

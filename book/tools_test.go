@@ -276,6 +276,10 @@ func (p *play) tree() {
 	p.does("FORBIDDEN", "W1", "actor_cancel", args{"actor": "tests", "reason": "I am done"})
 	p.does("", "W1", "actor_report", args{"result": args{"fixed": 3}})
 	p.does("LIMIT", "W1", "actor_report", args{"result": strings.Repeat("x", 64<<10)})
+	p.does("", "lead", "actor_message", args{"to": "W1", "text": "Is the lexer yours as well?"})
+	p.does("NOT_FOUND", "lead", "actor_message", args{"to": "W9", "text": "Is the lexer yours as well?"})
+	p.does("LIMIT", "lead", "actor_message", args{"to": "W1", "text": strings.Repeat("x", 16<<10+1)})
+	p.does("", "W1", "actor_inbox", args{"wait_secs": 10})
 	exit("W1", "succeeded", args{"exit_code": 0, "cost_usd": 0.4})
 	p.does("", "lead", "actor_wait", args{"actors": []string{"W1", "tests"}, "mode": "any", "wait_secs": 50})
 	p.does("NOT_FOUND", "lead", "actor_wait", args{"actors": []string{"W9"}, "wait_secs": 50})
@@ -374,7 +378,7 @@ func writeFields(b *strings.Builder, prefix string, s *jsonschema.Schema) {
 	for _, name := range names {
 		f := s.Properties[name]
 		if prefix == "" && name == "notices" {
-			fmt.Fprintf(b, "| `notices?` | %s | [leases that you have lost, or that the run ends](refusals.md#notices) |\n", typed(f))
+			fmt.Fprintf(b, "| `notices?` | %s | [leases that you have lost, messages, or that the run ends](refusals.md#notices) |\n", typed(f))
 			continue
 		}
 		shown := prefix + name

@@ -78,6 +78,8 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	call("task_cancel", map[string]any{"task_id": id})
 	call("queue_stats", nil)
 
+	call("actor_message", map[string]any{"to": "root", "text": "hello"})
+	call("actor_inbox", nil)
 	call("actor_report", map[string]any{"result": "all of them called"})
 
 	// It is a worker: what leads do is refused, in words. TestATreeOfAllClients

@@ -355,7 +355,7 @@ func whole(x *float64) *int {
 func outputSchema[R any]() *jsonschema.Schema {
 	s := schemaOf[R]()
 	s.Properties["notices"] = schemaOf[[]Notice]()
-	s.Properties["notices"].Description = "leases of yours that you have lost since the last answer, or that your run ends"
+	s.Properties["notices"].Description = "leases of yours that you have lost since the last answer, what other agents wrote to you, or that your run ends"
 	s.PropertyOrder = append(s.PropertyOrder, "notices")
 	return s
 }

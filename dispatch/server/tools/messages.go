@@ -27,7 +27,7 @@ func messageTools() []Tool {
 type messageArgs struct {
 	To      string `json:"to" doc:"an actor's path, such as S1→W2 or root; or \"holder of KEY\", whoever holds that lease" min:"1" max:"600"`
 	Text    string `json:"text" doc:"at most 16 KiB" min:"1"`
-	ReplyTo string `json:"reply_to,omitempty" doc:"message_id of the message that you answer"`
+	ReplyTo string `json:"reply_to,omitempty" doc:"from the message that you answer: its message_id"`
 }
 
 type sentMessage struct {

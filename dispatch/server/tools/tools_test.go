@@ -259,6 +259,19 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		root.refused("NOT_FOUND", "task_get", args{"task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
 		root.ok("queue_stats", nil)
 
+		asked := root.ok("actor_message", args{"to": "W1", "text": "how far are you?"})
+		read := worker.ok("actor_inbox", nil)["messages"].([]any)[0].(map[string]any)
+		if read["from"] != "root" || read["text"] != "how far are you?" || read["message_id"] != asked["message_id"] {
+			t.Errorf("read: %v", read)
+		}
+		worker.ok("actor_message", args{"to": "root", "text": "done", "reply_to": read["message_id"]})
+		told := root.ok("lease_list", nil)["notices"].([]any)[0].(map[string]any)
+		if m := told["message"].(map[string]any); told["code"] != "MESSAGE" || m["from"] != "W1" || m["text"] != "done" || m["reply_to"] != asked["message_id"] {
+			t.Errorf("told: %v", told)
+		}
+		root.refused("NOT_FOUND", "actor_message", args{"to": "W9", "text": "x"})
+		root.refused("LIMIT", "actor_message", args{"to": "W1", "text": strings.Repeat("x", 16<<10+1)})
+
 		if list := worker.ok("actor_list", nil)["actors"].([]any); len(list) != 2 {
 			t.Errorf("actors: %v", list)
 		}

@@ -1,0 +1,170 @@
+package server_test
+
+import (
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A writer is a client that writes and reads messages.
+type writer struct {
+	*peer
+	id int
+}
+
+// ask calls a tool, and gives the text and the object that it answers.
+func (w *writer) ask(tool, arguments string) (text, object string) {
+	w.t.Helper()
+	w.id++
+	w.call(w.id, tool, arguments)
+	m := w.receive()
+	if m.Error != nil {
+		w.t.Fatalf("%s %s: %+v", tool, arguments, m.Error)
+	}
+	return m.text(), string(m.Result.StructuredContent)
+}
+
+// tells checks that text and object each have a message once or, with no words, none.
+func tells(t *testing.T, what, text, object string, words ...string) {
+	t.Helper()
+	if len(words) == 0 && strings.Contains(text+object, "message_id") {
+		t.Errorf("%s tells of a message: %s %s", what, text, object)
+	}
+	for _, word := range words {
+		if strings.Count(text, word) != 1 || strings.Count(object, word) != 1 {
+			t.Errorf("%s: %q is to be once in the text and once in the object: %s %s", what, word, text, object)
+		}
+	}
+}
+
+// A message is in the next answer of any tool, whether its client shows its model
+// the text or the object, and says that another agent wrote it.
+func TestAMessageIsInTheNextAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		a, b := &writer{peer: d.dial(t, "a")}, &writer{peer: d.dial(t, "b")}
+		a.ask("run_lease_acquire", `{"key":"port 3000"}`)
+		b.ask("actor_message", `{"to":"holder of port 3000","text":"when are you done?\nI wait"}`)
+		text, object := a.ask("lease_list", `{}`)
+		tells(t, "the next answer", text, object, `when are you done?\nI wait`)
+		if !strings.Contains(text, "from b about your lease \"port 3000\"") || !strings.Contains(text, "another agent, not your user") || strings.Contains(text, "\n") {
+			t.Errorf("the text is %s", text)
+		}
+		if !strings.Contains(object, `"from":"b"`) || !strings.Contains(object, `"about":"port 3000"`) {
+			t.Errorf("the object is %s", object)
+		}
+		text, object = a.ask("lease_list", `{}`)
+		tells(t, "the one after", text, object)
+
+		// A refusal tells it too, and actor_inbox gives the text of both.
+		b.ask("actor_message", `{"to":"a","text":"first"}`)
+		text, object = a.ask("lease_renew", `{"lease_id":"x"}`)
+		tells(t, "a refusal", text, object, "first")
+		b.ask("actor_message", `{"to":"a","text":"second"}`)
+		b.ask("actor_message", `{"to":"a","text":"third"}`)
+		text, object = a.ask("actor_inbox", `{"wait_secs":10}`)
+		tells(t, "actor_inbox", text, object, "second", "third")
+	})
+}
+
+// A client that dies with an answer unread has been told nothing, here by a call that
+// nobody can send again.
+func TestAnAnswerThatIsNotReadLosesNoMessage(t *testing.T) {
+	for _, tool := range []string{"lease_list", "actor_inbox"} {
+		t.Run(tool, func(t *testing.T) {
+			d := newDaemon(t, server.Options{})
+			path := d.listenSocket(t)
+			token := d.token(t, "root")
+			b := &writer{peer: d.dialSocket(t, path, "b")}
+			a := dialUnread(t, path, token)
+			b.ask("actor_message", `{"to":"root","text":"read me"}`)
+			a.call(1, tool, `{}`)
+			a.awaitUnread()
+			again := &writer{peer: dialUnread(t, path, token)}
+			again.call(1, "actor_inbox", `{"wait_secs":50}`)
+			a.nc.Close()
+			if m := again.receive(); !strings.Contains(m.text(), "read me") {
+				t.Errorf("after its answer was lost: %s", m.text())
+			}
+		})
+	}
+}
+
+func dialUnread(t *testing.T, path, token string) *peer {
+	t.Helper()
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	p := &peer{t: t, nc: nc}
+	p.greet(server.Hello{Token: token})
+	return p
+}
+
+// awaitUnread waits until there is something to read, and leaves it unread.
+func (p *peer) awaitUnread() {
+	p.t.Helper()
+	raw, err := p.nc.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+		return n > 0 && err == nil
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// A hook takes what the sessions of its client are to be told, as their user. If
+// nobody reads its answer, that is told again.
+func TestAHookTakesNoticesForItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		near, far := net.Pipe()
+		d.conns.Go(func() { d.ServeConn(d.ctx, far, process.Peer{PID: 4711, Transport: "unix"}) })
+		client := &writer{peer: &peer{t: t, nc: near}}
+		client.greet(server.Hello{Run: "r", Name: "client"})
+		other := &writer{peer: d.dial(t, "other")}
+		client.ask("run_lease_acquire", `{"key":"x","ttl_secs":1}`)
+		time.Sleep(2 * time.Second)
+		other.ask("actor_message", `{"to":"client","text":"hello"}`)
+
+		hook := func() *writer {
+			w := &writer{peer: d.pipe(t)}
+			w.greet(server.Hello{Operator: true})
+			return w
+		}
+		first := hook()
+		text, object := first.ask("hook_notices", `{"pid":4711}`)
+		for _, answer := range []string{text, object} {
+			if !strings.Contains(answer, "hello") || !strings.Contains(answer, `lost lease`) {
+				t.Errorf("the hook is told %s", answer)
+			}
+		}
+		if text, _ := hook().ask("hook_notices", `{"pid":4711}`); text != "nothing new" {
+			t.Errorf("another hook is told %s", text)
+		}
+		if text, _ := client.ask("actor_inbox", `{}`); text != "no messages" {
+			t.Errorf("its client is told %s", text)
+		}
+
+		other.ask("actor_message", `{"to":"client","text":"again"}`)
+		lost := hook()
+		lost.call(1, "hook_notices", `{"pid":4711}`)
+		synctest.Wait()
+		lost.nc.Close() // a pipe is closed with what nobody has read unwritten
+		synctest.Wait()
+		if text, _ := client.ask("lease_list", `{}`); !strings.Contains(text, "again") {
+			t.Errorf("after a hook that died its client is told %s", text)
+		}
+	})
+}
