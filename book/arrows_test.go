@@ -41,7 +41,7 @@ var arrows = [][]string{
 	{"dispatch/server/tools"},
 	{"dispatch/server/wire", "dispatch/project"},
 	{"dispatch"},
-	{"dispatch/work", "layer"}, // launched work knows nothing of the tree of actors above it
+	{"dispatch/work", "dispatch/mail", "layer"}, // launched work and messages know nothing of the tree of actors above them
 	{"dispatch/rows", "dispatch/process"},
 	{"kvstore", "queue"},
 	{"registry"},
