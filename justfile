@@ -148,15 +148,16 @@ inspector: build
 
 # write the pages of the book that are generated
 docs:
-    go test ./book -run TestGenerated -update
+    go test ./book -run 'TestGenerated|TestCodeInPlace' -update
 
 # fails if `just docs` would change a page
 docs-check:
-    go test ./book -run TestGenerated -count=1
+    go test ./book -run 'TestGenerated|TestCodeInPlace' -count=1
 
-# check the book: links, included code, generated pages
+# check the book: links, the code that pages show, commands, generated pages; and render it where mdbook is installed
 book:
     go test ./book
+    if command -v mdbook >/dev/null; then mdbook build book --dest-dir ../dist/book; else echo 'mdbook is not installed: read the pages in book/src'; fi
 
 # fails if go.mod or go.sum are not tidy
 tidy-check:

@@ -90,7 +90,6 @@ func (p page) prose() (lines []line) {
 var (
 	codeSpan    = regexp.MustCompile("`[^`]*`")
 	link        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	include     = regexp.MustCompile(`\{\{#(\w+) ([^}]*)\}\}`)
 	anchorStart = regexp.MustCompile(`ANCHOR: *([\w-]+)`)
 	anchorEnd   = regexp.MustCompile(`ANCHOR_END: *([\w-]+)`)
 )
@@ -148,28 +147,77 @@ func slugs(p page) (ids []string) {
 	return ids
 }
 
-// Every include finds its file and its anchor, and what it includes is there.
-func TestIncludes(t *testing.T) {
+// What a page shows of a file is what stands there, so that it reads on a forge
+// as it does rendered: below a comment that names the file, and an anchor in it
+// if it is a part, stands a fence with its text, or the text itself up to the
+// comment that ends it.
+func TestCodeInPlace(t *testing.T) {
 	found := 0
 	for _, p := range pages(t) {
-		for _, l := range p.lines {
-			for _, m := range include.FindAllStringSubmatch(l.text, -1) {
-				if m[1] != "include" {
-					t.Errorf("%s:%d: {{#%s}} is not used in this book", p.file, l.n, m[1])
-					continue
-				}
-				found++
-				if text, problem := included(p, strings.TrimSpace(m[2])); problem != "" {
-					t.Errorf("%s:%d: %s", p.file, l.n, problem)
-				} else if strings.TrimSpace(text) == "" {
-					t.Errorf("%s:%d: %s includes nothing", p.file, l.n, m[2])
-				}
+		text, n, problems := inPlace(t, p)
+		found += n
+		for _, problem := range problems {
+			t.Error(problem)
+		}
+		if name := filepath.Join("..", filepath.FromSlash(p.file)); *update {
+			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
 			}
+		} else if have, err := os.ReadFile(name); err != nil {
+			t.Error(err)
+		} else if line, differ := firstDifference(string(have), text); differ {
+			t.Errorf("%s does not show what its source has, run just docs: %s", p.file, line)
 		}
 	}
 	if found == 0 {
-		t.Error("no page includes anything")
+		t.Error("no page shows any code")
 	}
+}
+
+var (
+	source    = regexp.MustCompile(`^<!-- from (\S+) -->$`)
+	sourceEnd = "<!-- end -->"
+)
+
+// inPlace is a page with what it shows of files as the files have it.
+func inPlace(t *testing.T, p page) (text string, found int, problems []string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(p.file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		out.WriteString(lines[i] + "\n")
+		m := source.FindStringSubmatch(lines[i])
+		if m == nil {
+			continue
+		}
+		found++
+		shown, problem := included(p, m[1])
+		end := sourceEnd
+		if i+1 < len(lines) && strings.HasPrefix(lines[i+1], "```") {
+			end = "```"
+			i++
+			out.WriteString(lines[i] + "\n")
+		}
+		length := slices.Index(lines[i+1:], end)
+		switch {
+		case problem != "":
+		case length < 0:
+			problem = "nothing ends what is shown of " + m[1]
+		case strings.TrimSpace(shown) == "" || strings.Contains(shown, "\n"+end+"\n"):
+			problem = m[1] + " has nothing to show, or what ends it here"
+		}
+		if problem != "" {
+			problems = append(problems, p.file+": "+problem)
+			continue
+		}
+		out.WriteString(strings.TrimRight(shown, "\n") + "\n")
+		i += length
+	}
+	return out.String(), found, problems
 }
 
 func included(p page, what string) (text, problem string) {
@@ -218,8 +266,8 @@ func TestSummaryListsEveryPage(t *testing.T) {
 	part := make(map[string]bool)
 	for _, p := range pages(t) {
 		for _, l := range p.lines {
-			for _, m := range include.FindAllStringSubmatch(l.text, -1) {
-				file, _, _ := strings.Cut(strings.TrimSpace(m[2]), ":")
+			if m := source.FindStringSubmatch(l.text); m != nil {
+				file, _, _ := strings.Cut(m[1], ":")
 				part[path.Join(path.Dir(p.file), file)] = true
 			}
 		}
@@ -245,7 +293,7 @@ func TestEveryStoryIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range spotlights.Stories() {
-		if !strings.Contains(string(text), "{{#include stories/"+s.Name+".txt}}") {
+		if !strings.Contains(string(text), "<!-- from stories/"+s.Name+".txt -->") {
 			t.Errorf("stories.md does not show %s", s.Name)
 		}
 	}

@@ -503,7 +503,8 @@ func writeScenes(b *strings.Builder, n *normal, t *testing.T, scenes []scene, to
 	}
 	b.WriteString("| refused with | for instance |\n|---|---|\n")
 	for _, s := range refusals {
-		fmt.Fprintf(b, "| `%s` | %s |\n", s.reply.code, escape(n.text(s.reply.text)))
+		message, _, _ := strings.Cut(s.reply.text, "\n") // below it is the refusal's object
+		fmt.Fprintf(b, "| `%s` | %s |\n", s.reply.code, escape(n.text(message)))
 	}
 }
 

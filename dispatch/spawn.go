@@ -196,6 +196,22 @@ func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, 
 	return d, boss, nil
 }
 
+// MaySpawn reports whether the session's actor is one whose spawns are launched:
+// a lead of a dispatched run, and launched itself. If that cannot be read, it may
+// try.
+func (se *Session) MaySpawn(ctx context.Context) bool {
+	if !se.actor.Role.Leads() {
+		return false
+	}
+	var dispatched, launched bool
+	err := rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+		_, dispatched = work.RunOf(tx, se.run.Name)
+		_, launched = work.Get(tx, se.actor.ID)
+		return nil
+	})
+	return err != nil || dispatched && launched
+}
+
 // nameFor gives the name of who is spawned, and whom it means of an earlier
 // life.
 func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spawn, o work.Order) (name string, earlier *Actor, err error) {

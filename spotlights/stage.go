@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,8 +40,11 @@ func (st *stage) leave() {
 // say tells what happens.
 func (st *stage) say(format string, args ...any) { fmt.Fprintf(st.out, format+"\n", args...) }
 
-// show quotes what an agent reads.
-func (st *stage) show(who, text string) { st.say("    %s reads: %s", who, text) }
+// show quotes the line of what an agent reads, without the JSON below it.
+func (st *stage) show(who, text string) {
+	line, _, _ := strings.Cut(text, "\n")
+	st.say("    %s reads: %s", who, line)
+}
 
 // want ends the story unless ok.
 func (st *stage) want(ok bool, format string, args ...any) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // A Task is one piece of work for one agent, with everything that its process
@@ -91,9 +93,10 @@ func (p Profile) Launch(t Task) (Launch, error) {
 	return l, nil
 }
 
-// toldPrompt is the prompt with what a model should know besides.
+// toldPrompt is the prompt with what a model should know besides: who it is, how
+// to keep out of the way of others, and how the run stands.
 func (t Task) toldPrompt() string {
-	parts := []string{strings.TrimRight(t.Prompt, "\n")}
+	parts := []string{strings.TrimRight(t.Prompt, "\n"), t.whoItIs() + "\n" + tools.Protocol}
 	if t.Resumed {
 		parts = append(parts, "This run was interrupted and goes on now: part of the work may have been done before. See what is there before you begin.")
 	}
@@ -102,6 +105,22 @@ func (t Task) toldPrompt() string {
 	}
 	return strings.Join(parts, "\n\n") + "\n"
 }
+
+// whoItIs tells a model its place in the tree, and how its work gets to its lead.
+func (t Task) whoItIs() string {
+	who := fmt.Sprintf("You are %s, the lead of the run %q.", t.Path, t.Run)
+	if t.Path != rootPath {
+		lead := rootPath
+		if i := strings.LastIndex(t.Path, "→"); i >= 0 {
+			lead = t.Path[:i]
+		}
+		who = fmt.Sprintf("You are %s, a %s of the run %q; %s started you. Before you end, report your result with actor_report.", t.Path, t.Role, t.Run, lead)
+	}
+	return who + " Other agents work beside you. The tools of the MCP server leasehold keep you apart:"
+}
+
+// rootPath is the path of the root of every run.
+const rootPath = "root"
 
 // write writes a configuration that only its owner may read.
 func (t Task) write(name string, text []byte) (path string, err error) {

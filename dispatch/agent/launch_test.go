@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/dispatch/agent/agenttest"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 var models = map[string]string{agent.Claude: "sonnet", agent.Codex: "gpt-5-codex", agent.Gemini: "gemini-2.5-pro", agent.OpenCode: "anthropic/claude-sonnet-4-5"}
@@ -112,7 +114,7 @@ func TestPromptArrives(t *testing.T) {
 					t.Fatalf("%s: exit code %d", p.Prompt, code)
 				}
 				g := s.record(t)
-				if strings.TrimSpace(g.Prompt) != s.task.Prompt {
+				if prompt, _, _ := strings.Cut(g.Prompt, "\n\nYou are "); strings.TrimSpace(prompt) != s.task.Prompt {
 					t.Errorf("by %s it reads %q", p.Prompt, g.Prompt)
 				}
 				if in := strings.Contains(strings.Join(g.Argv, " "), "is not meant"); in != (p.Prompt == "argument") {
@@ -154,8 +156,8 @@ func TestStandInsAreNotContentWithAnything(t *testing.T) {
 	}
 }
 
-// A model is told what every agent of the run should know, and that the run was
-// interrupted. A command reads its prompt and nothing else.
+// A model is told who it is, how to keep out of the way of others, what every agent
+// of the run should know, and that the run was interrupted. A command reads its prompt and nothing else.
 func TestAModelReadsMoreThanItsPrompt(t *testing.T) {
 	s := newStage(t)
 	s.task.Prompt, s.task.Notes, s.task.Resumed = "Build it.\n", "Leases that are known in advance:\n- none\n", true
@@ -175,8 +177,11 @@ func TestAModelReadsMoreThanItsPrompt(t *testing.T) {
 			}
 			continue
 		}
+		if want := fmt.Sprintf("Build it.\n\nYou are %s, a %s of the run %q; S1 started you. Before you end, report your result with actor_report. ", s.task.Path, s.task.Role, s.task.Run); !strings.HasPrefix(got, want) {
+			t.Errorf("%s reads %q, want first %q", name, got, want)
+		}
 		before, after, _ := strings.Cut(got, "This run was interrupted")
-		if before != "Build it.\n\n" || !strings.HasSuffix(after, "\n\nLeases that are known in advance:\n- none\n") {
+		if !strings.HasSuffix(before, "\n"+tools.Protocol+"\n\n") || !strings.HasSuffix(after, "\n\nLeases that are known in advance:\n- none\n") {
 			t.Errorf("%s reads %q", name, got)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	mcpclient "github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -85,6 +86,12 @@ func (c *Client) Close() error {
 type Answer struct {
 	Text   string
 	Object json.RawMessage
+}
+
+// Line is the part of the text that is for people.
+func (a Answer) Line() string {
+	line, _, _ := strings.Cut(a.Text, "\n")
+	return line
 }
 
 // A Refusal is an answer that refuses.

@@ -44,7 +44,8 @@ type conn struct {
 	server *Server
 	*service
 	se     *dispatch.Session
-	share  *share // of its actor
+	share  *share   // of its actor
+	groups []string // of tools that it wants to see
 	client *client
 
 	nc       net.Conn
@@ -74,14 +75,14 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	defer stop()
 
 	br := bufio.NewReaderSize(nc, 16<<10)
-	se, share, err := s.welcome(ctx, nc, br, peer)
+	se, share, groups, err := s.welcome(ctx, nc, br, peer)
 	if err != nil {
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
 	defer share.giveBack(socketConn)
 	c := &conn{
-		server: s, service: s.serviceFor(se), se: se, share: share, client: newClient(),
+		server: s, service: s.serviceFor(se), se: se, share: share, groups: groups, client: newClient(),
 		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
 	}
 	c.out.turn = make(chan struct{}, 1)
@@ -96,6 +97,7 @@ func (c *conn) serve(ctx context.Context) {
 	c.out.nc, c.out.timeout, c.out.cut, c.out.shares = c.nc, c.server.opts.WriteTimeout, cut, &c.server.shares
 	base = mcpserver.WithSupportedProtocolVersions(base, legacyVersions)
 	base = c.mcp.WithContext(base, c.client)
+	base = context.WithValue(base, groupsKey{}, c.groups)
 
 	if err := c.mcp.RegisterSession(base, c.client); err != nil {
 		panic("server: a random id met itself: " + err.Error())

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
@@ -10,7 +11,7 @@ import (
 // AddTestTool gives agents a tool that only tests know. It may block.
 func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Session) string) {
 	s.agents.tools[name] = served{call: func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
-		return tools.NewReply(nil, fn(ctx, se))
+		return tools.Reply{Object: json.RawMessage("{}"), Text: fn(ctx, se)}
 	}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,11 +141,13 @@ type message struct {
 	}
 }
 
+// text is the line of a reply, without the JSON below it.
 func (m message) text() string {
 	if len(m.Result.Content) == 0 {
 		return ""
 	}
-	return m.Result.Content[0].Text
+	line, _, _ := strings.Cut(m.Result.Content[0].Text, "\n")
+	return line
 }
 
 func (p *peer) receive() message {

@@ -47,9 +47,9 @@ func versionReply(id json.RawMessage, version string) []byte {
 func Refusal(id json.RawMessage, method string, refusal tools.Refusal) []byte {
 	reply := refusal.Reply()
 	if method != wire.ToolsCall {
-		return wire.ErrorReply(id, wire.InternalError, refusal.Message, reply.StructuredContent)
+		return wire.ErrorReply(id, wire.InternalError, refusal.Message, reply.Object)
 	}
-	return wire.Reply(id, reply)
+	return wire.Reply(id, reply.JSON())
 }
 
 // encodeReply is mcp-go's answer as a line, nil if there is none. The id is the

@@ -45,6 +45,10 @@ type Hello struct {
 	// Where the session works, for people and for those who wait for it.
 	Directory string `json:"directory,omitempty"`
 	Parent    bool   `json:"parent,omitempty"` // of the process that connects is the one that works there
+
+	// Tools are the groups of tools that it wants to see, with commas between
+	// them; "": all.
+	Tools string `json:"tools,omitempty"`
 }
 
 // Lasts reports whether whoever says h again is the same party as before: it
@@ -106,10 +110,10 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 
 // welcome reads a hello, opens its session and says so. Reading is bounded by
 // ctx through the deadline that ends with it; see ServeConn.
-func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (*dispatch.Session, *share, error) {
+func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (*dispatch.Session, *share, []string, error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
-	se, err := s.session(ctx, br, peer)
+	se, groups, err := s.session(ctx, br, peer)
 	var sh *share
 	if err == nil {
 		if sh, err = s.shares.take(se.Actor().ID, socketConn); err != nil {
@@ -119,7 +123,7 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	if err != nil {
 		r := tools.RefusalOf(err)
 		nc.Write(wire.Line(Welcome{Error: &HelloError{r.Code, r.Message}}))
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	a := se.Actor()
 	_, err = nc.Write(wire.Line(Welcome{
@@ -128,13 +132,13 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	}))
 	if err != nil {
 		sh.giveBack(socketConn)
-		return nil, nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
+		return nil, nil, nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
 	}
 	nc.SetDeadline(time.Time{})
 	interruptIfOver(ctx, nc)
 	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
-	return se, sh, nil
+	return se, sh, groups, nil
 }
 
 // interruptIfOver sets the deadline that the end of ctx has set, in case
@@ -145,25 +149,32 @@ func interruptIfOver(ctx context.Context, nc net.Conn) {
 	}
 }
 
-func (s *Server) session(ctx context.Context, br *bufio.Reader, peer process.Peer) (*dispatch.Session, error) {
+// session opens the session that the hello asks for, and says which groups of
+// tools its client wants to see.
+func (s *Server) session(ctx context.Context, br *bufio.Reader, peer process.Peer) (*dispatch.Session, []string, error) {
 	line, err := readLine(br, maxHello)
 	if err != nil {
-		return nil, fmt.Errorf("no hello: %w", err)
+		return nil, nil, fmt.Errorf("no hello: %w", err)
 	}
 	var h Hello
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
-		return nil, &registry.ArgumentError{Argument: "hello", Problem: "must be one JSON object in one line: " + err.Error()}
+		return nil, nil, &registry.ArgumentError{Argument: "hello", Problem: "must be one JSON object in one line: " + err.Error()}
 	}
 	if h.Leasehold != HelloVersion {
-		return nil, &registry.ArgumentError{Argument: "leasehold", Problem: fmt.Sprintf(
+		return nil, nil, &registry.ArgumentError{Argument: "leasehold", Problem: fmt.Sprintf(
 			"must be %d: the daemon is version %s and the client is not; restart the older of the two", HelloVersion, s.opts.Version)}
 	}
-	return s.state.Connect(ctx, dispatch.Credentials{
+	groups, err := tools.ParseGroups(h.Tools)
+	if err != nil {
+		return nil, nil, err
+	}
+	se, err := s.state.Connect(ctx, dispatch.Credentials{
 		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
 		Origin: h.origin(peer),
 	}, peer)
+	return se, groups, err
 }
 
 // maxDirectory bounds the directory that a session is kept with.

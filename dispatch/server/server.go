@@ -30,13 +30,6 @@ type Server struct {
 	parties     tools.Parties
 }
 
-// instructions are what an agent reads before it sees a tool.
-const instructions = `Leasehold keeps agents that work side by side off each other's toes.
-1. Before you touch something shared (a file, a port, a deployment), take a lease: run_lease_acquire, or lease_acquire for what only your own sub-tree touches. Ask with wait_secs to wait in line.
-2. Work. Renew with lease_renew before expires_in_ms runs out, or take it with keep_alive. If an answer says you lost the lease, stop.
-3. Give it back with lease_release or run_lease_release. If you crash or disconnect it is given back for you.
-As a lead: spawn_worker and spawn_sublead start agents, actor_wait tells when they are finished and what they reported. Whoever is started reports with actor_report before it exits.`
-
 // New returns a Server for state.
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()

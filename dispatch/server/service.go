@@ -24,6 +24,7 @@ import (
 type service struct {
 	mcp   *mcpserver.MCPServer
 	tools map[string]served
+	list  []listed // which clients may see
 
 	parties *tools.Parties
 }
@@ -36,27 +37,60 @@ type served struct {
 	lists    bool // its answers may be long
 }
 
+// A listed tool is one, as lists of tools have it.
+type listed struct {
+	tools.Tool
+	forLeads, forWorkers mcp.Tool
+}
+
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
 
 // newService serves tools, of which clients see those of list.
 func newService(version string, list, hidden []tools.Tool, parties *tools.Parties) *service {
-	s := &service{
-		parties: parties,
-		mcp: mcpserver.NewMCPServer("leasehold", version,
-			mcpserver.WithTitle("Leasehold"),
-			mcpserver.WithInstructions(instructions),
-			mcpserver.WithLogging(),
-			mcpserver.WithToolCapabilities(false),
-		),
-		tools: make(map[string]served),
-	}
+	s := &service{parties: parties, tools: make(map[string]served)}
+	s.mcp = mcpserver.NewMCPServer("leasehold", version,
+		mcpserver.WithTitle("Leasehold"),
+		mcpserver.WithInstructions(tools.Instructions),
+		mcpserver.WithLogging(),
+		mcpserver.WithToolCapabilities(false),
+		mcpserver.WithToolFilter(s.shown),
+	)
 	for _, t := range list {
-		s.mcp.AddTool(t.Definition(), refuseArguments)
+		l := listed{t, t.Definition(true), t.Definition(false)}
+		s.list = append(s.list, l)
+		s.mcp.AddTool(l.forLeads, refuseArguments)
 	}
 	for _, t := range slices.Concat(list, hidden) {
 		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits, t.Lists}
 	}
 	return s
+}
+
+type (
+	viewerKey struct{} // the session that asks for the list of tools
+	groupsKey struct{} // the groups of tools that its connection wants
+)
+
+// shown are the tools that a client is shown: what is of use to its actor, of the
+// groups it asked for. mcp-go asks for a tool that is called, too, by itself.
+func (s *service) shown(ctx context.Context, all []mcp.Tool) []mcp.Tool {
+	se, ok := ctx.Value(viewerKey{}).(*dispatch.Session)
+	if !ok || len(all) < len(s.list) {
+		return all
+	}
+	v := tools.Viewer{Role: se.Actor().Role, Spawns: se.MaySpawn(ctx)}
+	v.Groups, _ = ctx.Value(groupsKey{}).([]string)
+	list := make([]mcp.Tool, 0, len(s.list))
+	for _, t := range s.list {
+		switch {
+		case !v.Sees(t.Tool):
+		case v.Role.Leads():
+			list = append(list, t.forLeads)
+		default:
+			list = append(list, t.forWorkers)
+		}
+	}
+	return list
 }
 
 // waits reports whether a request may take as long as it likes.
@@ -91,7 +125,7 @@ func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch
 func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call) (line []byte) {
 	tool := s.tools[env.Params.Name]
 	if tool.call == nil || env.Method != wire.ToolsCall || env.Partial {
-		return encodeReply(env.ID, s.mcp.HandleMessage(ctx, msg))
+		return encodeReply(env.ID, s.mcp.HandleMessage(context.WithValue(ctx, viewerKey{}, se), msg))
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -102,7 +136,7 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 		ctx = call.With(ctx, name)
 	}
 	ctx = tools.WithParty(ctx, s.partyOf(se, &env.Params.Meta))
-	return wire.Reply(env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments)))
+	return wire.Reply(env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments)).JSON())
 }
 
 // partyOf is which of a session's sub-agents calls, as its client's metadata has
@@ -145,7 +179,7 @@ func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message, wai
 // its arguments are no object.
 func refuseArguments(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	r := tools.RefusalOf(&registry.ArgumentError{Argument: "arguments", Problem: "must be a JSON object"}).Reply()
-	result := mcp.NewToolResultStructured(r.StructuredContent, r.Content[0].Text)
+	result := mcp.NewToolResultStructured(r.Object, r.Text)
 	result.IsError = true
 	return result, nil
 }

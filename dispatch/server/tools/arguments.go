@@ -30,12 +30,14 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 //	min, max the range of a number, or the length of a string, in bytes, or list
 //	default  what it is when left out
 //	enum     the words it may be, separated by |
+//	for      leads: workers are not shown it
 type field struct {
 	name     string
 	doc      string
 	typ      reflect.Type
 	index    []int
 	required bool
+	leads    bool
 	min, max *float64
 	def      json.RawMessage
 	enum     []string
@@ -51,8 +53,8 @@ func fieldsOf(t reflect.Type) (list []field) {
 		name, rest, _ := strings.Cut(sf.Tag.Get("json"), ",")
 		f := field{
 			name: name, doc: sf.Tag.Get("doc"), typ: value(sf.Type), index: sf.Index,
-			required: !strings.Contains(rest, "omitempty"),
-			min:      number(sf.Tag.Get("min")), max: number(sf.Tag.Get("max")),
+			required: !strings.Contains(rest, "omitempty"), leads: sf.Tag.Get("for") == "leads",
+			min: number(sf.Tag.Get("min")), max: number(sf.Tag.Get("max")),
 		}
 		if def, ok := sf.Tag.Lookup("default"); ok {
 			f.def = json.RawMessage(def)

@@ -12,13 +12,13 @@ import (
 
 // fenceArgs are the leases that a write needs.
 type fenceArgs struct {
-	Require []required `json:"require_leases,omitempty" doc:"write only if each of these leases still has this token" max:"16"`
-	Mode    string     `json:"require_mode,omitempty" doc:"strict: and none is past its deadline" enum:"current|strict" default:"\"current\""`
+	Require []required `json:"require_leases,omitempty" doc:"write only if each of these leases, of scope layer or run, still has its token" max:"16"`
+	Mode    string     `json:"require_mode,omitempty" doc:"strict: nor is any past its deadline" enum:"current|strict" default:"\"current\""`
 }
 
 type required struct {
 	Scope string `json:"scope" jsonschema:"layer or run"`
-	Key   string `json:"key" jsonschema:"or the layer lease's name"`
+	Key   string `json:"key" jsonschema:"or the name of a layer's lease"`
 	Token uint64 `json:"token"`
 }
 
@@ -56,8 +56,8 @@ func leaseKey(scope, key string) (string, error) {
 
 type checkArgs struct {
 	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
-	Key   string `json:"key" doc:"or the layer lease's name" min:"1" max:"520"`
-	Token uint64 `json:"token" doc:"that a writer has shown"`
+	Key   string `json:"key" doc:"or its name" min:"1" max:"520"`
+	Token uint64 `json:"token" doc:"that came with a write"`
 }
 
 type tokenCheck struct {

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,35 +12,41 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-const howLeasesWork = " Held by someone else: refused at once with who holds it, where and for how long, or with wait_secs you wait in line, first come first served. " +
-	"Held by you: you get it again, extended if that is longer. It ends when you release it, when your session ends (disconnect, crash, cancel), or at its ttl."
+// layerLeaseTools are the tools about the leases of a layer. What a lease is
+// stands with run_lease_acquire.
+func layerLeaseTools() []Tool {
+	return []Tool{
+		tool("lease_acquire", "Lease something of your layer",
+			"Lease what only your own sub-tree touches: in another layer the same name is another lease. Else as run_lease_acquire.",
+			Effect{Idempotent: true}, acquireLayer),
+		tool("lease_release", "Release a lease of your layer",
+			"As run_lease_release, for what lease_acquire gave you.",
+			Effect{Idempotent: true}, release),
+	}
+}
 
-// leaseTools are the tools about leases.
+// leaseTools are the tools about the leases of a run, and about all leases.
 func leaseTools() []Tool {
 	return []Tool{
-		tool("lease_acquire", "Take a lease in your layer",
-			"Take a lease on something that only your own sub-tree touches; another layer's lease of the same name is another lease. If others might touch it too, use run_lease_acquire."+howLeasesWork,
-			Effect{Idempotent: true}, acquireLayer),
-		tool("run_lease_acquire", "Take a lease across the run",
-			"Take a lease on something that agents of any sub-tree may touch: a file, a port, a deployment."+howLeasesWork,
+		tool("run_lease_acquire", "Lease something of the run",
+			"Lease a file, a port, a deployment or whatever else other agents may touch, before you touch it. "+
+				"If another agent holds it you are told who, where and until when; with wait_secs you wait in line, first come, first served. "+
+				"If you hold it, you get it again, extended if that is longer. It ends when you release it, when your session ends (disconnect, crash, cancel), or at its ttl.",
 			Effect{Idempotent: true}, acquireRun),
+		tool("run_lease_release", "Release a lease of the run",
+			"Release your lease; the first in line gets it at once. If it is no longer yours, the reply says why.",
+			Effect{Idempotent: true}, release),
 		tool("lease_renew", "Keep a lease for longer",
-			"Move the end of a lease of yours to ttl_secs from now, if that is later. After a reconnect this makes the lease your new session's. LEASE_LOST says why it is gone: stop touching what it guards.",
+			"Move the end of your lease to ttl_secs from now, if that is later. Called from a new session, it moves the lease there. LEASE_LOST says why it is gone: stop touching what it guards.",
 			Effect{Idempotent: true}, renew),
-		tool("lease_release", "Give a lease back",
-			"Give a lease of yours back; the first who waits for it gets it at once. Releasing one you no longer hold is no error: the answer says why.",
-			Effect{Idempotent: true, Destructive: true}, release),
-		tool("run_lease_release", "Give a lease across the run back",
-			"Give a run lease of yours back; the first who waits for it gets it at once. Releasing one you no longer hold is no error: the answer says why.",
-			Effect{Idempotent: true, Destructive: true}, release),
 		tool("lease_list", "See who holds what",
-			"The leases you can contend for and who waits for each, first in line first. Shows lease_id only of your own.",
+			"List the leases that you can ask for, with their holders and who waits, first in line first. Only your own have a lease_id.",
 			Effect{ReadOnly: true, Idempotent: true}, listLeases),
 		tool("lease_check", "Check a token",
-			"Whether a token is that of the latest grant of a lease, for a resource that is asked to write under it.",
+			"Check whether a token is that of the latest grant of a lease, before you accept a write that comes with it.",
 			Effect{ReadOnly: true, Idempotent: true}, checkToken),
 		tool("lease_revoke", "Take a lease away",
-			"As a lead, take a lease away from an actor of your sub-tree that should not have it any more. The next in line gets it at once; the holder is told who revoked it and why, and its token is refused from then on. It may be writing at this instant: ask it first if you can.",
+			"Take a lease away from an actor of your sub-tree. The next in line gets it at once; the holder is told who revoked it and why, and its token is refused. It may be writing at this instant: ask it first if you can.",
 			Effect{Destructive: true}, revokeLease),
 	}
 }
@@ -49,12 +54,12 @@ func leaseTools() []Tool {
 // acquireArgs are the arguments of every acquire.
 type acquireArgs struct {
 	TTL       seconds `json:"ttl_secs,omitempty" doc:"how long you hold it unless you renew it" min:"1" max:"86400" default:"60"`
-	Wait      seconds `json:"wait_secs,omitempty" doc:"how long to wait in line if it is held; 0 answers at once" min:"0" max:"50" default:"0"`
-	Ticket    string  `json:"ticket,omitempty" doc:"from a WAIT_TIMEOUT: keeps your place in line if you ask again within 30 s"`
-	RequestID string  `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same grant again" max:"128"`
-	KeepAlive bool    `json:"keep_alive,omitempty" doc:"the server extends it for as long as your session lives" default:"false"`
-	Mode      string  `json:"mode,omitempty" doc:"shared: beside others who ask for it shared, to read" enum:"exclusive|shared" default:"\"exclusive\""`
-	Reason    string  `json:"reason,omitempty" doc:"what for: shown to who is refused" max:"256"`
+	Wait      seconds `json:"wait_secs,omitempty" doc:"how long to wait in line if it is held" min:"0" max:"50" default:"0"`
+	Ticket    string  `json:"ticket,omitempty" doc:"from WAIT_TIMEOUT: keeps your place in line for 30 s"`
+	RequestID string  `json:"request_id,omitempty" doc:"the same id gets the same grant again" max:"128"`
+	KeepAlive bool    `json:"keep_alive,omitempty" doc:"extend it while your session lives" default:"false"`
+	Mode      string  `json:"mode,omitempty" doc:"shared: beside others that ask for it shared, to read" enum:"exclusive|shared" default:"\"exclusive\""`
+	Reason    string  `json:"reason,omitempty" doc:"what for; told to those who are refused (≤ 256 bytes)" max:"256"`
 	asArg
 }
 
@@ -70,7 +75,7 @@ func (a acquireArgs) request(ctx context.Context, key string) (req registry.Requ
 }
 
 type acquireLayerArgs struct {
-	Name string `json:"name" doc:"a path under /leases/: output.json and /leases/output.json are the same lease" min:"1" max:"520"`
+	Name string `json:"name" doc:"path below /leases/, such as output.json" min:"1" max:"520"`
 	acquireArgs
 }
 
@@ -81,8 +86,8 @@ type acquireRunArgs struct {
 
 // lease is what is told of every lease.
 type lease struct {
-	Scope       string `json:"scope" jsonschema:"layer or run"`
-	Token       uint64 `json:"token" jsonschema:"fencing token: greater than that of any earlier grant"`
+	Scope       string `json:"scope" jsonschema:"layer or run" told:"line"`
+	Token       uint64 `json:"token" jsonschema:"fencing token: greater than that of any earlier grant" told:"line"`
 	Holder      holder `json:"holder"`
 	Mode        string `json:"mode" jsonschema:"exclusive or shared"`
 	Reason      string `json:"reason,omitempty" jsonschema:"why its holder wants it"`
@@ -116,27 +121,32 @@ func (l lease) expires() string {
 // The answers that grant or keep a lease.
 type (
 	layerGrant struct {
-		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
-		Name    string `json:"name" jsonschema:"without /leases/"`
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
+		Name    string `json:"name" jsonschema:"without /leases/" told:"line"`
 		lease
 		Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
 	}
 	runGrant struct {
-		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
-		Key     string `json:"key"`
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
+		Key     string `json:"key" told:"line"`
 		lease
 		Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
 	}
 	renewed struct {
-		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
-		Name    string `json:"name,omitempty" jsonschema:"of a layer's lease"`
-		Key     string `json:"key,omitempty" jsonschema:"of a run's lease"`
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
+		Name    string `json:"name,omitempty" jsonschema:"of a layer's lease" told:"line"`
+		Key     string `json:"key,omitempty" jsonschema:"of a run's lease" told:"line"`
 		lease
 	}
 )
 
-func (g layerGrant) Text() string { return g.granted(g.Name, g.LeaseID, g.Reentrant) }
-func (g runGrant) Text() string   { return g.granted(g.Key, g.LeaseID, g.Reentrant) }
+func (g layerGrant) Text() string {
+	return g.granted(g.Name, g.LeaseID, g.Reentrant) + "; give it back with lease_release"
+}
+
+func (g runGrant) Text() string {
+	return g.granted(g.Key, g.LeaseID, g.Reentrant) + "; give it back with run_lease_release"
+}
 
 // longHeld is from when on a re-entry says how long the lease has been held: a
 // sub-agent that meets another's lease should wonder.
@@ -154,7 +164,7 @@ func (l lease) granted(key, id string, reentrant bool) string {
 }
 
 func (r renewed) Text() string {
-	return fmt.Sprintf("%s renewed, %s, token %d", r.named(r.Name+r.Key), r.expires(), r.Token)
+	return fmt.Sprintf("%s renewed, %s, token %d, lease_id %s", r.named(r.Name+r.Key), r.expires(), r.Token, r.LeaseID)
 }
 
 func acquireLayer(ctx context.Context, se *dispatch.Session, a acquireLayerArgs) (layerGrant, error) {
@@ -181,7 +191,7 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 
 type renewArgs struct {
 	LeaseID string  `json:"lease_id" doc:"from the grant"`
-	TTL     seconds `json:"ttl_secs,omitempty" doc:"default: the lease's current ttl" min:"1" max:"86400"`
+	TTL     seconds `json:"ttl_secs,omitempty" doc:"left out: as long as before" min:"1" max:"86400"`
 	asArg
 }
 
@@ -212,7 +222,7 @@ type releaseArgs struct {
 
 type released struct {
 	Released bool   `json:"released"`
-	Reason   string `json:"reason,omitempty" jsonschema:"why it was not held any more"`
+	Reason   string `json:"reason,omitempty" jsonschema:"why it was not held any more" told:"line"`
 }
 
 func (r released) Text() string {
@@ -233,8 +243,8 @@ func release(ctx context.Context, se *dispatch.Session, a releaseArgs) (released
 
 type listArgs struct {
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
-	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
-	After  string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"640"`
+	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start so" max:"520"`
+	After  string `json:"after,omitempty" doc:"next of the reply before" max:"640"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }
 
@@ -262,26 +272,7 @@ type waiting struct {
 	WaitingMS int64 `json:"waiting_ms"`
 }
 
-func (l leaseList) Text() string {
-	if len(l.Leases) == 0 {
-		return "no leases"
-	}
-	var texts []string
-	for _, l := range l.Leases {
-		s := fmt.Sprintf("%s held by %s, %s", l.named(l.Name+l.Key), l.Holder.Path, l.expires())
-		if n := l.InLine; n > 0 {
-			s += fmt.Sprintf(", %d waiting", n)
-		}
-		if l.Reason != "" {
-			s += ", reason: " + l.Reason
-		}
-		texts = append(texts, s)
-	}
-	if l.Next != "" {
-		texts = append(texts, fmt.Sprintf("and more: ask again with after %q", l.Next))
-	}
-	return strings.Join(texts, "; ")
-}
+func (l leaseList) Text() string { return counted(len(l.Leases), "lease", "leases", l.Next) }
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
 	page, err := se.Leases(ctx, a.query())

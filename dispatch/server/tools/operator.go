@@ -62,10 +62,9 @@ type addedActor struct {
 	ActorID string `json:"actor_id"`
 	Run     string `json:"run"`
 	Path    string `json:"path"`
-	Token   string `json:"token" jsonschema:"secret, told once"`
+	Token   string `json:"token" jsonschema:"secret, told once" told:"never"`
 }
 
-// Text does not repeat the token: a line of text ends up in logs.
 func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s", a.Path, a.Run) }
 
 func (o *operator) addActor(ctx context.Context, _ *dispatch.Session, a addActorArgs) (addedActor, error) {
@@ -102,10 +101,9 @@ type issuedToken struct {
 	ActorID string `json:"actor_id"`
 	Run     string `json:"run"`
 	Path    string `json:"path"`
-	Token   string `json:"token" jsonschema:"secret, told once"`
+	Token   string `json:"token" jsonschema:"secret, told once" told:"never"`
 }
 
-// Text does not repeat the token: a line of text ends up in logs.
 func (t issuedToken) Text() string {
 	return fmt.Sprintf("actor %s of run %s has a new token", t.Path, t.Run)
 }

@@ -179,13 +179,12 @@ type stop struct {
 }
 
 type launchOrders struct {
-	Launch     []launch `json:"launch"`
+	Launch     []launch `json:"launch" told:"never"`
 	Stop       []stop   `json:"stop" jsonschema:"deepest first"`
 	Draining   bool     `json:"draining"`
 	Unfinished int      `json:"unfinished" jsonschema:"actors that have not ended"`
 }
 
-// Text does not repeat what is secret.
 func (l launchOrders) Text() string {
 	return fmt.Sprintf("%d to start, %d to stop, %d unfinished", len(l.Launch), len(l.Stop), l.Unfinished)
 }

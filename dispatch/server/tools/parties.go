@@ -21,7 +21,7 @@ const maxParty = 128
 
 // An asArg says for which of several sub-agents of one session a call is.
 type asArg struct {
-	As string `json:"as,omitempty" doc:"which of your sub-agents asks, if several share this connection" min:"1" max:"128"`
+	As string `json:"as,omitempty" doc:"which of your sub-agents asks" min:"1" max:"128"`
 }
 
 // party is whom the call is for: as it says, or as its client's metadata does.

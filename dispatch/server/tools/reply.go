@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,26 +18,6 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Reply is what a call is answered, as MCP has it: an object, and the same
-// in one line of text. The object is encoded once, with the message that the
-// reply is sent in.
-type Reply struct {
-	Content           [1]Line `json:"content"`
-	StructuredContent any     `json:"structuredContent,omitempty"`
-	IsError           bool    `json:"isError,omitempty"`
-}
-
-// A Line is the text of a reply.
-type Line struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-// NewReply makes a reply of an object and its line of text.
-func NewReply(object any, text string) Reply {
-	return Reply{Content: [1]Line{{"text", text}}, StructuredContent: object}
-}
-
 // Call runs the tool for a session and makes the reply: the answer or the
 // refusal, with the losses that the session has not been told of.
 func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) Reply {
@@ -46,17 +25,11 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 		return RefusalOf(whyEnded(se, registry.ErrSessionEnded)).Reply()
 	}
 	a, err := t.call(ctx, se, given)
-	var r Reply
+	news := takeNotices(ctx, se)
 	if err != nil {
-		r = RefusalOf(whyEnded(se, err)).locate(ctx, se, err).Reply()
-	} else {
-		r = NewReply(a, a.Text())
+		return RefusalOf(whyEnded(se, err)).locate(ctx, se, err).reply(news)
 	}
-	if news := takeNotices(ctx, se); len(news) > 0 {
-		r.StructuredContent = withNotices(r.StructuredContent, news)
-		r.Content[0].Text += "; notice: " + noticeText(news)
-	}
-	return r
+	return newReply(mustJSON(a), a.Text(), t.told, news)
 }
 
 // whyEnded is what a call is told whose session has ended: of an actor that was
@@ -66,16 +39,6 @@ func whyEnded(se *dispatch.Session, err error) error {
 		return ended
 	}
 	return err
-}
-
-// withNotices adds notices to an object.
-func withNotices(object any, news []Notice) map[string]json.RawMessage {
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(mustJSON(object), &m); err != nil {
-		panic(fmt.Sprintf("tools: an answer that is no object: %v", err))
-	}
-	m["notices"] = mustJSON(news)
-	return m
 }
 
 // A stamp is a time.Time as it is encoded. To encode a Time itself takes longer
@@ -98,10 +61,12 @@ type Refusal struct {
 }
 
 // Reply tells a caller of the refusal.
-func (r Refusal) Reply() Reply {
+func (r Refusal) Reply() Reply { return r.reply(nil) }
+
+func (r Refusal) reply(news []Notice) Reply {
 	object := map[string]any{"code": r.Code, "message": r.Message}
 	maps.Copy(object, r.Data)
-	reply := NewReply(object, r.Message)
+	reply := newReply(mustJSON(object), r.Message, toldByRefusals, news)
 	reply.IsError = true
 	return reply
 }

@@ -10,11 +10,11 @@ import (
 )
 
 type revokeArgs struct {
-	Key    string `json:"key" doc:"or the layer lease's name" min:"1" max:"520"`
+	Key    string `json:"key" doc:"or its name" min:"1" max:"520"`
 	Scope  string `json:"scope" doc:"of the lease" enum:"layer|run"`
-	Layer  string `json:"layer,omitempty" doc:"with scope layer: name or path of the lead of the layer; default: your own" max:"512"`
-	Holder string `json:"holder,omitempty" doc:"path of the one that loses it, if several share it; default: all" max:"512"`
-	Reason string `json:"reason" doc:"told to the holder" min:"1" max:"256"`
+	Layer  string `json:"layer,omitempty" doc:"name or path of its lead; left out: yours" max:"512"`
+	Holder string `json:"holder,omitempty" doc:"path of the one who loses it; left out: all" max:"512"`
+	Reason string `json:"reason" doc:"told to the holder (≤ 256 bytes)" min:"1" max:"256"`
 }
 
 func (a revokeArgs) revocation() (dispatch.Revocation, error) {

@@ -12,13 +12,13 @@ import (
 
 // spawnArgs are what both kinds of actors are started with.
 type spawnArgs struct {
-	Name      string            `json:"name,omitempty" doc:"unique in your layer, part of its path; left out: S1, S2, … or W1, W2, …" min:"1" max:"64"`
-	Prompt    string            `json:"prompt" doc:"all it is told: what to do, with what, and what to report" min:"1" max:"262144"`
-	Agent     string            `json:"agent,omitempty" doc:"which agent of the manifest; left out: the manifest's for this role, else your own" min:"1" max:"64"`
+	Name      string            `json:"name,omitempty" doc:"unique in your layer; left out: W1, W2, … or S1, S2, …" min:"1" max:"64"`
+	Prompt    string            `json:"prompt" doc:"all that it is told: what to do, and what to report (≤ 256 KiB)" min:"1" max:"262144"`
+	Agent     string            `json:"agent,omitempty" doc:"agent of the manifest; left out: its default" min:"1" max:"64"`
 	Model     string            `json:"model,omitempty" doc:"of the agent" min:"1" max:"128"`
-	Directory string            `json:"directory,omitempty" doc:"where it works, relative to where you do; left out: the same" min:"1" max:"4096"`
-	Env       map[string]string `json:"env,omitempty" doc:"more environment, as an object of strings; LEASEHOLD_* is not yours to set"`
-	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"after which it is stopped, status timed_out; left out: the manifest's" min:"1" max:"2592000"`
+	Directory string            `json:"directory,omitempty" doc:"relative to yours" min:"1" max:"4096"`
+	Env       map[string]string `json:"env,omitempty" doc:"more environment variables"`
+	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"then it is stopped, timed_out; left out: the manifest's" min:"1" max:"2592000"`
 }
 
 func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn {
@@ -34,24 +34,24 @@ func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn
 
 type spawnSubleadArgs struct {
 	spawnArgs
-	BudgetUSD  *float64                   `json:"budget_usd,omitempty" doc:"what it and all below it may spend, taken from yours until it ends; left out: the manifest's" min:"0" max:"1000000"`
-	MaxWorkers int                        `json:"max_workers,omitempty" doc:"how many actors its layer may have at once" min:"1" max:"10000"`
-	InitialRef map[string]json.RawMessage `json:"initial_ref,omitempty" doc:"entries that the /ref/ of its layer begins with, as an object of path to value"`
+	BudgetUSD  *float64                   `json:"budget_usd,omitempty" doc:"for it and all below it, taken from yours; left out: the manifest's" min:"0" max:"1000000"`
+	MaxWorkers int                        `json:"max_workers,omitempty" doc:"at once, in its layer" min:"1" max:"10000"`
+	InitialRef map[string]json.RawMessage `json:"initial_ref,omitempty" doc:"entries of its layer's /ref/, by path"`
 	ReadDown   *bool                      `json:"read_down,omitempty" doc:"you may read its layer's store; left out: the manifest's"`
 }
 
 type spawnWorkerArgs struct {
 	spawnArgs
-	Worktree *bool    `json:"worktree,omitempty" doc:"work in a git worktree of its own, kept if it does not succeed or leaves changes; left out: the manifest's"`
-	Tools    []string `json:"tools,omitempty" doc:"which of its agent's own tools it may use; left out: the profile's" max:"64"`
+	Worktree *bool    `json:"worktree,omitempty" doc:"in a git worktree of its own, kept if it fails or has changes; left out: the manifest's"`
+	Tools    []string `json:"tools,omitempty" doc:"its agent's own tools that it may use; left out: the profile's" max:"64"`
 }
 
 type spawned struct {
 	ActorID   string          `json:"actor_id"`
 	Name      string          `json:"name"`
-	Path      string          `json:"path"`
-	Role      string          `json:"role"`
-	Status    string          `json:"status" jsonschema:"pending, or with finished how it ended"`
+	Path      string          `json:"path" told:"line"`
+	Role      string          `json:"role" told:"line"`
+	Status    string          `json:"status" jsonschema:"pending, or with finished how it ended" told:"line"`
 	Agent     string          `json:"agent"`
 	BudgetUSD *float64        `json:"budget_usd,omitempty" jsonschema:"reserved from yours"`
 	Finished  bool            `json:"finished,omitempty" jsonschema:"it succeeded in an earlier life of the run: nothing was started"`
@@ -60,9 +60,9 @@ type spawned struct {
 
 func (s spawned) Text() string {
 	if s.Finished {
-		return fmt.Sprintf("%s %s succeeded before this run was resumed; nothing was started", s.Role, s.Path)
+		return fmt.Sprintf("%s %s %s before this run was resumed; nothing was started", s.Role, s.Path, s.Status)
 	}
-	return fmt.Sprintf("%s %s is %s, as agent %s; actor_wait tells when it is finished", s.Role, s.Path, s.Status, s.Agent)
+	return fmt.Sprintf("%s %s is %s; actor_wait tells when it is finished and what it reported", s.Role, s.Path, s.Status)
 }
 
 func spawnedOf(made dispatch.Spawned, err error) (spawned, error) {
@@ -112,7 +112,7 @@ func (o outcome) Text() string {
 	case o.Stopping != "":
 		text += ", told to stop: " + o.Stopping
 	}
-	return strings.ReplaceAll(text, "\n", " ")
+	return text
 }
 
 func actorStatus(ctx context.Context, se *dispatch.Session, a actorArg) (outcome, error) {
@@ -126,8 +126,8 @@ func actorStatus(ctx context.Context, se *dispatch.Session, a actorArg) (outcome
 }
 
 type awaitArgs struct {
-	Actors []string `json:"actors" doc:"of your sub-tree, each by its name in your layer, path, or actor_id" min:"1" max:"1000"`
-	Mode   string   `json:"mode,omitempty" doc:"answer when any is finished, or all are" enum:"any|all" default:"\"all\""`
+	Actors []string `json:"actors" doc:"names in your layer, paths, or actor_ids" min:"1" max:"1000"`
+	Mode   string   `json:"mode,omitempty" doc:"until any is finished, or all are" enum:"any|all" default:"\"all\""`
 	Wait   seconds  `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 }
 
@@ -143,7 +143,7 @@ func (o outcomes) Text() string {
 	}
 	text := strings.Join(texts, ", ")
 	if !o.Done {
-		text += "; ask again to wait on"
+		text += "; call actor_wait again to wait on"
 	}
 	return text
 }
@@ -162,7 +162,7 @@ func awaitActors(ctx context.Context, se *dispatch.Session, a awaitArgs) (outcom
 
 type cancelArgs struct {
 	actorArg
-	Reason string `json:"reason" doc:"told to those it concerns" min:"1" max:"512"`
+	Reason string `json:"reason" doc:"told to those it concerns (≤ 512 bytes)" min:"1" max:"512"`
 }
 
 func cancelActor(ctx context.Context, se *dispatch.Session, a cancelArgs) (outcome, error) {
@@ -174,7 +174,7 @@ func cancelActor(ctx context.Context, se *dispatch.Session, a cancelArgs) (outco
 }
 
 type reportArgs struct {
-	Result json.RawMessage `json:"result" doc:"any JSON, at most 64 KiB; what is larger belongs in a file or in the store, with its place told here"`
+	Result json.RawMessage `json:"result" doc:"any JSON, ≤ 64 KiB; put more into a file or the store, and its place here"`
 }
 
 type reported struct {

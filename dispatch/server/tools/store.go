@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -12,28 +11,30 @@ import (
 	"github.com/leasehold/leasehold/layer"
 )
 
-const whereStoreIs = " Paths start with /ref/ (the lead writes, all read), /shared/ (all write), /peer/self/ (yours; only you and the lead see it) or /leases/ (read only)."
-
-// storeTools are the tools about the store of a layer.
+// storeTools are the tools about the store of a layer. What its paths mean stands
+// with kv_set.
 func storeTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
-		tool("kv_get", "Read an entry", "Read one entry of your layer's store; null if there is none."+whereStoreIs, read, kvGet),
-		tool("kv_set", "Write an entry", "Write an entry, whatever is there."+whereStoreIs, Effect{Idempotent: true, Destructive: true}, kvSet),
-		tool("kv_cas", "Write an entry if it is unchanged", "Write an entry only if it still has the version you read, or with expected_version 0 only if there is none. VERSION_MISMATCH gives the version that is there.", Effect{Destructive: true}, kvCAS),
-		tool("kv_delete", "Delete an entry", "Delete an entry, with expected_version only if it still has that version. Answers the version that was there, 0 if there was none.", Effect{Idempotent: true, Destructive: true}, kvDelete),
-		tool("kv_list", "List entries", "List the entries that a glob matches, by path: * stops at /, ** does not. Only what you may read is listed.", read, kvList),
-		tool("kv_wait", "Wait for an entry", "Wait until an entry exists, or has at least min_version; answers what is there when the wait is over.", read, kvWait),
+		tool("kv_get", "Read an entry", "Read an entry of your layer's store; null if there is none.", read, kvGet),
+		tool("kv_set", "Write an entry",
+			"Write an entry of your layer's store, whatever is there. Below /shared/ all write; below /ref/ the lead writes and all read; /peer/self/ is yours, and the lead reads it; /leases/ shows leases.",
+			Effect{Idempotent: true}, kvSet),
+		tool("kv_cas", "Write an entry if it is unchanged",
+			"Write an entry if it still has the version that you read. VERSION_MISMATCH has the version that is there.", Effect{}, kvCAS),
+		tool("kv_delete", "Delete an entry", "Delete an entry. Answers the version it had, 0 if there was none.", Effect{Idempotent: true}, kvDelete),
+		tool("kv_list", "List entries", "List the entries that you may read and a glob matches: * stops at /, ** does not.", read, kvList),
+		tool("kv_wait", "Wait for an entry", "Wait for an entry, or for a version of it; answers what is there in the end.", read, kvWait),
 	}
 }
 
 // layerArg is which layer's store is meant.
 type layerArg struct {
-	Layer string `json:"layer,omitempty" doc:"self; parent: for a sub-lead the layer above; or a sub-lead's name, if you spawned it with read_down" default:"\"self\"" max:"64"`
+	Layer string `json:"layer,omitempty" doc:"self; parent, for a sub-lead; or a sub-lead's name, with read_down" default:"\"self\"" max:"64"`
 }
 
 type pathArg struct {
-	Path string `json:"path" doc:"for instance /shared/plan" min:"1" max:"512"`
+	Path string `json:"path" doc:"such as /shared/plan" min:"1" max:"512"`
 }
 
 // entry is one entry of a store.
@@ -60,20 +61,11 @@ func (g gotEntry) Text() string {
 	if g.Entry == nil {
 		return "no entry"
 	}
-	return fmt.Sprintf("%s version %d by %s: %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy, clip(g.Entry.Value))
-}
-
-// clip keeps the line of text short; the object has all of it.
-func clip(value json.RawMessage) string {
-	const most = 200
-	if len(value) <= most {
-		return string(value)
-	}
-	return strings.ToValidUTF8(string(value[:most]), "") + "…"
+	return fmt.Sprintf("%s version %d, written by %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy)
 }
 
 type version struct {
-	Version uint64 `json:"version"`
+	Version uint64 `json:"version" told:"line"`
 }
 
 func (v version) Text() string { return fmt.Sprintf("version %d", v.Version) }
@@ -94,7 +86,7 @@ func kvGet(ctx context.Context, se *dispatch.Session, a kvGetArgs) (gotEntry, er
 
 type writeArgs struct {
 	pathArg
-	Override bool `json:"override,omitempty" doc:"as the lead, write in the /peer of another" default:"false"`
+	Override bool `json:"override,omitempty" doc:"as the lead, write below another's /peer/" default:"false" for:"leads"`
 	layerArg
 	fenceArgs
 }
@@ -111,7 +103,7 @@ func (a writeArgs) open(ctx context.Context, se *dispatch.Session, value json.Ra
 
 type kvSetArgs struct {
 	writeArgs
-	Value json.RawMessage `json:"value" doc:"any JSON, at most 1 MiB"`
+	Value json.RawMessage `json:"value" doc:"any JSON, ≤ 1 MiB"`
 }
 
 func kvSet(ctx context.Context, se *dispatch.Session, a kvSetArgs) (version, error) {
@@ -125,8 +117,8 @@ func kvSet(ctx context.Context, se *dispatch.Session, a kvSetArgs) (version, err
 
 type kvCASArgs struct {
 	writeArgs
-	Expected uint64          `json:"expected_version" doc:"the version you read; 0: there must be no entry" min:"0"`
-	Value    json.RawMessage `json:"value" doc:"any JSON, at most 1 MiB"`
+	Expected uint64          `json:"expected_version" doc:"0: there must be none" min:"0"`
+	Value    json.RawMessage `json:"value" doc:"any JSON, ≤ 1 MiB"`
 }
 
 func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, error) {
@@ -140,7 +132,7 @@ func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, err
 
 type kvDeleteArgs struct {
 	writeArgs
-	Expected *uint64 `json:"expected_version,omitempty" doc:"delete only this version" min:"0"`
+	Expected *uint64 `json:"expected_version,omitempty" doc:"only if it has this version" min:"0"`
 }
 
 func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (version, error) {
@@ -153,8 +145,8 @@ func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (versio
 }
 
 type kvListArgs struct {
-	Glob   string `json:"glob" doc:"for instance /shared/**" min:"1" max:"512"`
-	After  string `json:"after,omitempty" doc:"next of the answer before, to go on from there" max:"512"`
+	Glob   string `json:"glob" doc:"such as /shared/**" min:"1" max:"512"`
+	After  string `json:"after,omitempty" doc:"next of the reply before" max:"512"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"false"`
 	layerArg
@@ -166,16 +158,7 @@ type entryList struct {
 	Next      string  `json:"next,omitempty" jsonschema:"the after of the call that goes on, if truncated"`
 }
 
-func (l entryList) Text() string {
-	s := fmt.Sprintf("%d entries", len(l.Entries))
-	if len(l.Entries) == 1 {
-		s = "1 entry"
-	}
-	if l.Truncated {
-		s += fmt.Sprintf(", and there are more: call again with after %q", l.Next)
-	}
-	return s
-}
+func (l entryList) Text() string { return counted(len(l.Entries), "entry", "entries", l.Next) }
 
 func kvList(ctx context.Context, se *dispatch.Session, a kvListArgs) (entryList, error) {
 	view, err := se.Store(ctx, a.Layer)
@@ -199,7 +182,7 @@ func listEntries(ctx context.Context, view *layer.View, q layer.Listing) (entryL
 
 type kvWaitArgs struct {
 	pathArg
-	MinVersion uint64  `json:"min_version,omitempty" doc:"wait for this version or a later one; left out: until there is an entry" min:"0"`
+	MinVersion uint64  `json:"min_version,omitempty" doc:"left out: any" min:"0"`
 	Wait       seconds `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 	layerArg
 }

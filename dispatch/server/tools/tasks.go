@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,22 +17,22 @@ import (
 func taskTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
-		tool("task_enqueue", "Put work in a queue",
-			"Put a task in a queue of the run. It survives crashes, and is executed at least once. With an idempotency_key a second call gives the first task again.",
+		tool("task_enqueue", "Put a task in a queue",
+			"Put a task in a queue of the run. It survives crashes and is executed at least once.",
 			Effect{}, enqueue),
-		tool("task_claim", "Take work from a queue",
-			"Take tasks to execute: highest priority first, then oldest. Each is yours until expires_in_ms runs out; task_heartbeat extends it. If your session ends it goes to another worker. Nothing there: an empty list, or with wait_secs you wait in line.",
+		tool("task_claim", "Take tasks from a queue",
+			"Take tasks to execute, highest priority first, then oldest. A task is yours until expires_in_ms is over, which task_heartbeat extends, or your session ends; then another worker gets it. An empty list: there is none.",
 			Effect{}, claim),
-		tool("task_heartbeat", "Keep a task for longer", "Extend your claim on a task to ttl_secs from now. STALE_TOKEN: it is not yours any more, drop it.", Effect{Idempotent: true}, heartbeat),
-		tool("task_submit", "Finish a task", "Finish a task of yours, completed with a result or failed with an error; failed is final. To have it tried again use task_nack.", Effect{Idempotent: true, Destructive: true}, submit),
-		tool("task_nack", "Give a task back after a failure", "Give a task of yours back for another attempt, after delay_secs or a random backoff. After max_attempts it is dead.", Effect{Destructive: true}, nack),
-		tool("task_abandon", "Give a task back at once", "Give a task of yours back for another attempt at once, because you cannot do it.", Effect{Destructive: true}, abandon),
-		tool("task_get", "See a task", "Everything about a task, each attempt with its cause, but not its token.", read, getTask),
-		tool("task_result", "Wait for a task", "The state of a task and its result, once it is finished or wait_secs is over.", read, taskResult),
-		tool("task_cancel", "Cancel a task", "Cancel a task that is not finished. Who works on it learns it from STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, cancelTask),
-		tool("queue_stats", "See the queues", "How many tasks each queue of the run has, by state.", read, queueStats),
-		tool("queue_dead", "See dead tasks", "Tasks that used up their attempts, each with every attempt's cause.", read, queueDead),
-		tool("queue_redrive", "Try dead tasks again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, redrive),
+		tool("task_heartbeat", "Keep a task for longer", "Extend your claim to ttl_secs from now. STALE_TOKEN: the task is no longer yours, drop it.", Effect{Idempotent: true}, heartbeat),
+		tool("task_submit", "Finish a task", "Finish your task. failed is final; to have it tried again use task_nack.", Effect{Idempotent: true}, submit),
+		tool("task_nack", "Have a task tried again", "Give your task back for another attempt. After max_attempts it is dead.", Effect{}, nack),
+		tool("task_abandon", "Give a task back", "Give back a task that you cannot do, for another attempt at once.", Effect{}, abandon),
+		tool("task_get", "See a task", "Everything about a task and its attempts, but its token.", read, getTask),
+		tool("task_result", "Wait for a task", "The state of a task, and its result once it is finished.", read, taskResult),
+		tool("task_cancel", "Cancel a task", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, cancelTask),
+		tool("queue_stats", "See the queues", "Count the tasks of each queue, by state.", read, queueStats),
+		tool("queue_dead", "See dead tasks", "List the tasks that used up their attempts, and why.", read, queueDead),
+		tool("queue_redrive", "Try dead tasks again", "Return dead tasks to the queue, with all their attempts again.", Effect{}, redrive),
 	}
 }
 
@@ -61,11 +60,17 @@ func (a taskArg) task(se *dispatch.Session) (tasks dispatch.Tasks, id uuid.UUID,
 
 // taskState is the answer to whatever changes a task.
 type taskState struct {
-	TaskID string `json:"task_id"`
-	State  string `json:"state" jsonschema:"delayed, ready, in_progress, completed, failed, dead or cancelled"`
+	TaskID string `json:"task_id" told:"line"`
+	State  string `json:"state" jsonschema:"delayed, ready, in_progress, completed, failed, dead or cancelled" told:"line"`
 }
 
-func (s taskState) Text() string { return "task " + s.TaskID + " is " + s.State }
+func (s taskState) Text() string {
+	line := "task " + s.TaskID + " is " + s.State
+	if s.State == queue.Ready.String() || s.State == queue.Delayed.String() {
+		line += "; task_result tells its end"
+	}
+	return line
+}
 
 func stateOf(t queue.Task, err error) (taskState, error) {
 	if err != nil {
@@ -76,12 +81,12 @@ func stateOf(t queue.Task, err error) (taskState, error) {
 
 type enqueueArgs struct {
 	queueArg
-	Payload     json.RawMessage `json:"payload" doc:"any JSON, at most 1 MiB: what the worker is to do"`
+	Payload     json.RawMessage `json:"payload" doc:"any JSON, ≤ 1 MiB: what to do"`
 	Priority    int             `json:"priority,omitempty" doc:"9 first" min:"0" max:"9" default:"0"`
 	Delay       seconds         `json:"delay_secs,omitempty" doc:"ready only after this" min:"0" max:"2592000"`
-	RunAt       string          `json:"run_at,omitempty" doc:"ready only at this instant, RFC 3339; instead of delay_secs" max:"64"`
-	MaxAttempts int             `json:"max_attempts,omitempty" doc:"executions that may begin before it is dead" min:"1" max:"100" default:"5"`
-	Key         string          `json:"idempotency_key,omitempty" doc:"one task for each key of a queue" max:"256"`
+	RunAt       string          `json:"run_at,omitempty" doc:"ready at this instant, RFC 3339" max:"64"`
+	MaxAttempts int             `json:"max_attempts,omitempty" doc:"then it is dead" min:"1" max:"100" default:"5"`
+	Key         string          `json:"idempotency_key,omitempty" doc:"the same key gets the same task again" max:"256"`
 	fenceArgs
 }
 
@@ -108,11 +113,11 @@ func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskStat
 }
 
 type claimTaskArgs struct {
-	Queues    []string `json:"queues" doc:"names of queues, taken from alike" min:"1" max:"16"`
-	TTL       seconds  `json:"ttl_secs" doc:"how long each task is yours unless you extend it" min:"1" max:"86400"`
-	Wait      seconds  `json:"wait_secs,omitempty" doc:"how long to wait in line if there is nothing; 0 answers at once" min:"0" max:"50" default:"0"`
+	Queues    []string `json:"queues" doc:"queues to claim from; none is preferred" min:"1" max:"16"`
+	TTL       seconds  `json:"ttl_secs" doc:"how long each task is yours" min:"1" max:"86400"`
+	Wait      seconds  `json:"wait_secs,omitempty" doc:"how long to wait if there is none" min:"0" max:"50" default:"0"`
 	Count     int      `json:"count,omitempty" doc:"how many at most" min:"1" max:"100" default:"1"`
-	RequestID string   `json:"request_id,omitempty" doc:"makes the call idempotent: the same id gets the same tasks again" max:"128"`
+	RequestID string   `json:"request_id,omitempty" doc:"the same id gets the same tasks again" max:"128"`
 	asArg
 }
 
@@ -132,15 +137,10 @@ type claimedTask struct {
 }
 
 func (c claimedTasks) Text() string {
-	switch len(c.Tasks) {
-	case 0:
+	if len(c.Tasks) == 0 {
 		return "no task"
-	case 1:
-		t := c.Tasks[0]
-		return fmt.Sprintf("task %s of %s, attempt %d of %d, token %d: %s", t.TaskID, t.Queue, t.Attempt, t.MaxAttempts, t.Token, clip(t.Payload))
-	default:
-		return fmt.Sprintf("%d tasks", len(c.Tasks))
 	}
+	return counted(len(c.Tasks), "task", "tasks", "") + "; finish each with task_submit, or give it back with task_nack"
 }
 
 func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedTasks, error) {
@@ -167,7 +167,7 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 
 type heartbeatArgs struct {
 	claimArgs
-	TTL seconds `json:"ttl_secs,omitempty" doc:"default: the claim's current ttl" min:"1" max:"86400"`
+	TTL seconds `json:"ttl_secs,omitempty" doc:"left out: as long as before" min:"1" max:"86400"`
 	asArg
 }
 
@@ -177,7 +177,7 @@ type beat struct {
 }
 
 func (b beat) Text() string {
-	return fmt.Sprintf("task %s is yours, expires in %ds", b.TaskID, (b.ExpiresInMS+999)/1000)
+	return fmt.Sprintf("task %s is %s and yours, expires in %ds", b.TaskID, b.State, (b.ExpiresInMS+999)/1000)
 }
 
 func heartbeat(ctx context.Context, se *dispatch.Session, a heartbeatArgs) (beat, error) {
@@ -192,8 +192,8 @@ func heartbeat(ctx context.Context, se *dispatch.Session, a heartbeatArgs) (beat
 type submitArgs struct {
 	claimArgs
 	Status string          `json:"status" doc:"how it ended" enum:"completed|failed"`
-	Result json.RawMessage `json:"result,omitempty" doc:"of a completed task: any JSON, at most 1 MiB"`
-	Error  json.RawMessage `json:"error,omitempty" doc:"of a failed task: any JSON, at most 1 MiB"`
+	Result json.RawMessage `json:"result,omitempty" doc:"any JSON, ≤ 1 MiB"`
+	Error  json.RawMessage `json:"error,omitempty" doc:"any JSON, ≤ 1 MiB"`
 	fenceArgs
 }
 
@@ -218,8 +218,8 @@ func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState,
 
 type nackArgs struct {
 	claimArgs
-	Delay  *seconds `json:"delay_secs,omitempty" doc:"ready again after this; left out: a random backoff" min:"0" max:"2592000"`
-	Reason string   `json:"reason" doc:"kept with the attempt" max:"512"`
+	Delay  *seconds `json:"delay_secs,omitempty" doc:"ready after this; left out: a random backoff" min:"0" max:"2592000"`
+	Reason string   `json:"reason" doc:"kept with the attempt (≤ 512 bytes)" max:"512"`
 }
 
 func nack(ctx context.Context, se *dispatch.Session, a nackArgs) (taskState, error) {
@@ -244,15 +244,15 @@ func abandon(ctx context.Context, se *dispatch.Session, a claimArgs) (taskState,
 
 // task is a task as anybody of its run may see it: the token is its worker's.
 type task struct {
-	TaskID      string          `json:"task_id"`
-	Queue       string          `json:"queue"`
-	State       string          `json:"state"`
+	TaskID      string          `json:"task_id" told:"line"`
+	Queue       string          `json:"queue" told:"line"`
+	State       string          `json:"state" told:"line"`
 	Payload     json.RawMessage `json:"payload,omitempty"`
 	Result      json.RawMessage `json:"result,omitempty" jsonschema:"of a completed task"`
 	Error       json.RawMessage `json:"error,omitempty" jsonschema:"of a failed task"`
 	Priority    int             `json:"priority"`
-	Attempt     int             `json:"attempt" jsonschema:"executions begun"`
-	MaxAttempts int             `json:"max_attempts"`
+	Attempt     int             `json:"attempt" jsonschema:"executions begun" told:"line"`
+	MaxAttempts int             `json:"max_attempts" told:"line"`
 	Key         string          `json:"idempotency_key,omitempty"`
 	EnqueuedAt  time.Time       `json:"enqueued_at"`
 	EnqueuedBy  string          `json:"enqueued_by" jsonschema:"path of the actor"`
@@ -323,24 +323,22 @@ func getTask(ctx context.Context, se *dispatch.Session, a taskArg) (task, error)
 
 type resultArgs struct {
 	taskArg
-	Wait seconds `json:"wait_secs,omitempty" doc:"how long to wait for the end" min:"0" max:"50" default:"0"`
+	Wait seconds `json:"wait_secs,omitempty" doc:"how long to wait if there is none" min:"0" max:"50" default:"0"`
 }
 
 type result struct {
-	State  string          `json:"state"`
+	State  string          `json:"state" told:"line"`
 	Result json.RawMessage `json:"result,omitempty" jsonschema:"of a completed task"`
 	Error  json.RawMessage `json:"error,omitempty" jsonschema:"of a failed task"`
 }
 
 func (r result) Text() string {
-	switch {
-	case r.Result != nil:
-		return r.State + ": " + clip(r.Result)
-	case r.Error != nil:
-		return r.State + ": " + clip(r.Error)
-	default:
-		return r.State
+	for _, state := range statesOf(liveTasks) {
+		if r.State == state.String() {
+			return r.State + "; call again with wait_secs to wait for its end"
+		}
 	}
+	return r.State
 }
 
 func taskResult(ctx context.Context, se *dispatch.Session, a resultArgs) (result, error) {
@@ -365,8 +363,8 @@ func cancelTask(ctx context.Context, se *dispatch.Session, a taskArg) (taskState
 }
 
 type statsArgs struct {
-	Queue string `json:"queue,omitempty" doc:"default: all queues of the run that have tasks" max:"64"`
-	After string `json:"after,omitempty" doc:"the last queue of the page before" max:"64"`
+	Queue string `json:"queue,omitempty" doc:"left out: all that have tasks" max:"64"`
+	After string `json:"after,omitempty" doc:"last queue of the reply before" max:"64"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
 
@@ -388,20 +386,11 @@ type queueCounts struct {
 }
 
 func (l queueList) Text() string {
-	if len(l.Queues) == 0 {
-		return "no queues"
-	}
-	var s strings.Builder
-	for i, q := range l.Queues {
-		if i > 0 {
-			s.WriteString("; ")
-		}
-		fmt.Fprintf(&s, "%s: %d ready, %d delayed, %d in progress, %d dead", q.Queue, q.Ready, q.Delayed, q.InProgress, q.Dead)
-	}
+	next := ""
 	if l.More {
-		s.WriteString("; and more: ask with after " + l.Queues[len(l.Queues)-1].Queue)
+		next = l.Queues[len(l.Queues)-1].Queue
 	}
-	return s.String()
+	return counted(len(l.Queues), "queue", "queues", next)
 }
 
 func countsOf(list []queue.Stats, more bool) queueList {
@@ -426,7 +415,7 @@ func queueStats(ctx context.Context, se *dispatch.Session, a statsArgs) (queueLi
 
 type deadArgs struct {
 	queueArg
-	After string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"64"`
+	After string `json:"after,omitempty" doc:"next of the reply before" max:"64"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"100" default:"20"`
 }
 
@@ -435,18 +424,7 @@ type taskList struct {
 	Next  string `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
 }
 
-func (l taskList) Text() string {
-	s := fmt.Sprintf("%d tasks", len(l.Tasks))
-	switch {
-	case l.Next != "":
-		return s + fmt.Sprintf(", and more: ask again with after %q", l.Next)
-	case len(l.Tasks) == 0:
-		return "no tasks"
-	case len(l.Tasks) == 1:
-		return l.Tasks[0].Text()
-	}
-	return s
-}
+func (l taskList) Text() string { return counted(len(l.Tasks), "task", "tasks", l.Next) }
 
 func tasksOf(list []queue.Task, next string) taskList {
 	l := taskList{Tasks: []task{}, Next: next}
@@ -467,19 +445,14 @@ func queueDead(ctx context.Context, se *dispatch.Session, a deadArgs) (taskList,
 
 type redriveArgs struct {
 	queueArg
-	TaskIDs []string `json:"task_ids,omitempty" doc:"which; left out: the first 100" min:"1" max:"100"`
+	TaskIDs []string `json:"task_ids,omitempty" doc:"left out: the first 100" min:"1" max:"100"`
 }
 
 type redriven struct {
 	TaskIDs []string `json:"task_ids" jsonschema:"those that are tried again"`
 }
 
-func (r redriven) Text() string {
-	if len(r.TaskIDs) == 1 {
-		return "1 task redriven"
-	}
-	return fmt.Sprintf("%d tasks redriven", len(r.TaskIDs))
-}
+func (r redriven) Text() string { return counted(len(r.TaskIDs), "task", "tasks", "") + " redriven" }
 
 func redrive(ctx context.Context, se *dispatch.Session, a redriveArgs) (redriven, error) {
 	tasks, err := se.Tasks()

@@ -2,9 +2,7 @@ package tools
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -12,39 +10,38 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// treeTools are the tools about the tree.
+// treeTools are the tools about the tree. What becomes of an agent stands with
+// spawn_worker.
 func treeTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
 		tool("spawn_sublead", "Start a sub-lead",
-			"As a lead, start an agent that leads a layer of its own and may spawn below it. It works on its own from here on: actor_wait tells when it is finished. "+
-				"All is checked first: a refusal (LIMIT, DRAINING, INVALID_ARGUMENT) has started nothing. If its process fails or crashes, its leases are handed over, all below it is stopped, and its status says so; nothing starts it again but you. "+
-				"When you end, it is stopped. In a resumed run a name you used before means the same actor: one that succeeded is answered at once, finished, with its result.",
+			"Start an agent that leads a layer of its own and may spawn there. When it ends, all below it are stopped. Else as spawn_worker.",
 			Effect{}, spawnSublead),
 		tool("spawn_worker", "Start a worker",
-			"As a lead, start an agent in your layer that spawns nobody. It works on its own from here on: actor_wait tells when it is finished. "+
-				"All is checked first: a refusal (LIMIT, DRAINING, INVALID_ARGUMENT) has started nothing. If its process fails or crashes, its leases are handed over and its status says so; nothing starts it again but you. "+
-				"When you end, it is stopped. In a resumed run a name you used before means the same actor: one that succeeded is answered at once, finished, with its result.",
+			"Start an agent in your layer. It works on its own: actor_wait tells when it is finished and what it reported. "+
+				"If it fails or crashes, its leases are released and its status says so; only you start it again. It is stopped when you end. "+
+				"A refusal (LIMIT, DRAINING, INVALID_ARGUMENT) has started nothing. In a resumed run a name means the same actor as before: one that succeeded is answered at once, with its result.",
 			Effect{}, spawnWorker),
 		tool("actor_list", "See who works with you",
-			"The actors you work with: as a lead your whole sub-tree, as a worker your layer. Shows what each holds and waits for, and how its work stands.",
+			"List the actors of your layer, as a lead of your sub-tree: what each holds and waits for, and how its work stands.",
 			read, listActors),
 		tool("actor_status", "See how an actor stands",
 			"One actor of your sub-tree, or yourself, with what it reported.", read, actorStatus),
 		tool("actor_wait", "Wait for actors to finish",
-			"As a lead, wait until any or all of these actors are finished: succeeded, or not (their status and cause say why). Answers with what each reported. After wait_secs it answers how they stand, done false: ask again.",
+			"Wait until any or all of these actors are finished. Answers how each stands and what it reported; with done false, call again.",
 			read, awaitActors),
 		tool("actor_cancel", "Stop an actor",
-			"As a lead, stop an actor of your sub-tree and all below it. Its process gets SIGTERM, and after a grace SIGKILL; then its leases are handed over. One that is finished stays as it is.",
+			"Stop an actor of your sub-tree and all below it: SIGTERM, later SIGKILL; then their leases are released. A finished one stays as it is.",
 			Effect{Destructive: true, Idempotent: true}, cancelActor),
 		tool("actor_report", "Report your result",
-			"Say what came of your work: what actor_wait gives your lead. The last report counts, and is kept when you end. Report before you exit: without one your last output is taken.",
+			"Report your result, before you end; your lead receives it from actor_wait. The last report counts. Without one your last output is taken.",
 			Effect{Idempotent: true}, report),
 	}
 }
 
 type listActorsArgs struct {
-	After string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"512"`
+	After string `json:"after,omitempty" doc:"next of the reply before" max:"512"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }
 
@@ -58,8 +55,8 @@ type actorList struct {
 type actor struct {
 	ActorID   string     `json:"actor_id"`
 	Name      string     `json:"name"`
-	Role      string     `json:"role"`
-	Path      string     `json:"path"`
+	Role      string     `json:"role" told:"line"`
+	Path      string     `json:"path" told:"line"`
 	State     string     `json:"state" jsonschema:"connected, away (its session can be resumed), idle (no session) or ended"`
 	Sessions  int        `json:"sessions"`
 	Leases    int        `json:"leases" jsonschema:"held"`
@@ -169,16 +166,7 @@ func (a actor) word() string {
 	return a.State
 }
 
-func (l actorList) Text() string {
-	var texts []string
-	for _, a := range l.Actors {
-		texts = append(texts, fmt.Sprintf("%s (%s, %s)", a.Path, a.Role, a.word()))
-	}
-	if l.Next != "" {
-		texts = append(texts, fmt.Sprintf("and more: ask again with after %q", l.Next))
-	}
-	return strings.Join(texts, ", ")
-}
+func (l actorList) Text() string { return counted(len(l.Actors), "actor", "actors", l.Next) }
 
 func listActors(ctx context.Context, se *dispatch.Session, a listActorsArgs) (actorList, error) {
 	infos, err := se.Actors(ctx)

@@ -21,16 +21,14 @@ func encode(buf *bytes.Buffer, v any) {
 	}
 }
 
-// Reply is the answer to a request as a line. The id is the client's own text.
-func Reply(id json.RawMessage, result any) []byte {
-	buf := bytes.NewBuffer(make([]byte, 0, 1<<10))
-	buf.WriteString(`{"jsonrpc":"2.0","id":`)
-	buf.Write(id)
-	buf.WriteString(`,"result":`)
-	encode(buf, result)
-	buf.Truncate(buf.Len() - 1) // the end of the line
-	buf.WriteString("}\n")
-	return buf.Bytes()
+// Reply is the answer to a request as a line, with a result that is JSON in one
+// line. The id is the client's own text.
+func Reply(id, result json.RawMessage) []byte {
+	const head, between = `{"jsonrpc":"2.0","id":`, `,"result":`
+	line := make([]byte, 0, len(head)+len(id)+len(between)+len(result)+2)
+	line = append(append(line, head...), id...)
+	line = append(append(line, between...), result...)
+	return append(line, "}\n"...)
 }
 
 // ErrorReply is a JSON-RPC error as a line. Without an id it answers no request

@@ -3,6 +3,7 @@ package call
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,8 +32,9 @@ func NewCommand() *cobra.Command {
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "call TOOL [NAME=VALUE ...]",
 		Short: "Call one tool, from a script",
-		Long: `Call one tool, from a script, and print the line of text that it answers. A
-refusal goes to stderr, with exit code 1; with --json both go to stdout.
+		Long: `Call one tool, from a script, and print its answer as text: a line, and below it
+as JSON whatever the line leaves out. A refusal goes to stderr, with exit code 1;
+with --json the object of either goes to stdout.
 
 VALUE is read as JSON where that is what the argument takes, else as text; a list
 may be words with commas between them. Where an argument may be any JSON, a VALUE
@@ -83,12 +85,12 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 			if err != nil {
 				var refusal *client.Refusal
 				if errors.As(err, &refusal) && !asObject { // as the tool words it, and no more
-					fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Text))
+					fmt.Fprintln(cmd.ErrOrStderr(), shown(cmd.ErrOrStderr(), refusal.Text))
 					return exit.ErrReported
 				}
 				return connection.AsJSON(asObject, out, err)
 			}
-			text := terminal.Line(out, answer.Text)
+			text := shown(out, answer.Text)
 			switch {
 			case asObject:
 				text = string(answer.Object)
@@ -109,6 +111,15 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 	f.BoolVar(&list, "list", false, "list the tools")
 	cmd.ValidArgsFunction = completeCall
 	return cmd
+}
+
+// shown is the text of a reply: a line for people, and what it leaves out.
+func shown(out io.Writer, text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = terminal.Line(out, line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // whoCalls says as whom to connect. A session that is named and has ended is
@@ -187,11 +198,17 @@ func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, err
 	if err != nil {
 		return mcp.Tool{}, err
 	}
-	i := slices.IndexFunc(known, func(t mcp.Tool) bool { return t.Name == name })
-	if i < 0 {
-		return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "leasehold call --list shows them")
+	if i := slices.IndexFunc(known, func(t mcp.Tool) bool { return t.Name == name }); i >= 0 {
+		return known[i], nil
 	}
-	return known[i], nil
+	// Who is not shown a tool is told by its refusal why.
+	for _, t := range tools.Agents() {
+		if t.Name == name {
+			hidden := t.Definition(true)
+			return hidden, json.Unmarshal(hidden.RawInputSchema, &hidden.InputSchema)
+		}
+	}
+	return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "leasehold call --list shows them")
 }
 
 func listTools(p terminal.Paint) string {

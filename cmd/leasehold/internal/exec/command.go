@@ -107,7 +107,7 @@ there; 2 wrong usage; 130 interrupted while waiting.`,
 			if asObject {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
 			} else {
-				fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Text))
+				fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Message))
 			}
 			return exit.Code(codeOfRefusal(refusal))
 		},

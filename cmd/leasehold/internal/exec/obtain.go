@@ -128,7 +128,7 @@ func gaveUp(r *client.Refusal, waited time.Duration) error {
 	if r.Code != "WAIT_TIMEOUT" {
 		return r
 	}
-	ends := expires.FindAllStringIndex(r.Text, -1)
+	ends := expires.FindAllStringIndex(r.Message, -1)
 	if len(ends) == 0 {
 		return r
 	}
@@ -136,9 +136,9 @@ func gaveUp(r *client.Refusal, waited time.Duration) error {
 	// The last: the key may hold anything.
 	end := ends[len(ends)-1][1] - len("; ")
 	where := "" // the holder works, as the refusal says last
-	if i := strings.LastIndex(r.Text[end:], "; it works in "); i >= 0 {
-		where = r.Text[end+i:]
+	if i := strings.LastIndex(r.Message[end:], "; it works in "); i >= 0 {
+		where = r.Message[end+i:]
 	}
-	worded.Text = fmt.Sprintf("%s%s; gave up after %v", r.Text[:end], where, waited.Round(time.Second))
+	worded.Message = fmt.Sprintf("%s%s; gave up after %v", r.Message[:end], where, waited.Round(time.Second))
 	return &worded
 }

@@ -15,9 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // Config is what a shim is told by its command line and environment.
@@ -27,6 +29,7 @@ type Config struct {
 	Token  string       // of the actor; "": join Run
 	Run    string
 	Name   string // in Run; "": after the client and Directory
+	Tools  string // the groups of tools that it shows; "": all
 
 	Directory string // where the client works; "": not known
 
@@ -56,6 +59,9 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 		Example: `  # what the clients on this machine start, once they are set up
   leasehold setup
 
+  # no more tools than a model needs that only leases what it edits
+  leasehold mcp --tools leases
+
   # another run, under a name of your choice
   leasehold mcp --run release-42 --name reviewer`,
 		Args:         cobra.NoArgs,
@@ -63,6 +69,9 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Target, err = place.TargetOf(cmd); err != nil {
 				return err
+			}
+			if _, err := tools.ParseGroups(cfg.Tools); err != nil {
+				return exit.Usagef("--%v", err)
 			}
 			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has none any more
 			if cfg.Token == "" {
@@ -82,6 +91,7 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 	view.JoinFlag(cmd, &cfg.Run)
 	f.StringVar(&cfg.Name, "name", "", "the `name` to join it under (default: the client's and its directory's)")
 	f.StringVar(&cfg.Directory, "directory", "", "the `path` that the client works in, if it starts this command elsewhere")
+	f.StringVar(&cfg.Tools, "tools", "all", "show the client these `groups` of tools alone: leases (of the run), layer (its leases and store), tree, messages, queue, with commas between them")
 	f.BoolVar(&probing, "probe", false, "say what this would connect to, for leasehold doctor")
 	_ = f.MarkHidden("probe")
 	_ = cmd.MarkFlagDirname("directory")

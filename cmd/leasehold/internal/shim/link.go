@@ -112,6 +112,9 @@ func (s *shim) connect(ctx context.Context) {
 		return
 	}
 	hello := server.Hello{Handle: s.handle, Token: s.cfg.Token, Directory: s.cfg.Directory, Parent: true}
+	if s.cfg.Tools != "all" {
+		hello.Tools = s.cfg.Tools
+	}
 	if hello.Token == "" {
 		hello.Run, hello.Name = s.cfg.Run, s.name
 	}

@@ -160,7 +160,7 @@ goes to those who wait. Ending root ends the run.`,
 			if asObject {
 				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
 			} else {
-				_, err = fmt.Fprintln(out, answer.Text)
+				_, err = fmt.Fprintln(out, answer.Line())
 			}
 			return err
 		},

@@ -273,7 +273,7 @@ func (m *top) do(q *topQuestion) tea.Cmd {
 		if err != nil {
 			return topDone{err.Error()}
 		}
-		return topDone{answer.Text}
+		return topDone{answer.Line()}
 	}
 }
 

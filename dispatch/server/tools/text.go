@@ -1,0 +1,115 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// A Reply is what a call is answered, as an object and as text. Some clients
+// show their model only the one, others only the other, so each has everything.
+//
+// The text is one line for people, with the next call where there is one, and in
+// a second line, as a JSON object, the members of the object that the first
+// leaves out. Which those are a type says with a tag: of a field tagged
+// told:"line" its Text has the value, and a field tagged told:"never" is a
+// secret that its reader takes from the object alone. All others are in the
+// JSON, so a field that nobody thinks of is told.
+type Reply struct {
+	Object  json.RawMessage
+	Text    string
+	IsError bool
+}
+
+// told says how the text has a member that its JSON leaves out.
+type told map[string]string
+
+const (
+	inLine = "line"
+	never  = "never"
+)
+
+// toldByRefusals is for the objects of refusals, whose line is the message.
+var toldByRefusals = told{"message": inLine}
+
+// toldBy reads what the type of an answer says of its members.
+func toldBy(t reflect.Type) told {
+	by := make(told)
+	for _, f := range reflect.VisibleFields(t) {
+		if how := f.Tag.Get("told"); how != "" {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			by[name] = how
+		}
+	}
+	return by
+}
+
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// newReply makes a reply of an object and the line of its text.
+func newReply(object json.RawMessage, line string, by told, news []Notice) Reply {
+	if len(news) > 0 {
+		line += "; notice: " + noticeText(news)
+		object = object[:len(object)-1]
+		if len(object) > 1 {
+			object = append(object, ',')
+		}
+		object = append(append(append(object, `"notices":`...), mustJSON(news)...), '}')
+	}
+	text := make([]byte, 0, len(line)+len(object)+1)
+	text = append(text, oneLine.Replace(line)...)
+	before := "\n{"
+	for name, value := range wire.Members(object) {
+		if by[string(name)] != "" {
+			continue
+		}
+		text = append(text, before...)
+		text = append(strconv.AppendQuote(text, string(name)), ':')
+		text = append(text, value...)
+		before = ","
+	}
+	if before == "," {
+		text = append(text, '}')
+	}
+	return Reply{Object: object, Text: string(text)}
+}
+
+// JSON is the reply as MCP has it.
+func (r Reply) JSON() json.RawMessage {
+	text := mustJSON(r.Text)
+	b := make([]byte, 0, len(text)+len(r.Object)+96)
+	b = append(append(b, `{"content":[{"type":"text","text":`...), text...)
+	b = append(append(b, `}],"structuredContent":`...), r.Object...)
+	if r.IsError {
+		b = append(b, `,"isError":true`...)
+	}
+	return append(b, '}')
+}
+
+// counted is the line of a list.
+func counted(n int, one, many, next string) string {
+	line := fmt.Sprint(n, " ", many)
+	if n == 1 {
+		line = "1 " + one
+	}
+	if next != "" {
+		line += fmt.Sprintf(", and there are more: call again with after %q", next)
+	}
+	return line
+}
+
+// mustJSON encodes plain data. What a model is to read is not escaped for HTML.
+func mustJSON(v any) json.RawMessage {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("tools: schemas and answers are plain data: " + err.Error())
+	}
+	return buf.Bytes()[:buf.Len()-1]
+}

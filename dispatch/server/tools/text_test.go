@@ -1,0 +1,131 @@
+package tools_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// secrets are members of the answers of operators' tools that are in no text.
+var secrets = map[string]string{
+	"operator_actor_add": "token", "operator_actor_token": "token", "operator_launch_next": "launch",
+}
+
+// checkText is how every answer and every refusal of these tests is held to the
+// rule that its text has all that its object has. caller.call looks.
+func (h *house) checkText(tool string, object map[string]any, text string) {
+	h.t.Helper()
+	if missing := missingIn(text, object); len(missing) > 0 && !slices.Equal(missing, []string{secrets[tool]}) {
+		h.t.Errorf("the text of %s does not say %v of the object %v:\n%s", tool, missing, object, text)
+	}
+	if secret, ok := object[secrets[tool]].(string); ok && strings.Contains(text, secret) {
+		h.t.Errorf("%s tells a secret in its text: %s", tool, text)
+	}
+}
+
+// missingIn are the members of an object that its text does not have: neither in
+// the JSON of its second line, nor as a word of its first.
+func missingIn(text string, object map[string]any) (missing []string) {
+	line, rest, more := strings.Cut(text, "\n")
+	if line == "" {
+		missing = append(missing, "a line for people")
+	}
+	said := map[string]any{}
+	if more {
+		dec := json.NewDecoder(strings.NewReader(rest))
+		if err := dec.Decode(&said); err != nil || dec.More() || strings.Contains(rest, "\n") {
+			return []string{fmt.Sprintf("JSON in the second line and nothing else (%v)", err)}
+		}
+	}
+	for name, value := range object {
+		if other, ok := said[name]; !ok && !inWords(line, value) || ok && !reflect.DeepEqual(value, other) {
+			missing = append(missing, name)
+		}
+		delete(said, name)
+	}
+	for name := range said {
+		missing = append(missing, "without "+name)
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// inWords reports whether a line has a text or a number as a word of its own.
+func inWords(line string, value any) bool {
+	var word string
+	switch v := value.(type) {
+	case string:
+		if quoted := strconv.Quote(v); v == "" || strings.Contains(line, quoted) {
+			return v != ""
+		}
+		word = strings.ReplaceAll(v, "\n", " ")
+	case float64:
+		word = strconv.FormatFloat(v, 'f', -1, 64)
+	default:
+		return false
+	}
+	return regexp.MustCompile(`(^|[^\pL\pN])` + regexp.QuoteMeta(word) + `($|[^\pL\pN])`).MatchString(line)
+}
+
+// What is refused is refused in a text that has everything, too: every error
+// that has a code, with all its data, some of which no test above gets to see.
+func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
+	id, at := uuid.New(), time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	by := registry.Holder{Actor: uuid.New(), Path: "S1→W2", Party: "a \"b\" & <c>\nd"}
+	held := registry.HeldError{
+		Scope: "run:r", Key: "out.json\n", Holder: by, ExpiresIn: 27*time.Second + 1, KeepAlive: true, Shared: true, Reason: "building", Waiters: 2,
+	}
+	task := queue.Task{ID: id, State: queue.Dead}
+	codes := make(map[string]bool)
+	for _, err := range []error{
+		&held, &registry.WaitError{HeldError: held, Position: 3, Ticket: id},
+		&registry.LostError{Lost: registry.Lost{Scope: "layer:x", Key: "x", LeaseID: id, Token: 7, Reason: "expired", At: at, SupersededBy: "W2"}},
+		registry.ErrNotHolder, registry.ErrRequestIDReused, registry.ErrSessionEnded, queue.ErrKeyReused,
+		&queue.StaleError{Task: task, Token: 4},
+		&registry.StaleError{
+			Requirement:   registry.Requirement{Scope: "run:r", Key: "x", Token: 4},
+			TokenStanding: registry.TokenStanding{Held: true, Lease: registry.Lease{Holder: by, Token: 5}},
+		},
+		&registry.LimitError{Which: "leases", Max: 9}, &work.BudgetError{Available: work.USD(2.5)},
+		&registry.ArgumentError{Argument: "name", Problem: "must be\ngiven"},
+		&kvstore.VersionError{Version: 12}, &layer.ForbiddenError{Who: "W1", Verb: "write", Path: "/ref/x", Next: "ask"}, &layer.UnknownPeerError{ID: id},
+		&dispatch.ForbiddenError{What: "no"}, &dispatch.DrainingError{What: "the run", Reason: "enough"},
+		&dispatch.EndedError{Path: "W1", Run: "r", By: "root", Cause: "enough", At: at, Held: []work.LeaseName{{Scope: "run", Key: "x"}}},
+		dispatch.ErrNotFound, dispatch.ErrExists, dispatch.ErrUnauthenticated, queue.ErrNotFound, queue.ErrNoQueue,
+		engine.ErrFull, engine.ErrClosed, errors.New("no idea"),
+	} {
+		reply := tools.RefusalOf(err).Reply()
+		var object map[string]any
+		if err := json.Unmarshal(reply.Object, &object); err != nil {
+			t.Fatal(err)
+		}
+		if missing := missingIn(reply.Text, object); len(missing) > 0 {
+			t.Errorf("%T: the text does not say %v:\n%s", err, missing, reply.Text)
+		}
+		codes[object["code"].(string)] = true
+		if !reply.IsError {
+			t.Errorf("%T is no error", err)
+		}
+	}
+	if len(codes) < 14 {
+		t.Errorf("only %d codes: %v", len(codes), codes)
+	}
+}

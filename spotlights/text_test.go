@@ -1,0 +1,235 @@
+package spotlights_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/spotlights"
+)
+
+// Every story that needs no processes goes as promised for agents that know the
+// list of tools and the texts of replies, and see no object: their calls are of
+// tools and arguments that are listed, and what they go on with is what a reader
+// finds in the text. Only the operator, who is no model, reads objects.
+func TestStoriesCanBeActedByTheTextsAlone(t *testing.T) {
+	for _, story := range spotlights.Stories() {
+		if story.Real {
+			continue
+		}
+		t.Run(story.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &textDaemon{daemon: daemon{t: t, fs: vfs.NewCrashableMem()}}
+				d.start()
+				defer d.stop()
+				if err := story.Tell(t.Context(), d, t.Output()); err != nil {
+					t.Fatal(err)
+				}
+				if d.read == 0 {
+					t.Error("nobody read anything")
+				}
+			})
+		})
+	}
+}
+
+// A textDaemon is one whose answers to agents have only their text.
+type textDaemon struct {
+	daemon
+	mu   sync.Mutex
+	read int // replies
+}
+
+func (d *textDaemon) Dial(ctx context.Context) (net.Conn, error) {
+	inner, err := d.daemon.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	operator := make(chan bool, 1)
+	var called sync.Map // the tool of a request, by its id
+	d.wg.Go(func() {
+		hello := true
+		relay(far, inner, func(line []byte) []byte {
+			if hello {
+				var h server.Hello
+				hello = json.Unmarshal(line, &h) != nil
+				operator <- h.Operator
+				return line
+			}
+			d.listed(line, &called)
+			return line
+		})
+	})
+	d.wg.Go(func() {
+		operator := <-operator
+		relay(inner, far, func(line []byte) []byte {
+			if operator {
+				return line
+			}
+			return d.textOnly(line, &called)
+		})
+	})
+	return near, nil
+}
+
+// relay passes lines on until there are no more.
+func relay(from, to net.Conn, change func([]byte) []byte) {
+	defer to.Close()
+	defer from.Close()
+	in := bufio.NewReader(from)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(change(line)); err != nil {
+			return
+		}
+	}
+}
+
+// listed holds a call to what the list of tools says.
+func (d *textDaemon) listed(line []byte, called *sync.Map) {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+		Params struct {
+			Name      string
+			Arguments map[string]json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(line, &m); err != nil || m.Method != wire.ToolsCall || strings.HasPrefix(m.Params.Name, "operator_") {
+		return
+	}
+	called.Store(string(m.ID), m.Params.Name)
+	i := slices.IndexFunc(tools.Agents(), func(t tools.Tool) bool { return t.Name == m.Params.Name })
+	if i < 0 {
+		d.t.Errorf("%s is not listed", m.Params.Name)
+		return
+	}
+	var input struct {
+		Properties map[string]struct{ Description string }
+		Required   []string
+	}
+	if err := json.Unmarshal(tools.Agents()[i].Definition(true).RawInputSchema, &input); err != nil {
+		d.t.Error(err)
+	}
+	for name := range m.Params.Arguments {
+		if input.Properties[name].Description == "" {
+			d.t.Errorf("the argument %s of %s is not listed with a description", name, m.Params.Name)
+		}
+	}
+	for _, name := range input.Required {
+		if m.Params.Arguments[name] == nil {
+			d.t.Errorf("%s is called without %s, which the list requires", m.Params.Name, name)
+		}
+	}
+}
+
+// textOnly puts in the place of an answer's object what a reader finds in its
+// text.
+func (d *textDaemon) textOnly(line []byte, called *sync.Map) []byte {
+	var m struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  struct {
+			Content []struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			} `json:"content"`
+			Object  map[string]any `json:"structuredContent"`
+			IsError bool           `json:"isError,omitempty"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(line, &m); err != nil || m.Result.Object == nil {
+		return line
+	}
+	tool, ok := called.Load(string(m.ID))
+	if !ok {
+		return line
+	}
+	text := m.Result.Content[0].Text
+	m.Result.Object = understood(text, m.Result.IsError)
+	for _, name := range nextCalls(text) {
+		if !slices.ContainsFunc(tools.Agents(), func(t tools.Tool) bool { return t.Name == name }) {
+			d.t.Errorf("%s names a next call that is not listed: %s", tool, text)
+		}
+	}
+	d.mu.Lock()
+	d.read++
+	d.mu.Unlock()
+	return wire.Line(m)
+}
+
+var toolLike = regexp.MustCompile(`\b(?:run_lease|lease|task|queue|kv|actor|spawn)_(?:acquire|release|renew|list|submit|nack|result|wait|claim|worker|sublead)\w*`)
+
+// nextCalls are the tools that a text tells its reader to call.
+func nextCalls(text string) []string {
+	line, _, _ := strings.Cut(text, "\n")
+	return toolLike.FindAllString(line, -1)
+}
+
+// What the lines for people are read with. All that they leave out is JSON.
+var phrases = []*regexp.Regexp{
+	regexp.MustCompile(`\b(?P<_>lease_id|token|version) (?P<value>[\w-]+)`),
+	regexp.MustCompile(`^(?P<scope>layer|run) lease (?P<name>"(?:[^"\\]|\\.)*")`),
+	regexp.MustCompile(`^(?P<scope>layer|run) lease (?P<key>"(?:[^"\\]|\\.)*")`),
+	regexp.MustCompile(`^task (?P<task_id>\S+)(?: of (?P<queue>\S+))? is (?P<state>\w+)(?:, attempt (?P<attempt>\d+) of (?P<max_attempts>\d+))?`),
+	regexp.MustCompile(`^(?P<state>\w+)(?:; call again|$)`),
+	regexp.MustCompile(`^(?P<role>\w+) (?P<path>\S+) (?:is )?(?P<status>\w+)`),
+}
+
+// understood is what a reader knows after a text.
+func understood(text string, refused bool) map[string]any {
+	line, rest, _ := strings.Cut(text, "\n")
+	known := make(map[string]any)
+	if refused {
+		known["message"] = line
+	}
+	for _, phrase := range phrases {
+		for _, m := range phrase.FindAllStringSubmatch(line, -1) {
+			for i, name := range phrase.SubexpNames() {
+				switch name {
+				case "", "_":
+				case "value":
+					known[m[1]] = word(m[i])
+				default:
+					if m[i] != "" {
+						known[name] = word(m[i])
+					}
+				}
+			}
+		}
+	}
+	var said map[string]any
+	if err := json.Unmarshal([]byte(rest), &said); err == nil {
+		maps.Copy(known, said)
+	}
+	return known
+}
+
+func word(s string) any {
+	if text, err := strconv.Unquote(s); err == nil {
+		return text
+	}
+	if n, err := strconv.ParseUint(s, 10, 53); err == nil {
+		return n
+	}
+	return fmt.Sprint(s)
+}
