@@ -72,7 +72,7 @@ meant then. Without them it asks as the operator.`,
 			if err != nil || found.Current == nil {
 				return errors.Join(errors.New("the daemon's answer does not say whether the token is current"), err)
 			}
-			text := terminal.Line(out, answer.Text)
+			text := terminal.Line(out, answer.Line())
 			if asObject {
 				text = string(answer.Object)
 			}

@@ -164,7 +164,7 @@ func (l *look) text(seen state, since time.Duration, p terminal.Paint) (string, 
 	case l.json:
 		return string(seen.Object) + "\n", nil
 	case seen.missing:
-		return terminal.Printable(seen.Text) + "\n", nil
+		return terminal.Printable(seen.Line()) + "\n", nil
 	default:
 		return l.draw(seen.Object, since, p)
 	}

@@ -165,7 +165,7 @@ works on the task learns it at its next heartbeat, or when its submit is refused
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
-			text := answer.Text
+			text := answer.Line()
 			if asObject {
 				text = string(answer.Object)
 			}

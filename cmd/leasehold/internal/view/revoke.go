@@ -59,9 +59,9 @@ Exit code 1: nobody held it.`,
 				}
 				return err
 			case !done.Revoked:
-				return exit.Hint(errors.New(terminal.Line(out, answer.Text)), "leasehold leases shows what is held")
+				return exit.Hint(errors.New(terminal.Line(out, answer.Line())), "leasehold leases shows what is held")
 			default:
-				_, err = fmt.Fprintln(out, terminal.Line(out, answer.Text))
+				_, err = fmt.Fprintln(out, terminal.Line(out, answer.Line()))
 				return err
 			}
 		},

@@ -71,7 +71,7 @@ retention is over. A run that has not ended is refused: end it first.`,
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
-			text := answer.Text
+			text := answer.Line()
 			if asObject {
 				text = string(answer.Object)
 			}
