@@ -6,7 +6,7 @@ golangci_lint := "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 gofumpt := "mvdan.cc/gofumpt@v0.12.0"
 
 # All that is Go here: ./... finds nothing below a name with a dot.
-packages := "./... ./.ci/conformance"
+packages := "./... ./.ci/conformance ./.ci/recording"
 
 # Where goroutines share memory. The other tests run on one goroutine, or start
 # processes, which have no race detector.
@@ -158,6 +158,10 @@ docs-check:
 book:
     go test ./book
     if command -v mdbook >/dev/null; then mdbook build book --dest-dir ../dist/book; else echo 'mdbook is not installed: read the pages in book/src'; fi
+
+# record the README's picture of two agents that contend, from a real run
+recording: build
+    go run ./.ci/recording -leasehold dist/leasehold -o book/src/recording.svg
 
 # fails if go.mod or go.sum are not tidy
 tidy-check:

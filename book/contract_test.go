@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"maps"
 	"os"
 	"path/filepath"
@@ -292,6 +293,24 @@ func TestClientConfigurations(t *testing.T) {
 		if !bookAlone && !strings.Contains(string(readme), strings.TrimSpace(string(text))) {
 			t.Errorf("the README does not show %s as it is", file)
 		}
+	}
+}
+
+// The README's recording is of a real run. What it shows of contention is what the
+// code says now, and the one who waits gets the lease.
+func TestRecordingShowsContention(t *testing.T) {
+	b, err := os.ReadFile("src/recording.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture := html.UnescapeString(string(b))
+	m := contention.FindStringSubmatch(picture)
+	if m == nil {
+		t.Fatal("nobody is refused; run just recording")
+	}
+	held := &registry.HeldError{Key: m[1], Holder: registry.Holder{Actor: uuid.MustParse(m[2]), Path: m[3]}, ExpiresIn: 30 * time.Second}
+	if !strings.HasPrefix(held.Error(), m[0]) || !strings.Contains(picture, m[3]+" no longer holds run lease") || !strings.Contains(picture, "3 succeeded") {
+		t.Errorf("the recording shows what is no longer so; run just recording: %s", m[0])
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/leasehold/leasehold/spotlights"
 )
 
-// Every story goes as promised, in a bubble of fake time where it has no
-// processes.
+// Every story goes as promised. One that has no processes is told in a bubble of
+// fake time, to agents that read texts alone.
 func TestStories(t *testing.T) {
 	leasehold := filepath.Join(t.TempDir(), "leasehold")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, "../cmd/leasehold")
@@ -37,11 +37,14 @@ func TestStories(t *testing.T) {
 				return
 			}
 			synctest.Test(t, func(t *testing.T) {
-				d := &daemon{t: t, fs: vfs.NewCrashableMem()}
+				d := &textDaemon{daemon: daemon{t: t, fs: vfs.NewCrashableMem()}}
 				d.start()
 				defer d.stop()
 				if err := story.Tell(t.Context(), d, t.Output()); err != nil {
 					t.Fatal(err)
+				}
+				if d.read == 0 {
+					t.Error("nobody read anything")
 				}
 			})
 		})

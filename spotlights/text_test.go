@@ -8,47 +8,19 @@ import (
 	"maps"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
-	"testing/synctest"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
-	"github.com/leasehold/leasehold/spotlights"
 )
 
-// Every story that needs no processes goes as promised for agents that know the
-// list of tools and the texts of replies, and see no object: their calls are of
-// tools and arguments that are listed, and what they go on with is what a reader
+// A textDaemon is one whose answers to agents have only their text. Whoever acts a
+// story before it knows the list of tools and the texts of replies: calls are of
+// tools and arguments that are listed, and what one goes on with is what a reader
 // finds in the text. Only the operator, who is no model, reads objects.
-func TestStoriesCanBeActedByTheTextsAlone(t *testing.T) {
-	for _, story := range spotlights.Stories() {
-		if story.Real {
-			continue
-		}
-		t.Run(story.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &textDaemon{daemon: daemon{t: t, fs: vfs.NewCrashableMem()}}
-				d.start()
-				defer d.stop()
-				if err := story.Tell(t.Context(), d, t.Output()); err != nil {
-					t.Fatal(err)
-				}
-				if d.read == 0 {
-					t.Error("nobody read anything")
-				}
-			})
-		})
-	}
-}
-
-// A textDaemon is one whose answers to agents have only their text.
 type textDaemon struct {
 	daemon
 	mu   sync.Mutex
@@ -118,17 +90,9 @@ func (d *textDaemon) listed(line []byte, called *sync.Map) {
 		return
 	}
 	called.Store(string(m.ID), m.Params.Name)
-	i := slices.IndexFunc(tools.Agents(), func(t tools.Tool) bool { return t.Name == m.Params.Name })
-	if i < 0 {
+	input, ok := listedTools()[m.Params.Name]
+	if !ok {
 		d.t.Errorf("%s is not listed", m.Params.Name)
-		return
-	}
-	var input struct {
-		Properties map[string]struct{ Description string }
-		Required   []string
-	}
-	if err := json.Unmarshal(tools.Agents()[i].Definition(true).RawInputSchema, &input); err != nil {
-		d.t.Error(err)
 	}
 	for name := range m.Params.Arguments {
 		if input.Properties[name].Description == "" {
@@ -141,6 +105,24 @@ func (d *textDaemon) listed(line []byte, called *sync.Map) {
 		}
 	}
 }
+
+// An input is what the list of tools says of a tool's arguments.
+type input struct {
+	Properties map[string]struct{ Description string }
+	Required   []string
+}
+
+var listedTools = sync.OnceValue(func() map[string]input {
+	inputs := make(map[string]input)
+	for _, t := range tools.Agents() {
+		var in input
+		if err := json.Unmarshal(t.Definition(true).RawInputSchema, &in); err != nil {
+			panic(err) // it is one of ours
+		}
+		inputs[t.Name] = in
+	}
+	return inputs
+})
 
 // textOnly puts in the place of an answer's object what a reader finds in its
 // text.
@@ -167,7 +149,7 @@ func (d *textDaemon) textOnly(line []byte, called *sync.Map) []byte {
 	text := m.Result.Content[0].Text
 	m.Result.Object = understood(text, m.Result.IsError)
 	for _, name := range nextCalls(text) {
-		if !slices.ContainsFunc(tools.Agents(), func(t tools.Tool) bool { return t.Name == name }) {
+		if _, ok := listedTools()[name]; !ok {
 			d.t.Errorf("%s names a next call that is not listed: %s", tool, text)
 		}
 	}
