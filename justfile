@@ -156,7 +156,7 @@ docs-check:
 
 # check the book: links, the code that pages show, commands, generated pages; and render it where mdbook is installed
 book:
-    go test ./book
+    go test ./book -examples
     if command -v mdbook >/dev/null; then mdbook build book --dest-dir ../dist/book; else echo 'mdbook is not installed: read the pages in book/src'; fi
 
 # record the README's picture of two agents that contend, from a real run

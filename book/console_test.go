@@ -135,8 +135,10 @@ func TestCommands(t *testing.T) {
 	for _, cells := range table(t, "book/src/commands.md", "command") {
 		listed[spans(cells[0])[0]] = true
 	}
+	helps := make(map[string]string)
 	for command := range listed {
 		help := leasehold(t, env, command+" --help")
+		helps[command] = help
 		if !strings.Contains(help, "Usage:\n  "+command) {
 			t.Errorf("%s --help does not say how it is used:\n%s", command, help)
 		}
@@ -144,8 +146,10 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s --help has no example", command)
 		}
 	}
+	helps["leasehold"] = leasehold(t, env, "leasehold --help")
+	checkExamplesAreComplete(t, helps)
 	there := regexp.MustCompile(`(?m)^  (\w+) {2,}\S`)
-	for _, m := range there.FindAllStringSubmatch(leasehold(t, env, "leasehold --help"), -1) {
+	for _, m := range there.FindAllStringSubmatch(helps["leasehold"], -1) {
 		name := "leasehold " + m[1]
 		known := listed[name] || m[1] == "help"
 		for command := range listed {

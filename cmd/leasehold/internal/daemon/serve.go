@@ -69,7 +69,7 @@ proxy before it, or the network of a container.`,
   leasehold serve --http 127.0.0.1:7711 --http-host leases.example.org
 
   # one apart from all others
-  leasehold serve --state /tmp/try/state --socket /tmp/try/sock`,
+  leasehold serve --state ~/try/state --socket ~/try/sock`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			target, err := place.TargetOf(cmd)
