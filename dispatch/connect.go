@@ -66,14 +66,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	record := sessionRecord{ID: uuid.New(), Peer: peer, Origin: c.Origin}
 	handle, hash := newSecret(handleMark, record.ID)
 	record.Secret = hash
-
-	// The party is known before the record is there: so whoever ends the actor
-	// from then on finds it, as one who resumes is found.
-	p, _ := s.attach(record.ID, handle)
-	var actor Actor
-	var run Run
-	var drain *work.Drain
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
+	return s.open(ctx, record, handle, func(tx engine.Tx) (actor Actor, err error) {
 		switch {
 		case c.Token != "":
 			if actor, err = authenticate(tx, c.Token); err == nil {
@@ -88,7 +81,21 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		default:
 			actor, err = s.join(tx, c.Run, c.Name)
 		}
-		if err != nil {
+		return actor, err
+	})
+}
+
+// open makes the record of a session and holds the session open, for the actor
+// that choose finds or makes in the same transaction.
+func (s *State) open(ctx context.Context, record sessionRecord, handle string, choose func(engine.Tx) (Actor, error)) (*Session, error) {
+	// The party is known before the record is there: so whoever ends the actor
+	// from then on finds it, as one who resumes is found.
+	p, _ := s.attach(record.ID, handle)
+	var actor Actor
+	var run Run
+	var drain *work.Drain
+	err := rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
+		if actor, err = choose(tx); err != nil {
 			return err
 		}
 		run, _ = getRun(tx, actor.Run)
@@ -106,7 +113,8 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	if p.ending {
 		return nil, context.Cause(p.ctx)
 	}
-	p.become(actor, run, peer, drain)
+	p.become(actor, run, record.Peer, drain)
+	p.guest = record.Guest
 	return &Session{party: p}, nil
 }
 

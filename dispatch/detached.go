@@ -33,11 +33,16 @@ var errNotResumed = errors.New("it was not resumed after the daemon restarted")
 // recoverSessions ends the sessions whose process is gone, and keeps the
 // others for it to come back.
 func (s *State) recoverSessions(ctx context.Context) error {
+	var guests []sessionRecord
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		for row := range tx.Scan(sessionPrefix) {
 			record, ok := rows.Decode[sessionRecord](tx, row)
 			if !ok || s.launchers.KeptOpen(record.ID) {
 				continue // its launcher, or the sweep, says when it ends
+			}
+			if record.Guest && s.opts.Alive(record.Peer) {
+				guests = append(guests, record)
+				continue
 			}
 			s.detached[record.ID] = detached{peer: record.Peer}
 		}
@@ -51,6 +56,11 @@ func (s *State) recoverSessions(ctx context.Context) error {
 			if err := s.endSession(id, errProcessGone); err != nil {
 				return err
 			}
+		}
+	}
+	for _, record := range guests {
+		if err := s.recoverGuest(ctx, record); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -54,6 +54,11 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	ctx, stop := se.withinWait(ctx, req.Wait)
 	defer stop()
 	req.Holder = se.As(req.Holder.Party)
+	if scope == RunScope {
+		if err := se.state.guard.takeOver(ctx, se, req.Holder.Party, req.Key); err != nil {
+			return registry.Grant{}, err
+		}
+	}
 	return r.Acquire(ctx, req)
 }
 

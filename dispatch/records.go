@@ -108,6 +108,7 @@ type sessionRecord struct {
 	Peer     process.Peer
 	OpenedAt time.Time
 	Origin   Origin `json:",omitzero"`
+	Guest    bool   `json:",omitempty"` // no connection holds it open
 }
 
 const (

@@ -41,6 +41,7 @@ type party struct {
 
 	calls    call.Log     // whose answers its clients have
 	peer     process.Peer // of its first connection
+	guest    bool         // the daemon holds it open, for a client without a connection
 	attached int          // connections; under State.mu
 	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
 	ending   bool         // cannot be resumed any more; under State.mu

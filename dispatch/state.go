@@ -67,6 +67,13 @@ type State struct {
 	parties  map[uuid.UUID]*party // the sessions that are connected to this process
 	layers   map[uuid.UUID]*layer.Layer
 	detached map[uuid.UUID]detached // the sessions that wait to be resumed
+
+	guard  guard
+	guests struct {
+		mu   sync.Mutex
+		open map[guest]*Session
+		came chan struct{} // has one in it when there may be a new one
+	}
 }
 
 // Open readies the state that eng holds: every lease gets its ttl anew, and
@@ -92,6 +99,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 
 		launchers: work.NewLaunchers(eng, work.Options{Alive: opts.Alive, Find: opts.Process}),
 	}
+	s.guests.open, s.guests.came = make(map[guest]*Session), make(chan struct{}, 1)
 	opts.Leases.SessionOpen = sessionOpen
 	opts.Leases.Present = s.present
 	s.core = registry.New(eng, opts.Leases)
@@ -138,6 +146,7 @@ func (s *State) Tend(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(engine.Needed(ctx))
 	g.Go(func() error { return s.tendRows(ctx) })
 	g.Go(func() error { return s.tendDetached(ctx) })
+	g.Go(func() error { return s.tendGuests(ctx) })
 	g.Go(func() error { return s.tendLaunchers(ctx) })
 	g.Go(func() error { return s.tendEndings(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/doctor"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exec"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/hook"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
@@ -90,7 +91,8 @@ Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
   LEASEHOLD_RUN      the run that is meant, as --run
   LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec
-  LEASEHOLD_SESSION  the session to share, in call
+  LEASEHOLD_SESSION  the session to share, in call and hook
+  LEASEHOLD_GUARD    report: hook refuses no write, and records it
   NO_COLOR           no colours, also on a terminal
   COLUMNS            how wide tables are where the output is no terminal`,
 		Example: `  # let the agents on this machine take leases; the daemon starts by itself
@@ -118,7 +120,7 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), doctor.NewCommand())
+	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), doctor.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), logs.NewCommand(), view.NewTopCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())

@@ -116,7 +116,7 @@ func (s spelling) located(dir string) (string, error) {
 	if !path.IsAbs(text) {
 		text = from + "/" + text
 	}
-	real, err := resolve(text)
+	real, err := Resolve(text)
 	if err != nil {
 		return "", err
 	}
@@ -170,9 +170,9 @@ func same(a, b string) bool {
 // maxLinks is how many symbolic links a path may lead through.
 const maxLinks = 40
 
-// resolve follows the symbolic links of an absolute path. What does not exist, or
+// Resolve follows the symbolic links of an absolute path. What does not exist, or
 // cannot be seen, is taken for no link.
-func resolve(name string) (string, error) {
+func Resolve(name string) (string, error) {
 	real, links := "/", 0
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
 		part := todo[0]

@@ -39,12 +39,15 @@ type Project struct {
 	Root string // the top of the main checkout; without git, the directory
 	Top  string // of the checkout that the directory is in
 
+	Repository bool // git has it
+
 	identity string // a path that is the same for every checkout
 }
 
 // Settings are what the file of a project says.
 type Settings struct {
-	Run string `toml:"run"` // the name of its run; "": after the project
+	Run   string `toml:"run"`   // the name of its run; "": after the project
+	Guard Guard  `toml:"guard"` // of what its agents write
 }
 
 // Of finds the project of a directory.
@@ -66,10 +69,10 @@ func Of(dir string) (Project, error) {
 func projectAt(top, gitDir string) Project {
 	common := commonDir(gitDir)
 	if filepath.Base(common) != ".git" { // a bare repository, a submodule, a git directory kept elsewhere
-		return Project{Root: top, Top: top, identity: common}
+		return Project{Root: top, Top: top, Repository: true, identity: common}
 	}
 	root := filepath.Dir(common) // the main checkout is known from any worktree
-	return Project{Root: root, Top: top, identity: root}
+	return Project{Root: root, Top: top, Repository: true, identity: root}
 }
 
 // Run is the name of the project's run: what its file says, or else the name of
@@ -103,6 +106,9 @@ func (p Project) Settings() (s Settings, err error) {
 			return Settings{}, fmt.Errorf("%s: %w", file, err)
 		}
 	}
+	if err := s.Guard.check(); err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", file, err)
+	}
 	return s, nil
 }
 
@@ -111,7 +117,7 @@ func tomlError(file string, err error) error {
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(strict.Errors) > 0 {
 		first := strict.Errors[0]
 		line, column := first.Position()
-		return fmt.Errorf("%s:%d:%d: unknown key %q; the keys are: run", file, line, column, strings.Join(first.Key(), "."))
+		return fmt.Errorf("%s:%d:%d: unknown key %q; the keys are: run, guard.policy, guard.paths, guard.hold_secs, guard.without_daemon", file, line, column, strings.Join(first.Key(), "."))
 	}
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := wrong.Position()

@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -109,108 +107,4 @@ func (p *Parties) Forget(session uuid.UUID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sessions, session)
-}
-
-// Hooks are the tools of the clients' hooks. Agents can call them too, and do
-// not see them.
-func Hooks(state *dispatch.State, parties *Parties) []Tool {
-	h := &hooks{state, parties}
-	return []Tool{
-		tool("hook_tool_use", "Say who uses a tool",
-			"Say which sub-agent makes a use of a tool, before it is made. Of your own session, or as an operator of those whose client is the process pid.",
-			Effect{Idempotent: true}, h.toolUse),
-		tool("hook_party_end", "Say that a sub-agent has ended",
-			"Release what a sub-agent held and take it out of every line. Of your own session, or as an operator of those whose client is the process pid.",
-			Effect{Idempotent: true}, h.partyEnd),
-		tool("hook_notices", "Take what a client is to be told",
-			"Losses of leases, messages and what else is not told yet, which counts as told from then on. Of your own session, or as an operator of those whose client is the process pid.",
-			Effect{}, h.takeNotices),
-	}
-}
-
-type hooks struct {
-	state   *dispatch.State
-	parties *Parties
-}
-
-// A hookArg says whose hook it is.
-type hookArg struct {
-	Party string `json:"party" doc:"the sub-agent, by the id that its client gave it" min:"1" max:"128"`
-	pidArg
-}
-
-type pidArg struct {
-	PID int `json:"pid,omitempty" doc:"as an operator: the client's process, or its shim's" min:"2" max:"4194304"`
-}
-
-// sessions are those that the hook speaks of.
-func (a pidArg) sessions(h *hooks, se *dispatch.Session) ([]uuid.UUID, error) {
-	if se.Actor().Role != dispatch.Operator {
-		if a.PID != 0 {
-			return nil, &registry.ArgumentError{Argument: "pid", Problem: "is for operators; your hooks speak of your own session"}
-		}
-		return []uuid.UUID{se.ID()}, nil
-	}
-	if a.PID == 0 {
-		return nil, &registry.ArgumentError{Argument: "pid", Problem: "must be given by an operator: the client's process"}
-	}
-	return h.state.SessionsOf(a.PID), nil
-}
-
-type toolUseArgs struct {
-	hookArg
-	ToolUse string `json:"tool_use_id" doc:"as the client names it in the call's _meta" min:"1" max:"128"`
-}
-
-type hooked struct {
-	Sessions int `json:"sessions" jsonschema:"how many sessions this is about"`
-}
-
-func (n hooked) Text() string { return fmt.Sprintf("noted for %d sessions", n.Sessions) }
-
-func (h *hooks) toolUse(_ context.Context, se *dispatch.Session, a toolUseArgs) (hooked, error) {
-	ids, err := a.sessions(h, se)
-	if err != nil {
-		return hooked{}, err
-	}
-	for _, id := range ids {
-		h.parties.bind(id, a.ToolUse, PartyName(a.Party))
-	}
-	return hooked{len(ids)}, nil
-}
-
-func (h *hooks) partyEnd(ctx context.Context, se *dispatch.Session, a hookArg) (hooked, error) {
-	ids, err := a.sessions(h, se)
-	if err != nil {
-		return hooked{}, err
-	}
-	for _, id := range ids {
-		if err := h.state.EndParty(ctx, id, PartyName(a.Party)); err != nil {
-			return hooked{}, err
-		}
-	}
-	return hooked{len(ids)}, nil
-}
-
-type noticeList struct {
-	Notices []Notice `json:"notices"`
-	Line    string   `json:"text" jsonschema:"the same for the model, in a line; empty if there is nothing"`
-}
-
-func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
-
-// takeNotices is for the answer of a hook, which the client gives its model before
-// its next step. A session that has ended has nobody to tell.
-func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a pidArg) (noticeList, error) {
-	ids, err := a.sessions(h, se)
-	list := noticeList{Notices: []Notice{}}
-	for _, id := range ids {
-		if of, err := se.OnBehalf(id); err == nil {
-			list.Notices = append(list.Notices, takeNotices(ctx, of)...)
-		}
-	}
-	if len(list.Notices) > 0 {
-		list.Line = "Leasehold: " + noticeText(list.Notices)
-	}
-	return list, err
 }

@@ -1,0 +1,108 @@
+package hook
+
+import (
+	"io"
+	"strings"
+)
+
+// claude is Claude Code, whose words Codex has taken over.
+var claude = client{
+	name: "claude", guest: "claude-code", pid: "CLAUDE_PID",
+	read: func(stdin []byte) (event, error) {
+		in, e, err := readClaude(stdin)
+		if err != nil {
+			return e, err
+		}
+		e.party = in.AgentID
+		switch in.Tool {
+		case "Edit", "MultiEdit", "Write", "NotebookEdit":
+			e.files = named(in.Input.File, in.Input.Notebook)
+		case "Bash", "PowerShell":
+			e.shell = true
+		case "Agent", "Task":
+			e.delegates = true
+		}
+		return e, nil
+	},
+	answer: answerClaude,
+}
+
+// claudeInput is what a hook reads.
+type claudeInput struct {
+	Session string `json:"session_id"`
+	Dir     string `json:"cwd"`
+	Event   string `json:"hook_event_name"`
+	Tool    string `json:"tool_name"`
+	ToolUse string `json:"tool_use_id"`
+	AgentID string `json:"agent_id"`
+	Input   struct {
+		File     string `json:"file_path"`
+		Notebook string `json:"notebook_path"`
+		Command  text   `json:"command"`
+	} `json:"tool_input"`
+}
+
+// A text is a string; what is none is left out, for a tool that is not ours to
+// know may give it another type.
+type text string
+
+func (t *text) UnmarshalJSON(raw []byte) error {
+	var s string
+	if readJSON(raw, &s) == nil {
+		*t = text(s)
+	}
+	return nil
+}
+
+// readClaude reads what clients have in common that speak as Claude Code does.
+func readClaude(stdin []byte) (in claudeInput, e event, err error) {
+	if err := readJSON(stdin, &in); err != nil {
+		return in, e, err
+	}
+	e = event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: strings.HasPrefix(in.Tool, "mcp__leasehold__")}
+	switch in.Event {
+	case "PreToolUse":
+		e.kind = before
+	case "PostToolUse", "PostToolUseFailure":
+		e.kind = after
+	case "SubagentStop":
+		e.kind = partyEnd
+	case "SessionEnd":
+		e.kind = sessionEnd
+	}
+	return in, e, nil
+}
+
+// named are those of the names that are given.
+func named(names ...string) (list []string) {
+	for _, name := range names {
+		if name != "" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// answerClaude refuses with the words that the model reads. What may happen it
+// leaves to the client's own permissions.
+func answerClaude(out io.Writer, e event, v verdict) error {
+	type specific struct {
+		Event    string `json:"hookEventName"`
+		Decision string `json:"permissionDecision,omitempty"`
+		Reason   string `json:"permissionDecisionReason,omitempty"`
+		Context  string `json:"additionalContext,omitempty"`
+	}
+	type answer struct {
+		Specific *specific `json:"hookSpecificOutput,omitempty"`
+		Message  string    `json:"systemMessage,omitempty"`
+	}
+	switch {
+	case v.refuse != "":
+		return writeJSON(out, answer{Specific: &specific{Event: e.name, Decision: "deny", Reason: v.refuse}})
+	case v.note != "" && (e.kind == before || e.kind == after):
+		return writeJSON(out, answer{&specific{Event: e.name, Context: v.note}, v.note})
+	case v.note != "":
+		return writeJSON(out, answer{Message: v.note})
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package hook
+
+import "strings"
+
+// codex is the Codex CLI. It changes files by patches, of which each may name
+// several, and which a shell command may have in it too.
+var codex = client{
+	name: "codex", guest: "codex",
+	read: func(stdin []byte) (event, error) {
+		in, e, err := readClaude(stdin)
+		if err != nil {
+			return e, err
+		}
+		e.party = in.AgentID
+		switch {
+		case strings.Contains(string(in.Input.Command), beginPatch):
+			e.files = patched(string(in.Input.Command))
+			e.shell = in.Tool != "apply_patch"
+		case in.Tool == "Bash":
+			e.shell = true
+		case strings.HasSuffix(in.Tool, "wait_agent"):
+			e.delegates = true
+		}
+		return e, nil
+	},
+	answer: answerClaude,
+}
+
+// The lines of a patch that name a file.
+const beginPatch = "*** Begin Patch"
+
+var patchHeads = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
+
+// patched are the files that a patch adds, changes, deletes and renames.
+func patched(patch string) (files []string) {
+	_, patch, _ = strings.Cut(patch, beginPatch)
+	for line := range strings.Lines(patch) {
+		line = strings.TrimSpace(line)
+		for _, head := range patchHeads {
+			if name, ok := strings.CutPrefix(line, head); ok {
+				files = append(files, named(strings.TrimSpace(name))...)
+			}
+		}
+	}
+	return files
+}

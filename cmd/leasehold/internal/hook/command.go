@@ -1,0 +1,273 @@
+// Package hook is leasehold hook: what the hooks of MCP clients run. It reads what
+// a client is about to do, takes the leases of the files that this will change, and
+// refuses in the client's words if somebody else has one.
+//
+// Each client has a file of its own here, which turns its words into an [event] and
+// a [verdict] into its words. What is to be done is the same for all of them.
+//
+// # Whose lease it is
+//
+// A hook is a short process. The lease is held by the session of its client, which
+// the daemon finds by the client's process: the shim that the client has started
+// has the same parent. A client without one is a guest of the run: the daemon holds
+// a session open for it for as long as its process lives. An agent that leasehold
+// has launched is its actor.
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	mcp "github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/project"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// maxInput bounds what is read: a write has the file's content in it.
+const maxInput = 64 << 20
+
+// patience is how long a write waits for a daemon that does not answer. The clients
+// wait longer for the hook.
+const patience = 5 * time.Second
+
+func NewCommand() *cobra.Command {
+	var names []string
+	for _, c := range clients {
+		names = append(names, c.name)
+	}
+	return place.WithSocket(&cobra.Command{
+		Use:   "hook CLIENT",
+		Short: "Guard the files that an MCP client writes, from its hooks",
+		Long: `Guard the files that an MCP client writes. The client's hooks run this command;
+leasehold setup writes them. It reads the client's JSON on stdin.
+
+Before a write it takes the lease of each file for the agent that writes, or
+refuses the write and says who holds the lease, until when, and what to do next.
+The lease ends with the agent's session, or when the agent has been quiet for
+five minutes. Sub-agents are told apart where the client says which of them
+writes. Shell commands are not checked.
+
+The file .leasehold.toml at the root of the project has the settings:
+
+  [guard]
+  policy = "refuse"         # or "report": never refuse, but record and say so
+  paths = ["**"]            # what is guarded; "!docs/**" is not
+  hold_secs = 300           # how long an agent may be quiet
+  without_daemon = "allow"  # or "refuse": while no daemon answers
+
+With LEASEHOLD_GUARD=report in the environment a client is never refused. What it
+writes in spite of a lease is recorded. CLIENT is one of ` + strings.Join(names, ", ") + `.`,
+		Example:   `  echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"src/app.ts"}}' | leasehold hook claude`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i := slices.IndexFunc(clients, func(c client) bool { return c.name == args[0] })
+			if i < 0 {
+				return exit.Usagef("no client is called %q; the hooks are for %s", args[0], strings.Join(names, ", "))
+			}
+			return run(cmd, clients[i])
+		},
+	})
+}
+
+func run(cmd *cobra.Command, c client) error {
+	stdin, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxInput))
+	if err != nil {
+		return err
+	}
+	e, err := c.read(stdin)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(e.dir) {
+		if e.dir, err = filepath.Abs(e.dir); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), patience, fmt.Errorf("it did not answer within %v", patience))
+	defer cancel()
+	cmd.SetContext(ctx)
+	g := guard{cmd: cmd, client: c, event: e, pid: c.process()}
+	defer g.close()
+	v, err := g.judge(ctx)
+	if err != nil {
+		return err
+	}
+	return c.answer(cmd.OutOrStdout(), e, v)
+}
+
+// A guard judges one event.
+type guard struct {
+	cmd    *cobra.Command
+	client client
+	event  event
+	pid    int
+
+	daemon *mcp.Client // once it is reached
+}
+
+func (g *guard) close() {
+	if g.daemon != nil {
+		g.daemon.Close()
+	}
+}
+
+func (g *guard) judge(ctx context.Context) (verdict, error) {
+	e := g.event
+	switch {
+	case e.kind == before && len(e.files) > 0:
+		return g.write(ctx)
+	case e.kind == before && e.ours && e.party != "" && e.use != "":
+		return g.tell(ctx, "hook_tool_use", map[string]any{"party": e.party, "tool_use_id": e.use})
+	case e.kind == before && e.delegates:
+		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "let_go": "own"})
+	case e.kind == before, e.kind == after:
+		return g.tell(ctx, "hook_present", map[string]any{"party": e.party})
+	case e.kind == partyEnd && e.party != "":
+		return g.tell(ctx, "hook_party_end", map[string]any{"party": e.party})
+	case e.kind == sessionEnd:
+		return g.tell(ctx, "hook_present", map[string]any{"let_go": "all"})
+	}
+	return verdict{}, nil
+}
+
+// tell tells the daemon, if one runs. Without one there is nothing to know.
+func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (verdict, error) {
+	if err := g.connect(false); err != nil {
+		return verdict{}, nil
+	}
+	_, err := g.call(ctx, tool, args)
+	return verdict{}, err
+}
+
+// connect reaches the daemon as the actor that leasehold has launched, or else as
+// the operator, who speaks for the client's process.
+func (g *guard) connect(start bool) (err error) {
+	hello := server.Hello{Operator: true}
+	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
+		hello = server.Hello{Handle: handle, Directory: g.event.dir}
+	}
+	g.daemon, err = connection.Open(g.cmd, hello, start)
+	return err
+}
+
+func (g *guard) call(ctx context.Context, tool string, args map[string]any) (mcp.Answer, error) {
+	if g.pid != 0 {
+		args["pid"] = g.pid
+	}
+	return g.daemon.Call(ctx, tool, args)
+}
+
+// write takes the leases for a write, or refuses it.
+func (g *guard) write(ctx context.Context) (verdict, error) {
+	home, err := project.Of(g.event.dir)
+	if err != nil {
+		return verdict{}, err
+	}
+	settings, err := home.Settings()
+	if err != nil {
+		return verdict{}, err
+	}
+	list, err := targets(home, settings, g.event.dir, g.event.files)
+	if err != nil {
+		return verdict{}, err
+	}
+	if len(list) == 0 {
+		return verdict{}, nil
+	}
+	if err := g.connect(true); err != nil {
+		return withoutDaemon(settings.Guard, g.event.files, err), nil
+	}
+	args := map[string]any{
+		"writes": list, "party": g.event.party, "hold_secs": settings.Guard.Hold().Seconds(),
+		"overrule": settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report,
+		"name":     guestName(g.client, g.event.dir), "directory": g.event.dir,
+	}
+	answer, err := g.insist(ctx, args)
+	refusal, refused := errors.AsType[*mcp.Refusal](err)
+	switch {
+	case refused && refusal.Code != "UNAVAILABLE":
+		return verdict{refuse: refusalText(list, refusal)}, nil
+	case err != nil:
+		return withoutDaemon(settings.Guard, g.event.files, err), nil
+	}
+	taken, err := connection.Decode[struct{ Overruled []string }](answer.Object)
+	if err != nil || len(taken.Overruled) == 0 {
+		return verdict{}, err
+	}
+	return verdict{note: "leasehold does not refuse this write, as it is set to report only: " + strings.Join(taken.Overruled, "; ")}, nil
+}
+
+// insist asks again while a session that was there before the daemon was started
+// again is not back.
+func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Answer, err error) {
+	for {
+		answer, err = g.call(ctx, "hook_write", args)
+		if !connection.IsCode(err, "UNAVAILABLE") {
+			return answer, err
+		}
+		select {
+		case <-time.After(connection.FirstRetry):
+		case <-ctx.Done():
+			return answer, err
+		}
+	}
+}
+
+// refusalText says who is in the way, what did not happen, and what to do next.
+func refusalText(list []target, refusal *mcp.Refusal) string {
+	if refusal.Code != "LEASE_HELD" {
+		return "leasehold refused the write: " + refusal.Message
+	}
+	held, _ := connection.Decode[struct{ Key string }](refusal.Object)
+	name, ask := held.Key, "do something else, and try again then"
+	for _, t := range list {
+		i := slices.Index(t.Keys, held.Key)
+		if i < 0 {
+			continue
+		}
+		name = t.names[i]
+		if t.Home {
+			ask = fmt.Sprintf("do something else first, or call run_lease_acquire with key %q and wait_secs 50 to wait in line; then read the file again and repeat the change", held.Key)
+		}
+	}
+	what := name + " is not changed"
+	if names := allNames(list); len(names) > 1 {
+		what = "none of " + strings.Join(names, ", ") + " is changed"
+	}
+	return fmt.Sprintf("%s; %s: %s", refusal.Message, what, ask)
+}
+
+func allNames(list []target) (names []string) {
+	for _, t := range list {
+		names = append(names, t.names...)
+	}
+	return names
+}
+
+// withoutDaemon is the verdict while no daemon answers.
+func withoutDaemon(settings project.Guard, files []string, why error) verdict {
+	names := strings.Join(files, ", ")
+	if settings.WithoutDaemon == project.Refuse {
+		return verdict{refuse: fmt.Sprintf("leasehold cannot tell who may change %s: %v; %s is set to refuse then. Ask your user to start it: leasehold serve", names, why, project.File)}
+	}
+	return verdict{note: fmt.Sprintf("leasehold did not check whether somebody else is changing %s, and lets it happen: %v", names, why)}
+}
+
+// guestName is what a client without a session is called.
+func guestName(c client, dir string) string {
+	base := project.Word(filepath.Base(dir))
+	return strings.TrimRight((c.guest + "-" + base)[:min(len(c.guest)+1+len(base), 64)], "-.")
+}

@@ -1,0 +1,51 @@
+package hook
+
+import (
+	"io"
+	"strings"
+)
+
+// gemini is the Gemini CLI.
+var gemini = client{
+	name: "gemini", guest: "gemini-cli",
+	read: func(stdin []byte) (event, error) {
+		in, e, err := readClaude(stdin)
+		if err != nil {
+			return e, err
+		}
+		e.ours = strings.HasPrefix(in.Tool, "mcp_leasehold_")
+		switch in.Event {
+		case "BeforeTool":
+			e.kind = before
+		case "AfterTool":
+			e.kind = after
+		}
+		switch in.Tool {
+		case "write_file", "replace", "edit":
+			e.files = named(in.Input.File)
+		case "run_shell_command":
+			e.shell = true
+		}
+		return e, nil
+	},
+	answer: func(out io.Writer, e event, v verdict) error {
+		type specific struct {
+			Context string `json:"additionalContext"`
+		}
+		type answer struct {
+			Decision string    `json:"decision,omitempty"`
+			Reason   string    `json:"reason,omitempty"`
+			Message  string    `json:"systemMessage,omitempty"`
+			Specific *specific `json:"hookSpecificOutput,omitempty"`
+		}
+		switch {
+		case v.refuse != "":
+			return writeJSON(out, answer{Decision: "deny", Reason: v.refuse})
+		case v.note != "" && e.kind == after:
+			return writeJSON(out, answer{Specific: &specific{v.note}, Message: v.note})
+		case v.note != "":
+			return writeJSON(out, answer{Message: v.note})
+		}
+		return nil
+	},
+}

@@ -1,0 +1,58 @@
+package hook
+
+import (
+	"io"
+)
+
+// opencode calls a plugin in its own process, which runs this command; see
+// Plugin. Each of its sessions is a party: they share one process.
+var opencode = client{
+	name: "opencode", guest: "opencode", pid: "LEASEHOLD_CLIENT_PID",
+	read: func(stdin []byte) (event, error) {
+		var in struct {
+			Event   string
+			Dir     string
+			Session string
+			Call    string
+			Tool    string
+			Args    struct {
+				File  string `json:"filePath"`
+				Patch text   `json:"patchText"`
+			}
+		}
+		if err := readJSON(stdin, &in); err != nil {
+			return event{}, err
+		}
+		e := event{name: in.Event, dir: in.Dir, use: in.Call, party: in.Session}
+		switch in.Event {
+		case "before":
+			e.kind = before
+		case "after":
+			e.kind = after
+		case "session.deleted", "session.done":
+			e.kind = partyEnd
+		case "end":
+			e.kind = sessionEnd
+		}
+		switch in.Tool {
+		case "edit", "write", "multiedit":
+			e.files = named(in.Args.File)
+		case "patch", "apply_patch":
+			e.files = patched(string(in.Args.Patch))
+		case "bash":
+			e.shell = true
+		case "task":
+			e.delegates = true
+		}
+		return e, nil
+	},
+	answer: func(out io.Writer, _ event, v verdict) error {
+		if v == (verdict{}) {
+			return nil
+		}
+		return writeJSON(out, struct {
+			Refuse string `json:"refuse,omitempty"`
+			Note   string `json:"note,omitempty"`
+		}{v.refuse, v.note})
+	},
+}

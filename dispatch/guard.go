@@ -1,0 +1,237 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A guard knows which leases were taken for writes that a client's hook asked for.
+// Their holder did not ask for them by itself, so it does not renew them either:
+// they last as long as it is heard from. The guard is in memory: after a restart
+// such a lease lasts until its holder writes to the file again, or its ttl is over.
+type guard struct {
+	some atomic.Bool // there may be leases in held
+
+	mu   sync.Mutex
+	held map[writer]map[string]uuid.UUID // by key, the ids of leases
+}
+
+// A writer is a session, or one of the sub-agents that share it.
+type writer struct {
+	session uuid.UUID
+	party   string
+}
+
+// Guard takes the leases of the files that one write will change, all or none, for
+// hold from now. What the party has otherwise taken is prolonged with them: it is
+// there.
+func (se *Session) Guard(ctx context.Context, party string, keys []string, hold time.Duration, reason string) (grants []registry.Grant, err error) {
+	g := &se.state.guard
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	for _, key := range keys {
+		req := registry.Request{Key: key, Holder: registry.Holder{Party: party}, TTL: hold, Reason: reason}
+		by := se
+		grant, err := se.Acquire(ctx, RunScope, req)
+		if held, ok := errors.AsType[*registry.HeldError](err); ok && held.Holder.Party == party && !held.Reserved {
+			if other := se.state.sameClient(se.party, held.Holder.Session); other != nil {
+				by = &Session{party: other}
+				grant, err = by.Acquire(ctx, RunScope, req)
+			}
+		}
+		if err != nil {
+			if giveBack := se.GiveBack(ctx, grants); giveBack != nil {
+				return nil, giveBack
+			}
+			return nil, err
+		}
+		grants = append(grants, grant)
+	}
+	for _, grant := range grants {
+		if !grant.Reentrant {
+			g.note(se.state, grant.Lease)
+		}
+	}
+	return grants, se.Present(ctx, party)
+}
+
+// GiveBack releases what a write has got that is not to happen.
+func (se *Session) GiveBack(ctx context.Context, grants []registry.Grant) error {
+	for _, g := range grants {
+		if g.Reentrant {
+			continue
+		}
+		if _, _, err := se.state.core.Release(ctx, g.Holder, g.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Present prolongs what the guard has taken for a party that is heard from, but for
+// what others wait for.
+func (se *Session) Present(ctx context.Context, party string) error {
+	g := &se.state.guard
+	ids := g.of(writer{se.id, party})
+	if len(ids) == 0 {
+		return nil
+	}
+	held, err := se.state.core.Prolong(ctx, se.As(party), slices.Collect(maps.Values(ids)))
+	if err == nil {
+		g.keep(writer{se.id, party}, ids, held)
+	}
+	return err
+}
+
+// LetGo gives back what the guard has taken for a party, or for all parties of the
+// session.
+func (se *Session) LetGo(ctx context.Context, party string, all bool) error {
+	g := &se.state.guard
+	g.mu.Lock()
+	var ids []uuid.UUID
+	for w, held := range g.held {
+		if w.session == se.id && (all || w.party == party) {
+			ids = slices.AppendSeq(ids, maps.Values(held))
+			delete(g.held, w)
+		}
+	}
+	g.mu.Unlock()
+	for _, id := range ids {
+		if _, _, err := se.state.core.Release(ctx, se.Holder(), id); err != nil && !errors.Is(err, registry.ErrNotHolder) {
+			return err
+		}
+	}
+	return nil
+}
+
+// note remembers a lease until its session ends.
+func (g *guard) note(s *State, l registry.Lease) {
+	w := writer{l.Holder.Session, l.Holder.Party}
+	s.mu.Lock()
+	p := s.parties[w.session]
+	s.mu.Unlock()
+	if p == nil {
+		return // it has just ended
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		g.held = make(map[writer]map[string]uuid.UUID)
+	}
+	if g.held[w] == nil {
+		g.held[w] = make(map[string]uuid.UUID)
+		context.AfterFunc(p.ctx, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			delete(g.held, w)
+		})
+	}
+	g.held[w][l.Key] = l.ID
+	g.some.Store(true)
+}
+
+// of are the leases of a writer, by key.
+func (g *guard) of(w writer) map[string]uuid.UUID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.held[w])
+}
+
+// keep forgets those of the leases that a writer had which it holds no more.
+func (g *guard) keep(w writer, had map[string]uuid.UUID, held []uuid.UUID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, id := range had {
+		if g.held[w][key] == id && !slices.Contains(held, id) {
+			delete(g.held[w], key)
+		}
+	}
+}
+
+// takeOver moves what the guard has taken for the same party in another session of
+// the same client to this one, which is about to ask for the key itself. A client
+// has several sessions if each of its sub-agents starts a server of its own, or if
+// it wrote before its server was there.
+func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) error {
+	if !g.some.Load() { // nearly always
+		return nil
+	}
+	type found struct {
+		from writer
+		key  string
+		id   uuid.UUID
+	}
+	var list []found
+	g.mu.Lock()
+	for w, held := range g.held {
+		if w.party != party || w.session == se.id {
+			continue
+		}
+		for k, id := range held {
+			below, all := strings.CutSuffix(key, "**")
+			if k == key || all && strings.HasPrefix(k, below) {
+				list = append(list, found{w, k, id})
+			}
+		}
+	}
+	g.mu.Unlock()
+	for _, f := range list {
+		other := se.state.sameClient(se.party, f.from.session)
+		if other == nil {
+			continue
+		}
+		passed, err := se.state.core.Pass(ctx, f.id, (&Session{party: other}).As(party), se.As(party))
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		delete(g.held[f.from], f.key)
+		g.mu.Unlock()
+		if passed {
+			g.note(se.state, registry.Lease{Key: f.key, ID: f.id, Holder: se.As(party)})
+		}
+	}
+	return nil
+}
+
+// sameClient is another session, if the process of p's client has that too: the
+// processes of both were started by it, or both are a launched actor's.
+func (s *State) sameClient(p *party, session uuid.UUID) *party {
+	s.mu.Lock()
+	other := s.parties[session]
+	if other == nil || other == p || other.ending {
+		s.mu.Unlock()
+		return nil
+	}
+	one, two := p.peer, other.peer
+	launched := p.actor.ID == other.actor.ID && (s.launchers.KeptOpen(p.id) || s.launchers.KeptOpen(other.id))
+	s.mu.Unlock()
+	switch {
+	case launched:
+		return other
+	case one.PID == 0 || two.PID == 0:
+		return nil
+	}
+	if pid := s.clientOf(p, one.PID); pid > 1 && pid == s.clientOf(other, two.PID) {
+		return other
+	}
+	return nil
+}
+
+// clientOf is the process of a session's client, which has started the process that
+// connects, or is a guest itself.
+func (s *State) clientOf(p *party, pid int) int {
+	if p.guest {
+		return pid
+	}
+	return s.opts.Process(pid).Parent
+}

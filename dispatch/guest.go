@@ -1,0 +1,214 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine"
+)
+
+// A Writer is a client on this machine whose hook asks before it writes. It may
+// have a session, over the shim that it started; else it becomes a guest.
+type Writer struct {
+	PID  int    // of the client; 0: not known
+	Run  string // of the project that it writes to
+	Home bool   // that is the project it works in, so its session counts whatever its run is
+	Name string // as a guest
+	Origin
+}
+
+// A guest is a session that the daemon holds open for a client that has no
+// connection: its MCP server is not configured, or it writes to the project of
+// another run. It lasts as long as the client's process.
+type guest struct {
+	client process.Peer
+	run    string
+}
+
+var (
+	errNoClient = errors.New("the process of the client is not known, so nothing could tell when it ends")
+
+	// ErrComingBack answers a client whose session was there before the daemon was
+	// started again and is not resumed yet.
+	ErrComingBack = errors.New("the client's session is about to be resumed; try again in a second")
+)
+
+// SessionFor is the session that a write counts for: one of the client's own, or
+// that of a guest. Of several the oldest process counts. A caller that is an actor
+// only speaks for sessions of that actor, and has one.
+func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Session, error) {
+	operator := caller.Actor().Role == Operator
+	for _, p := range s.partiesOf(w.PID) {
+		switch {
+		case !operator && p.actor.ID != caller.Actor().ID:
+		case w.Home && !p.guest, p.actor.Run == w.Run:
+			return &Session{party: p}, nil
+		}
+	}
+	client := s.opts.Process(w.PID).Peer
+	switch {
+	case !operator && (w.Home || client.PID == 0):
+		return caller, nil
+	case client.PID == 0:
+		return nil, errNoClient
+	case s.comingBack(w.PID):
+		return nil, ErrComingBack
+	}
+	return s.guestOf(ctx, client, w)
+}
+
+// SessionsOf are the sessions of a client's process: those whose connection
+// comes from it, or from a process that it has started, as a shim is.
+func (s *State) SessionsOf(pid int) (list []*Session) {
+	for _, p := range s.partiesOf(pid) {
+		list = append(list, &Session{party: p})
+	}
+	return list
+}
+
+// OfActor are all sessions of the session's actor.
+func (se *Session) OfActor() (list []*Session) {
+	se.state.mu.Lock()
+	defer se.state.mu.Unlock()
+	for _, p := range se.state.parties {
+		if p.actor.ID == se.actor.ID && !p.ending {
+			list = append(list, &Session{party: p})
+		}
+	}
+	return list
+}
+
+// partiesOf are the sessions of a client's process, the oldest process first
+// and guests last.
+func (s *State) partiesOf(pid int) (list []*party) {
+	if pid == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	for _, p := range s.parties {
+		if p.peer.PID != 0 && !p.ending {
+			list = append(list, p)
+		}
+	}
+	s.mu.Unlock()
+	list = slices.DeleteFunc(list, func(p *party) bool { return !s.startedBy(p.peer.PID, pid) })
+	slices.SortFunc(list, func(a, b *party) int {
+		return cmp.Or(last(a.guest)-last(b.guest), a.peer.PID-b.peer.PID, slices.Compare(a.id[:], b.id[:]))
+	})
+	return list
+}
+
+func last(guest bool) int {
+	if guest {
+		return 1
+	}
+	return 0
+}
+
+func (s *State) startedBy(pid, parent int) bool {
+	return pid == parent || s.opts.Process(pid).Parent == parent
+}
+
+// comingBack reports whether a session of the client waits to be resumed.
+func (s *State) comingBack(pid int) bool {
+	for _, d := range s.waitingDetached() {
+		if d.peer.PID != 0 && s.startedBy(d.peer.PID, pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// guestOf is the session of a guest, which it makes.
+func (s *State) guestOf(ctx context.Context, client process.Peer, w Writer) (*Session, error) {
+	s.guests.mu.Lock() // one writer makes it, the others find it
+	defer s.guests.mu.Unlock()
+	key := guest{client, w.Run}
+	if se := s.guests.open[key]; se != nil && se.Context().Err() == nil {
+		return se, nil
+	}
+	origin := w.Origin
+	origin.PID = client.PID
+	record := sessionRecord{ID: uuid.New(), Peer: client, Origin: origin, Guest: true}
+	se, err := s.open(ctx, record, "", func(tx engine.Tx) (Actor, error) { return s.join(tx, w.Run, w.Name) })
+	if err != nil {
+		return nil, fmt.Errorf("join run %s for the client, process %d: %w", w.Run, client.PID, err)
+	}
+	s.holdGuestLocked(key, se)
+	return se, nil
+}
+
+func (s *State) holdGuestLocked(key guest, se *Session) {
+	s.guests.open[key] = se
+	select {
+	case s.guests.came <- struct{}{}:
+	default: // tendGuests has not looked since the last
+	}
+}
+
+// recoverGuest holds the session of a guest open again, whose process lives.
+func (s *State) recoverGuest(ctx context.Context, record sessionRecord) error {
+	p, _ := s.attach(record.ID, "")
+	var actor Actor
+	var run Run
+	err := s.eng.View(ctx, func(tx engine.Tx) error {
+		actor, _ = getActor(tx, record.Actor)
+		run, _ = getRun(tx, actor.Run)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.become(actor, run, record.Peer, nil)
+	p.guest = true
+	s.guests.mu.Lock()
+	defer s.guests.mu.Unlock()
+	s.holdGuestLocked(guest{record.Peer, run.Name}, &Session{party: p})
+	return nil
+}
+
+// errClientGone is why the session of a guest ends.
+var errClientGone = errors.New("the client's process has ended")
+
+// tendGuests ends the sessions of guests whose process is gone, looking once a
+// second while there are any.
+func (s *State) tendGuests(ctx context.Context) error {
+	tick := time.NewTicker(detachedPoll)
+	defer tick.Stop()
+	for {
+		var gone []*Session
+		s.guests.mu.Lock()
+		for key, se := range s.guests.open {
+			switch {
+			case se.Context().Err() != nil:
+				delete(s.guests.open, key)
+			case !s.opts.Alive(key.client):
+				gone = append(gone, se)
+				delete(s.guests.open, key)
+			}
+		}
+		due := tick.C
+		if len(s.guests.open) == 0 {
+			due = nil
+		}
+		s.guests.mu.Unlock()
+		for _, se := range gone {
+			if err := se.Close(errClientGone); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-due:
+		case <-s.guests.came:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package project
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+// A Guard says what becomes of a write to a file of the project: see leasehold hook.
+type Guard struct {
+	Policy        string   `toml:"policy"`         // Refuse, Report; "": Refuse
+	Paths         []string `toml:"paths"`          // what is guarded; none: all
+	HoldSecs      float64  `toml:"hold_secs"`      // 0: 300
+	WithoutDaemon string   `toml:"without_daemon"` // Allow, Refuse; "": Allow
+}
+
+// The words of a Guard.
+const (
+	Refuse = "refuse"
+	Report = "report" // what somebody else has leased is written to, and recorded
+	Allow  = "allow"
+)
+
+// Hold is how long an agent that is quiet keeps the files that it has written to.
+func (g Guard) Hold() time.Duration {
+	if g.HoldSecs == 0 {
+		return 5 * time.Minute
+	}
+	return time.Duration(g.HoldSecs * float64(time.Second))
+}
+
+func (g Guard) check() error {
+	word := func(name, value string, words ...string) error {
+		for _, w := range words {
+			if value == w || value == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("guard.%s = %q must be %s", name, value, strings.Join(words, " or "))
+	}
+	if err := word("policy", g.Policy, Refuse, Report); err != nil {
+		return err
+	}
+	if err := word("without_daemon", g.WithoutDaemon, Allow, Refuse); err != nil {
+		return err
+	}
+	if g.HoldSecs != 0 && (g.HoldSecs < 1 || g.HoldSecs > 86400) {
+		return fmt.Errorf("guard.hold_secs = %v must be from 1 to 86400", g.HoldSecs)
+	}
+	for _, pattern := range g.Paths {
+		if _, err := path.Match(strings.TrimPrefix(pattern, "!"), ""); err != nil || strings.TrimPrefix(pattern, "!") == "" {
+			return fmt.Errorf("guard.paths: %q must be a pattern such as src/**, *.go or !docs/**", pattern)
+		}
+	}
+	return nil
+}
+
+// Guards reports whether a file is guarded, by its path from the top of its
+// checkout. Of the patterns that fit it the last one decides. One without a slash
+// fits at any depth, ** fits any number of directories, and ! takes out.
+func (g Guard) Guards(file string) bool {
+	guarded := len(g.Paths) == 0 || strings.HasPrefix(g.Paths[0], "!")
+	for _, pattern := range g.Paths {
+		pattern, without := strings.CutPrefix(pattern, "!")
+		if !strings.Contains(pattern, "/") {
+			pattern = "**/" + pattern
+		}
+		if fits(strings.Split(pattern, "/"), strings.Split(file, "/")) {
+			guarded = !without
+		}
+	}
+	return guarded
+}
+
+func fits(pattern, names []string) bool {
+	if len(pattern) == 0 {
+		return len(names) == 0
+	}
+	if pattern[0] == "**" {
+		return fits(pattern[1:], names) || len(names) > 0 && fits(pattern, names[1:])
+	}
+	if len(names) == 0 {
+		return false
+	}
+	ok, err := path.Match(pattern[0], names[0])
+	return err == nil && ok && fits(pattern[1:], names[1:])
+}

@@ -1,0 +1,229 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// Hooks are the tools of the clients' hooks. Agents can call them too, and do
+// not see them.
+func Hooks(state *dispatch.State, parties *Parties) []Tool {
+	h := &hooks{state, parties}
+	const whose = " Of your own session, or as an operator of those whose client is the process pid."
+	return []Tool{
+		tool("hook_write", "Take the files of a write",
+			"Take the leases of the files that a client is about to change, all or none. They last while the client is heard from, until its session or its sub-agent ends."+whose,
+			Effect{Idempotent: true}, h.write),
+		tool("hook_present", "Say that a client is there",
+			"Prolong what hook_write took for a sub-agent, but for what others wait for; or give it back."+whose,
+			Effect{Idempotent: true}, h.present),
+		tool("hook_tool_use", "Say who uses a tool",
+			"Say which sub-agent makes a use of a tool, before it is made."+whose,
+			Effect{Idempotent: true}, h.toolUse),
+		tool("hook_party_end", "Say that a sub-agent has ended",
+			"Release what a sub-agent held and take it out of every line."+whose,
+			Effect{Idempotent: true}, h.partyEnd),
+		tool("hook_notices", "Take what a client is to be told",
+			"Losses of leases, messages and what else is not told yet, which counts as told from then on."+whose,
+			Effect{}, h.takeNotices),
+	}
+}
+
+type hooks struct {
+	state   *dispatch.State
+	parties *Parties
+}
+
+// A clientArg says whose hook it is.
+type clientArg struct {
+	PID int `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it" min:"2" max:"4194304"`
+}
+
+// sessions are those that the hook speaks of.
+func (a clientArg) sessions(h *hooks, se *dispatch.Session) ([]*dispatch.Session, error) {
+	if se.Actor().Role != dispatch.Operator {
+		return se.OfActor(), nil
+	}
+	if a.PID == 0 {
+		return nil, &registry.ArgumentError{Argument: "pid", Problem: "must be given by an operator: the client's process"}
+	}
+	return h.state.SessionsOf(a.PID), nil
+}
+
+type fileWriteArgs struct {
+	clientArg
+	Party     string      `json:"party,omitempty" doc:"the sub-agent, by the id that its client gave it" max:"1024"`
+	Writes    []fileWrite `json:"writes" doc:"what is written to, one for each run" min:"1" max:"64"`
+	Hold      seconds     `json:"hold_secs" doc:"how long the client may be quiet before it loses them" min:"1" max:"86400"`
+	Overrule  bool        `json:"overrule,omitempty" doc:"record leases of others that are in the way, and refuse nothing" default:"false"`
+	Reason    string      `json:"reason,omitempty" doc:"shown to who is refused" max:"256"`
+	Name      string      `json:"name" doc:"to join a run under, for a client without a session" min:"1" max:"64"`
+	Directory string      `json:"directory,omitempty" doc:"where the client works" max:"1024"`
+}
+
+type fileWrite struct {
+	Run  string   `json:"run" jsonschema:"of the project that is written to"`
+	Home bool     `json:"home,omitempty" jsonschema:"that is the project the client works in: its session counts, whatever run it is of"`
+	Keys []string `json:"keys" jsonschema:"of the leases of the files"`
+}
+
+type guarded struct {
+	Actor     string        `json:"actor" jsonschema:"path of the actor that holds them"`
+	Leases    []guardedFile `json:"leases"`
+	Overruled []string      `json:"overruled" jsonschema:"who holds the others"`
+}
+
+type guardedFile struct {
+	Key         string `json:"key"`
+	Token       uint64 `json:"token"`
+	ExpiresInMS int64  `json:"expires_in_ms"`
+}
+
+func (g guarded) Text() string { return fmt.Sprintf("%s holds %d files", g.Actor, len(g.Leases)) }
+
+func (h *hooks) write(ctx context.Context, se *dispatch.Session, a fileWriteArgs) (g guarded, err error) {
+	var took []taken
+	g = guarded{Leases: []guardedFile{}, Overruled: []string{}}
+	for _, w := range a.Writes {
+		var by *dispatch.Session
+		by, err = h.state.SessionFor(ctx, se, dispatch.Writer{
+			PID: a.PID, Run: w.Run, Home: w.Home, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory},
+		})
+		var t taken
+		if err == nil {
+			t, err = h.take(ctx, by, w.Keys, a, &g)
+		}
+		took = append(took, t)
+		if err != nil {
+			for _, t := range took {
+				if t.by == nil {
+					continue
+				}
+				if giveBack := t.by.GiveBack(ctx, t.grants); giveBack != nil {
+					return guarded{}, giveBack
+				}
+			}
+			return guarded{}, err
+		}
+	}
+	return g, nil
+}
+
+// taken is what a write has got in one run.
+type taken struct {
+	by     *dispatch.Session
+	grants []registry.Grant
+}
+
+func (h *hooks) take(ctx context.Context, by *dispatch.Session, keys []string, a fileWriteArgs, g *guarded) (t taken, err error) {
+	t.by, g.Actor = by, by.Actor().Path
+	sets := [][]string{keys}
+	if a.Overrule { // each for itself
+		sets = slices.Collect(slices.Chunk(keys, 1))
+	}
+	for _, set := range sets {
+		grants, err := by.Guard(ctx, partyOf(a.Party), set, a.Hold.duration(), a.Reason)
+		if held, ok := errors.AsType[*registry.HeldError](err); ok && a.Overrule {
+			g.Overruled = append(g.Overruled, held.Error())
+			continue
+		}
+		if err != nil {
+			return t, err
+		}
+		t.grants = append(t.grants, grants...)
+	}
+	for _, grant := range t.grants {
+		g.Leases = append(g.Leases, guardedFile{grant.Key, grant.Token, grant.ExpiresIn.Milliseconds()})
+	}
+	return t, nil
+}
+
+func partyOf(name string) string {
+	if name == "" {
+		return ""
+	}
+	return PartyName(name)
+}
+
+type presentArgs struct {
+	clientArg
+	Party string `json:"party,omitempty" doc:"the sub-agent, by the id that its client gave it" max:"1024"`
+	LetGo string `json:"let_go,omitempty" doc:"give back what hook_write took: for this sub-agent, or for all" enum:"own|all"`
+}
+
+// hooked is what a hook did.
+type hooked struct {
+	Sessions int `json:"sessions" jsonschema:"how many sessions this is about"`
+}
+
+func (n hooked) Text() string { return fmt.Sprintf("noted for %d sessions", n.Sessions) }
+
+// each does something for all sessions that a hook speaks of.
+func (h *hooks) each(se *dispatch.Session, a clientArg, do func(*dispatch.Session) error) (hooked, error) {
+	list, err := a.sessions(h, se)
+	for i := 0; err == nil && i < len(list); i++ {
+		err = do(list[i])
+	}
+	return hooked{len(list)}, err
+}
+
+func (h *hooks) present(ctx context.Context, se *dispatch.Session, a presentArgs) (hooked, error) {
+	return h.each(se, a.clientArg, func(of *dispatch.Session) error {
+		if a.LetGo != "" {
+			return of.LetGo(ctx, partyOf(a.Party), a.LetGo == "all")
+		}
+		return of.Present(ctx, partyOf(a.Party))
+	})
+}
+
+type partyArgs struct {
+	Party string `json:"party" doc:"the sub-agent, by the id that its client gave it" min:"1" max:"1024"`
+	clientArg
+}
+
+type toolUseArgs struct {
+	partyArgs
+	ToolUse string `json:"tool_use_id" doc:"as the client names it in the call's _meta" min:"1" max:"128"`
+}
+
+func (h *hooks) toolUse(_ context.Context, se *dispatch.Session, a toolUseArgs) (hooked, error) {
+	return h.each(se, a.clientArg, func(of *dispatch.Session) error {
+		h.parties.bind(of.ID(), a.ToolUse, PartyName(a.Party))
+		return nil
+	})
+}
+
+func (h *hooks) partyEnd(ctx context.Context, se *dispatch.Session, a partyArgs) (hooked, error) {
+	return h.each(se, a.clientArg, func(of *dispatch.Session) error {
+		return of.EndParty(ctx, PartyName(a.Party))
+	})
+}
+
+type noticeList struct {
+	Notices []Notice `json:"notices"`
+	Line    string   `json:"text" jsonschema:"the same for the model, in a line; empty if there is nothing"`
+}
+
+func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
+
+// takeNotices is for the answer of a hook, which the client gives its model before
+// its next step. A session that has ended has nobody to tell.
+func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a clientArg) (noticeList, error) {
+	list := noticeList{Notices: []Notice{}}
+	_, err := h.each(se, a, func(of *dispatch.Session) error {
+		if of, err := se.OnBehalf(of.ID()); err == nil {
+			list.Notices = append(list.Notices, takeNotices(ctx, of)...)
+		}
+		return nil
+	})
+	if len(list.Notices) > 0 {
+		list.Line = "Leasehold: " + noticeText(list.Notices)
+	}
+	return list, err
+}
