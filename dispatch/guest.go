@@ -98,7 +98,9 @@ func (s *State) partiesOf(pid int) (list []*party) {
 		}
 	}
 	s.mu.Unlock()
-	list = slices.DeleteFunc(list, func(p *party) bool { return !s.startedBy(p.peer.PID, pid) })
+	list = slices.DeleteFunc(list, func(p *party) bool {
+		return p.peer.PID != pid && (p.guest || s.opts.Process(p.peer.PID).Parent != pid)
+	})
 	slices.SortFunc(list, func(a, b *party) int {
 		return cmp.Or(last(a.guest)-last(b.guest), a.peer.PID-b.peer.PID, slices.Compare(a.id[:], b.id[:]))
 	})
@@ -112,14 +114,10 @@ func last(guest bool) int {
 	return 0
 }
 
-func (s *State) startedBy(pid, parent int) bool {
-	return pid == parent || s.opts.Process(pid).Parent == parent
-}
-
 // comingBack reports whether a session of the client waits to be resumed.
 func (s *State) comingBack(pid int) bool {
 	for _, d := range s.waitingDetached() {
-		if d.peer.PID != 0 && s.startedBy(d.peer.PID, pid) {
+		if d.peer.PID != 0 && (d.peer.PID == pid || s.opts.Process(d.peer.PID).Parent == pid) {
 			return true
 		}
 	}

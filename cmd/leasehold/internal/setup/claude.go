@@ -4,7 +4,7 @@ import "path/filepath"
 
 // claude is Claude Code. Its tools are deferred behind a search unless the server
 // says alwaysLoad, and it asks before each call unless the permissions name the
-// server. What a project allows counts once its folder is trusted.
+// server. Its hooks guard what it writes. What a project allows counts once its folder is trusted.
 var claude = client{
 	name: "claude", title: "Claude Code",
 	found: func(m machine) bool { return m.has("claude", m.dir("CLAUDE_CONFIG_DIR", ".claude")) },
@@ -14,18 +14,18 @@ var claude = client{
 		if filepath.IsAbs(m.getenv("CLAUDE_CONFIG_DIR")) {
 			servers = filepath.Join(dir, ".claude.json")
 		}
-		allowed := []listed{{[]string{"permissions", "allow"}, "mcp__leasehold"}}
+		wanted := []listed{{path: []string{"permissions", "allow"}, value: "mcp__leasehold"}}
 		if project {
 			dir = filepath.Join(m.top, ".claude")
 			servers, text = filepath.Join(m.top, ".mcp.json"), instructions(m.top, "CLAUDE.md")
-			allowed = append(allowed, listed{[]string{"enabledMcpjsonServers"}, "leasehold"})
+			wanted = append(wanted, listed{path: []string{"enabledMcpjsonServers"}, value: "leasehold"})
 		}
 		return []file{
 			{path: servers, text: jsonText{}, want: config{
 				entry:   []string{"mcpServers", "leasehold"},
 				members: append(launch(m), callLimit, setting{name: "alwaysLoad", value: true}),
 			}},
-			{path: filepath.Join(dir, "settings.json"), text: jsonText{}, want: config{elements: allowed}},
+			{path: filepath.Join(dir, "settings.json"), text: jsonText{}, want: config{elements: append(wanted, m.hookLists("claude", 1, project)...)}},
 			text,
 		}
 	},

@@ -26,14 +26,16 @@ var codex = client{
 					setting{name: "default_tools_approval_mode", value: "approve"},
 				),
 			}},
+			{path: filepath.Join(dir, "hooks.json"), text: jsonText{}, want: config{elements: m.hookLists("codex", 1, project)}},
 			text,
 		}
 	},
 	note: func(project bool) string {
+		const trust = "Codex runs no hook before you have trusted it: start codex once, open /hooks and trust those of leasehold. Until then it writes to files that others have leased"
 		if project {
-			return "Codex reads a project's configuration once you have trusted its folder"
+			return "Codex reads a project's configuration once you have trusted its folder. " + trust
 		}
-		return ""
+		return trust
 	},
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strings"
 )
 
@@ -89,10 +90,45 @@ type setting struct {
 	contain bool    // a list that has the elements of value
 }
 
-// A listed is a string that the list at a path must have.
+// A listed is an element that the list at a path must have: a string or an object.
 type listed struct {
 	path  []string
-	value string
+	value any
+	mark  string // an object whose JSON has this is an older one of ours; "": none is
+}
+
+// name is what the element is called in a record: the string, or its JSON.
+func (l listed) name() string {
+	if s, ok := l.value.(string); ok {
+		return s
+	}
+	return renderJSON(l.value, "", "", "")
+}
+
+// elementIs reports whether an element of a list is the one of that name.
+func elementIs(have any, name string) bool {
+	if s, ok := have.(string); ok {
+		return s == name
+	}
+	text, err := json.Marshal(have)
+	return err == nil && sameJSON(string(text), name)
+}
+
+// supersedes reports whether an element is one that an older setup has written.
+func (l listed) supersedes(have any) bool {
+	if _, object := have.(map[string]any); !object || l.mark == "" {
+		return false
+	}
+	text := quoteless(have)
+	return strings.Contains(text, l.mark) && strings.Contains(text, "leasehold")
+}
+
+func quoteless(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // what was read from JSON
+	return b.String()
 }
 
 // An object is members in an order.

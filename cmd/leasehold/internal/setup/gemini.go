@@ -15,8 +15,9 @@ var gemini = client{
 		}
 		return []file{
 			{path: filepath.Join(dir, "settings.json"), text: jsonText{}, want: config{
-				entry:   []string{"mcpServers", "leasehold"},
-				members: append(launch(m), callLimit, setting{name: "trust", value: true}),
+				entry:    []string{"mcpServers", "leasehold"},
+				members:  append(launch(m), callLimit, setting{name: "trust", value: true}),
+				elements: m.hookLists("gemini", 1000, project),
 			}},
 			text,
 		}

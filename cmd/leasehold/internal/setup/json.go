@@ -159,9 +159,9 @@ func (jsonText) ensureElement(text *[]byte, want listed, do func(edit)) error {
 	if err != nil {
 		return err
 	}
-	path := append(slices.Clone(want.path), want.value)
+	path := append(slices.Clone(want.path), want.name())
 	if len(rest) > 0 {
-		e := insertMember(*text, at, want.path, len(rest), []string{want.value})
+		e := insertMember(*text, at, want.path, len(rest), []any{want.value})
 		e.Kind, e.Path = element, path
 		do(e)
 		return nil
@@ -171,7 +171,14 @@ func (jsonText) ensureElement(text *[]byte, want listed, do func(edit)) error {
 		line, column := position(*text, at.StartOffset)
 		return &brokenError{line, column, strings.Join(want.path, ".") + " is not a list"}
 	}
-	if have, _ := plain(at).([]any); !slices.Contains(have, any(want.value)) {
+	have, _ := plain(at).([]any)
+	old := slices.IndexFunc(have, want.supersedes)
+	switch {
+	case slices.ContainsFunc(have, func(v any) bool { return elementIs(v, want.name()) }):
+	case old >= 0:
+		e := list.Elements[old]
+		do(edit{Kind: element, Path: path, At: e.StartOffset, Del: string((*text)[e.StartOffset:e.EndOffset]), Ins: want.name()})
+	default:
 		do(insertElement(*text, at, list, path, 0, want.value))
 	}
 	return nil
@@ -228,7 +235,7 @@ func forget(m map[string]any, want config) {
 	for _, one := range want.elements {
 		drop(m, one.path, func(m map[string]any, name string) {
 			list, ok := m[name].([]any)
-			if list = slices.DeleteFunc(list, func(v any) bool { return v == one.value }); ok && len(list) > 0 {
+			if list = slices.DeleteFunc(list, func(v any) bool { return elementIs(v, one.name()) || one.supersedes(v) }); ok && len(list) > 0 {
 				m[name] = list
 			} else if ok {
 				delete(m, name)
@@ -284,11 +291,11 @@ func insertMember(text []byte, at *hujson.Value, path []string, made int, v any)
 	return e
 }
 
-// insertElement writes a string before those of a list.
-func insertElement(text []byte, at *hujson.Value, list *hujson.Array, path []string, made int, v string) edit {
-	e := edit{Kind: element, Path: path, Made: made, At: at.StartOffset + 1, Ins: quote(v)}
+// insertElement writes an element before those of a list.
+func insertElement(text []byte, at *hujson.Value, list *hujson.Array, path []string, made int, v any) edit {
+	e := edit{Kind: element, Path: path, Made: made, At: at.StartOffset + 1, Ins: renderJSON(v, "", "", "")}
 	if len(list.Elements) > 0 {
-		e.At, e.Ins = before(text, at.StartOffset+1, list.Elements[0].StartOffset, func(string, string, string) string { return quote(v) })
+		e.At, e.Ins = before(text, at.StartOffset+1, list.Elements[0].StartOffset, func(eol, indent, unit string) string { return renderJSON(v, eol, indent, unit) })
 	}
 	return e
 }
@@ -359,6 +366,22 @@ func renderJSON(v any, eol, indent, unit string) string {
 			b.WriteString(eol + indent)
 		}
 		return b.String() + "}"
+	case []any:
+		if _, objects := v[0].(object); !objects || eol == "" {
+			parts := make([]string, len(v))
+			for i, one := range v {
+				parts[i] = renderJSON(one, "", "", "")
+			}
+			return "[" + strings.Join(parts, ", ") + "]"
+		}
+		var b strings.Builder
+		for i, one := range v {
+			if i > 0 {
+				b.WriteString(",")
+			}
+			b.WriteString(eol + indent + unit + renderJSON(one, eol, indent+unit, unit))
+		}
+		return "[" + b.String() + eol + indent + "]"
 	case []string:
 		quoted := make([]string, len(v))
 		for i, s := range v {
@@ -395,7 +418,7 @@ func (l jsonText) undo(text []byte, e edit) ([]byte, bool) {
 		if !ok {
 			return nil, false
 		}
-		i := slices.IndexFunc(list.Elements, func(v hujson.Value) bool { return plain(&v) == any(e.Path[len(e.Path)-1]) })
+		i := slices.IndexFunc(list.Elements, func(v hujson.Value) bool { return elementIs(plain(&v), e.Path[len(e.Path)-1]) })
 		if i < 0 {
 			return nil, false
 		}

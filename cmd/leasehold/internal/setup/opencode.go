@@ -3,6 +3,8 @@ package setup
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
 // opencode names its servers directly below mcp, and from version 2 on below
@@ -46,7 +48,15 @@ var opencode = client{
 			}
 			return one
 		}
-		return []file{{path: path, text: jsonText{}, alternative: choose}, instructions(dir, "AGENTS.md")}
+		plugins := filepath.Join(dir, "plugin")
+		if project {
+			plugins = filepath.Join(m.top, ".opencode", "plugin")
+		}
+		return []file{
+			{path: path, text: jsonText{}, alternative: choose},
+			{path: filepath.Join(plugins, "leasehold.js"), text: pluginText{}, want: config{block: agent.OpenCodePlugin(m.command)}},
+			instructions(dir, "AGENTS.md"),
+		}
 	},
 	note: func(bool) string { return "" },
 }

@@ -28,6 +28,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 		"claude-code.json":             h.read(".claude.json"),
 		"claude-code-permissions.json": h.read(".claude/settings.json"),
 		"codex.toml":                   h.read(".codex/config.toml"),
+		"codex-hooks.json":             h.read(".codex/hooks.json"),
 		"gemini.json":                  h.read(".gemini/settings.json"),
 		"opencode-v1.json":             h.read(".config/opencode/opencode.json"),
 		"opencode.json":                two,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // A plan is what is to become of one file.
@@ -156,6 +157,8 @@ func languageOf(path string) language {
 		return tomlText{}
 	case ".md":
 		return markedText{}
+	case ".js":
+		return pluginText{}
 	default:
 		return jsonText{}
 	}
@@ -188,6 +191,7 @@ func carryOut(r *record, plans []plan, scope string) (failed error) {
 
 // takeBack writes the files as they were, and then forgets them.
 func takeBack(r *record, plans []plan) (failed error) {
+	var dirs [][]string
 	for _, p := range plans {
 		w := r.Files[p.file.path]
 		if w == nil {
@@ -199,7 +203,7 @@ func takeBack(r *record, plans []plan) (failed error) {
 			_, err = p.file.replace(p.after)
 		case remove:
 			if err = p.file.remove(); err == nil {
-				removeEmpty(w.Dirs)
+				dirs = append(dirs, w.Dirs)
 			}
 		case refused:
 			continue
@@ -213,16 +217,27 @@ func takeBack(r *record, plans []plan) (failed error) {
 			delete(r.Files, p.file.path)
 		}
 	}
+	for _, made := range dirs {
+		r.removeEmpty(made)
+	}
 	return errors.Join(failed, r.save())
 }
 
-// removeEmpty removes directories that setup made, if nobody has put anything in
-// them.
-func removeEmpty(dirs []string) {
-	for _, dir := range dirs {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return
+// removeEmpty removes directories that setup made, the deepest first, if nobody has
+// put anything in them. One that has another file of setup's goes with that.
+func (r *record) removeEmpty(dirs []string) {
+	for i, dir := range dirs {
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		for path, w := range r.Files {
+			if strings.HasPrefix(path, dir+string(filepath.Separator)) {
+				w.Dirs = append(w.Dirs, dirs[i:]...)
+				break
+			}
+		}
+		return
 	}
 }
 

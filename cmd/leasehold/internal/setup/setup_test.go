@@ -152,7 +152,9 @@ type place struct{ client, file, servers string }
 
 var places = []place{
 	{"claude", ".claude.json", "mcpServers"},
+	{"claude", ".claude/settings.json", "hooks"},
 	{"codex", ".codex/config.toml", "mcp_servers"},
+	{"codex", ".codex/hooks.json", "hooks"},
 	{"gemini", ".gemini/settings.json", "mcpServers"},
 	{"opencode", ".config/opencode/opencode.jsonc", "mcp"},
 	{"copilot", ".copilot/mcp-config.json", "mcpServers"},
@@ -252,7 +254,7 @@ func TestSetupIsTakenBackByteForByte(t *testing.T) {
 			t.Run(p.client+"/"+name, func(t *testing.T) {
 				h := newHome(t)
 				h.write(p.file, strings.ReplaceAll(some[name], "SERVERS", p.servers))
-				if p.client == "claude" {
+				if p.client == "claude" && p.servers != "hooks" {
 					h.write(".claude/settings.json", strings.ReplaceAll(some[name], "SERVERS", "permissions2"))
 				}
 				before, was := h.all(), meaning(t, p.file, h.read(p.file))
@@ -266,8 +268,10 @@ func TestSetupIsTakenBackByteForByte(t *testing.T) {
 				after, is := h.all(), meaning(t, p.file, h.read(p.file))
 				contains(t, "", is, was)
 				servers, _ := is[p.servers].(map[string]any)
-				if ours, _ := servers["leasehold"].(map[string]any); ours["command"] == nil && ours["url"] == nil {
-					t.Errorf("the server is not there:\n%s", h.read(p.file))
+				ours, _ := servers["leasehold"].(map[string]any)
+				hooks := strings.Count(h.read(p.file), "leasehold hook "+p.client)
+				if server := ours["command"] != nil || ours["url"] != nil; p.servers == "hooks" && hooks != 4 || p.servers != "hooks" && !server {
+					t.Errorf("the server or its hooks are not there:\n%s", h.read(p.file))
 				}
 				h.ok(p.client, "--yes")
 				h.same(after, "a second setup")

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A hooked is a client whose hook asks before it writes. Its process is one that
+// does nothing.
+type hooked struct {
+	t   *testing.T
+	dir string
+	pid int
+	env []string
+}
+
+func newHooked(t *testing.T, dir string) *hooked {
+	t.Helper()
+	process := exec.Command("sleep", "1000")
+	process.SysProcAttr = &syscall.SysProcAttr{}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { process.Process.Kill(); process.Wait() })
+	return &hooked{t: t, dir: dir, pid: process.Process.Pid}
+}
+
+// writes asks for a write as Claude Code does, and gives why it was refused; "" if
+// it was not. extra are more members of what the hook reads.
+func (h *hooked) writes(file, extra string) (refusal, note string) {
+	h.t.Helper()
+	stdin := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":%q}%s}`, h.dir, file, extra)
+	var answer struct {
+		HookSpecificOutput struct{ PermissionDecision, PermissionDecisionReason, AdditionalContext string }
+	}
+	if out := h.run("claude", stdin); out != "" {
+		if err := json.Unmarshal([]byte(out), &answer); err != nil {
+			h.t.Fatalf("%v: %s", err, out)
+		}
+	}
+	said := answer.HookSpecificOutput
+	if refused := said.PermissionDecision == "deny"; refused != (said.PermissionDecisionReason != "") {
+		h.t.Errorf("the hook said %+v", said)
+	}
+	return said.PermissionDecisionReason, said.AdditionalContext
+}
+
+func (h *hooked) run(client, stdin string) string {
+	h.t.Helper()
+	cmd := exec.Command(os.Args[0], "hook", client)
+	cmd.Dir, cmd.Stdin, cmd.Stderr = h.dir, strings.NewReader(stdin), os.Stderr
+	cmd.Env = append(os.Environ(), fmt.Sprintf("CLAUDE_PID=%d", h.pid), fmt.Sprintf("LEASEHOLD_CLIENT_PID=%d", h.pid), "LEASEHOLD_RUN=")
+	cmd.Env = append(cmd.Env, h.env...)
+	out, err := cmd.Output()
+	if err != nil {
+		h.t.Fatalf("hook %s: %v", client, err)
+	}
+	return string(out)
+}
+
+func (h *hooked) mayWrite(file, extra string) {
+	h.t.Helper()
+	if refusal, note := h.writes(file, extra); refusal != "" || note != "" {
+		h.t.Errorf("%s: %s%s", file, refusal, note)
+	}
+}
+
+func (h *hooked) mayNotWrite(file, extra string, words ...string) {
+	h.t.Helper()
+	refusal, _ := h.writes(file, extra)
+	for _, want := range append(words, "lease ", " held by actor ", ", expires in ", "do something else") {
+		if !strings.Contains(refusal, want) {
+			h.t.Errorf("%s is refused with %q, without %q", file, refusal, want)
+		}
+	}
+}
+
+func repository(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("git", "init", "--quiet", dir).CombinedOutput(); err != nil {
+		t.Skipf("git: %v %s", err, out)
+	}
+	return dir
+}
+
+// A write to a file that another client has written to is refused before it
+// happens, whatever the file is called, and by whatever client.
+func TestTheHookKeepsClientsApart(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	one, two := newHooked(t, shop), newHooked(t, shop)
+	one.mayWrite("src/app.ts", "")
+	one.mayWrite(filepath.Join(shop, "src/../src/app.ts"), "")
+	two.mayNotWrite("./src/app.ts", "", `lease "file:src/app.ts"`, "(claude-code-shop)", "expires in 300s", shop, "./src/app.ts is not changed", `run_lease_acquire with key "file:src/app.ts" and wait_secs 50`)
+	if err := os.Symlink("src", filepath.Join(shop, "link")); err != nil {
+		t.Fatal(err)
+	}
+	two.mayNotWrite("link/app.ts", "")
+	// Sub-agents of one client.
+	one.mayNotWrite("src/app.ts", `,"agent_id":"a"`)
+	one.mayWrite("b.ts", `,"agent_id":"a"`)
+	one.mayNotWrite("b.ts", `,"agent_id":"b"`, `for its sub-agent "a"`)
+	one.run("claude", `{"hook_event_name":"SubagentStop","agent_id":"a"}`)
+	one.mayWrite("b.ts", `,"agent_id":"b"`)
+	// A patch is all or nothing.
+	out := two.run("codex", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Add File: new\n*** Delete File: src/app.ts\n*** End Patch"}}`, shop))
+	if !strings.Contains(out, "none of new, src/app.ts is changed") {
+		t.Errorf("a patch of several files: %s", out)
+	}
+	one.mayWrite("new", "")
+	// Another project has a run of its own, whoever writes there.
+	other := repository(t, filepath.Join(t.TempDir(), "other"))
+	three := newHooked(t, other)
+	three.mayWrite("src/app.ts", "")
+	three.mayNotWrite(filepath.Join(shop, "src/app.ts"), "", "try again then")
+	one.mayNotWrite(filepath.Join(other, "src/app.ts"), "")
+	// The end of a session.
+	one.run("claude", `{"hook_event_name":"SessionEnd"}`)
+	two.mayWrite("src/app.ts", "")
+	// What cannot be understood is an error that stops nobody.
+	cmd := exec.Command(os.Args[0], "hook", "claude")
+	cmd.Stdin = strings.NewReader("no JSON")
+	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("without JSON: %v", err)
+	}
+}
+
+// The settings of the project decide what is guarded, and what happens without a
+// daemon; who must not be refused is not, and both are told.
+func TestTheHooksSettings(t *testing.T) {
+	newDir(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	settings := func(text string) {
+		if err := os.WriteFile(filepath.Join(shop, ".leasehold.toml"), []byte("[guard]\n"+text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deaf := newHooked(t, shop)
+	deaf.env = []string{dirEnv + "=/dev/null/no"}
+	if refusal, note := deaf.writes("a", ""); refusal != "" || !strings.Contains(note, "did not check whether somebody else is changing a, and lets it happen") {
+		t.Errorf("without a daemon: %q %q", refusal, note)
+	}
+	settings("without_daemon = \"refuse\"")
+	if refusal, _ := deaf.writes("a", ""); !strings.Contains(refusal, "cannot tell who may change a") {
+		t.Errorf("without a daemon, if that is to refuse: %q", refusal)
+	}
+
+	startDaemon(t)
+	one, two := newHooked(t, shop), newHooked(t, shop)
+	settings("paths = [\"src/**\", \"!*.md\"]")
+	one.mayWrite("src/a", "")
+	one.mayWrite("src/a.md", "")
+	one.mayWrite("b", "")
+	two.mayNotWrite("src/a", "")
+	two.mayWrite("src/a.md", "")
+	two.mayWrite("b", "")
+	overruled := func(why string) {
+		t.Helper()
+		if refusal, note := two.writes("src/a", ""); refusal != "" || !strings.Contains(note, `lease "file:src/a" held by actor`) {
+			t.Errorf("%s: %q %q", why, refusal, note)
+		}
+	}
+	settings("policy = \"report\"")
+	overruled("the project's setting")
+	settings("hold_secs = 7")
+	two.env = []string{"LEASEHOLD_GUARD=report"}
+	overruled("the environment")
+	one.mayWrite("seven", "")
+	two.env = nil
+	two.mayNotWrite("seven", "", "expires in 7s")
+}

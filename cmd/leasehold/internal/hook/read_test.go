@@ -1,0 +1,82 @@
+package hook
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Each client's words are understood: these are as the clients of November 2026
+// wrote them to a hook.
+func TestWhatClientsSay(t *testing.T) {
+	patch := `*** Begin Patch\n*** Add File: new.txt\n+x\n*** Update File: old name.txt\n*** Move to: sub/new name.txt\n@@\n-*** Delete File: no\n*** Delete File: gone.txt\n*** End Patch`
+	patched := []string{"new.txt", "old name.txt", "sub/new name.txt", "gone.txt"}
+	for _, test := range []struct {
+		client, stdin string
+		want          event
+	}{
+		{"claude", `{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Edit","tool_input":{"file_path":"/w/a","old_string":"x"},"tool_use_id":"u"}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", use: "u", files: []string{"/w/a"}}},
+		{"claude", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"NotebookEdit","tool_input":{"notebook_path":"/w/n"},"agent_id":"g"}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", party: "g", files: []string{"/w/n"}}},
+		{"claude", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"/w/a"}}`,
+			event{kind: before, name: "PreToolUse", dir: "/w"}},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"command":["no","string"]},"tool_use_id":"u","agent_id":"g"}`,
+			event{kind: before, name: "PreToolUse", use: "u", party: "g", ours: true}},
+		{"claude", `{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"make"}}`, event{kind: after, name: "PostToolUse", shell: true}},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"Agent"}`, event{kind: before, name: "PreToolUse", delegates: true}},
+		{"claude", `{"hook_event_name":"SubagentStop","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
+		{"claude", `{"hook_event_name":"SessionEnd","reason":"other"}`, event{kind: sessionEnd, name: "SessionEnd"}},
+		{"claude", `{"hook_event_name":"TeammateIdle"}`, event{name: "TeammateIdle"}},
+		{"codex", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"` + patch + `"}}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", files: patched}},
+		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"apply_patch <<'EOF'\n` + patch + `\nEOF"}}`,
+			event{kind: before, name: "PreToolUse", files: patched, shell: true}},
+		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, event{kind: before, name: "PreToolUse", shell: true}},
+		{"gemini", `{"cwd":"/w","hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":"a"}}`,
+			event{kind: before, name: "BeforeTool", dir: "/w", files: []string{"a"}}},
+		{"gemini", `{"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`, event{kind: after, name: "AfterTool", shell: true}},
+		{"gemini", `{"hook_event_name":"BeforeTool","tool_name":"mcp_leasehold_lease_renew"}`, event{kind: before, name: "BeforeTool", ours: true}},
+		{"opencode", `{"event":"before","dir":"/w","session":"ses_1","call":"c","tool":"edit","args":{"filePath":"/w/a"}}`,
+			event{kind: before, name: "before", dir: "/w", use: "c", party: "ses_1", files: []string{"/w/a"}}},
+		{"opencode", `{"event":"before","tool":"apply_patch","args":{"patchText":"` + patch + `"}}`, event{kind: before, name: "before", files: patched}},
+		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
+	} {
+		c := clientNamed(test.client)
+		got, err := c.read([]byte(test.stdin))
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s says %s:\n%+v, %v\nwant %+v", test.client, test.stdin, got, err, test.want)
+		}
+	}
+	for _, c := range clients {
+		if _, err := c.read([]byte("no JSON")); err == nil {
+			t.Errorf("%s may say anything", c.name)
+		}
+	}
+}
+
+// A verdict is said in each client's words, and silence lets the client decide.
+func TestWhatClientsAreTold(t *testing.T) {
+	for name, want := range map[string][3]string{
+		"claude":   {``, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no <a>"}}`, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","additionalContext":"so"},"systemMessage":"so"}`},
+		"codex":    {``, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no <a>"}}`, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","additionalContext":"so"},"systemMessage":"so"}`},
+		"gemini":   {``, `{"decision":"deny","reason":"no <a>"}`, `{"systemMessage":"so"}`},
+		"opencode": {``, `{"refuse":"no <a>"}`, `{"note":"so"}`},
+	} {
+		for i, v := range []verdict{{}, {refuse: "no <a>"}, {note: "so"}} {
+			var out strings.Builder
+			if err := clientNamed(name).answer(&out, event{kind: before, name: "PreToolUse"}, v); err != nil || strings.TrimSpace(out.String()) != want[i] {
+				t.Errorf("%s is told %s, %v; want %s", name, &out, err, want[i])
+			}
+		}
+	}
+}
+
+func clientNamed(name string) client {
+	for _, c := range clients {
+		if c.name == name {
+			return c
+		}
+	}
+	panic(name)
+}

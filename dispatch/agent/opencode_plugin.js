@@ -1,0 +1,58 @@
+// leasehold:plugin. Written by leasehold setup, removed by leasehold setup --uninstall.
+// It asks leasehold before a tool writes to a file, and says which session calls
+// leasehold's own tools: sub-agents of opencode share one connection.
+import { spawn } from "node:child_process"
+
+const command = LEASEHOLD_COMMAND
+const patience = 15000 // ms
+const parties = new Set(["lease_acquire", "run_lease_acquire", "lease_acquire_many", "lease_renew"].map((tool) => "leasehold_" + tool))
+
+export const Leasehold = async ({ directory }) => {
+  const ask = (event) =>
+    new Promise((resolve) => {
+      let out = ""
+      const done = (answer) => {
+        clearTimeout(timer)
+        resolve(answer)
+      }
+      const child = spawn(command, ["hook", "opencode"], {
+        cwd: directory,
+        env: { ...process.env, LEASEHOLD_CLIENT_PID: String(process.pid) },
+        stdio: ["pipe", "pipe", "ignore"],
+      })
+      const timer = setTimeout(() => child.kill(), patience)
+      child.stdout.on("data", (part) => (out += part))
+      child.stdin.on("error", () => {})
+      child.on("error", () => done({}))
+      child.on("close", () => {
+        try {
+          done(out ? JSON.parse(out) : {})
+        } catch {
+          done({})
+        }
+      })
+      child.stdin.end(JSON.stringify({ dir: directory, ...event }))
+    })
+
+  return {
+    "tool.execute.before": async (input, output) => {
+      if (parties.has(input.tool)) output.args.as = input.sessionID
+      const answer = await ask({ event: "before", session: input.sessionID, call: input.callID, tool: input.tool, args: output.args })
+      if (answer.refuse) throw new Error(answer.refuse)
+    },
+    "tool.execute.after": async (input, output) => {
+      const answer = await ask({ event: "after", session: input.sessionID, call: input.callID, tool: input.tool })
+      if (answer.note && typeof output?.output === "string") output.output += "\n\n" + answer.note
+    },
+    event: async ({ event }) => {
+      const info = event.properties?.info
+      if (event.type === "session.created" && info?.parentID) children.add(info.id)
+      const id = info?.id ?? event.properties?.sessionID
+      if (event.type === "session.deleted" || (event.type === "session.idle" && children.has(id))) {
+        await ask({ event: "session.done", session: id })
+      }
+    },
+  }
+}
+
+const children = new Set() // sessions of sub-agents, which end when they are idle

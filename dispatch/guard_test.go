@@ -1,0 +1,181 @@
+package dispatch_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A hook is what a client's hook asks for, by way of the operator.
+type hook struct {
+	*house
+	se  *dispatch.Session
+	pid int
+}
+
+func (h *house) hook(pid int) hook {
+	h.alive.Store(pid, true)
+	se, err := h.Connect(h.t.Context(), dispatch.Credentials{Operator: true}, process.Peer{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return hook{h, se, pid}
+}
+
+const hold = 100 * time.Second
+
+// write takes the leases of files, and says whether it got them.
+func (h hook) write(party string, keys ...string) bool {
+	h.t.Helper()
+	by, err := h.SessionFor(h.t.Context(), h.se, dispatch.Writer{PID: h.pid, Run: "shop", Home: true, Name: "client"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	_, err = by.Guard(h.t.Context(), party, keys, hold, "")
+	if held, ok := errors.AsType[*registry.HeldError](err); err != nil && (!ok || held.Holder.Path == "") {
+		h.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (h hook) expect(want bool, party string, keys ...string) {
+	h.t.Helper()
+	if got := h.write(party, keys...); got != want {
+		h.t.Errorf("process %d, sub-agent %q, writes %v: %v, want %v", h.pid, party, keys, got, want)
+	}
+}
+
+// Clients without a session of their own exclude each other, and so do the
+// sub-agents of one. What a client holds ends with its process.
+func TestGuestsExcludeEachOther(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one, two := h.hook(10), h.hook(20)
+		h.family.Store(20, process.Running{Parent: 10}) // started by the other, and not its shim
+		one.expect(true, "", "file:a", "file:b")
+		two.expect(true, "", "file:x")
+		one.expect(false, "", "file:x")
+		one.expect(true, "", "file:a")
+		two.expect(false, "", "file:a")
+		one.expect(false, "sub", "file:a")
+		one.expect(true, "sub", "file:c")
+		one.expect(false, "", "file:d", "file:c", "file:e") // all or nothing
+		two.expect(true, "", "file:d", "file:e")
+		h.alive.Store(10, false)
+		time.Sleep(3 * time.Second)
+		two.expect(true, "", "file:a", "file:b", "file:c")
+	})
+}
+
+// A client that goes on keeps what it has written to, and one that is quiet does
+// not; nor does one keep for ever what somebody else waits for.
+func TestGuardedFilesLastWhileTheirWriterIsHeardFrom(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one, two := h.hook(10), h.hook(20)
+		one.expect(true, "", "file:a", "file:wanted")
+		for range 3 {
+			time.Sleep(hold - time.Second)
+			one.expect(true, "", "file:b")
+			two.expect(false, "", "file:a")
+		}
+		by, err := h.SessionFor(t.Context(), two.se, dispatch.Writer{PID: 20, Run: "shop", Home: true, Name: "client"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			for range 3 {
+				if _, err = by.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "file:wanted", Wait: 50 * time.Second}); err == nil {
+					break
+				}
+			}
+			got <- err
+		}()
+		for range 3 {
+			time.Sleep(hold/2 - time.Second)
+			one.expect(true, "", "file:b")
+		}
+		if err := <-got; err != nil {
+			t.Errorf("who waited for a file of a client that works on others: %v", err)
+		}
+		time.Sleep(hold + time.Second)
+		two.expect(true, "", "file:a", "file:b")
+	})
+}
+
+// A restart of the daemon leaves a guest what it holds, if its process lives.
+func TestARestartKeepsGuests(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one, two := h.hook(10), h.hook(20)
+		one.expect(true, "", "file:a")
+		two.expect(true, "", "file:b")
+		h.alive.Store(20, false)
+		h.crash()
+		one, three := h.hook(10), h.hook(30)
+		three.expect(false, "", "file:a")
+		three.expect(true, "", "file:b")
+		one.expect(true, "", "file:a")
+		h.alive.Store(10, false)
+		time.Sleep(3 * time.Second)
+		three.expect(true, "", "file:a")
+	})
+}
+
+// What a client has written to before its server was there is its session's when
+// that asks for it, by the same sub-agent and no other.
+func TestASessionTakesOverFromTheGuest(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one := h.hook(10)
+		one.expect(true, "", "file:src/a")
+		one.expect(true, "sub", "file:b")
+		h.family.Store(11, process.Running{Parent: 10})
+		shim := h.connect(dispatch.Credentials{Run: "shop", Name: "shim"}, 11)
+		defer h.hangUp(shim)
+		acquire := func(party, key string) error {
+			_, err := shim.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: key, TTL: time.Second, Holder: registry.Holder{Party: party}})
+			return err
+		}
+		if err := acquire("", "file:src/a"); err != nil {
+			t.Errorf("the session asks for what its client has written to: %v", err)
+		}
+		if _, ok := errors.AsType[*registry.HeldError](acquire("", "file:b")); !ok {
+			t.Error("it is given what its sub-agent has written to")
+		}
+		if err := acquire("sub", "file:b"); err != nil {
+			t.Errorf("the sub-agent asks: %v", err)
+		}
+		one.expect(true, "sub", "file:b")
+		one.expect(true, "", "file:src/a", "file:c")
+		if got := h.heldBy(shim, dispatch.RunScope, "file:c"); got != "shim" {
+			t.Errorf("a file is held by %s, and its client has a session", got)
+		}
+		two := h.hook(20)
+		two.expect(false, "", "file:src/a")
+		two.expect(false, "", "file:b")
+	})
+}
+
+// What the guard took is given back when its writer lets go, and nothing else.
+func TestAWriterLetsGo(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one, two := h.hook(10), h.hook(20)
+		one.expect(true, "", "file:a")
+		one.expect(true, "sub", "file:b")
+		of := func() *dispatch.Session { return h.SessionsOf(10)[0] }
+		h.take(of(), dispatch.RunScope, "file:asked for", time.Hour)
+		if err := of().LetGo(t.Context(), "", false); err != nil {
+			t.Fatal(err)
+		}
+		one.expect(true, "sub", "file:a")
+		if err := of().LetGo(t.Context(), "", true); err != nil {
+			t.Fatal(err)
+		}
+		two.expect(true, "", "file:a", "file:b")
+		two.expect(false, "", "file:asked for")
+		synctest.Wait()
+	})
+}
