@@ -139,3 +139,13 @@ func contention(tx Tx, l Lease) *HeldError {
 		Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64),
 	}
 }
+
+// InTheWay is what somebody who asks for the key is refused with; nil if nobody
+// holds it.
+func (r *Registry) InTheWay(tx Tx, key string) *HeldError {
+	l, ok := r.Get(tx, key)
+	if !ok {
+		return nil
+	}
+	return contention(tx, l)
+}

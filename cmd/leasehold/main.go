@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/doctor"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exec"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/hook"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
@@ -120,7 +121,7 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), doctor.NewCommand())
+	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), guard.NewCommand(), doctor.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), logs.NewCommand(), view.NewTopCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())

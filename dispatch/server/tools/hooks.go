@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/registry"
@@ -20,6 +21,9 @@ func Hooks(state *dispatch.State, parties *Parties) []Tool {
 		tool("hook_write", "Take the files of a write",
 			"Take the leases of the files that a client is about to change, all or none. They last while the client is heard from, until its session or its sub-agent ends."+whose,
 			Effect{Idempotent: true}, h.write),
+		tool("hook_check", "See who holds files",
+			"The leases of files, and of directories above them, that others hold than the caller.",
+			Effect{ReadOnly: true, Idempotent: true}, h.check),
 		tool("hook_present", "Say that a client is there",
 			"Prolong what hook_write took for a sub-agent, but for what others wait for; or give it back."+whose,
 			Effect{Idempotent: true}, h.present),
@@ -149,6 +153,38 @@ func partyOf(name string) string {
 		return ""
 	}
 	return PartyName(name)
+}
+
+type fileCheckArgs struct {
+	Run  string   `json:"run" doc:"of the project" min:"1" max:"64"`
+	Keys []string `json:"keys" doc:"of the leases of the files" min:"1" max:"10000"`
+	PIDs []string `json:"pids,omitempty" doc:"the processes that the caller comes from, the nearest first" max:"64"`
+}
+
+type inTheWay struct {
+	Held []heldFile `json:"held"`
+}
+
+type heldFile struct {
+	Key  string `json:"key"`
+	Text string `json:"text" jsonschema:"who holds it, and until when"`
+}
+
+func (l inTheWay) Text() string { return fmt.Sprintf("%d leases of others", len(l.Held)) }
+
+func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs) (inTheWay, error) {
+	var pids []int
+	for _, text := range a.PIDs {
+		if pid, err := strconv.Atoi(text); err == nil && pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	conflicts, err := h.state.Conflicts(ctx, se, pids, a.Run, a.Keys)
+	list := inTheWay{Held: []heldFile{}}
+	for _, held := range conflicts {
+		list.Held = append(list.Held, heldFile{held.Key, RefusalOf(held).locate(ctx, se, held).Message})
+	}
+	return list, err
 }
 
 type presentArgs struct {

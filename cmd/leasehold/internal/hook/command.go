@@ -47,6 +47,7 @@ func NewCommand() *cobra.Command {
 	for _, c := range clients {
 		names = append(names, c.name)
 	}
+	names = append(names, "git")
 	return place.WithSocket(&cobra.Command{
 		Use:   "hook CLIENT",
 		Short: "Guard the files that an MCP client writes, from its hooks",
@@ -68,11 +69,15 @@ The file .leasehold.toml at the root of the project has the settings:
   without_daemon = "allow"  # or "refuse": while no daemon answers
 
 With LEASEHOLD_GUARD=report in the environment a client is never refused. What it
-writes in spite of a lease is recorded. CLIENT is one of ` + strings.Join(names, ", ") + `.`,
+writes in spite of a lease is recorded. CLIENT is claude, codex, gemini or opencode;
+or git, whose pre-commit hook leasehold guard installs.`,
 		Example:   `  echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"src/app.ts"}}' | leasehold hook claude`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "git" {
+				return runGit(cmd)
+			}
 			i := slices.IndexFunc(clients, func(c client) bool { return c.name == args[0] })
 			if i < 0 {
 				return exit.Usagef("no client is called %q; the hooks are for %s", args[0], strings.Join(names, ", "))

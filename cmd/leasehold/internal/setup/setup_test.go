@@ -293,7 +293,11 @@ func TestBrokenFilesAreRefused(t *testing.T) {
 		for name, text := range some {
 			t.Run(p.client+"/"+name, func(t *testing.T) {
 				h := newHome(t)
-				h.write(p.file, strings.ReplaceAll(text, "SERVERS", p.servers))
+				text := strings.ReplaceAll(text, "SERVERS", p.servers)
+				if p.servers == "hooks" {
+					text = strings.ReplaceAll(text, "leasehold", "PreToolUse")
+				}
+				h.write(p.file, text)
 				before := h.all()
 				for _, args := range [][]string{{p.client, "--yes"}, {p.client, "--check"}, {p.client, "--uninstall", "--yes"}} {
 					out, err := h.run(args...)

@@ -1,0 +1,141 @@
+package hook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/project"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// runGit refuses a commit that has files in it which others have leased. It runs in
+// the top of the work tree, as git runs its hooks.
+func runGit(cmd *cobra.Command) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	of, err := project.Of(dir)
+	if err != nil {
+		return err
+	}
+	settings, err := of.Settings()
+	if err != nil {
+		return err
+	}
+	run, err := place.Run("", dir)
+	if err != nil {
+		return err
+	}
+	files, err := committed(cmd, of.Top)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{}
+	var keys []string
+	for _, name := range files {
+		key, err := project.Path(of.Top, filepath.Join(of.Top, name))
+		if err != nil {
+			return err
+		}
+		if settings.Guard.Guards(strings.TrimPrefix(key, registry.PathPrefix)) {
+			names[key], keys = name, append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	hello := server.Hello{Operator: true}
+	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
+		hello = server.Hello{Handle: handle}
+	}
+	daemon, err := connection.Open(cmd, hello, false)
+	switch {
+	case err != nil && settings.Guard.WithoutDaemon == project.Refuse && !errors.Is(err, connection.ErrNoDaemon):
+		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
+	case err != nil:
+		if !errors.Is(err, connection.ErrNoDaemon) { // without a daemon nobody has a lease
+			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: did not check whether the files of this commit are leased: %v\n", err)
+		}
+		return nil
+	}
+	defer daemon.Close()
+	answer, err := connection.Call(cmd.Context(), daemon, "hook_check", map[string]any{"run": run, "keys": keys, "pids": ancestors()})
+	if err != nil {
+		return err
+	}
+	list, err := connection.Decode[struct {
+		Held []struct{ Key, Text string }
+	}](answer.Object)
+	if err != nil || len(list.Held) == 0 {
+		return err
+	}
+	for _, held := range list.Held {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s\n", held.Text)
+	}
+	if settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report {
+		return nil
+	}
+	first := list.Held[0].Key
+	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
+		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", orElse(names[first], "FILE"))
+}
+
+func orElse(name, other string) string {
+	if name == "" {
+		return other
+	}
+	return name
+}
+
+// committed are the files that the commit to come changes, from the top of the work
+// tree. In the end of a merge they are those that differ from both sides.
+func committed(cmd *cobra.Command, top string) (files []string, err error) {
+	staged := func(against ...string) ([]string, error) {
+		git := exec.CommandContext(cmd.Context(), "git", append([]string{"diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "-z"}, against...)...)
+		git.Dir, git.Stderr = top, cmd.ErrOrStderr()
+		out, err := git.Output()
+		if err != nil {
+			return nil, fmt.Errorf("git diff --cached: %w", err)
+		}
+		var list []string
+		for name := range bytes.SplitSeq(out, []byte{0}) {
+			if len(name) > 0 {
+				list = append(list, string(name))
+			}
+		}
+		return list, nil
+	}
+	if files, err = staged(); err != nil {
+		return nil, err
+	}
+	merge := exec.CommandContext(cmd.Context(), "git", "rev-parse", "--quiet", "--verify", "MERGE_HEAD")
+	merge.Dir = top
+	if merge.Run() != nil {
+		return files, nil
+	}
+	theirs, err := staged("MERGE_HEAD")
+	return slices.DeleteFunc(files, func(name string) bool { return !slices.Contains(theirs, name) }), err
+}
+
+// ancestors are the processes that this one comes from, the nearest first.
+func ancestors() (pids []string) {
+	for pid := os.Getppid(); pid > 1 && len(pids) < 32; pid = process.Find(pid).Parent {
+		pids = append(pids, strconv.Itoa(pid))
+	}
+	return pids
+}
