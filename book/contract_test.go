@@ -192,7 +192,7 @@ func TestLimits(t *testing.T) {
 		"name of a queue":                        "64 bytes",
 		"idempotency_key":                        fmt.Sprintf("%d bytes", queue.MaxKey),
 		"attempts of a task":                     fmt.Sprint(queue.MaxAttempts),
-		"attempts if not said":                   fmt.Sprint(queue.DefaultAttempts),
+		"attempts (default)":                     fmt.Sprint(queue.DefaultAttempts),
 		"delay of a task":                        fmt.Sprintf("%d days", queue.MaxDelay/(24*time.Hour)),
 		"queues in one claim":                    fmt.Sprint(queue.MaxQueues),
 		"tasks in one claim":                     fmt.Sprint(queue.MaxCount),

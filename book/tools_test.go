@@ -336,8 +336,9 @@ func toolReference(t *testing.T) string {
 	b.WriteString("<!-- Generated from package dispatch/server/tools by `just docs`. Do not edit. -->\n\n")
 	b.WriteString("Each tool is listed with its arguments, its answer, one call as an agent makes it, and the\n" +
 		"refusals that a call of it is likely to meet. The replies on this page come from a real daemon; only the\n" +
-		"ids in them are replaced. A reply is one line of text and an object. Lengths are in bytes. What the codes\n" +
-		"mean, and what data each carries, is in [Refusals and notices](refusals.md).\n\n" +
+		"ids in them are replaced. A reply is a text and an object, and each has everything. Lengths are in bytes. What the codes\n" +
+		"mean, and what data each carries, is in [Refusals and notices](refusals.md). The group of a tool is what\n" +
+		"`leasehold mcp --tools` takes.\n\n" +
 		"The calls play in a run with the sub-leads `S1` and `S2`, and the workers `S1→W1` and `S1→W2`. Those\n" +
 		"of actors that are started play in another one, which is dispatched: its root is shown as `lead`.\n\n")
 	for _, tool := range tools.Agents() {
@@ -351,7 +352,7 @@ func toolReference(t *testing.T) string {
 }
 
 func writeTool(b *strings.Builder, tool tools.Tool) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n*%s.*\n\n", tool.Name, escape(tool.Description), effect(tool.Effect))
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n*%s.*\n\n", tool.Name, escape(tool.Description), effect(tool))
 	b.WriteString("Arguments:\n\n")
 	if len(tool.Input.PropertyOrder) == 0 {
 		b.WriteString("none.\n\n")
@@ -396,17 +397,23 @@ func writeFields(b *strings.Builder, prefix string, s *jsonschema.Schema) {
 	}
 }
 
-func effect(e tools.Effect) string {
-	var words []string
-	switch {
-	case e.ReadOnly:
-		words = append(words, "Changes nothing")
-	case e.Destructive:
-		words = append(words, "May undo what is there")
-	default:
-		words = append(words, "Only adds")
+// effect is what the annotations of a tool say.
+func effect(tool tools.Tool) string {
+	words := []string{"Group `" + tool.Group + "`"}
+	if !(tools.Viewer{Role: dispatch.Worker}).Sees(tool) {
+		words = append(words, "for leads")
 	}
-	if e.Idempotent && !e.ReadOnly {
+	switch destroys := func(leads bool) bool { return *tool.Definition(leads).Annotations.DestructiveHint }; {
+	case tool.Effect.ReadOnly:
+		words = append(words, "changes nothing")
+	case destroys(false):
+		words = append(words, "may lose something of another party")
+	case destroys(true):
+		words = append(words, "may lose something of another party, if a lead calls it")
+	default:
+		words = append(words, "loses nothing of another party")
+	}
+	if tool.Effect.Idempotent && !tool.Effect.ReadOnly {
 		words = append(words, "a second call with the same arguments changes nothing more")
 	}
 	return strings.Join(words, "; ")

@@ -141,7 +141,7 @@ func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []
 
 // find resolves what an actor calls another one of its sub-tree.
 func find(tx engine.Tx, a Actor, ref string) (Actor, error) {
-	unknown := notFound("actor %q below %s; actor_list shows who is there", ref, a.Path)
+	unknown := say(ErrNotFound, "no actor %q in your sub-tree; call actor_list to see who is there", ref)
 	var m Actor
 	var ok bool
 	if id, err := uuid.Parse(ref); err == nil && len(ref) == 36 {

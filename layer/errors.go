@@ -28,7 +28,7 @@ type UnknownPeerError struct {
 }
 
 func (e *UnknownPeerError) Error() string {
-	return fmt.Sprintf("no member of this layer has the id %s; actor_list shows who is there", e.ID)
+	return fmt.Sprintf("no member of this layer has the id %s; call actor_list to see who is there", e.ID)
 }
 
 // forbidden says why m has no access under /root/, or to that peer's entries

@@ -69,8 +69,8 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("%s; you are number %d in line: ask again within %d s to keep your place",
-		e.HeldError.Error(), e.Position, ParkTime/time.Second)
+	return fmt.Sprintf("%s; you are number %d in line; call again with ticket %s within %d s to keep your place",
+		e.HeldError.Error(), e.Position, e.Ticket, ParkTime/time.Second)
 }
 
 // A LostError says what became of a lease that its holder no longer has.

@@ -30,7 +30,7 @@ var strictTree = Story{
 var runContention = Story{
 	Name:    "run-contention",
 	Title:   "Two sub-trees, one file",
-	Promise: "a run's lease serialises the whole tree; who is refused reads who holds it, who waits gets it at its release",
+	Promise: "a run's lease serialises the whole tree; a refused agent is told who holds it, and the next in line gets it when it is released",
 	tell: func(st *stage) {
 		root := st.root()
 		s1, s2 := root.sublead("S1").connect(), root.sublead("S2").connect()

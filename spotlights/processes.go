@@ -159,7 +159,9 @@ leasehold call actor_report result="done in life $LEASEHOLD_LIFE"`,
 		again := st.resume()
 		actors := again.over()
 		for line := range strings.Lines(again.output("root")) {
-			st.show("the lead", strings.TrimSpace(line))
+			if !strings.HasPrefix(line, "{") { // what the line above it leaves out
+				st.show("the lead", strings.TrimSpace(line))
+			}
 		}
 		for _, want := range []struct {
 			path string

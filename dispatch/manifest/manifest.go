@@ -38,8 +38,8 @@ type Manifest struct {
 	Run     Run                      `toml:"run" doc:"the run as a whole"`
 	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; the names claude, codex, gemini and opencode are there without a table where something names them"`
 	Root    Root                     `toml:"root" doc:"the agent that is started first, and leads the others"`
-	Sublead Sublead                  `toml:"sublead" doc:"what spawn_sublead takes where it is not told"`
-	Worker  Worker                   `toml:"worker" doc:"what spawn_worker takes where it is not told"`
+	Sublead Sublead                  `toml:"sublead" doc:"defaults for spawn_sublead"`
+	Worker  Worker                   `toml:"worker" doc:"defaults for spawn_worker"`
 	Leases  []Lease                  `toml:"leases" doc:"a lease that is known in advance; it is told to every agent that speaks with a model, and nobody holds it for that"`
 }
 

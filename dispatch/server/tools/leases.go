@@ -272,7 +272,13 @@ type waiting struct {
 	WaitingMS int64 `json:"waiting_ms"`
 }
 
-func (l leaseList) Text() string { return counted(len(l.Leases), "lease", "leases", l.Next) }
+func (l leaseList) Text() string {
+	if len(l.Leases) == 1 && l.Next == "" {
+		one := l.Leases[0]
+		return fmt.Sprintf("%s held by %s, %s", one.named(one.Name+one.Key), one.Holder.Path, one.expires())
+	}
+	return counted(len(l.Leases), "lease", "leases", l.Next)
+}
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
 	page, err := se.Leases(ctx, a.query())

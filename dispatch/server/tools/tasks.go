@@ -140,6 +140,10 @@ func (c claimedTasks) Text() string {
 	if len(c.Tasks) == 0 {
 		return "no task"
 	}
+	if len(c.Tasks) == 1 {
+		t := c.Tasks[0]
+		return fmt.Sprintf("task %s of %s, attempt %d of %d, token %d; finish it with task_submit, or give it back with task_nack", t.TaskID, t.Queue, t.Attempt, t.MaxAttempts, t.Token)
+	}
 	return counted(len(c.Tasks), "task", "tasks", "") + "; finish each with task_submit, or give it back with task_nack"
 }
 
@@ -424,7 +428,12 @@ type taskList struct {
 	Next  string `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
 }
 
-func (l taskList) Text() string { return counted(len(l.Tasks), "task", "tasks", l.Next) }
+func (l taskList) Text() string {
+	if len(l.Tasks) == 1 && l.Next == "" {
+		return l.Tasks[0].Text()
+	}
+	return counted(len(l.Tasks), "task", "tasks", l.Next)
+}
 
 func tasksOf(list []queue.Task, next string) taskList {
 	l := taskList{Tasks: []task{}, Next: next}

@@ -180,9 +180,9 @@ func (r clientRules) examine(server string, e entry, start func(sayFunc) string)
 	switch {
 	case len(found) > 0:
 	case connects != "":
-		say(fine, "lets a call take as long as it may, and "+connects, "")
+		say(fine, "has a long enough tool time-out, and "+connects, "")
 	default:
-		say(fine, "lets a call take as long as it may", "")
+		say(fine, "has a long enough tool time-out", "")
 	}
 	return found
 }

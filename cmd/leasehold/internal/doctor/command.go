@@ -24,7 +24,7 @@ func NewCommand() *cobra.Command {
 		Short: "Check that all is well, and say what to do",
 		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks,
 and the configurations of MCP clients here and in the home directory that name
-leasehold: whether they let a call take as long as it may. While a daemon runs, each
+leasehold: whether their tool time-out is long enough. While a daemon runs, each
 server is started as its client starts it, with the environment that the client
 gives it, to see that it comes to this daemon, and as whom.
 
@@ -36,7 +36,7 @@ With --state, read a state that no daemon has open, and prove that its records a
 its indexes agree. It changes nothing but what every start of a daemon changes, such
 as rotating the logs of the store.
 
-A fault is something to repair; the exit code is then 1. A note is information.`,
+A fault is something to repair; the exit code is then 1. Notes are informational.`,
 		Example: `  leasehold doctor
 
   # prove that a state is sound, with the daemon stopped

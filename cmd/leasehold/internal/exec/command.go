@@ -67,8 +67,8 @@ for a kill -9 of exec: the program ends, and then the lease is free.
 
 It acts as the actor whose token is in LEASEHOLD_TOKEN, in a session of its own,
 also where LEASEHOLD_SESSION names one to share: else the lease would stay when
-exec dies. So a lease that this session holds is held by another, for exec.
-Without a token it joins the run of this directory's project as a new worker of
+exec dies. It cannot re-enter a lease that the calling agent already holds; it
+waits for it. Without a token it joins the run of this directory's project as a new worker of
 the root layer.
 
 Exit codes: that of the program; 128 and the number of the signal that ended it;
