@@ -58,9 +58,7 @@ func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := e.lockApplied(); err != nil {
-		return err
-	}
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.refusalLocked(); err != nil {
 		return err
@@ -70,21 +68,6 @@ func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 	p.hot(e.set, e.store)
 	p.cold(e.store)
 	return errors.Join(append(p.faults, ctx.Err())...)
-}
-
-// lockApplied takes mu at an instant at which the store has every commit. Others
-// commit while it waits for the last one, so it looks again with the lock held.
-func (e *Engine) lockApplied() error {
-	e.mu.Lock()
-	for e.last != nil && !e.last.applied.Load() {
-		last := e.last
-		e.mu.Unlock()
-		if err := last.wait(); err != nil {
-			return err
-		}
-		e.mu.Lock()
-	}
-	return nil
 }
 
 // A proof is a check under way.
@@ -191,14 +174,9 @@ func (p *proof) cold(store Reader) {
 	}
 }
 
-// Kept gives how many rows, and writes of cold rows on their way to the store,
-// are in memory.
+// Kept gives how many rows are in memory.
 func (e *Engine) Kept() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := e.set.rows.Len()
-	for _, c := range e.inFlight {
-		n += c.cold.Len()
-	}
-	return n
+	return e.set.rows.Len()
 }

@@ -28,7 +28,7 @@ type running struct {
 	clock.Clock
 	base time.Time // now, at a reading of 0
 
-	written time.Time // when the clock was last written down; guarded by Engine.appending
+	written time.Time // when the clock was last written down; guarded by Engine.mu
 
 	// offset is the wall clock less the running clock, at the last step or at
 	// the opening. Guarded by Engine.mu, as is steps.

@@ -7,21 +7,17 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/btree"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
 func isCold(key string) bool { return strings.HasPrefix(key, engine.Cold) }
 
-// A coldWrite is the last write of a cold row in a transaction or a commit.
+// A coldWrite is the last write of a cold row in a transaction.
 type coldWrite struct {
 	value string
 	gone  bool
 }
-
-// coldWrites are those of a commit, by key.
-type coldWrites = btree.Map[string, coldWrite]
 
 // A coldList is those of a transaction, sorted by key. They are few, and most
 // are of a new row that comes behind all others.
@@ -54,29 +50,6 @@ func (w coldWrite) public(key string) (engine.Row, bool) {
 		return engine.Row{}, false
 	}
 	return engine.Row{Key: key, Value: w.value}, true
-}
-
-// A coldView is the cold rows as somebody sees them: what the store has, with
-// the commits on top that it may not have yet, the last one uppermost.
-//
-// A commit leaves the view before a transaction begins, and not within it. So
-// what is read from the store in a transaction contains every write that has
-// left. If it also contains some that have not, the copy in the view is the
-// same or newer and wins.
-type coldView struct {
-	store   Reader
-	recent  *recent // nil in a snapshot
-	commits []*coldWrites
-}
-
-// get gives the last write of a row among the commits.
-func (v *coldView) get(key string) (coldWrite, bool) {
-	for i := len(v.commits) - 1; i >= 0; i-- {
-		if w, ok := v.commits[i].Get(key); ok {
-			return w, true
-		}
-	}
-	return coldWrite{}, false
 }
 
 // readCold gives the cold row that a store has under key.
@@ -143,7 +116,7 @@ func (t *tx) walk() (*walk, error) {
 			return w, nil
 		}
 	}
-	it, err := t.view.store.Iterate(Cold)
+	it, err := t.store.Iterate(Cold)
 	if err != nil {
 		return nil, err
 	}
@@ -160,35 +133,20 @@ func (t *tx) endWalks() {
 	t.walks = nil
 }
 
-// nextCold gives the first row that the transaction or a commit on its way has
-// written, whose key starts with prefix and is not less than at, or is greater if
-// past. Of several writes of one row it gives the last.
-func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
-	take := func(k string, next coldWrite) {
-		if strings.HasPrefix(k, prefix) && (!ok || k < key) {
-			key, w, ok = k, next, true
-		}
-	}
+// nextCold gives the first row that the transaction has written, whose key starts
+// with prefix and is not less than at, or is greater if past.
+func (t *tx) nextCold(prefix, at string, past bool) (w coldEntry, ok bool) {
 	i, found := t.cold.seek(at)
 	if found && past {
 		i++
 	}
-	if i < len(t.cold) {
-		take(t.cold[i].key, t.cold[i].coldWrite)
+	if i == len(t.cold) || !strings.HasPrefix(t.cold[i].key, prefix) {
+		return w, false
 	}
-	for i := len(t.view.commits) - 1; i >= 0; i-- {
-		t.view.commits[i].Ascend(at, func(k string, next coldWrite) bool {
-			if past && k == at {
-				return true
-			}
-			take(k, next)
-			return false
-		})
-	}
-	return key, w, ok
+	return t.cold[i], true
 }
 
-// scanCold merges what was written lately with what the store has.
+// scanCold merges what the transaction has written with what the store has.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
 	it, err := t.walk()
@@ -198,7 +156,7 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	}
 	defer func() { it.busy = false }()
 	at, past := from, false
-	key, w, written := t.nextCold(prefix, at, past)
+	w, written := t.nextCold(prefix, at, past)
 	changes := t.coldChanges
 	for stored := it.Seek(from, after(prefix)); ; {
 		if !stored && it.Err() != nil {
@@ -206,13 +164,13 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 			return
 		}
 		if changes != t.coldChanges {
-			key, w, written = t.nextCold(prefix, at, past)
+			w, written = t.nextCold(prefix, at, past)
 			changes = t.coldChanges
 		}
 		if !stored && !written {
 			return
 		}
-		if stored && (!written || string(it.Key()) < key) {
+		if stored && (!written || string(it.Key()) < w.key) {
 			r, err := storedCold(it)
 			at, past = string(it.Key()), true
 			switch {
@@ -227,14 +185,14 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 			stored = it.Next()
 			continue
 		}
-		if stored && string(it.Key()) == key {
+		if stored && string(it.Key()) == w.key {
 			stored = it.Next()
 		}
-		at, past = key, true
-		if r, ok := w.public(key); ok && !yield(r) {
+		at, past = w.key, true
+		if r, ok := w.public(w.key); ok && !yield(r) {
 			return
 		}
-		key, w, written = t.nextCold(prefix, at, past)
+		w, written = t.nextCold(prefix, at, past)
 		changes = t.coldChanges
 	}
 }

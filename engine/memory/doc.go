@@ -1,5 +1,5 @@
 // Package memory is the working set of an engine: rows and their indexes in
-// memory, transactions, group commit, watches and the clocks. It keeps the
+// memory, transactions, watches and the clocks. It keeps the
 // contract of package engine on top of a small [Store].
 //
 // # Transactions
@@ -13,31 +13,26 @@
 //
 // # Commits
 //
-// An Update runs its function against memory and notes what was Put or Deleted,
-// both inside the lock. Outside it, that becomes a [Batch]. Batches are appended
-// to the store in the order in which they were begun. Updates that come while
-// the batch before theirs is being appended share a batch, and any number of
-// batches share an fsync. Since the store keeps the order, a commit that is
-// durable has everything durable that it was built on. A transaction that writes
-// nothing durable waits for the last commit before it, and so tells of nothing
-// that a crash could undo.
+// An Update runs its function against memory, notes what was Put or Deleted, and
+// gives that to the store as a [Batch], all inside the lock. So batches come in the
+// order of their transactions, and the store always has what memory has. Outside
+// the lock the caller waits until the last batch is durable, and so everything that
+// its transaction was built on; any number of callers share an fsync. A transaction
+// that writes nothing durable waits for the last batch before it, and so tells of
+// nothing that a crash could undo.
 //
 // # What a commit survives
 //
-// A commit whose waiters are all processes of this machine (see [engine.Local])
-// has to survive the daemon only. A commit that anybody else waits for has to
-// survive the machine, and takes all earlier ones to the disk with it. A reader
-// from another machine that saw a commit of the first kind makes an empty commit
-// of the second kind and waits for that.
+// A caller that is a process of this machine (see [engine.Local]) waits until the
+// batch survives the daemon. Anybody else waits until it survives the machine,
+// also for a batch of a caller of the first kind that it has only seen.
 //
 // # Cold rows
 //
-// Cold rows are in the store alone. A transaction may follow another whose batch
-// is not applied yet, so the cold writes of a commit stay in memory until it is;
-// a transaction sees the store with those on top. It reads the store with the
-// lock held, and everybody waits for a disk that has to be asked: rules keep
-// small records apart from large ones, and leave the large ones to Get, which
-// reads without the lock, or to Read, which waits for no commit either.
+// Cold rows are in the store alone. A transaction reads them with the lock held, and
+// everybody waits for a disk that has to be asked: rules keep small records apart
+// from large ones, and leave the large ones to Get, which reads without the lock, or
+// to Read, which waits for no batch either.
 //
 // # Failure
 //
@@ -65,4 +60,8 @@
 //
 // That whoever has the lock runs the transactions of all who wait for it brought
 // nothing: they seldom wait, as what keeps them is the sync.
+//
+// Batches that are appended outside the lock, by one of those that share them, need
+// a view of the cold rows that are on their way. To append inside it takes the
+// processor as long, and a lone commit is faster.
 package memory

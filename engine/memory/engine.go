@@ -43,36 +43,21 @@ type Engine struct {
 	// it, with or without mu.
 	failure atomic.Pointer[error]
 
-	// appending is held while a commit is closed and appended to the store.
-	// Whoever holds it may take mu, and not the other way round.
-	appending sync.Mutex
-	spare     []Write // the writes of a commit that was appended, for another
-
-	// carried is the last commit that was given to the store, or is about to
-	// be: what is read from the store is of this commit or of earlier ones.
-	carried atomic.Pointer[commit]
-	// onDisk is the number of the last commit that is known to survive the
-	// machine, as do all before it.
-	onDisk atomic.Uint64
-
 	// reading is held, together with others, by whoever reads from the store
 	// outside mu.
 	reading sync.RWMutex
 	stopped bool // the store is closed, or about to be
 
-	mu       sync.Mutex // the single writer: one transaction at a time
-	set      *set
-	recent   *recent
-	inFlight []*commit // those with cold writes that the store may not have yet, in order
-	open     *commit   // takes the writes of transactions, or nil
-	last     *commit   // the last one begun, or nil
-	closed   bool
-	grown    int    // bytes that were written while the store was full
-	undo     []undo // for the next transaction to use again
-	writes   []Write
-	rows     []*row
-	cold     coldList
-	views    []*coldWrites
+	mu     sync.Mutex // the single writer: one transaction at a time
+	set    *set
+	recent *recent
+	last   uint64 // the number of the last batch, or 0
+	closed bool
+	grown  int    // bytes that were written while the store was full
+	undo   []undo // for the next transaction to use again
+	writes []Write
+	rows   []*row
+	cold   coldList
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -152,24 +137,36 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	end := ending{local: engine.IsLocal(ctx), needed: engine.IsNeeded(ctx)}
-	end.tx.writable, end.tx.disk = writable, !end.local
+	end := ending{needed: engine.IsNeeded(ctx)}
+	end.tx.writable, end.tx.disk = writable, !engine.IsLocal(ctx)
 	// Deferred so that a panic, too, leaves only with what is durable.
 	defer func() {
-		if failure := e.settle(&end); failure != nil {
+		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
 			err = failure
+			return
 		}
+		e.hub.Notify(end.changed...)
 	}()
 	return e.locked(fn, &end)
+}
+
+// confirm waits until the batches up to seen are durable: on disk, or else only
+// beyond the end of the process.
+func (e *Engine) confirm(seen uint64, disk bool) error {
+	if seen > 0 {
+		if err := e.store.Wait(seen, disk); err != nil {
+			e.fail(err)
+		}
+	}
+	// The store may have failed on another goroutine: then nothing is certain.
+	return e.failed()
 }
 
 // An ending is a transaction, and what is left to do of it after the lock.
 type ending struct {
 	tx      tx       // here so that no memory is asked for in the lock
-	local   bool     // the caller ends with this machine
 	needed  bool     // a full store does not refuse it
-	seen    *commit  // the caller is answered when this is durable
-	mine    bool     // seen was begun by this transaction
+	seen    uint64   // the last batch, which has all that it saw and did
 	changed []string // the keys to tell the watches of
 }
 
@@ -177,12 +174,6 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := &end.tx
-	for t.writable && e.open != nil && e.open.size > fullCommit {
-		full := e.open
-		e.mu.Unlock()
-		_ = full.wait() // a failure is told below
-		e.mu.Lock()
-	}
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
@@ -192,12 +183,11 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		if !done {
 			t.rollback()
 		}
-		e.seenLocked(end)
+		end.seen = e.last
 		t.endWalks()
 		e.undo, e.writes, e.rows = reuse(t.undo), reuse(t.writes), reuse(t.rows)
-		e.views = reuse(t.view.commits)
 		e.cold = reuse(t.cold)
-		t.e, t.set, t.view, t.cold = nil, nil, coldView{}, nil
+		t.e, t.set, t.store, t.recent, t.cold = nil, nil, nil, nil, nil
 		t.undo, t.writes, t.rows = nil, nil, nil
 	}()
 	if err := fn(t); err != nil {
@@ -217,26 +207,43 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}
-	e.recordLocked(end)
+	e.commitLocked(t)
 	e.alarm.set(e.set.firstDue())
 	return nil
 }
 
+// commitLocked gives the store what a transaction has written.
+func (e *Engine) commitLocked(t *tx) {
+	for _, r := range t.rows {
+		if r != nil {
+			r.dirty = 0
+		}
+	}
+	t.writes = slices.DeleteFunc(t.writes, func(w Write) bool { return w.Key == "" })
+	for i := range t.cold {
+		w := &t.cold[i]
+		t.writes = append(t.writes, Write{Space: Cold, Key: w.key, Delete: w.gone, value: w.value, due: never})
+		e.recent.set(w.key, w.coldWrite)
+	}
+	if len(t.writes) > 0 {
+		t.writes = e.clock.beat(t.writes, false)
+		e.appendLocked(Batch{Writes: t.writes, Disk: t.disk})
+	}
+}
+
+func (e *Engine) appendLocked(b Batch) {
+	var err error
+	if e.last, err = e.store.Append(b); err != nil {
+		e.fail(err)
+	}
+}
+
 // begin readies t. Guarded by mu.
 func (e *Engine) begin(t *tx) {
-	for len(e.inFlight) > 0 && e.inFlight[0].applied.Load() {
-		e.inFlight[0].cold = nil
-		e.inFlight[0] = nil
-		e.inFlight = e.inFlight[1:]
-	}
-	t.e, t.set = e, e.set
+	t.e, t.set, t.store, t.recent = e, e.set, e.store, e.recent
 	t.now, t.wall = e.clock.read()
 	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
 	t.cold = e.cold[:0]
-	t.view = coldView{store: e.store, recent: e.recent, commits: e.views[:0]}
-	for _, c := range e.inFlight {
-		t.view.commits = append(t.view.commits, c.cold)
-	}
 }
 
 // reuse empties s for its next use. It lets go of a large one.
@@ -264,13 +271,8 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	}
 	e.begin(&t)
 	t.undo, t.writes, t.rows, t.cold = nil, nil, nil, nil // those stay the engine's
-	t.view.recent, t.view.commits = nil, slices.Clone(t.view.commits)
-	t.set = e.set.copy()
-	if n := len(e.inFlight); n > 0 && e.inFlight[n-1] == e.open {
-		t.view.commits[n-1] = e.open.cold.Copy() // more comes to it
-	}
 	snapshot := e.store.Snapshot()
-	t.view.store = snapshot
+	t.set, t.store, t.recent = e.set.copy(), snapshot, nil
 	seen := e.last
 	e.mu.Unlock()
 
@@ -278,7 +280,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 		t.endWalks()
 		t.e = nil
 		err = errors.Join(err, snapshot.Close())
-		if failure := e.confirm(seen, engine.IsLocal(ctx)); failure != nil {
+		if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
 			err = failure
 		}
 	}()
@@ -320,21 +322,19 @@ func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
 
 // Close implements [engine.Engine]. All commits are on disk when it returns nil.
 func (e *Engine) Close() error {
-	var end ending
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
 		return engine.ErrClosed
 	}
-	end.seen = e.openLocked(&end)
-	end.seen.disk = true
-	end.seen.beat = true
+	e.appendLocked(Batch{Writes: e.clock.beat(nil, true), Disk: true})
+	last := e.last
 	e.closed = true
 	e.mu.Unlock()
 
 	e.hub.NotifyAll()
 	e.alarm.ring()
-	_ = e.settle(&end) // a failure is told below
+	_ = e.confirm(last, true) // a failure is told below
 	e.reading.Lock()
 	e.stopped = true
 	e.reading.Unlock()

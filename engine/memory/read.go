@@ -15,7 +15,7 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 	r, ok, seen, err := e.get(key)
 	// What was seen may still be on its way to the disk. So is what was not,
 	// where a row has gone, and what an error tells of.
-	if failure := e.confirm(seen, engine.IsLocal(ctx)); failure != nil {
+	if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
 		err = failure
 	}
 	if err != nil {
@@ -24,12 +24,12 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 	return r, ok, nil
 }
 
-// get gives a row, and the commit that must be durable before it is told.
-func (e *Engine) get(key string) (r engine.Row, ok bool, seen *commit, err error) {
+// get gives a row, and the last batch that must be durable before it is told.
+func (e *Engine) get(key string) (r engine.Row, ok bool, seen uint64, err error) {
 	e.mu.Lock()
 	if err := e.refusalLocked(); err != nil {
 		e.mu.Unlock()
-		return r, false, nil, err
+		return r, false, 0, err
 	}
 	if !isCold(key) {
 		defer e.mu.Unlock()
@@ -38,20 +38,13 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *commit, err error
 		}
 		return r, false, e.last, nil
 	}
-	for i := len(e.inFlight) - 1; i >= 0; i-- {
-		if w, found := e.inFlight[i].cold.Get(key); found {
-			defer e.mu.Unlock()
-			r, ok = w.public(key)
-			return r, ok, e.inFlight[i], nil
-		}
-	}
 	e.reading.RLock() // before Close can be told of, which waits for it
 	e.mu.Unlock()
 	defer e.reading.RUnlock()
-	// Without the lock, a commit may be applied meanwhile and be read, or
-	// not. All that can be read is carried by then.
 	r, ok, err = readCold(e.store, key)
-	return r, ok, e.carried.Load(), err
+	e.mu.Lock() // what was read is of the last batch or of earlier ones
+	defer e.mu.Unlock()
+	return r, ok, e.last, err
 }
 
 // Read implements [engine.Engine]. What the caller knows of is durable, so it is

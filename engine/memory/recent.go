@@ -3,7 +3,7 @@ package memory
 import "hash/maphash"
 
 // A recent is a cache of some of the cold rows that were written or read last, as
-// the last commit has left them. A task that is submitted was mostly claimed just
+// the last transaction has left them. A task that is submitted was mostly claimed just
 // before; without the cache a claim and a submit of it take a fifth longer. It is
 // guarded by Engine.mu.
 //

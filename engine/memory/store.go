@@ -18,12 +18,18 @@ import (
 // opened is final: the engine stops using the store and only closes it.
 type Store interface {
 	Reader
-	// Append writes a batch behind all batches before it: after a crash the
-	// store has a batch only if it has all earlier ones. Reads that begin after
-	// Append has returned find what the batch wrote. It is called by one
-	// goroutine at a time and does not wait for the disk; that is what the
-	// Pending is for. The batch is the caller's again when Append returns.
-	Append(batch Batch) (Pending, error)
+	// Append writes a batch behind all batches before it, and gives its number,
+	// which is greater than theirs: after a crash the store has a batch only if
+	// it has all earlier ones. Reads that begin after Append has returned find
+	// what the batch wrote. It is called by one goroutine at a time, which holds
+	// up everybody, and so does not wait for the disk. The batch is the caller's
+	// again when Append returns.
+	Append(batch Batch) (number uint64, err error)
+	// Wait returns once the batch with a number, and each one before it, survives
+	// the end of the machine, or else only of the process. A batch for the
+	// process alone may have to be waited for as well. Wait may be called by any
+	// number of goroutines, which share what it takes.
+	Wait(number uint64, disk bool) error
 	// Snapshot gives the records as they are now. Later batches do not change
 	// what it shows.
 	Snapshot() Snapshot
@@ -64,19 +70,10 @@ type Iterator interface {
 	Close() error
 }
 
-// A Pending is a batch on its way.
-type Pending interface {
-	// Wait returns once the batch, and so each one before it, survives what
-	// the batch has to survive, or else with the cause.
-	Wait() error
-}
-
 // A Batch is a list of writes, all of which take effect, or none.
 type Batch struct {
 	Writes []Write // in their order
-	// Disk says that the batch, and each one before it, must survive the end
-	// of the machine. Otherwise it must survive the end of the process.
-	Disk bool
+	Disk   bool    // it is going to be waited for until it survives the machine
 }
 
 // A Space is a range of keys of its own.

@@ -15,7 +15,8 @@ import (
 type tx struct {
 	e        *Engine // nil after the transaction's end
 	set      *set
-	view     coldView
+	store    Reader
+	recent   *recent // nil in a snapshot
 	now      time.Time
 	wall     time.Time
 	writable bool
@@ -67,19 +68,14 @@ func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
 		r, ok = t.cold[at].public(key)
 		return r, ok, nil
 	}
-	recent := t.view.recent
-	if recent != nil {
-		if value, ok := recent.get(key); ok { // it has what the commits have, or nothing
+	if t.recent != nil {
+		if value, ok := t.recent.get(key); ok {
 			return engine.Row{Key: key, Value: value}, true, nil
 		}
 	}
-	if w, ok := t.view.get(key); ok {
-		r, ok = w.public(key)
-		return r, ok, nil
-	}
-	r, ok, err = readCold(t.view.store, key)
-	if ok && recent != nil {
-		recent.set(key, coldWrite{value: r.Value})
+	r, ok, err = readCold(t.store, key)
+	if ok && t.recent != nil {
+		t.recent.set(key, coldWrite{value: r.Value})
 	}
 	return r, ok, err
 }
@@ -208,7 +204,7 @@ func (t *tx) putCold(p engine.Row) {
 }
 
 // writeCold notes the write of a cold row. Neither key nor value is copied, since
-// both are dropped once the store has them.
+// both are dropped when the store has them.
 func (t *tx) writeCold(key string, w coldWrite) {
 	t.cold.set(key, w)
 	t.coldChanges++

@@ -23,6 +23,12 @@ func (e *Engine) Metrics() *pebble.Metrics { return e.store.db.Metrics() }
 // Flush writes what is in memory to tables, and Compact all tables into one.
 func (e *Engine) Flush() error { return e.store.db.Flush() }
 
+// AsyncFlush is Flush without a wait for it.
+func (e *Engine) AsyncFlush() error {
+	_, err := e.store.db.AsyncFlush()
+	return err
+}
+
 func (e *Engine) Compact() error {
 	return e.store.db.Compact(context.Background(), []byte{0}, []byte{0xff}, false)
 }

@@ -35,10 +35,8 @@ import (
 type journal struct {
 	f    vfs.File
 	end  int64
-	last uint64 // the number of its last batch
+	last atomic.Uint64 // the number of its last batch: all up to that have reached the operating system
 	buf  []byte
-
-	inFile atomic.Uint64 // the last that has reached the operating system, as all before it
 }
 
 const (
@@ -59,19 +57,13 @@ var (
 	bootRow   = append([]byte{byte(memory.Meta)}, bootKey...)
 )
 
-// raise sets n to a number unless it has a greater one.
-func raise(n *atomic.Uint64, to uint64) {
-	for old := n.Load(); old < to && !n.CompareAndSwap(old, to); old = n.Load() {
+// write appends a batch if it can. The log has all up to the batch inLog.
+func (j *journal) write(number, inLog uint64, batch []byte) {
+	last := j.last.Load()
+	if max(last, inLog) != number-1 {
+		return
 	}
-}
-
-// write appends a batch, and reports whether it is there.
-// The log has all up to the batch inLog.
-func (j *journal) write(number, inLog uint64, batch []byte) bool {
-	if j.inFile.Load() != number-1 {
-		return false
-	}
-	if j.last <= inLog {
+	if last <= inLog {
 		j.end = 0
 	}
 	b := append(j.buf[:0], make([]byte, journalHead)...)
@@ -80,16 +72,14 @@ func (j *journal) write(number, inLog uint64, batch []byte) bool {
 	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
 	b = append(b, make([]byte, journalHead)...)
 	if j.end+int64(len(b)) > journalSize {
-		return false
+		return
 	}
 	if _, err := j.f.WriteAt(b, j.end); err != nil {
-		return false
+		return
 	}
 	j.buf = b
 	j.end += int64(len(b) - journalHead)
-	j.last = number
-	raise(&j.inFile, number)
-	return true
+	j.last.Store(number)
 }
 
 // openJournal gives Pebble what the journal has and Pebble has not, if the machine
@@ -128,7 +118,8 @@ func (s *store) startJournal() (err error) {
 	if _, err = s.journal.f.Write(make([]byte, journalSize)); err != nil { // so that a full disk has room for it
 		return err
 	}
-	s.journal.inFile.Store(s.number)
+	s.syncs.appended.Store(s.number)
+	s.syncs.onDisk.Store(s.number)
 	b := s.db.NewBatch()
 	return errors.Join(
 		b.Set(numberRow, binary.BigEndian.AppendUint64(nil, s.number), nil),

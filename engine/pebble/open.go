@@ -96,6 +96,7 @@ func openStore(o Options, fail func(error)) (*store, error) {
 		return nil, err
 	}
 	s := &store{logf: o.Logf, tell: fail, boot: o.Clock.Boot}
+	s.syncs.over.L = &s.syncs.mu
 	s.fs = &stateFS{FS: fs, dir: o.Dir, fail: s.fail, failed: s.failed}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)
 	if err != nil {

@@ -2,9 +2,11 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,14 +24,14 @@ type store struct {
 	lock *pebble.Lock
 	logf func(format string, args ...any)
 
-	// Used by one goroutine at a time: Open, then those that append.
+	// Used by one goroutine at a time: Open, then whoever appends.
 	number   uint64 // of the last batch
 	journal  journal
 	boot     string            // the life of the machine; "" if that is not known
 	logBytes int64             // that the logs had
 	scanned  bool              // the logs had a batch
 	marks    map[string]string // the records under engine.Mark, by key
-	onDisk   atomic.Uint64     // the last batch known to be on disk
+	syncs    syncs
 
 	tell    func(error) // of the failure
 	failure atomic.Pointer[error]
@@ -50,24 +52,25 @@ func (s *store) failed() error {
 }
 
 // Append implements [memory.Store]. A batch that has to survive the process only
-// goes to the journal if it can. Any other one is synced.
-func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
+// goes to the journal if it can. Any other one waits for a sync.
+func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	if err := s.noteMarks(batch.Writes); err != nil {
-		return nil, err
+		return 0, err
 	}
 	s.number++
+	onDisk := s.syncs.onDisk.Load()
 	b := s.db.NewBatch()
-	_ = b.LogData(appendEntry(make([]byte, 0, 24), s.number, s.onDisk.Load()), nil) // never fails
+	_ = b.LogData(appendEntry(make([]byte, 0, 24), s.number, onDisk), nil) // never fails
 	for i := range batch.Writes {
 		encode(b, &batch.Writes[i])
 	}
-	_ = b.Set(numberRow, binary.BigEndian.AppendUint64(nil, s.number), nil)
-	p := &pending{s: s, b: b, number: s.number}
-	if !batch.Disk && s.journal.write(s.number, s.onDisk.Load(), b.Repr()) {
-		p.journaled = true
-		return p, s.db.Apply(b, pebble.NoSync)
+	_ = b.Set(numberRow, binary.BigEndian.AppendUint64(make([]byte, 0, 8), s.number), nil)
+	if !batch.Disk {
+		s.journal.write(s.number, onDisk, b.Repr())
 	}
-	return p, s.db.ApplyNoSyncWait(b, pebble.Sync)
+	err = errors.Join(s.db.Apply(b, pebble.NoSync), b.Close())
+	s.syncs.appended.Store(s.number)
+	return s.number, err
 }
 
 func encode(b *pebble.Batch, w *memory.Write) {
@@ -86,36 +89,57 @@ func encode(b *pebble.Batch, w *memory.Write) {
 	_ = op.Finish() // fails for an indexed batch only
 }
 
-// A pending is a batch in the log.
-type pending struct {
-	s         *store
-	b         *pebble.Batch
-	number    uint64
-	journaled bool
+// syncs let everybody who waits for the disk share a sync: while one is under way,
+// the batches of the next one gather.
+type syncs struct {
+	appended, onDisk atomic.Uint64 // the last batch that Pebble has, and the last known to be on disk
+
+	mu   sync.Mutex
+	busy bool
+	over sync.Cond // of mu: busy has ended
 }
 
-// Wait implements [memory.Pending].
-func (p *pending) Wait() error {
-	// Pebble may have met its end in Append, by Fatalf, and returned: then
-	// nobody will ever tell this batch that it is synced.
-	if err := p.s.failed(); err != nil {
-		return err
+// Wait implements [memory.Store].
+func (s *store) Wait(number uint64, disk bool) error {
+	if !disk && number <= s.journal.last.Load() || number <= s.syncs.onDisk.Load() {
+		return nil
 	}
-	if p.journaled {
-		return p.b.Close()
+	g := &s.syncs
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for number > g.onDisk.Load() {
+		if err := s.failed(); err != nil {
+			return err
+		}
+		if g.busy {
+			g.over.Wait()
+			continue
+		}
+		g.busy = true
+		g.mu.Unlock()
+		to := g.appended.Load()
+		err := s.db.LogData(nil, pebble.Sync)
+		g.mu.Lock()
+		g.busy = false
+		g.over.Broadcast()
+		// A disk that fails makes the store fail before Pebble hears of it, see
+		// stateFS: if there is no failure after the sync, everything up to it
+		// has reached the disk.
+		if err = cmp.Or(s.failed(), err); err != nil {
+			return err
+		}
+		g.onDisk.Store(to)
 	}
-	// A disk that fails makes the store fail before Pebble hears of it, see
-	// stateFS: if there is no failure after the sync, everything up to it
-	// has reached the disk.
-	if err := p.b.SyncWait(); err != nil {
-		return err
+	return nil
+}
+
+// settle waits for a sync under way, of a store that failed.
+func (g *syncs) settle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.busy {
+		g.over.Wait()
 	}
-	if err := p.s.failed(); err != nil {
-		return err
-	}
-	raise(&p.s.onDisk, p.number)
-	raise(&p.s.journal.inFile, p.number)
-	return p.b.Close()
 }
 
 // Snapshot implements [memory.Store].
@@ -129,6 +153,7 @@ func (s *store) Close() error {
 	if s.failed() == nil {
 		err = s.writeMarks()
 	}
+	s.syncs.settle()
 	err = errors.Join(err, s.db.Close())
 	return errors.Join(err, s.closeJournal(err == nil), s.lock.Close())
 }
