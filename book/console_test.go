@@ -147,8 +147,24 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	helps["leasehold"] = leasehold(t, env, "leasehold --help")
-	checkExamplesAreComplete(t, helps)
 	there := regexp.MustCompile(`(?m)^  (\w+) {2,}\S`)
+	// Commands that have others below them, and those of them that no row lists.
+	for command := range listed {
+		parent, _, _ := strings.Cut(strings.TrimPrefix(command, "leasehold "), " ")
+		if parent = "leasehold " + parent; parent == command || helps[parent] != "" && !listed[parent] {
+			continue
+		}
+		if helps[parent] == "" {
+			helps[parent] = leasehold(t, env, parent+" --help")
+		}
+		_, below, _ := strings.Cut(helps[parent], "Available Commands:")
+		for _, m := range there.FindAllStringSubmatch(below, -1) {
+			if name := parent + " " + m[1]; helps[name] == "" {
+				helps[name] = leasehold(t, env, name+" --help")
+			}
+		}
+	}
+	checkExamplesAreComplete(t, helps)
 	for _, m := range there.FindAllStringSubmatch(helps["leasehold"], -1) {
 		name := "leasehold " + m[1]
 		known := listed[name] || m[1] == "help"

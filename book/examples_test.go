@@ -139,6 +139,9 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.CopyFS(filepath.Join(dir, "shop", "examples"), os.DirFS("../examples")); err != nil {
+		t.Fatal(err)
+	}
 	sh := startShell(t, env, filepath.Join(dir, "shop"))
 	defer func() {
 		stop := exec.Command("sh", "-c", "leasehold stop")

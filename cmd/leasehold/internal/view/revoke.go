@@ -29,9 +29,9 @@ it, all of them lose it, or the one that --holder names. A claim on a task is no
 lease of this kind: queue cancel ends the task.
 
 Exit code 1: nobody held it.`,
-		Example: `  leasehold revoke deploy --reason "the release is stopped"
-  leasehold revoke output.json --layer S1 --reason "W2 hangs"
-  leasehold revoke schema --run build --holder S1/W2 --reason "it reads no more" --json`,
+		Example: `  leasehold revoke deploy --reason 'the release is stopped'
+  leasehold revoke output.json --layer S1 --reason 'W2 hangs'
+  leasehold revoke schema --run build --holder S1/W2 --reason 'it reads no more' --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
