@@ -62,8 +62,14 @@ func atHome(t *testing.T, opts dispatch.Options, story func(h *house)) {
 
 func (h *house) open() {
 	h.t.Helper()
+	h.openAt("state", h.fs)
+}
+
+// openAt opens the state in a directory of a file system.
+func (h *house) openAt(dir string, fs vfs.FS) {
+	h.t.Helper()
 	var err error
-	if h.eng, err = pebble.Open(pebble.Options{Dir: "state", FS: h.fs}); err != nil {
+	if h.eng, err = pebble.Open(pebble.Options{Dir: dir, FS: fs}); err != nil {
 		h.t.Fatal(err)
 	}
 	if h.State, err = dispatch.Open(h.t.Context(), h.eng, h.opts); err != nil {

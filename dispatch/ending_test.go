@@ -5,14 +5,20 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/layer"
 )
 
@@ -268,25 +274,45 @@ func TestRetentionMayChange(t *testing.T) {
 var endedRuns = flag.Int("ended.runs", 1000, "how many runs TestEndedRunsLeaveNothing makes and ends")
 
 // After any number of runs that were made and have ended, the state has as many
-// rows as after ten. The heap that it prints has the file system in it.
+// rows as after ten, and as large a heap. What it prints of the state's size and of
+// the time that it takes to open is bounded by the store, which keeps a log of what
+// is not in its tables yet: at most two memtables of 32 MiB.
 func TestEndedRunsLeaveNothing(t *testing.T) {
 	runs := *endedRuns
-	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
-		figures := func(n int) (rows int) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := &house{t: t, opts: dispatch.Options{Keep: short}}
+		h.opts.Alive = func(process.Peer) bool { return true }
+		h.opts.Process = func(pid int) process.Running { return process.Running{Peer: process.Peer{PID: pid, Start: "1"}} }
+		h.openAt(dir, vfs.Default)
+		defer func() { h.close() }()
+		type size struct {
+			rows          int
+			running, heap uint64 // KiB, before the restart and after it
+			disk          int64  // KiB
+			open          time.Duration
+		}
+		figures := func(n int) (s size) {
 			synctest.Wait()
 			time.Sleep(5 * time.Hour)
 			synctest.Wait()
-			rows = len(h.rows())
-			runtime.GC()
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			t.Logf("after %d runs: %d rows, %d KiB of heap", n, rows, m.HeapAlloc>>10)
-			return rows
+			s.rows = len(h.rows())
+			s.running = heap()
+			h.close()
+			s.disk = diskUsage(t, dir)
+			machine := clock.Machine() // time is a fake here
+			began := machine.Running()
+			h.openAt(dir, vfs.Default)
+			s.open = machine.Running() - began
+			s.heap = heap()
+			t.Logf("after %5d runs: %d rows, %d KiB of state, opened in %v, heap %d KiB, %d KiB before it was opened again",
+				n, s.rows, s.disk, s.open.Round(time.Microsecond), s.heap, s.running)
+			return s
 		}
 		round := func(from, to int) {
 			for i := from; i < to; i++ {
 				name := fmt.Sprintf("run-%d", i)
-				se, err := h.Connect(t.Context(), dispatch.Credentials{Run: name, Name: "w"}, peerOf(h, 100+i))
+				se, err := h.Connect(t.Context(), dispatch.Credentials{Run: name, Name: "w"}, process.Peer{PID: 100 + i, Start: "1", Transport: "unix"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -299,10 +325,41 @@ func TestEndedRunsLeaveNothing(t *testing.T) {
 		round(0, 10)
 		few := figures(10)
 		round(10, runs)
-		if many := figures(runs); many > few {
-			t.Errorf("%d rows after 10 runs, %d after %d", few, many, runs)
+		many := figures(runs)
+		if many.rows > few.rows {
+			t.Errorf("%d rows after 10 runs, %d after %d", few.rows, many.rows, runs)
+		}
+		if many.heap > few.heap+1<<10 || many.running > few.running+1<<10 {
+			t.Errorf("after 10 runs the heap has %d KiB, and %d when it is opened again; after %d: %d and %d",
+				few.running, few.heap, runs, many.running, many.heap)
 		}
 	})
+}
+
+// heap is what is in use, in KiB.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first left to finalizers
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc >> 10
+}
+
+// diskUsage is how much the files below dir hold, in KiB.
+func diskUsage(t *testing.T, dir string) (kib int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		kib += info.Size() >> 10
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
 }
 
 // A cancelled actor that comes back learns who cancelled it, why, and what it
