@@ -134,7 +134,7 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 		if d.missed < limit {
 			return nil
 		}
-		if held, _ := s.core.Stands(tx, id, 1); len(held) == 0 {
+		if len(s.core.Holds(tx, id, 1)) == 0 {
 			cause = errNotResumed
 		}
 		return nil

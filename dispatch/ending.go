@@ -120,8 +120,7 @@ func (e *ender) actor(a Actor, why end) {
 	ended := a
 	ended.EndedAt, ended.EndCause, ended.EndedBy = tx.Wall(), why.Cause, why.By
 	for se := range sessionsOf(tx, a.ID) {
-		held, _ := e.s.core.Stands(tx, se.ID, work.MaxLeaseNames-len(ended.Held))
-		for _, l := range held {
+		for _, l := range e.s.core.Holds(tx, se.ID, work.MaxLeaseNames-len(ended.Held)) {
 			if scope, ok := scopeOf(l.Scope); ok {
 				ended.Held = append(ended.Held, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: why.Cause})
 			}

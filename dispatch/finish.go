@@ -41,8 +41,7 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.
 		return "", false // a claim on a task
 	}
 	for se := range sessionsOf(tx, a.ID) {
-		leases, _ := s.core.Stands(tx, se.ID, work.MaxLeaseNames-len(held))
-		for _, l := range leases {
+		for _, l := range s.core.Holds(tx, se.ID, work.MaxLeaseNames-len(held)) {
 			if of, ok := scope(l.Scope); ok {
 				held = append(held, work.LeaseName{Scope: string(of), Key: l.Key})
 			}

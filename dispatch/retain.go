@@ -295,21 +295,24 @@ func (s *State) retireActor(tx engine.Tx, id uuid.UUID) {
 	run, _ := getRun(tx, a.Run)
 	switch {
 	case a.Role == Root || !run.EndedAt.IsZero(): // goes with its run
-	case a.Role.Leads() && !s.deserted(tx, a.Leads):
-		tx.Put(engine.Row{Key: retireKey(retireDeadKind, tx.Wall(), a.ID)}) // look again later
+	case a.Role.Leads() && !deserted(tx, a.Leads, new(int(endStep))):
+		again := tx.Wall().Add(retirePoll - s.opts.Keep.Actors)
+		tx.Put(engine.Row{Key: retireKey(retireDeadKind, again, a.ID)}) // look again later
 	default:
 		s.removeActor(tx, a)
 	}
 }
 
-// deserted reports whether nobody lives in a layer, nor below it.
-func (s *State) deserted(tx engine.Tx, layer uuid.UUID) bool {
+// deserted reports whether nobody lives in a layer, nor below it. It looks at as many
+// actors as one transaction does, and reports false if there are more: those retire
+// by themselves.
+func deserted(tx engine.Tx, layer uuid.UUID, left *int) bool {
 	l, _ := getLayer(tx, layer)
 	if l.Members > 0 {
 		return false
 	}
 	for m := range members(tx, layer) {
-		if m.Role.Leads() && !s.deserted(tx, m.Leads) {
+		if *left--; *left < 0 || m.Role.Leads() && !deserted(tx, m.Leads, left) {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -16,7 +15,7 @@ import (
 // its call ended with the daemon. A record that cannot be read is an
 // [engine.ErrCorrupt].
 func (c *Core) Recover(ctx context.Context) error {
-	return c.eng.Update(ctx, func(tx engine.Tx) error {
+	err := c.eng.Update(ctx, func(tx engine.Tx) error {
 		for row := range tx.Scan(countPrefix) { // Recover may run again
 			tx.Delete(row.Key)
 		}
@@ -47,9 +46,19 @@ func (c *Core) Recover(ctx context.Context) error {
 				n.put(tx, lostActor(row.Key))
 			}
 		}
-		return cmp.Or(recoverTokens(tx, highest), c.recoverLines(tx))
+		return recoverTokens(tx, highest)
 	})
+	for after, more := waitPrefix, true; more && err == nil; {
+		err = c.eng.Update(ctx, func(tx engine.Tx) (err error) {
+			after, more, err = c.recoverLines(tx, after)
+			return err
+		})
+	}
+	return err
 }
+
+// recoverStep is how many places one transaction of Recover parks: it writes each.
+const recoverStep = 1024
 
 // recovered writes the lease as a restart leaves it.
 func (l *Lease) recovered(tx Tx) {
@@ -90,14 +99,20 @@ func recoverTokens(tx Tx, highest uint64) error {
 	return nil
 }
 
-// recoverLines parks all who wait. A key that is free is reserved for the first of
+// recoverLines parks those who wait, from behind a row on, as many as one transaction
+// does, and says where to go on. A key that is free is reserved for the first of
 // them. A lapsed lease ends then: it lapsed because nobody wanted its key, and a
 // place that had used up its reservation wants it again.
-func (c *Core) recoverLines(tx Tx) error {
-	for row := range tx.Scan(waitPrefix) {
+func (c *Core) recoverLines(tx Tx, after string) (last string, more bool, err error) {
+	n := 0
+	for row := range tx.ScanFrom(waitPrefix, after) {
+		if n == recoverStep {
+			return last, true, nil
+		}
+		n, last = n+1, row.Key+"\x00"
 		var w waiter
 		if !w.read(row) {
-			return corrupt(row.Key)
+			return "", false, corrupt(row.Key)
 		}
 		w.spent = false
 		addCount(tx, waitsCount(w.Holder.Actor), 1)
@@ -110,7 +125,7 @@ func (c *Core) recoverLines(tx Tx) error {
 		}
 		c.handOver(tx, w.Scope, w.Key, false)
 	}
-	return nil
+	return last, false, nil
 }
 
 func corrupt(key string) error { return fmt.Errorf("%w: %q", engine.ErrCorrupt, key) }

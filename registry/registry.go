@@ -109,6 +109,19 @@ func standing(tx Tx, l Lease) Standing {
 	return s
 }
 
+// Holds are the first of the leases that a session holds, claims on tasks among them.
+func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {
+	for row := range tx.Owned(session) {
+		if len(held) >= limit {
+			break
+		}
+		if l := (Lease{}); strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && !l.lapsed && !l.Reserved {
+			held = append(held, l)
+		}
+	}
+	return held
+}
+
 // Stands are the leases that a session holds, claims on tasks among them, and
 // those it waits for, as others hold them.
 func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Lease) {
