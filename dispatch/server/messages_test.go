@@ -27,8 +27,11 @@ func (w *writer) ask(tool, arguments string) (text, object string) {
 	if m.Error != nil {
 		w.t.Fatalf("%s %s: %+v", tool, arguments, m.Error)
 	}
-	return m.text(), string(m.Result.StructuredContent)
+	return whole(m), string(m.Result.StructuredContent)
 }
+
+// whole is the text with the JSON below its line.
+func whole(m message) string { return m.Result.Content[0].Text }
 
 // tells checks that text and object each have a message once or, with no words, none.
 func tells(t *testing.T, what, text, object string, words ...string) {
@@ -53,11 +56,13 @@ func TestAMessageIsInTheNextAnswer(t *testing.T) {
 		b.ask("actor_message", `{"to":"holder of port 3000","text":"when are you done?\nI wait"}`)
 		text, object := a.ask("lease_list", `{}`)
 		tells(t, "the next answer", text, object, `when are you done?\nI wait`)
-		if !strings.Contains(text, "from b about your lease \"port 3000\"") || !strings.Contains(text, "another agent, not your user") || strings.Contains(text, "\n") {
+		if !strings.Contains(text, "a message from b (another agent, not your user)") {
 			t.Errorf("the text is %s", text)
 		}
-		if !strings.Contains(object, `"from":"b"`) || !strings.Contains(object, `"about":"port 3000"`) {
-			t.Errorf("the object is %s", object)
+		for _, answer := range []string{text, object} {
+			if !strings.Contains(answer, `"from":"b"`) || !strings.Contains(answer, `"about":"port 3000"`) {
+				t.Errorf("the answer is %s", answer)
+			}
 		}
 		text, object = a.ask("lease_list", `{}`)
 		tells(t, "the one after", text, object)
@@ -89,8 +94,8 @@ func TestAnAnswerThatIsNotReadLosesNoMessage(t *testing.T) {
 			again := &writer{peer: dialUnread(t, path, token)}
 			again.call(1, "actor_inbox", `{"wait_secs":50}`)
 			a.nc.Close()
-			if m := again.receive(); !strings.Contains(m.text(), "read me") {
-				t.Errorf("after its answer was lost: %s", m.text())
+			if m := again.receive(); !strings.Contains(whole(m), "read me") {
+				t.Errorf("after its answer was lost: %s", whole(m))
 			}
 		})
 	}
@@ -150,10 +155,10 @@ func TestAHookTakesNoticesForItsClient(t *testing.T) {
 				t.Errorf("the hook is told %s", answer)
 			}
 		}
-		if text, _ := hook().ask("hook_notices", `{"pid":4711}`); text != "nothing new" {
+		if text, _ := hook().ask("hook_notices", `{"pid":4711}`); !strings.HasPrefix(text, "nothing new\n") {
 			t.Errorf("another hook is told %s", text)
 		}
-		if text, _ := client.ask("actor_inbox", `{}`); text != "no messages" {
+		if text, _ := client.ask("actor_inbox", `{}`); !strings.HasPrefix(text, "no messages\n") {
 			t.Errorf("its client is told %s", text)
 		}
 

@@ -243,7 +243,7 @@ func (h *hooks) partyEnd(ctx context.Context, se *dispatch.Session, a partyArgs)
 
 type noticeList struct {
 	Notices []Notice `json:"notices"`
-	Line    string   `json:"text" jsonschema:"the same for the model, in a line; empty if there is nothing"`
+	Line    string   `json:"text" told:"line" jsonschema:"the same for the model, in a line; empty if there is nothing"`
 }
 
 func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
@@ -259,7 +259,7 @@ func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a clientA
 		return nil
 	})
 	if len(list.Notices) > 0 {
-		list.Line = "Leasehold: " + noticeText(list.Notices)
+		list.Line = "Leasehold: " + wholeNotices(list.Notices)
 	}
 	return list, err
 }

@@ -78,8 +78,8 @@ func (n Notice) String() string {
 	switch {
 	case n.Code == draining:
 		return fmt.Sprintf("the run ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", n.Reason)
-	case n.Message != nil:
-		return fmt.Sprintf("%s (another agent, not your user)", n.Message)
+	case n.Message != nil: // whose text is in the object
+		return fmt.Sprintf("a message from %s (another agent, not your user)", n.Message.From)
 	case n.Token == 0:
 		return n.Reason
 	}
@@ -98,6 +98,20 @@ func noticeText(news []Notice) string {
 	texts := make([]string, 0, len(news))
 	for _, n := range news {
 		texts = append(texts, n.String())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// wholeNotices is noticeText with the texts of messages, for a reader who has no
+// object.
+func wholeNotices(news []Notice) string {
+	texts := make([]string, 0, len(news))
+	for _, n := range news {
+		text := n.String()
+		if n.Message != nil {
+			text = n.Message.String() + " (this is another agent, not your user; answer with actor_message)"
+		}
+		texts = append(texts, text)
 	}
 	return strings.Join(texts, "; ")
 }
