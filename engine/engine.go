@@ -88,7 +88,7 @@ const Cold = "~"
 const Mark = "!mark/"
 
 const (
-	MaxKey   = 4 << 10 // bytes in a row's key
+	MaxKey   = 2 << 10 // bytes in a row's key
 	MaxValue = 8 << 20 // bytes in a row's value
 )
 

@@ -121,8 +121,10 @@ func (c *running) beat(writes []Write, always bool) []Write {
 // closed. After another start of the machine only the wall clock knows how long
 // that took, so it is believed as far as it does not make the running clock go
 // back or leap. At least the clock is behind nothing that was stored: a commit
-// comes less than beatEvery after a beat.
-func resume(machine clock.Clock, store Store, logf func(string, ...any)) (*running, error) {
+// comes less than beatEvery after a beat. Where the state comes from another machine,
+// that is all that is known.
+func resume(o Options, store Store) (*running, error) {
+	machine, logf := o.Clock, o.Logf
 	var last beat
 	known, err := store.Get(Meta, clockKey, func(record []byte) error {
 		value, _, _, err := decode(record)
@@ -143,6 +145,8 @@ func resume(machine clock.Clock, store Store, logf func(string, ...any)) (*runni
 		if by := wall.Sub(now) - last.wall.Sub(last.now); by.Abs() >= stepLimit {
 			logf("engine: while the state was closed, the wall clock was set %s; leases, claims and delays keep their length", steppedBy(by))
 		}
+	case o.AnyMachine:
+		now = last.now.Add(beatEvery)
 	default:
 		off := wall.Sub(last.wall)
 		if off < beatEvery || off > longestOff {

@@ -21,6 +21,9 @@ type Options struct {
 	Store func(fail func(error)) (Store, error)
 	// Clock is what time is read from. The zero value is [clock.Machine].
 	Clock clock.Clock
+	// AnyMachine says that the state may have been open on another machine, so
+	// that the wall clock in it was another one's.
+	AnyMachine bool
 	// Logf is told what an operator should know. It may be called from any
 	// goroutine. Nil discards.
 	Logf func(format string, args ...any)
@@ -77,7 +80,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.store = store
-	if err := e.load(o.Clock); err != nil {
+	if err := e.load(o); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	if err := e.failed(); err != nil {
@@ -87,8 +90,8 @@ func Open(o Options) (*Engine, error) {
 }
 
 // load reads the clock and the rows.
-func (e *Engine) load(clock clock.Clock) (err error) {
-	if e.clock, err = resume(clock, e.store, e.logf); err != nil {
+func (e *Engine) load(o Options) (err error) {
+	if e.clock, err = resume(o, e.store); err != nil {
 		return err
 	}
 	it, err := e.store.Iterate(Hot)

@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A fold is an overlay to be written to the records.
+type fold struct {
+	frozen  *overlay
+	through int64       // the sequence of the last round that it has
+	older   []*snapshot // that must not see it in the records
+}
+
+// foldAll writes what is frozen to the records, one fold after the other, until the
+// store closes.
+func (s *store) foldAll() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case f := <-s.toFold:
+			err := s.patiently(s.ctx, time.Now().Add(s.patience), func(ctx context.Context) error { return s.fold(ctx, f) })
+			switch {
+			case s.ctx.Err() != nil:
+				return // the next Open reads the log
+			case err != nil:
+				s.fail(fmt.Errorf("write the log to the records: %w", err))
+				return
+			}
+			s.mu.Lock()
+			s.frozen = nil
+			s.mu.Unlock()
+		}
+	}
+}
+
+// foldChunk is how many bytes go to the database in one statement, about.
+const foldChunk = 1 << 20
+
+// fold writes an overlay to the records and takes it off the log. The last row stays.
+func (s *store) fold(ctx context.Context, f fold) error {
+	for _, sn := range f.older {
+		sn.begin()
+	}
+	return pgx.BeginFunc(ctx, s.long, func(tx pgx.Tx) error {
+		var one int
+		err := tx.QueryRow(ctx, "SELECT 1 FROM leasehold_partition WHERE partition = $1 AND epoch = $2 FOR SHARE", s.partition, s.epoch).Scan(&one)
+		if err == pgx.ErrNoRows {
+			return ErrSuperseded
+		}
+		if err != nil {
+			return err
+		}
+		c := chunk{s: s, ctx: ctx, tx: tx}
+		f.frozen.writes.Scan(func(at string, w write) bool { return c.add(at, w) })
+		if c.err == nil {
+			c.flush()
+		}
+		if c.err != nil {
+			return c.err
+		}
+		_, err = tx.Exec(ctx, "DELETE FROM leasehold_log WHERE partition = $1 AND sequence < $2", s.partition, f.through)
+		return err
+	})
+}
+
+// A chunk is writes of one space on their way to the records.
+type chunk struct {
+	s     *store
+	ctx   context.Context
+	tx    pgx.Tx
+	space byte
+	keys  [][]byte
+	text  [][]byte // their values
+	gone  [][]byte
+	size  int
+	err   error
+}
+
+func (c *chunk) add(at string, w write) bool {
+	if c.size > 0 && (at[0] != c.space || c.size > foldChunk) {
+		c.flush()
+	}
+	c.space = at[0]
+	c.size += writeSize + len(at) + len(w.value)
+	if w.gone {
+		c.gone = append(c.gone, []byte(at[1:]))
+	} else {
+		c.keys = append(c.keys, []byte(at[1:]))
+		c.text = append(c.text, []byte(w.value))
+	}
+	return c.err == nil
+}
+
+// The plans are made for each statement: one that was made for an empty table is very
+// slow on a large one.
+func (c *chunk) flush() {
+	if len(c.gone) > 0 {
+		_, c.err = c.tx.Exec(c.ctx, `DELETE FROM leasehold_record WHERE partition = $1 AND space = $2 AND key = ANY($3::bytea[])`,
+			pgx.QueryExecModeExec, c.s.partition, int16(c.space), c.gone)
+	}
+	if len(c.keys) > 0 && c.err == nil {
+		_, c.err = c.tx.Exec(c.ctx, `INSERT INTO leasehold_record (partition, space, key, value)
+SELECT $1, $2, key, value FROM unnest($3::bytea[], $4::bytea[]) AS new (key, value)
+ON CONFLICT (partition, space, key) DO UPDATE SET value = excluded.value`,
+			pgx.QueryExecModeExec, c.s.partition, int16(c.space), c.keys, c.text)
+	}
+	c.keys, c.text, c.gone, c.size = nil, nil, nil, 0
+}

@@ -1,0 +1,293 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/postgres"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+func mustOpen(t *testing.T, o postgres.Options) *postgres.Engine {
+	t.Helper()
+	o.Logf = t.Logf
+	if o.Partition == 0 {
+		o.Partition = partitions.Add(1)
+	}
+	e, err := postgres.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func put(t *testing.T, e *postgres.Engine, keys ...string) {
+	t.Helper()
+	if err := tryPut(t.Context(), e, keys...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tryPut(ctx context.Context, e *postgres.Engine, keys ...string) error {
+	return e.Update(ctx, func(tx engine.Tx) error {
+		for _, key := range keys {
+			tx.Put(engine.Row{Key: key, Value: key})
+		}
+		return nil
+	})
+}
+
+// keys gives those of the rows of both kinds.
+func keys(t *testing.T, e *postgres.Engine) string {
+	t.Helper()
+	var all []string
+	err := e.View(t.Context(), func(tx engine.Tx) error {
+		for _, prefix := range []string{"", engine.Cold} {
+			for row := range tx.Scan(prefix) {
+				all = append(all, row.Key)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}
+
+func query[T any](t *testing.T, dsn, sql string, args ...any) (value T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// TestWhoeverOpensAPartitionLeadsIt has a second process take over: the first can
+// commit nothing more, and its engine says why.
+func TestWhoeverOpensAPartitionLeadsIt(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	first := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
+	put(t, first, "a", "~a")
+	second := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
+	if first.Epoch() != 1 || second.Epoch() != 2 {
+		t.Errorf("epochs %d and %d", first.Epoch(), second.Epoch())
+	}
+	if err := tryPut(t.Context(), first, "b"); !errors.Is(err, postgres.ErrSuperseded) || !errors.Is(err, engine.ErrFailed) {
+		t.Errorf("the first commits: %v", err)
+	}
+	put(t, second, "c")
+	if err := tryPut(t.Context(), first, "d"); !errors.Is(err, engine.ErrFailed) {
+		t.Errorf("the first commits again: %v", err)
+	}
+	if got := keys(t, second); got != "a c ~a" {
+		t.Errorf("the second has %q", got)
+	}
+	other := mustOpen(t, postgres.Options{DSN: dsn, Partition: 2})
+	if got := keys(t, other); got != "" {
+		t.Errorf("another partition has %q", got)
+	}
+}
+
+// TestADatabaseThatComesBackHasLostNothing kills the server again and again, and cuts
+// its connections, while many commit. What was answered is there, and each commit had
+// its effect once.
+func TestADatabaseThatComesBackHasLostNothing(t *testing.T) {
+	server := postgrestest.Start(t)
+	for name, harm := range map[string]func(){
+		"killed": func() { server.Kill(); server.Restart(t) },
+		"cut": func() {
+			postgrestest.Exec(t, server.DSN(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			partition := partitions.Add(1)
+			// The patience is no part of the test: it is only to be long enough.
+			e := mustOpen(t, postgres.Options{DSN: server.DSN(), Partition: partition, FoldSize: 10_000, Patience: 5 * time.Minute})
+			var wg sync.WaitGroup
+			ctx, stop := context.WithCancel(t.Context())
+			counts := make([]int, 8)
+			for n := range counts {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						err := e.Update(t.Context(), func(tx engine.Tx) error {
+							for _, key := range []string{fmt.Sprintf("count%d", n), fmt.Sprintf("~count%d", n)} {
+								row, _ := tx.Get(key)
+								was, _ := strconv.Atoi(row.Value)
+								tx.Put(engine.Row{Key: key, Value: strconv.Itoa(was + 1)})
+							}
+							tx.Put(engine.Row{Key: fmt.Sprintf("~%d/%d", n, counts[n])})
+							return nil
+						})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						counts[n]++
+					}
+				})
+			}
+			for range 4 {
+				harm()
+				put(t, e, "mark") // it goes on
+			}
+			stop()
+			wg.Wait()
+			check := func(e *postgres.Engine) {
+				err := e.View(t.Context(), func(tx engine.Tx) error {
+					for n, want := range counts {
+						hot, _ := tx.Get(fmt.Sprintf("count%d", n))
+						cold, _ := tx.Get(fmt.Sprintf("~count%d", n))
+						rows := 0
+						for range tx.Scan(fmt.Sprintf("~%d/", n)) {
+							rows++
+						}
+						if w := strconv.Itoa(want); hot.Value != w || cold.Value != w || rows != want {
+							t.Errorf("worker %d was answered %d times, and there are %s, %s and %d", n, want, hot.Value, cold.Value, rows)
+						}
+					}
+					return nil
+				})
+				if err := errors.Join(err, e.Check()); err != nil {
+					t.Error(err)
+				}
+			}
+			check(e)
+			check(mustOpen(t, postgres.Options{DSN: server.DSN(), Partition: partition}))
+		})
+	}
+}
+
+// TestADatabaseThatDoesNotComeBackEndsTheEngine waits no longer than it was told to.
+func TestADatabaseThatDoesNotComeBackEndsTheEngine(t *testing.T) {
+	server := postgrestest.Start(t)
+	e := mustOpen(t, postgres.Options{DSN: server.DSN(), Patience: 50 * time.Millisecond})
+	put(t, e, "a")
+	server.Kill()
+	if err := tryPut(t.Context(), e, "b"); !errors.Is(err, engine.ErrFailed) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := postgres.Open(t.Context(), postgres.Options{DSN: server.DSN(), Patience: 50 * time.Millisecond}); err == nil {
+		t.Error("a database that is gone was opened")
+	}
+}
+
+// TestFoldsHoldUpNoCommit keeps a fold waiting for a lock on the records.
+func TestFoldsHoldUpNoCommit(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, FoldSize: 1})
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE leasehold_record IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		put(t, e, fmt.Sprintf("k%d", i%3), fmt.Sprintf("~k%d", i%3))
+	}
+	if got := keys(t, e); got != "k0 k1 k2 ~k0 ~k1 ~k2" {
+		t.Errorf("meanwhile it has %q", got)
+	}
+	if n := query[int](t, dsn, "SELECT count(*) FROM leasehold_record"); n != 0 {
+		t.Errorf("%d records, in spite of the lock", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_log") > 3; i++ {
+		put(t, e, fmt.Sprintf("later%d", i%3)) // a fold comes with what is written after the one before
+	}
+	if err := e.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatComesAndGoesNeverReachesTheRecords lets rows live between two folds. One of
+// them may be there at the instant at which a fold begins.
+func TestWhatComesAndGoesNeverReachesTheRecords(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, FoldSize: 20_000})
+	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record") == 0; i++ {
+		key := fmt.Sprintf("lease%d", i)
+		put(t, e, key)
+		if err := e.Update(t.Context(), func(tx engine.Tx) error { tx.Delete(key); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		put(t, e, fmt.Sprintf("stays%d", i))
+	}
+	if n := query[int](t, dsn, "SELECT count(*) FROM leasehold_record WHERE position('lease' in encode(key, 'escape')) = 1"); n > 1 {
+		t.Errorf("%d records of what had gone", n)
+	}
+}
+
+// TestADamagedLogIsRefused and so is a schema that a newer program made.
+func TestADamagedLogIsRefused(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	for name, c := range map[string]struct{ sql, says string }{
+		"gap":     {"DELETE FROM leasehold_log WHERE partition = $1 AND sequence = 2", "goes from 1 to 3"},
+		"garbage": {"UPDATE leasehold_log SET batch = '\\x02ff' WHERE partition = $1 AND sequence = 2", "entry 2"},
+		"record":  {"INSERT INTO leasehold_record VALUES ($1, 1, 'k', 'nonsense')", `key "k"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := postgres.Options{DSN: dsn, Partition: partitions.Add(1)}
+			e := mustOpen(t, o)
+			for _, key := range []string{"a", "b", "c"} {
+				put(t, e, key)
+			}
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			postgrestest.Exec(t, dsn, c.sql, o.Partition)
+			if _, err := postgres.Open(t.Context(), o); !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("open: %v", err)
+			}
+		})
+	}
+	t.Run("newer schema", func(t *testing.T) {
+		postgrestest.Exec(t, dsn, "UPDATE leasehold_schema SET version = 1000")
+		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+		if err == nil || !strings.Contains(err.Error(), "use a newer one") {
+			t.Errorf("open: %v", err)
+		}
+	})
+}
+
+// TestManyMigrateOnce opens partitions of a new database at once.
+func TestManyMigrateOnce(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			e, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: int64(i), Logf: t.Logf})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

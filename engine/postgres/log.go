@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// A round is the batches that go to the log in one statement: those that came while
+// the round before was under way.
+type round struct {
+	sequence int64
+	batch    []byte
+	done     chan struct{} // closed when the round is in the log or has failed
+	err      error         // set before done
+}
+
+// Wait implements [memory.Pending].
+func (r *round) Wait() error {
+	if r == nil {
+		return nil
+	}
+	<-r.done
+	return r.err
+}
+
+// Append implements [memory.Store].
+func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
+	if err := s.failed(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.open
+	if len(batch.Writes) == 0 && len(r.batch) == 0 {
+		return s.last, nil // all before it is what it waits for
+	}
+	if len(r.batch) == 0 {
+		r.done = make(chan struct{})
+		s.rouse()
+	}
+	r.batch = s.active.add(r.batch, batch.Writes)
+	return r, nil
+}
+
+// rouse has the writer look.
+func (s *store) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write appends one round after the other to the log, until the store closes.
+func (s *store) write() {
+	for {
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+		}
+		r, f := s.take()
+		if r == nil {
+			if s.ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		if r.err = s.failed(); r.err == nil {
+			r.err = s.append(r)
+		}
+		if r.err != nil {
+			s.fail(r.err)
+		} else if f.frozen != nil {
+			s.toFold <- f // has room: there is one at a time
+		}
+		close(r.done)
+	}
+}
+
+// take closes the open round, for the writer. If the overlay is large, it is frozen
+// with that round: it has what was written up to it, and nothing else.
+func (s *store) take() (r *round, f fold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open.batch) == 0 {
+		return nil, fold{}
+	}
+	r = s.open
+	s.last = r
+	s.sequence = r.sequence
+	s.open = &round{sequence: r.sequence + 1}
+	if s.frozen == nil && s.active.size > s.foldSize {
+		f = fold{frozen: s.active, through: r.sequence}
+		for sn := range s.waiting {
+			f.older = append(f.older, sn)
+		}
+		s.frozen, s.active = s.active, new(overlay)
+	}
+	return r, f
+}
+
+// Appending again, after an answer was lost, writes the row again: see the package's
+// documentation.
+const appendSQL = `INSERT INTO leasehold_log AS l (partition, sequence, epoch, batch)
+SELECT partition, $2, epoch, $4 FROM leasehold_partition WHERE partition = $1 AND epoch = $3 FOR SHARE
+ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.epoch = excluded.epoch`
+
+// append writes a round to the log. It goes on while the store closes: somebody may
+// wait for it.
+func (s *store) append(r *round) error {
+	ctx := context.WithoutCancel(s.ctx)
+	deadline := time.Now().Add(s.patience)
+	return s.patiently(ctx, deadline, func(ctx context.Context) error {
+		if s.conn == nil || s.conn.IsClosed() {
+			if err := s.connect(ctx, deadline); err != nil {
+				return err
+			}
+		}
+		tag, err := s.conn.Exec(ctx, appendSQL, s.partition, r.sequence, s.epoch, r.batch)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = ErrSuperseded
+		}
+		return err
+	})
+}

@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// Options say which state to open, and where.
+type Options struct {
+	// DSN names the database, as a URL or as keywords and values. What it leaves
+	// out comes from libpq's environment variables and files.
+	DSN string
+	// Partition is the number of the state within the database.
+	Partition int64
+	// Patience is for how long a database that was lost is waited for. The zero
+	// value is [DefaultPatience].
+	Patience time.Duration
+	// FoldSize is how many bytes of the log are kept in memory, about, before they
+	// are written to the records. The zero value is [DefaultFoldSize].
+	FoldSize int
+	// Logf is told what an operator should know. It may be called from any
+	// goroutine. Nil discards.
+	Logf func(format string, args ...any)
+	// Clock is what time is read from. The zero value is the machine's.
+	Clock clock.Clock
+}
+
+const (
+	DefaultPatience = 10 * time.Second
+	DefaultFoldSize = 16 << 20
+)
+
+// ErrSuperseded says that another process has opened the state since. It is among
+// the causes of an [engine.ErrFailed].
+var ErrSuperseded = errors.New("another process leads this partition now")
+
+// An Engine is an open state.
+type Engine struct {
+	*memory.Engine
+	store *store
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open takes the lead of a partition, or makes it, and reads its state. It answers
+// [engine.ErrCorrupt] when it holds a record that cannot be read. It tries for as
+// long as o.Patience allows to reach the database.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	if o.Patience == 0 {
+		o.Patience = DefaultPatience
+	}
+	if o.FoldSize == 0 {
+		o.FoldSize = DefaultFoldSize
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	e := new(Engine)
+	var err error
+	e.Engine, err = memory.Open(memory.Options{
+		Clock:      o.Clock,
+		Logf:       o.Logf,
+		AnyMachine: true,
+		Store: func(fail func(error)) (memory.Store, error) {
+			s, err := openStore(ctx, o, fail)
+			if err != nil {
+				return nil, err
+			}
+			e.store = s
+			return s, nil
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("engine: open partition %d: %w", o.Partition, err)
+	}
+	return e, nil
+}
+
+// Epoch is how often the partition has been opened, this time included.
+func (e *Engine) Epoch() int64 { return e.store.epoch }
+
+const (
+	readers   = 4 // connections for reads, which are short
+	snapshots = 8 // and for snapshots, each of which keeps one
+)
+
+func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err error) {
+	cfg, err := pgxpool.ParseConfig(o.DSN)
+	if err != nil {
+		return nil, err
+	}
+	// A standby, or a primary that was made one, is no place to write to.
+	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	cfg.ConnConfig.ConnectTimeout = o.Patience
+	s := &store{
+		partition: o.Partition, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, tell: fail,
+		cfg: cfg.ConnConfig, active: new(overlay), open: new(round),
+		wake: make(chan struct{}, 1), toFold: make(chan fold, 1),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	for pool, size := range map[**pgxpool.Pool]int32{&s.short: readers, &s.long: snapshots + 1} { // and one that folds
+		cfg := cfg.Copy()
+		cfg.MaxConns = size
+		if *pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	if err = s.lead(ctx); err != nil {
+		return nil, err
+	}
+	s.running.Go(s.write)
+	s.running.Go(s.foldAll)
+	return s, nil
+}
+
+// lead takes the lead and reads the log.
+func (s *store) lead(ctx context.Context) error {
+	if err := s.connect(ctx, time.Now().Add(s.patience)); err != nil {
+		return err
+	}
+	if err := migrate(ctx, s.conn); err != nil {
+		return err
+	}
+	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch) VALUES ($1, 0) ON CONFLICT (partition) DO NOTHING", s.partition); err != nil {
+		return err
+	}
+	if err := s.conn.QueryRow(ctx, "UPDATE leasehold_partition SET epoch = epoch + 1 WHERE partition = $1 RETURNING epoch", s.partition).Scan(&s.epoch); err != nil {
+		return err
+	}
+	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", s.partition)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var batch []byte
+		before := s.sequence
+		if err := rows.Scan(&s.sequence, &batch); err != nil {
+			return err
+		}
+		if before != 0 && s.sequence != before+1 {
+			return fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, s.sequence)
+		}
+		if err := s.active.replay(batch); err != nil {
+			return fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, s.sequence, err)
+		}
+	}
+	s.open.sequence = s.sequence + 1
+	return rows.Err()
+}

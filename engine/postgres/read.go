@@ -1,0 +1,208 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// A layers is the overlays that somebody looks at before the records: the uppermost
+// first, and not nil.
+type layers []*overlay
+
+func (l layers) get(at string) (w write, found bool) {
+	for _, o := range l {
+		if w, found = o.writes.Get(at); found {
+			return w, true
+		}
+	}
+	return w, false
+}
+
+// layersLocked gives copies.
+func (s *store) layersLocked() layers {
+	l := layers{s.active.copy()}
+	if s.frozen != nil {
+		l = append(l, s.frozen.copy())
+	}
+	return l
+}
+
+// A querier is a pool, or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+const getSQL = "SELECT value FROM leasehold_record WHERE partition = $1 AND space = $2 AND key = $3"
+
+// get gives what the records have.
+func (s *store) get(ctx context.Context, q querier, space memory.Space, key string) (value []byte, found bool, err error) {
+	err = q.QueryRow(ctx, getSQL, s.partition, int16(space), []byte(key)).Scan(&value)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, false, nil
+	}
+	return value, err == nil, err
+}
+
+// Get implements [memory.Reader].
+func (s *store) Get(space memory.Space, key string, read func(value []byte) error) (found bool, err error) {
+	at := place(space, key)
+	s.mu.Lock()
+	w, found := layers{s.active}.get(at)
+	if !found && s.frozen != nil {
+		w, found = layers{s.frozen}.get(at)
+	}
+	s.mu.Unlock()
+	switch {
+	case found && w.gone:
+		return false, nil
+	case found:
+		return true, read([]byte(w.value))
+	}
+	var value []byte
+	err = s.reading(func(ctx context.Context) (err error) {
+		value, found, err = s.get(ctx, s.short, space, key)
+		return err
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	return true, read(value)
+}
+
+// reading reads, and tries again when the connection was lost.
+func (s *store) reading(read func(context.Context) error) error {
+	return s.patiently(s.ctx, time.Now().Add(s.patience), read)
+}
+
+// Iterate implements [memory.Reader].
+func (s *store) Iterate(space memory.Space) (memory.Iterator, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &iterator{s: s, q: s.short, space: space, layers: s.layersLocked(), again: true}, nil
+}
+
+// Snapshot implements [memory.Store]. It has a transaction of its own from when it
+// first reads the records, or from when they are about to change.
+func (s *store) Snapshot() memory.Snapshot {
+	sn := &snapshot{s: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sn.layers = s.layersLocked()
+	if s.waiting == nil {
+		s.waiting = make(map[*snapshot]struct{})
+	}
+	s.waiting[sn] = struct{}{}
+	return sn
+}
+
+type snapshot struct {
+	s      *store
+	layers layers
+
+	mu     sync.Mutex // one at a time uses the connection
+	begun  bool
+	closed bool
+	conn   *pgxpool.Conn
+	tx     pgx.Tx
+	err    error
+}
+
+// begin makes the transaction, and its view of the records.
+func (sn *snapshot) begin() {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	sn.beginLocked()
+}
+
+func (sn *snapshot) beginLocked() {
+	if sn.begun || sn.closed {
+		return
+	}
+	sn.begun = true
+	s := sn.s
+	sn.err = s.reading(func(ctx context.Context) (err error) {
+		if sn.conn, err = s.long.Acquire(ctx); err != nil {
+			return err
+		}
+		sn.tx, err = sn.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+		if err == nil {
+			_, err = sn.tx.Exec(ctx, "SELECT 1") // the view is of the first statement
+		}
+		if err != nil {
+			sn.conn.Release()
+			sn.conn = nil
+		}
+		return err
+	})
+	// Not before: until then a fold has to wait for it.
+	s.mu.Lock()
+	delete(s.waiting, sn)
+	s.mu.Unlock()
+}
+
+// transaction gives what to read the records with.
+func (sn *snapshot) transaction() (querier, error) {
+	sn.beginLocked()
+	return sn.tx, sn.err
+}
+
+// Get implements [memory.Reader].
+func (sn *snapshot) Get(space memory.Space, key string, read func(value []byte) error) (found bool, err error) {
+	w, found := sn.layers.get(place(space, key))
+	switch {
+	case found && w.gone:
+		return false, nil
+	case found:
+		return true, read([]byte(w.value))
+	}
+	value, found, err := sn.fetch(space, key)
+	if err != nil || !found {
+		return false, err
+	}
+	return true, read(value)
+}
+
+func (sn *snapshot) fetch(space memory.Space, key string) (value []byte, found bool, err error) {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	q, err := sn.transaction()
+	if err != nil {
+		return nil, false, err
+	}
+	return sn.s.get(sn.s.ctx, q, space, key)
+}
+
+// Iterate implements [memory.Reader].
+func (sn *snapshot) Iterate(space memory.Space) (memory.Iterator, error) {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	q, err := sn.transaction()
+	if err != nil {
+		return nil, err
+	}
+	return &iterator{s: sn.s, q: q, lock: &sn.mu, space: space, layers: sn.layers}, nil
+}
+
+// Close implements [memory.Snapshot].
+func (sn *snapshot) Close() error {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	sn.closed = true
+	sn.s.mu.Lock()
+	delete(sn.s.waiting, sn)
+	sn.s.mu.Unlock()
+	if sn.conn != nil {
+		_ = sn.tx.Rollback(sn.s.ctx) // it has written nothing
+		sn.conn.Release()
+		sn.conn = nil
+	}
+	return nil
+}

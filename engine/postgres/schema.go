@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Each file is one step of the schema, in the order of their names. A file that was
+// released is never changed.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrationLock keeps two that start at once from migrating at once.
+const migrationLock = 0x6c65617365686f6c // "leasehol"
+
+// migrate takes the schema to the version this program knows. A later one is refused.
+func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	version, err := schemaVersion(ctx, conn)
+	if err == nil && version == len(files) {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", migrationLock); err != nil {
+		return err
+	}
+	defer func() {
+		_, unlocked := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", migrationLock)
+		err = errors.Join(err, unlocked)
+	}()
+	version, err = schemaVersion(ctx, conn)
+	if undefinedTable(err) {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "CREATE TABLE leasehold_schema (version int NOT NULL)"); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "INSERT INTO leasehold_schema VALUES (0)")
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if version > len(files) {
+		return fmt.Errorf("the database has schema version %d, and this program knows versions up to %d: use a newer one", version, len(files))
+	}
+	for i := version; i < len(files); i++ {
+		step, err := migrations.ReadFile(files[i])
+		if err != nil {
+			return err
+		}
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, string(step), pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "UPDATE leasehold_schema SET version = $1", i+1)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("migrate the schema by %s: %w", files[i], err)
+		}
+	}
+	return nil
+}
+
+func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int, err error) {
+	err = conn.QueryRow(ctx, "SELECT version FROM leasehold_schema").Scan(&version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, errors.New("table leasehold_schema is empty: the schema is damaged")
+	}
+	return version, err
+}
+
+func undefinedTable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42P01"
+}

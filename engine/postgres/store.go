@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// A store is a [memory.Store] in a partition of a database.
+type store struct {
+	partition, epoch int64
+	patience         time.Duration
+	foldSize         int
+	logf             func(format string, args ...any)
+	cfg              *pgx.ConnConfig
+	short, long      *pgxpool.Pool
+
+	ctx     context.Context // of all that goes on in the background; its cause tells why it ended
+	cancel  context.CancelCauseFunc
+	running sync.WaitGroup
+	wake    chan struct{} // there is something in open, or the store closes
+	toFold  chan fold
+
+	conn     *pgx.Conn // the writer's, or nil
+	sequence int64     // the writer's: of the last round
+
+	mu      sync.Mutex
+	active  *overlay
+	frozen  *overlay               // on its way to the records, or nil
+	open    *round                 // takes batches
+	last    *round                 // that the writer took, or nil
+	waiting map[*snapshot]struct{} // snapshots that have no transaction yet
+	closing bool
+
+	tell    func(error) // of the failure
+	failure atomic.Pointer[error]
+}
+
+// fail makes err the store's failure, if it is the first.
+func (s *store) fail(err error) {
+	if s.failure.CompareAndSwap(nil, &err) {
+		s.tell(err)
+	}
+}
+
+func (s *store) failed() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Full implements [memory.Store]. A database has its own ways to tell.
+func (s *store) Full() bool { return false }
+
+var errClosed = errors.New("the store is closed")
+
+// Close implements [memory.Store]. What was appended is in the log by then.
+func (s *store) Close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.rouse()
+	s.release()
+	return nil
+}
+
+func (s *store) release() {
+	s.cancel(errClosed)
+	s.running.Wait()
+	for _, pool := range []*pgxpool.Pool{s.short, s.long} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+	s.disconnect()
+}
+
+func (s *store) disconnect() {
+	if s.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.conn.Close(ctx) // nothing is under way
+		s.conn = nil
+	}
+}
+
+// connect makes the writer's connection, until the deadline.
+func (s *store) connect(ctx context.Context, deadline time.Time) error {
+	return s.patiently(ctx, deadline, func(ctx context.Context) error {
+		conn, err := pgx.ConnectConfig(ctx, s.cfg)
+		if err == nil {
+			s.conn = conn
+		}
+		return err
+	})
+}
+
+const (
+	firstPause = 10 * time.Millisecond
+	longPause  = 500 * time.Millisecond
+)
+
+// patiently tries until something works, or fails for a reason that will not pass,
+// or the deadline comes. It reports the first failure to the operator.
+func (s *store) patiently(ctx context.Context, deadline time.Time, try func(context.Context) error) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		err := try(ctx)
+		if err == nil || !passes(err) {
+			return err
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return context.Cause(ctx)
+		}
+		if pause == firstPause {
+			s.logf("engine: the database does not answer, trying again for %v: %v", time.Until(deadline).Round(time.Second), err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("the database did not come back within %v: %w", s.patience, err)
+		}
+	}
+}
+
+// passes reports whether the cause of an error may pass without anybody's doing: the
+// database is gone, is starting or stopping, is a standby (yet), has no connection
+// left, or has undone a transaction for the sake of another.
+func passes(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return !errors.Is(err, ErrSuperseded)
+	}
+	switch pg.Code {
+	case "40001", "40P01", "53300", "57P01", "57P02", "57P03", "25006":
+		return true
+	}
+	return pg.Code[:2] == "08"
+}
+
+var _ memory.Store = (*store)(nil)
