@@ -131,10 +131,13 @@ func resume(o Options, store Store) (*running, error) {
 		if err == nil {
 			last, err = decodeBeat(string(value))
 		}
+		if err != nil {
+			err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: the clock of the state: %w", engine.ErrCorrupt, err)
+		return nil, fmt.Errorf("read the clock of the state: %w", err)
 	}
 	reading, wall := machine.Running(), machine.Wall().Round(0).UTC()
 	now := wall

@@ -11,37 +11,49 @@ import (
 // the round before was under way.
 type round struct {
 	sequence int64
-	batch    []byte
+	through  uint64 // the number of the last batch
+	batches  []byte
 	done     chan struct{} // closed when the round is in the log or has failed
 	err      error         // set before done
 }
 
-// Wait implements [memory.Pending].
-func (r *round) Wait() error {
-	if r == nil {
-		return nil
-	}
-	<-r.done
-	return r.err
+func newRound(sequence int64, through uint64) *round {
+	return &round{sequence: sequence, through: through, done: make(chan struct{})}
 }
 
 // Append implements [memory.Store].
-func (s *store) Append(batch memory.Batch) (memory.Pending, error) {
+func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	if err := s.failed(); err != nil {
-		return nil, err
+		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.open
-	if len(batch.Writes) == 0 && len(r.batch) == 0 {
-		return s.last, nil // all before it is what it waits for
+	if len(batch.Writes) == 0 {
+		return r.through, nil // all before it is what it waits for
 	}
-	if len(r.batch) == 0 {
-		r.done = make(chan struct{})
+	if len(r.batches) == 0 {
 		s.rouse()
 	}
-	r.batch = s.active.add(r.batch, batch.Writes)
-	return r, nil
+	r.batches = s.active.add(r.batches, batch.Writes)
+	r.through++
+	return r.through, nil
+}
+
+// Wait implements [memory.Store]. What survives the process survives the machine.
+func (s *store) Wait(number uint64, _ bool) error {
+	s.mu.Lock()
+	r := s.open
+	if s.taken != nil && number <= s.taken.through {
+		r = s.taken
+	}
+	done := number <= s.durable
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	<-r.done
+	return r.err
 }
 
 // rouse has the writer look.
@@ -71,8 +83,13 @@ func (s *store) write() {
 		}
 		if r.err != nil {
 			s.fail(r.err)
-		} else if f.frozen != nil {
-			s.toFold <- f // has room: there is one at a time
+		} else {
+			s.mu.Lock()
+			s.durable = r.through
+			s.mu.Unlock()
+			if f.frozen != nil {
+				s.toFold <- f // has room: there is one at a time
+			}
 		}
 		close(r.done)
 	}
@@ -83,13 +100,12 @@ func (s *store) write() {
 func (s *store) take() (r *round, f fold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.open.batch) == 0 {
+	if len(s.open.batches) == 0 {
 		return nil, fold{}
 	}
 	r = s.open
-	s.last = r
-	s.sequence = r.sequence
-	s.open = &round{sequence: r.sequence + 1}
+	s.taken = r
+	s.open = newRound(r.sequence+1, r.through)
 	if s.frozen == nil && s.active.size > s.foldSize {
 		f = fold{frozen: s.active, through: r.sequence}
 		for sn := range s.waiting {
@@ -117,7 +133,7 @@ func (s *store) append(r *round) error {
 				return err
 			}
 		}
-		tag, err := s.conn.Exec(ctx, appendSQL, s.partition, r.sequence, s.epoch, r.batch)
+		tag, err := s.conn.Exec(ctx, appendSQL, s.partition, r.sequence, s.epoch, r.batches)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = ErrSuperseded
 		}

@@ -103,7 +103,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	cfg.ConnConfig.ConnectTimeout = o.Patience
 	s := &store{
 		partition: o.Partition, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, tell: fail,
-		cfg: cfg.ConnConfig, active: new(overlay), open: new(round),
+		cfg: cfg.ConnConfig, active: new(overlay),
 		wake: make(chan struct{}, 1), toFold: make(chan fold, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -146,19 +146,20 @@ func (s *store) lead(ctx context.Context) error {
 		return err
 	}
 	defer rows.Close()
+	var sequence int64
 	for rows.Next() {
 		var batch []byte
-		before := s.sequence
-		if err := rows.Scan(&s.sequence, &batch); err != nil {
+		before := sequence
+		if err := rows.Scan(&sequence, &batch); err != nil {
 			return err
 		}
-		if before != 0 && s.sequence != before+1 {
-			return fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, s.sequence)
+		if before != 0 && sequence != before+1 {
+			return fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
 		}
 		if err := s.active.replay(batch); err != nil {
-			return fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, s.sequence, err)
+			return fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
 		}
 	}
-	s.open.sequence = s.sequence + 1
+	s.open = newRound(sequence+1, 0)
 	return rows.Err()
 }

@@ -30,14 +30,14 @@ type store struct {
 	wake    chan struct{} // there is something in open, or the store closes
 	toFold  chan fold
 
-	conn     *pgx.Conn // the writer's, or nil
-	sequence int64     // the writer's: of the last round
+	conn *pgx.Conn // the writer's, or nil
 
 	mu      sync.Mutex
 	active  *overlay
 	frozen  *overlay               // on its way to the records, or nil
 	open    *round                 // takes batches
-	last    *round                 // that the writer took, or nil
+	durable uint64                 // the number of the last batch in the log
+	taken   *round                 // the last that the writer took, or nil
 	waiting map[*snapshot]struct{} // snapshots that have no transaction yet
 	closing bool
 
