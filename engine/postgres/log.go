@@ -125,11 +125,9 @@ ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.e
 // append writes a round to the log. It goes on while the store closes: somebody may
 // wait for it.
 func (s *store) append(r *round) error {
-	ctx := context.WithoutCancel(s.ctx)
-	deadline := time.Now().Add(s.patience)
-	return s.patiently(ctx, deadline, func(ctx context.Context) error {
+	return s.patiently(context.WithoutCancel(s.ctx), time.Now().Add(s.patience), func(ctx context.Context) error {
 		if s.conn == nil || s.conn.IsClosed() {
-			if err := s.connect(ctx, deadline); err != nil {
+			if err := s.connect(ctx); err != nil {
 				return err
 			}
 		}

@@ -129,7 +129,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 
 // lead takes the lead and reads the log.
 func (s *store) lead(ctx context.Context) error {
-	if err := s.connect(ctx, time.Now().Add(s.patience)); err != nil {
+	if err := s.patiently(ctx, time.Now().Add(s.patience), s.connect); err != nil {
 		return err
 	}
 	if err := migrate(ctx, s.conn); err != nil {

@@ -94,15 +94,13 @@ func (s *store) disconnect() {
 	}
 }
 
-// connect makes the writer's connection, until the deadline.
-func (s *store) connect(ctx context.Context, deadline time.Time) error {
-	return s.patiently(ctx, deadline, func(ctx context.Context) error {
-		conn, err := pgx.ConnectConfig(ctx, s.cfg)
-		if err == nil {
-			s.conn = conn
-		}
-		return err
-	})
+// connect makes the writer's connection.
+func (s *store) connect(ctx context.Context) (err error) {
+	conn, err := pgx.ConnectConfig(ctx, s.cfg)
+	if err == nil {
+		s.conn = conn
+	}
+	return err
 }
 
 const (
