@@ -45,7 +45,7 @@ var arrows = [][]string{
 	{"dispatch/rows", "dispatch/process"},
 	{"kvstore", "queue"},
 	{"registry"},
-	{"engine/call"},
+	{"engine/call", "engine/event"},
 	{"engine"},
 	{"engine/clock", "engine/record"},
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -102,6 +103,7 @@ func (s *State) open(ctx context.Context, record sessionRecord, handle string, c
 		drain = drainOf(tx, run)
 		record.Actor, record.OpenedAt = actor.ID, tx.Wall()
 		putSession(tx, record)
+		noteSession(tx, actor, record.ID, event.SessionBegan, record.Origin.Directory)
 		return nil
 	})
 	if err != nil {

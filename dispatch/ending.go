@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -131,10 +132,12 @@ func (e *ender) actor(a Actor, why end) {
 		rows.Put(tx, endingSession+string(se.ID[:]), se, se.Actor)
 		rows.Put(tx, closedPrefix+string(se.ID[:]), se, se.Actor)
 		e.cuts = append(e.cuts, cut{se.ID, ended.endedError()})
+		noteSession(tx, a, se.ID, event.SessionEnded, "its actor ended")
 	}
 	run, _ := getRun(tx, a.Run)
 	run.Actors--
 	putRun(tx, run)
+	note(tx, run, a, event.Event{Kind: event.ActorEnded, By: why.By, Cause: why.Cause})
 	if a.Role != Root {
 		uncount(tx, a.Layer)
 	} else if _, launched := work.RunOf(tx, a.Run); !launched {
@@ -213,6 +216,7 @@ func (e *ender) leave(a Actor) {
 	putRun(e.tx, run)
 	uncount(e.tx, a.Layer)
 	a.EndedAt, a.EndCause, a.Leaving = e.tx.Wall(), "it left", true
+	note(e.tx, run, a, event.Event{Kind: event.ActorEnded, Cause: a.EndCause})
 	putActor(e.tx, a)
 	e.s.removeActor(e.tx, a)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -182,6 +183,7 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, sessio
 	if w.HandedOut() {
 		if before, ok := rows.Get[sessionRecord](tx, sessionKey(w.Session)); ok {
 			tx.Delete(sessionKey(w.Session))
+			noteSession(tx, a, w.Session, event.SessionEnded, errReplaced.Error())
 			rows.Put(tx, endingSession+string(w.Session[:]), before, a.ID)
 		}
 	}
@@ -193,6 +195,7 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, sessio
 	record := sessionRecord{ID: uuid.New(), Actor: a.ID, OpenedAt: tx.Wall()}
 	o.Handle, record.Secret = newSecret(handleMark, record.ID)
 	putSession(tx, record)
+	noteSession(tx, a, record.ID, event.SessionBegan, "launched")
 	work.HandOut(tx, w, record.ID)
 	return o, record.ID
 }

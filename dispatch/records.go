@@ -90,6 +90,7 @@ type Caps struct {
 type layerRecord struct {
 	ID      uuid.UUID
 	Run     string
+	RunID   uuid.UUID
 	Lead    uuid.UUID
 	Parent  uuid.UUID // layer of which the lead is a member; zero for the root's
 	Path    string    // of the lead

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -25,12 +26,14 @@ const (
 // Retention is how long what has ended is kept, by the wall clock. It may change
 // from one start of the daemon to the next, and then holds for what has ended before.
 type Retention struct {
-	Runs   time.Duration // after the end of a run, all of it; zero: KeepRuns
-	Actors time.Duration // after the end of an actor of a run that lives; zero: KeepActors
+	Runs   time.Duration   // after the end of a run, all of it; zero: KeepRuns
+	Actors time.Duration   // after the end of an actor of a run that lives; zero: KeepActors
+	Events event.Retention // of each run; zero: KeepEvents and KeepEventsCount
 }
 
 func (k Retention) withDefaults() Retention {
-	return Retention{cmp.Or(k.Runs, KeepRuns), cmp.Or(k.Actors, KeepActors)}
+	events := event.Retention{Age: cmp.Or(k.Events.Age, KeepEvents), Count: cmp.Or(k.Events.Count, KeepEventsCount)}
+	return Retention{cmp.Or(k.Runs, KeepRuns), cmp.Or(k.Actors, KeepActors), events}
 }
 
 // RemoveRun forgets a run that has ended, now.
@@ -179,6 +182,7 @@ func (s *State) forgetLayer(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.layers, id)
+	s.places.Delete(layerScope(id))
 }
 
 // of is how long what has ended is kept, by its kind.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -165,6 +167,9 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 			if !ok {
 				record, ok = rows.Get[sessionRecord](tx, sessionKey(id))
 				tx.Delete(sessionKey(id))
+				if a, is := getActor(tx, record.Actor); ok && is {
+					noteSession(tx, a, id, event.SessionEnded, fmt.Sprint(cause))
+				}
 			}
 			if !ok {
 				done = true // an operator's, or ended with its actor

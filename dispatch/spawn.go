@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -273,6 +274,7 @@ func revive(tx engine.Tx, run Run, a *Actor) {
 	}
 	a.EndedAt, a.EndCause, a.EndedBy, a.Held = time.Time{}, "", "", nil
 	putActor(tx, *a)
+	note(tx, run, *a, event.Event{Kind: event.ActorBegan, Cause: string(a.Role) + ", again"})
 }
 
 // publish writes what a sub-lead's layer begins with.

@@ -58,6 +58,7 @@ type State struct {
 	opts  Options
 
 	launchers *work.Launchers
+	places    sync.Map // of layers, by scope: see layerOf
 
 	ahead time.Duration // of the running clock: the wall clock, when the state was opened
 
@@ -102,6 +103,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	s.guests.open, s.guests.came = make(map[guest]*Session), make(chan struct{}, 1)
 	opts.Leases.SessionOpen = sessionOpen
 	opts.Leases.Present = s.present
+	opts.Leases.LayerOf = s.layerOf
 	s.core = registry.New(eng, opts.Leases)
 	s.queue = queue.New(eng, s.core, opts.Tasks)
 
@@ -149,6 +151,7 @@ func (s *State) Tend(ctx context.Context) error {
 	g.Go(func() error { return s.tendGuests(ctx) })
 	g.Go(func() error { return s.tendLaunchers(ctx) })
 	g.Go(func() error { return s.tendEndings(ctx) })
+	g.Go(func() error { return s.tendEvents(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/registry"
@@ -114,14 +115,15 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 	}
 	now := tx.Wall()
 	a := Actor{ID: uuid.New(), Run: n.Run, Name: n.Name, Role: Root, Path: RootPath, CreatedAt: now}
-	l := layerRecord{ID: uuid.New(), Run: n.Run, Lead: a.ID, Path: RootPath}
-	a.Layer, a.Leads = l.ID, l.ID
-	putRun(tx, Run{
-		Name: n.Run, ID: uuid.New(), Root: a.ID, Layer: l.ID, CreatedAt: now, Actors: 1,
+	run := Run{
+		Name: n.Run, ID: uuid.New(), Root: a.ID, Layer: uuid.New(), CreatedAt: now, Actors: 1,
 		Caps: n.Caps.or(s.opts.Caps).or(defaultCaps),
-	})
-	putLayer(tx, l)
+	}
+	a.Layer, a.Leads = run.Layer, run.Layer
+	putRun(tx, run)
+	putLayer(tx, layerRecord{ID: run.Layer, Run: n.Run, RunID: run.ID, Lead: a.ID, Path: RootPath})
 	putActor(tx, a)
+	note(tx, run, a, event.Event{Kind: event.ActorBegan, Cause: string(Root)})
 	return a
 }
 
@@ -186,7 +188,7 @@ func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Acto
 		Layer: l.ID, ReadDown: n.ReadDown && n.Role == Sublead, CreatedAt: tx.Wall(),
 	}
 	if a.Role == Sublead {
-		own := layerRecord{ID: uuid.New(), Run: run.Name, Lead: a.ID, Parent: l.ID, Path: path}
+		own := layerRecord{ID: uuid.New(), Run: run.Name, RunID: run.ID, Lead: a.ID, Parent: l.ID, Path: path}
 		a.Leads = own.ID
 		putLayer(tx, own)
 	}
@@ -199,6 +201,7 @@ func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Acto
 	}
 	putMember(tx, a)
 	putActor(tx, a)
+	note(tx, run, a, event.Event{Kind: event.ActorBegan, By: lead.Path, Cause: string(a.Role)})
 	return a
 }
 

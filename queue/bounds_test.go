@@ -139,7 +139,7 @@ func TestThirtyThousandQueuesAreListedInPages(t *testing.T) {
 		go func() { h.done <- h.tend(ctx) }()
 		synctest.Wait()
 		h.rows(func(tx engine.Tx) {
-			for row := range tx.Scan(engine.Cold) {
+			for row := range coldRows(tx) {
 				t.Fatalf("row %.60q is left", row.Key)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -164,6 +165,7 @@ func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration)
 	t.State, t.due, t.byWall = InProgress, time.Time{}, false // its place is kept, for an undo
 	t.Attempt++
 	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, Party: h.Party, BeganAt: tx.Wall()})
+	t.note(tx, event.Event{Kind: event.TaskClaimed})
 	addToIndex(tx, t)
 	t.ExpiresIn = lease.Deadline.Sub(tx.Now())
 	return Claimed{Task: *t, Token: lease.Token}

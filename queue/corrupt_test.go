@@ -128,7 +128,7 @@ func TestACorruptTaskAffectsOnlyItself(t *testing.T) {
 					t.Errorf("in the end Check finds %v", err)
 				}
 				h.rows(func(tx engine.Tx) {
-					for row := range tx.Scan(engine.Cold) {
+					for row := range coldRows(tx) {
 						t.Errorf("row %.60q is left", row.Key)
 					}
 				})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -159,6 +160,7 @@ func (q *Queue) tendEntry(tx *ledger, in index, row engine.Row) {
 		q.lose(tx, in, row)
 	case t.State == Delayed:
 		removeFromIndex(tx, &t)
+		t.note(tx, event.Event{Kind: event.TaskReady})
 		q.schedule(tx, &t, 0)
 	default:
 		forget(tx, &t)

@@ -253,6 +253,9 @@ func TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes(t *testing.T) {
 			tasks := 0
 			for _, prefix := range []string{"", engine.Cold} {
 				for row := range tx.Scan(prefix) {
+					if strings.HasPrefix(row.Key, eventRows) {
+						continue
+					}
 					for i := 0; i+16 <= len(row.Key); i++ {
 						if row.Key[i:i+16] == string(dropped[:]) {
 							t.Errorf("row %q is left", row.Key)
@@ -350,7 +353,7 @@ func TestPayloadsAndResultsOfAnySize(t *testing.T) {
 		h.check()
 		time.Sleep(25 * time.Hour)
 		h.rows(func(tx engine.Tx) {
-			for row := range tx.Scan(engine.Cold) {
+			for row := range coldRows(tx) {
 				t.Errorf("row %.60q is left", row.Key)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -141,6 +142,7 @@ func (q *Queue) enqueueOne(tx *ledger, d *draft) (t Task, fresh bool, err error)
 		ID: d.id, Run: d.Run, Queue: d.Queue, Priority: d.Priority, MaxAttempts: d.MaxAttempts,
 		Size: d.size, Key: d.Key, EnqueuedAt: wall, EnqueuedBy: d.By, line: d.line, draft: d,
 	}
+	t.note(tx, event.Event{Kind: event.TaskEnqueued, Actor: d.Actor, Path: d.By})
 	if d.RunAt.After(wall) {
 		t.State, t.due, t.byWall = Delayed, d.RunAt.Round(0).UTC(), true
 		addToIndex(tx, &t)

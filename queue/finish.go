@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -296,6 +297,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 				}
 			}
 			removeFromIndex(tx, &t)
+			t.note(tx, event.Event{Kind: event.TaskRedriven})
 			t.Attempt, t.Attempts = 0, nil
 			t.FinishedAt, t.Until = time.Time{}, time.Time{}
 			q.schedule(tx, &t, 0)
@@ -373,6 +375,7 @@ func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
 			q.leases.Free(tx, lease, registry.Released)
 		}
 		removeFromIndex(tx, t)
+		t.note(tx, event.Event{Kind: event.TaskReturned, Cause: "claim undone"})
 		t.Attempt--
 		t.Attempts = t.Attempts[:len(t.Attempts)-1]
 		readyIndex(t.line, t.Priority).forget(tx) // the front has the task as it was, or not at all
@@ -389,6 +392,7 @@ func (q *Queue) undoEnqueue(tx *ledger, answer string) {
 		}
 		t, err := getTask(tx, id)
 		if err == nil && fresh && t.Attempt == 0 && (t.State == Ready || t.State == Delayed) {
+			t.note(tx, event.Event{Kind: event.TaskCancelled, Cause: "enqueue undone"})
 			forget(tx, &t)
 		}
 	}

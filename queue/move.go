@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -95,6 +96,7 @@ const keepKey = 24 * time.Hour
 // finish moves a task to a final state.
 func (q *Queue) finish(tx *ledger, t *Task, state State, cause string) {
 	removeFromIndex(tx, t)
+	t.noteEnd(tx, state, cause)
 	endAttempt(tx, t, cause)
 	wall := tx.Wall()
 	t.State, t.due, t.byWall, t.FinishedAt = state, time.Time{}, false, wall
@@ -122,6 +124,7 @@ func (q *Queue) giveBack(tx *ledger, t *Task, cause string, delay time.Duration)
 		return
 	}
 	removeFromIndex(tx, t)
+	t.note(tx, event.Event{Kind: event.TaskReturned, Cause: cause})
 	endAttempt(tx, t, cause)
 	q.schedule(tx, t, delay)
 }

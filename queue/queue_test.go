@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,6 +122,20 @@ func (h *house) close() {
 	}
 	if err := errors.Join(h.eng.Check(), h.eng.Close()); err != nil {
 		h.t.Error(err)
+	}
+}
+
+// eventRows is what the keys of events start with, which package dispatch forgets.
+const eventRows = "~event/"
+
+// coldRows are those of this package.
+func coldRows(tx engine.Tx) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		for row := range tx.Scan(engine.Cold) {
+			if !strings.HasPrefix(row.Key, eventRows) && !yield(row) {
+				return
+			}
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -197,7 +198,11 @@ func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
 	if waited {
 		w.remove(tx)
 	}
-	l := c.grant(tx, a.scope, a.Request, uuid.New(), a.call)
+	kind := event.LeaseGranted
+	if waited {
+		kind = event.LeaseHandedOver
+	}
+	l := c.grant(tx, a.scope, a.Request, uuid.New(), a.call, kind)
 	if waited {
 		c.handOver(tx, a.scope, a.Key, false) // the place may have wanted the key alone, and now shares it
 	}
@@ -206,13 +211,13 @@ func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
 
 // grant writes a new lease, and the answer of the call that gets it. The deadline
 // runs from this transaction.
-func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.Call) Lease {
+func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.Call, kind event.Kind) Lease {
 	if !req.Holder.Local {
 		tx.Sync() // whoever frees the key may be local
 	}
 	now := tx.Now()
 	l := Lease{
-		Scope: scope, Key: req.Key, ID: id, Token: nextToken(tx), Holder: req.Holder,
+		Scope: scope, Key: req.Key, ID: id, Token: event.Next(tx), Holder: req.Holder,
 		Acquired: now, Deadline: now.Add(req.TTL), TTL: req.TTL,
 		Shared: req.Shared, Reason: req.Reason, KeepAlive: req.KeepAlive, RequestID: req.RequestID,
 	}
@@ -223,6 +228,7 @@ func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.
 	}
 	tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 	addCounts(tx, &l, 1)
+	c.recordLease(tx, &l, event.Event{Kind: kind, Reason: l.Reason})
 	keep := call.Keep
 	if req.RequestID != "" {
 		keep = call.Forever

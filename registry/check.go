@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // Check proves that the rows of this package agree with one another and with
@@ -35,9 +37,10 @@ func (c *Core) Check(tx Tx) error {
 }
 
 func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, ...any)) {
-	last, reserved := tokens(tx)
-	if last > reserved {
-		fault("token %d issued beyond the %d reserved", last, reserved)
+	numbers := event.NumbersOf(tx)
+	last := numbers.Token
+	if last > numbers.Reserved {
+		fault("token %d issued beyond the %d reserved", last, numbers.Reserved)
 	}
 	seen := make(map[uint64]string)
 	for row := range tx.Scan(leasePrefix) {

@@ -52,6 +52,10 @@ type Options struct {
 	// now: only then are its keep_alive leases extended. Nil: always.
 	Present func(session uuid.UUID) bool
 
+	// LayerOf tells whose events those of a scope are, other than "run:<id>": of
+	// which run, and of which layer there. Nil: nobody's, they are not recorded.
+	LayerOf func(tx Tx, scope string) (run uuid.UUID, path string)
+
 	MaxWaitersPerKey   int // 1000
 	MaxWaitersPerActor int // 100
 	MaxLeasesPerScope  int // 100 000

@@ -60,7 +60,6 @@
 //	lease/<scope>␀<key>[␀<number>]  Lease       owner session, due at its next attention; with a number if it is shared
 //	wait/<scope>␀<key>␀<number>     a place     owner session, due when parked
 //	lost/<actor><lease id>[<token>] Lost        owner the session that is told, or nobody if any of the actor is; due when it is forgotten; with the token if it has no id
-//	!mark/token                     the last token issued, and how many are reserved
 //
 // and in memory only, rebuilt by [Core.Recover]:
 //
@@ -68,7 +67,8 @@
 //	place/<session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
 //	count/…                         leases of a scope and an actor, places of an actor, untold losses of an actor
 //
-// The number of a place is taken from the tokens, which rise through restarts. A line
+// Tokens and the numbers of places come from the counter of package event, which rises
+// through restarts. What becomes of a lease is an event there, in the same transaction. A line
 // is bounded, so who is next and how many wait is found by going through it.
 //
 // # Modes, and what may follow

@@ -28,7 +28,7 @@ func (c Cause) told() bool { return c != Released && c != Cancelled && c != Part
 
 // free ends a lease, or a reservation, and hands its key over.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
-	remove(tx, l, cause)
+	c.remove(tx, l, cause)
 	if freed, ok := c.freed[l.Scope]; ok {
 		freed(tx, l, cause)
 		return
@@ -38,7 +38,7 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 
 // remove is what every end of a lease or a reservation does before its key is handed
 // over.
-func remove(tx Tx, l Lease, cause Cause) {
+func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
 		tx.Delete(idKey(l.ID))
@@ -56,6 +56,7 @@ func remove(tx Tx, l Lease, cause Cause) {
 	if cause.told() && !l.lapsed && !l.Reserved { // of a lapsed one its holder was told then
 		putLost(tx, &l, cause)
 	}
+	c.recordEnd(tx, &l, cause)
 }
 
 // lapse ends a lease that nobody else wants: its key is free, and its holder, who
@@ -66,6 +67,7 @@ func (c *Core) lapse(tx Tx, l Lease) {
 		return
 	}
 	addCounts(tx, &l, -1)
+	c.recordEnd(tx, &l, Expired)
 	l.lapsed = true
 	l.put(tx)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -144,7 +145,7 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 		if err := c.room(tx, a); err != nil {
 			return err
 		}
-		w = waiter{Scope: a.scope, Key: a.Key, Since: tx.Now(), seq: nextToken(tx)}
+		w = waiter{Scope: a.scope, Key: a.Key, Since: tx.Now(), seq: event.Next(tx)}
 		write = tx.Put
 	}
 	a.placed = true
@@ -155,6 +156,9 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 	if !ok {
 		w.find(tx)
 		addCount(tx, waitsCount(w.Holder.Actor), 1)
+		c.record(tx, w.Scope, w.Key, w.Holder, event.Event{
+			Kind: event.LeaseWaiting, Shared: w.shared, By: held.Holder.Path, Reason: w.reason,
+		})
 	}
 	return engine.ErrWait
 }
@@ -248,7 +252,7 @@ func (c *Core) handOver(tx Tx, scope, key string, unused bool) {
 			w.remove(tx)
 			c.grant(tx, scope, Request{
 				Key: key, Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Shared: w.shared, Reason: w.reason,
-			}, uuid.New(), w.call)
+			}, uuid.New(), w.call, event.LeaseHandedOver)
 		}
 		if !w.shared {
 			return

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // Prolong extends those of a party's leases that nobody else wants by its
@@ -41,7 +43,8 @@ func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed 
 			l.RequestID = ""
 		}
 		addCounts(tx, &l, -1)
-		l.Holder, l.Token, l.told = to, nextToken(tx), true
+		l.Holder, l.Token, l.told = to, event.Next(tx), true
+		c.recordLease(tx, &l, event.Event{Kind: event.LeaseAdopted, Cause: "passed on within its client", Reason: l.Reason})
 		addCounts(tx, &l, 1)
 		l.put(tx)
 		return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // Recover readies the leases of a state just opened, before anything else runs.
@@ -46,7 +47,7 @@ func (c *Core) Recover(ctx context.Context) error {
 				n.put(tx, lostActor(row.Key))
 			}
 		}
-		return recoverTokens(tx, highest)
+		return event.Recover(tx, highest)
 	})
 	for after, more := waitPrefix, true; more && err == nil; {
 		err = c.eng.Update(ctx, func(tx engine.Tx) (err error) {
@@ -81,22 +82,6 @@ func (l *Lease) recovered(tx Tx) {
 		}
 	}
 	l.touch(tx)
-}
-
-// recoverTokens makes sure that the next token is greater than every one before.
-func recoverTokens(tx Tx, highest uint64) error {
-	row, ok := tx.Get(tokenKey)
-	switch {
-	case ok && len(row.Value) != 16, !ok && highest > 0:
-		return corrupt(tokenKey)
-	case !ok:
-		return nil
-	}
-	if last, reserved := tokens(tx); last < highest || reserved < last {
-		highest = max(highest, last, reserved)
-		tx.Put(tokenRow(highest, highest))
-	}
-	return nil
 }
 
 // recoverLines parks those who wait, from behind a row on, as many as one transaction

@@ -25,7 +25,7 @@ func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.
 // is next (see [Core.OnFreed]). The lease has no id: whoever knows its token
 // and is its actor answers for it. Nobody counts such leases but their scope.
 func (r *Registry) Grant(tx Tx, key string, h Holder, ttl time.Duration) Lease {
-	return r.core.grant(tx, r.scope, Request{Key: key, Holder: h, TTL: ttl}, uuid.Nil, call.Call{})
+	return r.core.grant(tx, r.scope, Request{Key: key, Holder: h, TTL: ttl}, uuid.Nil, call.Call{}, 0)
 }
 
 // Extend moves a lease's deadline to ttl from now if that is later, for

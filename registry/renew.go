@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // Renew moves the lease's deadline to ttl from now, if that is later; a zero ttl
@@ -64,8 +65,9 @@ func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
 		l.requested().Expire(tx, keepRequest)
 		l.RequestID = ""
 	}
-	l.Holder, l.Token, l.told = to, nextToken(tx), true
+	l.Holder, l.Token, l.told = to, event.Next(tx), true
 	l.put(tx)
+	c.recordLease(tx, &l, event.Event{Kind: event.LeaseAdopted, Cause: string(cause), Reason: l.Reason})
 	return l
 }
 
@@ -89,6 +91,7 @@ func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 		l.lapsed = false
 		addCounts(tx, &l, 1)
 		forgetLoss(tx, lostKey(l.Holder.Actor, l.ID))
+		c.recordLease(tx, &l, event.Event{Kind: event.LeaseRevived, Reason: l.Reason})
 	}
 	if to := tx.Now().Add(ttl); to.After(l.Deadline) {
 		durable = durable || ttl > l.TTL || l.graced

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -32,7 +33,9 @@ type Revoked struct {
 }
 
 // RevokedBy is the Cause of a lease's end that was revoked.
-func RevokedBy(path, reason string) Cause { return Cause("revoked by " + path + ": " + reason) }
+func RevokedBy(path, reason string) Cause { return Cause(revoked + path + ": " + reason) }
+
+const revoked = "revoked by "
 
 // RevokeKind is the kind of the answer of a Revoke.
 const RevokeKind call.Kind = "revoke"
@@ -115,7 +118,7 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		return false, refusal
 	}
 	if done.Token == 0 {
-		done.Token = nextToken(tx)
+		done.Token = event.Next(tx)
 	}
 	for _, l := range taken {
 		if done.Count++; len(done.Holders) < MaxListed {

@@ -18,7 +18,6 @@ const (
 	placePrefix = "place/"
 	lostPrefix  = "lost/"
 	countPrefix = "count/"
-	tokenKey    = engine.Mark + "token" // also kept outside the log, as no token is to come back with it
 )
 
 func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
@@ -94,35 +93,6 @@ func leaseByID(tx Tx, id uuid.UUID) (l Lease, ok bool) {
 	}
 	row, ok := tx.Get(ref.Value)
 	return l, ok && l.read(row)
-}
-
-// tokenBlock is how many tokens one disk write reserves. A crash skips what is
-// left of the block: tokens rise, they need not be dense.
-const tokenBlock = 1024
-
-// nextToken issues a token greater than any issued before.
-func nextToken(tx Tx) uint64 {
-	last, reserved := tokens(tx)
-	last++
-	if last > reserved {
-		reserved = last + tokenBlock
-		tx.Put(tokenRow(reserved, reserved)) // what a crash leaves: all of the block is spent
-		tx.Sync()                            // a power cut must not issue them again
-	}
-	tx.Touch(tokenRow(last, reserved))
-	return last
-}
-
-func tokens(tx Tx) (last, reserved uint64) {
-	row, ok := tx.Get(tokenKey)
-	if !ok {
-		return 0, 0
-	}
-	return record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:])
-}
-
-func tokenRow(last, reserved uint64) engine.Row {
-	return engine.Row{Key: tokenKey, Value: record.Fixed(last) + record.Fixed(reserved)}
 }
 
 // count reads a count. Counts are kept in memory, and Recover counts again.

@@ -27,6 +27,9 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	a, err := t.call(ctx, se, given)
 	news := takeNotices(ctx, se)
 	if err != nil {
+		if t.Name != "task_heartbeat" { // which writes nothing
+			_ = se.NoteRefused(ctx, t.Name, err) // whether or not there is room for it, the refusal is told
+		}
 		return RefusalOf(whyEnded(se, err)).locate(ctx, se, err).reply(news)
 	}
 	return newReply(mustJSON(a), a.Text(), t.told, news)

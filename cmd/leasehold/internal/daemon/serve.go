@@ -24,6 +24,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -158,7 +159,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 
 	state, err := dispatch.Open(ctx, eng, dispatch.Options{
 		Caps: dispatch.Caps{Depth: cfg.MaxDepth},
-		Keep: dispatch.Retention{Runs: cfg.Keep, Actors: min(cfg.Keep, dispatch.KeepActors)},
+		Keep: dispatch.Retention{Runs: cfg.Keep, Actors: min(cfg.Keep, dispatch.KeepActors), Events: event.Retention{Age: min(cfg.Keep, dispatch.KeepEvents)}},
 	})
 	if err != nil {
 		return explain(err)

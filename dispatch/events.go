@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// What is kept of the events of each run by default.
+const (
+	KeepEvents      = 7 * 24 * time.Hour
+	KeepEventsCount = 100_000
+)
+
+// note records an event of an actor.
+func note(tx engine.Tx, run Run, a Actor, e event.Event) {
+	e.Actor, e.Path = a.ID, a.Path
+	event.Record(tx, run.ID, e)
+}
+
+// noteSession is note for a session of an actor.
+func noteSession(tx engine.Tx, a Actor, session uuid.UUID, kind event.Kind, cause string) {
+	run, _ := getRun(tx, a.Run)
+	note(tx, run, a, event.Event{Kind: kind, Key: session.String(), Cause: cause})
+}
+
+// place is the run of a layer, and the path of its lead.
+type place struct {
+	run  uuid.UUID
+	path string
+}
+
+// layerOf tells whose events those of a layer's leases are. It never changes, and
+// is asked for with each of them.
+func (s *State) layerOf(tx registry.Tx, scope string) (run uuid.UUID, path string) {
+	if p, ok := s.places.Load(scope); ok {
+		return p.(place).run, p.(place).path
+	}
+	id, err := uuid.Parse(scope[min(len(scope), len(layerScope(uuid.Nil))-36):])
+	l, ok := getLayer(tx, id)
+	if err != nil || !ok {
+		return uuid.Nil, ""
+	}
+	s.places.Store(scope, place{l.RunID, l.Path})
+	return l.RunID, l.Path
+}
+
+// NoteRefused records that a write of the session was refused, if err says that it
+// needed a lease or a claim which had ended. The refusal has changed nothing, so the
+// event is in a commit of its own.
+func (se *Session) NoteRefused(ctx context.Context, write string, err error) error {
+	e := event.Event{Kind: event.WriteRefused, Cause: write + ": the token is stale"}
+	var lease *registry.StaleError
+	var claim *queue.StaleError
+	switch {
+	case errors.As(err, &lease):
+		e.Key, e.Token = lease.Key, lease.Token
+		if lease.Current {
+			e.Cause = write + ": the lease is past its deadline"
+		} else if lease.Held {
+			e.By = lease.Lease.Holder.Path
+		}
+	case errors.As(err, &claim):
+		e.Queue, e.Key, e.Token = claim.Task.Queue, claim.Task.ID.String(), claim.Token
+		if n := len(claim.Task.Attempts); n > 0 && claim.Task.State == queue.InProgress {
+			e.By = claim.Task.Attempts[n-1].Path
+		}
+	default:
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if se.Holder().Local {
+		ctx = engine.Local(ctx)
+	}
+	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		if lease != nil {
+			if scope, _ := scopeOf(lease.Scope); scope == LayerScope {
+				_, e.Layer = se.state.layerOf(tx, lease.Scope)
+			}
+		}
+		note(tx, se.run, se.actor, e)
+		return nil
+	})
+}
+
+// tendEvents forgets events that have been kept for long enough, and those of runs
+// that are removed.
+func (s *State) tendEvents(ctx context.Context) error {
+	keeper := event.Keeper{Retention: s.opts.Keep.Events}
+	marked, removals := s.eng.Watch(event.MarkKey), s.eng.Watch(removalsUnder)
+	defer marked.Stop()
+	defer removals.Stop()
+	tick := time.NewTicker(retirePoll)
+	defer tick.Stop()
+	for {
+		runs := make(map[uuid.UUID]bool) // that exist
+		keeper.Exists = func(tx engine.Tx, run uuid.UUID) bool {
+			if !runs[run] {
+				for row := range tx.Scan(runPrefix) {
+					r, _ := rows.Decode[Run](tx, row)
+					runs[r.ID] = true
+				}
+			}
+			return runs[run]
+		}
+		if err := keeper.Keep(ctx, s.eng); err != nil {
+			return err
+		}
+		select {
+		case <-marked.C:
+		case <-removals.C:
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package event
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A Kind says what happened.
+type Kind byte
+
+// The kinds. Their numbers are stored, so a new one comes last.
+const (
+	LeaseGranted    Kind = iota + 1
+	LeaseHandedOver      // granted to the first in line, when the key became free
+	LeaseWaiting         // took a place in the line; By holds the key
+	LeaseAdopted         // by another session or sub-agent of its actor; the token is new
+	LeaseReleased        // Cause says how: released, session ended, …
+	LeaseExpired
+	LeaseRevived // renewed after it had expired, as nobody had taken its key
+	LeaseRevoked
+	LeaseOffered // to By; an offer that is taken back has no By
+	WriteRefused // a write that needed a lease or claim; By holds it now
+	Deadlock     // a request that was refused, as it would have closed a cycle
+	SessionBegan
+	SessionEnded
+	ActorBegan
+	ActorEnded
+	TaskEnqueued
+	TaskReady // its delay is over
+	TaskClaimed
+	TaskReturned // to be tried again: nack, abandon, expiry, end of a session, …
+	TaskCompleted
+	TaskFailed
+	TaskDead
+	TaskCancelled
+	TaskRedriven
+)
+
+var kinds = [...]string{
+	LeaseGranted: "lease_granted", LeaseHandedOver: "lease_handed_over", LeaseWaiting: "lease_waiting",
+	LeaseAdopted: "lease_adopted", LeaseReleased: "lease_released", LeaseExpired: "lease_expired",
+	LeaseRevived: "lease_revived", LeaseRevoked: "lease_revoked", LeaseOffered: "lease_offered",
+	WriteRefused: "write_refused", Deadlock: "deadlock",
+	SessionBegan: "session_began", SessionEnded: "session_ended", ActorBegan: "actor_began", ActorEnded: "actor_ended",
+	TaskEnqueued: "task_enqueued", TaskReady: "task_ready", TaskClaimed: "task_claimed", TaskReturned: "task_returned",
+	TaskCompleted: "task_completed", TaskFailed: "task_failed", TaskDead: "task_dead", TaskCancelled: "task_cancelled",
+	TaskRedriven: "task_redriven",
+}
+
+// String is the kind as users see it.
+func (k Kind) String() string { return kinds[k] }
+
+// An Event is something that happened. What has no meaning for its kind is zero.
+type Event struct {
+	Revision uint64    // given by [Record],
+	At       time.Time // as the wall clock
+	Kind     Kind
+	Layer    string // path of the lead of the layer whose lease it is; "": the run's
+	Queue    string // of a task
+	Key      string // of a lease; the id of a task or session
+	Token    uint64 // of the lease or claim
+	Shared   bool
+	Actor    uuid.UUID // whose lease, claim, task or session it is
+	Path     string    // of that actor
+	Party    string    // which of its sub-agents
+	By       string    // path of another actor, see the kinds
+	Cause    string
+	Reason   string // that an actor gave
+}
+
+const (
+	prefix          = engine.Cold + "event/"
+	compactedPrefix = "compacted/"
+	format          = 1
+)
+
+func keysOf(run uuid.UUID) string          { return prefix + string(run[:]) }
+func keyOf(run uuid.UUID, n uint64) string { return keysOf(run) + record.Fixed(n) }
+func compactedKey(run uuid.UUID) string    { return compactedPrefix + string(run[:]) }
+func revisionOf(row engine.Row) (n uint64) { return record.ReadFixed(row.Key[len(row.Key)-8:]) }
+
+// runOf is the run whose row it is, of those under prefix.
+func runOf(row engine.Row, prefix string) (run uuid.UUID) {
+	copy(run[:], row.Key[len(prefix):])
+	return run
+}
+
+// Record writes an event of a run. What happens outside all runs, whose id is
+// zero, is not recorded.
+func Record(tx engine.Tx, run uuid.UUID, e Event) {
+	if run == uuid.Nil {
+		return
+	}
+	e.Revision, e.At = nextRevision(tx), tx.Wall()
+	tx.Put(engine.Row{Key: keyOf(run, e.Revision), Value: e.encode()})
+}
+
+func (e *Event) texts() [8]*string {
+	return [...]*string{&e.Path, &e.Key, &e.Layer, &e.Queue, &e.Party, &e.By, &e.Cause, &e.Reason}
+}
+
+func (e *Event) encode() string {
+	texts, n := e.texts(), 40
+	for _, s := range texts {
+		n += len(*s) + 1
+	}
+	w := record.New(n)
+	w.Byte(format)
+	w.Byte(byte(e.Kind))
+	w.Flags(e.Shared)
+	w.Time(e.At)
+	w.Uint(e.Token)
+	w.ID(e.Actor)
+	for _, s := range texts {
+		w.Text(*s)
+	}
+	return w.String()
+}
+
+// read reads the row of an event.
+func (e *Event) read(row engine.Row) (ok bool) {
+	if len(row.Key) != len(prefix)+24 {
+		return false
+	}
+	r := record.Read(row.Value)
+	if r.Byte() != format {
+		return false
+	}
+	e.Revision, e.Kind = revisionOf(row), Kind(r.Byte())
+	r.Flags(&e.Shared)
+	e.At, e.Token, e.Actor = r.Time(), r.Uint(), r.ID()
+	for _, s := range e.texts() {
+		*s = r.Text()
+	}
+	return r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
+}
+
+// Task reports whether the event is of a task.
+func (k Kind) Task() bool { return strings.HasPrefix(k.String(), "task_") }

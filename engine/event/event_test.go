@@ -1,0 +1,221 @@
+package event_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+type house struct {
+	*testing.T
+	fs  *vfs.MemFS
+	eng *pebble.Engine
+}
+
+func inHouse(t *testing.T, story func(h *house)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{T: t, fs: vfs.NewCrashableMem()}
+		h.open()
+		story(h)
+		h.eng.Close()
+	})
+}
+
+func (h *house) open() {
+	h.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: h.fs})
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.eng = eng
+	h.update(func(tx engine.Tx) {
+		if err := event.Recover(tx, 0); err != nil {
+			h.Fatal(err)
+		}
+	})
+}
+
+// crash is the end of the machine.
+func (h *house) crash() {
+	fs := h.fs.CrashClone(vfs.CrashCloneCfg{})
+	h.eng.Close()
+	h.fs = fs
+	h.open()
+}
+
+func (h *house) update(fn func(engine.Tx)) {
+	h.Helper()
+	if err := h.eng.Update(h.Context(), func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *house) record(run uuid.UUID, keys ...string) {
+	h.Helper()
+	h.update(func(tx engine.Tx) {
+		for _, key := range keys {
+			event.Record(tx, run, event.Event{Kind: event.LeaseGranted, Key: key})
+		}
+	})
+}
+
+func (h *house) read(run uuid.UUID, since uint64) (list []event.Event, err error) {
+	h.Helper()
+	failed := h.eng.View(h.Context(), func(tx engine.Tx) error {
+		var events func(func(event.Event) bool)
+		if events, err = event.Read(tx, run, since); err == nil {
+			list = slices.Collect(events)
+		}
+		return nil
+	})
+	if failed != nil {
+		h.Fatal(failed)
+	}
+	return list, err
+}
+
+// keys are those of all events of a run, whose revisions rise.
+func (h *house) keys(run uuid.UUID) (keys []string) {
+	h.Helper()
+	list, err := h.read(run, 0)
+	if err != nil {
+		h.Fatal(err)
+	}
+	last := uint64(0)
+	for _, e := range list {
+		if e.Revision <= last {
+			h.Errorf("revision %d comes after %d", e.Revision, last)
+		}
+		last = e.Revision
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+func (h *house) keep(k *event.Keeper, runs ...uuid.UUID) {
+	h.Helper()
+	k.Exists = func(_ engine.Tx, run uuid.UUID) bool { return slices.Contains(runs, run) }
+	if err := k.Keep(h.Context(), h.eng); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func TestAnEventIsReadAsItWasRecorded(t *testing.T) {
+	inHouse(t, func(h *house) {
+		run := uuid.New()
+		given := event.Event{
+			Kind: event.WriteRefused, Layer: "S1", Queue: "q", Key: "k", Token: 7, Shared: true,
+			Actor: uuid.New(), Path: "S1→W2", Party: "sub", By: "W1", Cause: "stale", Reason: "why",
+		}
+		h.update(func(tx engine.Tx) {
+			given.At = tx.Wall()
+			event.Record(tx, run, given)
+		})
+		given.Revision = 1
+		list, err := h.read(run, 0)
+		if err != nil || len(list) != 1 || list[0] != given {
+			h.Errorf("%+v, %v, not %+v", list, err, given)
+		}
+		if given.Kind.String() != "write_refused" {
+			h.Errorf("its kind is %s", given.Kind)
+		}
+		h.record(uuid.Nil, "of no run")
+		if list, _ := h.read(uuid.Nil, 0); len(list) > 0 {
+			h.Errorf("recorded of no run: %+v", list)
+		}
+	})
+}
+
+// A number that the crash may have lost is not given again.
+func TestRevisionsRiseThroughCrashes(t *testing.T) {
+	inHouse(t, func(h *house) {
+		run := uuid.New()
+		var want []string
+		for n := range 5 {
+			for i := range 300 { // beyond a block
+				key := fmt.Sprint(n, i)
+				want = append(want, key)
+				h.record(run, key)
+			}
+			h.crash()
+		}
+		if got := h.keys(run); !slices.Equal(got, want) {
+			h.Errorf("%d events, not the %d that were recorded", len(got), len(want))
+		}
+		list, err := h.read(run, 0)
+		if err != nil {
+			h.Fatal(err)
+		}
+		if rest, err := h.read(run, list[700].Revision); err != nil || !slices.Equal(rest, list[701:]) {
+			h.Errorf("%d events from there on, %v", len(rest), err)
+		}
+	})
+}
+
+func TestARunKeepsItsLastEvents(t *testing.T) {
+	inHouse(t, func(h *house) {
+		run, other, gone := uuid.New(), uuid.New(), uuid.New()
+		k := &event.Keeper{Retention: event.Retention{Age: time.Hour, Count: 1000}}
+		var all []string
+		for i := range 1700 {
+			all = append(all, fmt.Sprint(i))
+		}
+		h.record(run, all[:900]...)
+		h.record(other, "a", "b")
+		h.record(gone, all...)
+		h.keep(k, run, other)
+		if got := h.keys(gone); len(got) > 0 {
+			h.Errorf("a run that is removed has %d", len(got))
+		}
+		if got := h.keys(run); len(got) != 900 {
+			h.Errorf("%d, before there were too many", len(got))
+		}
+		h.record(run, all[900:]...)
+		h.keep(k, run, other)
+		if got := h.keys(run); !slices.Equal(got, all[700:]) {
+			h.Errorf("%d are kept, from %s", len(got), got[0])
+		}
+		h.crash()
+		h.keep(&event.Keeper{Retention: k.Retention}, run, other)
+		if got := h.keys(run); !slices.Equal(got, all[700:]) {
+			h.Errorf("%d are kept after a restart", len(got))
+		}
+
+		list, _ := h.read(run, 0)
+		var compacted *event.CompactedError
+		if _, err := h.read(run, list[0].Revision-2); !errors.As(err, &compacted) || compacted.Through != list[0].Revision-1 {
+			h.Errorf("%v, where one is missing", err)
+		}
+		if rest, err := h.read(run, list[0].Revision-1); err != nil || len(rest) != 1000 {
+			h.Errorf("%d, %v, where none is missing", len(rest), err)
+		}
+
+		time.Sleep(time.Hour)
+		h.record(other, "c")
+		h.keep(k, run, other)
+		if got := h.keys(run); len(got) > 0 {
+			h.Errorf("%d after an hour", len(got))
+		}
+		if got := h.keys(other); !slices.Equal(got, []string{"c"}) {
+			h.Errorf("%q after an hour", got)
+		}
+		h.keep(k)
+		h.update(func(tx engine.Tx) {
+			for _, prefix := range []string{"~event/", "compacted/"} {
+				for row := range tx.Scan(prefix) {
+					h.Errorf("row %q is left", row.Key)
+				}
+			}
+		})
+	})
+}

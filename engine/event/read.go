@@ -1,0 +1,52 @@
+package event
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A CompactedError answers whoever asks from behind a revision some of whose
+// followers are forgotten.
+type CompactedError struct {
+	Since   uint64 // that was asked for
+	Through uint64 // the last revision that is forgotten
+}
+
+func (e *CompactedError) Error() string {
+	return fmt.Sprintf("events after revision %d are no longer all kept: those up to %d are forgotten; ask without a revision for what is kept", e.Since, e.Through)
+}
+
+// Read yields the events of a run with a revision greater than since, in order. A
+// since of zero is where what is kept begins; another one from which events are
+// missing is a [CompactedError].
+func Read(tx engine.Tx, run uuid.UUID, since uint64) (iter.Seq[Event], error) {
+	through := compacted(tx, run)
+	if since > 0 && since < through {
+		return nil, &CompactedError{since, through}
+	}
+	return func(yield func(Event) bool) {
+		for row := range rows(tx, run, max(since, through)) {
+			var e Event
+			if e.read(row) && !yield(e) {
+				return
+			}
+		}
+	}, nil
+}
+
+func rows(tx engine.Tx, run uuid.UUID, since uint64) iter.Seq[engine.Row] {
+	return tx.ScanFrom(keysOf(run), keyOf(run, since+1))
+}
+
+func compacted(tx engine.Tx, run uuid.UUID) uint64 {
+	row, ok := tx.Get(compactedKey(run))
+	if !ok || len(row.Value) != 8 {
+		return 0
+	}
+	return record.ReadFixed(row.Value)
+}
