@@ -488,7 +488,7 @@ func (h *house) noRows(prefix string) {
 
 // lasting are the rows that are of no run.
 func lasting(key string) bool {
-	for _, prefix := range []string{"token", "place", "count/places", "clock", "mark", "!", "lost/"} {
+	for _, prefix := range []string{"token", "place", "count/places", "clock", "mark", "number", "!", "lost/"} {
 		if strings.HasPrefix(key, prefix) {
 			return true
 		}

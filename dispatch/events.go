@@ -1,8 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -121,5 +123,101 @@ func (s *State) tendEvents(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// An EventQuery asks for events of a run.
+type EventQuery struct {
+	Since uint64        // only later ones; 0: from where what is kept begins
+	Wait  time.Duration // for one, if there is none; at most registry.MaxWait
+	Limit int           // 1 to MaxEventList; 0: that
+
+	Key   string // only of this lease or task
+	Scope Scope  // with Key: of this scope, and for a layer's of the layer of Layer; "": of any
+	Layer string
+	Actor string // only by or about the actor at this path
+}
+
+// Bounds of a page of events.
+const (
+	MaxEventList  = 500
+	MaxEventBytes = 64 << 10 // about
+
+	maxEventsRead = 20_000
+	eventOverhead = 260 // bytes of an event as JSON, its texts aside
+)
+
+// An EventPage is a part of the events of a run.
+type EventPage struct {
+	Events []event.Event
+	Next   uint64 // Since of the next page
+	More   bool   // there may be some already
+}
+
+// RunEvents gives events of a run in order. If there are none it waits for one. It is
+// an [event.CompactedError] if some that were asked for are forgotten.
+func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p EventPage, err error) {
+	q.Limit = cmp.Or(q.Limit, MaxEventList)
+	if q.Limit < 1 || q.Limit > MaxEventList {
+		return EventPage{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxEventList)}
+	}
+	if q.Wait < 0 || q.Wait > registry.MaxWait {
+		return EventPage{}, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	}
+	watch := s.eng.Watch(event.NumberKey)
+	defer watch.Stop()
+	err = engine.Await(ctx, watch, q.Wait, func(last bool) error {
+		err := rows.Snapshot(ctx, s.eng, func(tx engine.Tx) (err error) {
+			run, ok := getRun(tx, name)
+			if !ok {
+				return notFound("run %q", name)
+			}
+			p, err = q.page(ctx, tx, run)
+			return err
+		})
+		q.Since = max(q.Since, p.Next) // what has been seen is not looked at again
+		if err == nil && len(p.Events) == 0 && !last {
+			return engine.ErrWait
+		}
+		return err
+	})
+	if err != nil {
+		return EventPage{}, err
+	}
+	return p, nil
+}
+
+func (q *EventQuery) page(ctx context.Context, tx engine.Tx, run Run) (p EventPage, err error) {
+	events, err := event.Read(tx, run.ID, q.Since)
+	if err != nil {
+		return EventPage{}, err
+	}
+	p.Next = q.Since
+	read, size := 0, 0
+	for e := range events {
+		if size += eventOverhead + e.Size(); read == maxEventsRead || len(p.Events) == q.Limit || len(p.Events) > 0 && size > MaxEventBytes {
+			p.More = true
+			return p, ctx.Err()
+		}
+		read++
+		p.Next = e.Revision
+		if q.wants(&e) {
+			p.Events = append(p.Events, e)
+		} else {
+			size -= eventOverhead + e.Size()
+		}
+	}
+	p.Next = max(p.Next, event.NumbersOf(tx).Revision)
+	return p, ctx.Err()
+}
+
+func (q *EventQuery) wants(e *event.Event) bool {
+	switch {
+	case q.Key != "" && q.Key != e.Key:
+		return false
+	case q.Scope == RunScope && e.Layer != "", q.Scope == LayerScope && e.Layer != q.Layer:
+		return false
+	default:
+		return q.Actor == "" || q.Actor == e.Path || q.Actor == e.By
 	}
 }

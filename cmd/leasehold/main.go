@@ -123,7 +123,7 @@ Environment:
 	}
 	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), guard.NewCommand(), doctor.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), call.NewCommand(), exec.NewCommand())
-	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), logs.NewCommand(), view.NewTopCommand())
+	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), view.NewEventsCommand(), view.NewHistoryCommand(), logs.NewCommand(), view.NewTopCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())
 	return cmd
 }

@@ -104,12 +104,17 @@ func (e *Event) texts() [8]*string {
 	return [...]*string{&e.Path, &e.Key, &e.Layer, &e.Queue, &e.Party, &e.By, &e.Cause, &e.Reason}
 }
 
-func (e *Event) encode() string {
-	texts, n := e.texts(), 40
-	for _, s := range texts {
-		n += len(*s) + 1
+// Size is how many bytes its texts have.
+func (e *Event) Size() (n int) {
+	for _, s := range e.texts() {
+		n += len(*s)
 	}
-	w := record.New(n)
+	return n
+}
+
+func (e *Event) encode() string {
+	texts := e.texts()
+	w := record.New(48 + e.Size())
 	w.Byte(format)
 	w.Byte(byte(e.Kind))
 	w.Flags(e.Shared)

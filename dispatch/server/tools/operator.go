@@ -25,6 +25,7 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_run_remove", "Forget a run", "Forget a run that has ended, with its actors, stores and tasks, before its retention is over.", Effect{Destructive: true}, o.removeRun),
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
 		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
+		tool("operator_events", "See what happened in a run", "Events of a run in the order of their revisions: leases, refused writes, sessions, actors, tasks.", read, o.showEvents),
 		tool("operator_lease_check", "Check a token", "Whether a token is that of the latest grant of a lease.", read, o.checkToken),
 		tool("operator_lease_revoke", "Take a lease away", "Take a lease of a run away from those who hold it; they are told who revoked it and why.", Effect{Destructive: true}, o.revokeLease),
 		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),

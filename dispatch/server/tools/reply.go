@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/queue"
@@ -89,6 +90,7 @@ func RefusalOf(err error) Refusal {
 		forbidden *dispatch.ForbiddenError
 		stale     *queue.StaleError
 		outdated  *registry.StaleError
+		compacted *event.CompactedError
 	)
 	var (
 		budget *work.BudgetError
@@ -130,6 +132,9 @@ func RefusalOf(err error) Refusal {
 			l := outdated.Lease
 			r.Data["holder"], r.Data["held_token"], r.Data["expires_in_ms"] = holderOf(l.Holder), l.Token, l.ExpiresIn.Milliseconds()
 		}
+	case errors.As(err, &compacted):
+		r.Code = "COMPACTED"
+		r.Data["since"], r.Data["compacted"] = compacted.Since, compacted.Through
 	case errors.Is(err, registry.ErrRequestIDReused), errors.Is(err, queue.ErrKeyReused):
 		r.Code = "REQUEST_ID_REUSED"
 	case errors.As(err, &limit):

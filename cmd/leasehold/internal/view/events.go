@@ -1,0 +1,213 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// exitCompacted is the exit code where some of the events that were asked for are
+// forgotten.
+const exitCompacted = 3
+
+// A stream is a part of the events of a run, and how it is shown.
+type stream struct {
+	args   map[string]any
+	since  uint64
+	follow bool
+	json   bool
+}
+
+func NewEventsCommand() *cobra.Command {
+	var run, key, actor string
+	var s stream
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "events",
+		Short: "Show what happened in a run",
+		Long: `Show what happened in a run, in order: who was granted which lease, waited for it,
+gave it back or lost it; writes that were refused; sessions and actors that began
+and ended; and the moves of tasks.
+
+Each event has a revision. Whoever goes on with --since and the last one that it
+saw misses nothing, also through a restart of the daemon. Exit code 3: some of the
+events after that revision are no longer kept.`,
+		Example: `  leasehold events --follow
+  leasehold events --key file:src/app.ts
+  leasehold events --since 1041 --json | jq -r '.revision'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.args = map[string]any{"run": run, "key": key, "actor": connection.ActorPath(actor)}
+			return s.run(cmd)
+		},
+	})
+	f := cmd.Flags()
+	RunFlag(cmd, &run)
+	f.BoolVar(&s.follow, "follow", false, "go on with what happens from now on, until Ctrl-C")
+	f.Uint64Var(&s.since, "since", 0, "only what came after this `revision`")
+	f.StringVar(&key, "key", "", "only what concerns this lease or task")
+	f.StringVar(&actor, "actor", "", "only what concerns the actor at this `path`")
+	f.BoolVar(&s.json, "json", false, "print JSON, one event in a line")
+	return cmd
+}
+
+func NewHistoryCommand() *cobra.Command {
+	var run, layer string
+	var s stream
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "history KEY",
+		Short: "Show what happened to a lease or a task",
+		Long: `Show what happened to a lease of the run, in order: who was granted it, waited for
+it, gave it back or lost it, when and why. With --layer it is a lease of a layer.
+KEY may also be the id of a task.`,
+		Example: `  leasehold history file:src/app.ts
+  leasehold history output.json --layer S1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.args = map[string]any{"run": run, "key": args[0], "scope": "run"}
+			if layer != "" {
+				s.args["scope"], s.args["layer"] = "layer", connection.ActorPath(layer)
+			}
+			return s.run(cmd)
+		},
+	})
+	f := cmd.Flags()
+	RunFlag(cmd, &run)
+	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
+	f.BoolVar(&s.json, "json", false, "print JSON, one event in a line")
+	CompleteWith(cmd, "layer", CompleteLeads)
+	return cmd
+}
+
+// shownEvent is an event as operator_events tells it.
+type shownEvent struct {
+	Revision uint64
+	At       time.Time
+	Event    string
+	Text     string
+}
+
+type eventPage struct {
+	Events []json.RawMessage
+	Next   uint64
+	More   bool
+}
+
+func (s *stream) run(cmd *cobra.Command) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	c, err := connection.Operator(cmd, false)
+	if errors.Is(err, connection.ErrNoDaemon) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
+		if !s.follow {
+			return nil
+		}
+		c, err = awaitDaemon(cmd)
+	}
+	for err == nil {
+		err = s.copy(ctx, c, out)
+		c.Close()
+		if !s.follow || err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil // Ctrl-C is how it ends
+		}
+		if connection.BrokeOff(err) { // the daemon restarts: nothing is missed by that
+			c, err = awaitDaemon(cmd)
+		}
+	}
+	if connection.IsCode(err, "COMPACTED") {
+		err = exit.WithCode(exit.Hint(err, "leave out --since, to see what is kept"), exitCompacted)
+	}
+	return connection.AsJSON(s.json, out, err)
+}
+
+// copy shows events from s.since on: those that are there or, to follow them, all.
+func (s *stream) copy(ctx context.Context, c *client.Client, out io.Writer) error {
+	var table *terminal.Table
+	defer func() {
+		if table != nil {
+			_, _ = io.WriteString(out, table.Render(terminal.PaintFor(out))) // what there is, also before an error
+		}
+	}()
+	for more := true; more || s.follow; {
+		s.args["since"], s.args["wait_secs"] = s.since, 0
+		if s.follow && !more {
+			s.args["wait_secs"] = 50
+		}
+		call := func() (client.Answer, error) { return connection.Call(ctx, c, "operator_events", s.args) }
+		if s.follow { // why it broke off is for run
+			call = func() (client.Answer, error) { return c.Call(ctx, "operator_events", s.args) }
+		}
+		answer, err := call()
+		if s.follow && connection.IsCode(err, "NOT_FOUND") {
+			if err := sleep(ctx, daemonPoll); err != nil { // nobody has joined the run yet
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		page, err := connection.Decode[eventPage](answer.Object)
+		if err != nil {
+			return err
+		}
+		for _, raw := range page.Events {
+			e, err := connection.Decode[shownEvent](raw)
+			if err != nil {
+				return err
+			}
+			switch at := e.At.Local().Format(time.TimeOnly); {
+			case s.json:
+				_, err = fmt.Fprintf(out, "%s\n", raw)
+			case s.follow:
+				p := terminal.PaintFor(out)
+				_, err = fmt.Fprintf(out, "%s  %s\n", p.Dim(fmt.Sprintf("%6d  %s", e.Revision, at)), terminal.Line(out, e.Text))
+			default:
+				if table == nil {
+					table = newEventTable()
+				}
+				table.AddTexts(strconv.FormatUint(e.Revision, 10), e.At.Local().Format(time.DateTime), e.Event, e.Text)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		s.since, more = page.Next, page.More
+	}
+	if table == nil && !s.json {
+		_, err := fmt.Fprintln(out, "no events")
+		return err
+	}
+	return nil
+}
+
+func newEventTable() *terminal.Table {
+	return &terminal.Table{Columns: []terminal.Column{
+		{Head: "REVISION", Rank: terminal.Minor},
+		{Head: "TIME", Rank: terminal.Minor + 1},
+		{Head: "EVENT", Rank: terminal.Minor + 2, Want: 12},
+		{Head: "WHAT", Want: 40, Bare: 16},
+	}}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

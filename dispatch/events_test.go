@@ -1,0 +1,208 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// events are those of run r, in words.
+func (h *house) events(q dispatch.EventQuery) (list []string) {
+	h.t.Helper()
+	page, err := h.RunEvents(h.t.Context(), "r", q)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, e := range page.Events {
+		s := fmt.Sprint(e.Kind, " ", e.Path)
+		if e.Kind != event.SessionBegan && e.Kind != event.SessionEnded && e.Queue == "" && e.Key != "" {
+			s += " " + e.Layer + ":" + e.Key
+		}
+		if e.By != "" {
+			s += " by " + e.By
+		}
+		if e.Cause != "" {
+			s += " (" + e.Cause + ")"
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func TestWhatHappensInARunIsOnRecord(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		h.add(dispatch.Sublead, "", "S1")
+		_, token := h.add(dispatch.Worker, "S1", "W1")
+		w1 := h.connect(dispatch.Credentials{Token: token}, 50)
+		acquire := func(scope dispatch.Scope, key string) registry.Grant {
+			g, err := w1.Acquire(t.Context(), scope, registry.Request{Key: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		g := acquire(dispatch.LayerScope, "x")
+		if _, _, err := w1.Release(t.Context(), g.ID); err != nil {
+			t.Fatal(err)
+		}
+		acquire(dispatch.RunScope, "y")
+		need, err := w1.Requirement(dispatch.LayerScope, "x", g.Token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks, _ := w1.Tasks()
+		_, err = tasks.Enqueue(t.Context(), queue.NewTask{
+			Queue: "q", Payload: []byte("1"), Fence: registry.Fence{Leases: []registry.Requirement{need}},
+		})
+		if err := w1.NoteRefused(t.Context(), "task_enqueue", err); err != nil {
+			t.Fatal(err)
+		}
+		if err := w1.NoteRefused(t.Context(), "task_enqueue", errors.New("another")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tasks.Claim(t.Context(), queue.Claim{Queues: []string{"q"}, TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.EndActor(t.Context(), "r", "S1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"actor_began root (root)",
+			"actor_began S1 by root (sublead)",
+			"actor_began S1→W1 by S1 (worker)",
+			"session_began S1→W1",
+			"lease_granted S1→W1 S1:x",
+			"lease_released S1→W1 S1:x (released)",
+			"lease_granted S1→W1 :y",
+			"write_refused S1→W1 S1:x (task_enqueue: the token is stale)",
+			"task_enqueued S1→W1",
+			"task_claimed S1→W1",
+			"actor_ended S1 by operator (enough)",
+			"session_ended S1→W1 (its actor ended)",
+			"actor_ended S1→W1 by operator (enough)",
+		}
+		// What it held is given back in the order of its rows.
+		got := h.events(dispatch.EventQuery{})
+		rest := got[min(len(got), len(want)):]
+		slices.Sort(rest)
+		if !slices.Equal(got[:min(len(got), len(want))], want) || !slices.Equal(rest, []string{
+			"lease_released S1→W1 :y (session ended)", "task_returned S1→W1 (session ended)",
+		}) {
+			t.Errorf("on record is\n%q\nnot\n%q", got, want)
+		}
+		if got := h.events(dispatch.EventQuery{Key: "x"}); len(got) != 3 {
+			t.Errorf("of x: %q", got)
+		}
+		if got := h.events(dispatch.EventQuery{Key: "x", Scope: dispatch.RunScope}); len(got) != 0 {
+			t.Errorf("of the run's x: %q", got)
+		}
+		if got := h.events(dispatch.EventQuery{Key: "x", Scope: dispatch.LayerScope, Layer: "S1"}); len(got) != 3 {
+			t.Errorf("of the layer's x: %q", got)
+		}
+		if got := h.events(dispatch.EventQuery{Actor: "S1"}); len(got) != 3 {
+			t.Errorf("of S1: %q", got)
+		}
+	})
+}
+
+// Whoever reads page by page, or waits for what comes, misses nothing and sees
+// nothing twice.
+func TestEventsAreReadInPages(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, token := h.add(dispatch.Worker, "", "W1")
+		w1 := h.connect(dispatch.Credentials{Token: token}, 50)
+		all := h.events(dispatch.EventQuery{})
+		var got []string
+		since := uint64(0)
+		for more := true; more; {
+			page, err := h.RunEvents(t.Context(), "r", dispatch.EventQuery{Since: since, Limit: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, h.events(dispatch.EventQuery{Since: since, Limit: 1})...)
+			since, more = page.Next, page.More
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("in pages %q, and at once %q", got, all)
+		}
+		came := make(chan dispatch.EventPage, 1)
+		go func() {
+			page, err := h.RunEvents(t.Context(), "r", dispatch.EventQuery{Since: since, Wait: 50 * time.Second, Key: "x"})
+			if err != nil {
+				t.Error(err)
+			}
+			came <- page
+		}()
+		synctest.Wait()
+		for _, key := range []string{"w", "x"} {
+			if _, err := w1.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: key}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if page := <-came; len(page.Events) != 1 || page.Events[0].Key != "x" {
+			t.Errorf("waited for %+v", page)
+		}
+		began := time.Now()
+		page, err := h.RunEvents(t.Context(), "r", dispatch.EventQuery{Since: since, Wait: 5 * time.Second, Key: "z"})
+		if err != nil || len(page.Events) > 0 || time.Since(began) != 5*time.Second {
+			t.Errorf("waited %v for what does not come: %+v, %v", time.Since(began), page, err)
+		}
+	})
+}
+
+// A run keeps so many events and no more, and those of one that is removed go.
+func TestEventsAreForgotten(t *testing.T) {
+	keep := dispatch.Retention{Events: event.Retention{Count: 100}}
+	inHouse(t, dispatch.Options{Keep: keep}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, token := h.add(dispatch.Worker, "", "W1")
+		w1 := h.connect(dispatch.Credentials{Token: token}, 50)
+		for range 1000 {
+			g, err := w1.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := w1.Release(t.Context(), g.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := len(h.events(dispatch.EventQuery{})); n < 100 || n > 100+1100 {
+			t.Errorf("%d are kept", n)
+		}
+		var compacted *event.CompactedError
+		if _, err := h.RunEvents(t.Context(), "r", dispatch.EventQuery{Since: 5}); !errors.As(err, &compacted) {
+			t.Errorf("%v, where events are missing", err)
+		}
+		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.RemoveRun(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		err := h.eng.View(t.Context(), func(tx engine.Tx) error {
+			for row := range tx.Scan("~event/") {
+				t.Errorf("row %q is left", row.Key)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
