@@ -145,16 +145,23 @@ func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
 	}
 }
 
-// current gives the lease that the party has on the key, and the one that keeps it
+// current gives the lease that the party has on the key, and then the one that keeps it
 // from being granted. A lease past its deadline ends here if it is in the way, or if
 // it is the party's own and somebody waits for it. A key that is reserved for the
 // party is free.
-func (c *Core) current(tx Tx, a *ask) (own, held *Lease, err error) {
-	var beside *Lease // shared, as a asks for it
+func (c *Core) current(tx Tx, a *ask) (*Lease, *Lease, error) {
+	var is struct { // one variable, as the loop's body is a function that it must outlive
+		own, held *Lease
+		beside    *Lease // shared, as a asks for it
+		freed     bool
+		err       error
+	}
+each:
 	for row := range holders(tx, a.scope, a.Key) {
 		var l Lease
 		if !l.read(row) {
-			return nil, nil, corrupt(row.Key)
+			is.err = corrupt(row.Key)
+			break
 		}
 		mine, compatible := l.Holder.same(a.Holder), l.Shared && a.Shared
 		switch {
@@ -162,28 +169,41 @@ func (c *Core) current(tx Tx, a *ask) (own, held *Lease, err error) {
 			tx.Delete(l.row)
 		case l.expired(tx.Now()) && (mine && (l.Shared && !a.Shared || c.wanted(tx, &l)) || !mine && !compatible):
 			c.free(tx, l, Expired)
-			return c.current(tx, a) // it may have been handed over
+			is.freed = true
+			break each
 		case mine:
-			own = &l
+			is.own = &l
 		case compatible && !l.lapsed:
-			beside = &l
-		case !compatible && held == nil:
-			held = &l
+			is.beside = &l
+		case !compatible && is.held == nil:
+			is.held = &l
 		}
 	}
-	// Whoever shares the key waits behind those who were before and want it alone.
-	if held == nil && beside != nil && a.Shared && own == nil {
-		place, _ := placeOf(tx, a.Holder, a.scope, a.Key)
-		for w := range waiters(tx, a.scope, a.Key) {
-			if w.seq == place.seq {
-				break
-			}
-			if !w.shared && c.live(tx, &w) {
-				return nil, beside, nil
-			}
+	switch {
+	case is.err != nil:
+		return nil, nil, is.err
+	case is.freed:
+		return c.current(tx, a) // it may have been handed over
+	}
+	if is.held == nil && is.own == nil && is.beside != nil && a.Shared && c.overtakes(tx, a) {
+		return nil, is.beside, nil
+	}
+	return is.own, is.held, nil
+}
+
+// overtakes reports whether somebody who wants the key alone is in line before a, who
+// wants to share it and so has to wait behind those.
+func (c *Core) overtakes(tx Tx, a *ask) bool {
+	place, _ := placeOf(tx, a.Holder, a.scope, a.Key)
+	for w := range waiters(tx, a.scope, a.Key) {
+		if w.seq == place.seq {
+			break
+		}
+		if !w.shared && c.live(tx, &w) {
+			return true
 		}
 	}
-	return own, held, nil
+	return false
 }
 
 // grantTo grants a free key to the call in hand.

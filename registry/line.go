@@ -200,15 +200,15 @@ func (c *Core) live(tx Tx, w *waiter) bool {
 
 // next gives the first in line. After a reservation that was not used, whoever
 // waits comes before those who are away.
-func (c *Core) next(tx Tx, scope, key string, unused bool) (first *waiter) {
+func (c *Core) next(tx Tx, scope, key string, unused bool) *waiter {
+	var first *waiter
 	for w := range waiters(tx, scope, key) {
 		if first != nil && w.parked() || !c.live(tx, &w) {
 			continue
 		}
-		if !w.parked() || !unused {
-			return &w
+		if first = &w; !w.parked() || !unused {
+			break
 		}
-		first = &w
 	}
 	return first
 }

@@ -306,7 +306,7 @@ func (t *tx) rollback() {
 
 // keys gives the keys of the rows that changed.
 func (t *tx) keys() []string {
-	var keys []string
+	keys := make([]string, 0, len(t.undo)+len(t.cold))
 	for _, u := range t.undo {
 		if u.is != nil {
 			keys = append(keys, u.is.key)
