@@ -135,6 +135,58 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	}
 }
 
+// A message, and a lease that was taken away, reach the model of each client at its
+// next tool call or when it is about to stop, once, in the words that the client passes on.
+func TestTheHookTellsWhatIsNotTold(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	leasehold := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Dir = shop
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v %s", args, err, out)
+		}
+	}
+	for name, client := range map[string]struct{ write, next, stop string }{
+		"claude":   {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":%q}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Read"}`, `{"cwd":%q,"hook_event_name":"Stop"}`},
+		"codex":    {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Add File: %s\n*** End Patch"}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, `{"cwd":%q,"hook_event_name":"Stop"}`},
+		"gemini":   {`{"cwd":%q,"hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":%q}}`, `{"cwd":%q,"hook_event_name":"AfterTool","tool_name":"read_file"}`, `{"cwd":%q,"hook_event_name":"AfterAgent"}`},
+		"opencode": {`{"dir":%q,"event":"before","tool":"edit","args":{"filePath":%q}}`, `{"dir":%q,"event":"after","tool":"read"}`, ""},
+	} {
+		file := name + ".txt"
+		h := newHooked(t, shop)
+		if out := h.run(name, fmt.Sprintf(client.write, shop, file)); out != "" {
+			t.Fatalf("%s may not write: %s", name, out)
+		}
+		next := fmt.Sprintf(client.next, shop)
+		leasehold("call", "actor_message", "to=holder of file:"+file, "text=are you done?")
+		told := h.run(name, next)
+		for _, want := range []string{"are you done?", "another agent, not your user", file, "additionalContext"} {
+			if !strings.Contains(told, want) && (name != "opencode" || want != "additionalContext") {
+				t.Errorf("%s is told %s, without %q", name, told, want)
+			}
+		}
+		if again := h.run(name, next); again != "" {
+			t.Errorf("%s is told again: %s", name, again)
+		}
+		if client.stop != "" {
+			leasehold("call", "actor_message", "to=holder of file:"+file, "text=stay")
+			if told := h.run(name, fmt.Sprintf(client.stop, shop)); !strings.Contains(told, `"decision":"block"`) || !strings.Contains(told, "stay") {
+				t.Errorf("%s is about to stop: %s", name, told)
+			}
+			if again := h.run(name, fmt.Sprintf(client.stop, shop)); again != "" {
+				t.Errorf("%s may not stop: %s", name, again)
+			}
+		}
+		leasehold("revoke", "file:"+file, "--reason", "it is mine")
+		if told := h.run(name, next); !strings.Contains(told, file) || !strings.Contains(told, "lost lease") {
+			t.Errorf("%s is told of its loss: %s", name, told)
+		}
+	}
+}
+
 // The settings of the project decide what is guarded, and what happens without a
 // daemon; who must not be refused is not, and both are told.
 func TestTheHooksSettings(t *testing.T) {

@@ -20,11 +20,11 @@ const HookTimeout = 15
 func Hooks(client string) []Hook {
 	switch client {
 	case Claude:
-		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash|PowerShell"}, {"SubagentStop", ""}, {"SessionEnd", ""}}
+		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash|PowerShell"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionEnd", ""}}
 	case Codex:
-		return []Hook{{"PreToolUse", ".*"}, {"PostToolUse", "Bash"}, {"SubagentStop", ""}, {"SessionEnd", ""}}
+		return []Hook{{"PreToolUse", ".*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionEnd", ""}}
 	case Gemini:
-		return []Hook{{"BeforeTool", ".*"}, {"AfterTool", ".*"}, {"SessionEnd", ""}}
+		return []Hook{{"BeforeTool", ".*"}, {"AfterTool", ".*"}, {"AfterAgent", ""}, {"SessionEnd", ""}}
 	}
 	return nil
 }

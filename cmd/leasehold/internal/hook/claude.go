@@ -7,7 +7,7 @@ import (
 
 // claude is Claude Code, whose words Codex has taken over.
 var claude = client{
-	name: "claude", guest: "claude-code", pid: "CLAUDE_PID",
+	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{before, stop},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {
@@ -65,6 +65,8 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 		e.kind = before
 	case "PostToolUse", "PostToolUseFailure":
 		e.kind = after
+	case "Stop":
+		e.kind = stop
 	case "SubagentStop":
 		e.kind = partyEnd
 	case "SessionEnd":
@@ -94,13 +96,17 @@ func answerClaude(out io.Writer, e event, v verdict) error {
 	}
 	type answer struct {
 		Specific *specific `json:"hookSpecificOutput,omitempty"`
+		Decision string    `json:"decision,omitempty"`
+		Reason   string    `json:"reason,omitempty"`
 		Message  string    `json:"systemMessage,omitempty"`
 	}
 	switch {
 	case v.refuse != "":
 		return writeJSON(out, answer{Specific: &specific{Event: e.name, Decision: "deny", Reason: v.refuse}})
 	case v.note != "" && (e.kind == before || e.kind == after):
-		return writeJSON(out, answer{&specific{Event: e.name, Context: v.note}, v.note})
+		return writeJSON(out, answer{Specific: &specific{Event: e.name, Context: v.note}, Message: v.note})
+	case v.note != "" && e.kind == stop:
+		return writeJSON(out, answer{Decision: "block", Reason: v.note})
 	case v.note != "":
 		return writeJSON(out, answer{Message: v.note})
 	}

@@ -22,6 +22,9 @@ type client struct {
 	// answer says a verdict in the client's words.
 	answer func(out io.Writer, e event, v verdict) error
 
+	// tells are the events at which a note reaches the client's model.
+	tells []kind
+
 	// pid is the variable that has the client's process; "": it is the parent.
 	pid string
 }
@@ -50,6 +53,7 @@ const (
 	other      kind = ""
 	before     kind = "before"      // a use of a tool
 	after      kind = "after"       // one
+	stop       kind = "stop"        // the agent is about to end its turn
 	partyEnd   kind = "party end"   // of a sub-agent
 	sessionEnd kind = "session end" // of all that the client does
 )
@@ -57,7 +61,7 @@ const (
 // A verdict is what is told to a client.
 type verdict struct {
 	refuse string // why the write must not happen; "": it may
-	note   string // for the model, and for its user
+	note   string // for the model, and for its user; at a stop, why to go on
 }
 
 // readJSON reads the object that most clients write to a hook's stdin. What it

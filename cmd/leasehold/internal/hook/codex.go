@@ -5,7 +5,7 @@ import "strings"
 // codex is the Codex CLI. It changes files by patches, of which each may name
 // several, and which a shell command may have in it too.
 var codex = client{
-	name: "codex", guest: "codex",
+	name: "codex", guest: "codex", tells: []kind{before, stop},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {

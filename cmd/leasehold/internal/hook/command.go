@@ -60,6 +60,10 @@ The lease ends with the agent's session, or when the agent has been quiet for
 five minutes. Sub-agents are told apart where the client says which of them
 writes. Shell commands are not checked.
 
+It also gives the model what it has not been told yet, before its next tool call or
+when it is about to stop: leases it lost, messages of other agents, and who waits
+for what it holds.
+
 The file .leasehold.toml at the root of the project has the settings:
 
   [guard]
@@ -110,6 +114,11 @@ func run(cmd *cobra.Command, c client) error {
 	if err != nil {
 		return err
 	}
+	if news := g.news(ctx); news != "" && v.refuse != "" {
+		v.refuse += "\n" + news
+	} else if news != "" {
+		v.note = strings.TrimPrefix(v.note+"\n"+news, "\n")
+	}
 	return c.answer(cmd.OutOrStdout(), e, v)
 }
 
@@ -155,6 +164,24 @@ func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (ver
 	}
 	_, err := g.call(ctx, tool, args)
 	return verdict{}, err
+}
+
+// news is what the agent is to be told that it has not been told yet: leases that
+// it lost, messages, and who waits for what it holds. It counts as told, so it is
+// asked for only where the model reads it. A tool of leasehold's own answers with it.
+func (g *guard) news(ctx context.Context) string {
+	if g.event.ours || !slices.Contains(g.client.tells, g.event.kind) {
+		return ""
+	}
+	if g.daemon == nil && g.connect(false) != nil {
+		return "" // without a daemon there is nothing to know
+	}
+	answer, err := g.call(ctx, "hook_notices", map[string]any{})
+	if err != nil {
+		return "" // the next answer tells it
+	}
+	news, _ := connection.Decode[struct{ Text string }](answer.Object)
+	return news.Text
 }
 
 // connect reaches the daemon as the actor that leasehold has launched, or else as

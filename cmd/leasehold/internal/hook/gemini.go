@@ -7,7 +7,7 @@ import (
 
 // gemini is the Gemini CLI.
 var gemini = client{
-	name: "gemini", guest: "gemini-cli",
+	name: "gemini", guest: "gemini-cli", tells: []kind{after, stop},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {
@@ -19,6 +19,8 @@ var gemini = client{
 			e.kind = before
 		case "AfterTool":
 			e.kind = after
+		case "AfterAgent":
+			e.kind = stop
 		}
 		switch in.Tool {
 		case "write_file", "replace", "edit":
@@ -41,6 +43,8 @@ var gemini = client{
 		switch {
 		case v.refuse != "":
 			return writeJSON(out, answer{Decision: "deny", Reason: v.refuse})
+		case v.note != "" && e.kind == stop:
+			return writeJSON(out, answer{Decision: "block", Reason: v.note})
 		case v.note != "" && e.kind == after:
 			return writeJSON(out, answer{Specific: &specific{v.note}, Message: v.note})
 		case v.note != "":

@@ -7,7 +7,7 @@ import (
 // opencode calls a plugin in its own process, which runs this command; see
 // Plugin. Each of its sessions is a party: they share one process.
 var opencode = client{
-	name: "opencode", guest: "opencode", pid: "LEASEHOLD_CLIENT_PID",
+	name: "opencode", guest: "opencode", pid: "LEASEHOLD_CLIENT_PID", tells: []kind{after},
 	read: func(stdin []byte) (event, error) {
 		var in struct {
 			Event   string

@@ -25,6 +25,8 @@ func TestWhatClientsSay(t *testing.T) {
 			event{kind: before, name: "PreToolUse", use: "u", party: "g", ours: true}},
 		{"claude", `{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"make"}}`, event{kind: after, name: "PostToolUse", shell: true}},
 		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"Agent"}`, event{kind: before, name: "PreToolUse", delegates: true}},
+		{"claude", `{"hook_event_name":"Stop","stop_hook_active":false}`, event{kind: stop, name: "Stop"}},
+		{"gemini", `{"hook_event_name":"AfterAgent"}`, event{kind: stop, name: "AfterAgent"}},
 		{"claude", `{"hook_event_name":"SubagentStop","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
 		{"claude", `{"hook_event_name":"SessionEnd","reason":"other"}`, event{kind: sessionEnd, name: "SessionEnd"}},
 		{"claude", `{"hook_event_name":"TeammateIdle"}`, event{name: "TeammateIdle"}},
@@ -67,6 +69,28 @@ func TestWhatClientsAreTold(t *testing.T) {
 			var out strings.Builder
 			if err := clientNamed(name).answer(&out, event{kind: before, name: "PreToolUse"}, v); err != nil || strings.TrimSpace(out.String()) != want[i] {
 				t.Errorf("%s is told %s, %v; want %s", name, &out, err, want[i])
+			}
+		}
+	}
+}
+
+// What an agent is to be told reaches its model where the client lets it: an agent
+// that is about to stop is kept at work.
+func TestWhatIsToldReachesTheModel(t *testing.T) {
+	for name, want := range map[string]map[kind]string{
+		"claude":   {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
+		"codex":    {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
+		"gemini":   {after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
+		"opencode": {after: `{"note":"news"}`},
+	} {
+		c := clientNamed(name)
+		if len(c.tells) != len(want) {
+			t.Errorf("%s is told at %v", name, c.tells)
+		}
+		for _, k := range c.tells {
+			var out strings.Builder
+			if err := c.answer(&out, event{kind: k, name: "E"}, verdict{note: "news"}); err != nil || strings.TrimSpace(out.String()) != want[k] {
+				t.Errorf("%s is told at %s: %s, %v; want %s", name, k, &out, err, want[k])
 			}
 		}
 	}
