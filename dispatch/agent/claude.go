@@ -23,6 +23,15 @@ func configureClaude(_ Profile, t Task) (configuration, error) {
 			allowed[i] = "mcp__leasehold__" + tool
 		}
 	}
+	hooks := map[string][]hookGroup{}
+	for event, group := range t.hookGroups(Claude, 1) {
+		hooks[event] = []hookGroup{group}
+	}
+	settings, err := json.Marshal(map[string]any{"hooks": hooks})
+	if err != nil {
+		return configuration{}, err
+	}
+	flags = append(flags, "--settings", string(settings)) // beside those of the user
 	flags = append(flags, "--allowedTools", strings.Join(slices.Concat(allowed, t.Allow), ","))
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)

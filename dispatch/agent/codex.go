@@ -2,6 +2,8 @@ package agent
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 )
 
 // configureCodex runs codex exec. Its server is told by flags, whose values are
@@ -28,6 +30,12 @@ func configureCodex(_ Profile, t Task) (configuration, error) {
 	if len(t.Tools) > 0 {
 		set("enabled_tools", t.Tools)
 	}
+	// A hook that is told by a flag is nobody's to trust before.
+	groups := t.hookGroups(Codex, 1)
+	for _, event := range slices.Sorted(maps.Keys(groups)) {
+		flags = append(flags, "-c", "hooks."+event+"="+groups[event].inTOML())
+	}
+	flags = append(flags, "--dangerously-bypass-hook-trust")
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)
 	}

@@ -37,6 +37,15 @@ func configureGemini(p Profile, t Task) (configuration, error) {
 	}
 	servers["leasehold"] = s
 	settings["mcpServers"] = servers
+	hooks, _ := settings["hooks"].(map[string]any)
+	if hooks == nil {
+		hooks = make(map[string]any)
+	}
+	for event, group := range t.hookGroups(Gemini, 1000) {
+		others, _ := hooks[event].([]any)
+		hooks[event] = append([]any{group}, others...)
+	}
+	settings["hooks"] = hooks
 	file, err := t.writeJSON(filepath.Join("gemini", ".gemini", "settings.json"), settings)
 	if err != nil {
 		return configuration{}, err

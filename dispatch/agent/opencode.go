@@ -32,7 +32,12 @@ func configureOpenCode(p Profile, t Task) (configuration, error) {
 	} else {
 		order = append(order, rule{"leasehold_*", "allow"})
 	}
+	plugin, err := t.write("leasehold.js", []byte(OpenCodePlugin(t.Leasehold)))
+	if err != nil {
+		return configuration{}, err
+	}
 	content, err := json.Marshal(map[string]any{
+		"plugin": []string{"file://" + plugin},
 		"mcp": map[string]any{"leasehold": map[string]any{
 			"type": "local", "command": []string{t.Leasehold, "mcp"},
 			"environment": secrets, "enabled": true, "timeout": callTimeout * 1000,

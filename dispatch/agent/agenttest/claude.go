@@ -18,7 +18,7 @@ var claudeFlags = flags{
 	"-p": 0, "--print": 0, "--output-format": 1, "--verbose": 0, "--strict-mcp-config": 0, "--mcp-config": many,
 	"--allowedTools": many, "--allowed-tools": many, "--disallowedTools": many, "--tools": many, "--model": 1,
 	"--max-budget-usd": 1, "--permission-mode": 1, "--add-dir": many, "--append-system-prompt": 1,
-	"--dangerously-skip-permissions": 0,
+	"--dangerously-skip-permissions": 0, "--settings": 1,
 }
 
 func claudeGiven(g *Given, args []string) error {
@@ -38,6 +38,9 @@ func claudeGiven(g *Given, args []string) error {
 		return errors.New("when using --print, --output-format=stream-json requires --verbose")
 	case !has(given, "--strict-mcp-config"):
 		return errors.New("it would start the MCP servers of the user as well")
+	}
+	if err := hooked(one(given, "--settings"), "hook claude", "PreToolUse"); err != nil {
+		return err
 	}
 	g.Model, g.Budget = one(given, "--model"), one(given, "--max-budget-usd")
 	g.Prompt = strings.Join(rest, " ")
@@ -62,6 +65,16 @@ func claudeGiven(g *Given, args []string) error {
 	for _, file := range given["--mcp-config"] {
 		if err := g.claudeServers(file); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// hooked refuses a configuration in which no hook guards what the client writes.
+func hooked(configuration string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(configuration, word) {
+			return fmt.Errorf("no hook guards what it writes: there is no %s in %s", word, configuration)
 		}
 	}
 	return nil

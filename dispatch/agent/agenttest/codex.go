@@ -15,7 +15,7 @@ import (
 var codexFlags = flags{
 	"--json": 0, "--skip-git-repo-check": 0, "-c": 1, "--config": 1, "-m": 1, "--model": 1, "-s": 1, "--sandbox": 1,
 	"-C": 1, "--cd": 1, "--add-dir": 1, "--ephemeral": 0, "-p": 1, "--profile": 1, "--ignore-user-config": 0, "--color": 1,
-	"--dangerously-bypass-approvals-and-sandbox": 0,
+	"--dangerously-bypass-approvals-and-sandbox": 0, "--dangerously-bypass-hook-trust": 0,
 }
 
 // codexInherits are the variables that Codex gives an MCP server unasked.
@@ -70,6 +70,14 @@ func (g *Given) codexServers(settings []string) error {
 			Parallel bool              `toml:"supports_parallel_tool_calls"`
 			Required bool              `toml:"required"`
 		} `toml:"mcp_servers"`
+		Hooks map[string][]struct {
+			Matcher string `toml:"matcher"`
+			Hooks   []struct {
+				Type    string `toml:"type"`
+				Command string `toml:"command"`
+				Timeout int    `toml:"timeout"`
+			} `toml:"hooks"`
+		} `toml:"hooks"`
 	}
 	if err := toml.NewDecoder(bytes.NewReader([]byte(text.String()))).DisallowUnknownFields().Decode(&config); err != nil {
 		var unknown *toml.StrictMissingError
@@ -77,6 +85,9 @@ func (g *Given) codexServers(settings []string) error {
 			return fmt.Errorf("in its configuration:\n%s", unknown.String())
 		}
 		return fmt.Errorf("in its configuration: %w\n%s", err, text.String())
+	}
+	if err := hooked(text.String(), "hook codex", "hooks.PreToolUse"); err != nil {
+		return err
 	}
 	s, ok := config.Servers["leasehold"]
 	switch {

@@ -54,6 +54,9 @@ func (g *Given) geminiServers(file string) error {
 	if err := g.secretFree(file, text); err != nil {
 		return err
 	}
+	if err := hooked(string(text), "hook gemini", "BeforeTool"); err != nil {
+		return err
+	}
 	var config struct {
 		Servers map[string]json.RawMessage `json:"mcpServers"`
 	}

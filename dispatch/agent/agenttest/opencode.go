@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -62,6 +63,7 @@ func (g *Given) opencodeServers(content string) error {
 			Timeout     int               `json:"timeout"`
 		} `json:"mcp"`
 		Permission json.RawMessage `json:"permission"`
+		Plugin     []string        `json:"plugin"`
 	}
 	if err := strictly([]byte(content), &config); err != nil {
 		return fmt.Errorf("configuration is invalid at OPENCODE_CONFIG_CONTENT: %w", err)
@@ -69,6 +71,13 @@ func (g *Given) opencodeServers(content string) error {
 	s, ok := config.MCP["leasehold"]
 	if !ok || s.Type != "local" || !s.Enabled {
 		return errors.New("there is no server leasehold that is local and enabled")
+	}
+	text, err := os.ReadFile(strings.TrimPrefix(strings.Join(config.Plugin, " "), "file://"))
+	if err != nil {
+		return fmt.Errorf("plugin %q: %w", config.Plugin, err)
+	}
+	if err := hooked(string(text), "opencode", `"tool.execute.before"`); err != nil {
+		return err
 	}
 	g.Command, g.Timeout = s.Command, float64(s.Timeout)/1000
 	g.Server = maps.Clone(g.Env)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
@@ -32,14 +31,11 @@ func (m machine) hookLists(client string, unit int, project bool) (list []listed
 // hookCommand is what a shell runs for a hook. Who shares a project need not have
 // leasehold.
 func (m machine) hookCommand(client string, project bool) string {
-	command := m.command
-	if strings.ContainsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\"'\\$&;()<>|*?[]`#~", r) }) {
-		command = "'" + strings.ReplaceAll(command, "'", `'\''`) + "'"
-	}
+	command := agent.HookCommand(m.command, client)
 	if project {
-		return fmt.Sprintf("! command -v %s >/dev/null || exec %s hook %s", command, command, client)
+		return fmt.Sprintf("! command -v %s >/dev/null || exec %s", m.command, command)
 	}
-	return command + " hook " + client
+	return command
 }
 
 // pluginText is a file that is all ours, as a plugin of opencode's.
