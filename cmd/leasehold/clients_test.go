@@ -72,7 +72,7 @@ func newBench(t *testing.T) *bench {
 	} {
 		b.write(filepath.Join(home, name), text)
 	}
-	b.run(home, b.leasehold, append([]string{"setup", "--yes"}, clientNames...)...)
+	b.run(home, "", b.leasehold, append([]string{"setup", "--yes"}, clientNames...)...)
 	t.Cleanup(func() {
 		stop := exec.Command(b.leasehold, "stop")
 		stop.Env = b.env
@@ -96,12 +96,12 @@ func (b *bench) read(name string) string {
 	return string(text)
 }
 
-func (b *bench) run(dir, program string, args ...string) string {
+func (b *bench) run(dir, stdin, program string, args ...string) string {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.Env = dir, b.env
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, b.env, strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -115,17 +115,23 @@ func (b *bench) run(dir, program string, args ...string) string {
 func (b *bench) agent(client string, s scenario) []string {
 	b.t.Helper()
 	var args []string
+	stdin := ""
 	switch client {
 	case "claude":
 		args = []string{"-p", "--model", "sonnet", "--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Edit,Read,Agent", "--"}
 	case "codex":
-		args = []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "-m", "gpt-5-codex"}
+		args = []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "-c", "features.apply_patch_freeform=true", "-m", "gpt-5-codex", "--"}
 	case "gemini":
 		args = []string{"--yolo", "-m", "gemini-2.5-flash", "-p"}
 	case "opencode":
 		args = []string{"run", "-m", "scripted/m"}
 	}
-	out := b.run(b.dir, filepath.Join(b.programs, client), append(args, s.prompt())...)
+	if client == "opencode" { // which puts its arguments into quotes
+		stdin = s.prompt()
+	} else {
+		args = append(args, s.prompt())
+	}
+	out := b.run(b.dir, stdin, filepath.Join(b.programs, client), args...)
 	read := b.model.read(s.ID)
 	want := 0
 	for _, step := range s.Steps {

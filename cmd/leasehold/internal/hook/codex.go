@@ -1,6 +1,9 @@
 package hook
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // codex is the Codex CLI. It changes files by patches, of which each may name
 // several, and which a shell command may have in it too.
@@ -11,7 +14,7 @@ var codex = client{
 		if err != nil {
 			return e, err
 		}
-		e.party = in.AgentID
+		e.party = cmp.Or(in.AgentID, in.Session) // as its calls name the thread
 		switch {
 		case strings.Contains(string(in.Input.Command), beginPatch):
 			e.files = patched(string(in.Input.Command))
