@@ -24,7 +24,7 @@ var arrows = [][]string{
 	{"dispatch/simulation"}, // a test of all below
 	{"cmd/leasehold"},
 	{command + "doctor"},
-	{command + "call", command + "daemon", command + "exec", command + "setup", command + "shim", command + "story", command + "tree"},
+	{command + "call", command + "daemon", command + "exec", command + "guard", command + "hook", command + "setup", command + "shim", command + "story", command + "tree"},
 	{command + "view"},
 	{command + "logs"},
 	{command + "connection"},

@@ -257,22 +257,15 @@ func (m *model) responses(body []byte, send func(string, any)) {
 			t.text += textOf(item["content"]) + "\n"
 		}
 	}
-	spaces := map[string]bool{}
 	for _, tool := range in.Tools {
 		name, _ := tool["name"].(string)
 		t.tools = append(t.tools, name)
-		spaces[name] = tool["type"] == "namespace"
 	}
 	send("response.created", object{"type": "response.created", "response": object{"id": "r1"}})
 	ops := m.next("responses", t)
 	for i, o := range ops {
 		id := fmt.Sprintf("call_%d_%d", len(t.results), i)
-		call := object{"type": "function_call", "id": "fc_" + id, "call_id": id, "name": "mcp__leasehold__" + o.Tool, "arguments": encoded(o.Args)}
-		for _, space := range []string{"mcp__leasehold__", "mcp__leasehold"} {
-			if spaces[space] {
-				call["name"], call["namespace"] = o.Tool, space
-			}
-		}
+		call := object{"type": "function_call", "id": "fc_" + id, "call_id": id, "namespace": "mcp__leasehold", "name": o.Tool, "arguments": encoded(o.Args)}
 		patch := ""
 		switch path := str(o.Args, "path"); o.Tool {
 		case "write":

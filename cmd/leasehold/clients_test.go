@@ -120,7 +120,7 @@ func (b *bench) agent(client string, s scenario) []string {
 	case "claude":
 		args = []string{"-p", "--model", "sonnet", "--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Edit,Read,Agent", "--"}
 	case "codex":
-		args = []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "-c", "features.apply_patch_freeform=true", "-m", "gpt-5-codex", "--"}
+		args = []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "-m", "gpt-5.5", "--"}
 	case "gemini":
 		args = []string{"--yolo", "-m", "gemini-2.5-flash", "-p"}
 	case "opencode":
