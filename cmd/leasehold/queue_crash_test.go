@@ -32,10 +32,13 @@ var (
 )
 
 // TestKillLosesNothingAcknowledged kills the real binary, kill -9, at random
-// moments while clients enqueue, claim, submit, give back and cancel. A call that
+// moments while clients enqueue, claim, submit, give back and cancel, and take and
+// release leases. A call that
 // was cut off is sent again until it is answered, without a request_id or an
 // idempotency key. After each restart what was answered is there; in the end all
-// that is left can be done, each task once, and each enqueue has made one task. A hundred rounds are
+// that is left can be done, each task once, and each enqueue has made one task. The events
+// have each acknowledged grant, release, enqueue and submit exactly once, in order. A
+// hundred rounds are
 //
 //	go test ./cmd/leasehold -run TestKill -v -timeout 30m -kill.rounds 100
 func TestKillLosesNothingAcknowledged(t *testing.T) {
@@ -43,7 +46,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Logf("-kill.rounds=%d -kill.seed=%d", *killRounds, seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	d := newVictim(t)
-	l := &killLedger{t: t, tasks: make(map[string]*killTask), made: make(map[string]string)}
+	l := &killLedger{t: t, tasks: make(map[string]*killTask), made: make(map[string]string), witness: newWitness(t)}
 	began := time.Now()
 
 	d.start()
@@ -51,7 +54,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	var load sync.WaitGroup
 	const clients = 8
 	for n := range clients {
-		c := &loadClient{victim: d, ledger: l, name: fmt.Sprint("c", n), rnd: rand.New(rand.NewPCG(seed, uint64(n)+1))}
+		c := &loadClient{victim: d, ledger: l, name: fmt.Sprint("c", n), leases: make(map[string]heldByLoad), rnd: rand.New(rand.NewPCG(seed, uint64(n)+1))}
 		load.Go(func() { c.run(ctx) })
 	}
 	for round := 0; round < *killRounds && !t.Failed(); round++ {
@@ -62,6 +65,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		}
 		d.start()
 		l.verify(d, false)
+		l.witness.look(d)
 	}
 	cancel()
 	load.Wait()
@@ -74,6 +78,8 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	l.verify(d, true)
 	drained := l.drain(d)
 	l.verify(d, true)
+	l.witness.look(d)
+	l.witness.verify(l)
 	d.kill()
 	d.check()
 	t.Logf("%d kills in %v: %d tasks, %d submits and %d cancels acknowledged, %d calls cut short, %d tasks left to drain",
@@ -167,6 +173,7 @@ func (d *victim) dial(ctx context.Context, hello server.Hello) (*client.Client, 
 type killLedger struct {
 	t                     *testing.T
 	submits, cancels, cut atomic.Int64
+	witness               *witness
 
 	pause sync.RWMutex // held by whoever looks, and read by each call of the load
 
@@ -348,6 +355,7 @@ type loadClient struct {
 	made   int
 	calls  int
 	held   []heldByLoad
+	leases map[string]heldByLoad // by key
 }
 
 type heldByLoad struct {
@@ -371,7 +379,9 @@ func (c *loadClient) run(ctx context.Context) {
 func (c *loadClient) act(ctx context.Context) {
 	c.ledger.pause.RLock()
 	defer c.ledger.pause.RUnlock()
-	switch n := c.rnd.IntN(20); {
+	switch n := c.rnd.IntN(24); {
+	case n >= 20:
+		c.lease(ctx)
 	case n < 8:
 		c.made++
 		payload := fmt.Sprintf(`"%s/%d"`, c.name, c.made)
@@ -440,8 +450,8 @@ func (c *loadClient) finish(ctx context.Context) {
 	}
 }
 
-// call calls a tool until it is answered. A refusal is an answer, and only a
-// stale token is one that may come.
+// call calls a tool until it is answered. A refusal is an answer, and only some may
+// come.
 func (c *loadClient) call(ctx context.Context, tool string, args map[string]any, into any) error {
 	c.calls++
 	name := fmt.Sprint(c.name, "/", c.calls)
@@ -458,6 +468,7 @@ func (c *loadClient) call(ctx context.Context, tool string, args map[string]any,
 			}
 			if c.handle = conn.Handle; !conn.Resumed {
 				c.held = nil
+				clear(c.leases)
 			}
 			c.conn = conn
 		}
@@ -467,7 +478,7 @@ func (c *loadClient) call(ctx context.Context, tool string, args map[string]any,
 		case err == nil:
 			return nil
 		case errors.As(err, &refusal):
-			if refusal.Code != "STALE_TOKEN" {
+			if !mayRefuse(err) {
 				c.t.Errorf("%s: %v", tool, err)
 			}
 			return err
