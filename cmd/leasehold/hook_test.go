@@ -6,9 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A hooked is a client whose hook asks before it writes. Its process is one that
@@ -230,4 +232,41 @@ func TestTheHooksSettings(t *testing.T) {
 	one.mayWrite("seven", "")
 	two.env = nil
 	two.mayNotWrite("seven", "", "expires in 7s")
+}
+
+// A guarded edit beside a start of the command that does nothing.
+func BenchmarkHook(b *testing.B) {
+	dir := b.TempDir()
+	b.Setenv(dirEnv, dir)
+	leasehold := filepath.Join(dir, "leasehold")
+	if out, err := exec.Command("go", "build", "-o", leasehold, ".").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	env := append(os.Environ(), "LEASEHOLD_SOCKET="+filepath.Join(dir, "s"), "XDG_STATE_HOME="+dir, "LEASEHOLD_RUN=", fmt.Sprintf("CLAUDE_PID=%d", os.Getpid()))
+	daemon := exec.Command(leasehold, "serve")
+	daemon.Env = env
+	if err := daemon.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer daemon.Wait()
+	defer daemon.Process.Kill()
+	median := func(stdin string, args ...string) time.Duration {
+		var took []time.Duration
+		for range 101 {
+			cmd := exec.Command(leasehold, args...)
+			cmd.Env, cmd.Dir, cmd.Stdin = env, dir, strings.NewReader(stdin)
+			began := time.Now()
+			if out, err := cmd.CombinedOutput(); err != nil {
+				b.Fatalf("%v\n%s", err, out)
+			}
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		return took[len(took)/2]
+	}
+	write := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"a"}}`, dir)
+	for b.Loop() {
+		b.ReportMetric(median("", "--version").Seconds()*1000, "ms/start")
+		b.ReportMetric(median(write, "hook", "claude").Seconds()*1000, "ms/guarded-edit")
+	}
 }
