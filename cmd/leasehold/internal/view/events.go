@@ -110,7 +110,7 @@ func (s *stream) run(cmd *cobra.Command) error {
 	if errors.Is(err, connection.ErrNoDaemon) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
 		if !s.follow {
-			return nil
+			return s.nothing(out)
 		}
 		c, err = awaitDaemon(cmd)
 	}
@@ -187,11 +187,19 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out io.Writer) erro
 		}
 		s.since, more = page.Next, page.More
 	}
-	if table == nil && !s.json {
-		_, err := fmt.Fprintln(out, "no events")
-		return err
+	if table == nil {
+		return s.nothing(out)
 	}
 	return nil
+}
+
+// nothing says that there are no events; a program is told nothing.
+func (s *stream) nothing(out io.Writer) error {
+	if s.json {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, "no events")
+	return err
 }
 
 func newEventTable() *terminal.Table {
