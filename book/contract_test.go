@@ -25,6 +25,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	launched "github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/queue"
@@ -89,6 +90,7 @@ var refusals = []error{
 	dispatch.ErrUnauthenticated,
 	&queue.StaleError{Task: queue.Task{State: queue.Ready}},
 	&registry.StaleError{TokenStanding: registry.TokenStanding{Held: true}},
+	&event.CompactedError{},
 	engine.ErrFailed,
 	errors.New("anything else"),
 }

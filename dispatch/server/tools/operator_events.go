@@ -166,4 +166,3 @@ func textOf(e *event.Event) string {
 	}
 	return text
 }
-
