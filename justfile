@@ -77,7 +77,7 @@ soak minutes="60":
         step ./cmd/leasehold -run 'TestInterrupted|TestKilledDispatcher' -chaos.rounds 10
         step ./engine/pebble ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
         step ./dispatch -run 'TestEndedRunsLeaveNothing' -ended.runs 10000 -v
-        step ./dispatch/simulation -simulation.for 15m -simulation.strict
+        step ./dispatch/simulation -simulation.for 15m
         step ./registry -run Random -rounds 200000
         step ./queue -run 'Concurrent|Crash'
         CGO_ENABLED=1 step -race {{shared}}

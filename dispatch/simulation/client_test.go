@@ -174,11 +174,7 @@ func (c *client) over(s *session) {
 		s.ended = c.doubt
 	}
 	if s.ended < 0 {
-		report := c.w.note // see the package doc on what is open
-		if *strict {
-			report = c.w.fault
-		}
-		report("the session of %s ended, and nobody had ended it", c.name)
+		c.w.fault("the session of %s ended, and nobody had ended it", c.name)
 		s.ended = c.w.now()
 	}
 	c.handle = ""

@@ -57,11 +57,4 @@
 // cancelled call, the row of a call's answer, the running clock, expires_in_ms by
 // another clock, one place per party, losses at the end of a session, HTTP sessions
 // after a restart, and answers that are unread behind the end of their connection.
-//
-// # What is open
-//
-// In about one of some hundred runs a session ends and its client knows of no
-// reason. Whether the daemon or the client's own account is at fault is not
-// known yet. -simulation.strict makes that a failure, as the soak does; without
-// it the run notes it and goes on.
 package simulation

@@ -20,7 +20,6 @@ var (
 	first   = flag.Uint64("simulation.first", 1, "the first of them")
 	times   = flag.Int("simulation.times", 1, "how often it runs each: goroutines take turns as they like")
 	lasts   = flag.Duration("simulation.for", 0, "run seeds for as long as this instead, from a random one on")
-	strict  = flag.Bool("simulation.strict", false, "fail also for the fault that the package doc calls open")
 	verbose = flag.Bool("simulation.v", false, "print what happened also where nothing is wrong")
 )
 
