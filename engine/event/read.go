@@ -40,7 +40,7 @@ func Read(tx engine.Tx, run uuid.UUID, since uint64) (iter.Seq[Event], error) {
 }
 
 func rows(tx engine.Tx, run uuid.UUID, since uint64) iter.Seq[engine.Row] {
-	return tx.ScanFrom(keysOf(run), keyOf(run, since+1))
+	return tx.ScanFrom(keysOf(run), keyOf(run, since)+"\x00")
 }
 
 func compacted(tx engine.Tx, run uuid.UUID) uint64 {

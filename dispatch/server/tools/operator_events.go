@@ -14,7 +14,7 @@ import (
 
 type showEventsArgs struct {
 	runArg
-	Since uint64  `json:"since,omitempty" doc:"only those with a greater revision; left out: all that are kept" min:"0" max:"9007199254740991"`
+	Since uint64  `json:"since,omitempty" doc:"only those with a greater revision; left out: all that are kept" min:"0"`
 	Wait  seconds `json:"wait_secs,omitempty" doc:"for an event, if there is none yet" min:"0" max:"50" default:"0"`
 	Limit int     `json:"limit,omitempty" doc:"how many at most" min:"1" max:"500" default:"500"`
 	Key   string  `json:"key,omitempty" doc:"only of this lease or task" max:"520"`

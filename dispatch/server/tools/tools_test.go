@@ -276,6 +276,9 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_tree", args{})
 		op.ok("operator_leases", args{"run": "r"})
 		worker.ok("lease_check", args{"scope": "run", "key": "x", "token": 1})
+		if list := op.ok("operator_events", args{"run": "r"})["events"].([]any); len(list) == 0 {
+			t.Error("nothing is on record")
+		}
 		op.ok("operator_lease_check", args{"run": "r", "scope": "layer", "key": "x", "token": 1})
 		root.ok("lease_revoke", args{"scope": "run", "key": "x", "reason": "tests"})
 		op.ok("operator_lease_revoke", args{"run": "r", "scope": "layer", "key": "x", "reason": "tests"})
