@@ -77,7 +77,7 @@ var refusals = []error{
 	&registry.HeldError{Reason: "tests"},
 	&registry.WaitError{HeldError: registry.HeldError{Reason: "tests"}},
 	registry.ErrNotHolder,
-	&registry.LostError{Lost: registry.Lost{SupersededBy: "W2"}},
+	&registry.LostError{Notice: registry.Notice{SupersededBy: "W2"}},
 	registry.ErrRequestIDReused,
 	&registry.LimitError{},
 	&registry.ArgumentError{},

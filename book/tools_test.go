@@ -155,6 +155,11 @@ func (p *play) leases() {
 	p.does("", "S1", "lease_revoke", args{"scope": "layer", "key": "docs", "reason": "W1 hangs"})
 	p.does("LEASE_LOST", "S1→W1", "lease_renew", args{"lease_id": stuck.leaseID(p.t)})
 
+	given := p.does("", "S1→W1", "lease_acquire", args{"name": "review", "ttl_secs": 600, "reason": "the tests pass"})
+	p.does("NOT_HOLDER", "S1→W2", "lease_transfer", args{"lease_id": given.leaseID(p.t), "to": "S1→W1"})
+	p.does("NOT_FOUND", "S1→W1", "lease_transfer", args{"lease_id": given.leaseID(p.t), "to": "S1→W9"})
+	p.does("", "S1→W1", "lease_transfer", args{"lease_id": given.leaseID(p.t), "to": "S1→W2"})
+
 	mine := p.does("", "S1→W2", "lease_acquire", args{"name": "build", "ttl_secs": 60})
 	p.does("NOT_HOLDER", "S1→W1", "lease_release", args{"lease_id": mine.leaseID(p.t)})
 	p.does("", "S1→W2", "lease_release", args{"lease_id": mine.leaseID(p.t)})

@@ -14,7 +14,7 @@ import (
 )
 
 // What a session is to be told without having asked is told beside its next
-// answer: losses of leases, messages, and the end of its run. An answer that nobody
+// answer: losses of leases, who waits for one and who offers one, messages, and the end of its run. An answer that nobody
 // reads has told nothing, see [Session.Retell].
 
 // A bulletin knows whether there may be something to tell a session. Where there
@@ -57,12 +57,12 @@ func (b *bulletin) read(ctx context.Context, take func() (more bool, err error))
 	return err
 }
 
-// MaxNotices is how many losses one answer tells of.
+// MaxNotices is how many notices of leases one answer has.
 const MaxNotices = 20
 
-// TakeLosses returns losses that the session has not been told of, counts them as
-// told, and says how many more there are. The next answers tell those.
-func (se *Session) TakeLosses(ctx context.Context) (list []registry.Lost, more int, err error) {
+// TakeNotices returns notices of leases that the session has not been told, counts
+// them as told, and says how many more there are. The next answers tell those.
+func (se *Session) TakeNotices(ctx context.Context) (list []registry.Notice, more int, err error) {
 	h := se.Holder()
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
@@ -161,22 +161,26 @@ func (se *Session) Retell(ctx context.Context) error {
 	})
 }
 
-// WatchLosses calls tell with each loss of the session as it happens, until
+// WatchNotices calls tell with each notice of a lease as it comes, until
 // ctx or the session ends. It does not count them as told: a notification may
 // never be read, the next answer is.
-func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
+func (se *Session) WatchNotices(ctx context.Context, tell func(registry.Notice)) {
 	ctx, stop := se.Within(ctx)
 	defer stop()
 	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
 	defer watch.Stop()
-	told := make(map[uint64]bool) // by token: a claim has no lease_id
+	type about struct { // a claim has no lease_id
+		kind  registry.NoticeKind
+		token uint64
+	}
+	told := make(map[about]bool)
 	for {
 		select {
 		case <-watch.C:
 		case <-ctx.Done():
 			return
 		}
-		var list []registry.Lost
+		var list []registry.Notice
 		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
 			list, _ = se.state.core.Untold(tx, se.Holder(), registry.MaxUntold)
 			return nil
@@ -184,11 +188,12 @@ func (se *Session) WatchLosses(ctx context.Context, tell func(registry.Lost)) {
 		if err != nil {
 			return // the engine or the session has ended
 		}
-		untold := make(map[uint64]bool, len(list))
-		for _, l := range list {
-			untold[l.Token] = true
-			if !told[l.Token] {
-				tell(l)
+		untold := make(map[about]bool, len(list))
+		for _, n := range list {
+			this := about{n.Kind, n.Token}
+			untold[this] = true
+			if !told[this] {
+				tell(n)
 			}
 		}
 		told = untold // what an answer has told since is forgotten here, too

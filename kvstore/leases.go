@@ -19,6 +19,7 @@ type LeaseValue struct {
 	Token       uint64        `json:"token"`
 	Mode        string        `json:"mode"` // exclusive, or shared: then this is the first of its holders
 	Reason      string        `json:"reason,omitempty"`
+	OfferedTo   string        `json:"offered_to,omitempty"` // path of an actor
 	ExpiresInMS int64         `json:"expires_in_ms"`
 	Waiters     []LeaseWaiter `json:"waiters"` // first in line first
 }
@@ -53,6 +54,7 @@ func standingEntry(p Path, s registry.Standing) Entry {
 		Token:       s.Token,
 		Mode:        s.Mode(),
 		Reason:      s.Reason,
+		OfferedTo:   s.Offer.Path,
 		ExpiresInMS: s.ExpiresIn.Milliseconds(),
 		Waiters:     []LeaseWaiter{},
 	}

@@ -43,7 +43,8 @@ type ask struct {
 	scope  string
 	id     uuid.UUID // of the call, among those that wait in this process
 	call   call.Call
-	placed bool // it has taken its place in the line
+	placed bool   // it has taken its place in the line
+	offer  *Lease // that is offered to its actor, and that it accepts with a grant
 }
 
 // Acquire grants the key, or refuses with a [HeldError], or after a wait with a
@@ -138,7 +139,7 @@ func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
 	case ok:
 		return Grant{Lease: l.Told(tx)}, true, nil
 	case a.RequestID != "":
-		return Grant{}, true, c.lost(tx, a.Holder, id, Lost{Scope: a.scope, Key: a.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
+		return Grant{}, true, c.lost(tx, a.Holder, id, Notice{Scope: a.scope, Key: a.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
 	default: // the client may use one name for all its calls
 		a.call.Forget(tx)
 		return Grant{}, false, nil
@@ -148,8 +149,9 @@ func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
 // current gives the lease that the party has on the key, and then the one that keeps it
 // from being granted. A lease past its deadline ends here if it is in the way, or if
 // it is the party's own and somebody waits for it. A key that is reserved for the
-// party is free.
+// party is free, and so is one that is offered to its actor.
 func (c *Core) current(tx Tx, a *ask) (*Lease, *Lease, error) {
+	a.offer = nil
 	var is struct { // one variable, as the loop's body is a function that it must outlive
 		own, held *Lease
 		beside    *Lease // shared, as a asks for it
@@ -173,6 +175,8 @@ each:
 			break each
 		case mine:
 			is.own = &l
+		case l.offeredTo(a.Holder.Actor, tx.Now()):
+			a.offer = &l
 		case compatible && !l.lapsed:
 			is.beside = &l
 		case !compatible && is.held == nil:
@@ -185,7 +189,7 @@ each:
 	case is.freed:
 		return c.current(tx, a) // it may have been handed over
 	}
-	if is.held == nil && is.own == nil && is.beside != nil && a.Shared && c.overtakes(tx, a) {
+	if is.held == nil && is.own == nil && is.beside != nil && a.Shared && a.offer == nil && c.overtakes(tx, a) {
 		return nil, is.beside, nil
 	}
 	return is.own, is.held, nil
@@ -219,12 +223,15 @@ func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
 		w.remove(tx)
 	}
 	kind := event.LeaseGranted
-	if waited {
+	if waited || a.offer != nil {
 		kind = event.LeaseHandedOver
 	}
+	if a.offer != nil {
+		c.remove(tx, *a.offer, Transferred)
+	}
 	l := c.grant(tx, a.scope, a.Request, uuid.New(), a.call, kind)
-	if waited {
-		c.handOver(tx, a.scope, a.Key, false) // the place may have wanted the key alone, and now shares it
+	if waited || a.offer != nil {
+		c.handOver(tx, a.scope, a.Key, false) // what was wanted alone may be shared now
 	}
 	return Grant{Lease: l.Told(tx)}, nil
 }

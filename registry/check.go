@@ -18,10 +18,10 @@ func (c *Core) Check(tx Tx) error {
 	c.checkLeases(tx, counts, fault)
 	c.checkLines(tx, counts, fault)
 	for row := range tx.Scan(lostPrefix) {
-		if l := (Lost{}); !l.read(row) {
-			fault("row %q is not a loss", row.Key)
-		} else if !l.told {
-			counts[NewsKey(lostActor(row.Key))]++
+		if l := (Notice{}); !l.read(row) {
+			fault("row %q is not a notice", row.Key)
+		} else {
+			l.check(tx, lostActor(row.Key), counts, fault)
 		}
 	}
 	for row := range tx.Scan(countPrefix) {
@@ -34,6 +34,20 @@ func (c *Core) Check(tx Tx) error {
 		fault("%q is missing, and there are %d", key, n)
 	}
 	return errors.Join(faults...)
+}
+
+// check holds a notice to an actor against the lease that it is about.
+func (n *Notice) check(tx Tx, actor uuid.UUID, counts map[string]uint64, fault func(string, ...any)) {
+	if !n.told {
+		counts[NewsKey(actor)]++
+	}
+	l, ok := leaseByID(tx, n.LeaseID)
+	switch {
+	case n.Kind == Wanted && (!ok || !l.awaited || l.Holder.Actor != actor || l.Holder.Session != n.Session):
+		fault("actor %s is told that somebody waits for %q, which it does not hold", actor, n.Key)
+	case n.Kind == Offered && (!ok || l.Offer.Actor != actor):
+		fault("actor %s is told of an offer of %q, which is not offered to it", actor, n.Key)
+	}
 }
 
 func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, ...any)) {
@@ -58,6 +72,9 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 					fault("lease %q is held alone, and shared in %q", l.row, row.Key)
 				}
 			}
+		}
+		if l.lapsed && (l.offered() || l.awaited) {
+			fault("lease %q has lapsed, and is offered or waited for", row.Key)
 		}
 		if l.Reserved {
 			if l.Token != 0 || l.ID != uuid.Nil || l.TTL > ReserveTime {

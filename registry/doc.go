@@ -26,8 +26,13 @@
 //   - What a call was granted is recorded under the call's name (package call), in
 //     the transaction that grants. A call that is cancelled leaves nothing behind,
 //     unless another call was told of the same grant.
+//   - A revoke takes the key from those who hold it and hands it over in the same
+//     transaction. It is no way to end a claim on a task: cancelling the task is.
+//   - A lease that is offered to an actor is its holder's until the actor acquires the
+//     key, which it may before all who wait; they keep their places.
 //   - Every loss is told: to the holder's session, or to the next session of its
-//     actor. A crash may make it told twice.
+//     actor. A crash may make it told twice. A holder is told once that somebody waits
+//     for its lease, and once more after a crash.
 //   - A refusal changes nothing and says what is in the way now.
 //
 // # A lease
@@ -37,7 +42,8 @@
 //	   ▲   ▲         │ ▲                                        │  │
 //	   │   │         │ └──────────── renewed ───────────────────┘  │
 //	   │   └─────────┴─ released; expired, session ended, … ◀──────┘ taken by another, or an hour later
-//	   │                (then handed over, reserved or free)
+//	   │                or revoked (then handed over, reserved or free);
+//	   │                or offered to another, who acquired it
 //	   └─ reserved ◀─── freed, and the first in line is between two calls
 //
 // # A place in the line
@@ -59,13 +65,15 @@
 //
 //	lease/<scope>␀<key>[␀<number>]  Lease       owner session, due at its next attention; with a number if it is shared
 //	wait/<scope>␀<key>␀<number>     a place     owner session, due when parked
-//	lost/<actor><lease id>[<token>] Lost        owner the session that is told, or nobody if any of the actor is; due when it is forgotten; with the token if it has no id
+//	lost/<actor><lease id>[<token>] Notice      owner the session that is told, or nobody if any of the actor is; due when it is forgotten; with the token if it has no id
+//	lost/<actor><lease id>o         Notice      of the offer of a lease to the actor
 //
 // and in memory only, rebuilt by [Core.Recover]:
 //
 //	leaseid/<lease id>              its row key
 //	place/<session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
-//	count/…                         leases of a scope and an actor, places of an actor, untold losses of an actor
+//	count/…                         leases of a scope and an actor, places of an actor, untold notices of an actor
+//	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew
 //
 // Tokens and the numbers of places come from the counter of package event, which rises
 // through restarts. What becomes of a lease is an event there, in the same transaction. A line
@@ -103,7 +111,12 @@
 // minutes later than the stored one. A restart adds those five minutes, and leaves at
 // least five minutes to a lease once after its last renewal.
 //
-// # The choice not taken
+// # The choices not taken
+//
+// Semaphores (a capacity of n holders) do not follow from modes. The three questions
+// would count holders instead of comparing each with the request, what to count is not
+// defined where dir/** overlaps keys below it, and a wait for any one of n holders is
+// no edge of a wait-for graph: a cycle of such waits need not be a deadlock.
 //
 // A place could be found by a ticket that the client must send back, and the key of a
 // parked place could be given to whoever waits behind it. That was the first

@@ -20,6 +20,7 @@ const (
 	PartyEnded    Cause = "sub-agent ended"
 	Cancelled     Cause = "request cancelled"
 	Adopted       Cause = "adopted by another session of this actor"
+	Transferred   Cause = "transferred, as you offered"
 	AdoptedWithin Cause = "adopted by another sub-agent of this session"
 )
 
@@ -46,6 +47,7 @@ func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	if l.counted() {
 		addCounts(tx, &l, -1)
 	}
+	l.forgetNotices(tx)
 	switch {
 	case l.RequestID == "":
 	case cause == Cancelled:
@@ -68,8 +70,18 @@ func (c *Core) lapse(tx Tx, l Lease) {
 	}
 	addCounts(tx, &l, -1)
 	c.recordEnd(tx, &l, Expired)
+	l.forgetNotices(tx)
 	l.lapsed = true
 	l.put(tx)
+}
+
+// forgetNotices takes back what is told of a lease while it is held.
+func (l *Lease) forgetNotices(tx Tx) {
+	l.withdrawOffer(tx)
+	if l.awaited {
+		forgetNotice(tx, wantedKey(l.Holder.Actor, l.ID))
+		l.awaited = false
+	}
 }
 
 // end removes the row of a lease or of a place, which ends so. It reports false for
@@ -102,7 +114,7 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 		switch {
 		case c.end(tx, row, SessionEnded):
 		case strings.HasPrefix(row.Key, lostPrefix):
-			c.leaveLoss(tx, row)
+			c.leaveNotice(tx, row)
 		case strings.HasPrefix(row.Key, call.Prefix):
 			tx.Delete(row.Key)
 		default:
@@ -164,7 +176,7 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	case strings.HasPrefix(row.Key, waitPrefix):
 		c.end(tx, row, Expired)
 	case strings.HasPrefix(row.Key, lostPrefix):
-		forgetLoss(tx, row.Key)
+		forgetNotice(tx, row.Key)
 	default:
 		return call.Tend(tx, row)
 	}

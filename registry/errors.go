@@ -75,7 +75,7 @@ func (e *WaitError) Error() string {
 
 // A LostError says what became of a lease that its holder no longer has.
 type LostError struct {
-	Lost
+	Notice
 }
 
 func (e *LostError) Error() string {

@@ -38,6 +38,7 @@ type Lease struct {
 	Acquired  time.Time // of the grant, on the engine's running clock; renewal and re-entry keep it
 	Deadline  time.Time // on the running clock; may be taken only after this instant
 	Reserved  bool      // nobody holds the key; until Deadline it is kept for the first in line, who is Holder
+	Offer     Holder    // the actor whom the lease is offered to; the zero Holder: nobody
 
 	Times
 
@@ -47,6 +48,8 @@ type Lease struct {
 	graced bool      // of a long lease: a restart has prolonged it since its last renewal
 	row    string    // key of the lease's row
 	due    time.Time // of the row that was read
+
+	awaited bool // its holder was or will be told that somebody waits for it
 }
 
 // Times are those of a lease for an answer, by the clocks of the transaction that
@@ -84,7 +87,7 @@ func (l *Lease) long() bool { return l.TTL > longTTL }
 // are counted by their scope's owner.
 func (l *Lease) counted() bool { return l.ID != uuid.Nil && !l.lapsed }
 
-const leaseFormat = 5
+const leaseFormat = 6
 
 // encode gives the value of the lease's row. Scope and key are in the row's key,
 // the session is its owner, and the deadline is the row's due time or, if `late`,
@@ -93,7 +96,7 @@ func (l *Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID) + len(l.Reason))
 	w.Byte(leaseFormat)
 	late := l.Deadline.After(due)
-	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Reserved)
+	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Reserved, l.awaited)
 	if l.ID != uuid.Nil {
 		w.ID(l.ID)
 	}
@@ -111,6 +114,10 @@ func (l *Lease) encode(due time.Time) string {
 	w.Text(l.Holder.Party)
 	w.Text(l.RequestID)
 	w.Text(l.Reason)
+	if l.offered() {
+		w.ID(l.Offer.Actor)
+		w.Text(l.Offer.Path)
+	}
 	return w.String()
 }
 
@@ -119,7 +126,7 @@ func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	var known, late bool
 	r := record.Read(value)
 	format := r.Byte()
-	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &l.Reserved)
+	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &l.Reserved, &l.awaited)
 	if known {
 		l.ID = r.ID()
 	}
@@ -136,6 +143,9 @@ func (l *Lease) decode(value string, due time.Time) (ok bool) {
 		l.stored = r.Time()
 	}
 	l.Holder.Path, l.Holder.Party, l.RequestID, l.Reason = r.Text(), r.Text(), r.Text(), r.Text()
+	if !r.Done() {
+		l.Offer.Actor, l.Offer.Path = r.ID(), r.Text()
+	}
 	return format == leaseFormat && r.Done()
 }
 

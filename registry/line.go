@@ -160,6 +160,7 @@ func (c *Core) wait(tx Tx, a *ask, held Lease, last bool) error {
 			Kind: event.LeaseWaiting, Shared: w.shared, By: held.Holder.Path, Reason: w.reason,
 		})
 	}
+	c.warn(tx, &w)
 	return engine.ErrWait
 }
 
@@ -235,12 +236,16 @@ func (c *Core) wanted(tx Tx, l *Lease) bool {
 
 // handOver grants a key to the first in line if nobody holds it any more who keeps
 // it from that, or reserves it if the first is between two calls; and so on with the
-// next, if both share it. Nobody overtakes.
+// next, if both share it. Nobody overtakes. Who has the key then is told of the first
+// who is left.
 func (c *Core) handOver(tx Tx, scope, key string, unused bool) {
 	for {
 		w := c.next(tx, scope, key, unused)
 		switch {
-		case w == nil, !unused && !vacant(tx, w):
+		case w == nil:
+			return
+		case !unused && !vacant(tx, w):
+			c.warn(tx, w)
 			return
 		case !vacant(tx, w): // it wants the key alone, and somebody before it may share it
 			unused = false
@@ -249,15 +254,17 @@ func (c *Core) handOver(tx Tx, scope, key string, unused bool) {
 		if w.parked() {
 			c.reserve(tx, w)
 		} else {
-			w.remove(tx)
-			c.grant(tx, scope, Request{
-				Key: key, Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Shared: w.shared, Reason: w.reason,
-			}, uuid.New(), w.call, event.LeaseHandedOver)
-		}
-		if !w.shared {
-			return
+			c.serve(tx, w)
 		}
 	}
+}
+
+// serve grants the key to a call that waits for it.
+func (c *Core) serve(tx Tx, w *waiter) {
+	w.remove(tx)
+	c.grant(tx, w.Scope, Request{
+		Key: w.Key, Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Shared: w.shared, Reason: w.reason,
+	}, uuid.New(), w.call, event.LeaseHandedOver)
 }
 
 // vacant reports whether nobody holds a key, or has it reserved, who keeps it from a

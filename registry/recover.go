@@ -36,7 +36,7 @@ func (c *Core) Recover(ctx context.Context) error {
 			l.recovered(tx)
 		}
 		for row := range tx.Scan(lostPrefix) {
-			var l Lost
+			var l Notice
 			if len(row.Key) < len(lostPrefix)+32 || !l.read(row) {
 				return corrupt(row.Key)
 			}
@@ -63,6 +63,7 @@ const recoverStep = 1024
 
 // recovered writes the lease as a restart leaves it.
 func (l *Lease) recovered(tx Tx) {
+	l.awaited = false
 	full, grace := tx.Now().Add(l.TTL), tx.Now().Add(longTTL)
 	switch {
 	case l.lapsed:

@@ -40,7 +40,7 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 		l, ok = c.revive(tx, l)
 	}
 	if !ok {
-		return Lease{}, c.lost(tx, caller, id, Lost{})
+		return Lease{}, c.lost(tx, caller, id, Notice{})
 	}
 	if ttl == 0 {
 		ttl = l.TTL
@@ -65,10 +65,13 @@ func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
 		l.requested().Expire(tx, keepRequest)
 		l.RequestID = ""
 	}
+	l.forgetNotices(tx)
 	l.Holder, l.Token, l.told = to, event.Next(tx), true
 	l.put(tx)
 	c.recordLease(tx, &l, event.Event{Kind: event.LeaseAdopted, Cause: string(cause), Reason: l.Reason})
-	return l
+	c.handOver(tx, l.Scope, l.Key, false) // grants nothing, and tells the new holder who waits
+	now, _ := leaseByID(tx, l.ID)
+	return now
 }
 
 // revive gives a lease that is past its deadline its ttl again, unless somebody
@@ -77,6 +80,9 @@ func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
 	if c.wanted(tx, &l) {
 		c.free(tx, l, Expired)
 		return Lease{}, false
+	}
+	if l.withdrawOffer(tx) {
+		l.put(tx)
 	}
 	return c.extend(tx, l, l.TTL, l.Holder), true
 }
@@ -90,7 +96,7 @@ func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 	if l.lapsed {
 		l.lapsed = false
 		addCounts(tx, &l, 1)
-		forgetLoss(tx, lostKey(l.Holder.Actor, l.ID))
+		forgetNotice(tx, lostKey(l.Holder.Actor, l.ID))
 		c.recordLease(tx, &l, event.Event{Kind: event.LeaseRevived, Reason: l.Reason})
 	}
 	if to := tx.Now().Add(ttl); to.After(l.Deadline) {
@@ -121,7 +127,7 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 	l, ok := leaseByID(tx, id)
 	if !ok {
 		var lost *LostError
-		if errors.As(c.lost(tx, caller, id, Lost{}), &lost) {
+		if errors.As(c.lost(tx, caller, id, Notice{}), &lost) {
 			return false, lost.Reason, nil
 		}
 		return false, "not held", nil

@@ -128,7 +128,9 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		if l.lapsed {
 			putLost(tx, &l, cause) // its holder was told that it could still renew it
 		}
-		c.free(tx, l, cause)
+		if now, ok := leaseByID(tx, l.ID); ok { // the end of the one before may have changed it
+			c.free(tx, now, cause)
+		}
 	}
 	done.Next = nil
 	for row := range holders(tx, scope, v.Key) {

@@ -33,6 +33,9 @@ func (p party) told() (reasons []string) {
 	p.h.view(func(tx registry.Tx) {
 		list, _ := p.h.Untold(tx, p.Holder, 100)
 		for _, l := range list {
+			if l.Kind != registry.Loss {
+				continue
+			}
 			reasons = append(reasons, fmt.Sprintf("%s: %s", l.Key, l.Reason))
 		}
 	})

@@ -27,6 +27,10 @@ func waitKeys(scope, key string) string  { return waitPrefix + scope + "\x00" + 
 func lostKeys(actor uuid.UUID) string    { return lostPrefix + string(actor[:]) }
 func lostKey(actor, id uuid.UUID) string { return lostKeys(actor) + string(id[:]) }
 
+// What else there is to tell of a lease is beside its loss.
+func wantedKey(actor, id uuid.UUID) string { return lostKey(actor, id) + "w" }
+func offerKey(actor, id uuid.UUID) string  { return lostKey(actor, id) + "o" }
+
 func placeKey(h Holder, scope, key string) string {
 	return placePrefix + string(h.Session[:]) + h.Party + "\x00" + scope + "\x00" + key
 }

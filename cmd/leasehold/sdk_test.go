@@ -48,6 +48,9 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	if s := call("lease_check", map[string]any{"scope": "layer", "key": "build/output.json", "token": l["token"]}); s["current"] != true {
 		t.Errorf("the token is stale: %v", s)
 	}
+	if s := call("lease_transfer", map[string]any{"lease_id": l["lease_id"], "to": "root"}); s["offered_to"] != "root" {
+		t.Errorf("offered to %v", s)
+	}
 	call("lease_release", map[string]any{"lease_id": l["lease_id"]})
 	call("run_lease_release", map[string]any{"lease_id": g["lease_id"]})
 

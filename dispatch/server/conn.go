@@ -108,7 +108,7 @@ func (c *conn) serve(ctx context.Context) {
 
 	var notices sync.WaitGroup
 	noticesCtx, stopNotices := context.WithCancel(base)
-	notices.Go(func() { c.se.WatchLosses(noticesCtx, c.client.tellLoss) })
+	notices.Go(func() { c.se.WatchNotices(noticesCtx, c.client.tellNotice) })
 	notices.Go(func() { c.writeNotices(noticesCtx) })
 
 	c.relief = time.AfterFunc(patience, func() { c.relieve(base) })

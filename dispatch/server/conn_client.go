@@ -86,17 +86,22 @@ func (c *client) GetClientCapabilities() mcp.ClientCapabilities {
 	return c.capabilities
 }
 
-// tellLoss warns the client of a lease that its session lost. A client that
-// reads no notices misses it here, and reads it in its next answer.
-func (c *client) tellLoss(l registry.Lost) {
+// tellNotice warns the client of a lease that its session lost, that another waits for,
+// or that is offered to it. A client that reads no notices misses it here, and reads it in its next answer.
+func (c *client) tellNotice(l registry.Notice) {
 	if !c.Initialized() || !mcp.LoggingLevelWarning.ShouldSendTo(c.GetLogLevel()) {
 		return
+	}
+	notice := tools.NoticeOf(l)
+	text := notice.String()
+	if l.Kind == registry.Loss {
+		text = (&registry.LostError{Notice: l}).Error()
 	}
 	data := struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 		tools.Notice
-	}{"LEASE_LOST", (&registry.LostError{Lost: l}).Error(), tools.NoticeOf(l)}
+	}{notice.Code, text, notice}
 	message := mcp.JSONRPCNotification{
 		JSONRPC: mcp.JSONRPC_VERSION,
 		Notification: mcp.Notification{

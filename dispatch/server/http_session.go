@@ -37,7 +37,7 @@ type httpSession struct {
 	ctx context.Context // of its calls and streams; ends with it
 	cut context.CancelCauseFunc
 
-	watch   sync.WaitGroup // WatchLosses and the watch over se
+	watch   sync.WaitGroup // WatchNotices and the watch over se
 	release func()         // stops them
 
 	mu      sync.Mutex
@@ -92,7 +92,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 		e.ending(func() { hs.end(context.Cause(se.Context())) })
 	})
 	hs.release = func() { stopEnd(); stopWatch() }
-	hs.watch.Go(func() { se.WatchLosses(watchCtx, hs.client.tellLoss) })
+	hs.watch.Go(func() { se.WatchNotices(watchCtx, hs.client.tellNotice) })
 	e.sessions[se.Handle()] = hs
 	taken = true
 	e.server.opts.Log.Info().Stringer("session", se.ID()).Str("actor", se.Actor().Path).Str("run", se.Actor().Run).

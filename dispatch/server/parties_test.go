@@ -38,7 +38,8 @@ func (p party) ask(tool, arguments string) (m message, object struct {
 		meta = "{}"
 	}
 	p.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, *p.id, tool, arguments+"}", meta)
-	m = p.receive()
+	for m = p.receive(); m.Method != ""; m = p.receive() { // told unasked, as that somebody waits
+	}
 	if m.Error != nil {
 		p.t.Fatalf("%s %s: %+v", tool, arguments, m.Error)
 	}

@@ -342,7 +342,7 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte,
 	}
 	s.replies++
 	for _, n := range common.Notices {
-		if g := c.grants[n.Token]; g != nil {
+		if g := c.grants[n.Token]; g != nil && n.Code == "LEASE_LOST" {
 			g.told = true
 			c.w.note("%s is told that it lost %s with token %d", c.name, g.key, n.Token)
 		}

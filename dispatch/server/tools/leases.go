@@ -45,6 +45,9 @@ func leaseTools() []Tool {
 		tool("lease_check", "Check a token",
 			"Check whether a token is that of the latest grant of a lease, before you accept a write that comes with it.",
 			Effect{ReadOnly: true, Idempotent: true}, checkToken),
+		tool("lease_transfer", "Offer a lease to another actor",
+			"Offer a lease of yours to an actor by its path. It accepts by acquiring the lease, ahead of all who wait, and gets a new token; until then you hold it.",
+			Effect{Idempotent: true}, transfer),
 		tool("lease_revoke", "Take a lease away",
 			"Take a lease away from an actor of your sub-tree. The next in line gets it at once; the holder is told who revoked it and why, and its token is refused. It may be writing at this instant: ask it first if you can.",
 			Effect{Destructive: true}, revokeLease),
@@ -91,6 +94,7 @@ type lease struct {
 	Holder      holder `json:"holder"`
 	Mode        string `json:"mode" jsonschema:"exclusive or shared"`
 	Reason      string `json:"reason,omitempty" jsonschema:"why its holder wants it"`
+	OfferedTo   string `json:"offered_to,omitempty" jsonschema:"path of the actor that may have it next"`
 	KeepAlive   bool   `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
 	AcquiredAt  stamp  `json:"acquired_at"`
 	HeldMS      int64  `json:"held_ms" jsonschema:"for how long it has been held, in milliseconds"`
@@ -100,7 +104,7 @@ type lease struct {
 
 func leaseOf(l registry.Lease) lease {
 	return lease{
-		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder), Mode: l.Mode(), Reason: l.Reason,
+		Scope: scopeWord(l.Scope), Token: l.Token, Holder: holderOf(l.Holder), Mode: l.Mode(), Reason: l.Reason, OfferedTo: l.Offer.Path,
 		KeepAlive: l.KeepAlive, AcquiredAt: stampOf(l.AcquiredAt), HeldMS: l.HeldFor.Milliseconds(), ExpiresAt: stampOf(l.ExpiresAt), ExpiresInMS: l.ExpiresIn.Milliseconds(),
 	}
 }

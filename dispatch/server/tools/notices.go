@@ -11,34 +11,47 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Notice tells of a lease that the session no longer holds, that its run ends, or
-// what another agent wrote to it.
+// A Notice tells of a lease that the session no longer holds, that another waits for
+// or offers to it, that its run ends, or what another agent wrote to it.
 type Notice struct {
-	Code         string    `json:"code" jsonschema:"LEASE_LOST; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages"`
-	Name         string    `json:"name,omitempty" jsonschema:"the layer's lease that was lost"`
-	Key          string    `json:"key,omitempty" jsonschema:"the run's lease that was lost, or the task whose claim was"`
-	Scope        string    `json:"scope,omitempty" jsonschema:"of what was lost: layer, run, or queue for a claim"`
-	LeaseID      string    `json:"lease_id,omitempty"`
-	Token        uint64    `json:"token,omitempty" jsonschema:"its fencing token, refused from now on"`
-	Reason       string    `json:"reason,omitempty"`
+	Code         string    `json:"code" jsonschema:"LEASE_LOST; LEASE_WANTED: another waits for what you hold; LEASE_OFFERED: acquire it to accept; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages"`
+	Name         string    `json:"name,omitempty" jsonschema:"of a layer's lease"`
+	Key          string    `json:"key,omitempty" jsonschema:"of a run's lease, or the task whose claim was lost"`
+	Scope        string    `json:"scope,omitempty" jsonschema:"layer, run, or queue for a claim"`
+	LeaseID      string    `json:"lease_id,omitempty" jsonschema:"of a lease that is yours or was"`
+	Token        uint64    `json:"token,omitempty" jsonschema:"its fencing token; of what was lost: refused from now on"`
+	Reason       string    `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
 	At           time.Time `json:"at,omitzero"`
 	SupersededBy string    `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
+	Waiter       *holder   `json:"waiter,omitempty" jsonschema:"who waits first"`
+	Waiters      int       `json:"waiters,omitempty" jsonschema:"how many wait"`
+	Holder       *holder   `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
 	Message      *message  `json:"message,omitempty"`
 }
 
 // The codes of notices.
 const (
-	leaseLost = "LEASE_LOST"
-	draining  = "DRAINING"
-	messaged  = "MESSAGE"
-	unread    = "UNREAD"
+	leaseLost    = "LEASE_LOST"
+	leaseWanted  = "LEASE_WANTED"
+	leaseOffered = "LEASE_OFFERED"
+	draining     = "DRAINING"
+	messaged     = "MESSAGE"
+	unread       = "UNREAD"
 )
 
-// NoticeOf tells a loss.
-func NoticeOf(l registry.Lost) Notice {
+// NoticeOf tells what there is to tell of a lease.
+func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
 		Code: leaseLost, Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
 		Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
+	}
+	from := holderOf(l.From)
+	switch l.Kind {
+	case registry.Wanted:
+		n.Code, n.Waiter, n.Waiters = leaseWanted, &from, l.Waiters
+	case registry.Offered:
+		n.Code, n.Holder, n.LeaseID, n.Token = leaseOffered, &from, "", 0
+	case registry.Loss:
 	}
 	n.Name, n.Key = nameOrKey(registry.Lease{Scope: l.Scope, Key: l.Key})
 	return n
@@ -53,12 +66,12 @@ func takeNotices(ctx context.Context, se *dispatch.Session) (news []Notice) {
 	if drain := se.TakeDrain(); drain != nil {
 		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: drain.At})
 	}
-	if lost, more, err := se.TakeLosses(ctx); err == nil {
+	if lost, more, err := se.TakeNotices(ctx); err == nil {
 		for _, l := range lost {
 			news = append(news, NoticeOf(l))
 		}
 		if more > 0 {
-			news = append(news, Notice{Code: leaseLost, Reason: fmt.Sprintf("and %d more were lost; the next answers name them", more)})
+			news = append(news, Notice{Code: leaseLost, Reason: fmt.Sprintf("there is more to tell of %d leases; the next answers have it", more)})
 		}
 	}
 	if list, more, err := se.TakeMessages(ctx); err == nil {
@@ -80,6 +93,15 @@ func (n Notice) String() string {
 		return fmt.Sprintf("the run ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", n.Reason)
 	case n.Message != nil: // whose text is in the object
 		return fmt.Sprintf("a message from %s (another agent, not your user)", n.Message.From)
+	case n.Waiter != nil:
+		verb := "waits"
+		if n.Waiters > 1 {
+			verb = "wait"
+		}
+		return fmt.Sprintf("%s %s for your %s lease %q%s: release it as soon as you can",
+			severalOf([]holder{*n.Waiter}, n.Waiters), verb, n.Scope, n.Name+n.Key, n.purpose())
+	case n.Holder != nil:
+		return fmt.Sprintf("%s offers you its %s lease %q%s: acquire it to accept", n.Holder.Path, n.Scope, n.Name+n.Key, n.purpose())
 	case n.Token == 0:
 		return n.Reason
 	}
@@ -92,6 +114,14 @@ func (n Notice) String() string {
 		s += ", now held by " + n.SupersededBy
 	}
 	return s
+}
+
+// purpose is what a lease is wanted for, if that is known.
+func (n Notice) purpose() string {
+	if n.Reason == "" {
+		return ""
+	}
+	return " (" + n.Reason + ")"
 }
 
 func noticeText(news []Notice) string {

@@ -97,7 +97,7 @@ func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 	codes := make(map[string]bool)
 	for _, err := range []error{
 		&held, &registry.WaitError{HeldError: held, Position: 3, Ticket: id},
-		&registry.LostError{Lost: registry.Lost{Scope: "layer:x", Key: "x", LeaseID: id, Token: 7, Reason: "expired", At: at, SupersededBy: "W2"}},
+		&registry.LostError{Notice: registry.Notice{Scope: "layer:x", Key: "x", LeaseID: id, Token: 7, Reason: "expired", At: at, SupersededBy: "W2"}},
 		registry.ErrNotHolder, registry.ErrRequestIDReused, registry.ErrSessionEnded, queue.ErrKeyReused,
 		&queue.StaleError{Task: task, Token: 4},
 		&registry.StaleError{

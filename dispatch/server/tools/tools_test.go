@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,9 @@ type house struct {
 	server *server.Server
 	output map[string]*jsonschema.Resolved
 	wire   map[string]*jsonschema.Resolved // what clients are told: of refusals too
-	called map[string]bool                 // with an answer
+
+	mu     sync.Mutex
+	called map[string]bool // with an answer
 	dials  []func()
 }
 
@@ -128,6 +131,8 @@ func (c caller) call(tool string, a args) (map[string]any, *client.Refusal) {
 	if err := c.h.output[tool].Validate(object); err != nil {
 		c.h.t.Errorf("%s answers %s, which is not of its schema: %v", tool, answer.Object, err)
 	}
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
 	c.h.called[tool] = true
 	return object, nil
 }
@@ -280,6 +285,7 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 			t.Error("nothing is on record")
 		}
 		op.ok("operator_lease_check", args{"run": "r", "scope": "layer", "key": "x", "token": 1})
+		root.ok("lease_transfer", args{"lease_id": root.ok("run_lease_acquire", args{"key": "offered"})["lease_id"], "to": "W1"})
 		root.ok("lease_revoke", args{"scope": "run", "key": "x", "reason": "tests"})
 		op.ok("operator_lease_revoke", args{"run": "r", "scope": "layer", "key": "x", "reason": "tests"})
 		op.ok("operator_kv", args{"run": "r"})

@@ -1,0 +1,317 @@
+package registry
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A NoticeKind says what a notice is about.
+type NoticeKind int
+
+const (
+	Loss    NoticeKind = iota // the actor has lost a lease that it did not release
+	Wanted                    // somebody waits for a lease that the session holds
+	Offered                   // a lease is offered to the actor
+)
+
+// A Notice is what a session is told in its next answer about a lease.
+type Notice struct {
+	Kind       NoticeKind
+	Scope, Key string
+	LeaseID    uuid.UUID
+	Token      uint64
+	Session    uuid.UUID // that is told; zero: any of the actor
+	Party      string    // of the session, that lost or holds the lease
+	Reason     string    // of a loss a Cause; else what From wants the lease for
+	At         time.Time // on the wall clock
+
+	SupersededBy string // of a loss: path of who holds the lease now; "" if nobody does
+	From         Holder // who waits first, or who offers the lease
+	Waiters      int    // how many wait
+
+	at    time.Time // on the running clock
+	told  bool
+	place string // row of the place of who waits
+}
+
+// MaxUntold is how many notices are kept for an actor whose sessions ask for
+// nothing. Losses beyond that are counted.
+const MaxUntold = 1000
+
+const noticeFormat = 4
+
+func (n *Notice) encode() string {
+	w := record.New(80 + len(n.Scope) + len(n.Key) + len(n.Party) + len(n.Reason))
+	w.Byte(noticeFormat)
+	w.Flags(n.told, n.Kind == Wanted, n.Kind == Offered)
+	w.ID(n.LeaseID)
+	w.Uint(n.Token)
+	w.Time(n.at)
+	w.Text(n.Scope)
+	w.Text(n.Key)
+	w.Text(n.Party)
+	w.Text(n.Reason)
+	w.Text(n.place)
+	return w.String()
+}
+
+func (n *Notice) read(row engine.Row) (ok bool) {
+	var wanted, offered bool
+	r := record.Read(row.Value)
+	format := r.Byte()
+	r.Flags(&n.told, &wanted, &offered)
+	switch {
+	case wanted:
+		n.Kind = Wanted
+	case offered:
+		n.Kind = Offered
+	}
+	n.LeaseID, n.Session, n.Token, n.at = r.ID(), row.Owner, r.Uint(), r.Time()
+	n.Scope, n.Key, n.Party, n.Reason, n.place = r.Text(), r.Text(), r.Text(), r.Text(), r.Text()
+	return format == noticeFormat && r.Done()
+}
+
+// now is the notice with what changes, such as who holds the key now. It reports
+// false if there is nothing to tell any more: nobody waits, or the offer is void.
+func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
+	n.At = tx.Wall().Add(-tx.Now().Sub(n.at))
+	switch n.Kind {
+	case Wanted:
+		w, ok := n.waiter(tx)
+		n.From, n.Reason, n.Waiters = w.Holder, w.reason, inLine(tx, w.Scope, w.Key, lastInLine)
+		return n, ok
+	case Offered:
+		l, ok := leaseByID(tx, n.LeaseID)
+		n.From, n.Reason = l.Holder, l.Reason
+		return n, ok && l.offeredTo(actor, tx.Now())
+	default:
+		if l, ok := getLease(tx, n.Scope, n.Key); ok && l.Token > n.Token {
+			n.SupersededBy = l.Holder.Path
+		}
+		return n, true
+	}
+}
+
+// row is the notice to an actor as a row.
+func (n *Notice) row(actor uuid.UUID) engine.Row {
+	key := lostKey(actor, n.LeaseID)
+	switch {
+	case n.Kind == Wanted:
+		key = wantedKey(actor, n.LeaseID)
+	case n.Kind == Offered:
+		key = offerKey(actor, n.LeaseID)
+	case n.LeaseID == uuid.Nil: // nobody can ask for it by its id, and there are others without
+		key += record.Fixed(n.Token)
+	}
+	return engine.Row{Key: key, Value: n.encode(), Owner: n.Session, Due: n.at.Add(keepLost)}
+}
+
+// raise writes a notice, by write, in place of the last one of its kind about the
+// lease. It reports false if there is no room: then a loss is counted, and what else
+// there is to tell is not told.
+func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept bool) {
+	row := n.row(actor)
+	forgetNotice(tx, row.Key)
+	count := newsOf(tx, actor)
+	if kept = count.untold < MaxUntold; kept {
+		write(row)
+		count.untold++
+	} else if n.Kind == Loss {
+		count.dropped++
+	}
+	count.put(tx, actor)
+	return kept
+}
+
+// putLost writes that a lease is lost, so that its holder can be told. It reports
+// false if there is no room: then it is only counted.
+func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
+	n := Notice{
+		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token,
+		Session: l.Holder.Session, Party: l.Holder.Party, Reason: string(cause), at: tx.Now(),
+	}
+	if cause == SessionEnded {
+		n.Session = uuid.Nil
+	}
+	return n.raise(tx, l.Holder.Actor, tx.Put)
+}
+
+// forgetNotice removes a notice.
+func forgetNotice(tx Tx, key string) {
+	row, ok := tx.Get(key)
+	if !ok {
+		return
+	}
+	tx.Delete(key)
+	if n := (Notice{}); n.read(row) && !n.told {
+		count := newsOf(tx, lostActor(key))
+		count.untold--
+		count.put(tx, lostActor(key))
+	}
+}
+
+// A news counts the notices that an actor has not been told of. It changes with each.
+type news struct{ untold, dropped uint64 } // those that are kept, and losses that are not
+
+func newsOf(tx Tx, actor uuid.UUID) (n news) {
+	if row, ok := tx.Get(NewsKey(actor)); ok {
+		n.untold, n.dropped = record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:])
+	}
+	return n
+}
+
+// put writes the news. Where all that is kept is told or forgotten, so is the rest.
+func (n news) put(tx Tx, actor uuid.UUID) {
+	if n.untold == 0 {
+		tx.Delete(NewsKey(actor))
+		return
+	}
+	tx.Touch(engine.Row{Key: NewsKey(actor), Value: record.Fixed(n.untold) + record.Fixed(n.dropped)})
+}
+
+// NewsKey is the key of a row that changes when there is a notice for the actor.
+func NewsKey(actor uuid.UUID) string { return countPrefix + "lost/" + string(actor[:]) }
+
+// lost is the refusal of an id that is not held: a LostError if the actor held
+// it, else otherwise if that says anything, else ErrNotHolder.
+func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error {
+	row, ok := tx.Get(lostKey(caller.Actor, id))
+	if n := (Notice{}); ok && n.read(row) {
+		n, _ = n.now(tx, caller.Actor)
+		return &LostError{n}
+	}
+	if otherwise.Reason != "" {
+		return &LostError{otherwise}
+	}
+	return ErrNotHolder
+}
+
+// Untold returns at most limit notices that the holder's session has not been told
+// of, and how many more there are. It costs one look-up where there are none, which
+// is nearly always.
+func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Notice, more int) {
+	list, _, more = untold(tx, h, limit)
+	return list, more
+}
+
+// untold also gives the notices that there is nothing to tell of any more.
+func untold(tx Tx, h Holder, limit int) (list, stale []Notice, more int) {
+	count := newsOf(tx, h.Actor)
+	if count == (news{}) {
+		return nil, nil, 0
+	}
+	for row := range tx.Scan(lostKeys(h.Actor)) {
+		var n Notice
+		if !n.read(row) || n.told || n.Session != h.Session && n.Session != uuid.Nil {
+			continue
+		}
+		n, ok := n.now(tx, h.Actor)
+		switch {
+		case !ok:
+			stale = append(stale, n)
+		case len(list) < limit:
+			list = append(list, n)
+		default:
+			more++
+		}
+	}
+	return list, stale, more + int(count.dropped)
+}
+
+// TakeUntold is Untold, and counts the notices in list as told. A crash may forget
+// that: then they are told again. What more there is comes with the next answers,
+// but losses that are not kept are only counted, once.
+func (c *Core) TakeUntold(tx Tx, h Holder, limit int) (list []Notice, more int) {
+	list, stale, more := untold(tx, h, limit)
+	for _, n := range stale {
+		forgetNotice(tx, n.row(h.Actor).Key)
+		if l, ok := leaseByID(tx, n.LeaseID); ok && l.awaited && n.Kind == Wanted {
+			l.awaited = false // whoever waits next is told of
+			l.touch(tx)
+		}
+	}
+	for _, n := range list {
+		n.told = true
+		row := n.row(h.Actor)
+		row.Due = tx.Now().Add(n.keepTold())
+		tx.Touch(row)
+	}
+	news{untold: newsOf(tx, h.Actor).untold - uint64(len(list))}.put(tx, h.Actor)
+	return list, more
+}
+
+// keepTold is how long a notice is kept from when it was told.
+func (n *Notice) keepTold() time.Duration {
+	if n.LeaseID == uuid.Nil || n.Kind != Loss {
+		return retold // nobody can ask for it
+	}
+	return keepLost
+}
+
+// retold is how long a notice may have been told that is told again: the answer that
+// told it may not have been read.
+const retold = time.Minute
+
+// untold makes a notice that was told of late one to tell again, and reports whether
+// it is that.
+func (n *Notice) untold(tx Tx, actor uuid.UUID, due time.Time) bool {
+	if !n.told || tx.Now().Sub(due.Add(-n.keepTold())) >= retold {
+		return false
+	}
+	n.told = false
+	count := newsOf(tx, actor)
+	count.untold++
+	count.put(tx, actor)
+	return true
+}
+
+// Retell lets the holder's session be told again what it was told in the last
+// minute: an answer of that time will not be read.
+func (c *Core) Retell(tx Tx, h Holder) {
+	var again []Notice
+	for row := range tx.Scan(lostKeys(h.Actor)) {
+		var n Notice
+		if n.read(row) && (n.Session == h.Session || n.Session == uuid.Nil) && n.untold(tx, h.Actor, row.Due) {
+			again = append(again, n)
+		}
+	}
+	for _, n := range again {
+		row := n.row(h.Actor)
+		row.Due = tx.Now().Add(keepLost)
+		tx.Touch(row)
+	}
+}
+
+// leaveNotice leaves a loss of a session that ends to the next one of its actor, also
+// if the connection may have been lost with the answer that told it. That somebody
+// waits for what the session held concerns the next one no more.
+func (c *Core) leaveNotice(tx Tx, row engine.Row) {
+	var n Notice
+	if n.read(row) && n.Kind == Wanted {
+		forgetNotice(tx, row.Key)
+		return
+	}
+	row.Owner = uuid.Nil
+	actor := lostActor(row.Key)
+	if n.read(row) && n.untold(tx, actor, row.Due) {
+		row = n.row(actor)
+		row.Due = tx.Now().Add(keepLost)
+	}
+	tx.Put(row)
+}
+
+// LostBy returns what an actor has lost in the last hour otherwise than by the end
+// of the session that held it.
+func (c *Core) LostBy(tx Tx, actor uuid.UUID) (list []Notice) {
+	for row := range tx.Scan(lostKeys(actor)) {
+		if n := (Notice{}); n.read(row) && n.Kind == Loss && n.Reason != string(SessionEnded) {
+			n, _ = n.now(tx, actor)
+			list = append(list, n)
+		}
+	}
+	return list
+}

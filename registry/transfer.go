@@ -1,0 +1,117 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
+)
+
+// TransferKind is the kind of the answer of a Transfer.
+const TransferKind call.Kind = "transfer"
+
+// Transfer offers a lease of the caller's actor to another one. Of what to gives only
+// Actor and Path are read; a nil to takes the offer back. The lease stays the
+// holder's until the other actor accepts it by acquiring the key: then it has a new
+// token, and whoever waits for the key keeps its place behind it. If a call of the
+// other waits in line already, it has accepted. The lease's end takes the offer with
+// it, and so do its deadline and an adoption.
+func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
+	asked := call.Of(ctx)
+	return accepted, c.update(engine.Needed(ctx), caller, func(tx Tx) error {
+		answer, answered, err := asked.Answered(tx, TransferKind)
+		if answered || err != nil {
+			accepted = answer != ""
+			return err
+		}
+		if accepted, err = c.transfer(tx, caller, id, to); err != nil {
+			return err
+		}
+		answer = ""
+		if accepted {
+			answer = "accepted"
+		}
+		asked.Record(tx, TransferKind, answer, 0)
+		return nil
+	})
+}
+
+func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
+	l, ok := leaseByID(tx, id)
+	switch {
+	case !c.opts.SessionOpen(tx, caller.Session):
+		return false, ErrSessionEnded
+	case ok && l.Holder.Actor != caller.Actor:
+		return false, ErrNotHolder
+	case ok && l.expired(tx.Now()):
+		l, ok = c.revive(tx, l)
+	}
+	if !ok {
+		return false, c.lost(tx, caller, id, Notice{})
+	}
+	var to Holder
+	if find != nil {
+		if to, err = find(tx, l); err != nil {
+			return false, err
+		}
+	}
+	if to.Actor == caller.Actor {
+		return false, &ArgumentError{"to", "must be another actor; a session of your own makes the lease its own with lease_renew"}
+	}
+	if l.Offer.Actor == to.Actor {
+		return false, nil
+	}
+	l.withdrawOffer(tx)
+	l.Offer = Holder{Actor: to.Actor, Path: to.Path}
+	if w, ok := c.takes(tx, &l); ok {
+		c.remove(tx, l, Transferred)
+		c.serve(tx, w)
+		c.handOver(tx, l.Scope, l.Key, false)
+		return true, nil
+	}
+	l.put(tx)
+	if l.offered() {
+		n := Notice{Kind: Offered, Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token, at: tx.Now()}
+		n.raise(tx, to.Actor, tx.Put)
+	}
+	return false, nil
+}
+
+// takes finds the place of the actor whom l is offered to, if a call of it waits there
+// that nothing but l keeps from being served.
+func (c *Core) takes(tx Tx, l *Lease) (found *waiter, ok bool) {
+	for w := range waiters(tx, l.Scope, l.Key) {
+		if w.Holder.Actor == l.Offer.Actor && !w.parked() && c.live(tx, &w) {
+			found = &w
+			break
+		}
+	}
+	if found == nil {
+		return nil, false
+	}
+	tx.Delete(l.row)
+	ok = vacant(tx, found)
+	l.put(tx)
+	return found, ok
+}
+
+func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
+
+// offeredTo reports whether an actor can accept the lease now.
+func (l *Lease) offeredTo(actor uuid.UUID, now time.Time) bool {
+	return l.offered() && l.Offer.Actor == actor && !l.lapsed && !l.Reserved && !l.expired(now)
+}
+
+// withdrawOffer takes an offer back, and reports whether there was one. The lease is
+// yet to be written.
+func (l *Lease) withdrawOffer(tx Tx) bool {
+	if !l.offered() {
+		return false
+	}
+	forgetNotice(tx, offerKey(l.Offer.Actor, l.ID))
+	l.Offer = Holder{}
+	return true
+}
