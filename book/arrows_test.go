@@ -52,7 +52,7 @@ var arrows = [][]string{
 
 // keepers implement or test the seam and know nothing else of the project. The
 // first is what the stores are for, so they import it.
-var keepers = []string{"engine/memory", "engine/pebble", "engine/postgres", "engine/enginetest"}
+var keepers = []string{"engine/memory", "engine/pebble", "engine/postgres", "engine/enginetest", "engine/postgres/postgrestest"}
 
 // outside says who may import what is not ours. Tests may: they speak the
 // protocol and look at what lies on the disk.
@@ -108,7 +108,7 @@ func downward(from, to string, test bool) bool {
 		return level(to) >= level("engine") || from != "engine/enginetest" && to == keepers[0] && from != to
 	case slices.Contains(keepers, to):
 		// Only those who start a daemon choose an engine.
-		return to != "engine/enginetest" && (from == command+"daemon" || from == command+"doctor" || from == "spotlights")
+		return !strings.HasSuffix(to, "test") && (from == command+"daemon" || from == command+"doctor" || from == "spotlights")
 	}
 	return level(from) >= 0 && level(to) > level(from)
 }
