@@ -78,17 +78,32 @@ func (se *Session) NoteRefused(ctx context.Context, write string, err error) err
 	default:
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
-	if se.Holder().Local {
-		ctx = engine.Local(ctx)
-	}
-	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+	return se.noteAlone(ctx, func(tx engine.Tx) event.Event {
 		if lease != nil {
 			if scope, _ := scopeOf(lease.Scope); scope == LayerScope {
 				_, e.Layer = se.state.layerOf(tx, lease.Scope)
 			}
 		}
-		note(tx, se.run, se.actor, e)
+		return e
+	})
+}
+
+// NoteOverruled records that a client of the session writes to a file that another
+// holds, since the guard was told to refuse nothing.
+func (se *Session) NoteOverruled(ctx context.Context, party, reason string, held *registry.HeldError) error {
+	return se.noteAlone(ctx, func(engine.Tx) event.Event {
+		return event.Event{Kind: event.WriteOverruled, Key: held.Key, Party: party, By: held.Holder.Path, Reason: reason}
+	})
+}
+
+// noteAlone records an event in a commit of its own.
+func (se *Session) noteAlone(ctx context.Context, what func(tx engine.Tx) event.Event) error {
+	ctx = context.WithoutCancel(ctx)
+	if se.Holder().Local {
+		ctx = engine.Local(ctx)
+	}
+	return se.state.eng.Update(ctx, func(tx engine.Tx) error {
+		note(tx, se.run, se.actor, what(tx))
 		return nil
 	})
 }

@@ -55,13 +55,19 @@ func (h *hooked) writes(file, extra string) (refusal, note string) {
 
 func (h *hooked) run(client, stdin string) string {
 	h.t.Helper()
-	cmd := exec.Command(os.Args[0], "hook", client)
+	return h.said(stdin, "hook", client)
+}
+
+// said gives what a command prints that runs in the client's directory.
+func (h *hooked) said(stdin string, args ...string) string {
+	h.t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
 	cmd.Dir, cmd.Stdin, cmd.Stderr = h.dir, strings.NewReader(stdin), os.Stderr
 	cmd.Env = append(os.Environ(), fmt.Sprintf("CLAUDE_PID=%d", h.pid), fmt.Sprintf("LEASEHOLD_CLIENT_PID=%d", h.pid), "LEASEHOLD_RUN=")
 	cmd.Env = append(cmd.Env, h.env...)
 	out, err := cmd.Output()
 	if err != nil {
-		h.t.Fatalf("hook %s: %v", client, err)
+		h.t.Fatalf("%v: %v", args, err)
 	}
 	return string(out)
 }
@@ -218,11 +224,17 @@ func TestTheHooksSettings(t *testing.T) {
 	two.mayNotWrite("src/a", "")
 	two.mayWrite("src/a.md", "")
 	two.mayWrite("b", "")
+	overrules := 0
 	overruled := func(why string) {
 		t.Helper()
 		if refusal, note := two.writes("src/a", ""); refusal != "" || !strings.Contains(note, `lease "file:src/a" held by actor`) {
 			t.Errorf("%s: %q %q", why, refusal, note)
 		}
+		events := two.said("", "history", "file:src/a")
+		if n := strings.Count(events, "write_overruled"); n != overrules+1 {
+			t.Errorf("%s: %d on record of %d: %s", why, n, overrules+1, events)
+		}
+		overrules++
 	}
 	settings("policy = \"report\"")
 	overruled("the project's setting")

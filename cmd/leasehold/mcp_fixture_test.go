@@ -27,7 +27,7 @@ import (
 // that can be killed.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke"}, os.Args[1]):
+	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history"}, os.Args[1]):
 		os.Setenv("XDG_STATE_HOME", inDir("state"))
 		os.Setenv("LEASEHOLD_SOCKET", inDir("s"))
 		main()

@@ -39,6 +39,7 @@ const (
 	TaskDead
 	TaskCancelled
 	TaskRedriven
+	WriteOverruled // to a file that By holds; the guard was told to refuse nothing
 )
 
 var kinds = [...]string{
@@ -49,7 +50,7 @@ var kinds = [...]string{
 	SessionBegan: "session_began", SessionEnded: "session_ended", ActorBegan: "actor_began", ActorEnded: "actor_ended",
 	TaskEnqueued: "task_enqueued", TaskReady: "task_ready", TaskClaimed: "task_claimed", TaskReturned: "task_returned",
 	TaskCompleted: "task_completed", TaskFailed: "task_failed", TaskDead: "task_dead", TaskCancelled: "task_cancelled",
-	TaskRedriven: "task_redriven",
+	TaskRedriven: "task_redriven", WriteOverruled: "write_overruled",
 }
 
 // String is the kind as users see it.

@@ -72,7 +72,8 @@ func NumbersOf(tx engine.Tx) (n Numbers) {
 func Recover(tx engine.Tx, highest uint64) error {
 	row, ok := tx.Get(markKey)
 	switch {
-	case ok && len(row.Value) != 8, !ok && highest > 0:
+	// States from before there were revisions have the number twice.
+	case ok && len(row.Value) != 8 && len(row.Value) != 16, !ok && highest > 0:
 		return fmt.Errorf("%w: %q", engine.ErrCorrupt, markKey)
 	case !ok:
 		return nil

@@ -135,6 +135,9 @@ func (h *hooks) take(ctx context.Context, by *dispatch.Session, keys []string, a
 		grants, err := by.Guard(ctx, partyOf(a.Party), set, a.Hold.duration(), a.Reason)
 		if held, ok := errors.AsType[*registry.HeldError](err); ok && a.Overrule {
 			g.Overruled = append(g.Overruled, held.Error())
+			if err := by.NoteOverruled(ctx, partyOf(a.Party), a.Reason, held); err != nil {
+				return t, err
+			}
 			continue
 		}
 		if err != nil {

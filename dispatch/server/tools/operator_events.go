@@ -139,6 +139,8 @@ func textOf(e *event.Event) string {
 		if text = "a write of " + who + " that needs " + what + token + " was refused"; e.By != "" {
 			text += ", as " + e.By + " holds it now"
 		}
+	case event.WriteOverruled:
+		text = who + " writes to what " + what + " is for, which " + e.By + " holds"
 	case event.Deadlock:
 		text = who + " was refused " + what + ", as waiting for it would be a deadlock"
 	case event.SessionBegan:
