@@ -211,7 +211,10 @@ func (s *stdio) read(out io.Reader) {
 			close(s.lines)
 			return
 		}
-		s.lines <- line
+		// A notice, such as that somebody waits, comes between any two answers.
+		if !strings.Contains(line, `"method":"notifications/message"`) {
+			s.lines <- line
+		}
 	}
 }
 
