@@ -53,11 +53,12 @@ func TestAnOfferIsAcceptedByAcquiring(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b, c, d := h.party("A"), h.party("B"), h.party("C"), h.party("D")
 		ga := a.acquire(registry.Request{Key: "x", Reason: "migrating"})
-		first, second := c.wait(registry.Request{Key: "x"}), d.wait(registry.Request{Key: "x"})
+		c.wait(registry.Request{Key: "x"})
+		d.wait(registry.Request{Key: "x"})
 		a.mustOffer(ga, &b, false)
 		a.mustOffer(ga, &b, false) // again changes nothing
 		h.crash()
-		first, second = c.wait(registry.Request{Key: "x"}), d.wait(registry.Request{Key: "x"})
+		first, second := c.wait(registry.Request{Key: "x"}), d.wait(registry.Request{Key: "x"})
 
 		// It is A's until then.
 		if err := h.fenced(ga, true); err != nil {

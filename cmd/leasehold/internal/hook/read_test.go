@@ -15,14 +15,22 @@ func TestWhatClientsSay(t *testing.T) {
 		client, stdin string
 		want          event
 	}{
-		{"claude", `{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Edit","tool_input":{"file_path":"/w/a","old_string":"x"},"tool_use_id":"u"}`,
-			event{kind: before, name: "PreToolUse", dir: "/w", use: "u", files: []string{"/w/a"}}},
-		{"claude", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"NotebookEdit","tool_input":{"notebook_path":"/w/n"},"agent_id":"g"}`,
-			event{kind: before, name: "PreToolUse", dir: "/w", party: "g", files: []string{"/w/n"}}},
-		{"claude", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"/w/a"}}`,
-			event{kind: before, name: "PreToolUse", dir: "/w"}},
-		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"command":["no","string"]},"tool_use_id":"u","agent_id":"g"}`,
-			event{kind: before, name: "PreToolUse", use: "u", party: "g", ours: true}},
+		{
+			"claude", `{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Edit","tool_input":{"file_path":"/w/a","old_string":"x"},"tool_use_id":"u"}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", use: "u", files: []string{"/w/a"}},
+		},
+		{
+			"claude", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"NotebookEdit","tool_input":{"notebook_path":"/w/n"},"agent_id":"g"}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", party: "g", files: []string{"/w/n"}},
+		},
+		{
+			"claude", `{"cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"/w/a"}}`,
+			event{kind: before, name: "PreToolUse", dir: "/w"},
+		},
+		{
+			"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"command":["no","string"]},"tool_use_id":"u","agent_id":"g"}`,
+			event{kind: before, name: "PreToolUse", use: "u", party: "g", ours: true},
+		},
 		{"claude", `{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"make"}}`, event{kind: after, name: "PostToolUse", shell: true}},
 		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"Agent"}`, event{kind: before, name: "PreToolUse", delegates: true}},
 		{"claude", `{"hook_event_name":"Stop","stop_hook_active":false}`, event{kind: stop, name: "Stop"}},
@@ -30,18 +38,26 @@ func TestWhatClientsSay(t *testing.T) {
 		{"claude", `{"hook_event_name":"SubagentStop","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
 		{"claude", `{"hook_event_name":"SessionEnd","reason":"other"}`, event{kind: sessionEnd, name: "SessionEnd"}},
 		{"claude", `{"hook_event_name":"TeammateIdle"}`, event{name: "TeammateIdle"}},
-		{"codex", `{"session_id":"thread","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"` + patch + `"}}`,
-			event{kind: before, name: "PreToolUse", dir: "/w", party: "thread", files: patched}},
+		{
+			"codex", `{"session_id":"thread","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"` + patch + `"}}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", party: "thread", files: patched},
+		},
 		{"codex", `{"session_id":"thread","agent_id":"sub","hook_event_name":"SubagentStop"}`, event{kind: partyEnd, name: "SubagentStop", party: "sub"}},
-		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"apply_patch <<'EOF'\n` + patch + `\nEOF"}}`,
-			event{kind: before, name: "PreToolUse", files: patched, shell: true}},
+		{
+			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"apply_patch <<'EOF'\n` + patch + `\nEOF"}}`,
+			event{kind: before, name: "PreToolUse", files: patched, shell: true},
+		},
 		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, event{kind: before, name: "PreToolUse", shell: true}},
-		{"gemini", `{"cwd":"/w","hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":"a"}}`,
-			event{kind: before, name: "BeforeTool", dir: "/w", files: []string{"a"}}},
+		{
+			"gemini", `{"cwd":"/w","hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":"a"}}`,
+			event{kind: before, name: "BeforeTool", dir: "/w", files: []string{"a"}},
+		},
 		{"gemini", `{"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`, event{kind: after, name: "AfterTool", shell: true}},
 		{"gemini", `{"hook_event_name":"BeforeTool","tool_name":"mcp_leasehold_lease_renew"}`, event{kind: before, name: "BeforeTool", ours: true}},
-		{"opencode", `{"event":"before","dir":"/w","session":"ses_1","call":"c","tool":"edit","args":{"filePath":"/w/a"}}`,
-			event{kind: before, name: "before", dir: "/w", use: "c", party: "ses_1", files: []string{"/w/a"}}},
+		{
+			"opencode", `{"event":"before","dir":"/w","session":"ses_1","call":"c","tool":"edit","args":{"filePath":"/w/a"}}`,
+			event{kind: before, name: "before", dir: "/w", use: "c", party: "ses_1", files: []string{"/w/a"}},
+		},
 		{"opencode", `{"event":"before","tool":"apply_patch","args":{"patchText":"` + patch + `"}}`, event{kind: before, name: "before", files: patched}},
 		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
 	} {
