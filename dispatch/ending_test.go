@@ -278,6 +278,9 @@ var endedRuns = flag.Int("ended.runs", 1000, "how many runs TestEndedRunsLeaveNo
 // the time that it takes to open is bounded by the store, which keeps a log of what
 // is not in its tables yet: at most two memtables of 32 MiB.
 func TestEndedRunsLeaveNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with the race detector, Pebble's memory is on the heap")
+	}
 	runs := *endedRuns
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -87,6 +87,7 @@ func TestCancelledCallEndsWithoutAnswer(t *testing.T) {
 		if m := p.receive(); string(m.ID) != `"b"` {
 			t.Errorf("the cancelled call was answered: %+v", m)
 		}
+		synctest.Wait()           // what it did is undone
 		p.call("a", "echo", `{}`) // its id is free again
 		if m := p.receive(); m.text() != "echo" {
 			t.Errorf("answer: %+v", m)
