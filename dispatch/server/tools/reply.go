@@ -31,9 +31,24 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 		if t.Name != "task_heartbeat" { // which writes nothing
 			_ = se.NoteRefused(ctx, t.Name, err) // whether or not there is room for it, the refusal is told
 		}
+		if errors.Is(err, registry.ErrSessionEnded) {
+			awaitEnd(ctx, se)
+		}
 		return RefusalOf(whyEnded(se, err)).locate(ctx, se, err).reply(news)
 	}
 	return newReply(mustJSON(a), a.Text(), t.told, news)
+}
+
+// awaitEnd waits until a session that has ended knows why. A call can find the
+// session gone from the state a moment before whoever ended it comes to tell.
+func awaitEnd(ctx context.Context, se *dispatch.Session) {
+	soon := time.NewTimer(time.Second)
+	defer soon.Stop()
+	select {
+	case <-se.Context().Done():
+	case <-ctx.Done():
+	case <-soon.C:
+	}
 }
 
 // whyEnded is what a call is told whose session has ended: of an actor that was
