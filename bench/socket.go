@@ -52,7 +52,7 @@ func addEmptyTool(s *server.Server) {
 	table := open(reflect.ValueOf(s).Elem().FieldByName("agents").Elem().FieldByName("tools"))
 	empty := reflect.New(table.Type().Elem()).Elem()
 	open(empty.FieldByName("call")).Set(reflect.ValueOf(func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply {
-		return tools.NewReply(nil, "")
+		return tools.Reply{}
 	}))
 	table.SetMapIndex(reflect.ValueOf("empty"), empty)
 }
