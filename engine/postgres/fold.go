@@ -46,7 +46,7 @@ func (s *store) fold(ctx context.Context, f fold) error {
 	for _, sn := range f.older {
 		sn.begin()
 	}
-	return pgx.BeginFunc(ctx, s.long, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, s.one, func(tx pgx.Tx) error {
 		var one int
 		err := tx.QueryRow(ctx, "SELECT 1 FROM leasehold_partition WHERE partition = $1 AND epoch = $2 FOR SHARE", s.partition, s.epoch).Scan(&one)
 		if err == pgx.ErrNoRows {

@@ -112,7 +112,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 			s.release()
 		}
 	}()
-	for pool, size := range map[**pgxpool.Pool]int32{&s.short: readers, &s.long: snapshots + 1} { // and one that folds
+	for pool, size := range map[**pgxpool.Pool]int32{&s.short: readers, &s.long: snapshots, &s.one: 1} {
 		cfg := cfg.Copy()
 		cfg.MaxConns = size
 		if *pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {

@@ -60,9 +60,6 @@ func (o *overlay) delete(at string, once bool) {
 }
 
 func (o *overlay) copy() *overlay {
-	if o == nil {
-		return nil
-	}
 	return &overlay{writes: *o.writes.Copy(), size: o.size}
 }
 

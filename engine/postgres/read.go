@@ -25,11 +25,18 @@ func (l layers) get(at string) (w write, found bool) {
 	return w, false
 }
 
+func (s *store) overlaysLocked() layers {
+	if s.frozen == nil {
+		return layers{s.active}
+	}
+	return layers{s.active, s.frozen}
+}
+
 // layersLocked gives copies.
 func (s *store) layersLocked() layers {
-	l := layers{s.active.copy()}
-	if s.frozen != nil {
-		l = append(l, s.frozen.copy())
+	l := s.overlaysLocked()
+	for i := range l {
+		l[i] = l[i].copy()
 	}
 	return l
 }
@@ -55,10 +62,7 @@ func (s *store) get(ctx context.Context, q querier, space memory.Space, key stri
 func (s *store) Get(space memory.Space, key string, read func(value []byte) error) (found bool, err error) {
 	at := place(space, key)
 	s.mu.Lock()
-	w, found := layers{s.active}.get(at)
-	if !found && s.frozen != nil {
-		w, found = layers{s.frozen}.get(at)
-	}
+	w, found := s.overlaysLocked().get(at)
 	s.mu.Unlock()
 	switch {
 	case found && w.gone:

@@ -22,12 +22,12 @@ type store struct {
 	foldSize         int
 	logf             func(format string, args ...any)
 	cfg              *pgx.ConnConfig
-	short, long      *pgxpool.Pool
+	short, long, one *pgxpool.Pool // for reads, for snapshots, and for folds
 
 	ctx     context.Context // of all that goes on in the background; its cause tells why it ended
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	wake    chan struct{} // there is something in open, or the store closes
+	wake    chan struct{} // there is something in open
 	toFold  chan fold
 
 	conn *pgx.Conn // the writer's, or nil
@@ -39,7 +39,6 @@ type store struct {
 	durable uint64                 // the number of the last batch in the log
 	taken   *round                 // the last that the writer took, or nil
 	waiting map[*snapshot]struct{} // snapshots that have no transaction yet
-	closing bool
 
 	tell    func(error) // of the failure
 	failure atomic.Pointer[error]
@@ -66,10 +65,6 @@ var errClosed = errors.New("the store is closed")
 
 // Close implements [memory.Store]. What was appended is in the log by then.
 func (s *store) Close() error {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	s.rouse()
 	s.release()
 	return nil
 }
@@ -77,7 +72,7 @@ func (s *store) Close() error {
 func (s *store) release() {
 	s.cancel(errClosed)
 	s.running.Wait()
-	for _, pool := range []*pgxpool.Pool{s.short, s.long} {
+	for _, pool := range []*pgxpool.Pool{s.short, s.long, s.one} {
 		if pool != nil {
 			pool.Close()
 		}
