@@ -80,6 +80,10 @@ type Row struct {
 // Cold is what the keys of the rows that are kept on disk alone start with.
 const Cold = "~"
 
+// ColdLog is what the keys of cold rows start with that are written once and then only
+// scanned. An engine has no use for keeping the last of them at hand.
+const ColdLog = Cold + "event/"
+
 // Mark is what the keys of marks start with: rows whose value, compared as bytes,
 // only rises, such as the last token that may have been issued. A Put of one is
 // also kept apart from all other rows, so it does not go back even if the
@@ -104,12 +108,19 @@ type Tx interface {
 	// Sync makes the transaction wait for the disk even if its caller is
 	// [Local]: it writes what must survive the machine.
 	Sync()
+	// Spent reports whether the transaction has run for as long as others may
+	// wait behind it. What has much to do then leaves the rest to another
+	// transaction.
+	Spent() bool
 
 	// Get returns the row under key.
 	Get(key string) (Row, bool)
 	// Try is Get of a cold row that the caller can do without: that the engine
 	// cannot read it is told here, and poisons nothing.
 	Try(key string) (Row, bool, error)
+	// First returns the first row that ScanFrom would yield. For the few rows that
+	// most rules look at it costs less than an iterator.
+	First(prefix, from string) (Row, bool)
 	// Scan yields the rows whose key starts with prefix, in key order. The
 	// empty prefix does not reach the cold rows.
 	Scan(prefix string) iter.Seq[Row]

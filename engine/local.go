@@ -33,3 +33,19 @@ func IsNeeded(ctx context.Context) bool {
 	needed, _ := ctx.Value(neededKey{}).(bool)
 	return needed
 }
+
+type diskKey struct{}
+
+// AtDisk has fn called when the caller only waits for the disk any more: for what it
+// has written, or to confirm what it has seen. So one of few that may run at once lets
+// another do so meanwhile.
+func AtDisk(ctx context.Context, fn func()) context.Context {
+	return context.WithValue(ctx, diskKey{}, fn)
+}
+
+// WaitsForDisk calls the fn of [AtDisk].
+func WaitsForDisk(ctx context.Context) {
+	if fn, ok := ctx.Value(diskKey{}).(func()); ok {
+		fn()
+	}
+}

@@ -68,6 +68,7 @@ func (h Harness) run(t *testing.T, fn func(w *world)) {
 		synctest.Test(t, whole)
 		return
 	}
+	t.Parallel() // a real store mostly waits for its disk
 	whole(t)
 }
 

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -11,6 +12,7 @@ var limits = []test{
 	{"TheLargestRowFits", theLargestRowFits},
 	{"ARowTooLargeFailsItsTransaction", aRowTooLarge},
 	{"ATransactionMayBeLarge", aTransactionMayBeLarge},
+	{"ALongTransactionIsSpent", aLongTransactionIsSpent},
 }
 
 func theLargestRowFits(w *world) {
@@ -78,5 +80,17 @@ func aTransactionMayBeLarge(w *world) {
 			n++
 		}
 		count(w, "large", n, len(rows))
+	})
+}
+
+func aLongTransactionIsSpent(w *world) {
+	w.view(func(tx engine.Tx) {
+		if w.bubble && tx.Spent() {
+			w.Error("spent before it has begun")
+		}
+		time.Sleep(10 * time.Millisecond)
+		if !tx.Spent() {
+			w.Error("not spent after 10 ms")
+		}
 	})
 }

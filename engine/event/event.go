@@ -1,6 +1,7 @@
 package event
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -40,6 +41,12 @@ const (
 	TaskCancelled
 	TaskRedriven
 	WriteOverruled // to a file that By holds; the guard was told to refuse nothing
+	LeaseWaitEnded // gave up its place in the line
+	MessageSent    // to By; Key is its id
+	MessageRecalled
+	FileChanged // that By holds, while a shell command ran
+	QueuePaused // by Path
+	QueueResumed
 )
 
 var kinds = [...]string{
@@ -50,7 +57,17 @@ var kinds = [...]string{
 	SessionBegan: "session_began", SessionEnded: "session_ended", ActorBegan: "actor_began", ActorEnded: "actor_ended",
 	TaskEnqueued: "task_enqueued", TaskReady: "task_ready", TaskClaimed: "task_claimed", TaskReturned: "task_returned",
 	TaskCompleted: "task_completed", TaskFailed: "task_failed", TaskDead: "task_dead", TaskCancelled: "task_cancelled",
-	TaskRedriven: "task_redriven", WriteOverruled: "write_overruled",
+	TaskRedriven: "task_redriven", WriteOverruled: "write_overruled", LeaseWaitEnded: "lease_wait_ended",
+	MessageSent: "message_sent", MessageRecalled: "message_recalled", FileChanged: "file_changed",
+	QueuePaused: "queue_paused", QueueResumed: "queue_resumed",
+}
+
+// Kinds yields all kinds.
+func Kinds() iter.Seq[Kind] {
+	return func(yield func(Kind) bool) {
+		for k := LeaseGranted; int(k) < len(kinds) && yield(k); k++ {
+		}
+	}
 }
 
 // String is the kind as users see it.
@@ -58,12 +75,12 @@ func (k Kind) String() string { return kinds[k] }
 
 // An Event is something that happened. What has no meaning for its kind is zero.
 type Event struct {
-	Revision uint64    // given by [Record],
+	Revision uint64    // from [NextBoth], or given by [Record],
 	At       time.Time // as the wall clock
 	Kind     Kind
 	Layer    string // path of the lead of the layer whose lease it is; "": the run's
 	Queue    string // of a task
-	Key      string // of a lease; the id of a task or session
+	Key      string // of a lease; the id of a task, session or message
 	Token    uint64 // of the lease or claim
 	Shared   bool
 	Actor    uuid.UUID // whose lease, claim, task or session it is
@@ -72,12 +89,16 @@ type Event struct {
 	By       string    // path of another actor, see the kinds
 	Cause    string
 	Reason   string // that an actor gave
+
+	// Took is how long the grant was waited for, or the lease held that ends. Zero:
+	// it is not known.
+	Took time.Duration
 }
 
 const (
-	prefix          = engine.Cold + "event/"
+	prefix          = engine.ColdLog
 	compactedPrefix = "compacted/"
-	format          = 1
+	format          = 2 // 1 had no Took
 )
 
 func keysOf(run uuid.UUID) string          { return prefix + string(run[:]) }
@@ -97,35 +118,42 @@ func Record(tx engine.Tx, run uuid.UUID, e Event) {
 	if run == uuid.Nil {
 		return
 	}
-	e.Revision, e.At = nextRevision(tx), tx.Wall()
-	tx.Put(engine.Row{Key: keyOf(run, e.Revision), Value: e.encode()})
-}
-
-func (e *Event) texts() [8]*string {
-	return [...]*string{&e.Path, &e.Key, &e.Layer, &e.Queue, &e.Party, &e.By, &e.Cause, &e.Reason}
+	if e.Revision == 0 {
+		e.Revision = nextRevision(tx)
+	}
+	e.At = tx.Wall()
+	tx.Put(e.row(run))
 }
 
 // Size is how many bytes its texts have.
-func (e *Event) Size() (n int) {
-	for _, s := range e.texts() {
-		n += len(*s)
-	}
-	return n
+func (e *Event) Size() int {
+	return len(e.Path) + len(e.Key) + len(e.Layer) + len(e.Queue) + len(e.Party) + len(e.By) + len(e.Cause) + len(e.Reason)
 }
 
-func (e *Event) encode() string {
-	texts := e.texts()
-	w := record.New(48 + e.Size())
+// row is the event as it is stored. Its key and its value are one piece of memory.
+func (e *Event) row(run uuid.UUID) engine.Row {
+	w := record.New(len(prefix) + 24 + 60 + e.Size())
+	w.Rest(prefix)
+	w.ID(run)
+	w.Fixed(e.Revision)
+	key := w.Len()
 	w.Byte(format)
 	w.Byte(byte(e.Kind))
 	w.Flags(e.Shared)
 	w.Time(e.At)
 	w.Uint(e.Token)
+	w.Duration(e.Took)
 	w.ID(e.Actor)
-	for _, s := range texts {
-		w.Text(*s)
-	}
-	return w.String()
+	w.Text(e.Path)
+	w.Text(e.Key)
+	w.Text(e.Layer)
+	w.Text(e.Queue)
+	w.Text(e.Party)
+	w.Text(e.By)
+	w.Text(e.Cause)
+	w.Text(e.Reason)
+	both := w.String()
+	return engine.Row{Key: both[:key], Value: both[key:]}
 }
 
 // read reads the row of an event.
@@ -134,17 +162,30 @@ func (e *Event) read(row engine.Row) (ok bool) {
 		return false
 	}
 	r := record.Read(row.Value)
-	if r.Byte() != format {
+	written := r.Byte()
+	if written < 1 || written > format {
 		return false
 	}
 	e.Revision, e.Kind = revisionOf(row), Kind(r.Byte())
 	r.Flags(&e.Shared)
-	e.At, e.Token, e.Actor = r.Time(), r.Uint(), r.ID()
-	for _, s := range e.texts() {
-		*s = r.Text()
+	e.At, e.Token = r.Time(), r.Uint()
+	if written > 1 {
+		e.Took = r.Duration()
 	}
+	e.Actor = r.ID()
+	e.Path, e.Key, e.Layer, e.Queue = r.Text(), r.Text(), r.Text(), r.Text()
+	e.Party, e.By, e.Cause, e.Reason = r.Text(), r.Text(), r.Text(), r.Text()
 	return r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
 }
 
-// Task reports whether the event is of a task.
-func (k Kind) Task() bool { return strings.HasPrefix(k.String(), "task_") }
+// Prefix is what the keys of events start with.
+const Prefix = prefix
+
+// Parse reads an event from its row.
+func Parse(row engine.Row) (e Event, ok bool) {
+	ok = e.read(row)
+	return e, ok
+}
+
+// Lease reports whether the event changed who holds a lease or waits for one.
+func (k Kind) Lease() bool { return strings.HasPrefix(k.String(), "lease_") }

@@ -115,7 +115,7 @@ func TestAnEventIsReadAsItWasRecorded(t *testing.T) {
 		run := uuid.New()
 		given := event.Event{
 			Kind: event.WriteRefused, Layer: "S1", Queue: "q", Key: "k", Token: 7, Shared: true,
-			Actor: uuid.New(), Path: "S1→W2", Party: "sub", By: "W1", Cause: "stale", Reason: "why",
+			Actor: uuid.New(), Path: "S1→W2", Party: "sub", By: "W1", Cause: "stale", Reason: "why", Took: time.Minute,
 		}
 		h.update(func(tx engine.Tx) {
 			given.At = tx.Wall()

@@ -88,13 +88,13 @@ func (k *Keeper) forget(ctx context.Context, eng engine.Engine, run uuid.UUID, t
 	exists := true
 	err = eng.Snapshot(ctx, func(tx engine.Tx) error {
 		exists = k.Exists(tx, run)
-		for row := range rows(tx, run, max(t.last, compacted(tx, run))) {
+		for row := range rows(tx, run, max(t.last, Compacted(tx, run))) {
 			if t.last = revisionOf(row); ctx.Err() != nil {
 				return ctx.Err()
 			}
 			t.n++
 		}
-		for row := range rows(tx, run, compacted(tx, run)) {
+		for row := range rows(tx, run, Compacted(tx, run)) {
 			var e Event
 			old := !e.read(row) || tx.Wall().Sub(e.At) >= k.Age
 			if len(doomed) == step || exists && !old && t.n-len(doomed) <= k.Count {

@@ -32,6 +32,15 @@ func Next(tx engine.Tx) uint64 {
 	return n.Token
 }
 
+// NextBoth gives a token, as Next does, and the revision of an event that tells of it.
+func NextBoth(tx engine.Tx) (token, revision uint64) {
+	n := NumbersOf(tx)
+	n.Token++
+	n.Revision++
+	n.put(tx)
+	return n.Token, n.Revision
+}
+
 func nextRevision(tx engine.Tx) uint64 {
 	n := NumbersOf(tx)
 	n.Revision++
@@ -64,6 +73,14 @@ func NumbersOf(tx engine.Tx) (n Numbers) {
 		n.Token, n.Revision = n.Reserved, n.Reserved
 	}
 	return n
+}
+
+// Raise makes the next token and the next revision greater than a number.
+func Raise(tx engine.Tx, above uint64) {
+	if n := NumbersOf(tx); n.Token < above || n.Revision < above {
+		n.Token, n.Revision = max(n.Token, above), max(n.Revision, above)
+		n.put(tx)
+	}
 }
 
 // Recover makes sure, before anything else runs, that the next token is greater

@@ -25,7 +25,7 @@ func (e *CompactedError) Error() string {
 // since of zero is where what is kept begins; another one from which events are
 // missing is a [CompactedError].
 func Read(tx engine.Tx, run uuid.UUID, since uint64) (iter.Seq[Event], error) {
-	through := compacted(tx, run)
+	through := Compacted(tx, run)
 	if since > 0 && since < through {
 		return nil, &CompactedError{since, through}
 	}
@@ -43,7 +43,8 @@ func rows(tx engine.Tx, run uuid.UUID, since uint64) iter.Seq[engine.Row] {
 	return tx.ScanFrom(keysOf(run), keyOf(run, since)+"\x00")
 }
 
-func compacted(tx engine.Tx, run uuid.UUID) uint64 {
+// Compacted is the last revision of a run that is forgotten; 0: none is.
+func Compacted(tx engine.Tx, run uuid.UUID) uint64 {
 	row, ok := tx.Get(compactedKey(run))
 	if !ok || len(row.Value) != 8 {
 		return 0

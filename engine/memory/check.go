@@ -63,6 +63,9 @@ func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
+	if e.open != nil {
+		e.appendLocked(false)
+	}
 	p := &proof{ctx: ctx, progress: progress}
 	p.indexes(e.set)
 	p.hot(e.set, e.store)

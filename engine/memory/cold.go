@@ -3,47 +3,23 @@ package memory
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/tidwall/btree"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
 func isCold(key string) bool { return strings.HasPrefix(key, engine.Cold) }
 
-// A coldWrite is the last write of a cold row in a transaction.
+// A coldWrite is the last write of a cold row that the store may not have.
 type coldWrite struct {
 	value string
 	gone  bool
 }
 
-// A coldList is those of a transaction, sorted by key. They are few, and most
-// are of a new row that comes behind all others.
-type coldList []coldEntry
-
-type coldEntry struct {
-	key string
-	coldWrite
-}
-
-// seek gives the place of the write of a row, or where it would be.
-func (l coldList) seek(key string) (at int, found bool) {
-	if n := len(l); n == 0 || l[n-1].key < key {
-		return n, false
-	}
-	return slices.BinarySearchFunc(l, key, func(w coldEntry, key string) int { return strings.Compare(w.key, key) })
-}
-
-func (l *coldList) set(key string, w coldWrite) {
-	at, found := l.seek(key)
-	if found {
-		(*l)[at].coldWrite = w
-		return
-	}
-	*l = slices.Insert(*l, at, coldEntry{key, w})
-}
+type coldRows = btree.Map[string, coldWrite]
 
 func (w coldWrite) public(key string) (engine.Row, bool) {
 	if w.gone {
@@ -133,20 +109,23 @@ func (t *tx) endWalks() {
 	t.walks = nil
 }
 
-// nextCold gives the first row that the transaction has written, whose key starts
-// with prefix and is not less than at, or is greater if past.
-func (t *tx) nextCold(prefix, at string, past bool) (w coldEntry, ok bool) {
-	i, found := t.cold.seek(at)
-	if found && past {
-		i++
+// nextCold gives the first write of a row whose key starts with prefix and is not
+// less than at, or is greater if past.
+func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
+	if t.cold.Len() == 0 {
+		return "", w, false
 	}
-	if i == len(t.cold) || !strings.HasPrefix(t.cold[i].key, prefix) {
-		return w, false
-	}
-	return t.cold[i], true
+	t.cold.Ascend(at, func(k string, next coldWrite) bool {
+		if past && k == at {
+			return true
+		}
+		key, w, ok = k, next, strings.HasPrefix(k, prefix)
+		return false
+	})
+	return key, w, ok
 }
 
-// scanCold merges what the transaction has written with what the store has.
+// scanCold merges what the store may not have with what it has.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
 	it, err := t.walk()
@@ -156,7 +135,7 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	}
 	defer func() { it.busy = false }()
 	at, past := from, false
-	w, written := t.nextCold(prefix, at, past)
+	key, w, written := t.nextCold(prefix, at, past)
 	changes := t.coldChanges
 	for stored := it.Seek(from, after(prefix)); ; {
 		if !stored && it.Err() != nil {
@@ -164,13 +143,13 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 			return
 		}
 		if changes != t.coldChanges {
-			w, written = t.nextCold(prefix, at, past)
+			key, w, written = t.nextCold(prefix, at, past)
 			changes = t.coldChanges
 		}
 		if !stored && !written {
 			return
 		}
-		if stored && (!written || string(it.Key()) < w.key) {
+		if stored && (!written || string(it.Key()) < key) {
 			r, err := storedCold(it)
 			at, past = string(it.Key()), true
 			switch {
@@ -185,14 +164,14 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 			stored = it.Next()
 			continue
 		}
-		if stored && string(it.Key()) == w.key {
+		if stored && string(it.Key()) == key {
 			stored = it.Next()
 		}
-		at, past = w.key, true
-		if r, ok := w.public(w.key); ok && !yield(r) {
+		at, past = key, true
+		if r, ok := w.public(key); ok && !yield(r) {
 			return
 		}
-		w, written = t.nextCold(prefix, at, past)
+		key, w, written = t.nextCold(prefix, at, past)
 		changes = t.coldChanges
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -41,26 +41,33 @@ type Engine struct {
 	leftOut sync.Map // keys of cold rows that cannot be read and were reported
 
 	alarm alarm
+	began atomic.Uint64 // transactions, ever
 
-	// failure is the first failure. It is set at most once, by whoever meets
-	// it, with or without mu.
-	failure atomic.Pointer[error]
+	failure Failure
 
 	// reading is held, together with others, by whoever reads from the store
 	// outside mu.
 	reading sync.RWMutex
 	stopped bool // the store is closed, or about to be
 
-	mu     sync.Mutex // the single writer: one transaction at a time
-	set    *set
-	recent *recent
-	last   uint64 // the number of the last batch, or 0
-	closed bool
-	grown  int    // bytes that were written while the store was full
-	undo   []undo // for the next transaction to use again
-	writes []Write
-	rows   []*row
-	cold   coldList
+	mu       sync.Mutex // the single writer: one transaction at a time
+	set      *set
+	recent   *recent
+	observer engine.Observer
+	closed   bool
+	grown    int // bytes that were written while the store was full
+
+	last     *group // the last one, or nil
+	open     *group // it too, while it takes commits, or nil
+	gathered []Write
+	fresh    coldRows
+	toDisk   bool // none of its commits is for the process only
+	size     int  // about, in bytes
+
+	undo     []undo // for the next transaction to use again
+	writes   []Write
+	rows     []*row
+	coldUndo []coldUndo
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -75,6 +82,7 @@ func Open(o Options) (*Engine, error) {
 		o.Logf = func(string, ...any) {}
 	}
 	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent()}
+	e.failure.Tell = e.tell
 	store, err := o.Store(e.fail)
 	if err != nil {
 		return nil, err
@@ -83,7 +91,7 @@ func Open(o Options) (*Engine, error) {
 	if err := e.load(o); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if err := e.failed(); err != nil {
+	if err := e.failure.Failed(); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return e, nil
@@ -91,6 +99,9 @@ func Open(o Options) (*Engine, error) {
 
 // load reads the clock and the rows.
 func (e *Engine) load(o Options) (err error) {
+	if err := complete(e.store); err != nil {
+		return err
+	}
 	if e.clock, err = resume(o, e.store); err != nil {
 		return err
 	}
@@ -140,37 +151,37 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	end := ending{needed: engine.IsNeeded(ctx)}
+	end := ending{needed: engine.IsNeeded(ctx), began: time.Now()}
 	end.tx.writable, end.tx.disk = writable, !engine.IsLocal(ctx)
 	// Deferred so that a panic, too, leaves only with what is durable.
 	defer func() {
+		if end.begun {
+			e.appendGroup(end.seen)
+		}
+		engine.WaitsForDisk(ctx)
 		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
 			err = failure
 			return
 		}
 		e.hub.Notify(end.changed...)
+		e.committed(&end)
+		end.tx.pace.rest(end.held)
 	}()
+	e.began.Add(1)
 	return e.locked(fn, &end)
-}
-
-// confirm waits until the batches up to seen are durable: on disk, or else only
-// beyond the end of the process.
-func (e *Engine) confirm(seen uint64, disk bool) error {
-	if seen > 0 {
-		if err := e.store.Wait(seen, disk); err != nil {
-			e.fail(err)
-		}
-	}
-	// The store may have failed on another goroutine: then nothing is certain.
-	return e.failed()
 }
 
 // An ending is a transaction, and what is left to do of it after the lock.
 type ending struct {
-	tx      tx       // here so that no memory is asked for in the lock
-	needed  bool     // a full store does not refuse it
-	seen    uint64   // the last batch, which has all that it saw and did
-	changed []string // the keys to tell the watches of
+	tx      tx            // here so that no memory is asked for in the lock
+	needed  bool          // a full store does not refuse it
+	seen    *group        // the last one, which has all that it saw and did
+	held    time.Duration // how long others waited for it
+	begun   bool          // by the transaction, which appends it
+	changed []string      // the keys to tell the watches of
+
+	began    time.Time
+	observer func(took time.Duration) // to tell that it is durable; nil: nobody
 }
 
 func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
@@ -183,15 +194,16 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.begin(t)
 	done := false
 	defer func() {
+		end.held = time.Since(t.pace.since)
 		if !done {
 			t.rollback()
 		}
 		end.seen = e.last
 		t.endWalks()
 		e.undo, e.writes, e.rows = reuse(t.undo), reuse(t.writes), reuse(t.rows)
-		e.cold = reuse(t.cold)
+		e.coldUndo = reuse(t.coldUndo)
 		t.e, t.set, t.store, t.recent, t.cold = nil, nil, nil, nil, nil
-		t.undo, t.writes, t.rows = nil, nil, nil
+		t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil
 	}()
 	if err := fn(t); err != nil {
 		return err
@@ -199,7 +211,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if t.err != nil {
 		return t.err
 	}
-	if len(t.undo) == 0 && len(t.cold) == 0 {
+	if len(t.undo) == 0 && len(t.coldUndo) == 0 {
 		done = true
 		return nil
 	}
@@ -210,43 +222,20 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if !e.hub.Idle() {
 		end.changed = t.keys()
 	}
-	e.commitLocked(t)
+	e.observeLocked(t)
+	end.observer = e.observer.Committed
+	end.begun = e.gatherLocked(t)
 	e.alarm.set(e.set.firstDue())
 	return nil
-}
-
-// commitLocked gives the store what a transaction has written.
-func (e *Engine) commitLocked(t *tx) {
-	for _, r := range t.rows {
-		if r != nil {
-			r.dirty = 0
-		}
-	}
-	t.writes = slices.DeleteFunc(t.writes, func(w Write) bool { return w.Key == "" })
-	for i := range t.cold {
-		w := &t.cold[i]
-		t.writes = append(t.writes, Write{Space: Cold, Key: w.key, Delete: w.gone, value: w.value, due: never})
-		e.recent.set(w.key, w.coldWrite)
-	}
-	if len(t.writes) > 0 {
-		t.writes = e.clock.beat(t.writes, false)
-		e.appendLocked(Batch{Writes: t.writes, Disk: t.disk})
-	}
-}
-
-func (e *Engine) appendLocked(b Batch) {
-	var err error
-	if e.last, err = e.store.Append(b); err != nil {
-		e.fail(err)
-	}
 }
 
 // begin readies t. Guarded by mu.
 func (e *Engine) begin(t *tx) {
 	t.e, t.set, t.store, t.recent = e, e.set, e.store, e.recent
 	t.now, t.wall = e.clock.read()
+	t.pace = pace{&e.began, e.began.Load(), time.Now(), 0}
 	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
-	t.cold = e.cold[:0]
+	t.cold, t.coldUndo = &e.fresh, e.coldUndo[:0]
 }
 
 // reuse empties s for its next use. It lets go of a large one.
@@ -267,15 +256,17 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	e.reading.RLock() // Close waits for it
 	defer e.reading.RUnlock()
 	var t tx
+	t.rests = true
+	e.began.Add(1)
 	e.mu.Lock()
 	if err := e.refusalLocked(); err != nil {
 		e.mu.Unlock()
 		return err
 	}
 	e.begin(&t)
-	t.undo, t.writes, t.rows, t.cold = nil, nil, nil, nil // those stay the engine's
+	t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil // those stay the engine's
 	snapshot := e.store.Snapshot()
-	t.set, t.store, t.recent = e.set.copy(), snapshot, nil
+	t.set, t.store, t.recent, t.cold = e.set.copy(), snapshot, nil, e.fresh.Copy()
 	seen := e.last
 	e.mu.Unlock()
 
@@ -283,6 +274,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 		t.endWalks()
 		t.e = nil
 		err = errors.Join(err, snapshot.Close())
+		engine.WaitsForDisk(ctx)
 		if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
 			err = failure
 		}
@@ -298,27 +290,22 @@ func (e *Engine) refusalLocked() error {
 	if e.closed {
 		return engine.ErrClosed
 	}
-	return e.failed()
+	return e.failure.Failed()
 }
 
-// fail makes err the engine's failure, if it is the first, and wakes everybody
-// who waits for something that will not come.
-func (e *Engine) fail(err error) {
-	err = fmt.Errorf("%w: %w", engine.ErrFailed, err)
-	if !e.failure.CompareAndSwap(nil, &err) {
-		return
-	}
+// fail makes err the engine's failure, if it is the first.
+func (e *Engine) fail(err error) { e.failure.Fail(fmt.Errorf("%w: %w", engine.ErrFailed, err)) }
+
+// tell tells of the failure, and wakes everybody who waits for something that will
+// not come.
+func (e *Engine) tell(err error) {
 	e.logf("%v", err)
 	e.hub.NotifyAll()
 	e.alarm.ring()
 }
 
-func (e *Engine) failed() error {
-	if err := e.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+// Err is why the engine has failed; nil if it has not.
+func (e *Engine) Err() error { return e.failure.Failed() }
 
 // Watch implements [engine.Engine].
 func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
@@ -330,7 +317,11 @@ func (e *Engine) Close() error {
 		e.mu.Unlock()
 		return engine.ErrClosed
 	}
-	e.appendLocked(Batch{Writes: e.clock.beat(nil, true), Disk: true})
+	if e.open == nil {
+		e.open = new(group)
+		e.last, e.toDisk = e.open, true
+	}
+	e.appendLocked(true)
 	last := e.last
 	e.closed = true
 	e.mu.Unlock()
@@ -344,5 +335,5 @@ func (e *Engine) Close() error {
 	if err := e.store.Close(); err != nil {
 		e.fail(err)
 	}
-	return e.failed()
+	return e.failure.Failed()
 }

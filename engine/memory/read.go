@@ -24,12 +24,12 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 	return r, ok, nil
 }
 
-// get gives a row, and the last batch that must be durable before it is told.
-func (e *Engine) get(key string) (r engine.Row, ok bool, seen uint64, err error) {
+// get gives a row, and the last group that must be durable before it is told.
+func (e *Engine) get(key string) (r engine.Row, ok bool, seen *group, err error) {
 	e.mu.Lock()
 	if err := e.refusalLocked(); err != nil {
 		e.mu.Unlock()
-		return r, false, 0, err
+		return r, false, nil, err
 	}
 	if !isCold(key) {
 		defer e.mu.Unlock()
@@ -38,11 +38,16 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen uint64, err error)
 		}
 		return r, false, e.last, nil
 	}
+	if w, found := e.fresh.Get(key); found {
+		defer e.mu.Unlock()
+		r, ok = w.public(key)
+		return r, ok, e.last, nil
+	}
 	e.reading.RLock() // before Close can be told of, which waits for it
 	e.mu.Unlock()
 	defer e.reading.RUnlock()
 	r, ok, err = readCold(e.store, key)
-	e.mu.Lock() // what was read is of the last batch or of earlier ones
+	e.mu.Lock() // what was read is of the last group or of earlier ones
 	defer e.mu.Unlock()
 	return r, ok, e.last, err
 }
@@ -71,7 +76,7 @@ func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error)
 func (e *Engine) readAll(keys []string, rows []engine.Row) (missing []int, err error) {
 	e.reading.RLock()
 	defer e.reading.RUnlock()
-	switch err := e.failed(); {
+	switch err := e.failure.Failed(); {
 	case e.stopped:
 		return nil, engine.ErrClosed
 	case err != nil:

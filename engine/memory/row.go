@@ -130,6 +130,18 @@ func (s *set) replace(was, is *row) {
 	}
 }
 
+// first gives the first row whose key starts with prefix and is not less than from, or
+// nil.
+func (s *set) first(prefix, from string) (first *row) {
+	s.rows.Ascend(from, func(key string, r *row) bool {
+		if strings.HasPrefix(key, prefix) {
+			first = r
+		}
+		return false
+	})
+	return first
+}
+
 // scan yields the rows whose key starts with prefix and is not less than from.
 func (s *set) scan(prefix, from string, yield func(*row) bool) {
 	past := false // from was yielded

@@ -24,15 +24,25 @@ type tx struct {
 	err      error // the transaction's answer, whatever its function returned
 
 	undo        []undo
-	writes      []Write // with no key where the row came and went
-	rows        []*row  // those of writes, or nil
-	cold        coldList
+	writes      []Write   // with no key where the row came and went
+	rows        []*row    // those of writes, or nil
+	cold        *coldRows // that the store may not have
+	coldUndo    []coldUndo
 	coldChanges int
 	walks       []*walk // the iterators of the store that it has used
+	pace        pace
+	rests       bool // holds no lock
 }
 
 // An undo is one change of the working set. Nil is no row.
 type undo struct{ was, is *row }
+
+// A coldUndo is one change of the cold rows that the store may not have.
+type coldUndo struct {
+	key string
+	was coldWrite
+	had bool // there was one
+}
 
 var _ engine.Tx = (*tx)(nil)
 
@@ -47,6 +57,7 @@ func (t *tx) live() *set {
 func (t *tx) Now() time.Time  { return t.now }
 func (t *tx) Wall() time.Time { return t.wall }
 func (t *tx) Sync()           { t.disk = true }
+func (t *tx) Spent() bool     { return time.Since(t.pace.since) >= stretch }
 
 func (t *tx) Get(key string) (engine.Row, bool) {
 	if isCold(key) {
@@ -64,8 +75,8 @@ func (t *tx) Get(key string) (engine.Row, bool) {
 
 func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
 	t.live()
-	if at, found := t.cold.seek(key); found {
-		r, ok = t.cold[at].public(key)
+	if w, found := t.cold.Get(key); found {
+		r, ok = w.public(key)
 		return r, ok, nil
 	}
 	if t.recent != nil {
@@ -80,11 +91,27 @@ func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
 	return r, ok, err
 }
 
+func (t *tx) First(prefix, from string) (first engine.Row, ok bool) {
+	if isCold(prefix) {
+		for first = range t.ScanFrom(prefix, from) {
+			return first, true
+		}
+		return engine.Row{}, false
+	}
+	if r := t.live().first(prefix, max(prefix, from)); r != nil {
+		return r.public(), true
+	}
+	return engine.Row{}, false
+}
+
 func (t *tx) Scan(prefix string) iter.Seq[engine.Row] { return t.ScanFrom(prefix, prefix) }
 
 func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
 	from = max(prefix, from)
 	return func(yield func(engine.Row) bool) {
+		if t.rests {
+			yield = t.pace.between(yield)
+		}
 		if isCold(prefix) {
 			t.scanCold(prefix, from, yield)
 			return
@@ -206,7 +233,8 @@ func (t *tx) putCold(p engine.Row) {
 // writeCold notes the write of a cold row. Neither key nor value is copied, since
 // both are dropped when the store has them.
 func (t *tx) writeCold(key string, w coldWrite) {
-	t.cold.set(key, w)
+	was, had := t.cold.Set(key, w)
+	t.coldUndo = append(t.coldUndo, coldUndo{key, was, had})
 	t.coldChanges++
 }
 
@@ -283,15 +311,19 @@ func (t *tx) growth() (n int) {
 			n -= len(u.was.key) + len(u.was.value)
 		}
 	}
-	for i := range t.cold {
-		if w := &t.cold[i]; !w.gone {
-			n += len(w.key) + len(w.value)
+	for i := range t.coldUndo {
+		u := &t.coldUndo[i]
+		if w, _ := t.cold.Get(u.key); !w.gone {
+			n += len(u.key) + len(w.value)
+		}
+		if u.had && !u.was.gone {
+			n -= len(u.key) + len(u.was.value)
 		}
 	}
 	return n
 }
 
-// rollback restores the working set. The rows that are back are as they were
+// rollback restores the rows. Those of the working set that are back are as they were
 // before the transaction, but for the mark of its writes.
 func (t *tx) rollback() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
@@ -302,11 +334,18 @@ func (t *tx) rollback() {
 			r.dirty = 0
 		}
 	}
+	for i := len(t.coldUndo) - 1; i >= 0; i-- {
+		if u := &t.coldUndo[i]; u.had {
+			t.cold.Set(u.key, u.was)
+		} else {
+			t.cold.Delete(u.key)
+		}
+	}
 }
 
 // keys gives the keys of the rows that changed.
 func (t *tx) keys() []string {
-	keys := make([]string, 0, len(t.undo)+len(t.cold))
+	keys := make([]string, 0, len(t.undo)+len(t.coldUndo))
 	for _, u := range t.undo {
 		if u.is != nil {
 			keys = append(keys, u.is.key)
@@ -314,8 +353,8 @@ func (t *tx) keys() []string {
 			keys = append(keys, u.was.key)
 		}
 	}
-	for i := range t.cold {
-		keys = append(keys, t.cold[i].key)
+	for i := range t.coldUndo {
+		keys = append(keys, t.coldUndo[i].key)
 	}
 	return keys
 }

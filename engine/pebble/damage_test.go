@@ -174,9 +174,7 @@ func TestAFlippedByteIsNeverSilent(t *testing.T) {
 				damaged := slices.Clone(content)
 				damaged[at] ^= byte(1 + r.IntN(255))
 				all := make(files)
-				for other, content := range whole {
-					all[other] = content
-				}
+				maps.Copy(all, whole)
 				all[name] = damaged
 				is := open20(t, all)
 				if is.refused == nil && len(is.said) == 0 && is.rows != rows {

@@ -5,13 +5,15 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine/memory"
 )
 
 // OpenBare opens a Pebble of its own with the store's options, to measure the
 // engine against.
 func OpenBare(dir string) (*pebble.DB, error) {
-	s := &store{logf: func(string, ...any) {}, tell: func(error) {}}
-	s.fs = &stateFS{FS: vfs.Default, dir: dir, fail: s.fail, failed: s.failed}
+	s := &store{logf: func(string, ...any) {}, Failure: memory.Failure{Tell: func(error) {}}}
+	s.fs = &stateFS{FS: vfs.Default, Failure: &s.Failure, dir: dir}
 	o := s.options()
 	o.CacheSize = cacheSize
 	return pebble.Open(dir, o)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine/memory"
 )
 
 // A stateFS is the file system as Pebble sees it. Files are for their owner
@@ -26,24 +28,23 @@ import (
 // failures, of which it gives notice and does not end.
 type stateFS struct {
 	vfs.FS
-	dir    string
-	fail   func(error)  // makes the store fail, if it has not
-	failed func() error // tells why it has, if so
-	opened atomic.Bool  // before, an Open can give every error back
-	room   room
+	*memory.Failure // of the store
+	dir             string
+	opened          atomic.Bool // before, an Open can give every error back
+	room            room
 }
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 
 // discarding reports whether nothing may reach the disk any more.
-func (s *stateFS) discarding() bool { return s.opened.Load() && s.failed() != nil }
+func (s *stateFS) discarding() bool { return s.opened.Load() && s.Failed() != nil }
 
 // spare gives what Pebble is to hear of err, from a change of a file.
 func (s *stateFS) spare(name string, err error) error {
 	if err == nil || !s.opened.Load() || isTable(name) {
 		return err
 	}
-	s.fail(err)
+	s.Fail(err)
 	return nil
 }
 

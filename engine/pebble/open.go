@@ -95,9 +95,14 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err := fs.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &store{logf: o.Logf, tell: fail, boot: o.Clock.Boot}
+	broken := make(chan struct{})
+	tell := func(err error) {
+		close(broken)
+		fail(err)
+	}
+	s := &store{logf: o.Logf, Failure: memory.Failure{Tell: tell}, broken: broken, boot: o.Clock.Boot}
 	s.syncs.over.L = &s.syncs.mu
-	s.fs = &stateFS{FS: fs, dir: o.Dir, fail: s.fail, failed: s.failed}
+	s.fs = &stateFS{FS: fs, Failure: &s.Failure, dir: o.Dir}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)
 	if err != nil {
 		return nil, err
@@ -168,7 +173,7 @@ func (s *store) options() *pebble.Options {
 			// For want of room it tries again, once the reserve is gone.
 			BackgroundError: func(err error) {
 				if !vfs.IsNoSpaceError(err) || !s.fs.yield() {
-					s.fail(err)
+					s.Fail(err)
 				}
 			},
 			// Whoever reads it is told, be it Open, a transaction or, in the
@@ -191,4 +196,4 @@ func (l logger) Infof(string, ...any) {}
 
 func (l logger) Errorf(format string, args ...any) { l.s.logf("pebble: "+format, args...) }
 
-func (l logger) Fatalf(format string, args ...any) { l.s.fail(fmt.Errorf(format, args...)) }
+func (l logger) Fatalf(format string, args ...any) { l.s.Fail(fmt.Errorf(format, args...)) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -19,10 +20,12 @@ import (
 // space.
 type store struct {
 	reader
-	db   *pebble.DB
-	fs   *stateFS
-	lock *pebble.Lock
-	logf func(format string, args ...any)
+	memory.Failure
+	broken <-chan struct{} // closed when it has failed
+	db     *pebble.DB
+	fs     *stateFS
+	lock   *pebble.Lock
+	logf   func(format string, args ...any)
 
 	// Used by one goroutine at a time: Open, then whoever appends.
 	number   uint64 // of the last batch
@@ -32,23 +35,6 @@ type store struct {
 	scanned  bool              // the logs had a batch
 	marks    map[string]string // the records under engine.Mark, by key
 	syncs    syncs
-
-	tell    func(error) // of the failure
-	failure atomic.Pointer[error]
-}
-
-// fail makes err the store's failure, if it is the first.
-func (s *store) fail(err error) {
-	if s.failure.CompareAndSwap(nil, &err) {
-		s.tell(err)
-	}
-}
-
-func (s *store) failed() error {
-	if err := s.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // Append implements [memory.Store]. A batch that has to survive the process only
@@ -108,7 +94,7 @@ func (s *store) Wait(number uint64, disk bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for number > g.onDisk.Load() {
-		if err := s.failed(); err != nil {
+		if err := s.Failed(); err != nil {
 			return err
 		}
 		if g.busy {
@@ -125,7 +111,7 @@ func (s *store) Wait(number uint64, disk bool) error {
 		// A disk that fails makes the store fail before Pebble hears of it, see
 		// stateFS: if there is no failure after the sync, everything up to it
 		// has reached the disk.
-		if err = cmp.Or(s.failed(), err); err != nil {
+		if err = cmp.Or(s.Failed(), err); err != nil {
 			return err
 		}
 		g.onDisk.Store(to)
@@ -150,12 +136,35 @@ func (s *store) Snapshot() memory.Snapshot {
 // Close implements [memory.Store].
 func (s *store) Close() error {
 	var err error
-	if s.failed() == nil {
+	if s.Failed() == nil {
 		err = s.writeMarks()
+		s.flush()
 	}
 	s.syncs.settle()
 	err = errors.Join(err, s.db.Close())
 	return errors.Join(err, s.closeJournal(err == nil), s.lock.Close())
+}
+
+// largeLog is the size from which on a log is not left for the next Open to read.
+const largeLog = 4 << 20
+
+// flush makes tables of what a large log holds. On a full disk there is no room for
+// them, and the log has everything.
+func (s *store) flush() {
+	if s.db.Metrics().WAL.Size < largeLog || s.Full() {
+		return
+	}
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		return // the log has everything then, too
+	}
+	patience := time.NewTimer(10 * time.Second)
+	defer patience.Stop()
+	select {
+	case <-flushed:
+	case <-s.broken: // Pebble tries again for ever
+	case <-patience.C:
+	}
 }
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)

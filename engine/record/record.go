@@ -22,6 +22,7 @@ func (w *Writer) Int(v int64)              { w.Uint(uint64(v)<<1 ^ uint64(v>>63)
 func (w *Writer) ID(v uuid.UUID)           { w.b = append(w.b, v[:]...) }
 func (w *Writer) Text(v string)            { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
 func (w *Writer) Bytes(v []byte)           { w.Uint(uint64(len(v))); w.b = append(w.b, v...) } // read as a text
+func (w *Writer) Fixed(v uint64)           { w.b = binary.BigEndian.AppendUint64(w.b, v) }
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
 func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // the last field
 

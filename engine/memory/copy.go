@@ -1,0 +1,180 @@
+package memory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+var (
+	// ErrNotEmpty answers a Copy into a store that has rows.
+	ErrNotEmpty = errors.New("there is a state already")
+
+	// ErrIncomplete answers an Open of a state into which a Copy has not come to its end.
+	ErrIncomplete = errors.New("this state is an incomplete copy of another: remove it, and copy again")
+)
+
+// A Sum tells one state from another: how many records it has, and a checksum of them.
+type Sum struct {
+	Hot, Cold int64
+	Bytes     int64 // of keys and values
+	Checksum  [sha256.Size]byte
+}
+
+const (
+	// copyingKey is there for as long as a copy is not complete.
+	copyingKey = "copying"
+
+	copyBatch = 1 << 20 // bytes, about
+)
+
+// Copy copies a state to a store that has none, and gives the sum of what it read. No
+// engine may have either open. Until it is complete the copy cannot be opened. The
+// running clock goes on from where it was written down last. Progress is called now and
+// then with the number of records.
+func Copy(ctx context.Context, from, to Store, progress func(records int64)) (Sum, error) {
+	empty := true
+	if err := walkAll(ctx, to, func(Space, []byte, []byte) error { empty = false; return errStop }); err != nil && !errors.Is(err, errStop) {
+		return Sum{}, err
+	}
+	if !empty {
+		return Sum{}, ErrNotEmpty
+	}
+	c := copier{to: to, writes: []Write{{Space: Meta, Key: copyingKey, due: never}}}
+	if err := c.flush(); err != nil {
+		return Sum{}, err
+	}
+	s := newSummer()
+	err := walkAll(ctx, from, func(space Space, key, record []byte) error {
+		if n := s.add(space, key, record); n%(1<<10) == 0 {
+			progress(n)
+		}
+		return c.add(space, key, record)
+	})
+	if err != nil {
+		return Sum{}, err
+	}
+	_, err = from.Get(Meta, clockKey, func(record []byte) error { return c.add(Meta, []byte(clockKey), record) })
+	if err == nil {
+		err = c.flush()
+	}
+	return s.done(), err
+}
+
+// Complete makes a copy one that can be opened. Its caller has compared the sums.
+func Complete(to Store) error {
+	c := copier{to: to, writes: []Write{{Space: Meta, Key: copyingKey, Delete: true}}}
+	return c.flush()
+}
+
+// SumOf reads all that a store has.
+func SumOf(ctx context.Context, store Store) (Sum, error) {
+	s := newSummer()
+	err := walkAll(ctx, store, func(space Space, key, record []byte) error { s.add(space, key, record); return nil })
+	return s.done(), err
+}
+
+// complete refuses a copy that is not.
+func complete(store Store) error {
+	found, err := store.Get(Meta, copyingKey, func([]byte) error { return nil })
+	if err == nil && found {
+		err = ErrIncomplete
+	}
+	return err
+}
+
+var errStop = errors.New("enough")
+
+// walkAll reads all rows, in the order of spaces and keys.
+func walkAll(ctx context.Context, r Reader, visit func(space Space, key, record []byte) error) error {
+	for _, space := range []Space{Hot, Cold} {
+		if err := walkSpace(ctx, r, space, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func walkSpace(ctx context.Context, r Reader, space Space, visit func(space Space, key, record []byte) error) (err error) {
+	it, err := r.Iterate(space)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.Seek("", ""); ok; ok = it.Next() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		record, err := it.Value()
+		if err == nil {
+			err = visit(space, it.Key(), record)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+// A copier writes records in batches.
+type copier struct {
+	to     Store
+	writes []Write
+	size   int
+}
+
+func (c *copier) add(space Space, key, record []byte) error {
+	value, owner, due, err := decode(record)
+	if err != nil {
+		return fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
+	}
+	c.writes = append(c.writes, Write{Space: space, Key: string(key), value: string(value), owner: owner, due: due})
+	if c.size += len(key) + len(record); c.size < copyBatch {
+		return nil
+	}
+	return c.flush()
+}
+
+func (c *copier) flush() error {
+	number, err := c.to.Append(Batch{Writes: c.writes, Disk: true})
+	if err == nil {
+		err = c.to.Wait(number, true)
+	}
+	c.writes, c.size = nil, 0
+	return err
+}
+
+// A summer adds records up.
+type summer struct {
+	sum  Sum
+	hash hash.Hash
+}
+
+func newSummer() *summer { return &summer{hash: sha256.New()} }
+
+func (s *summer) add(space Space, key, record []byte) (n int64) {
+	var head [9]byte
+	head[0] = byte(space)
+	binary.BigEndian.PutUint32(head[1:], uint32(len(key)))
+	binary.BigEndian.PutUint32(head[5:], uint32(len(record)))
+	s.hash.Write(head[:])
+	s.hash.Write(key)
+	s.hash.Write(record)
+	s.sum.Bytes += int64(len(key) + len(record))
+	if space == Cold {
+		s.sum.Cold++
+	} else {
+		s.sum.Hot++
+	}
+	return s.sum.Hot + s.sum.Cold
+}
+
+func (s *summer) done() Sum {
+	s.hash.Sum(s.sum.Checksum[:0])
+	return s.sum
+}

@@ -1,0 +1,33 @@
+package pebble
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// OpenStore opens the records of a state without an engine, to copy them; see
+// [memory.Copy].
+func OpenStore(o Options) (memory.Store, error) {
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	if o.Clock.Running == nil {
+		o.Clock = clock.Machine()
+	}
+	s, err := openStore(o, func(err error) { o.Logf("engine: %v", err) })
+	if err != nil {
+		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+	}
+	return s, nil
+}
+
+// Exists reports whether there is a state in a directory.
+func Exists(dir string) bool {
+	desc, err := pebble.Peek(dir, vfs.Default)
+	return err == nil && desc.Exists
+}
