@@ -16,7 +16,7 @@ import (
 // that size, from as many goroutines on as many connections.
 func BenchmarkUpdate(b *testing.B) {
 	dsn := postgrestest.Database(b)
-	e, err := postgres.Open(b.Context(), postgres.Options{DSN: dsn})
+	e, err := postgres.Open(b.Context(), postgres.Options{DSN: dsn, SingleNode: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestOnPostgreSQL(t *testing.T) {
 					}
 					return enginetest.State{
 						Open: func() (engine.Engine, error) {
-							return open(t, postgres.Options{DSN: dsn, Partition: partition, FoldSize: size, Logf: t.Logf})
+							return open(t, postgres.Options{DSN: dsn, Partition: partition, FoldSize: size, SingleNode: true, Logf: t.Logf})
 						},
 						Crash: crash,
 						Kill:  crash,
@@ -54,7 +54,7 @@ func TestOnPostgreSQL(t *testing.T) {
 // that leads it would leave it.
 const copySQL = `WITH was AS (SELECT $1::bigint AS old, $2::bigint AS new),
 records AS (INSERT INTO leasehold_record SELECT new, space, key, value FROM was JOIN leasehold_record ON partition = old),
-epoch AS (INSERT INTO leasehold_partition SELECT new, epoch FROM was JOIN leasehold_partition ON partition = old)
+epoch AS (INSERT INTO leasehold_partition SELECT new, epoch, timeline FROM was JOIN leasehold_partition ON partition = old)
 INSERT INTO leasehold_log SELECT new, sequence, epoch, batch FROM was JOIN leasehold_log ON partition = old`
 
 // open keeps a nil *Engine from becoming an Engine that is not nil.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,12 +22,12 @@ func (s *store) foldAll() {
 		case <-s.ctx.Done():
 			return
 		case f := <-s.toFold:
-			err := s.patiently(s.ctx, time.Now().Add(s.patience), func(ctx context.Context) error { return s.fold(ctx, f) })
+			err := s.patiently(s.ctx, func(ctx context.Context) error { return s.fold(ctx, f) })
 			switch {
 			case s.ctx.Err() != nil:
 				return // the next Open reads the log
 			case err != nil:
-				s.fail(fmt.Errorf("write the log to the records: %w", err))
+				s.Fail(fmt.Errorf("write the log to the records: %w", err))
 				return
 			}
 			s.mu.Lock()

@@ -19,7 +19,7 @@ import (
 
 func mustOpen(t *testing.T, o postgres.Options) *postgres.Engine {
 	t.Helper()
-	o.Logf = t.Logf
+	o.Logf, o.SingleNode = t.Logf, true
 	if o.Partition == 0 {
 		o.Partition = partitions.Add(1)
 	}
@@ -187,7 +187,7 @@ func TestADatabaseThatDoesNotComeBackEndsTheEngine(t *testing.T) {
 	if !errors.Is(err, engine.ErrFailed) || !strings.Contains(err.Error(), "did not come back within 50ms") {
 		t.Errorf("commit: %v", err)
 	}
-	_, err = postgres.Open(t.Context(), postgres.Options{DSN: server.DSN(), Patience: 50 * time.Millisecond})
+	_, err = postgres.Open(t.Context(), postgres.Options{DSN: server.DSN(), SingleNode: true, Patience: 50 * time.Millisecond})
 	if err == nil || errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("open: %v", err)
 	}
@@ -256,7 +256,7 @@ func TestADamagedLogIsRefused(t *testing.T) {
 		"record":  {"INSERT INTO leasehold_record VALUES ($1, 1, 'k', 'nonsense')", `key "k"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := postgres.Options{DSN: dsn, Partition: partitions.Add(1)}
+			o := postgres.Options{DSN: dsn, Partition: partitions.Add(1), SingleNode: true}
 			e := mustOpen(t, o)
 			for _, key := range []string{"a", "b", "c"} {
 				put(t, e, key)
@@ -272,7 +272,7 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	}
 	t.Run("newer schema", func(t *testing.T) {
 		postgrestest.Exec(t, dsn, "UPDATE leasehold_schema SET version = 1000")
-		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, SingleNode: true})
 		if err == nil || !strings.Contains(err.Error(), "use a newer one") {
 			t.Errorf("open: %v", err)
 		}
@@ -285,7 +285,7 @@ func TestManyMigrateOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			e, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: int64(i), Logf: t.Logf})
+			e, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: int64(i), SingleNode: true, Logf: t.Logf})
 			if err != nil {
 				t.Error(err)
 				return
@@ -296,4 +296,48 @@ func TestManyMigrateOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestADatabaseThatCanLoseCommitsIsRefused when it is opened, and after it was lost.
+func TestADatabaseThatCanLoseCommitsIsRefused(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	name := query[string](t, dsn, "SELECT current_database()")
+	_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+	if !errors.Is(err, postgres.ErrNotReplicated) {
+		t.Errorf("open without a standby: %v", err)
+	}
+	e := mustOpen(t, postgres.Options{DSN: dsn})
+	postgrestest.Exec(t, dsn, "ALTER DATABASE "+name+" SET synchronous_commit = off")
+	if _, err = postgres.Open(t.Context(), postgres.Options{DSN: dsn, SingleNode: true}); !errors.Is(err, postgres.ErrNotDurable) {
+		t.Errorf("open where commits are not waited for: %v", err)
+	}
+	put(t, e, "a") // its connection has the setting from before
+	cut(t, dsn)
+	if err := tryPut(t.Context(), e, "b"); !errors.Is(err, postgres.ErrNotDurable) {
+		t.Errorf("commit over a new connection: %v", err)
+	}
+}
+
+func cut(t *testing.T, dsn string) {
+	t.Helper()
+	postgrestest.Exec(t, dsn, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
+}
+
+// TestADatabaseThatWentBackIsNoticed by who led a partition in it, and by who opens
+// it in a new history of the database.
+func TestADatabaseThatWentBackIsNoticed(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
+	put(t, e, "a")
+	put(t, e, "b")
+	postgrestest.Exec(t, dsn, "DELETE FROM leasehold_log WHERE sequence = 2")
+	cut(t, dsn)
+	if err := tryPut(t.Context(), e, "c"); !errors.Is(err, postgres.ErrLost) {
+		t.Errorf("commit: %v", err)
+	}
+	postgrestest.Exec(t, dsn, "UPDATE leasehold_partition SET timeline = timeline + 1")
+	again := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
+	if got := keys(t, again); got != "a" || again.Epoch() < e.Epoch()+1000 || again.Floor() <= e.Floor() {
+		t.Errorf("it has %q, epoch %d after %d", got, again.Epoch(), e.Epoch())
+	}
 }

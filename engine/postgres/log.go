@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/leasehold/leasehold/engine/memory"
 )
@@ -23,7 +22,7 @@ func newRound(sequence int64, through uint64) *round {
 
 // Append implements [memory.Store].
 func (s *store) Append(batch memory.Batch) (number uint64, err error) {
-	if err := s.failed(); err != nil {
+	if err := s.Failed(); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
@@ -78,11 +77,11 @@ func (s *store) write() {
 			}
 			continue
 		}
-		if r.err = s.failed(); r.err == nil {
+		if r.err = s.Failed(); r.err == nil {
 			r.err = s.append(r)
 		}
 		if r.err != nil {
-			s.fail(r.err)
+			s.Fail(r.err)
 		} else {
 			s.mu.Lock()
 			s.durable = r.through
@@ -125,7 +124,7 @@ ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.e
 // append writes a round to the log. It goes on while the store closes: somebody may
 // wait for it.
 func (s *store) append(r *round) error {
-	return s.patiently(context.WithoutCancel(s.ctx), time.Now().Add(s.patience), func(ctx context.Context) error {
+	return s.patiently(context.WithoutCancel(s.ctx), func(ctx context.Context) error {
 		if s.conn == nil || s.conn.IsClosed() {
 			if err := s.connect(ctx); err != nil {
 				return err
@@ -134,6 +133,9 @@ func (s *store) append(r *round) error {
 		tag, err := s.conn.Exec(ctx, appendSQL, s.partition, r.sequence, s.epoch, r.batches)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = ErrSuperseded
+		}
+		if err == nil {
+			s.logged = r.sequence
 		}
 		return err
 	})

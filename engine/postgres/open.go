@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -21,6 +23,16 @@ type Options struct {
 	DSN string
 	// Partition is the number of the state within the database.
 	Partition int64
+	// SingleNode accepts a database that has no synchronous standby: with its machine
+	// it loses what was acknowledged.
+	SingleNode bool
+	// Leader takes the lead in a cluster, in which others may take it: only if the
+	// partition still has Epoch and nobody else leads it. Confirm answers nil if this
+	// process still led at some instant since it was called. With a zero Leader the
+	// lead is taken from whoever has it.
+	Leader  uuid.UUID
+	Epoch   int64
+	Confirm func() error
 	// Patience is for how long a database that was lost is waited for. The zero
 	// value is [DefaultPatience].
 	Patience time.Duration
@@ -51,10 +63,7 @@ type Engine struct {
 
 var _ engine.Engine = (*Engine)(nil)
 
-// Open takes the lead of a partition, or makes it, and reads its state. It answers
-// [engine.ErrCorrupt] when it holds a record that cannot be read. It tries for as
-// long as o.Patience allows to reach the database.
-func Open(ctx context.Context, o Options) (*Engine, error) {
+func (o Options) withDefaults() Options {
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
 	}
@@ -64,6 +73,26 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
+	return o
+}
+
+// config is for connections to the database that can be written to.
+func (o Options) config() (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(o.DSN)
+	if err != nil {
+		return nil, err
+	}
+	// A standby, or a primary that was made one, is no place to write to.
+	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // of each host: one that is lost does not answer
+	return cfg, nil
+}
+
+// Open takes the lead of a partition, or makes it, and reads its state. It answers
+// [engine.ErrCorrupt] when it holds a record that cannot be read. It tries for as
+// long as o.Patience allows to reach the database.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	o = o.withDefaults()
 	e := new(Engine)
 	var err error
 	e.Engine, err = memory.Open(memory.Options{
@@ -94,15 +123,12 @@ const (
 )
 
 func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err error) {
-	cfg, err := pgxpool.ParseConfig(o.DSN)
+	cfg, err := o.config()
 	if err != nil {
 		return nil, err
 	}
-	// A standby, or a primary that was made one, is no place to write to.
-	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	cfg.ConnConfig.ConnectTimeout = o.Patience
 	s := &store{
-		partition: o.Partition, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, tell: fail,
+		partition: o.Partition, singleNode: o.SingleNode, confirm: o.Confirm, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, Failure: memory.Failure{Tell: fail},
 		cfg: cfg.ConnConfig, active: new(overlay),
 		wake: make(chan struct{}, 1), toFold: make(chan fold, 1),
 	}
@@ -119,7 +145,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 			return nil, err
 		}
 	}
-	if err = s.lead(ctx); err != nil {
+	if err = s.lead(ctx, o); err != nil {
 		return nil, err
 	}
 	s.running.Go(s.write)
@@ -128,17 +154,29 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 }
 
 // lead takes the lead and reads the log.
-func (s *store) lead(ctx context.Context) error {
-	if err := s.patiently(ctx, time.Now().Add(s.patience), s.connect); err != nil {
+func (s *store) lead(ctx context.Context, o Options) error {
+	if err := s.patiently(ctx, s.connect); err != nil {
 		return err
 	}
 	if err := migrate(ctx, s.conn); err != nil {
 		return err
 	}
-	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch) VALUES ($1, 0) ON CONFLICT (partition) DO NOTHING", s.partition); err != nil {
+	timeline, err := timelineOf(ctx, s.conn)
+	if err != nil {
 		return err
 	}
-	if err := s.conn.QueryRow(ctx, "UPDATE leasehold_partition SET epoch = epoch + 1 WHERE partition = $1 RETURNING epoch", s.partition).Scan(&s.epoch); err != nil {
+	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch, timeline) VALUES ($1, 0, $2) ON CONFLICT (partition) DO NOTHING", s.partition, timeline); err != nil {
+		return err
+	}
+	var leader *uuid.UUID
+	if o.Leader != uuid.Nil {
+		leader = &o.Leader
+	}
+	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch).Scan(&s.epoch)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrSuperseded
+	}
+	if err != nil {
 		return err
 	}
 	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", s.partition)
@@ -160,6 +198,6 @@ func (s *store) lead(ctx context.Context) error {
 			return fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
 		}
 	}
-	s.open = newRound(sequence+1, 0)
+	s.open, s.logged = newRound(sequence+1, 0), sequence
 	return rows.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -83,7 +82,7 @@ func (s *store) Get(space memory.Space, key string, read func(value []byte) erro
 
 // reading reads, and tries again when the connection was lost.
 func (s *store) reading(read func(context.Context) error) error {
-	return s.patiently(s.ctx, time.Now().Add(s.patience), read)
+	return s.patiently(s.ctx, read)
 }
 
 // Iterate implements [memory.Reader].

@@ -72,6 +72,12 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	return nil
 }
 
+// lastMigration is the version of the schema that this program makes.
+func lastMigration() (int, error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	return len(files), err
+}
+
 func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int, err error) {
 	err = conn.QueryRow(ctx, "SELECT version FROM leasehold_schema").Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -80,7 +86,10 @@ func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int, err error)
 	return version, err
 }
 
-func undefinedTable(err error) bool {
+func undefinedTable(err error) bool    { return hasCode(err, "42P01") }
+func undefinedFunction(err error) bool { return hasCode(err, "42883") }
+
+func hasCode(err error, code string) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "42P01"
+	return errors.As(err, &pg) && pg.Code == code
 }

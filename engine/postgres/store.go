@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +17,10 @@ import (
 
 // A store is a [memory.Store] in a partition of a database.
 type store struct {
+	memory.Failure
 	partition, epoch int64
+	singleNode       bool
+	confirm          func() error // nil: nobody else can take the lead
 	patience         time.Duration
 	foldSize         int
 	logf             func(format string, args ...any)
@@ -30,7 +33,9 @@ type store struct {
 	wake    chan struct{} // there is something in open
 	toFold  chan fold
 
-	conn *pgx.Conn // the writer's, or nil
+	// Of the writer.
+	conn   *pgx.Conn // or nil
+	logged int64     // the last sequence that it knows to be in the log
 
 	mu      sync.Mutex
 	active  *overlay
@@ -39,23 +44,6 @@ type store struct {
 	durable uint64                 // the number of the last batch in the log
 	taken   *round                 // the last that the writer took, or nil
 	waiting map[*snapshot]struct{} // snapshots that have no transaction yet
-
-	tell    func(error) // of the failure
-	failure atomic.Pointer[error]
-}
-
-// fail makes err the store's failure, if it is the first.
-func (s *store) fail(err error) {
-	if s.failure.CompareAndSwap(nil, &err) {
-		s.tell(err)
-	}
-}
-
-func (s *store) failed() error {
-	if err := s.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // Full implements [memory.Store]. A database has its own ways to tell.
@@ -89,11 +77,25 @@ func (s *store) disconnect() {
 	}
 }
 
-// connect makes the writer's connection.
+// connect makes the writer's connection, to a database that is as safe as the one
+// before and has what that had.
 func (s *store) connect(ctx context.Context) (err error) {
-	conn, err := pgx.ConnectConfig(ctx, s.cfg)
-	if err == nil {
-		s.conn = conn
+	if s.conn, err = pgx.ConnectConfig(ctx, s.cfg); err != nil {
+		s.conn = nil
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.disconnect()
+		}
+	}()
+	if err := checkDurable(ctx, s.conn, s.singleNode); err != nil || s.logged == 0 {
+		return err
+	}
+	var last int64
+	err = s.conn.QueryRow(ctx, "SELECT coalesce(max(sequence), 0) FROM leasehold_log WHERE partition = $1", s.partition).Scan(&last)
+	if err == nil && last < s.logged {
+		return fmt.Errorf("%w: the log ends at %d, and %d was in it", ErrLost, last, s.logged)
 	}
 	return err
 }
@@ -104,9 +106,13 @@ const (
 )
 
 // patiently tries until something works, or fails for a reason that will not pass,
-// or the deadline comes. It reports the first failure to the operator.
-func (s *store) patiently(ctx context.Context, deadline time.Time, try func(context.Context) error) error {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+// or patience is over. It reports the first failure to the operator.
+func (s *store) patiently(ctx context.Context, try func(context.Context) error) error {
+	return patiently(ctx, s.patience, s.logf, try)
+}
+
+func patiently(ctx context.Context, patience time.Duration, logf func(string, ...any), try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		err := try(ctx)
@@ -117,12 +123,12 @@ func (s *store) patiently(ctx context.Context, deadline time.Time, try func(cont
 			return context.Cause(ctx)
 		}
 		if pause == firstPause {
-			s.logf("engine: the database does not answer, trying again for %v: %v", time.Until(deadline).Round(time.Second), err)
+			logf("engine: the database does not answer, trying again for %v: %v", patience, err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("the database did not come back within %v: %w", s.patience, err)
+			return fmt.Errorf("the database did not come back within %v: %w", patience, err)
 		}
 	}
 }
@@ -133,7 +139,7 @@ func (s *store) patiently(ctx context.Context, deadline time.Time, try func(cont
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
-		return !errors.Is(err, ErrSuperseded)
+		return !slices.ContainsFunc([]error{ErrSuperseded, ErrNotReplicated, ErrNotDurable, ErrLost}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
 	switch pg.Code {
 	case "40001", "40P01", "53300", "57P01", "57P02", "57P03", "25006":

@@ -71,9 +71,15 @@ func Start(t testing.TB, settings ...string) *Server {
 
 func skipWithout(t testing.TB) {
 	t.Helper()
-	if _, err := find("postgres"); err != nil {
+	if err := Installed(); err != nil {
 		t.Skip(err)
 	}
+}
+
+// Installed says what is missing, if anything is.
+func Installed() error {
+	_, err := find("postgres")
+	return err
 }
 
 var shared struct {

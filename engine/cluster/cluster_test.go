@@ -1,0 +1,427 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/cluster"
+)
+
+// A world is a database and the servers that meet there. It knows at each instant who
+// answers for what.
+type world struct {
+	*testing.T
+	mu         sync.Mutex
+	gone       bool // the database does not answer
+	servers    map[uuid.UUID]*cluster.Server
+	partitions []cluster.Partition
+
+	houses []*house
+	moves  int // how often a partition was taken
+}
+
+// A house is one server.
+type house struct {
+	w      *world
+	name   string
+	member *cluster.Member
+	stop   context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	frozen chan struct{} // not nil while it is paused
+	leads  map[int64]*cluster.Term
+}
+
+func newWorld(t *testing.T, partitions int) *world {
+	w := &world{T: t, servers: make(map[uuid.UUID]*cluster.Server)}
+	for n := range partitions {
+		w.partitions = append(w.partitions, cluster.Partition{Number: int64(n)})
+	}
+	return w
+}
+
+func (w *world) start(name string) *house {
+	h := &house{w: w, name: name, done: make(chan struct{}), leads: make(map[int64]*cluster.Term)}
+	h.member = cluster.NewMember(cluster.Options{
+		Database: h, Address: name, Lead: h.lead, Clock: clock.Go(),
+		Tell: func(s cluster.Server) {
+			for _, other := range w.houses {
+				if other.name == s.Address {
+					other.member.Poke()
+				}
+			}
+		},
+		Logf: func(string, ...any) {},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	w.houses = append(w.houses, h)
+	go func() {
+		defer close(h.done)
+		_ = h.member.Run(ctx)
+	}()
+	return h
+}
+
+var errGone = errors.New("no database")
+
+// in runs what a server asks of the database, unless that or the server stands still.
+func (h *house) in(ctx context.Context, do func(w *world)) error {
+	h.awake()
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	if h.w.gone {
+		return errGone
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	do(h.w)
+	return nil
+}
+
+func (h *house) Register(ctx context.Context, s cluster.Server) error {
+	return h.in(ctx, func(w *world) { w.servers[s.ID] = &s })
+}
+
+func (h *house) Beat(ctx context.Context, id uuid.UUID, _ int64) (look cluster.Look, there bool, err error) {
+	err = h.in(ctx, func(w *world) {
+		if w.servers[id] != nil {
+			there = true
+			w.servers[id].Beats++
+		}
+		for _, id := range slices.SortedFunc(maps.Keys(w.servers), func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }) {
+			look.Servers = append(look.Servers, *w.servers[id])
+		}
+		look.Partitions = slices.Clone(w.partitions)
+	})
+	h.awake() // it may have been paused with the answer on its way
+	return look, there, err
+}
+
+func (h *house) Remove(ctx context.Context, id uuid.UUID, beats int64) error {
+	return h.in(ctx, func(w *world) {
+		if s := w.servers[id]; s != nil && s.Beats == beats {
+			delete(w.servers, id)
+		}
+	})
+}
+
+func (h *house) Drain(ctx context.Context, id uuid.UUID) error {
+	return h.in(ctx, func(w *world) {
+		if s := w.servers[id]; s != nil {
+			s.Draining = true
+		}
+	})
+}
+
+func (h *house) Leave(ctx context.Context, id uuid.UUID) error {
+	return h.in(ctx, func(w *world) { delete(w.servers, id) })
+}
+
+func (h *house) Release(ctx context.Context, partition int64, leader uuid.UUID) error {
+	return h.in(ctx, func(w *world) {
+		if p := &w.partitions[partition]; p.Leader == leader {
+			p.Leader = uuid.Nil
+		}
+	})
+}
+
+// lead takes the lead as an engine does.
+func (h *house) lead(ctx context.Context, p cluster.Partition, term *cluster.Term) error {
+	taken := false
+	err := h.in(ctx, func(w *world) {
+		now := &w.partitions[p.Number]
+		if now.Epoch == p.Epoch && w.servers[now.Leader] == nil {
+			now.Epoch, now.Leader, taken = now.Epoch+1, term.ID, true
+			w.moves++
+		}
+	})
+	if err != nil || !taken {
+		return err
+	}
+	h.mu.Lock()
+	h.leads[p.Number] = term
+	h.mu.Unlock()
+	<-ctx.Done()
+	h.mu.Lock()
+	delete(h.leads, p.Number)
+	h.mu.Unlock()
+	return nil
+}
+
+// pause stops what the server does, as SIGSTOP would, until resume.
+func (h *house) pause() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frozen = make(chan struct{})
+}
+
+func (h *house) resume() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.frozen)
+	h.frozen = nil
+}
+
+func (h *house) awake() {
+	h.mu.Lock()
+	frozen := h.frozen
+	h.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+}
+
+// answers reports whether the server would answer for a partition now. The database
+// does not know what a paused server would say when it is resumed, so it is asked.
+func (h *house) answers(partition int64) bool {
+	h.mu.Lock()
+	term := h.leads[partition]
+	h.mu.Unlock()
+	if term == nil {
+		return false
+	}
+	said := make(chan error, 1)
+	go func() { said <- term.Confirm() }()
+	synctest.Wait()
+	select {
+	case err := <-said:
+		return err == nil
+	default: // it waits
+		return false
+	}
+}
+
+// check fails if two answer for a partition. It gives how many each answers for.
+func (w *world) check() map[string]int {
+	w.Helper()
+	counts := make(map[string]int)
+	for n := range w.partitions {
+		var by []string
+		for _, h := range w.houses {
+			if h.answers(int64(n)) {
+				by = append(by, h.name)
+				counts[h.name]++
+			}
+		}
+		if len(by) > 1 {
+			w.Errorf("partition %d is answered for by %v", n, by)
+		}
+	}
+	return counts
+}
+
+func (w *world) want(counts map[string]int) {
+	w.Helper()
+	if got := w.check(); !maps.Equal(got, counts) {
+		w.Errorf("they lead %v, want %v", got, counts)
+	}
+}
+
+// pass lets time pass, and looks all the time.
+func (w *world) pass(d time.Duration) {
+	w.Helper()
+	for ; d > 0; d -= 100 * time.Millisecond {
+		time.Sleep(100 * time.Millisecond)
+		w.check()
+	}
+}
+
+func (w *world) end() {
+	for _, h := range w.houses {
+		h.mu.Lock()
+		if h.frozen != nil {
+			close(h.frozen)
+			h.frozen = nil
+		}
+		h.mu.Unlock()
+		h.stop()
+		<-h.done
+	}
+}
+
+func inWorld(t *testing.T, partitions int, story func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, partitions)
+		defer w.end()
+		story(w)
+	})
+}
+
+// TestPartitionsAreSharedEvenly and few move when a server joins or stops.
+func TestPartitionsAreSharedEvenly(t *testing.T) {
+	inWorld(t, 10, func(w *world) {
+		w.start("a")
+		w.pass(time.Second)
+		w.want(map[string]int{"a": 10})
+		b := w.start("b")
+		w.pass(2 * time.Second)
+		w.want(map[string]int{"a": 5, "b": 5})
+		w.start("c")
+		w.pass(2 * time.Second)
+		shares := w.check()
+		if shares["c"] != 3 || shares["a"]+shares["b"] != 7 || shares["a"] < 3 || shares["b"] < 3 {
+			t.Errorf("they lead %v", shares)
+		}
+		if w.moves != 10+5+3 {
+			t.Errorf("%d were taken, and 18 had to be", w.moves)
+		}
+		b.stop()
+		<-b.done
+		w.pass(time.Second)
+		w.want(map[string]int{"a": 5, "c": 5})
+		if w.moves != 18+shares["b"] {
+			t.Errorf("%d were taken when b stopped, which led %d", w.moves-18, shares["b"])
+		}
+	})
+}
+
+// TestAServerThatStopsHandsOverAtOnce without waiting for anybody's next look.
+func TestAServerThatStopsHandsOverAtOnce(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		w.start("b")
+		w.pass(2 * time.Second)
+		began := time.Now()
+		a.stop()
+		<-a.done
+		synctest.Wait()
+		w.want(map[string]int{"b": 3})
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestAPausedServerAnswersNothingOnceItIsLate and is told so when it goes on.
+func TestAPausedServerAnswersNothingOnceItIsLate(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		w.start("b")
+		w.pass(2 * time.Second)
+		w.want(map[string]int{"a": 2, "b": 2})
+		a.pause()
+		w.pass(4 * time.Second)
+		w.want(map[string]int{"b": 2}) // nobody answers for the others
+		w.pass(3 * time.Second)
+		w.want(map[string]int{"b": 4})
+		a.resume()
+		w.pass(3 * time.Second)
+		w.want(map[string]int{"a": 2, "b": 2})
+	})
+}
+
+// TestAShortPauseCostsNothing but the time that it takes.
+func TestAShortPauseCostsNothing(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		a := w.start("a")
+		w.start("b")
+		w.pass(2 * time.Second)
+		moves := w.moves
+		a.pause()
+		w.pass(4 * time.Second)
+		a.resume()
+		w.pass(2 * time.Second)
+		w.want(map[string]int{"a": 2, "b": 2})
+		if w.moves != moves {
+			t.Errorf("%d moved", w.moves-moves)
+		}
+	})
+}
+
+// TestADatabaseThatComesBackFindsEverybodyWhereTheyWere as nobody could beat.
+func TestADatabaseThatComesBackFindsEverybodyWhereTheyWere(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.pass(3 * time.Second)
+		moves := w.moves
+		for _, outage := range []time.Duration{time.Second, 6 * time.Second, 12 * time.Second} {
+			w.setGone(true)
+			w.pass(outage)
+			if outage > 4*time.Second {
+				w.want(map[string]int{})
+			}
+			w.setGone(false)
+			w.pass(2 * time.Second)
+			w.want(map[string]int{"a": 2, "b": 2, "c": 2})
+			if w.moves != moves {
+				t.Errorf("after %v, %d had moved", outage, w.moves-moves)
+			}
+		}
+		w.setGone(true)
+		w.pass(30 * time.Second) // all give up
+		w.setGone(false)
+		w.pass(10 * time.Second)
+		w.want(map[string]int{"a": 2, "b": 2, "c": 2})
+	})
+}
+
+func (w *world) setGone(gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = gone
+}
+
+// TestNeverTwoAnswer pauses, stops and starts servers and takes the database away, at
+// random.
+func TestNeverTwoAnswer(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	inWorld(t, 8, func(w *world) {
+		var up, paused []*house
+		for n := range 60 {
+			switch k := rnd.IntN(10); {
+			case k < 3 && len(up) < 5 || len(up) == 0:
+				up = append(up, w.start(fmt.Sprint("s", n)))
+			case k < 5 && len(up) > len(paused):
+				i := rnd.IntN(len(up))
+				if !slices.Contains(paused, up[i]) {
+					up[i].pause()
+					paused = append(paused, up[i])
+				}
+			case k < 7 && len(paused) > 0:
+				paused[0].resume()
+				paused = paused[1:]
+			case k == 7:
+				if i := rnd.IntN(len(up)); !slices.Contains(paused, up[i]) {
+					up[i].stop()
+					up = slices.Delete(up, i, i+1)
+				}
+			case k == 8:
+				w.setGone(true)
+				w.pass(time.Duration(rnd.IntN(9000)) * time.Millisecond)
+				w.setGone(false)
+			}
+			w.pass(time.Duration(rnd.IntN(4000)) * time.Millisecond)
+		}
+		for _, h := range paused {
+			h.resume()
+		}
+		w.pass(20 * time.Second)
+		led := 0
+		for _, n := range w.check() {
+			led += n
+		}
+		if want := min(1, len(up)) * len(w.partitions); led != want {
+			t.Errorf("%d partitions are led in the end, want %d", led, want)
+		}
+	})
+}

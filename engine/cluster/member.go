@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/clock"
+)
+
+// Options say how a server takes part.
+type Options struct {
+	Database Database
+	Address  string // where the others reach this server
+	Process  string // names this process
+	Name     string // of this machine, for people
+	Version  string
+
+	// Connections is how many clients there are. Nil: nobody counts them.
+	Connections func() int64
+	// Lead leads a partition, whose epoch is still that one, in a term: it takes the
+	// lead, serves the partition until ctx ends, and gives back all it needs for that.
+	Lead func(ctx context.Context, p Partition, t *Term) error
+	// Gone reports whether a server's process is known to have ended. Nil: that is
+	// never known.
+	Gone func(Server) bool
+	// Tell is called when there is something to look at for another server. Nil: it
+	// will look anyway.
+	Tell func(Server)
+
+	Timing Timing
+	Clock  clock.Clock // The zero value is the machine's.
+	Logf   func(format string, args ...any)
+}
+
+// A Member is this server in a cluster.
+type Member struct {
+	opts Options
+	look chan struct{} // has one in it when there is something to look at
+
+	mu      sync.Mutex
+	term    *Term
+	last    Look
+	leads   map[int64]*lead
+	changed chan struct{} // closed by the next change of last or leads
+
+	seen map[uuid.UUID]sight // of the loop
+}
+
+// A lead is a partition that this server leads, takes or gives up.
+type lead struct {
+	stop context.CancelFunc
+}
+
+// A sight is when a server's beats were first seen as they are.
+type sight struct {
+	beats int64
+	at    time.Duration
+}
+
+// NewMember makes a member. Its user runs it.
+func NewMember(o Options) *Member {
+	o.Timing = o.Timing.withDefaults()
+	if o.Clock.Running == nil {
+		o.Clock = clock.Machine()
+	}
+	if o.Connections == nil {
+		o.Connections = func() int64 { return 0 }
+	}
+	return &Member{opts: o, look: make(chan struct{}, 1), leads: make(map[int64]*lead), changed: make(chan struct{})}
+}
+
+// Poke has the member look at once.
+func (m *Member) Poke() {
+	select {
+	case m.look <- struct{}{}:
+	default:
+	}
+}
+
+// Leader says which server leads a partition, as far as is known, and whether that is
+// this one; changed is closed when it may have changed.
+func (m *Member) Leader(partition int64) (s Server, self bool, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.last.Partitions {
+		if p.Number != partition {
+			continue
+		}
+		for _, s := range m.last.Servers {
+			if s.ID == p.Leader {
+				return s, m.term != nil && s.ID == m.term.ID, m.changed
+			}
+		}
+	}
+	return Server{}, false, m.changed
+}
+
+// Run takes part until ctx ends, and then gives up what this server leads.
+func (m *Member) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := m.serve(ctx); err != nil && ctx.Err() == nil {
+			m.opts.Logf("cluster: %v", err)
+			m.pause(ctx)
+		}
+	}
+	return nil
+}
+
+// pause waits for the next look.
+func (m *Member) pause(ctx context.Context) {
+	select {
+	case <-m.look:
+	case <-time.After(m.opts.Timing.Every):
+	case <-ctx.Done():
+	}
+}
+
+// serve is one term.
+func (m *Member) serve(ctx context.Context) error {
+	term := newTerm(m.opts.Clock.Running)
+	if err := m.bounded(ctx, func(ctx context.Context) error {
+		return m.opts.Database.Register(ctx, Server{ID: term.ID, Address: m.opts.Address, Process: m.opts.Process, Name: m.opts.Name, Version: m.opts.Version})
+	}); err != nil {
+		return err
+	}
+	m.note(func() { m.term = term })
+	m.seen = make(map[uuid.UUID]sight)
+	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var leads sync.WaitGroup
+	err := m.beat(ctx, term, func(p Partition) { leads.Go(func() { m.lead(leading, p, term) }) }, stop)
+	term.end() // first: after an error nothing is answered
+	stop()
+	leads.Wait()
+	m.note(func() { m.term = nil })
+	// It may have been removed, and the database may be gone: then others do it.
+	_ = m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return m.opts.Database.Leave(ctx, term.ID) })
+	m.tellOthers(term.ID)
+	return err
+}
+
+// bounded gives the database as long as a beat may take.
+func (m *Member) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timing.Hold)
+	defer cancel()
+	return do(ctx)
+}
+
+// beat beats until the term ends, or until ctx has ended and what this server led is
+// given up.
+func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), stop func()) error {
+	now, t := m.opts.Clock.Running, m.opts.Timing
+	run, failing, stopping := ctx, false, false
+	for last := now(); ; m.pause(run) {
+		if ctx.Err() != nil && !stopping {
+			stopping, run = true, context.WithoutCancel(ctx)
+			if err := m.bounded(run, func(ctx context.Context) error { return m.opts.Database.Drain(ctx, term.ID) }); err != nil {
+				m.opts.Logf("cluster: drain: %v", err)
+			}
+			stop()
+		}
+		if stopping && m.idle() {
+			return nil
+		}
+		sent := now()
+		var look Look
+		var there bool
+		err := m.bounded(run, func(ctx context.Context) (err error) {
+			look, there, err = m.opts.Database.Beat(ctx, term.ID, m.opts.Connections())
+			return err
+		})
+		switch {
+		case err == nil && !there:
+			return ErrOver
+		case err != nil && run.Err() != nil:
+			continue // it stops
+		case err != nil && now()-last >= t.Quit:
+			return errors.Join(ErrOver, err)
+		case err != nil:
+			if !failing {
+				m.opts.Logf("cluster: the database does not answer: %v", err)
+			}
+			failing = true
+			continue
+		}
+		failing = false
+		term.extend(sent + t.Hold)
+		if sent-last > t.Hold {
+			clear(m.seen) // it has missed looks
+		}
+		last = sent
+		m.note(func() { m.last = look })
+		m.observe(run, term.ID, look, sent)
+		if !stopping {
+			m.act(term.ID, look, begin)
+		}
+	}
+}
+
+// idle reports whether there is nothing that this server leads.
+func (m *Member) idle() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.leads) == 0
+}
+
+// note changes what doors see.
+func (m *Member) note(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// observe removes the servers that have not beaten for too long. The look was sent
+// for at an instant, and nothing in it is older.
+func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent time.Duration) {
+	seen := make(map[uuid.UUID]sight, len(look.Servers))
+	for _, s := range look.Servers {
+		if s.ID == self {
+			continue
+		}
+		first, known := m.seen[s.ID]
+		if !known || first.beats != s.Beats {
+			first = sight{s.Beats, m.opts.Clock.Running()}
+		}
+		seen[s.ID] = first
+		gone := m.opts.Gone != nil && m.opts.Gone(s)
+		if !gone && sent-first.at < m.opts.Timing.Dead {
+			continue
+		}
+		m.opts.Logf("cluster: server %s at %q is gone, and is removed", s.ID, s.Address)
+		if err := m.bounded(ctx, func(ctx context.Context) error { return m.opts.Database.Remove(ctx, s.ID, s.Beats) }); err != nil {
+			m.opts.Logf("cluster: remove server %s: %v", s.ID, err)
+		}
+		m.Poke()
+	}
+	m.seen = seen
+}
+
+// act takes and gives up what this server is to. One that was asked to stop leading a
+// partition still counts it as its own until it has.
+func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
+	take, give := look.share(self)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range give {
+		if l := m.leads[p.Number]; l != nil {
+			l.stop()
+		}
+	}
+	for _, p := range take {
+		if m.leads[p.Number] == nil {
+			m.leads[p.Number] = &lead{stop: func() {}}
+			begin(p)
+		}
+	}
+}
+
+// lead leads one partition.
+func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	m.mu.Lock()
+	m.leads[p.Number].stop = stop
+	m.mu.Unlock()
+	err := m.opts.Lead(ctx, p, term)
+	if err != nil && ctx.Err() == nil {
+		m.opts.Logf("cluster: lead partition %d: %v", p.Number, err)
+	}
+	// Whether or not it was taken. If the database is gone, others find out otherwise.
+	if err := m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		return m.opts.Database.Release(ctx, p.Number, term.ID)
+	}); err != nil {
+		m.opts.Logf("cluster: give up partition %d: %v", p.Number, err)
+	}
+	m.tellOthers(term.ID)
+	if err != nil && ctx.Err() == nil {
+		// It would fail again.
+		select {
+		case <-time.After(m.opts.Timing.Hold):
+		case <-ctx.Done():
+		}
+	}
+	m.mu.Lock()
+	delete(m.leads, p.Number)
+	m.mu.Unlock()
+	m.Poke()
+}
+
+// Announce tells the other servers that this one has taken the lead of a partition, so
+// that their clients need not wait for their next look.
+func (m *Member) Announce() {
+	m.mu.Lock()
+	term := m.term
+	m.mu.Unlock()
+	if term != nil {
+		m.tellOthers(term.ID)
+	}
+}
+
+func (m *Member) tellOthers(self uuid.UUID) {
+	if m.opts.Tell == nil {
+		return
+	}
+	m.mu.Lock()
+	others := m.last.Servers
+	m.mu.Unlock()
+	for _, s := range others {
+		if s.ID != self {
+			m.opts.Tell(s)
+		}
+	}
+}

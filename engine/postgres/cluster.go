@@ -1,0 +1,167 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leasehold/leasehold/engine/cluster"
+)
+
+// A Cluster is where the servers that share a database meet.
+type Cluster struct {
+	pool *pgxpool.Pool
+}
+
+var _ cluster.Database = (*Cluster)(nil)
+
+// OpenCluster makes or migrates the schema of a database, and the partitions. Of o it
+// takes what says where the database is and what it must be like.
+func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, error) {
+	o = o.withDefaults()
+	cfg, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 2
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return checkDurable(ctx, conn, o.SingleNode) }
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
+		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+			if err := migrate(ctx, conn.Conn()); err != nil {
+				return err
+			}
+			_, err := conn.Exec(ctx, `INSERT INTO leasehold_partition (partition, epoch)
+SELECT n, 0 FROM generate_series(0, $1::bigint - 1) AS n ON CONFLICT (partition) DO NOTHING`, partitions)
+			return err
+		})
+	})
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("engine: open the database: %w", err)
+	}
+	return &Cluster{pool}, nil
+}
+
+// ErrNoSchema says that no server has used a database yet.
+var ErrNoSchema = errors.New("no server has used this database yet")
+
+// FindCluster connects to a cluster that there is, and changes nothing. Of o it takes
+// where the database is.
+func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
+	cfg, err := o.withDefaults().config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		known, err := lastMigration()
+		if err != nil {
+			return err
+		}
+		version, err := schemaVersion(ctx, conn.Conn())
+		switch {
+		case undefinedTable(err):
+			return ErrNoSchema
+		case err == nil && version != known:
+			return fmt.Errorf("its schema is version %d, and this program knows %d: use the version that its servers have", version, known)
+		}
+		return err
+	})
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("engine: find the cluster: %w", err)
+	}
+	return &Cluster{pool}, nil
+}
+
+// Close closes the connections.
+func (c *Cluster) Close() { c.pool.Close() }
+
+// Register implements [cluster.Database].
+func (c *Cluster) Register(ctx context.Context, s cluster.Server) error {
+	_, err := c.pool.Exec(ctx, "INSERT INTO leasehold_server (id, address, process, beats, draining, name, version) VALUES ($1, $2, $3, 0, false, $4, $5)", s.ID, s.Address, s.Process, s.Name, s.Version)
+	return err
+}
+
+// Beat implements [cluster.Database], in one round trip. What it reads may be of
+// different instants: whoever acts on it says in the statement what it relies on.
+func (c *Cluster) Beat(ctx context.Context, id uuid.UUID, connections int64) (look cluster.Look, there bool, err error) {
+	var b pgx.Batch
+	b.Queue("UPDATE leasehold_server SET beats = beats + 1, connections = $2 WHERE id = $1", id, connections)
+	b.Queue(serversSQL)
+	b.Queue(partitionsSQL)
+	results := c.pool.SendBatch(ctx, &b)
+	defer func() {
+		if closed := results.Close(); err == nil {
+			err = closed // with it the beat has failed
+		}
+	}()
+	tag, err := results.Exec()
+	if err != nil {
+		return look, false, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return look, false, err
+	}
+	if look.Servers, err = pgx.CollectRows(rows, scanServer); err != nil {
+		return look, false, err
+	}
+	if rows, err = results.Query(); err != nil {
+		return look, false, err
+	}
+	look.Partitions, err = pgx.CollectRows(rows, scanPartition)
+	return look, tag.RowsAffected() == 1, err
+}
+
+const (
+	serversSQL    = "SELECT id, address, process, beats, draining, name, version, connections FROM leasehold_server ORDER BY id"
+	partitionsSQL = "SELECT partition, epoch, coalesce(leader, '00000000-0000-0000-0000-000000000000') FROM leasehold_partition ORDER BY partition"
+)
+
+func scanServer(row pgx.CollectableRow) (s cluster.Server, err error) {
+	return s, row.Scan(&s.ID, &s.Address, &s.Process, &s.Beats, &s.Draining, &s.Name, &s.Version, &s.Connections)
+}
+
+func scanPartition(row pgx.CollectableRow) (p cluster.Partition, err error) {
+	return p, row.Scan(&p.Number, &p.Epoch, &p.Leader)
+}
+
+// Remove implements [cluster.Database].
+func (c *Cluster) Remove(ctx context.Context, id uuid.UUID, beats int64) error {
+	_, err := c.pool.Exec(ctx, "DELETE FROM leasehold_server WHERE id = $1 AND beats = $2", id, beats)
+	return err
+}
+
+// Drain implements [cluster.Database].
+func (c *Cluster) Drain(ctx context.Context, id uuid.UUID) error { return c.SetDraining(ctx, id, true) }
+
+// SetDraining says whether a server is to lead nothing.
+func (c *Cluster) SetDraining(ctx context.Context, id uuid.UUID, draining bool) error {
+	_, err := c.pool.Exec(ctx, "UPDATE leasehold_server SET draining = $2 WHERE id = $1", id, draining)
+	return err
+}
+
+// Leave implements [cluster.Database].
+func (c *Cluster) Leave(ctx context.Context, id uuid.UUID) error {
+	_, err := c.pool.Exec(ctx, "DELETE FROM leasehold_server WHERE id = $1", id)
+	return err
+}
+
+// Release implements [cluster.Database].
+func (c *Cluster) Release(ctx context.Context, partition int64, leader uuid.UUID) error {
+	_, err := c.pool.Exec(ctx, "UPDATE leasehold_partition SET leader = NULL WHERE partition = $1 AND leader = $2", partition, leader)
+	return err
+}

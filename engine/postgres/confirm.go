@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/leasehold/leasehold/engine"
+)
+
+// An engine whose partition others may take confirms that it still leads between the
+// work of a transaction and its answer, be that only a refusal. Commits are fenced by
+// themselves; this is for all else that an answer tells.
+
+// confirmed is the answer to a transaction that ended with err.
+func (e *Engine) confirmed(err error) error {
+	if e.store.confirm == nil {
+		return err
+	}
+	if over := e.store.confirm(); over != nil {
+		over = fmt.Errorf("%w: %w", ErrSuperseded, over)
+		e.store.Fail(over)
+		return errors.Join(fmt.Errorf("%w: %w", engine.ErrFailed, over), err)
+	}
+	return err
+}
+
+// Update implements [engine.Engine].
+func (e *Engine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.confirmed(e.Engine.Update(ctx, fn))
+}
+
+// View implements [engine.Engine].
+func (e *Engine) View(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.confirmed(e.Engine.View(ctx, fn))
+}
+
+// Snapshot implements [engine.Engine].
+func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.confirmed(e.Engine.Snapshot(ctx, fn))
+}
+
+// Get implements [engine.Engine].
+func (e *Engine) Get(ctx context.Context, key string) (row engine.Row, found bool, err error) {
+	row, found, err = e.Engine.Get(ctx, key)
+	return row, found, e.confirmed(err)
+}
+
+// Read implements [engine.Engine].
+func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error) {
+	rows, err := e.Engine.Read(ctx, keys...)
+	return rows, e.confirmed(err)
+}

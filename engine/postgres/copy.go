@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/memory"
+)
+
+// ErrServed says that servers use a database that is to be copied, or copied to.
+var ErrServed = errors.New("servers use this database")
+
+// OpenStore opens the records of a partition without an engine, to copy them; see
+// [memory.Copy]. Nobody leads the partition meanwhile: a server that comes takes it over,
+// and the copy fails.
+func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
+	o = o.withDefaults()
+	s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
+	if err != nil {
+		return nil, fmt.Errorf("engine: open partition %d: %w", o.Partition, err)
+	}
+	return s, nil
+}
+
+// Unserved answers [ErrServed] if a server of the database has beaten while it looked,
+// for as long as a server may be silent between two beats.
+func Unserved(ctx context.Context, o Options, silence time.Duration) error {
+	c, err := FindCluster(ctx, o)
+	if errors.Is(err, ErrNoSchema) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	before, err := c.Look(ctx)
+	if err != nil || len(before.Servers) == 0 {
+		return err
+	}
+	select {
+	case <-time.After(silence):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	after, err := c.Look(ctx)
+	if err != nil {
+		return err
+	}
+	beats := make(map[uuid.UUID]int64)
+	for _, s := range before.Servers {
+		beats[s.ID] = s.Beats
+	}
+	for _, s := range after.Servers {
+		if n, known := beats[s.ID]; !known || n != s.Beats {
+			return fmt.Errorf("%w: %s at %s", ErrServed, s.Name, s.Address)
+		}
+	}
+	return nil
+}
+
+// Restored says that a database was brought back from a copy, which the database may not
+// know: its tokens go on above all that were issued since the copy was made.
+func (c *Cluster) Restored(ctx context.Context) (partitions int64, err error) {
+	tag, err := c.pool.Exec(ctx, "UPDATE leasehold_partition SET epoch = epoch + $1, leader = NULL", leap)
+	return tag.RowsAffected(), err
+}

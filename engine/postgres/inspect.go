@@ -1,0 +1,167 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasehold/leasehold/engine/cluster"
+)
+
+// Look shows the servers and partitions of a cluster.
+func (c *Cluster) Look(ctx context.Context) (look cluster.Look, err error) {
+	rows, _ := c.pool.Query(ctx, serversSQL) // CollectRows has its error
+	if look.Servers, err = pgx.CollectRows(rows, scanServer); err != nil {
+		return look, err
+	}
+	rows, _ = c.pool.Query(ctx, partitionsSQL)
+	look.Partitions, err = pgx.CollectRows(rows, scanPartition)
+	return look, err
+}
+
+// A Log is how much of a partition has been committed.
+type Log struct {
+	Partition int64
+	Commits   int64 // ever
+	Rows      int64 // that are not folded yet, of one commit or more
+	Bytes     int64 // in those
+}
+
+// Logs shows the logs of all partitions that have any.
+func (c *Cluster) Logs(ctx context.Context) ([]Log, error) {
+	rows, _ := c.pool.Query(ctx, `SELECT partition, max(sequence), count(*), coalesce(sum(length(batch)), 0)::bigint
+FROM leasehold_log GROUP BY partition ORDER BY partition`)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Log, err error) {
+		return l, row.Scan(&l.Partition, &l.Commits, &l.Rows, &l.Bytes)
+	})
+}
+
+// A Report is what an operator should know of a database.
+type Report struct {
+	Version   string // of the server, as it says it
+	Number    int    // the same, as 150004
+	Timeline  int64
+	Schema    int           // version of the schema; 0: there is none yet
+	Known     int           // version of the schema that this program makes
+	Settings  []Setting     // that matter
+	Standbys  []Standby     // none is known to a user without pg_monitor
+	RoundTrip time.Duration // the median of several
+	Commit    time.Duration // likewise, of a commit that is written; 0: not known
+	Tables    []Table       // of the schema
+	Look      cluster.Look  // without a schema: empty
+	Durable   error         // why what it acknowledges can be lost; nil: it cannot
+}
+
+// A Setting is one of the database, as sessions of this user have it.
+type Setting struct{ Name, Value string }
+
+// A Standby is one that streams from the database.
+type Standby struct {
+	Name, State, Sync string
+	Lag               time.Duration // of what it has written to its disk
+}
+
+// A Table is one of the schema.
+type Table struct {
+	Name       string
+	Bytes      int64 // with its indexes
+	Live, Dead int64 // rows, as far as the statistics know
+}
+
+const (
+	inspected = 11 // round trips
+
+	settingsToShow = `SELECT name, setting FROM pg_settings WHERE name IN
+('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'max_connections', 'autovacuum', 'wal_level', 'idle_in_transaction_session_timeout', 'statement_timeout')
+ORDER BY name`
+	standbysToShow = `SELECT application_name, coalesce(state, ''), coalesce(sync_state, ''), coalesce(extract(epoch FROM flush_lag), 0)::float8
+FROM pg_stat_replication ORDER BY application_name`
+	tablesToShow = `SELECT relname, pg_total_relation_size(relid), n_live_tup, n_dead_tup
+FROM pg_stat_user_tables WHERE relname LIKE 'leasehold\_%' ORDER BY relname`
+)
+
+// Inspect looks at a database, and changes nothing in it. Durable in the answer says
+// what Open would refuse it for.
+func Inspect(ctx context.Context, o Options) (r Report, err error) {
+	cfg, err := o.withDefaults().config()
+	if err != nil {
+		return r, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err = conn.QueryRow(ctx, "SELECT version(), current_setting('server_version_num')::int").Scan(&r.Version, &r.Number); err != nil {
+		return r, err
+	}
+	if r.Timeline, err = timelineOf(ctx, conn); err != nil {
+		return r, err
+	}
+	r.Durable = checkDurable(ctx, conn, o.SingleNode)
+	if r.Settings, err = collect(ctx, conn, settingsToShow, func(row pgx.CollectableRow) (s Setting, err error) {
+		return s, row.Scan(&s.Name, &s.Value)
+	}); err != nil {
+		return r, err
+	}
+	if r.Standbys, err = collect(ctx, conn, standbysToShow, func(row pgx.CollectableRow) (s Standby, err error) {
+		var lag float64
+		err = row.Scan(&s.Name, &s.State, &s.Sync, &lag)
+		s.Lag = time.Duration(lag * float64(time.Second))
+		return s, err
+	}); err != nil {
+		return r, err
+	}
+	if r.Tables, err = collect(ctx, conn, tablesToShow, func(row pgx.CollectableRow) (t Table, err error) {
+		return t, row.Scan(&t.Name, &t.Bytes, &t.Live, &t.Dead)
+	}); err != nil {
+		return r, err
+	}
+	if r.RoundTrip, err = median(ctx, conn, "SELECT 1"); err != nil {
+		return r, err
+	}
+	// A message that nobody reads is committed as any write is.
+	if r.Commit, err = median(ctx, conn, "SELECT pg_logical_emit_message(true, 'leasehold', 'doctor')"); err != nil {
+		r.Commit = 0 // not every database has it, nor may every user call it
+	}
+	return r, r.inspectSchema(ctx, conn)
+}
+
+func (r *Report) inspectSchema(ctx context.Context, conn *pgx.Conn) (err error) {
+	if r.Known, err = lastMigration(); err != nil {
+		return err
+	}
+	r.Schema, err = schemaVersion(ctx, conn)
+	if undefinedTable(err) {
+		return nil
+	}
+	if err != nil || r.Schema != r.Known {
+		return err
+	}
+	if r.Look.Servers, err = collect(ctx, conn, serversSQL, scanServer); err != nil {
+		return err
+	}
+	r.Look.Partitions, err = collect(ctx, conn, partitionsSQL, scanPartition)
+	return err
+}
+
+func collect[T any](ctx context.Context, conn *pgx.Conn, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
+	rows, _ := conn.Query(ctx, sql) // CollectRows has its error
+	return pgx.CollectRows(rows, scan)
+}
+
+// median is how long a statement takes.
+func median(ctx context.Context, conn *pgx.Conn, sql string) (time.Duration, error) {
+	var took []time.Duration
+	for range inspected {
+		began := time.Now()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}

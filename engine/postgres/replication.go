@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	// ErrNotReplicated says that the loss of one machine could lose commits that
+	// were acknowledged.
+	ErrNotReplicated = errors.New("the database does not replicate synchronously")
+
+	// ErrNotDurable says that a crash of the database could lose commits that were
+	// acknowledged.
+	ErrNotDurable = errors.New("the database acknowledges commits that it can lose")
+
+	// ErrLost says that the database has lost commits that it had acknowledged, as
+	// when an asynchronous standby was promoted. What this process has in memory is
+	// ahead of it.
+	ErrLost = errors.New("the database has lost commits that it had acknowledged")
+)
+
+const settingsSQL = `SELECT current_setting('synchronous_commit'),
+coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('fsync', true), 'on')`
+
+// checkDurable refuses a database, or settings of this user in it, that can lose what
+// was acknowledged. Somebody may have changed them since the last connection.
+func checkDurable(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
+	var commit, standbys, fsync string
+	if err := conn.QueryRow(ctx, settingsSQL).Scan(&commit, &standbys, &fsync); err != nil {
+		return err
+	}
+	switch {
+	case fsync == "off":
+		return fmt.Errorf("%w: fsync is off", ErrNotDurable)
+	case commit == "off":
+		return fmt.Errorf("%w: synchronous_commit is off", ErrNotDurable)
+	case singleNode:
+		return nil
+	case standbys == "":
+		return fmt.Errorf("%w: synchronous_standby_names is empty", ErrNotReplicated)
+	case commit != "on" && commit != "remote_apply":
+		return fmt.Errorf("%w: synchronous_commit is %s", ErrNotReplicated, commit)
+	}
+	return nil
+}
+
+// A database may go back when a standby is promoted or a backup restored, and with it
+// the epochs of its partitions. Then it has another timeline, and a partition's epoch
+// leaps by more openings than are believed to have been lost.
+const leap = 1024
+
+// leadSQL takes the lead. Whoever leads in a cluster is registered from before that
+// until after. If the row has changed since the statement began, so has the epoch.
+const leadSQL = `UPDATE leasehold_partition
+SET epoch = epoch + CASE WHEN epoch = 0 OR timeline = $2 THEN 1 ELSE $3::bigint END, timeline = $2, leader = $4
+WHERE partition = $1 AND ($4::uuid IS NULL OR epoch = $5 AND NOT EXISTS (SELECT 1 FROM leasehold_server WHERE id = leader))
+RETURNING epoch`
+
+// timelineOf gives the history that a database is in; 0 where it has no such thing.
+func timelineOf(ctx context.Context, conn *pgx.Conn) (timeline int64, err error) {
+	var file string
+	err = conn.QueryRow(ctx, "SELECT pg_walfile_name(pg_current_wal_lsn())").Scan(&file)
+	if undefinedFunction(err) {
+		return 0, nil
+	}
+	if err == nil {
+		_, err = fmt.Sscanf(file, "%08x", &timeline)
+	}
+	return timeline, err
+}
+
+// counterBits are the bits of a token below the epoch. An epoch that gives more tokens
+// goes on in those of the next, which then begins behind them.
+const counterBits = 28
+
+// lastEpoch keeps tokens below 2^53.
+const lastEpoch = 1<<25 - 2
+
+// Floor is the number above which tokens are issued in this opening: (epoch, 0). All
+// that were issued before are below, even if the database has lost them.
+func (e *Engine) Floor() uint64 {
+	return uint64(min(e.store.epoch, lastEpoch)) << counterBits
+}
