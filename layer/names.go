@@ -76,7 +76,7 @@ func (v *View) peer(tx engine.Tx, argument, segment string) (name string, err er
 	m := v.member
 	if segment == self {
 		if m.ReadOnly {
-			return "", &registry.ArgumentError{Argument: argument, Problem: "must name the peer: you are no member of this layer"}
+			return "", &registry.ArgumentError{Argument: argument, Problem: "must name the peer: you are not a member of this layer"}
 		}
 		return m.Name, nil
 	}

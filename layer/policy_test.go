@@ -200,5 +200,5 @@ func TestRefusalsSayWhatWhoAndWhatNext(t *testing.T) {
 		same(t, c.path, mustBe[*layer.ForbiddenError](t, c.path, err).Error(), c.want)
 	}
 	_, err := s.As(root).Get(t.Context(), "/peer/self/x")
-	same(t, "self", mustBe[*registry.ArgumentError](t, "self", err).Error(), "path must name the peer: you are no member of this layer")
+	same(t, "self", mustBe[*registry.ArgumentError](t, "self", err).Error(), "path must name the peer: you are not a member of this layer")
 }

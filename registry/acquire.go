@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"time"
-	"unicode"
-	"unicode/utf8"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -18,54 +14,80 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A Request asks for a lease.
-type Request struct {
-	Key       string // 1 to MaxKey bytes, printable, compared exactly
-	Holder    Holder
-	TTL       time.Duration // MinTTL to MaxTTL; zero: DefaultTTL
-	Wait      time.Duration // at most MaxWait; zero: answer at once
-	Ticket    uuid.UUID     // of an earlier wait; zero: none. The party's place is found without it, too
-	RequestID string        // makes the request idempotent; "": it is not
-	KeepAlive bool
-	Shared    bool   // beside others who ask for it shared
-	Reason    string // shown to those who are refused; at most MaxReason bytes
-}
-
-// A Grant answers a request.
-type Grant struct {
-	Lease
-	Reentrant bool // the party held it already
-}
-
 // An ask is one request on its way.
 type ask struct {
 	Request
-	scope  string
+	wants  []Want    // in the order of their keys
 	id     uuid.UUID // of the call, among those that wait in this process
 	call   call.Call
-	placed bool   // it has taken its place in the line
-	offer  *Lease // that is offered to its actor, and that it accepts with a grant
+	placed bool    // it has taken its place in the line
+	ended  int     // expired leases that it came upon
+	offers []Lease // that its actor is offered, and that it accepts with the grant
 }
 
 // Acquire grants the key, or refuses with a [HeldError], or after a wait with a
 // [WaitError]. A call that is cancelled has no lease and no place in line when
 // Acquire returns, whatever it was given in that instant. One that is cut off
 // ([call.ErrCutOff]) keeps them for the call that is sent again.
-func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error) {
-	req.TTL = cmp.Or(req.TTL, DefaultTTL)
-	if err := req.check(r.scope); err != nil {
+func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
+	list, err := r.core.acquire(ctx, []Want{r.Want(req.Key, req.Shared)}, req)
+	if err != nil {
 		return Grant{}, err
 	}
-	c := r.core
-	a := ask{Request: req, scope: r.scope, id: uuid.New(), call: req.named(call.Of(ctx), r.scope)}
-	look := func(last bool) error {
-		return c.update(ctx, req.Holder, func(tx Tx) (refusal error) {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+	return list[0], nil
+}
+
+// AcquireAll is Acquire for several keys, of any scopes, in place of the request's. It
+// grants all of them in one transaction, or none. It has one number in the lines of all
+// of them, so it comes before whoever asks later for any, and after whoever asked
+// earlier. The grants are in the order of wants.
+func (c *Core) AcquireAll(ctx context.Context, wants []Want, req Request) ([]Grant, error) {
+	limit := MaxWants
+	if req.Wait == 0 {
+		limit = MaxWantsNow
+	}
+	sorted, err := sortWants(wants, limit)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.acquire(ctx, sorted, req)
+	if err != nil {
+		return nil, err
+	}
+	grants := make([]Grant, len(wants))
+	for _, g := range list {
+		for i, w := range wants {
+			if g.Scope == w.Scope && g.Key == w.Key {
+				grants[i] = g
 			}
-			g, refusal = c.look(tx, &a, last)
-			return refusal
-		})
+		}
+	}
+	return grants, nil
+}
+
+// acquire takes wants in the order of their keys.
+func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []Grant, err error) {
+	req.TTL = cmp.Or(req.TTL, DefaultTTL)
+	if err := req.check(wants); err != nil {
+		return nil, err
+	}
+	a := ask{Request: req, wants: wants, id: uuid.New(), call: req.named(call.Of(ctx), wants)}
+	look := func(last bool) error {
+		for {
+			err := c.update(ctx, req.Holder, func(tx Tx) (refusal error) {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				list, refusal = c.look(tx, &a, last)
+				for i, g := range list {
+					list[i].Similar = similar(tx, g.Scope, g.Key)
+				}
+				return refusal
+			})
+			if err != errMore {
+				return err
+			}
+		}
 	}
 	if req.Wait == 0 {
 		err = look(true)
@@ -74,11 +96,11 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error
 	}
 	switch {
 	case ctx.Err() != nil:
-		return Grant{}, c.withdraw(ctx, &a)
+		return nil, c.withdraw(ctx, &a)
 	case err != nil:
-		return Grant{}, err
+		return nil, err
 	default:
-		return g, nil
+		return list, nil
 	}
 }
 
@@ -87,7 +109,7 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (g Grant, err error
 // so a hand-over between the look and the wait is not missed. The call counts as
 // asking before it has a place, so no hand-over finds the place without it.
 func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
-	watch := c.eng.Watch(placeKey(a.Holder, a.scope, a.Key))
+	watch := c.eng.Watch(placeKey(a.Holder, a.wants))
 	defer watch.Stop()
 	c.calls.Store(a.id, ctx)
 	defer c.calls.Delete(a.id)
@@ -95,186 +117,247 @@ func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) er
 }
 
 // look is the main rule. It answers a call that was answered before or to which the
-// lease was handed over, grants, gives back what the party has, refuses, or keeps
+// leases were handed over, grants, gives back what the party has, refuses, or keeps
 // the call waiting (engine.ErrWait).
 // last says that the wait is over.
-func (c *Core) look(tx Tx, a *ask, last bool) (Grant, error) {
+func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	if !c.opts.SessionOpen(tx, a.Holder.Session) {
-		return Grant{}, ErrSessionEnded
+		return nil, ErrSessionEnded
 	}
-	if g, answered, err := c.answered(tx, a); answered {
-		return g, err
+	if list, answered, err := c.answered(tx, a); answered {
+		return list, err
 	}
-	own, held, err := c.current(tx, a)
+	place, placed := placeOf(tx, a.Holder, a.wants)
+	ended := a.ended
+	own, held, err := c.current(tx, a, place.seq)
+	if a.ended > ended { // the keys may have gone to this place, or be reserved for it now
+		place, placed = placeOf(tx, a.Holder, a.wants)
+	}
 	switch {
 	case err != nil:
-		return Grant{}, err
-	case own != nil && own.Shared && !a.Shared:
-		return Grant{}, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
-	case own != nil:
-		return c.reenter(tx, *own, a), nil
+		return nil, err
 	case held == nil:
-		return c.grantTo(tx, a)
+		return c.award(tx, a, own, place, placed)
 	case a.Wait == 0:
-		return Grant{}, contention(tx, *held)
+		return nil, held
 	default:
-		return Grant{}, c.wait(tx, a, *held, last)
+		return nil, c.wait(tx, a, held, place, placed, last)
 	}
 }
 
 // answered answers a call that is sent again, or whose request_id was used before.
-func (c *Core) answered(tx Tx, a *ask) (g Grant, ok bool, err error) {
+func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 	value, ok, err := a.call.Answered(tx, CallKind)
 	if !ok || err != nil {
-		return Grant{}, err != nil, err
+		return nil, err != nil, err
 	}
 	r := record.Read(value)
-	id := r.ID()
-	l, ok := leaseByID(tx, id)
-	ok = ok && l.Holder.same(a.Holder)
-	if ok && l.expired(tx.Now()) {
-		l, ok = c.revive(tx, l)
-	}
-	switch {
-	case ok:
-		return Grant{Lease: l.Told(tx)}, true, nil
-	case a.RequestID != "":
-		return Grant{}, true, c.lost(tx, a.Holder, id, Notice{Scope: a.scope, Key: a.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
-	default: // the client may use one name for all its calls
-		a.call.Forget(tx)
-		return Grant{}, false, nil
-	}
-}
-
-// current gives the lease that the party has on the key, and then the one that keeps it
-// from being granted. A lease past its deadline ends here if it is in the way, or if
-// it is the party's own and somebody waits for it. A key that is reserved for the
-// party is free, and so is one that is offered to its actor.
-func (c *Core) current(tx Tx, a *ask) (*Lease, *Lease, error) {
-	a.offer = nil
-	var is struct { // one variable, as the loop's body is a function that it must outlive
-		own, held *Lease
-		beside    *Lease // shared, as a asks for it
-		freed     bool
-		err       error
-	}
-each:
-	for row := range holders(tx, a.scope, a.Key) {
-		var l Lease
-		if !l.read(row) {
-			is.err = corrupt(row.Key)
-			break
+	for _, want := range a.wants {
+		id := r.ID()
+		l, ok := leaseByID(tx, id)
+		ok = ok && l.Holder.same(a.Holder)
+		if ok && l.expired(tx.Now()) {
+			l, ok = c.revive(tx, l)
 		}
-		mine, compatible := l.Holder.same(a.Holder), l.Shared && a.Shared
 		switch {
-		case l.Reserved && mine:
-			tx.Delete(l.row)
-		case l.expired(tx.Now()) && (mine && (l.Shared && !a.Shared || c.wanted(tx, &l)) || !mine && !compatible):
-			c.free(tx, l, Expired)
-			is.freed = true
-			break each
-		case mine:
-			is.own = &l
-		case l.offeredTo(a.Holder.Actor, tx.Now()):
-			a.offer = &l
-		case compatible && !l.lapsed:
-			is.beside = &l
-		case !compatible && is.held == nil:
-			is.held = &l
+		case ok:
+			list = append(list, Grant{Lease: l.Told(tx)})
+		case a.RequestID != "":
+			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
+		default: // the client may use one name for all its calls
+			a.call.Forget(tx)
+			return nil, false, nil
+		}
+	}
+	return list, true, nil
+}
+
+// errMore says that a transaction has ended as many expired leases as one should, and
+// that there are more in the way.
+var errMore = errors.New("registry: more has expired")
+
+// maxEnded is how many expired leases one transaction ends for a request.
+const maxEnded = 256
+
+// current gives the leases that the party has on its keys, and what keeps it from the
+// others: a lease, or a place before its own, whose number is before, or 0 if it has
+// none. A lease past its deadline ends here if it is in the way, or if it is the party's
+// own and somebody waits for it. A key that is reserved for the party is free, and so is
+// one that is offered to its actor: that one it has before all who wait.
+func (c *Core) current(tx Tx, a *ask, before uint64) (own []Lease, held *HeldError, err error) {
+	var missing []Want
+	a.offers = nil
+	freed := false
+	for _, want := range a.wants {
+		on, err := c.leasesOn(tx, a, want, freed)
+		if err != nil {
+			return nil, nil, err
+		}
+		freed = on.freed
+		switch {
+		case on.mine != nil && on.mine.Shared && !want.Shared:
+			return nil, nil, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
+		case on.mine != nil:
+			own = append(own, *on.mine)
+		case on.other != nil && held == nil:
+			held = contention(tx, *on.other, want)
+		case len(on.offers) > 0:
+			a.offers = append(a.offers, on.offers...)
+		default:
+			missing = append(missing, want)
 		}
 	}
 	switch {
-	case is.err != nil:
-		return nil, nil, is.err
-	case is.freed:
-		return c.current(tx, a) // it may have been handed over
+	case freed: // it may have been handed over
+		return c.current(tx, a, before)
+	case held != nil:
+		return own, held, nil
 	}
-	if is.held == nil && is.own == nil && is.beside != nil && a.Shared && a.offer == nil && c.overtakes(tx, a) {
-		return nil, is.beside, nil
-	}
-	return is.own, is.held, nil
-}
-
-// overtakes reports whether somebody who wants the key alone is in line before a, who
-// wants to share it and so has to wait behind those.
-func (c *Core) overtakes(tx Tx, a *ask) bool {
-	place, _ := placeOf(tx, a.Holder, a.scope, a.Key)
-	for w := range waiters(tx, a.scope, a.Key) {
-		if w.seq == place.seq {
-			break
-		}
-		if !w.shared && c.live(tx, &w) {
-			return true
+	for _, want := range missing {
+		if p := c.firstBefore(tx, a.Holder, want, before-1); p != nil {
+			return own, c.behind(tx, p, want), nil
 		}
 	}
-	return false
+	return own, nil, nil
 }
 
-// grantTo grants a free key to the call in hand.
-func (c *Core) grantTo(tx Tx, a *ask) (Grant, error) {
-	err := cmp.Or(
-		below(tx, scopeCount(a.scope), "leases in this scope", c.opts.MaxLeasesPerScope),
-		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
-	if err != nil {
-		return Grant{}, err
+// Nearby are the leases on a key, or on what overlaps with it, as they concern a party
+// that asks for it.
+type nearby struct {
+	mine   *Lease
+	other  *Lease  // the first that keeps the party out
+	offers []Lease // of the very key to the party's actor
+	freed  bool    // leases past their deadline have ended
+}
+
+// leasesOn gives the leases on a key and near it, and ends what is past its deadline and in the way.
+// freed says that some have ended before.
+func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err error) {
+	on.freed = freed
+	for row := range near(tx, leasePrefix, want.Scope, want.Key) {
+		var l Lease
+		if on.freed { // the end of the one before may have changed it
+			row, _ = tx.Get(row.Key)
+		}
+		switch {
+		case row.Key == "":
+			continue
+		case !l.read(row):
+			return on, corrupt(row.Key)
+		}
+		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved
+		if l.expired(tx.Now()) && (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) {
+			c.free(tx, l, Expired)
+			if a.ended++; a.ended%maxEnded == 0 {
+				return on, errMore
+			}
+			on.freed = true
+			continue
+		}
+		switch {
+		case its:
+			on.mine = &l
+		case l.gives(a.Holder, want, tx.Now()):
+			on.offers = append(on.offers, l)
+		case on.other == nil && l.keepsOut(a.Holder, want):
+			on.other = &l
+		}
 	}
-	w, waited := placeOf(tx, a.Holder, a.scope, a.Key)
-	if waited {
-		w.remove(tx)
+	return on, nil
+}
+
+// award grants free keys to the call in hand, and gives it again what its party has.
+func (c *Core) award(tx Tx, a *ask, own []Lease, place waiter, placed bool) ([]Grant, error) {
+	if more := len(a.wants) - len(own); more > 0 {
+		err := below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor-more+1)
+		for _, want := range a.wants {
+			err = cmp.Or(err, below(tx, scopeCount(want.Scope), "leases in this scope", c.opts.MaxLeasesPerScope-more+1))
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	kind := event.LeaseGranted
-	if waited || a.offer != nil {
+	if placed {
+		a.since = place.Since
+		place.remove(tx)
+	}
+	if placed || len(a.offers) > 0 {
 		kind = event.LeaseHandedOver
 	}
-	if a.offer != nil {
-		c.remove(tx, *a.offer, Transferred)
+	list := c.grantAll(tx, a.wants, own, a.offers, &a.Request, a.call, kind)
+	if placed { // it may share now what it wanted alone
+		c.handOver(tx, a.wants...)
 	}
-	l := c.grant(tx, a.scope, a.Request, uuid.New(), a.call, kind)
-	if waited || a.offer != nil {
-		c.handOver(tx, a.scope, a.Key, false) // what was wanted alone may be shared now
-	}
-	return Grant{Lease: l.Told(tx)}, nil
+	return list, nil
 }
 
-// grant writes a new lease, and the answer of the call that gets it. The deadline
-// runs from this transaction.
-func (c *Core) grant(tx Tx, scope string, req Request, id uuid.UUID, asked call.Call, kind event.Kind) Lease {
+// grantAll grants keys, of which some are offers that the party accepts, and gives again
+// those that it has. It writes the answer of the call that gets them.
+func (c *Core) grantAll(tx Tx, wants []Want, own, offers []Lease, req *Request, asked call.Call, kind event.Kind) []Grant {
+	for _, l := range offers {
+		c.remove(tx, l, Transferred)
+	}
+	list := make([]Grant, 0, len(wants))
+	w := record.New(16 * len(wants))
+	for _, want := range wants {
+		i := slices.IndexFunc(own, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key })
+		if i >= 0 {
+			list = append(list, c.reenter(tx, own[i], req))
+		} else {
+			l := c.grant(tx, want, req, uuid.New(), kind)
+			list = append(list, Grant{Lease: l.Told(tx)})
+		}
+		w.ID(list[len(list)-1].ID)
+	}
+	if len(own) < len(wants) {
+		keep := call.Keep
+		if req.RequestID != "" {
+			keep = call.Forever
+		}
+		asked.Record(tx, CallKind, w.String(), keep)
+		c.settle(tx, req.Holder, c.live)
+	}
+	if len(offers) > 0 { // what was held alone may be shared now
+		c.handOver(tx, wants...)
+	}
+	return list
+}
+
+// grant writes a new lease. The deadline runs from this transaction. Where the key was
+// reserved for the holder it is no more.
+func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Kind) Lease {
 	if !req.Holder.Local {
 		tx.Sync() // whoever frees the key may be local
 	}
 	now := tx.Now()
+	token, revision := event.NextBoth(tx)
 	l := Lease{
-		Scope: scope, Key: req.Key, ID: id, Token: event.Next(tx), Holder: req.Holder,
+		Scope: want.Scope, Key: want.Key, ID: id, Token: token, Holder: req.Holder,
 		Acquired: now, Deadline: now.Add(req.TTL), TTL: req.TTL,
-		Shared: req.Shared, Reason: req.Reason, KeepAlive: req.KeepAlive, RequestID: req.RequestID,
+		Shared: want.Shared, Reason: req.Reason, KeepAlive: req.KeepAlive, RequestID: req.RequestID,
 	}
-	l.row = rowOf(scope, req.Key, req.Shared, l.Token)
+	l.row = rowOf(want, l.Token)
 	l.put(tx)
-	if id == uuid.Nil {
-		return l
+	if id != uuid.Nil {
+		tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
+		noteAlike(tx, l.Scope, l.Key)
+		addCounts(tx, &l, 1)
+		e := event.Event{Revision: revision, Kind: kind, Reason: l.Reason}
+		if !req.since.IsZero() {
+			e.Took = now.Sub(req.since)
+		}
+		c.recordLease(tx, &l, e)
 	}
-	tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
-	addCounts(tx, &l, 1)
-	c.recordLease(tx, &l, event.Event{Kind: kind, Reason: l.Reason})
-	keep := call.Keep
-	if req.RequestID != "" {
-		keep = call.Forever
-	}
-	w := record.New(16)
-	w.ID(id)
-	asked.Record(tx, CallKind, w.String(), keep)
 	return l
 }
 
 // reenter gives a party its own lease again, extended if that is longer.
-func (c *Core) reenter(tx Tx, l Lease, a *ask) Grant {
-	if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok {
-		c.leave(tx, w)
-	}
-	keep := a.KeepAlive && !l.KeepAlive
-	keep = keep || a.Reason != "" && a.Reason != l.Reason
-	l.KeepAlive, l.told, l.Reason = l.KeepAlive || a.KeepAlive, true, cmp.Or(a.Reason, l.Reason)
-	l = c.extend(tx, l, a.TTL, l.Holder)
+func (c *Core) reenter(tx Tx, l Lease, req *Request) Grant {
+	keep := req.KeepAlive && !l.KeepAlive
+	keep = keep || req.Reason != "" && req.Reason != l.Reason
+	l.KeepAlive, l.told, l.Reason = l.KeepAlive || req.KeepAlive, true, cmp.Or(req.Reason, l.Reason)
+	l = c.extend(tx, l, req.TTL, l.Holder)
 	if keep {
 		l.put(tx) // a restart is to know of it
 	}
@@ -287,7 +370,7 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	cause := context.Cause(ctx)
 	cutOff := errors.Is(cause, call.ErrCutOff)
 	err := c.update(engine.Needed(context.WithoutCancel(ctx)), a.Holder, func(tx Tx) error {
-		if w, ok := placeOf(tx, a.Holder, a.scope, a.Key); ok && w.asker == a.id {
+		if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.id {
 			if cutOff {
 				c.away(tx, w)
 			} else {
@@ -308,77 +391,13 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 // CallKind is the kind of the answers of calls that were granted a lease.
 const CallKind call.Kind = "lease"
 
-// Undo takes back the lease that a call was granted whose client will never have
-// the answer, unless another call was told of it, too.
+// Undo takes back the leases that a call was granted whose client will never have
+// the answer, except those that another call was told of, too.
 func (c *Core) Undo(tx Tx, a call.Answer) {
 	r := record.Read(a.Value)
-	if l, ok := leaseByID(tx, r.ID()); ok && !l.told {
-		c.free(tx, l, Cancelled)
-	}
-}
-
-// named is the call under which the request's answer is recorded.
-func (req *Request) named(asked call.Call, scope string) call.Call {
-	switch {
-	case asked.Recorded():
-	case req.Wait == 0:
-		asked = call.Alone(req.Holder.Session)
-	default:
-		asked = call.Unnamed(req.Holder.Session)
-	}
-	return asked.Requested(req.Holder.Session, req.RequestID,
-		call.PrintOf(scope, req.Key, req.Holder.Party, req.TTL.String(), strconv.FormatBool(req.KeepAlive), strconv.FormatBool(req.Shared), req.Reason))
-}
-
-func (req *Request) check(scope string) error {
-	if err := checkKey(req.Key); err != nil {
-		return err
-	}
-	if err := CheckParty(req.Holder.Party); err != nil {
-		return err
-	}
-	if err := checkTTL(req.TTL); err != nil {
-		return err
-	}
-	if err := printable("reason", req.Reason); err != nil {
-		return err
-	}
-	switch {
-	case len(req.Reason) > MaxReason:
-		return &ArgumentError{"reason", fmt.Sprintf("must be at most %d bytes", MaxReason)}
-	case req.Wait < 0 || req.Wait > MaxWait:
-		return &ArgumentError{"wait_secs", fmt.Sprintf("must be from 0 to %d", MaxWait/time.Second)}
-	case len(req.RequestID) > MaxRequestID:
-		return &ArgumentError{"request_id", fmt.Sprintf("must be at most %d bytes", MaxRequestID)}
-	case req.Ticket != uuid.Nil && req.Ticket != ticketOf(req.Holder, scope, req.Key):
-		return &ArgumentError{"ticket", "must be of an earlier wait of this session for the same lease; leave it out to ask anew"}
-	}
-	return nil
-}
-
-func checkKey(key string) error {
-	if key == "" || len(key) > MaxKey {
-		return &ArgumentError{"key", fmt.Sprintf("must be from 1 to %d bytes", MaxKey)}
-	}
-	return cmp.Or(printable("key", key), checkPath(key))
-}
-
-// CheckParty reports what is wrong with the name of a party.
-func CheckParty(party string) error {
-	if len(party) > MaxParty {
-		return &ArgumentError{"as", fmt.Sprintf("must be at most %d bytes", MaxParty)}
-	}
-	return printable("as", party)
-}
-
-func printable(argument, s string) error {
-	if !utf8.ValidString(s) {
-		return &ArgumentError{argument, "must be valid UTF-8"}
-	}
-	for _, c := range s {
-		if !unicode.IsPrint(c) {
-			return &ArgumentError{argument, fmt.Sprintf("must be printable, and holds %U", c)}
+	for id := r.ID(); id != uuid.Nil; id = r.ID() {
+		if l, ok := leaseByID(tx, id); ok && !l.told {
+			c.free(tx, l, Cancelled)
 		}
 	}
-	return nil
 }

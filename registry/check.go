@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -57,6 +58,7 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 		fault("token %d issued beyond the %d reserved", last, numbers.Reserved)
 	}
 	seen := make(map[uint64]string)
+	alike := make(map[string]int)
 	for row := range tx.Scan(leasePrefix) {
 		var l Lease
 		if !l.read(row) {
@@ -66,11 +68,14 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 		if !c.opts.SessionOpen(tx, l.Holder.Session) {
 			fault("lease %q is held by session %s, which has ended", row.Key, l.Holder.Session)
 		}
-		if !l.Shared && !l.lapsed {
-			for row := range tx.Scan(shareKeys(l.Scope, l.Key)) {
-				if other := (Lease{}); other.read(row) && !other.lapsed {
-					fault("lease %q is held alone, and shared in %q", l.row, row.Key)
-				}
+		for row := range near(tx, leasePrefix, l.Scope, l.Key) {
+			want := Want{l.Scope, l.Key, l.Shared}
+			switch other := (Lease{}); {
+			case l.lapsed, row.Key == l.row, !other.read(row):
+			case other.keepsOut(l.Holder, want):
+				fault("lease %q is held beside %q%s", l.row, row.Key, described(&l, &other))
+			case other.conflicts(l.Holder, want):
+				fault("lease %q is held, and %q can be renewed", l.row, row.Key)
 			}
 		}
 		if l.lapsed && (l.offered() || l.awaited) {
@@ -81,6 +86,9 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 				fault("reservation %q is a lease, too", row.Key)
 			}
 			continue
+		}
+		if row, ok := alikeKey(l.Scope, l.Key); ok && l.ID != uuid.Nil {
+			alike[row]++
 		}
 		if l.counted() {
 			counts[scopeCount(l.Scope)]++
@@ -103,8 +111,23 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 			fault("lease %q ends at %v, and a restart would end it at %v", row.Key, l.Deadline, l.stored.Add(lag))
 		}
 	}
+	for row := range tx.Scan(alikePrefix) {
+		scope, rest, _ := strings.Cut(strings.TrimPrefix(row.Key, alikePrefix), "\x00")
+		_, key, _ := strings.Cut(rest, "\x00")
+		if alike[row.Key] == 0 {
+			fault("nobody holds %q of %s, which is found by its spelling", key, scope)
+		}
+		delete(alike, row.Key)
+	}
+	for row := range alike {
+		fault("%q is not found by its spelling", row)
+	}
 	for row := range tx.Scan(idPrefix) {
-		if _, ok := tx.Get(row.Value); !ok {
+		var l Lease
+		if its, ok := tx.Get(row.Value); ok {
+			l.read(its)
+		}
+		if idKey(l.ID) != row.Key {
 			fault("id %x is of no lease", row.Key)
 		}
 	}
@@ -115,30 +138,33 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 	for row := range tx.Scan(waitPrefix) {
 		places++
 		var w waiter
-		if !w.read(row) || w.rowKey() != row.Key {
+		if !w.read(row) || w.rowKey(w.Want) != row.Key {
 			fault("row %q is not a place", row.Key)
 			continue
 		}
 		counts[waitsCount(w.Holder.Actor)]++
-		if ref, ok := tx.Get(placeKey(w.Holder, w.Scope, w.Key)); !ok || ref.Value != row.Key {
+		if ref, ok := tx.Get(placeKey(w.Holder, w.wants)); !ok || ref.Value != w.rowKey(w.wants[0]) {
 			fault("place %q is not its party's", row.Key)
+		}
+		if !w.first() {
+			places--
+			continue
+		}
+		for _, want := range w.wants {
+			if other, ok := tx.Get(w.rowKey(want)); !ok || other.Due != row.Due {
+				fault("place %q is not in the line for %q", row.Key, want.Key)
+			}
 		}
 		if w.parked() == row.Due.IsZero() {
 			fault("place %q: parked %v, due %v", row.Key, w.parked(), row.Due)
 		}
-		for held := range holders(tx, w.Scope, w.Key) {
-			if l := (Lease{}); l.read(held) && !l.lapsed && !l.Reserved && l.Holder.same(w.Holder) {
-				fault("place %q waits for what its party holds", row.Key)
-			}
+		if c.needless(tx, &w) {
+			fault("place %q waits for what its party holds", row.Key)
 		}
-		for first := range waiters(tx, w.Scope, w.Key) {
-			if first.parked() && first.spent {
-				continue
-			}
-			if c.live(tx, &first) && vacant(tx, &first) { // else it is about to leave, and to hand over
-				fault("place %q waits for a lease that is free", first.rowKey())
-			}
-			break
+		// Who does not ask any more, or has ended, is about to leave and to hand over.
+		keeps := func(_ Tx, p *waiter) bool { return !p.parked() || !p.spent }
+		if c.live(tx, &w) && c.clear(tx, &w, keeps) {
+			fault("place %q waits for a lease that is free%s", row.Key, c.around(tx, &w))
 		}
 	}
 	parties := 0
@@ -148,4 +174,35 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 	if parties != places {
 		fault("%d parties have %d places", parties, places)
 	}
+}
+
+// described says of leases whose they are, and how they stand.
+func described(list ...*Lease) (s string) {
+	for _, l := range list {
+		s += fmt.Sprintf("\n\t\t%q: %s of %s %q, token %d, from %v until %v, lapsed %v, reserved %v, offered to %q", l.row, l.Mode(), l.Holder.Path, l.Holder.Party, l.Token, l.Acquired, l.Deadline, l.lapsed, l.Reserved, l.Offer.Path)
+	}
+	return s
+}
+
+// around says of a place what it is, who holds what overlaps with its keys, and who else
+// is in line for that.
+func (c *Core) around(tx Tx, w *waiter) string {
+	place := func(w *waiter) string {
+		return fmt.Sprintf("\n\tplace %d of %s %q for %v: parked %v, spent %v, asks %v", w.seq, w.Holder.Path, w.Holder.Party, w.wants, w.parked(), w.spent, c.asks(tx, w))
+	}
+	var s strings.Builder
+	s.WriteString(place(w))
+	for _, want := range w.wants {
+		for row := range near(tx, leasePrefix, want.Scope, want.Key) {
+			if l := (Lease{}); l.read(row) {
+				s.WriteString(described(&l))
+			}
+		}
+		for other := range waiters(tx, want.Scope, want.Key) {
+			if other.seq != w.seq {
+				s.WriteString("\n\t" + place(&other))
+			}
+		}
+	}
+	return s.String()
 }

@@ -71,7 +71,8 @@
 // and in memory only, rebuilt by [Core.Recover]:
 //
 //	leaseid/<lease id>              its row key
-//	place/<session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
+//	alike/<scope>␀<spelling>␀<key>  of a key that is held and not spelt as it could be
+//	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
 //	count/…                         leases of a scope and an actor, places of an actor, untold notices of an actor
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew
 //
@@ -85,18 +86,25 @@
 // one has a number of its own behind it: its first token, or for a reservation that
 // of the place. So one short scan finds all who hold a key, and none of its longer
 // neighbours. Three questions look at those rows and at the line, and at nothing else:
-// who keeps a request from being granted (current), whether the first in line can be
-// served (vacant), and whether somebody wants a lease to end (wanted). A line is served
-// from its front for as long as that can be, whenever a lease ends, or a place that was
-// in the way goes.
+// who keeps a request from being granted (current), whether a place can be
+// served (keepers), and whether somebody wants a lease to end (wanted). Whenever a lease
+// ends, or a place that was in the way goes, the line is served from its front (handOver);
+// whenever a party comes to have a lease, so are its own places (settle).
 //
-// Keys that overlap, as dir/** does with what is below dir, need a wider neighbourhood
-// in those three: the rows of the directories above a path, one look-up each, and for
-// dir/** one scan of what is below it. Places are numbered across all lines, so the
-// lines of a neighbourhood merge into one order. A request for several keys has a place
-// in each of their lines under one number, and is served when it can be in all of
-// them. The same rows give the edges of a wait-for graph: from a place to the holders,
-// and to the places before it, that keep it waiting.
+// Keys that overlap, as dir/** does with what is below dir, are one neighbourhood
+// (near): the rows of the directories above a path, one look-up each, and for dir/**
+// one scan of what is below it. Places are numbered across all lines, so the lines of a
+// neighbourhood merge into one order. A request for several keys has a place in each of
+// their lines under one number, and is served when it can be in all of them, or not at
+// all. An offer is accepted by whoever asks for its very key, or waits for it.
+//
+// # Deadlocks
+//
+// The same rows are the edges of a wait-for graph: from a place to the holders, and to
+// the places before it, that keep it waiting; and from a wait for actors to what they
+// wait for. Whoever would close a cycle by waiting is refused with a [DeadlockError]. An
+// accepted transfer, an adoption, and an offer that is taken back may close one without
+// a refusal: its waits end with their time, and the next of them is refused.
 //
 // A lease's deadline is when its row is due, or a known time after that: so a
 // renewal changes the row's due time alone. It only Touches the row and costs no

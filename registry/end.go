@@ -22,10 +22,13 @@ const (
 	Adopted       Cause = "adopted by another session of this actor"
 	Transferred   Cause = "transferred, as you offered"
 	AdoptedWithin Cause = "adopted by another sub-agent of this session"
+	passedOn      Cause = "passed on within its client"
 )
 
 // told reports whether the holder is to be told of a lease that ended so.
-func (c Cause) told() bool { return c != Released && c != Cancelled && c != PartyEnded }
+func (c Cause) told() bool {
+	return c != Released && c != Cancelled && c != PartyEnded && c != passedOn
+}
 
 // free ends a lease, or a reservation, and hands its key over.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
@@ -34,7 +37,11 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 		freed(tx, l, cause)
 		return
 	}
-	c.handOver(tx, l.Scope, l.Key, l.Reserved && cause == Expired)
+	want := Want{Scope: l.Scope, Key: l.Key}
+	if l.Reserved && cause == Expired { // whoever waits comes before those who are away
+		c.serve(tx, want, c.asks)
+	}
+	c.serve(tx, want, c.live)
 }
 
 // remove is what every end of a lease or a reservation does before its key is handed
@@ -43,6 +50,7 @@ func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
 		tx.Delete(idKey(l.ID))
+		forgetAlike(tx, l.Scope, l.Key)
 	}
 	if l.counted() {
 		addCounts(tx, &l, -1)
@@ -115,10 +123,13 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 		case c.end(tx, row, SessionEnded):
 		case strings.HasPrefix(row.Key, lostPrefix):
 			c.leaveNotice(tx, row)
-		case strings.HasPrefix(row.Key, call.Prefix):
+		case strings.HasPrefix(row.Key, call.Prefix), strings.HasPrefix(row.Key, awaitPrefix):
 			tx.Delete(row.Key)
 		default:
 			limit++ // another package's
+		}
+		if tx.Spent() {
+			return false
 		}
 	}
 	return true
@@ -140,7 +151,7 @@ func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
 					continue
 				}
 				c.end(tx, row, PartyEnded)
-				if n++; n == partyBatch {
+				if n++; n == partyBatch || tx.Spent() {
 					return nil
 				}
 			}
@@ -160,6 +171,9 @@ func (r *Registry) Drop(tx Tx, limit int) (done bool) {
 				return false
 			}
 			r.core.end(tx, row, SessionEnded)
+			if tx.Spent() {
+				return false
+			}
 		}
 	}
 	tx.Delete(scopeCount(r.scope))

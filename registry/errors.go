@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -28,6 +29,8 @@ var (
 type HeldError struct {
 	Scope     string
 	Key       string
+	Asked     string // what was asked for, which may overlap with Key or not; "": Key
+	Before    string // path of who waits for the lease and is before the caller in line; "": the lease itself is in the way
 	Holder    Holder
 	ExpiresIn time.Duration
 	KeepAlive bool // it is extended while its holder is connected
@@ -56,6 +59,12 @@ func (e *HeldError) Error() string {
 	}
 	if e.Reason != "" {
 		s += "; reason: " + e.Reason
+	}
+	if e.Asked != "" && e.Asked != e.Key && e.Before == "" {
+		s += fmt.Sprintf("; %q overlaps with it", e.Asked)
+	}
+	if e.Before != "" {
+		s += fmt.Sprintf("; %s waits for it, and is before you in line for %q", e.Before, cmp.Or(e.Asked, e.Key))
 	}
 	return s
 }

@@ -45,5 +45,5 @@ func (c *Core) recordEnd(tx Tx, l *Lease, cause Cause) {
 	case cause == Expired:
 		kind = event.LeaseExpired
 	}
-	c.recordLease(tx, l, event.Event{Kind: kind, Cause: string(cause), Reason: l.Reason})
+	c.recordLease(tx, l, event.Event{Kind: kind, Cause: string(cause), Reason: l.Reason, Took: tx.Now().Sub(l.Acquired)})
 }

@@ -27,7 +27,7 @@ type Fence struct {
 const MaxRequirements = 16
 
 // Check refuses a write with a [StaleError] unless every lease that it needs is
-// held with its token. A lease past its deadline that nobody else has taken is
+// held with its token, or a lease that covers it. A lease past its deadline that nobody else has taken is
 // still its holder's, unless the fence is strict.
 func (f Fence) Check(tx Tx) error {
 	if len(f.Leases) > MaxRequirements {
@@ -51,10 +51,13 @@ type TokenStanding struct {
 
 // Standing says what the token is worth now.
 func (need Requirement) Standing(tx Tx) (s TokenStanding) {
-	for row := range holders(tx, need.Scope, need.Key) {
+	for row := range near(tx, leasePrefix, need.Scope, need.Key) {
 		var l Lease
 		if !l.read(row) || l.Reserved {
 			continue
+		}
+		if !Covers(l.Key, need.Key) {
+			break // it is below the key
 		}
 		current, held := l.Token == need.Token, !l.lapsed && !l.expired(tx.Now())
 		if current || held && !s.Held {

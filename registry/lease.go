@@ -72,6 +72,23 @@ func (l Lease) Told(tx Tx) Lease {
 // expired is the one boundary: at the deadline itself the lease is still held.
 func (l *Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 
+// conflicts reports whether another party cannot have a key as it wants while the
+// lease is there.
+func (l *Lease) conflicts(h Holder, want Want) bool {
+	return !l.Holder.same(h) && !(l.Shared && want.Shared)
+}
+
+// keepsOut reports whether the lease, or the reservation, keeps a party from a key that
+// overlaps with its own. A lapsed one keeps out nobody. A party's own does not, unless
+// it shares a key that it now wants alone.
+func (l *Lease) keepsOut(h Holder, want Want) bool {
+	if l.lapsed {
+		return false
+	}
+	mine := l.Holder.same(h) && l.Key == want.Key && l.Shared && !l.Reserved && !want.Shared
+	return mine || l.conflicts(h, want)
+}
+
 // Mode is how the lease is held, in a word.
 func (l *Lease) Mode() string {
 	if l.Shared {

@@ -82,7 +82,7 @@ func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 	switch n.Kind {
 	case Wanted:
 		w, ok := n.waiter(tx)
-		n.From, n.Reason, n.Waiters = w.Holder, w.reason, inLine(tx, w.Scope, w.Key, lastInLine)
+		n.From, n.Reason, n.Waiters = w.Holder, w.reason, inLine(tx, n.Scope, n.Key, lastInLine)
 		return n, ok
 	case Offered:
 		l, ok := leaseByID(tx, n.LeaseID)
@@ -194,12 +194,13 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error 
 // of, and how many more there are. It costs one look-up where there are none, which
 // is nearly always.
 func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Notice, more int) {
-	list, _, more = untold(tx, h, limit)
+	list, _, more = untold(tx, h, limit, func(string) bool { return true })
 	return list, more
 }
 
-// untold also gives the notices that there is nothing to tell of any more.
-func untold(tx Tx, h Holder, limit int) (list, stale []Notice, more int) {
+// untold also gives the notices that there is nothing to tell of any more, and leaves
+// out those of parties that are not to be told now.
+func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, stale []Notice, more int) {
 	count := newsOf(tx, h.Actor)
 	if count == (news{}) {
 		return nil, nil, 0
@@ -213,6 +214,7 @@ func untold(tx Tx, h Holder, limit int) (list, stale []Notice, more int) {
 		switch {
 		case !ok:
 			stale = append(stale, n)
+		case !tells(n.Party):
 		case len(list) < limit:
 			list = append(list, n)
 		default:
@@ -222,11 +224,11 @@ func untold(tx Tx, h Holder, limit int) (list, stale []Notice, more int) {
 	return list, stale, more + int(count.dropped)
 }
 
-// TakeUntold is Untold, and counts the notices in list as told. A crash may forget
+// TakeUntold is Untold for the parties that tells names, and counts the notices in list as told. A crash may forget
 // that: then they are told again. What more there is comes with the next answers,
 // but losses that are not kept are only counted, once.
-func (c *Core) TakeUntold(tx Tx, h Holder, limit int) (list []Notice, more int) {
-	list, stale, more := untold(tx, h, limit)
+func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) bool) (list []Notice, more int) {
+	list, stale, more := untold(tx, h, limit, tells)
 	for _, n := range stale {
 		forgetNotice(tx, n.row(h.Actor).Key)
 		if l, ok := leaseByID(tx, n.LeaseID); ok && l.awaited && n.Kind == Wanted {

@@ -341,7 +341,7 @@ func TestALossIsToldAgainIfItsAnswerMayBeLost(t *testing.T) {
 			take := func(p party) (list []registry.Notice) {
 				t.Helper()
 				err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
-					list, _ = h.TakeUntold(tx, p.Holder, 20)
+					list, _ = h.TakeUntold(tx, p.Holder, 20, anyParty)
 					return nil
 				})
 				if err != nil {
@@ -372,6 +372,37 @@ func TestALossIsToldAgainIfItsAnswerMayBeLost(t *testing.T) {
 			h.check()
 		})
 	}
+}
+
+// A spentTx has run for as long as it may.
+type spentTx struct{ engine.Tx }
+
+func (spentTx) Spent() bool { return true }
+
+// The end of a session leaves what is left to another transaction, and gets on in
+// each.
+func TestTheEndOfASessionHoldsUpNobody(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		one := h.party("W1")
+		for i := range 5 {
+			one.acquire(registry.Request{Key: fmt.Sprint(i), TTL: time.Hour})
+		}
+		h.over.add(one.Session)
+		steps := 0
+		for done := false; !done; steps++ {
+			err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+				done = h.EndSession(spentTx{tx}, one.Session, 100)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.check()
+		if steps < 5 || steps > 20 {
+			t.Errorf("5 leases were given back in %d steps", steps)
+		}
+	})
 }
 
 func TestLossesPassToTheNextSessionAndAreBounded(t *testing.T) {
@@ -407,7 +438,7 @@ func TestLossesPassToTheNextSessionAndAreBounded(t *testing.T) {
 			var list []registry.Notice
 			var more int
 			err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
-				list, more = h.TakeUntold(tx, next.Holder, 20)
+				list, more = h.TakeUntold(tx, next.Holder, 20, anyParty)
 				return nil
 			})
 			if err != nil || len(list) > 20 {
@@ -564,4 +595,6 @@ func TestACorruptLeaseAffectsOnlyItsKey(t *testing.T) {
 }
 
 // first is a list without the number of what more there is.
+func anyParty(string) bool { return true }
+
 func first(list []registry.Notice, _ int) []registry.Notice { return list }

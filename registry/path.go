@@ -1,10 +1,13 @@
 package registry
 
 import (
+	"iter"
 	"path"
 	"strings"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/leasehold/leasehold/engine"
 )
 
 // PathPrefix begins the keys of files and directories: file:src/app.ts, file:/etc/hosts,
@@ -50,4 +53,91 @@ func checkPath(key string) error {
 		return &ArgumentError{"key", "must be canonical if it starts with file: (file:src/app.ts, file:src/**); the argument path takes any spelling"}
 	}
 	return nil
+}
+
+func isPath(key string) bool { return strings.HasPrefix(key, PathPrefix) }
+
+// Covers reports whether whoever holds key has other, too: it is the same, or below it
+// as src/app.ts is below src/**. Two keys overlap if one of them covers the other.
+func Covers(key, other string) bool {
+	if key == other {
+		return true
+	}
+	dir, all, ok := splitPath(key)
+	name, _, below := splitPath(other)
+	switch {
+	case !ok || !all || !below:
+		return false
+	case dir == "." || dir == "/":
+		return path.IsAbs(name) == (dir == "/")
+	default:
+		return name == dir || strings.HasPrefix(name, dir+"/")
+	}
+}
+
+// near yields the rows of leases, or of places, whose keys overlap with key: its own,
+// then those of directories above it, one look-up each, then what is below it. Those
+// of one key are in the order of their rows.
+func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {
+	scope = prefix + scope + "\x00"
+	return func(yield func(engine.Row) bool) {
+		if !rowsOn(tx, scope+key, yield) || !isPath(key) {
+			return
+		}
+		dir, all, _ := splitPath(key)
+		for at, last := dir, false; !last; at = path.Dir(at) {
+			last = at == "." || at == "/"
+			if over := PathKey(at, true); over != key && !rowsOn(tx, scope+over, yield) {
+				return
+			}
+		}
+		switch {
+		case !all:
+		case dir == ".": // all but absolute paths
+			within := scope + PathPrefix
+			for row, ok := tx.First(within, within); ok && row.Key[len(within)] != '/'; row, ok = next(tx, within, row) {
+				if !onKey(row.Key[len(within):], "**") && !yield(row) {
+					return
+				}
+			}
+			for row, ok := tx.First(within, within+"0"); ok; row, ok = next(tx, within, row) {
+				if !yield(row) {
+					return
+				}
+			}
+		default:
+			below := scope + PathPrefix + strings.TrimSuffix(dir, "/") + "/"
+			if dir != "/" && !rowsOn(tx, scope+PathPrefix+dir, yield) {
+				return
+			}
+			for row, ok := tx.First(below, below); ok; row, ok = next(tx, below, row) {
+				if !onKey(row.Key[len(scope):], key) && !yield(row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rowsOn yields the rows on one key.
+func rowsOn(tx Tx, key string, yield func(engine.Row) bool) bool {
+	row, ok := tx.First(key, key)
+	for ok && onKey(row.Key, key) {
+		if !yield(row) {
+			return false
+		}
+		row, ok = next(tx, key, row)
+	}
+	return true
+}
+
+// next gives the row with a prefix that follows another one. Loops over the few rows of a
+// key go by it: their bodies would live on the heap if an iterator of tx called them.
+func next(tx Tx, prefix string, row engine.Row) (engine.Row, bool) {
+	return tx.First(prefix, row.Key+"\x00")
+}
+
+// onKey reports whether a row is on a key, and not on a longer one.
+func onKey(row, key string) bool {
+	return strings.HasPrefix(row, key) && (len(row) == len(key) || row[len(key)] == 0)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/google/uuid"
-
-	"github.com/leasehold/leasehold/engine/event"
 )
 
 // Prolong extends those of a party's leases that nobody else wants by its
@@ -38,15 +36,7 @@ func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed 
 		if passed = ok && l.Holder.same(from) && !l.expired(tx.Now()) && c.opts.SessionOpen(tx, to.Session); !passed {
 			return nil
 		}
-		if l.RequestID != "" {
-			l.requested().Expire(tx, keepRequest)
-			l.RequestID = ""
-		}
-		addCounts(tx, &l, -1)
-		l.Holder, l.Token, l.told = to, event.Next(tx), true
-		c.recordLease(tx, &l, event.Event{Kind: event.LeaseAdopted, Cause: "passed on within its client", Reason: l.Reason})
-		addCounts(tx, &l, 1)
-		l.put(tx)
+		c.move(tx, l, to, passedOn)
 		return nil
 	})
 }

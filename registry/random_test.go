@@ -211,8 +211,9 @@ func step(h *daemon, m *model, rnd *rand.Rand, p party, key string) party {
 	var wait *registry.WaitError
 	var held *registry.HeldError
 	var mode *registry.ArgumentError
+	var dead *registry.DeadlockError
 	switch {
-	case errors.As(err, &mode) && !req.Shared: // the party shares it
+	case errors.As(err, &mode) && !req.Shared, errors.As(err, &dead): // the party shares it, or others wait for it
 		return own
 	case errors.As(err, &wait) && rnd.IntN(2) == 0:
 		if rnd.IntN(2) == 0 {

@@ -29,6 +29,7 @@ func (c *Core) Recover(ctx context.Context) error {
 			highest = max(highest, l.Token)
 			if l.ID != uuid.Nil {
 				tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
+				noteAlike(tx, l.Scope, l.Key)
 			}
 			if l.counted() {
 				addCounts(tx, &l, 1)
@@ -49,11 +50,14 @@ func (c *Core) Recover(ctx context.Context) error {
 		}
 		return event.Recover(tx, highest)
 	})
-	for after, more := waitPrefix, true; more && err == nil; {
-		err = c.eng.Update(ctx, func(tx engine.Tx) (err error) {
-			after, more, err = c.recoverLines(tx, after)
-			return err
-		})
+	// All are parked before any is served: a key may be wanted in several lines.
+	for _, step := range []func(Tx, waiter){c.recoverPlace, c.recoverTurn} {
+		for after, more := waitPrefix, true; more && err == nil; {
+			err = c.eng.Update(ctx, func(tx engine.Tx) (err error) {
+				after, more, err = recoverLines(tx, after, step)
+				return err
+			})
+		}
 	}
 	return err
 }
@@ -85,11 +89,9 @@ func (l *Lease) recovered(tx Tx) {
 	l.touch(tx)
 }
 
-// recoverLines parks those who wait, from behind a row on, as many as one transaction
-// does, and says where to go on. A key that is free is reserved for the first of
-// them. A lapsed lease ends then: it lapsed because nobody wanted its key, and a
-// place that had used up its reservation wants it again.
-func (c *Core) recoverLines(tx Tx, after string) (last string, more bool, err error) {
+// recoverLines goes through the rows of those who wait, from behind one on, as many as
+// one transaction does, and says where to go on.
+func recoverLines(tx Tx, after string, step func(Tx, waiter)) (last string, more bool, err error) {
 	n := 0
 	for row := range tx.ScanFrom(waitPrefix, after) {
 		if n == recoverStep {
@@ -100,18 +102,30 @@ func (c *Core) recoverLines(tx Tx, after string) (last string, more bool, err er
 		if !w.read(row) {
 			return "", false, corrupt(row.Key)
 		}
-		w.spent = false
-		addCount(tx, waitsCount(w.Holder.Actor), 1)
-		w.park(tx)
-		for row := range holders(tx, w.Scope, w.Key) {
-			var l Lease
-			if l.read(row) && l.lapsed && c.wanted(tx, &l) {
-				c.free(tx, l, Expired)
-			}
-		}
-		c.handOver(tx, w.Scope, w.Key, false)
+		step(tx, w)
 	}
 	return last, false, nil
+}
+
+// recoverPlace parks a place.
+func (c *Core) recoverPlace(tx Tx, w waiter) {
+	addCount(tx, waitsCount(w.Holder.Actor), 1)
+	if w.spent = false; w.first() {
+		w.park(tx)
+	}
+}
+
+// recoverTurn reserves a key that is free for the first in its line. A lapsed lease
+// ends then: it lapsed because nobody wanted its key, and a place that had used up its
+// reservation wants it again.
+func (c *Core) recoverTurn(tx Tx, w waiter) {
+	for row := range near(tx, leasePrefix, w.Scope, w.Key) {
+		var l Lease
+		if l.read(row) && l.lapsed && c.wanted(tx, &l) {
+			c.free(tx, l, Expired)
+		}
+	}
+	c.handOver(tx, w.Want)
 }
 
 func corrupt(key string) error { return fmt.Errorf("%w: %q", engine.ErrCorrupt, key) }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/leasehold/leasehold/engine/call"
 )
 
 // A Registry is the [Core] bound to one scope.
@@ -25,7 +23,7 @@ func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.
 // is next (see [Core.OnFreed]). The lease has no id: whoever knows its token
 // and is its actor answers for it. Nobody counts such leases but their scope.
 func (r *Registry) Grant(tx Tx, key string, h Holder, ttl time.Duration) Lease {
-	return r.core.grant(tx, r.scope, Request{Key: key, Holder: h, TTL: ttl}, uuid.Nil, call.Call{}, 0)
+	return r.core.grant(tx, r.Want(key, false), &Request{Holder: h, TTL: ttl}, uuid.Nil, 0)
 }
 
 // Extend moves a lease's deadline to ttl from now if that is later, for
@@ -100,11 +98,15 @@ func (r *Registry) List(tx Tx, prefix, after string, limit int) (list []Standing
 
 func standing(tx Tx, l Lease) Standing {
 	s := Standing{Lease: l.Told(tx), InLine: inLine(tx, l.Scope, l.Key, math.MaxUint64)}
+	last := uint64(0)
 	for w := range waiters(tx, l.Scope, l.Key) {
 		if len(s.Waiters) == MaxListed {
 			break
 		}
-		s.Waiters = append(s.Waiters, Waiting{w.Holder, tx.Now().Sub(w.Since)})
+		if w.seq != last { // one place may be in several lines
+			s.Waiters = append(s.Waiters, Waiting{w.Holder, tx.Now().Sub(w.Since)})
+		}
+		last = w.seq
 	}
 	return s
 }
@@ -123,7 +125,7 @@ func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {
 }
 
 // Stands are the leases that a session holds, claims on tasks among them, and
-// those it waits for, as others hold them.
+// those of others that keep it waiting, one for each of its places.
 func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Lease) {
 	for row := range tx.Owned(session) {
 		var l Lease
@@ -135,8 +137,8 @@ func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Leas
 			if len(held) < limit && l.read(row) && !l.lapsed && !l.Reserved {
 				held = append(held, l)
 			}
-		case strings.HasPrefix(row.Key, waitPrefix) && len(awaited) < limit && w.read(row):
-			if l, ok := getLease(tx, w.Scope, w.Key); ok {
+		case strings.HasPrefix(row.Key, waitPrefix) && len(awaited) < limit && w.read(row) && w.first():
+			if l, ok := c.inTheWay(tx, &w); ok {
 				awaited = append(awaited, l)
 			}
 		}
@@ -144,21 +146,47 @@ func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Leas
 	return held, awaited
 }
 
-func contention(tx Tx, l Lease) *HeldError {
+// inTheWay finds a lease that keeps a place waiting, perhaps by way of places before it.
+func (c *Core) inTheWay(tx Tx, w *waiter) (Lease, bool) {
+	for k := range c.keepers(tx, w, c.live) {
+		if k.lease != nil {
+			return *k.lease, true
+		}
+		return c.inTheWay(tx, k.place)
+	}
+	return Lease{}, false
+}
+
+// contention tells a party of a lease that keeps it from a key.
+func contention(tx Tx, l Lease, want Want) *HeldError {
 	return &HeldError{
-		Scope: l.Scope, Key: l.Key, Holder: l.Holder,
+		Scope: l.Scope, Key: l.Key, Asked: want.Key, Holder: l.Holder,
 		ExpiresIn: max(0, l.Deadline.Sub(tx.Now())), KeepAlive: l.KeepAlive, Reserved: l.Reserved,
 		Shared: l.Shared, Reason: l.Reason,
 		Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64),
 	}
 }
 
-// InTheWay is what somebody who asks for the key is refused with; nil if nobody
-// holds it.
-func (r *Registry) InTheWay(tx Tx, key string) *HeldError {
-	l, ok := r.Get(tx, key)
-	if !ok {
-		return nil
+// InTheWay yields what somebody who asks for the key is refused with: who holds it, or
+// what overlaps with it.
+func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
+	return func(yield func(*HeldError) bool) {
+		for row := range near(tx, leasePrefix, r.scope, key) {
+			if l := (Lease{}); l.read(row) && !l.lapsed && !l.Reserved && !yield(contention(tx, l, r.Want(key, false))) {
+				return
+			}
+		}
 	}
-	return contention(tx, l)
+}
+
+// behind tells a party of a place that is before it in line for a key, and of the lease
+// that keeps that one waiting.
+func (c *Core) behind(tx Tx, p *waiter, want Want) *HeldError {
+	l, ok := c.inTheWay(tx, p)
+	if !ok { // whoever left it is about to hand over
+		l = Lease{Scope: p.Scope, Key: p.Key, Holder: p.Holder, Shared: p.Shared, Reason: p.reason, Reserved: true, Deadline: p.until}
+	}
+	e := contention(tx, l, want)
+	e.Before = p.Holder.Path
+	return e
 }

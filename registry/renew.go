@@ -49,27 +49,49 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 		caller.Party = l.Holder.Party // the session speaks for its parties
 	}
 	if !l.Holder.same(caller) {
-		l = c.adopt(tx, l, caller)
+		cause := Adopted
+		if caller.Session == l.Holder.Session {
+			cause = AdoptedWithin
+		}
+		l = c.move(tx, l, caller, cause)
 	}
 	return c.extend(tx, l, ttl, caller).Told(tx), nil
 }
 
-// adopt gives a lease to another party of its holder's actor.
-func (c *Core) adopt(tx Tx, l Lease, to Holder) Lease {
-	cause := Adopted
-	if to.Session == l.Holder.Session {
-		cause = AdoptedWithin
+// move gives a lease to another party, with a new token, and with it what the one before
+// has beside it, if two parties could not have both: a party may hold src/** and
+// src/app.ts, and with one of them goes the other. What is reserved for it there is
+// reserved no more.
+func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
+	if cause.told() {
+		putLost(tx, &l, cause)
 	}
-	putLost(tx, &l, cause)
 	if l.RequestID != "" {
 		l.requested().Expire(tx, keepRequest)
 		l.RequestID = ""
 	}
+	from := l.Holder // of the same actor, or the guest from whom it takes over
+	addCounts(tx, &l, -1)
 	l.forgetNotices(tx)
 	l.Holder, l.Token, l.told = to, event.Next(tx), true
+	addCounts(tx, &l, 1)
 	l.put(tx)
 	c.recordLease(tx, &l, event.Event{Kind: event.LeaseAdopted, Cause: string(cause), Reason: l.Reason})
-	c.handOver(tx, l.Scope, l.Key, false) // grants nothing, and tells the new holder who waits
+	var beside []Lease
+	for row := range near(tx, leasePrefix, l.Scope, l.Key) {
+		if other := (Lease{}); other.read(row) && other.Holder.same(from) && other.keepsOut(to, Want{l.Scope, l.Key, l.Shared}) {
+			beside = append(beside, other)
+		}
+	}
+	for _, other := range beside {
+		if other.Reserved {
+			c.free(tx, other, cause)
+		} else if now, ok := leaseByID(tx, other.ID); ok && now.Holder.same(from) { // else one of the others took it along
+			c.move(tx, now, to, cause)
+		}
+	}
+	c.settle(tx, to, c.live)
+	c.handOver(tx, Want{Scope: l.Scope, Key: l.Key}) // to nobody; but its holder is told who waits
 	now, _ := leaseByID(tx, l.ID)
 	return now
 }

@@ -18,12 +18,16 @@ const (
 	placePrefix = "place/"
 	lostPrefix  = "lost/"
 	countPrefix = "count/"
+	alikePrefix = "alike/"
 )
 
 func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
 func shareKeys(scope, key string) string { return leaseKey(scope, key) + "\x00" }
 func idKey(id uuid.UUID) string          { return idPrefix + string(id[:]) }
 func waitKeys(scope, key string) string  { return waitPrefix + scope + "\x00" + key + "\x00" }
+func alikeKeys(scope, spelling string) string {
+	return alikePrefix + scope + "\x00" + spelling + "\x00"
+}
 func lostKeys(actor uuid.UUID) string    { return lostPrefix + string(actor[:]) }
 func lostKey(actor, id uuid.UUID) string { return lostKeys(actor) + string(id[:]) }
 
@@ -31,8 +35,22 @@ func lostKey(actor, id uuid.UUID) string { return lostKeys(actor) + string(id[:]
 func wantedKey(actor, id uuid.UUID) string { return lostKey(actor, id) + "w" }
 func offerKey(actor, id uuid.UUID) string  { return lostKey(actor, id) + "o" }
 
-func placeKey(h Holder, scope, key string) string {
-	return placePrefix + string(h.Session[:]) + h.Party + "\x00" + scope + "\x00" + key
+// placesKey is what the keys of a party's places start with, or of an actor's, if the
+// holder is of no session.
+func placesKey(h Holder) string {
+	if h.Session == uuid.Nil {
+		return placePrefix + string(h.Actor[:])
+	}
+	return placePrefix + string(h.Actor[:]) + string(h.Session[:]) + h.Party + "\x00"
+}
+
+// placeKey finds a party's place. Several keys could be too long together.
+func placeKey(h Holder, wants []Want) string {
+	if len(wants) > 1 {
+		id := ticketOf(h, wants)
+		return placesKey(h) + "\x00" + string(id[:])
+	}
+	return placesKey(h) + wants[0].Scope + "\x00" + wants[0].Key
 }
 
 // The keys of the counts.
@@ -56,32 +74,22 @@ func (l *Lease) read(row engine.Row) (ok bool) {
 
 // rowOf is the key of the row of a lease or of a reservation. Shared ones are told
 // apart by a number that only they have: their first token, or that of the place.
-func rowOf(scope, key string, shared bool, n uint64) string {
-	if !shared {
-		return leaseKey(scope, key)
+func rowOf(want Want, n uint64) string {
+	if !want.Shared {
+		return leaseKey(want.Scope, want.Key)
 	}
-	return shareKeys(scope, key) + record.Fixed(n)
+	return shareKeys(want.Scope, want.Key) + record.Fixed(n)
 }
 
 // holders yields the rows of the leases on a key, also of those that have lapsed and
 // of reservations: the one that is not shared, then the shared ones.
 func holders(tx Tx, scope, key string) iter.Seq[engine.Row] {
-	own := leaseKey(scope, key)
-	return func(yield func(engine.Row) bool) {
-		for row := range tx.Scan(own) {
-			if len(row.Key) > len(own) && row.Key[len(own)] != 0 || !yield(row) {
-				return // a longer key
-			}
-		}
-	}
+	return func(yield func(engine.Row) bool) { rowsOn(tx, leaseKey(scope, key), yield) }
 }
 
 // getLease gives the lease on a key that somebody holds, the first of several.
 func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
-	if row, ok := tx.Get(leaseKey(scope, key)); ok && l.read(row) && !l.lapsed && !l.Reserved {
-		return l, true
-	}
-	for row := range tx.Scan(shareKeys(scope, key)) {
+	for row := range holders(tx, scope, key) {
 		if l = (Lease{}); l.read(row) && !l.lapsed && !l.Reserved {
 			return l, true
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // TransferKind is the kind of the answer of a Transfer.
@@ -17,7 +18,7 @@ const TransferKind call.Kind = "transfer"
 // Actor and Path are read; a nil to takes the offer back. The lease stays the
 // holder's until the other actor accepts it by acquiring the key: then it has a new
 // token, and whoever waits for the key keeps its place behind it. If a call of the
-// other waits in line already, it has accepted. The lease's end takes the offer with
+// other waits in line already, with nothing else in its way, it has accepted. The lease's end takes the offer with
 // it, and so do its deadline and an adoption.
 func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
 	asked := call.Of(ctx)
@@ -66,36 +67,28 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 	}
 	l.withdrawOffer(tx)
 	l.Offer = Holder{Actor: to.Actor, Path: to.Path}
-	if w, ok := c.takes(tx, &l); ok {
-		c.remove(tx, l, Transferred)
-		c.serve(tx, w)
-		c.handOver(tx, l.Scope, l.Key, false)
+	c.recordLease(tx, &l, event.Event{Kind: event.LeaseOffered, By: to.Path})
+	l.put(tx)
+	if !l.offered() {
+		return false, nil
+	}
+	c.settle(tx, l.Offer, c.live)
+	if _, held := leaseByID(tx, l.ID); !held {
 		return true, nil
 	}
-	l.put(tx)
-	if l.offered() {
-		n := Notice{Kind: Offered, Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token, at: tx.Now()}
-		n.raise(tx, to.Actor, tx.Put)
-	}
+	n := Notice{Kind: Offered, Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token, at: tx.Now()}
+	n.raise(tx, to.Actor, tx.Put)
 	return false, nil
 }
 
-// takes finds the place of the actor whom l is offered to, if a call of it waits there
-// that nothing but l keeps from being served.
-func (c *Core) takes(tx Tx, l *Lease) (found *waiter, ok bool) {
-	for w := range waiters(tx, l.Scope, l.Key) {
-		if w.Holder.Actor == l.Offer.Actor && !w.parked() && c.live(tx, &w) {
-			found = &w
-			break
+// offersNear gives the leases on a key, or on what overlaps with it, that are offered.
+func offersNear(tx Tx, scope, key string) (offers []Lease) {
+	for row := range near(tx, leasePrefix, scope, key) {
+		if l := (Lease{}); l.read(row) && l.offered() {
+			offers = append(offers, l)
 		}
 	}
-	if found == nil {
-		return nil, false
-	}
-	tx.Delete(l.row)
-	ok = vacant(tx, found)
-	l.put(tx)
-	return found, ok
+	return offers
 }
 
 func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
@@ -103,6 +96,12 @@ func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
 // offeredTo reports whether an actor can accept the lease now.
 func (l *Lease) offeredTo(actor uuid.UUID, now time.Time) bool {
 	return l.offered() && l.Offer.Actor == actor && !l.lapsed && !l.Reserved && !l.expired(now)
+}
+
+// gives reports whether a party that asks for a key has it from the lease's holder: the
+// lease is of the very key, and offered to the party's actor.
+func (l *Lease) gives(h Holder, want Want, now time.Time) bool {
+	return l.Scope == want.Scope && l.Key == want.Key && l.offeredTo(h.Actor, now)
 }
 
 // withdrawOffer takes an offer back, and reports whether there was one. The lease is

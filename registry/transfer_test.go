@@ -33,7 +33,7 @@ func (p party) mustOffer(g registry.Grant, to *party, accepted bool) {
 func (p party) notices() (list []registry.Notice) {
 	p.h.t.Helper()
 	err := p.h.eng.Update(p.h.t.Context(), func(tx registry.Tx) error {
-		list, _ = p.h.TakeUntold(tx, p.Holder, 100)
+		list, _ = p.h.TakeUntold(tx, p.Holder, 100, anyParty)
 		return nil
 	})
 	if err != nil {

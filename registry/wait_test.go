@@ -56,7 +56,7 @@ func TestTheEndOfASessionHandsOverAllItHeldAndNeverGrantsToIt(t *testing.T) {
 		dead.acquire(registry.Request{Key: "z"})
 		ghost := dead.wait(registry.Request{Key: "x"})
 		y := b.wait(registry.Request{Key: "y"})
-		z := a.wait(registry.Request{Key: "z"})
+		z := h.party("C").wait(registry.Request{Key: "z"})
 		behind := b.wait(registry.Request{Key: "x"})
 
 		h.endSession(dead)

@@ -12,22 +12,29 @@ const maxWarned = 100
 // each once for its lease, in its next answer. A restart forgets who was told.
 func (c *Core) warn(tx Tx, w *waiter) {
 	seen := 0
-	for row := range holders(tx, w.Scope, w.Key) {
-		if seen++; seen > maxWarned {
-			return
-		}
-		var l Lease
-		if !l.read(row) || l.awaited || l.lapsed || l.Reserved || l.Shared && w.shared || l.Holder.same(w.Holder) {
-			continue
-		}
-		n := Notice{
-			Kind: Wanted, Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token,
-			Session: l.Holder.Session, Party: l.Holder.Party, at: tx.Now(), place: w.rowKey(),
-		}
-		if l.awaited = n.raise(tx, l.Holder.Actor, tx.Touch); l.awaited {
-			l.touch(tx)
+	for _, want := range w.wants {
+		for row := range near(tx, leasePrefix, want.Scope, want.Key) {
+			if seen++; seen > maxWarned {
+				return
+			}
+			var l Lease
+			if !l.read(row) || l.awaited || l.Reserved || !l.awaitedBy(w.Holder, want) || l.gives(w.Holder, want, tx.Now()) {
+				continue
+			}
+			n := Notice{
+				Kind: Wanted, Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token,
+				Session: l.Holder.Session, Party: l.Holder.Party, at: tx.Now(), place: w.rowKey(want),
+			}
+			if l.awaited = n.raise(tx, l.Holder.Actor, tx.Touch); l.awaited {
+				l.touch(tx)
+			}
 		}
 	}
+}
+
+// awaitedBy reports whether another party that waits for a key waits for the lease.
+func (l *Lease) awaitedBy(h Holder, want Want) bool {
+	return !l.Holder.same(h) && l.keepsOut(h, want)
 }
 
 // waiter is who is told to wait: the one who did when the notice was written, or
@@ -36,8 +43,14 @@ func (n *Notice) waiter(tx Tx) (w waiter, ok bool) {
 	if row, ok := tx.Get(n.place); ok && w.read(row) {
 		return w, true
 	}
+	l, ok := leaseByID(tx, n.LeaseID)
+	if !ok {
+		return waiter{}, false
+	}
 	for w := range waiters(tx, n.Scope, n.Key) {
-		return w, true
+		if l.awaitedBy(w.Holder, w.Want) {
+			return w, true
+		}
 	}
 	return waiter{}, false
 }

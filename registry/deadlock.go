@@ -1,0 +1,399 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A Link is a party of a cycle and what it waits for, which the party of the next link
+// has. The last one's is what the party of the first has.
+type Link struct {
+	Waiter Holder
+	Scope  string // of the lease that it waits for; "": it waits for an actor
+	Key    string
+	Held   string // what the next party has: Key, or what overlaps with it
+	InLine bool   // the next party has not got it either, and is before it in line
+	Actor  string // path of the actor that it waits for, whose sub-agent the next party may be
+}
+
+// A DeadlockError refuses a wait that would never end: in the end the caller would wait
+// for itself. Nothing was changed.
+type DeadlockError struct {
+	Cycle []Link // the first is the caller's
+}
+
+func (e *DeadlockError) Error() string {
+	last := e.Cycle[len(e.Cycle)-1]
+	advice := fmt.Sprintf("release lease %q first, then ask again", last.Held)
+	switch {
+	case last.Scope == "":
+		advice = fmt.Sprintf("finish without it, as %s waits for you, or ask with wait_secs 0", last.Waiter.Path)
+	case last.InLine:
+		advice = fmt.Sprintf("end your wait for lease %q first, then ask again", last.Held)
+	}
+	return "deadlock: " + e.text("you", "wait") + ": " + advice
+}
+
+// text says who waits for whom, as the caller is to be called.
+func (e *DeadlockError) text(caller, waits string) string {
+	name := func(i int) string {
+		switch h := e.Cycle[i%len(e.Cycle)].Waiter; {
+		case i%len(e.Cycle) == 0:
+			return caller
+		case h.Party != "":
+			return fmt.Sprintf("%s (its sub-agent %q)", h.Path, h.Party)
+		default:
+			return h.Path
+		}
+	}
+	var texts []string
+	for i, l := range e.Cycle {
+		verb := " waits for "
+		if i == 0 {
+			verb = " would wait for "
+		}
+		what := fmt.Sprintf("lease %q", l.Key)
+		switch {
+		case l.Scope == "":
+			what = "the end of actor " + l.Actor
+		case l.InLine:
+			before := name(i+1) + " waits"
+			if (i+1)%len(e.Cycle) == 0 {
+				before = caller + " " + waits
+			}
+			what += ", for which " + before + " before"
+		case l.Held != l.Key:
+			what += fmt.Sprintf(", which overlaps with %q of %s", l.Held, name(i+1))
+		default:
+			what += ", held by " + name(i+1)
+		}
+		texts = append(texts, name(i)+verb+what)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// recordDeadlock records a refusal, by the first lease of the cycle.
+func (c *Core) recordDeadlock(tx Tx, e *DeadlockError, reason string) {
+	caller := e.Cycle[0].Waiter
+	for i, l := range e.Cycle {
+		if l.Scope != "" {
+			by := e.Cycle[(i+1)%len(e.Cycle)].Waiter
+			c.record(tx, l.Scope, l.Key, caller, event.Event{Kind: event.Deadlock, By: by.Path, Cause: e.text(caller.Path, "waits"), Reason: reason})
+			return
+		}
+	}
+}
+
+// Among the rows in memory is also whom the calls of a party wait for that wait for the
+// end of actors.
+const awaitPrefix = "await/"
+
+func awaitsKey(h Holder) string {
+	return awaitPrefix + strings.TrimPrefix(placesKey(h), placePrefix)
+}
+
+// An await is a wait for the end of actors: of all of them, or of any.
+type await struct {
+	holder Holder
+	any    bool
+	actors []uuid.UUID
+	paths  []string
+}
+
+func (w *await) encode() string {
+	r := record.New(64)
+	r.Flags(w.any)
+	r.ID(w.holder.Actor)
+	r.Text(w.holder.Path)
+	r.Text(w.holder.Party)
+	for i, id := range w.actors {
+		r.ID(id)
+		r.Text(w.paths[i])
+	}
+	return r.String()
+}
+
+func (w *await) read(row engine.Row) {
+	r := record.Read(row.Value)
+	r.Flags(&w.any)
+	w.holder = Holder{Session: row.Owner, Actor: r.ID(), Path: r.Text(), Party: r.Text()}
+	for !r.Done() {
+		id := r.ID()
+		if id == uuid.Nil {
+			return
+		}
+		w.actors, w.paths = append(w.actors, id), append(w.paths, r.Text())
+	}
+}
+
+// AwaitActors notes that a call of the holder waits until some actors, which have not
+// ended, have: all, or one of them. It refuses with a [DeadlockError] if they never
+// will, as they wait for the holder. The caller calls done when the wait is over.
+func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, paths []string, all bool) (done func(), err error) {
+	w := await{h, !all && len(actors) > 1, actors, paths}
+	id := uuid.New()
+	key := awaitsKey(h) + string(id[:])
+	err = c.update(ctx, h, func(tx Tx) error {
+		if !c.opts.SessionOpen(tx, h.Session) {
+			return ErrSessionEnded
+		}
+		if cycle := c.search(tx, h).cycle(nil, &w); cycle != nil {
+			refusal := &DeadlockError{cycle}
+			c.recordDeadlock(tx, refusal, "")
+			return refusal
+		}
+		tx.Touch(engine.Row{Key: key, Value: w.encode(), Owner: h.Session})
+		return nil
+	})
+	return func() {
+		_ = c.update(engine.Needed(context.WithoutCancel(ctx)), h, func(tx Tx) error {
+			tx.Delete(key)
+			return nil
+		})
+	}, err
+}
+
+// A search looks for a way back to a party in the wait-for graph: from a party that
+// waits to all who keep it waiting. A wait for any of several actors is an end of the
+// ways that it follows: it is hopeless only if all ways on are.
+type search struct {
+	c     *Core
+	tx    Tx
+	start Holder
+}
+
+func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start} }
+
+// A step is a party, or a wait for any of several actors, and how it was reached.
+type step struct {
+	holder Holder
+	any    *await
+	link   Link // by which it was reached
+	from   *step
+}
+
+func (s *step) links() (list []Link) {
+	for ; s != nil; s = s.from {
+		list = append(list, s.link)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// A reach is what a search found from some steps on: the way back, if there is one,
+// and waits for any of several actors.
+type reach struct {
+	back *step
+	any  map[string]*step
+}
+
+// cycle gives the cycle that a wait of the start would close, for leases or for actors;
+// nil if it would close none.
+func (s *search) cycle(place *waiter, actors *await) []Link {
+	const root = ""
+	ways := make(map[string][]reach) // of a wait, one for all that it needs, or one for each that would do
+	var todo []string
+	add := func(key string, firsts ...[]*step) {
+		for _, first := range firsts {
+			r := s.reach(first)
+			ways[key] = append(ways[key], r)
+			todo = slices.AppendSeq(todo, maps.Keys(r.any))
+		}
+	}
+	waits := make(map[string]*step)
+	switch {
+	case place != nil:
+		add(root, s.keepers(place))
+	case actors.any:
+		add(root, s.awaited(actors)...)
+	default:
+		add(root, slices.Concat(s.awaited(actors)...))
+	}
+	for len(todo) > 0 {
+		key := todo[0]
+		todo = todo[1:]
+		if _, ok := ways[key]; ok {
+			continue
+		}
+		for _, list := range ways {
+			for _, r := range list {
+				if at, ok := r.any[key]; ok {
+					waits[key] = at
+				}
+			}
+		}
+		add(key, s.awaited(waits[key].any)...)
+	}
+	// All are taken for hopeless; who has a way out is not.
+	hopeless := func(r reach) bool {
+		if r.back != nil {
+			return true
+		}
+		for key := range r.any {
+			if _, ok := ways[key]; ok {
+				return true
+			}
+		}
+		return false
+	}
+	for changed := true; changed; {
+		changed = false
+		for key, list := range ways {
+			if slices.ContainsFunc(list, func(r reach) bool { return !hopeless(r) }) {
+				delete(ways, key)
+				changed = true
+			}
+		}
+	}
+	return wayBack(ways, root, make(map[string]bool))
+}
+
+// wayBack follows hopeless waits to the start.
+func wayBack(ways map[string][]reach, key string, seen map[string]bool) []Link {
+	seen[key] = true
+	for _, r := range ways[key] {
+		if r.back != nil {
+			return r.back.links()
+		}
+		for next, at := range r.any {
+			if ways[next] != nil && !seen[next] {
+				if rest := wayBack(ways, next, seen); rest != nil {
+					return append(at.links(), rest...)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// reach goes from the first steps to wherever they lead, nearest first.
+func (s *search) reach(todo []*step) (r reach) {
+	r.any = make(map[string]*step)
+	seen := make(map[string]bool)
+	lines := make(map[string]uint64) // how far those have been seen who keep everybody from a key
+	for len(todo) > 0 {
+		at := todo[0]
+		todo = todo[1:]
+		key := placesKey(at.holder)
+		switch {
+		case at.any != nil:
+			r.any[key+at.any.encode()] = at
+			continue
+		case at.holder.same(s.start):
+			r.back = at
+			return r
+		case seen[key]:
+			continue
+		}
+		seen[key] = true
+		for _, next := range s.waits(at.holder, lines) {
+			next.from = at
+			todo = append(todo, next)
+		}
+	}
+	return r
+}
+
+// waits gives the steps from a party to all that its calls wait for.
+func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
+	for ref := range s.tx.Scan(placesKey(h)) {
+		var w waiter
+		row, ok := s.tx.Get(ref.Value)
+		if !ok || !w.read(row) || !s.c.asks(s.tx, &w) {
+			continue
+		}
+		_, offers := s.c.owned(s.tx, &w) // it does not wait for them
+		w.wants = slices.DeleteFunc(w.wants, func(want Want) bool {
+			line := want.Scope + "\x00" + want.Key
+			known := lines[line] >= w.seq
+			if !want.Shared && !slices.ContainsFunc(offers, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key }) {
+				lines[line] = max(lines[line], w.seq)
+			}
+			return known
+		})
+		next = append(next, s.keepers(&w)...)
+	}
+	for row := range s.tx.Scan(awaitsKey(h)) {
+		var w await
+		if w.read(row); w.any {
+			next = append(next, &step{holder: h, any: &w})
+			continue
+		}
+		for _, list := range s.awaited(&w) {
+			next = append(next, list...)
+		}
+	}
+	return next
+}
+
+// keepers gives the steps from a place to those who keep it waiting, those in line
+// from the last to the first: whoever keeps out one of them keeps out the next. What
+// ends by itself in seconds, a reservation or the place of one that is between two
+// calls, keeps nobody waiting for ever.
+func (s *search) keepers(w *waiter) (list []*step) {
+	places := 0
+	for k := range s.c.keepers(s.tx, w, s.c.asks) {
+		at := &step{link: Link{Waiter: w.Holder, Scope: k.want.Scope, Key: k.want.Key, InLine: k.lease == nil}}
+		switch {
+		case k.lease == nil:
+			at.holder, at.link.Held = k.place.Holder, k.place.Key
+			places++
+		case k.lease.Reserved || k.lease.expired(s.tx.Now()):
+			continue
+		default:
+			at.holder, at.link.Held = k.lease.Holder, k.lease.Key
+		}
+		list = append(list, at)
+	}
+	slices.Reverse(list[len(list)-places:])
+	return list
+}
+
+// awaited gives for each of the actors that a call waits for the steps to its parties
+// that wait themselves.
+func (s *search) awaited(w *await) (list [][]*step) {
+	for i, actor := range w.actors {
+		link := Link{Waiter: w.holder, Actor: w.paths[i]}
+		var steps []*step
+		add := func(h Holder) { steps = append(steps, &step{holder: h, link: link}) }
+		if actor == s.start.Actor {
+			add(s.start)
+		}
+		for ref := range s.tx.Scan(placePrefix + string(actor[:])) {
+			var p waiter
+			if row, ok := s.tx.Get(ref.Value); ok && p.read(row) && s.c.asks(s.tx, &p) {
+				add(p.Holder)
+			}
+		}
+		for row := range s.tx.Scan(awaitPrefix + string(actor[:])) {
+			var other await
+			other.read(row)
+			add(other.holder)
+		}
+		list = append(list, steps)
+	}
+	return list
+}
+
+// deadlock gives the cycle that a call would close that begins to wait in a place, or
+// behind all if it has none yet.
+func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
+	w := waiter{wants: a.wants, Holder: a.Holder, seq: before, asker: a.id}
+	if before == 0 {
+		w.seq = math.MaxUint64
+	}
+	if cycle := c.search(tx, a.Holder).cycle(&w, nil); cycle != nil {
+		return &DeadlockError{cycle}
+	}
+	return nil
+}

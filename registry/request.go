@@ -1,0 +1,147 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/call"
+)
+
+// A Request asks for a lease.
+type Request struct {
+	Key       string // 1 to MaxKey bytes, printable, compared exactly; of paths see PathPrefix
+	Holder    Holder
+	TTL       time.Duration // MinTTL to MaxTTL; zero: DefaultTTL
+	Wait      time.Duration // at most MaxWait; zero: answer at once
+	Ticket    uuid.UUID     // of an earlier wait; zero: none. The party's place is found without it, too
+	RequestID string        // makes the request idempotent; "": it is not
+	KeepAlive bool
+	Shared    bool   // beside others who ask for it shared
+	Reason    string // shown to those who are refused; at most MaxReason bytes
+
+	since time.Time // when its party began to wait; zero: it did not
+}
+
+// A Want is one of the keys that a request is for.
+type Want struct {
+	Scope  string
+	Key    string
+	Shared bool
+}
+
+// MaxWants is how many keys one request can be for, and MaxWantsNow how many one that
+// does not wait, and so takes no places in lines.
+const (
+	MaxWants    = 16
+	MaxWantsNow = 256
+)
+
+// A Grant answers a request.
+type Grant struct {
+	Lease
+	Reentrant bool     // the party held it already
+	Similar   []string // at most MaxSimilar keys that are held and differ from it only in spelling
+}
+
+// Want is a key of this scope, for [Core.AcquireAll].
+func (r *Registry) Want(key string, shared bool) Want { return Want{r.scope, key, shared} }
+
+func (w Want) compare(other Want) int {
+	return cmp.Or(strings.Compare(w.Scope, other.Scope), strings.Compare(w.Key, other.Key))
+}
+
+// sortWants gives wants in the order of their keys, in which their places are found.
+func sortWants(wants []Want, limit int) ([]Want, error) {
+	sorted := slices.SortedFunc(slices.Values(wants), Want.compare)
+	twice := len(slices.CompactFunc(slices.Clone(sorted), func(a, b Want) bool { return a.compare(b) == 0 })) < len(sorted)
+	if len(wants) == 0 || len(wants) > limit || twice {
+		return nil, &ArgumentError{"leases", fmt.Sprintf("must be from 1 to %d, each another one", limit)}
+	}
+	return sorted, nil
+}
+
+// named is the call under which the request's answer is recorded.
+func (req *Request) named(asked call.Call, wants []Want) call.Call {
+	switch {
+	case asked.Recorded():
+	case req.Wait == 0:
+		asked = call.Alone(req.Holder.Session)
+	default:
+		asked = call.Unnamed(req.Holder.Session)
+	}
+	if req.RequestID == "" {
+		return asked
+	}
+	var params []string
+	for _, w := range wants {
+		params = append(params, w.Scope, w.Key)
+	}
+	params = append(params, req.Holder.Party, req.TTL.String(), strconv.FormatBool(req.KeepAlive))
+	for _, w := range wants {
+		params = append(params, strconv.FormatBool(w.Shared))
+	}
+	return asked.Requested(req.Holder.Session, req.RequestID, call.PrintOf(append(params, req.Reason)...))
+}
+
+func (req *Request) check(wants []Want) error {
+	for _, w := range wants {
+		if err := checkKey(w.Key); err != nil {
+			return err
+		}
+	}
+	if err := CheckParty(req.Holder.Party); err != nil {
+		return err
+	}
+	if err := checkTTL(req.TTL); err != nil {
+		return err
+	}
+	if err := printable("reason", req.Reason); err != nil {
+		return err
+	}
+	switch {
+	case len(req.Reason) > MaxReason:
+		return &ArgumentError{"reason", fmt.Sprintf("must be at most %d bytes", MaxReason)}
+	case req.Wait < 0 || req.Wait > MaxWait:
+		return &ArgumentError{"wait_secs", fmt.Sprintf("must be from 0 to %d", MaxWait/time.Second)}
+	case len(req.RequestID) > MaxRequestID:
+		return &ArgumentError{"request_id", fmt.Sprintf("must be at most %d bytes", MaxRequestID)}
+	case req.Ticket != uuid.Nil && req.Ticket != ticketOf(req.Holder, wants):
+		return &ArgumentError{"ticket", "must be of an earlier wait of this session for the same lease; leave it out to ask anew"}
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > MaxKey {
+		return &ArgumentError{"key", fmt.Sprintf("must be from 1 to %d bytes", MaxKey)}
+	}
+	return cmp.Or(printable("key", key), checkPath(key))
+}
+
+// CheckParty reports what is wrong with the name of a party.
+func CheckParty(party string) error {
+	if len(party) > MaxParty {
+		return &ArgumentError{"as", fmt.Sprintf("must be at most %d bytes", MaxParty)}
+	}
+	return printable("as", party)
+}
+
+func printable(argument, s string) error {
+	if !utf8.ValidString(s) {
+		return &ArgumentError{argument, "must be valid UTF-8"}
+	}
+	for _, c := range s {
+		if !unicode.IsPrint(c) {
+			return &ArgumentError{argument, fmt.Sprintf("must be printable, and holds %U", c)}
+		}
+	}
+	return nil
+}
