@@ -89,16 +89,16 @@ func someHolder() registry.Holder {
 }
 
 var (
-	backlog   = 200_000
+	backlog   = 100_000
 	heapTells = true // what the backlog takes
 )
 
-// TestABacklogIsClaimedInOrderAfterARestart restarts before 200 000 ready tasks
+// TestABacklogIsClaimedInOrderAfterARestart restarts before 100 000 ready tasks
 // and again amid them. All are claimed, in the order in which they came, and the
 // last claims cost what the first did. While they wait they take no memory.
 func TestABacklogIsClaimedInOrderAfterARestart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("writes 200 000 tasks to the disk")
+		t.Skip("writes 100 000 tasks to the disk")
 	}
 	const batch = 100
 	tasks := backlog

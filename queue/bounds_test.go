@@ -149,6 +149,9 @@ func TestThirtyThousandQueuesAreListedInPages(t *testing.T) {
 
 func TestTheStatsOfNoQueueAreRefused(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
+		if _, _, err := h.Queue.List(t.Context(), h.run, "nothing", queue.Dead, "", 10); !errors.Is(err, queue.ErrNoQueue) {
+			t.Error(err)
+		}
 		if _, err := h.Queue.Stats(t.Context(), h.run, "nothing"); !errors.Is(err, queue.ErrNoQueue) {
 			t.Error(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,11 +129,11 @@ func TestACallThatIsSentAgainHasOneEffect(t *testing.T) {
 
 // told is what a client is told of a claim: tasks and tokens.
 func told(tasks []queue.Claimed, err error) (any, error) {
-	s := ""
+	var s strings.Builder
 	for _, c := range tasks {
-		s += fmt.Sprint(c.ID, c.Token, c.Attempt, string(c.Payload), ";")
+		s.WriteString(fmt.Sprint(c.ID, c.Token, c.Attempt, string(c.Payload), ";"))
 	}
-	return s, err
+	return s.String(), err
 }
 
 // An answer that was given to a waiting call is there for the call that is sent

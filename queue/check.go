@@ -280,7 +280,7 @@ func (c *checker) waiter(row engine.Row) {
 		if _, ok := c.tx.Get(w.rowIn(l)); !ok {
 			c.fault("a claim of %s waits at queue %s and has no place there", w.Holder.Path, l.queue())
 		}
-		if c.tx.accountOf(l).stats.ReadyTotal() > 0 {
+		if c.tx.accountOf(l).stats.ReadyTotal() > 0 && !isPaused(c.tx, l) {
 			c.fault("a claim of %s waits at queue %s, which has a task ready", w.Holder.Path, l.queue())
 		}
 	}

@@ -176,7 +176,7 @@ func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration)
 func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int) []Claimed {
 	begun, found := len(tasks), 0
 	for _, l := range lines {
-		if tx.accountOf(l).stats.Ready[priority] > 0 {
+		if tx.accountOf(l).stats.Ready[priority] > 0 && !isPaused(tx, l) {
 			tasks = readyIndex(l, priority).appendFirst(tasks, tx, count)
 			found++
 		}

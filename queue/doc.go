@@ -57,6 +57,7 @@
 //	lease/queue␀<id>                      the claim, see package registry
 //	answer/<call>                         the answer of a claim, enqueue or nack, see package call
 //	waiter/<name>␀<number>                a claim that waits at a queue; memory only
+//	paused/<name>                         a queue that is paused, and why
 //	replan                                the queue from which on all are to be looked at, because the wall clock was set; memory only
 //	cursor/~<index>                       lower bound of an index by time; memory only
 //	drop/<run>                            a run that has gone, due until its queues have

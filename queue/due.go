@@ -37,7 +37,7 @@ func (q *Queue) TendDue(ctx context.Context) error {
 		room := dueBatch
 		for row := range tx.Due() {
 			n, err := q.tend(tx, row, room)
-			if room -= n; err != nil || room <= 0 {
+			if room -= n; err != nil || room <= 0 || tx.Spent() {
 				return err
 			}
 		}
@@ -217,6 +217,7 @@ func (q *Queue) tendPlans(tx *ledger, row engine.Row, room int) (n int) {
 // in those that follow. Nobody can name a task of it any more, so what is left of
 // them is only room on the disk. The sessions of the run have ended, or will.
 func (q *Queue) Drop(tx engine.Tx, run uuid.UUID) {
+	dropPauses(tx, run)
 	for range tx.Scan(string(lineOf(run, ""))) {
 		tx.Put(engine.Row{Key: dropKey(run), Due: tx.Now()})
 		return

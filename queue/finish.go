@@ -280,6 +280,9 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 	}
 	err = q.update(ctx, nil, func(tx *ledger) error {
 		done = nil
+		if _, err := accountAt(tx, run, queue); err != nil {
+			return err
+		}
 		var refusal error
 		named := ids
 		if len(named) == 0 {

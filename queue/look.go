@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,14 +84,28 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (s Stats
 		return Stats{}, err
 	}
 	return s, q.eng.View(ctx, func(tx engine.Tx) error {
-		var a account
-		if a.read(tx, lineOf(run, queue)); !a.counted {
-			return ErrNoQueue
-		}
+		a, err := accountAt(tx, run, queue)
 		s = a.stats
-		return nil
+		s.readPause(tx, lineOf(run, queue))
+		return err
 	})
 }
+
+// accountAt is the account of a queue that has tasks.
+func accountAt(tx engine.Tx, run uuid.UUID, queue string) (a account, err error) {
+	if a.read(tx, lineOf(run, queue)); !a.counted {
+		return a, &noQueueError{queue}
+	}
+	return a, nil
+}
+
+type noQueueError struct{ queue string }
+
+func (e *noQueueError) Error() string {
+	return fmt.Sprintf("no queue %q in this run; queue_stats lists the queues that have tasks", e.queue)
+}
+
+func (e *noQueueError) Unwrap() error { return ErrNoQueue }
 
 // MaxStats is how many queues one listing gives.
 const MaxStats = 1000
@@ -115,6 +130,7 @@ func (q *Queue) AllStats(ctx context.Context, run uuid.UUID, after string, limit
 			}
 			var a account
 			a.read(tx, line(row.Key))
+			a.stats.readPause(tx, line(row.Key))
 			list = append(list, a.stats)
 		}
 		return ctx.Err()
@@ -132,12 +148,15 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 	}
 	from, err := hex.DecodeString(after)
 	if err != nil {
-		return nil, "", argumentError("after", "must be next of the answer before")
+		return nil, "", argumentError("after", "must be next of the reply before")
 	}
 	l := lineOf(run, queue)
 	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		book := &ledger{Tx: tx, q: q}
 		list, next = nil, ""
+		if _, err := accountAt(tx, run, queue); err != nil {
+			return err
+		}
 		last := string(from)
 		add := func(t Task, place string) (more bool) {
 			if len(list) == limit {

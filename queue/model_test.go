@@ -23,7 +23,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-var rounds = "60"
+var rounds = "30"
 
 // TestRandomOperationsAgainstAModel does at random what can be done to a queue,
 // and compares every answer, and after every operation every task, with a model
@@ -669,6 +669,16 @@ func (m *model) cancel(t *rapid.T) {
 	}
 }
 
+// has reports whether a queue has a task that cannot have been forgotten yet.
+func (m *model) has(name string) bool {
+	for _, task := range m.tasks {
+		if task.Queue == name && (!task.State.Finished() || task.State == queue.Dead) {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *model) redrive(t *rapid.T) {
 	name := rapid.SampledFrom(modelQueues).Draw(t, "queue")
 	var named []uuid.UUID
@@ -684,6 +694,9 @@ func (m *model) redrive(t *rapid.T) {
 	want := min(len(dead), queue.MaxRedrive)
 	turn := m.now()
 	got, err := m.h.Redrive(t.Context(), m.h.run, name, named)
+	if errors.Is(err, queue.ErrNoQueue) && !m.has(name) {
+		return
+	}
 	if err != nil || len(got) != want {
 		t.Fatalf("redriven: %v %v, want %d", got, err, want)
 	}

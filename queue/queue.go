@@ -103,8 +103,8 @@ var (
 	// error that wraps it says which.
 	ErrNotFound = errors.New("no such task in this run, or it was finished and has been forgotten")
 
-	// ErrNoQueue answers a queue that has no tasks.
-	ErrNoQueue = errors.New("no such queue in this run: a queue exists while it has tasks")
+	// ErrNoQueue answers a queue that has no tasks, finished ones included.
+	ErrNoQueue = errors.New("no such queue in this run")
 
 	// ErrKeyReused answers an enqueue under an idempotency key that another
 	// payload of the same queue has.

@@ -265,7 +265,8 @@ func (w worker) die() {
 	w.h.ended[w.Session] = true
 	w.h.mu.Unlock()
 	err := w.h.eng.Update(context.Background(), func(tx engine.Tx) error {
-		w.h.core.EndSession(tx, w.Session, 1<<30)
+		for !w.h.core.EndSession(tx, w.Session, 1<<30) {
+		}
 		return nil
 	})
 	if err != nil {

@@ -214,6 +214,9 @@ type Stats struct {
 	Dead       uint64
 	Cancelled  uint64
 	Corrupt    uint64 // tasks that were set aside because their records cannot be read
+
+	Paused      bool // see Pause; asked for with the counts
+	PauseReason string
 }
 
 // ReadyTotal is how many tasks wait to be claimed.

@@ -94,6 +94,9 @@ func (q *Queue) nextWaiter(tx *ledger, l line) *waiter {
 	if q.room.empty() {
 		return nil // mostly
 	}
+	if isPaused(tx, l) {
+		return nil
+	}
 	for row := range tx.Scan(waiterKeys(l)) {
 		w := q.room.waiter(record.ReadFixed(row.Key[len(row.Key)-8:]))
 		if w == nil {

@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/engine/record"
+)
+
+// A paused queue gives no task to any claim. Tasks can be enqueued and finished as
+// ever, and claims wait in its line. When it is resumed, those that wait get what is
+// ready, the first in line first.
+
+const (
+	pausePrefix = "paused/"
+	pauseFormat = 1
+)
+
+// MaxPauseReason bounds the reason of a pause, in bytes.
+const MaxPauseReason = 256
+
+func pauseKey(l line) string { return pausePrefix + l.name() }
+
+func isPaused(tx engine.Tx, l line) bool {
+	_, ok := tx.Get(pauseKey(l))
+	return ok
+}
+
+// readPause says in s whether the queue is paused, and why.
+func (s *Stats) readPause(tx engine.Tx, l line) {
+	row, ok := tx.Get(pauseKey(l))
+	if !ok {
+		return
+	}
+	s.Paused = true
+	if r := record.Read(row.Value); r.Byte() == pauseFormat {
+		s.PauseReason = r.Text()
+	}
+}
+
+// Pause pauses a queue that has tasks, until it is resumed. It reports whether it was
+// not paused before; if it was, the reason that is kept is the new one.
+func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason string) (paused bool, err error) {
+	if err := CheckName("queue", queue); err != nil {
+		return false, err
+	}
+	if len(reason) > MaxPauseReason {
+		return false, argumentError("reason", "must be at most %d bytes", MaxPauseReason)
+	}
+	l := lineOf(run, queue)
+	return paused, q.update(ctx, nil, func(tx *ledger) error {
+		if _, err := accountAt(tx.Tx, run, queue); err != nil {
+			return err
+		}
+		paused = !isPaused(tx, l)
+		w := record.New(2 + len(reason))
+		w.Byte(pauseFormat)
+		w.Text(reason)
+		tx.Put(engine.Row{Key: pauseKey(l), Value: w.String()})
+		event.Record(tx, run, event.Event{Kind: event.QueuePaused, Queue: queue, Path: by, Reason: reason})
+		return nil
+	})
+}
+
+// Resume ends the pause of a queue, and gives what is ready to the claims that wait. It
+// reports whether the queue was paused.
+func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (resumed bool, err error) {
+	if err := CheckName("queue", queue); err != nil {
+		return false, err
+	}
+	l := lineOf(run, queue)
+	err = q.update(ctx, nil, func(tx *ledger) error {
+		if resumed = isPaused(tx, l); !resumed {
+			return nil
+		}
+		tx.Delete(pauseKey(l))
+		event.Record(tx, run, event.Event{Kind: event.QueueResumed, Queue: queue, Path: by})
+		q.handOut(tx, l)
+		return nil
+	})
+	return resumed, err
+}
+
+// handOut gives ready tasks to the claims that wait for them.
+func (q *Queue) handOut(tx *ledger, l line) {
+	for tx.accountOf(l).stats.ReadyTotal() > 0 {
+		w := q.nextWaiter(tx, l)
+		if w == nil {
+			return
+		}
+		if tasks := q.take(tx, w); len(tasks) > 0 {
+			w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer()) // wakes it
+		} else {
+			w.joinLines(tx) // what was ready cannot be read, and is set aside now
+			return
+		}
+	}
+}
+
+// dropPauses forgets the pauses of a run that is removed.
+func dropPauses(tx engine.Tx, run uuid.UUID) {
+	for row := range tx.Scan(pausePrefix + strings.TrimPrefix(string(lineOf(run, "")), accountPrefix)) {
+		tx.Delete(row.Key)
+	}
+}
