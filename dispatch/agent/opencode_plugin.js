@@ -5,7 +5,6 @@ import { spawn } from "node:child_process"
 
 const command = LEASEHOLD_COMMAND
 const patience = 15000 // ms
-const parties = new Set(["lease_acquire", "run_lease_acquire", "lease_acquire_many", "lease_renew"].map((tool) => "leasehold_" + tool))
 
 export const Leasehold = async ({ directory }) => {
   const ask = (event) =>
@@ -36,12 +35,12 @@ export const Leasehold = async ({ directory }) => {
 
   return {
     "tool.execute.before": async (input, output) => {
-      if (parties.has(input.tool)) output.args.as = input.sessionID
-      const answer = await ask({ event: "before", session: input.sessionID, call: input.callID, tool: input.tool, args: output.args })
+      if (input.tool.startsWith("leasehold_")) output.args.as = input.sessionID
+      const answer = await ask({ event: "before", ...agent(input), call: input.callID, tool: input.tool, args: output.args })
       if (answer.refuse) throw new Error(answer.refuse)
     },
     "tool.execute.after": async (input, output) => {
-      const answer = await ask({ event: "after", session: input.sessionID, call: input.callID, tool: input.tool })
+      const answer = await ask({ event: "after", ...agent(input), call: input.callID, tool: input.tool })
       if (answer.note && typeof output?.output === "string") output.output += "\n\n" + answer.note
     },
     event: async ({ event }) => {
@@ -55,4 +54,5 @@ export const Leasehold = async ({ directory }) => {
   }
 }
 
+const agent = ({ sessionID }) => ({ session: sessionID, main: !children.has(sessionID) })
 const children = new Set() // sessions of sub-agents, which end when they are idle

@@ -18,7 +18,7 @@
 //
 // # Key schema
 //
-//	inbox/<actor>           the messages of the actor in order: id, sender, size, when and to which session it was told
+//	inbox/<actor>           the messages of the actor in order: id, sender, party, size, when and to which session it was told
 //	~mail/<actor><message>  Message
 //
 // An inbox is one row of a few kilobytes, and changes with each message; so it is

@@ -23,6 +23,7 @@ type inbox struct {
 // An entry is a message without its text.
 type entry struct {
 	id, sender uuid.UUID
+	party      string    // of the recipient, that it is to; ""
 	size       int       // of its text
 	told       time.Time // on the running clock; zero: it is not
 	session    uuid.UUID // that was told
@@ -45,7 +46,7 @@ func actorOf(row engine.Row) (id uuid.UUID) {
 	return id
 }
 
-const inboxFormat = 1
+const inboxFormat = 2 // 1 had no parties, and reads the same
 
 // open reads an inbox. One that cannot be read is refused when the state is
 // opened, see [CheckRecords].
@@ -113,13 +114,16 @@ func (in *inbox) encode() string {
 	w.Byte(inboxFormat)
 	w.Uint(uint64(len(in.list)))
 	for _, e := range in.list {
-		w.Flags(!e.told.IsZero(), e.lasting)
+		w.Flags(!e.told.IsZero(), e.lasting, e.party != "")
 		w.ID(e.id)
 		w.ID(e.sender)
 		w.Uint(uint64(e.size))
 		if !e.told.IsZero() {
 			w.Time(e.told)
 			w.ID(e.session)
+		}
+		if e.party != "" {
+			w.Text(e.party)
 		}
 	}
 	return w.String()
@@ -130,15 +134,18 @@ func (in *inbox) decode(value string) bool {
 	format := r.Byte()
 	for n := min(r.Uint(), uint64(len(value))); n > 0; n-- {
 		var e entry
-		var told bool
-		r.Flags(&told, &e.lasting)
+		var told, toParty bool
+		r.Flags(&told, &e.lasting, &toParty)
 		e.id, e.sender, e.size = r.ID(), r.ID(), int(r.Uint())
 		if told {
 			e.told, e.session = r.Time(), r.ID()
 		}
+		if toParty {
+			e.party = r.Text()
+		}
 		in.list = append(in.list, e)
 	}
-	return format == inboxFormat && r.Done()
+	return (format == inboxFormat || format == 1) && r.Done()
 }
 
 // Read gives messages that were taken, by their ids. One whose record is damaged

@@ -82,19 +82,22 @@ func Post(tx engine.Tx, to uuid.UUID, m Message) error {
 	case from >= MaxFrom:
 		return &registry.LimitError{Which: "unread messages from one actor to another", Max: MaxFrom}
 	}
-	in.list = append(in.list, entry{id: m.ID, sender: m.Sender, size: len(m.Text)})
+	in.list = append(in.list, entry{id: m.ID, sender: m.Sender, party: m.Party, size: len(m.Text)})
 	tx.Put(engine.Row{Key: textKey(to, m.ID), Value: m.encode()})
 	in.put(tx)
 	return nil
 }
 
-// Retract takes a message back that has not been told.
-func Retract(tx engine.Tx, to, id uuid.UUID) {
+// Retract takes a message back, unless it has been told.
+func Retract(tx engine.Tx, to, id uuid.UUID) bool {
 	in := open(tx, to)
-	if e := in.find(id); e != nil && e.told.IsZero() {
-		in.drop(tx, func(e entry) bool { return e.id == id })
-		in.put(tx)
+	e := in.find(id)
+	if e == nil || !e.told.IsZero() {
+		return false
 	}
+	in.drop(tx, func(e entry) bool { return e.id == id })
+	in.put(tx)
+	return true
 }
 
 // A Portion bounds what one answer tells.
@@ -105,14 +108,14 @@ type Portion struct {
 }
 
 // Take counts the first messages that have not been told as told to a session, as
-// many as fit, and gives their ids. left is how many are not told after that. What a
-// call was told that can be sent again is told to no other, unless the call is undone.
-func Take(tx engine.Tx, actor, session uuid.UUID, p Portion, lasting bool) (ids []uuid.UUID, left int) {
+// many as fit, and gives their ids; but only those to a party that tells names. left is
+// how many of these are not told after that. What a call was told that can be sent again is told to no other, unless the call is undone.
+func Take(tx engine.Tx, actor, session uuid.UUID, p Portion, tells func(party string) bool, lasting bool) (ids []uuid.UUID, left int) {
 	in := open(tx, actor)
 	size, full := 0, false
 	for i := range in.list {
 		e := &in.list[i]
-		if !e.told.IsZero() {
+		if !e.told.IsZero() || !tells(e.party) {
 			continue
 		}
 		first := p.Whole && len(ids) == 0
@@ -131,14 +134,19 @@ func Take(tx engine.Tx, actor, session uuid.UUID, p Portion, lasting bool) (ids 
 	return ids, left
 }
 
-// Untold reports how many messages of an actor have not been told.
-func Untold(tx engine.Tx, actor uuid.UUID) (n int) {
+// Untold reports how many messages of an actor have not been told: those to the
+// parties that tells names, and the others.
+func Untold(tx engine.Tx, actor uuid.UUID, tells func(party string) bool) (n, others int) {
 	for _, e := range open(tx, actor).list {
-		if e.told.IsZero() {
+		switch {
+		case !e.told.IsZero():
+		case tells(e.party):
 			n++
+		default:
+			others++
 		}
 	}
-	return n
+	return n, others
 }
 
 // Retake counts messages as told again to a call that is sent again.

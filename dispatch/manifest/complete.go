@@ -60,7 +60,7 @@ func (m *Manifest) completeRoot(d *document) {
 	case err != nil:
 		d.say("root.directory", "is not there: mkdir -p %s, or name another", m.Root.Directory)
 	case !info.IsDir():
-		d.say("root.directory", "is no directory: %s", m.Root.Directory)
+		d.say("root.directory", "is not a directory: %s", m.Root.Directory)
 	}
 	switch file := m.Root.PromptFile; {
 	case d.wrong("root.prompt") || d.wrong("root.prompt_file"):

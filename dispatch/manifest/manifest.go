@@ -36,22 +36,22 @@ type Manifest struct {
 	Text []byte // as it was read
 
 	Run     Run                      `toml:"run" doc:"the run as a whole"`
-	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; the names claude, codex, gemini and opencode are there without a table where something names them"`
+	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; claude, codex, gemini and opencode need no table"`
 	Root    Root                     `toml:"root" doc:"the agent that is started first, and leads the others"`
 	Sublead Sublead                  `toml:"sublead" doc:"defaults for spawn_sublead"`
 	Worker  Worker                   `toml:"worker" doc:"defaults for spawn_worker"`
-	Leases  []Lease                  `toml:"leases" doc:"a lease that is known in advance; it is told to every agent that speaks with a model, and nobody holds it for that"`
+	Leases  []Lease                  `toml:"leases" doc:"a lease that is known in advance: agents driven by a model are told of it, and nobody holds it yet"`
 }
 
 // Run is [run].
 type Run struct {
-	Name               string  `toml:"name" doc:"what the run is called; a run of that name must not be under way; default the name of the file, without .toml"`
-	BudgetUSD          float64 `toml:"budget_usd" min:"0" doc:"what all agents together may spend, in dollars, as they report it; 0 is no limit"`
+	Name               string  `toml:"name" doc:"name of the run, which no live run may have; default: the name of the file, without .toml"`
+	BudgetUSD          float64 `toml:"budget_usd" min:"0" doc:"the most that all agents together may spend, in dollars, as they report it; 0: no limit"`
 	MaxDepth           int     `toml:"max_depth" min:"1" max:"32" default:"4" doc:"names in the path of the deepest agent"`
-	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"agents that one lead may have running at a time"`
-	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"agents that may be running in the whole tree at a time, the root with them"`
-	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"the run is ended after this long; 0 is no limit"`
-	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"how long agents may go on after an interrupt, and then, as whoever has to be ended, between SIGTERM and SIGKILL"`
+	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"how many agents of one lead may run at a time"`
+	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"how many agents may run in the whole tree at a time, the root included"`
+	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"the run is stopped after this long; 0: no limit"`
+	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"how long agents may go on after an interrupt before they get SIGTERM, and any agent between SIGTERM and SIGKILL"`
 	Store              Store   `toml:"store" doc:"the store of every layer"`
 }
 
@@ -65,32 +65,32 @@ type Store struct {
 // Root is [root]. After Load, Prompt is that of the file, if a file was named.
 type Root struct {
 	Agent       string            `toml:"agent" required:"true" doc:"which agent: a table of agents, or a built-in"`
-	Name        string            `toml:"name" default:"lead" doc:"what it is called"`
-	Prompt      string            `toml:"prompt" max:"262144" doc:"what it is told to do; give this or prompt_file"`
-	PromptFile  string            `toml:"prompt_file" doc:"a file that says it"`
-	Model       string            `toml:"model" doc:"its model, in its client's words; default that of the agent"`
-	Directory   string            `toml:"directory" doc:"where it runs; default the manifest's directory"`
-	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"604800" doc:"it is ended after this long; 0 is no limit"`
-	Env         map[string]string `toml:"env" doc:"variables for its process, over those of the agent"`
+	Name        string            `toml:"name" default:"lead" doc:"its name"`
+	Prompt      string            `toml:"prompt" max:"262144" doc:"its prompt; give this or prompt_file"`
+	PromptFile  string            `toml:"prompt_file" doc:"a file with the prompt"`
+	Model       string            `toml:"model" doc:"model, as its client names it; default: the agent's"`
+	Directory   string            `toml:"directory" doc:"where it runs; default: the manifest's directory"`
+	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
+	Env         map[string]string `toml:"env" doc:"environment variables, which override those of the agent"`
 }
 
 // Sublead is [sublead].
 type Sublead struct {
-	Agent       string  `toml:"agent" doc:"which agent; default the root's"`
-	Model       string  `toml:"model" doc:"its model; default that of the agent"`
-	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved of its lead's budget, for it and all below it; 0 reserves nothing"`
-	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"agents that it may have running at a time; 0 is max_workers_per_layer"`
-	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is ended after this long; 0 is no limit"`
+	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
+	Model       string  `toml:"model" doc:"model; default: the agent's"`
+	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved from its lead's budget, for it and all below it; 0: nothing"`
+	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"how many of its agents may run at a time; 0: max_workers_per_layer"`
+	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
 	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
 }
 
 // Worker is [worker].
 type Worker struct {
-	Agent       string  `toml:"agent" doc:"which agent; default the root's"`
-	Model       string  `toml:"model" doc:"its model; default that of the agent"`
-	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved of its lead's budget; 0 reserves nothing"`
-	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is ended after this long; 0 is no limit"`
-	Worktree    bool    `toml:"worktree" doc:"each runs in a git worktree of its own, which is kept if it has changes or failed"`
+	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
+	Model       string  `toml:"model" doc:"model; default: the agent's"`
+	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved from its lead's budget; 0: nothing"`
+	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
+	Worktree    bool    `toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
 }
 
 // Lease is one of [[leases]].

@@ -128,7 +128,7 @@ func childrenOf() (pids []int) {
 	files, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // of a thread that has just ended there is none
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
 			}

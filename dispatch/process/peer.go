@@ -5,9 +5,15 @@ package process
 type Peer struct {
 	PID   int    `json:",omitempty"`
 	Start string `json:",omitempty"` // when it started, so that a reused pid is another process
-	// Transport is how it came: "unix" or "http".
+	// Transport is how it came: "unix", "http", or "remote" for a connection over HTTP
+	// that lasts as one to the socket does.
 	Transport string `json:",omitempty"`
+	// Machine is where it runs, if that may be another one than this: see [Machine].
+	Machine string `json:",omitempty"`
 }
+
+// Elsewhere reports whether the process runs where this one cannot see it.
+func (p Peer) Elsewhere() bool { return p.Machine != "" && p.Machine != Machine() }
 
 // A Running is a process that runs, and where it belongs.
 type Running struct {
@@ -33,8 +39,16 @@ func Find(pid int) Running {
 	}
 }
 
-// Alive reports whether the process still runs. An unknown peer never does.
+// Alive reports whether the process still runs, or may run elsewhere. An unknown peer
+// never does.
 func (p Peer) Alive() bool {
+	if p.Elsewhere() {
+		return true
+	}
 	now := Find(p.PID)
 	return now.PID != 0 && now.Start == p.Start
 }
+
+// Name is what the system calls the program of a process, cut off where the system
+// does that (Linux keeps 15 bytes); "" if there is no such process.
+func Name(pid int) string { return nameOf(pid) }

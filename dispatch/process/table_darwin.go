@@ -85,3 +85,11 @@ func ofUser(pid, user int) bool {
 	info, ok := kinfo(pid)
 	return ok && int(info.Eproc.Ucred.Uid) == user && int(info.Eproc.Pcred.P_ruid) == user
 }
+
+func nameOf(pid int) string {
+	info, ok := kinfo(pid)
+	if !ok {
+		return ""
+	}
+	return unix.ByteSliceToString(info.Proc.P_comm[:])
+}

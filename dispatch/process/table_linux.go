@@ -107,3 +107,8 @@ func ofUser(pid, user int) bool {
 func startText(ticks uint64) string {
 	return clock.Boot() + ":" + strconv.FormatUint(ticks, 10)
 }
+
+func nameOf(pid int) string {
+	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return strings.TrimSuffix(string(name), "\n")
+}

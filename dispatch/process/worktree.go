@@ -224,7 +224,7 @@ func notRepository(dir string, err error) error {
 	if info, statErr := os.Stat(dir); statErr != nil {
 		return statErr
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is no directory", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	if strings.Contains(err.Error(), "not a git repository") {
 		return fmt.Errorf("%s is in no git repository: make it one with git init and a first commit, or do without worktrees", dir)

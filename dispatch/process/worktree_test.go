@@ -195,7 +195,7 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	}{
 		"no repository":        {t.Context(), occupied, "wt", "is in no git repository"},
 		"no directory":         {t.Context(), filepath.Join(repo, "none"), "wt", "no such file or directory"},
-		"a file":               {t.Context(), filepath.Join(repo, "README"), "wt", "is no directory"},
+		"a file":               {t.Context(), filepath.Join(repo, "README"), "wt", "is not a directory"},
 		"no commit":            {t.Context(), bare, "wt", "has no commit to begin at"},
 		"a path that is taken": {t.Context(), repo, occupied, "already exists"},
 		"a caller who is gone": {cancelled, repo, "wt", "canceled"},

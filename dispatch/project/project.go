@@ -235,7 +235,7 @@ func readSmall(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return "", fmt.Errorf("%s is no file of at most %d KiB", path, maxFile>>10)
+		return "", fmt.Errorf("%s is not a file of at most %d KiB", path, maxFile>>10)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile))
 	return string(text), err

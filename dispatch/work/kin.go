@@ -33,7 +33,7 @@ const maxAncestors = 256
 // the user's.
 func (ls *Launchers) Kin(peer process.Peer) Kin {
 	k := Kin{Process: peer}
-	if peer.PID == 0 {
+	if peer.PID == 0 || peer.Elsewhere() {
 		return k
 	}
 	ls.mu.Lock()
