@@ -30,6 +30,9 @@ func (l *Launcher) begin(ctx context.Context) error {
 			return fmt.Errorf("run %s is dispatched by process %d: wait for it, or end it", l.run, old.Dispatcher.PID)
 		}
 		file.RunID = old.RunID
+		if l.seen, err = d.lastRevision(); err != nil {
+			return err
+		}
 		if file.RunID != "" { // what the last dispatcher left is not of this life
 			if _, err := process.End(ctx, runMark(file.RunID), l.grace); err != nil {
 				return err

@@ -1,10 +1,12 @@
 package launcher
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -189,6 +191,35 @@ func (d *Directory) record(e Event) error {
 	}
 	_, err = d.events.Write(append(line, '\n'))
 	return err
+}
+
+// lastRevision is that of the last of the run's own events that are recorded. A line
+// that has no end, as after a power cut, is taken away: its event is told again.
+func (d *Directory) lastRevision() (last uint64, err error) {
+	path := filepath.Join(d.Path, eventsFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	in, whole := bufio.NewReader(f), int64(0)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return last, os.Truncate(path, whole)
+		}
+		if err != nil {
+			return 0, err
+		}
+		whole += int64(len(line))
+		var e Event
+		if json.Unmarshal(line, &e) == nil {
+			last = max(last, e.Revision)
+		}
+	}
 }
 
 func (d *Directory) close() error {

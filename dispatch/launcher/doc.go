@@ -26,7 +26,7 @@
 //
 //	manifest.toml          as it was read
 //	run.json               what a resume needs: see [RunFile]
-//	events.jsonl           an [Event] a line, as they come
+//	events.jsonl           an [Event] a line: those of the run, each once and in order, and the dispatch's own
 //	summary.json           the [Summary], once the run is over
 //	actors/<path>/         0700: stdout.log, stderr.log (stdout-2.log … in later
 //	                       lives of a run that was resumed), each with an .old of

@@ -2,25 +2,23 @@ package launcher
 
 import "time"
 
-// The kinds of events, in about the order in which a run has them.
+// The kinds of events of the dispatch itself, in about the order in which a run has
+// them. The others are those of the run, as `leasehold events` has them.
 const (
 	RunStarted    = "run_started"
 	ActorStarted  = "actor_started"
-	LeaseHeld     = "lease_held"
-	LeaseWaiting  = "lease_waiting" // for a lease that somebody else holds
-	LeaseFreed    = "lease_freed"
 	ActorStopping = "actor_stopping" // has been asked to end
 	ActorExited   = "actor_exited"
 	Draining      = "draining" // nothing is spawned any more
 	DaemonLost    = "daemon_lost"
 	DaemonBack    = "daemon_back"
+	EventsMissed  = "events_missed" // the daemon has forgotten some of the run before they were read
 	RunFinished   = "run_finished"
 )
 
-// An Event is something that happened in a run. What has no meaning for its
-// kind is left out. Leases are looked at after each change, at most ten times
-// a second, and less often if there are thousands: what came and went in
-// between has no event.
+// An Event is something that happened in a run, or to its processes. What has no
+// meaning for its kind is left out. Those of the run have a revision, and each of
+// them comes once, in order.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Event    string    `json:"event"`
@@ -33,9 +31,24 @@ type Event struct {
 	ExitCode *int      `json:"exit_code,omitempty"`
 	Signal   string    `json:"signal,omitempty"`
 	CostUSD  *float64  `json:"cost_usd,omitempty"`
-	Scope    string    `json:"scope,omitempty"` // of a lease: run or layer
-	Key      string    `json:"key,omitempty"`   // of a lease
-	Holder   string    `json:"holder,omitempty"`
 	Logs     []string  `json:"logs,omitempty"` // the files an actor that started writes
-	Text     string    `json:"text"`           // all of it in one line, for people
+
+	// Of the run's own events.
+	Revision  uint64 `json:"revision,omitempty"`
+	Scope     string `json:"scope,omitempty"` // of a lease: run or layer
+	Layer     string `json:"layer,omitempty"` // path of its lead
+	Key       string `json:"key,omitempty"`
+	Queue     string `json:"queue,omitempty"`
+	TaskID    string `json:"task_id,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+	MessageID string `json:"message_id,omitempty"`
+	Token     uint64 `json:"token,omitempty"`
+	Mode      string `json:"mode,omitempty"`
+	ActorID   string `json:"actor_id,omitempty"`
+	As        string `json:"as,omitempty"` // which of its sub-agents
+	By        string `json:"by,omitempty"` // path of another actor
+	Cause     string `json:"cause,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+
+	Text string `json:"text"` // all of it in one line, for people
 }

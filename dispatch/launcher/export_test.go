@@ -1,24 +1,6 @@
 package launcher
 
-import (
-	"context"
-	"encoding/json"
-)
-
-// Changes are the events between two answers of operator_leases.
-func Changes(before, after string) (texts []string, err error) {
-	var a, b leaseList
-	if err := json.Unmarshal([]byte(before), &a); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal([]byte(after), &b); err != nil {
-		return nil, err
-	}
-	for _, e := range a.standings().changes(b.standings()) {
-		texts = append(texts, e.Event+": "+e.Text)
-	}
-	return texts, nil
-}
+import "context"
 
 // Patience is how long a daemon may be away.
 const Patience = patience
@@ -50,3 +32,6 @@ func TellThrough(d *Directory, tell func(Event), interrupts <-chan struct{}, eve
 	}
 	t.close(interrupts)
 }
+
+// LastRevision is where a dispatcher that goes on with a run begins.
+func LastRevision(d *Directory) (uint64, error) { return d.lastRevision() }

@@ -54,6 +54,7 @@ type Launcher struct {
 	grace time.Duration
 
 	teller *teller
+	seen   uint64 // the last revision that was told; of the goroutine that follows, then of Run
 
 	interrupts int // told so far; of the goroutine that heeds them, then of Run
 
@@ -127,7 +128,10 @@ func (l *Launcher) serve(ctx context.Context) error {
 		l.heedInterrupts(ctx, g)
 		return nil
 	})
-	g.Go(func() error { return l.observe(ctx) })
+	g.Go(func() error {
+		l.follow(ctx)
+		return nil
+	})
 	g.Go(func() error {
 		err := l.takeOrders(ctx)
 		if err == nil {

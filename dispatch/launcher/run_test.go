@@ -225,7 +225,7 @@ func TestRunLeavesItsDirectoryAlone(t *testing.T) {
 		}
 		seen[e.Name()] = true
 		text, err := os.ReadFile(path)
-		for _, secret := range strings.Fields(string(secrets)) {
+		for secret := range strings.FieldsSeq(string(secrets)) {
 			if strings.Contains(string(text), secret) {
 				t.Errorf("a secret stands in %s", path)
 			}

@@ -48,6 +48,9 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 	if err := l.link.call(ctx, "operator_run_finish", map[string]any{"run": l.run}, &over); err != nil {
 		return Summary{}, err
 	}
+	if err := l.catchUp(ctx); err != nil {
+		return Summary{}, err
+	}
 	s := Summary{
 		Run: l.run, RunID: l.runID, Life: l.life, Interrupted: l.interrupts > 0,
 		StartedAt: l.began.UTC(), FinishedAt: time.Now().UTC(),
@@ -79,22 +82,26 @@ const resultsAtOnce = dispatch.MaxResults
 // fetchResults asks for what actors reported whose end was not reported here:
 // those of earlier lives, and those that went while the daemon was away.
 func (l *Launcher) fetchResults(ctx context.Context) error {
-	var tree struct {
-		Runs []struct {
-			RunID  string `json:"run_id"`
-			Actors []Actor
-		}
-	}
-	if err := l.link.call(ctx, "operator_tree", map[string]any{"run": l.run}, &tree); err != nil {
-		return err
-	}
 	var missing []string
-	for _, run := range tree.Runs {
-		for _, a := range run.Actors {
-			if _, ok := l.results[a.ActorID]; !ok && a.StartedAt != nil {
-				missing = append(missing, a.ActorID)
+	for args := map[string]any{"run": l.run}; ; {
+		var page struct {
+			Runs []struct{ Actors []Actor }
+			Next string
+		}
+		if err := l.link.call(ctx, "operator_tree", args, &page); err != nil {
+			return err
+		}
+		for _, run := range page.Runs {
+			for _, a := range run.Actors {
+				if _, ok := l.results[a.ActorID]; !ok && a.StartedAt != nil {
+					missing = append(missing, a.ActorID)
+				}
 			}
 		}
+		if page.Next == "" {
+			break
+		}
+		args["after"] = page.Next
 	}
 	for ids := range slices.Chunk(missing, resultsAtOnce) {
 		var answer struct {

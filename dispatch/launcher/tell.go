@@ -34,7 +34,9 @@ func newTeller(tell func(Event)) *teller {
 func (t *teller) event(d *Directory, e Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.Time = time.Now().UTC()
+	if e.Time.IsZero() {
+		e.Time = time.Now().UTC()
+	}
 	if err := d.record(e); err != nil {
 		e.Text += fmt.Sprintf(" (not recorded: %v)", err)
 	}
