@@ -25,12 +25,13 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 
 // A field is one argument of a tool, read from the tags of a struct field:
 //
-//	json     its name; without omitempty it must be given
+//	json     its name; without omitempty or omitzero it must be given
 //	doc      what it means
 //	min, max the range of a number, or the length of a string, in bytes, or list
 //	default  what it is when left out
 //	enum     the words it may be, separated by |
 //	for      leads: workers are not shown it
+//	destroys true: with it the tool may destroy what is another's
 type field struct {
 	name     string
 	doc      string
@@ -38,6 +39,7 @@ type field struct {
 	index    []int
 	required bool
 	leads    bool
+	destroys bool
 	min, max *float64
 	def      json.RawMessage
 	enum     []string
@@ -53,7 +55,7 @@ func fieldsOf(t reflect.Type) (list []field) {
 		name, rest, _ := strings.Cut(sf.Tag.Get("json"), ",")
 		f := field{
 			name: name, doc: sf.Tag.Get("doc"), typ: value(sf.Type), index: sf.Index,
-			required: !strings.Contains(rest, "omitempty"), leads: sf.Tag.Get("for") == "leads",
+			required: !strings.Contains(rest, "omitempty") && !strings.Contains(rest, "omitzero"), leads: sf.Tag.Get("for") == "leads", destroys: sf.Tag.Get("destroys") == "true",
 			min: number(sf.Tag.Get("min")), max: number(sf.Tag.Get("max")),
 		}
 		if def, ok := sf.Tag.Lookup("default"); ok {
@@ -137,7 +139,9 @@ next:
 				continue next
 			}
 		}
-		strange = append(strange, string(name))
+		if string(name) != asName {
+			strange = append(strange, string(name))
+		}
 	}
 	return values, strange
 }
@@ -410,7 +414,7 @@ func neverNull(s *jsonschema.Schema) {
 func parseID(argument, text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
-		return uuid.Nil, &registry.ArgumentError{Argument: argument, Problem: "must be one that was given in an answer"}
+		return uuid.Nil, &registry.ArgumentError{Argument: argument, Problem: "must come from an answer"}
 	}
 	return id, nil
 }

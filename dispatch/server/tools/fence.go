@@ -6,31 +6,32 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
 
 // fenceArgs are the leases that a write needs.
 type fenceArgs struct {
-	Require []required `json:"require_leases,omitempty" doc:"write only if each of these leases, of scope layer or run, still has its token" max:"16"`
-	Mode    string     `json:"require_mode,omitempty" doc:"strict: nor is any past its deadline" enum:"current|strict" default:"\"current\""`
+	Require []required `json:"require_leases,omitempty" doc:"only if each of these leases (scope layer or run) still has its token" max:"16"`
+	Mode    string     `json:"require_mode,omitempty" doc:"strict: none may be past its deadline" enum:"current|strict" default:"\"current\""`
 }
 
 type required struct {
 	Scope string `json:"scope" jsonschema:"layer or run"`
-	Key   string `json:"key" jsonschema:"or the name of a layer's lease"`
+	keyOrPath
 	Token uint64 `json:"token"`
 }
 
 // fence is what must be true in the transaction of the write.
-func (a fenceArgs) fence(se *dispatch.Session) (f registry.Fence, err error) {
+func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.Fence, err error) {
 	f.Strict = a.Mode == "strict"
 	for _, r := range a.Require {
-		key, err := leaseKey(r.Scope, r.Key)
+		key, err := r.in(ctx, se, dispatch.Scope(r.Scope))
 		if err != nil {
 			return f, err
 		}
-		if key == "" || r.Token == 0 {
+		if r.Token == 0 {
 			return f, &registry.ArgumentError{Argument: "require_leases", Problem: "must name the scope, the key and the token of each lease"}
 		}
 		need, err := se.Requirement(dispatch.Scope(r.Scope), key, r.Token)
@@ -42,9 +43,29 @@ func (a fenceArgs) fence(se *dispatch.Session) (f registry.Fence, err error) {
 	return f, nil
 }
 
-// leaseKey is the key of a lease as its registry has it.
-func leaseKey(scope, key string) (string, error) {
-	switch dispatch.Scope(scope) {
+// keyOrPath names a lease.
+type keyOrPath struct {
+	Key  string `json:"key,omitempty" doc:"any printable string" max:"512"`
+	Path string `json:"path,omitempty" doc:"instead: a file; DIR/** for all below" max:"4096"`
+}
+
+// in is the key of the lease as the registry of a scope has it. A relative path starts
+// where the session works.
+func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.Scope) (string, error) {
+	key := k.Key
+	switch {
+	case (key == "") == (k.Path == ""):
+		return "", &registry.ArgumentError{Argument: "key", Problem: "must be given, or path instead, and not both"}
+	case k.Path != "":
+		dir, err := se.Directory(ctx)
+		if err != nil {
+			return "", err
+		}
+		if key, err = project.Path(dir, k.Path); err != nil {
+			return "", err
+		}
+	}
+	switch scope {
 	case dispatch.RunScope:
 		return key, nil
 	case dispatch.LayerScope:
@@ -54,9 +75,21 @@ func leaseKey(scope, key string) (string, error) {
 	}
 }
 
-type checkArgs struct {
+// scoped names a lease of either scope.
+type scoped struct {
 	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
-	Key   string `json:"key" doc:"or its name" min:"1" max:"520"`
+	Key   string `json:"key,omitempty" doc:"or its name" max:"520"`
+	Path  string `json:"path,omitempty" doc:"instead: a file or directory" max:"4096"`
+}
+
+func (s scoped) lease(ctx context.Context, se *dispatch.Session) (dispatch.Scope, string, error) {
+	scope := dispatch.Scope(s.Scope)
+	key, err := keyOrPath{s.Key, s.Path}.in(ctx, se, scope)
+	return scope, key, err
+}
+
+type checkArgs struct {
+	scoped
 	Token uint64 `json:"token" doc:"that came with a write"`
 }
 
@@ -89,8 +122,8 @@ func (c tokenCheck) Text() string {
 	return strings.Join(parts, "; ")
 }
 
-func tokenCheckOf(a checkArgs, s registry.TokenStanding) tokenCheck {
-	c := tokenCheck{Scope: a.Scope, Key: a.Key, Token: a.Token, Current: s.Current, Held: s.Held}
+func tokenCheckOf(a checkArgs, key string, s registry.TokenStanding) tokenCheck {
+	c := tokenCheck{Scope: a.Scope, Key: key, Token: a.Token, Current: s.Current, Held: s.Held}
 	if s.Current || s.Held {
 		h := holderOf(s.Lease.Holder)
 		c.Holder, c.HeldToken, c.ExpiresInMS = &h, s.Lease.Token, s.Lease.ExpiresIn.Milliseconds()
@@ -99,12 +132,12 @@ func tokenCheckOf(a checkArgs, s registry.TokenStanding) tokenCheck {
 }
 
 func checkToken(ctx context.Context, se *dispatch.Session, a checkArgs) (tokenCheck, error) {
-	key, err := leaseKey(a.Scope, a.Key)
+	scope, key, err := a.lease(ctx, se)
 	if err != nil {
 		return tokenCheck{}, err
 	}
-	s, err := se.CheckToken(ctx, dispatch.Scope(a.Scope), key, a.Token)
-	return tokenCheckOf(a, s), err
+	s, err := se.CheckToken(ctx, scope, key, a.Token)
+	return tokenCheckOf(a, key, s), err
 }
 
 type operatorCheckArgs struct {
@@ -113,11 +146,11 @@ type operatorCheckArgs struct {
 	Layer string `json:"layer,omitempty" doc:"path of the lead of the layer, with scope layer" default:"\"root\"" max:"512"`
 }
 
-func (o *operator) checkToken(ctx context.Context, _ *dispatch.Session, a operatorCheckArgs) (tokenCheck, error) {
-	key, err := leaseKey(a.Scope, a.Key)
+func (o *operator) checkToken(ctx context.Context, se *dispatch.Session, a operatorCheckArgs) (tokenCheck, error) {
+	scope, key, err := a.lease(ctx, se)
 	if err != nil {
 		return tokenCheck{}, err
 	}
-	s, err := o.state.CheckToken(ctx, a.Run, a.Layer, dispatch.Scope(a.Scope), key, a.Token)
-	return tokenCheckOf(a.checkArgs, s), err
+	s, err := o.state.CheckToken(ctx, a.Run, a.Layer, scope, key, a.Token)
+	return tokenCheckOf(a.checkArgs, key, s), err
 }

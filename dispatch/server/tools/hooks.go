@@ -14,18 +14,24 @@ import (
 
 // Hooks are the tools of the clients' hooks. Agents can call them too, and do
 // not see them.
-func Hooks(state *dispatch.State, parties *Parties) []Tool {
-	h := &hooks{state, parties}
+func Hooks(state *dispatch.State) []Tool {
+	h := &hooks{state: state}
 	const whose = " Of your own session, or as an operator of those whose client is the process pid."
 	return []Tool{
 		tool("hook_write", "Take the files of a write",
 			"Take the leases of the files that a client is about to change, all or none. They last while the client is heard from, until its session or its sub-agent ends."+whose,
 			Effect{Idempotent: true}, h.write),
 		tool("hook_check", "See who holds files",
-			"The leases of files, and of directories above them, that others hold than the caller.",
+			"The leases of files, and of directories above them, that others than the caller hold; without keys, of all files.",
 			Effect{ReadOnly: true, Idempotent: true}, h.check),
+		tool("hook_command", "Remember files before a shell command",
+			"What files that others have leased look like before a shell command; without files, what was said so before it."+whose,
+			Effect{Idempotent: true}, h.command),
+		tool("hook_changed", "Say what a shell command has changed",
+			"Report files that others have leased and that changed while a shell command ran, to those who hold them, and record it."+whose,
+			Effect{}, h.changed),
 		tool("hook_present", "Say that a client is there",
-			"Prolong what hook_write took for a sub-agent, but for what others wait for; or give it back."+whose,
+			"Extend what hook_write took for a sub-agent, except what others wait for; or release it."+whose,
 			Effect{Idempotent: true}, h.present),
 		tool("hook_tool_use", "Say who uses a tool",
 			"Say which sub-agent makes a use of a tool, before it is made."+whose,
@@ -34,19 +40,26 @@ func Hooks(state *dispatch.State, parties *Parties) []Tool {
 			"Release what a sub-agent held and take it out of every line."+whose,
 			Effect{Idempotent: true}, h.partyEnd),
 		tool("hook_notices", "Take what a client is to be told",
-			"Losses of leases, messages and what else is not told yet, which counts as told from then on."+whose,
+			"Lost leases, messages and other notices that have not been told yet. They count as told from then on."+whose,
 			Effect{}, h.takeNotices),
 	}
 }
 
 type hooks struct {
-	state   *dispatch.State
-	parties *Parties
+	state *dispatch.State
+	looks looks
 }
 
 // A clientArg says whose hook it is.
 type clientArg struct {
 	PID int `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it" min:"2" max:"4194304"`
+}
+
+// An agentArg says which agent of the client it is about.
+type agentArg struct {
+	clientArg
+	Party string `json:"party,omitempty" doc:"the sub-agent, by the id that its client gave it" max:"1024"`
+	Main  bool   `json:"main,omitempty" doc:"party is the main agent, not a sub-agent" default:"false"`
 }
 
 // sessions are those that the hook speaks of.
@@ -61,12 +74,11 @@ func (a clientArg) sessions(h *hooks, se *dispatch.Session) ([]*dispatch.Session
 }
 
 type fileWriteArgs struct {
-	clientArg
-	Party     string      `json:"party,omitempty" doc:"the sub-agent, by the id that its client gave it" max:"1024"`
+	agentArg
 	Writes    []fileWrite `json:"writes" doc:"what is written to, one for each run" min:"1" max:"64"`
 	Hold      seconds     `json:"hold_secs" doc:"how long the client may be quiet before it loses them" min:"1" max:"86400"`
 	Overrule  bool        `json:"overrule,omitempty" doc:"record leases of others that are in the way, and refuse nothing" default:"false"`
-	Reason    string      `json:"reason,omitempty" doc:"shown to who is refused" max:"256"`
+	Reason    string      `json:"reason,omitempty" doc:"shown to refused agents" max:"256"`
 	Name      string      `json:"name" doc:"to join a run under, for a client without a session" min:"1" max:"64"`
 	Directory string      `json:"directory,omitempty" doc:"where the client works" max:"1024"`
 }
@@ -127,6 +139,9 @@ type taken struct {
 
 func (h *hooks) take(ctx context.Context, by *dispatch.Session, keys []string, a fileWriteArgs, g *guarded) (t taken, err error) {
 	t.by, g.Actor = by, by.Actor().Path
+	if err := by.Heard(ctx, partyOf(a.Party), a.Main); err != nil {
+		return t, err
+	}
 	sets := [][]string{keys}
 	if a.Overrule { // each for itself
 		sets = slices.Collect(slices.Chunk(keys, 1))
@@ -160,7 +175,7 @@ func partyOf(name string) string {
 
 type fileCheckArgs struct {
 	Run  string   `json:"run" doc:"of the project" min:"1" max:"64"`
-	Keys []string `json:"keys" doc:"of the leases of the files" min:"1" max:"10000"`
+	Keys []string `json:"keys,omitempty" doc:"of the leases of the files; all that are leased, if left out" max:"10000"`
 	PIDs []string `json:"pids,omitempty" doc:"the processes that the caller comes from, the nearest first" max:"64"`
 }
 
@@ -191,8 +206,7 @@ func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs
 }
 
 type presentArgs struct {
-	clientArg
-	Party string `json:"party,omitempty" doc:"the sub-agent, by the id that its client gave it" max:"1024"`
+	agentArg
 	LetGo string `json:"let_go,omitempty" doc:"give back what hook_write took: for this sub-agent, or for all" enum:"own|all"`
 }
 
@@ -204,16 +218,18 @@ type hooked struct {
 func (n hooked) Text() string { return fmt.Sprintf("noted for %d sessions", n.Sessions) }
 
 // each does something for all sessions that a hook speaks of.
-func (h *hooks) each(se *dispatch.Session, a clientArg, do func(*dispatch.Session) error) (hooked, error) {
+func (h *hooks) each(ctx context.Context, se *dispatch.Session, a agentArg, do func(*dispatch.Session) error) (hooked, error) {
 	list, err := a.sessions(h, se)
 	for i := 0; err == nil && i < len(list); i++ {
-		err = do(list[i])
+		if err = list[i].Heard(ctx, partyOf(a.Party), a.Main); err == nil {
+			err = do(list[i])
+		}
 	}
 	return hooked{len(list)}, err
 }
 
 func (h *hooks) present(ctx context.Context, se *dispatch.Session, a presentArgs) (hooked, error) {
-	return h.each(se, a.clientArg, func(of *dispatch.Session) error {
+	return h.each(ctx, se, a.agentArg, func(of *dispatch.Session) error {
 		if a.LetGo != "" {
 			return of.LetGo(ctx, partyOf(a.Party), a.LetGo == "all")
 		}
@@ -227,19 +243,19 @@ type partyArgs struct {
 }
 
 type toolUseArgs struct {
-	partyArgs
+	Party string `json:"party" doc:"the sub-agent, by the id that its client gave it" min:"1" max:"1024"`
+	clientArg
 	ToolUse string `json:"tool_use_id" doc:"as the client names it in the call's _meta" min:"1" max:"128"`
 }
 
-func (h *hooks) toolUse(_ context.Context, se *dispatch.Session, a toolUseArgs) (hooked, error) {
-	return h.each(se, a.clientArg, func(of *dispatch.Session) error {
-		h.parties.bind(of.ID(), a.ToolUse, PartyName(a.Party))
-		return nil
+func (h *hooks) toolUse(ctx context.Context, se *dispatch.Session, a toolUseArgs) (hooked, error) {
+	return h.each(ctx, se, agentArg{a.clientArg, a.Party, false}, func(of *dispatch.Session) error {
+		return of.UsesTool(ctx, a.ToolUse, PartyName(a.Party))
 	})
 }
 
 func (h *hooks) partyEnd(ctx context.Context, se *dispatch.Session, a partyArgs) (hooked, error) {
-	return h.each(se, a.clientArg, func(of *dispatch.Session) error {
+	return h.each(ctx, se, agentArg{clientArg: a.clientArg}, func(of *dispatch.Session) error {
 		return of.EndParty(ctx, PartyName(a.Party))
 	})
 }
@@ -251,13 +267,13 @@ type noticeList struct {
 
 func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
 
-// takeNotices is for the answer of a hook, which the client gives its model before
-// its next step. A session that has ended has nobody to tell.
-func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a clientArg) (noticeList, error) {
+// takeNotices is for the answer of a hook, which the client gives the model of that
+// agent before its next step. A session that has ended has nobody to tell.
+func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a agentArg) (noticeList, error) {
 	list := noticeList{Notices: []Notice{}}
-	_, err := h.each(se, a, func(of *dispatch.Session) error {
+	_, err := h.each(ctx, se, a, func(of *dispatch.Session) error {
 		if of, err := se.OnBehalf(of.ID()); err == nil {
-			list.Notices = append(list.Notices, takeNotices(ctx, of)...)
+			list.Notices = append(list.Notices, takeNotices(ctx, of, partyOf(a.Party))...)
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,10 +18,10 @@ import (
 func layerLeaseTools() []Tool {
 	return []Tool{
 		tool("lease_acquire", "Lease something of your layer",
-			"Lease what only your own sub-tree touches: in another layer the same name is another lease. Else as run_lease_acquire.",
+			"Lease what only your own sub-tree touches: in another layer the same name is another lease. Otherwise the same as run_lease_acquire.",
 			Effect{Idempotent: true}, acquireLayer),
 		tool("lease_release", "Release a lease of your layer",
-			"As run_lease_release, for what lease_acquire gave you.",
+			"The same as run_lease_release, for leases from lease_acquire.",
 			Effect{Idempotent: true}, release),
 	}
 }
@@ -36,6 +37,9 @@ func leaseTools() []Tool {
 		tool("run_lease_release", "Release a lease of the run",
 			"Release your lease; the first in line gets it at once. If it is no longer yours, the reply says why.",
 			Effect{Idempotent: true}, release),
+		tool("lease_acquire_many", "Take several leases at once",
+			"Lease several things, all or none. Two agents that take them one by one can block each other.",
+			Effect{Idempotent: true}, acquireMany),
 		tool("lease_renew", "Keep a lease for longer",
 			"Move the end of your lease to ttl_secs from now, if that is later. Called from a new session, it moves the lease there. LEASE_LOST says why it is gone: stop touching what it guards.",
 			Effect{Idempotent: true}, renew),
@@ -61,8 +65,8 @@ type acquireArgs struct {
 	Ticket    string  `json:"ticket,omitempty" doc:"from WAIT_TIMEOUT: keeps your place in line for 30 s"`
 	RequestID string  `json:"request_id,omitempty" doc:"the same id gets the same grant again" max:"128"`
 	KeepAlive bool    `json:"keep_alive,omitempty" doc:"extend it while your session lives" default:"false"`
-	Mode      string  `json:"mode,omitempty" doc:"shared: beside others that ask for it shared, to read" enum:"exclusive|shared" default:"\"exclusive\""`
-	Reason    string  `json:"reason,omitempty" doc:"what for; told to those who are refused (≤ 256 bytes)" max:"256"`
+	Mode      string  `json:"mode,omitempty" doc:"shared: held together with other readers" enum:"exclusive|shared" default:"\"exclusive\""`
+	Reason    string  `json:"reason,omitempty" doc:"what for; shown to refused agents (≤ 256 bytes)" max:"256"`
 	asArg
 }
 
@@ -83,8 +87,32 @@ type acquireLayerArgs struct {
 }
 
 type acquireRunArgs struct {
-	Key string `json:"key" doc:"any printable string, compared exactly" min:"1" max:"512"`
+	keyOrPath
 	acquireArgs
+}
+
+type acquireManyArgs struct {
+	Leases    []wanted `json:"leases" doc:"of scope layer or run; mode shared or exclusive" min:"1" max:"16"`
+	TTL       seconds  `json:"ttl_secs,omitempty" doc:"of each" min:"1" max:"86400" default:"60"`
+	Wait      seconds  `json:"wait_secs,omitempty" doc:"in line" min:"0" max:"50" default:"0"`
+	Ticket    string   `json:"ticket,omitempty" doc:"from the WAIT_TIMEOUT"`
+	RequestID string   `json:"request_id,omitempty" doc:"makes it idempotent" max:"128"`
+	KeepAlive bool     `json:"keep_alive,omitempty" doc:"with your session" default:"false"`
+	Reason    string   `json:"reason,omitempty" doc:"what for (≤ 256 bytes)" max:"256"`
+	asArg
+}
+
+func (a acquireManyArgs) request(ctx context.Context) (registry.Request, error) {
+	return acquireArgs{
+		TTL: a.TTL, Wait: a.Wait, Ticket: a.Ticket, RequestID: a.RequestID, KeepAlive: a.KeepAlive, Reason: a.Reason, asArg: a.asArg,
+	}.request(ctx, "")
+}
+
+// A wanted lease is one of several.
+type wanted struct {
+	Scope string `json:"scope"`
+	keyOrPath
+	Mode string `json:"mode,omitempty"`
 }
 
 // lease is what is told of every lease.
@@ -128,13 +156,26 @@ type (
 		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
 		Name    string `json:"name" jsonschema:"without /leases/" told:"line"`
 		lease
-		Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
+		Reentrant bool     `json:"reentrant" jsonschema:"you held it already"`
+		Similar   []string `json:"similar,omitempty" jsonschema:"held keys that differ only in spelling"`
 	}
 	runGrant struct {
 		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
 		Key     string `json:"key" told:"line"`
 		lease
-		Reentrant bool `json:"reentrant" jsonschema:"you held it already"`
+		Reentrant bool     `json:"reentrant" jsonschema:"you held it already"`
+		Similar   []string `json:"similar,omitempty" jsonschema:"held keys that differ only in spelling"`
+	}
+	manyGrants struct {
+		Leases []anyGrant `json:"leases" jsonschema:"in the order of the request"`
+	}
+	anyGrant struct {
+		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release"`
+		Name    string `json:"name,omitempty" jsonschema:"of a layer's lease"`
+		Key     string `json:"key,omitempty" jsonschema:"of a run's lease"`
+		lease
+		Reentrant bool     `json:"reentrant" jsonschema:"you held it already"`
+		Similar   []string `json:"similar,omitempty" jsonschema:"held keys that differ only in spelling"`
 	}
 	renewed struct {
 		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
@@ -145,11 +186,27 @@ type (
 )
 
 func (g layerGrant) Text() string {
-	return g.granted(g.Name, g.LeaseID, g.Reentrant) + "; give it back with lease_release"
+	return g.granted(g.Name, g.LeaseID, g.Reentrant) + alike(g.Similar) + "; give it back with lease_release"
 }
 
 func (g runGrant) Text() string {
-	return g.granted(g.Key, g.LeaseID, g.Reentrant) + "; give it back with run_lease_release"
+	return g.granted(g.Key, g.LeaseID, g.Reentrant) + alike(g.Similar) + "; give it back with run_lease_release"
+}
+
+func (m manyGrants) Text() string {
+	var texts []string
+	for _, g := range m.Leases {
+		texts = append(texts, g.granted(g.Name+g.Key, g.LeaseID, g.Reentrant)+alike(g.Similar))
+	}
+	return strings.Join(texts, "; ") + "; give each back with lease_release"
+}
+
+// alike says that somebody may mean the same thing by another key.
+func alike(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; also held, and different only in spelling: %q", keys)
 }
 
 // longHeld is from when on a re-entry says how long the lease has been held: a
@@ -177,12 +234,44 @@ func acquireLayer(ctx context.Context, se *dispatch.Session, a acquireLayerArgs)
 		return layerGrant{}, err
 	}
 	g, err := acquire(ctx, se, dispatch.LayerScope, name, a.acquireArgs)
-	return layerGrant{g.ID.String(), name, leaseOf(g.Lease), g.Reentrant}, err
+	return layerGrant{g.ID.String(), name, leaseOf(g.Lease), g.Reentrant, g.Similar}, err
 }
 
 func acquireRun(ctx context.Context, se *dispatch.Session, a acquireRunArgs) (runGrant, error) {
-	g, err := acquire(ctx, se, dispatch.RunScope, a.Key, a.acquireArgs)
-	return runGrant{g.ID.String(), a.Key, leaseOf(g.Lease), g.Reentrant}, err
+	key, err := a.in(ctx, se, dispatch.RunScope)
+	if err != nil {
+		return runGrant{}, err
+	}
+	g, err := acquire(ctx, se, dispatch.RunScope, key, a.acquireArgs)
+	return runGrant{g.ID.String(), key, leaseOf(g.Lease), g.Reentrant, g.Similar}, err
+}
+
+func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (manyGrants, error) {
+	req, err := a.request(ctx)
+	if err != nil {
+		return manyGrants{}, err
+	}
+	wants := make([]dispatch.Want, len(a.Leases))
+	for i, w := range a.Leases {
+		scope := dispatch.Scope(w.Scope)
+		key, err := w.in(ctx, se, scope)
+		if err != nil {
+			return manyGrants{}, err
+		}
+		switch w.Mode {
+		case "", "exclusive", "shared":
+		default:
+			return manyGrants{}, &registry.ArgumentError{Argument: "leases", Problem: "must have mode exclusive or shared"}
+		}
+		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
+	}
+	list, err := se.AcquireAll(ctx, wants, req)
+	many := manyGrants{Leases: []anyGrant{}}
+	for _, g := range list {
+		name, key := nameOrKey(g.Lease)
+		many.Leases = append(many.Leases, anyGrant{g.ID.String(), name, key, leaseOf(g.Lease), g.Reentrant, g.Similar})
+	}
+	return many, err
 }
 
 func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, key string, a acquireArgs) (registry.Grant, error) {
@@ -195,7 +284,7 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 
 type renewArgs struct {
 	LeaseID string  `json:"lease_id" doc:"from the grant"`
-	TTL     seconds `json:"ttl_secs,omitempty" doc:"left out: as long as before" min:"1" max:"86400"`
+	TTL     seconds `json:"ttl_secs,omitempty" doc:"default: as long as before" min:"1" max:"86400"`
 	asArg
 }
 
@@ -247,7 +336,7 @@ func release(ctx context.Context, se *dispatch.Session, a releaseArgs) (released
 
 type listArgs struct {
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
-	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start so" max:"520"`
+	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
 	After  string `json:"after,omitempty" doc:"next of the reply before" max:"640"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }
@@ -267,6 +356,7 @@ type listedLease struct {
 	Key     string `json:"key,omitempty" jsonschema:"of a run's lease"`
 	lease
 	Layer   string    `json:"layer,omitempty" jsonschema:"path of the layer's lead"`
+	TTLMS   int64     `json:"ttl_ms" jsonschema:"of the grant, or as it was extended"`
 	Waiters []waiting `json:"waiters" jsonschema:"first in line first"`
 	InLine  int       `json:"in_line" jsonschema:"how many wait; waiters are the first of them"`
 }
@@ -303,7 +393,7 @@ func scopesOf(word string) []dispatch.Scope {
 func leaseListOf(page dispatch.LeasePage, own uuid.UUID) leaseList {
 	list := leaseList{Leases: []listedLease{}, Next: page.Next}
 	for _, info := range page.Leases {
-		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, Waiters: []waiting{}, InLine: info.InLine}
+		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, TTLMS: info.TTL.Milliseconds(), Waiters: []waiting{}, InLine: info.InLine}
 		l.Name, l.Key = nameOrKey(info.Lease)
 		l.Holder.origin = originOf(info.Origin)
 		if info.Holder.Session == own {

@@ -110,7 +110,7 @@ func (l messageList) Text() string {
 }
 
 func readMessages(ctx context.Context, se *dispatch.Session, a inboxArgs) (messageList, error) {
-	list, more, err := se.Inbox(ctx, a.Wait.duration())
+	list, more, err := se.Inbox(ctx, caller(ctx), a.Wait.duration())
 	out := messageList{Messages: []message{}, More: more}
 	for _, m := range list {
 		out.Messages = append(out.Messages, messageOf(m))

@@ -8,6 +8,29 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
+// Who is granted a key reads that somebody holds the same under another spelling.
+func TestKeysThatAreSpeltAlikeAreNamed(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		a, b := h.actor(dispatch.Root, "", "A"), h.actor(dispatch.Worker, "", "B")
+		a.ok("run_lease_acquire", args{"key": "Deploy prod"})
+		a.ok("lease_acquire", args{"name": "Out.json"})
+		for _, g := range []map[string]any{
+			b.ok("run_lease_acquire", args{"key": "deploy-prod"}),
+			b.ok("lease_acquire_many", args{"leases": []args{{"scope": "run", "key": "deploy_prod"}}})["leases"].([]any)[0].(map[string]any),
+		} {
+			if fmt.Sprint(g["similar"]) != "[Deploy prod deploy-prod]" && fmt.Sprint(g["similar"]) != "[Deploy prod]" {
+				t.Errorf("granted %v", g)
+			}
+		}
+		if g := b.ok("lease_acquire", args{"name": "out.json"}); fmt.Sprint(g["similar"]) != "[Out.json]" {
+			t.Errorf("granted %v", g)
+		}
+		if g := b.ok("run_lease_acquire", args{"key": "deploy"}); g["similar"] != nil {
+			t.Errorf("granted %v", g)
+		}
+	})
+}
+
 // Readers share a lease; a writer is told who they are and what for, in every place
 // that shows leases.
 func TestSharedLeasesAndReasonsAreShown(t *testing.T) {

@@ -18,6 +18,7 @@ type Notice struct {
 	Name         string    `json:"name,omitempty" jsonschema:"of a layer's lease"`
 	Key          string    `json:"key,omitempty" jsonschema:"of a run's lease, or the task whose claim was lost"`
 	Scope        string    `json:"scope,omitempty" jsonschema:"layer, run, or queue for a claim"`
+	As           string    `json:"as,omitempty" jsonschema:"which of your sub-agents held it"`
 	LeaseID      string    `json:"lease_id,omitempty" jsonschema:"of a lease that is yours or was"`
 	Token        uint64    `json:"token,omitempty" jsonschema:"its fencing token; of what was lost: refused from now on"`
 	Reason       string    `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
@@ -43,7 +44,7 @@ const (
 func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
 		Code: leaseLost, Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
-		Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
+		As: l.Party, Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
 	}
 	from := holderOf(l.From)
 	switch l.Kind {
@@ -57,24 +58,28 @@ func NoticeOf(l registry.Notice) Notice {
 	return n
 }
 
-// takeNotices reads what the session is to be told. What fails to be read the next
-// answer tells.
-func takeNotices(ctx context.Context, se *dispatch.Session) (news []Notice) {
+// takeNotices reads what an agent of the session is to be told. What fails to be read
+// the next answer tells.
+func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news []Notice) {
 	if se.Actor().Role == dispatch.Operator {
 		return nil
 	}
 	if drain := se.TakeDrain(); drain != nil {
 		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: drain.At})
 	}
-	if lost, more, err := se.TakeNotices(ctx); err == nil {
+	if lost, more, err := se.TakeNotices(ctx, agent); err == nil {
 		for _, l := range lost {
-			news = append(news, NoticeOf(l))
+			n := NoticeOf(l)
+			if n.As == agent {
+				n.As = "" // it is told of its own
+			}
+			news = append(news, n)
 		}
 		if more > 0 {
 			news = append(news, Notice{Code: leaseLost, Reason: fmt.Sprintf("there is more to tell of %d leases; the next answers have it", more)})
 		}
 	}
-	if list, more, err := se.TakeMessages(ctx); err == nil {
+	if list, more, err := se.TakeMessages(ctx, agent); err == nil {
 		for _, m := range list {
 			told := messageOf(m)
 			news = append(news, Notice{Code: messaged, At: told.At, Message: &told})
@@ -98,8 +103,8 @@ func (n Notice) String() string {
 		if n.Waiters > 1 {
 			verb = "wait"
 		}
-		return fmt.Sprintf("%s %s for your %s lease %q%s: release it as soon as you can",
-			severalOf([]holder{*n.Waiter}, n.Waiters), verb, n.Scope, n.Name+n.Key, n.purpose())
+		return fmt.Sprintf("%s %s for %s %s lease %q%s: release it as soon as you can",
+			severalOf([]holder{*n.Waiter}, n.Waiters), verb, n.whose("your", "'s"), n.Scope, n.Name+n.Key, n.purpose())
 	case n.Holder != nil:
 		return fmt.Sprintf("%s offers you its %s lease %q%s: acquire it to accept", n.Holder.Path, n.Scope, n.Name+n.Key, n.purpose())
 	case n.Token == 0:
@@ -109,11 +114,19 @@ func (n Notice) String() string {
 	if n.Scope == queue.Scope {
 		what = "the claim on task"
 	}
-	s := fmt.Sprintf("you lost %s %q (%s)", what, n.Name+n.Key, n.Reason)
+	s := fmt.Sprintf("%s lost %s %q (%s)", n.whose("you", ""), what, n.Name+n.Key, n.Reason)
 	if n.SupersededBy != "" {
 		s += ", now held by " + n.SupersededBy
 	}
 	return s
+}
+
+// whose is you, or the sub-agent that it was.
+func (n Notice) whose(you, ending string) string {
+	if n.As == "" {
+		return you
+	}
+	return fmt.Sprintf("your sub-agent %q%s", n.As, ending)
 }
 
 // purpose is what a lease is wanted for, if that is known.

@@ -18,10 +18,10 @@ import (
 func Operators(state *dispatch.State) []Tool {
 	o := &operator{state: state, watches: make(map[uuid.UUID]*engine.Watch)}
 	read := Effect{ReadOnly: true, Idempotent: true}
-	return append(o.launchTools(), []Tool{
-		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is told once.", Effect{}, o.addActor),
+	return append(append(o.launchTools(), o.accessTools()...), []Tool{
+		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is shown only once.", Effect{}, o.addActor),
 		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, o.endActor),
-		tool("operator_actor_token", "Issue a new token", "Issue a new token for a living actor; it is told once, and the one before is void. Its sessions last.", Effect{Destructive: true}, o.reissueToken),
+		tool("operator_actor_token", "Issue a new token", "Issue a new token for a living actor; it is shown only once, and the old one is void. The actor's sessions continue.", Effect{Destructive: true}, o.reissueToken),
 		tool("operator_run_remove", "Forget a run", "Forget a run that has ended, with its actors, stores and tasks, before its retention is over.", Effect{Destructive: true}, o.removeRun),
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
 		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
@@ -31,10 +31,12 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),
 		tool("operator_queue_stats", "See the queues of a run", "How many tasks each queue has, by state.", read, o.showQueues),
 		tool("operator_queue_list", "See the tasks of a run", "Tasks of one queue or all, in one state or all that are not finished.", read, o.showTasks),
-		tool("operator_task", "See a task of a run", "Everything about a task, each attempt with its cause, but not its token.", read, o.showTask),
-		tool("operator_task_cancel", "Cancel a task of a run", "Cancel a task that is not finished. Who works on it learns it from STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, o.cancelTask),
+		tool("operator_task", "See a task of a run", "Everything about a task and its attempts, except its token.", read, o.showTask),
+		tool("operator_task_cancel", "Cancel a task of a run", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, o.cancelTask),
 		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, o.redriveTasks),
-		tool("operator_clocks", "Read the daemon's clocks", "The daemon's clocks at one instant, for whoever compares them with its own.", read, o.readClocks),
+		tool("operator_queue_pause", "Pause a queue of a run", "Give none of its tasks to workers until it is resumed. What is in progress goes on, and tasks can be enqueued.", Effect{Idempotent: true}, o.pauseQueue),
+		tool("operator_queue_resume", "Resume a queue of a run", "End the pause of a queue; workers that wait get its tasks.", Effect{Idempotent: true}, o.resumeQueue),
+		tool("operator_clocks", "Read the daemon's clocks", "The daemon's clocks at one instant, to be compared with those of the caller.", read, o.readClocks),
 		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, o.waitForChange),
 	}...)
 }
@@ -47,14 +49,14 @@ type operator struct {
 }
 
 type runArg struct {
-	Run string `json:"run,omitempty" doc:"name of the run" default:"\"default\"" max:"64"`
+	Run string `json:"run" doc:"name of the run" min:"1" max:"64"`
 }
 
 type addActorArgs struct {
 	runArg
 	Name     string `json:"name" doc:"unique in its layer" min:"1" max:"64"`
-	Role     string `json:"role" doc:"what it is in the tree" enum:"root|sublead|worker"`
-	Parent   string `json:"parent,omitempty" doc:"path of its lead; left out: the root" max:"512"`
+	Role     string `json:"role" doc:"its role in the tree" enum:"root|sublead|worker"`
+	Parent   string `json:"parent,omitempty" doc:"path of its lead; default: the root" max:"512"`
 	ReadDown bool   `json:"read_down,omitempty" doc:"the parent may read a sub-lead's layer" default:"false"`
 	MaxDepth int    `json:"max_depth,omitempty" doc:"with role root: names in a path of this run" min:"1" max:"32"`
 }
@@ -63,7 +65,7 @@ type addedActor struct {
 	ActorID string `json:"actor_id"`
 	Run     string `json:"run"`
 	Path    string `json:"path"`
-	Token   string `json:"token" jsonschema:"secret, told once" told:"never"`
+	Token   string `json:"token" jsonschema:"secret, shown once" told:"never"`
 }
 
 func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s", a.Path, a.Run) }
@@ -79,7 +81,7 @@ func (o *operator) addActor(ctx context.Context, _ *dispatch.Session, a addActor
 type endActorArgs struct {
 	runArg
 	Path   string `json:"path" doc:"of the actor; root ends the run" min:"1" max:"512"`
-	Reason string `json:"reason,omitempty" doc:"told to those it concerns" max:"512" default:"\"ended by the operator\""`
+	Reason string `json:"reason,omitempty" doc:"shown to everybody concerned" max:"512" default:"\"ended by the operator\""`
 }
 
 type endedActor struct {
@@ -102,7 +104,7 @@ type issuedToken struct {
 	ActorID string `json:"actor_id"`
 	Run     string `json:"run"`
 	Path    string `json:"path"`
-	Token   string `json:"token" jsonschema:"secret, told once" told:"never"`
+	Token   string `json:"token" jsonschema:"secret, shown once" told:"never"`
 }
 
 func (t issuedToken) Text() string {
@@ -127,11 +129,14 @@ func (o *operator) removeRun(ctx context.Context, _ *dispatch.Session, a runArg)
 }
 
 type treeArgs struct {
-	Run string `json:"run,omitempty" doc:"left out: all runs" max:"64"`
+	Run   string `json:"run,omitempty" doc:"default: all runs" max:"64"`
+	After string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
+	Limit int    `json:"limit,omitempty" doc:"how many actors at most" min:"1" max:"1000" default:"1000"`
 }
 
 type runList struct {
-	Runs []run `json:"runs"`
+	Runs []run  `json:"runs"`
+	Next string `json:"next,omitempty" jsonschema:"there are more: ask again with after; the first run of that reply may be the last of this one, with the rest of its actors"`
 }
 
 type run struct {
@@ -145,14 +150,14 @@ type run struct {
 	Draining string `json:"draining,omitempty" jsonschema:"why nothing is spawned any more"`
 }
 
-func (l runList) Text() string { return fmt.Sprintf("%d runs", len(l.Runs)) }
+func (l runList) Text() string { return counted(len(l.Runs), "run", "runs", l.Next) }
 
 func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs) (runList, error) {
-	infos, err := o.state.Runs(ctx, a.Run)
+	infos, next, err := o.state.RunsAfter(ctx, a.Run, a.After, a.Limit)
 	if err != nil {
 		return runList{}, err
 	}
-	list := runList{Runs: []run{}}
+	list := runList{Runs: []run{}, Next: next}
 	for _, info := range infos {
 		r := run{
 			Run: info.Name, CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []actor{},
@@ -176,7 +181,7 @@ type showLeasesArgs struct {
 	runArg
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
 	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
-	After  string `json:"after,omitempty" doc:"next of the answer before: the page after it" max:"600"`
+	After  string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"1000"`
 	Layer  string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`
 }
@@ -193,7 +198,7 @@ type showStoreArgs struct {
 	runArg
 	Layer  string `json:"layer,omitempty" doc:"path of the layer's lead" default:"\"root\"" max:"512"`
 	Glob   string `json:"glob,omitempty" default:"\"/**\"" max:"512"`
-	After  string `json:"after,omitempty" doc:"next of the answer before, to go on from there" max:"512"`
+	After  string `json:"after,omitempty" doc:"next of the reply before" max:"512"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"true"`
 }
@@ -207,7 +212,7 @@ func (o *operator) showStore(ctx context.Context, _ *dispatch.Session, a showSto
 }
 
 type clocks struct {
-	BootID    string    `json:"boot_id" jsonschema:"names the life of the machine; empty if that is not known"`
+	BootID    string    `json:"boot_id" jsonschema:"identifies this boot of the machine; empty if unknown"`
 	RunningMS int64     `json:"running_ms" jsonschema:"reading of the clock that goes on during sleep and that nobody can set"`
 	Now       time.Time `json:"now" jsonschema:"the running clock of the state, which measures leases, claims and delays"`
 	Wall      time.Time `json:"wall" jsonschema:"the wall clock, which run_at and retention follow"`

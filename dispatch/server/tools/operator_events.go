@@ -14,7 +14,8 @@ import (
 
 type showEventsArgs struct {
 	runArg
-	Since uint64  `json:"since,omitempty" doc:"only those with a greater revision; left out: all that are kept" min:"0"`
+	Since uint64  `json:"since,omitempty" doc:"only those with a greater revision; default: all that are kept" min:"0"`
+	Back  uint64  `json:"back,omitempty" doc:"without since: begin so many revisions before the last, which counts all runs" min:"0"`
 	Wait  seconds `json:"wait_secs,omitempty" doc:"for an event, if there is none yet" min:"0" max:"50" default:"0"`
 	Limit int     `json:"limit,omitempty" doc:"how many at most" min:"1" max:"500" default:"500"`
 	Key   string  `json:"key,omitempty" doc:"only of this lease or task" max:"520"`
@@ -34,12 +35,13 @@ type Event struct {
 	Queue    string `json:"queue,omitempty" jsonschema:"of a task"`
 	TaskID   string `json:"task_id,omitempty"`
 	Session  string `json:"session_id,omitempty"`
+	Message  string `json:"message_id,omitempty"`
 	Token    uint64 `json:"token,omitempty" jsonschema:"of the lease or claim"`
-	Mode     string `json:"mode,omitempty" jsonschema:"shared; left out: exclusive"`
+	Mode     string `json:"mode,omitempty" jsonschema:"shared; absent: exclusive"`
 	ActorID  string `json:"actor_id,omitempty"`
 	Path     string `json:"path,omitempty" jsonschema:"of the actor"`
 	As       string `json:"as,omitempty" jsonschema:"which of its sub-agents"`
-	By       string `json:"by,omitempty" jsonschema:"path of another actor: who holds the key, or ended the actor"`
+	By       string `json:"by,omitempty" jsonschema:"path of another actor: who holds the key, is offered it, ended the actor, or is written to"`
 	Cause    string `json:"cause,omitempty"`
 	Reason   string `json:"reason,omitempty" jsonschema:"that the holder gave"`
 	Text     string `json:"text" jsonschema:"all of it, in a line"`
@@ -56,7 +58,7 @@ func (l eventList) Text() string { return fmt.Sprintf("%d events", len(l.Events)
 func (o *operator) showEvents(ctx context.Context, se *dispatch.Session, a showEventsArgs) (eventList, error) {
 	ctx, stop := se.Within(ctx)
 	defer stop()
-	q := dispatch.EventQuery{Since: a.Since, Wait: a.Wait.duration(), Limit: a.Limit, Key: a.Key, Actor: a.Actor}
+	q := dispatch.EventQuery{Since: a.Since, Back: a.Back, Wait: a.Wait.duration(), Limit: a.Limit, Key: a.Key, Actor: a.Actor}
 	if a.Key != "" && a.Scope != "all" {
 		q.Scope, q.Layer = dispatch.Scope(a.Scope), a.Layer
 	}
@@ -64,14 +66,15 @@ func (o *operator) showEvents(ctx context.Context, se *dispatch.Session, a showE
 		q.Key = strings.TrimPrefix(a.Key, "/"+kvstore.Leases+"/")
 	}
 	page, err := o.state.RunEvents(ctx, a.Run, q)
-	if err != nil {
-		return eventList{}, err
-	}
+	return eventsOf(page), err
+}
+
+func eventsOf(page dispatch.EventPage) eventList {
 	list := eventList{Events: make([]Event, 0, len(page.Events)), Next: page.Next, More: page.More}
 	for i := range page.Events {
 		list.Events = append(list.Events, eventOf(&page.Events[i]))
 	}
-	return list, nil
+	return list
 }
 
 func eventOf(e *event.Event) Event {
@@ -88,6 +91,8 @@ func eventOf(e *event.Event) Event {
 	switch {
 	case e.Kind == event.SessionBegan, e.Kind == event.SessionEnded:
 		shown.Session = e.Key
+	case e.Kind == event.MessageSent, e.Kind == event.MessageRecalled:
+		shown.Message = e.Key
 	case e.Queue != "":
 		shown.TaskID = e.Key
 	case e.Key != "":
@@ -121,6 +126,8 @@ func textOf(e *event.Event) string {
 		text = who + " holds " + what + token + ", after a wait"
 	case event.LeaseWaiting:
 		text = who + " waits for " + what + ", held by " + e.By
+	case event.LeaseWaitEnded:
+		text = who + " no longer waits for " + what
 	case event.LeaseAdopted:
 		text = who + " goes on with " + what + token
 	case event.LeaseReleased:
@@ -141,8 +148,14 @@ func textOf(e *event.Event) string {
 		}
 	case event.WriteOverruled:
 		text = who + " writes to what " + what + " is for, which " + e.By + " holds"
+	case event.FileChanged:
+		text = "while a shell command of " + who + " ran, that changed what " + what + " is for, which " + e.By + " holds"
 	case event.Deadlock:
-		text = who + " was refused " + what + ", as waiting for it would be a deadlock"
+		text = who + " was refused a wait, as it would never end"
+	case event.MessageSent:
+		text = who + " wrote to " + e.By
+	case event.MessageRecalled:
+		text = who + " took back what it had written to " + e.By
 	case event.SessionBegan:
 		text = "a session of " + who + " began"
 	case event.SessionEnded:
@@ -155,6 +168,10 @@ func textOf(e *event.Event) string {
 		}
 	case event.TaskClaimed:
 		text = who + " claimed " + what + token
+	case event.QueuePaused:
+		text = who + " paused queue " + e.Queue
+	case event.QueueResumed:
+		text = who + " resumed queue " + e.Queue
 	case event.TaskReturned:
 		text = what + " is to be tried again"
 	default:

@@ -20,14 +20,14 @@ func (o *operator) launchTools() []Tool {
 	again := Effect{Idempotent: true}
 	return []Tool{
 		tool("operator_run_dispatch", "Begin a run whose actors are launched",
-			"Make a run, or with resume go on with one whose dispatcher is gone, or with attach with one's own after the daemon's restart. The calling connection is its launcher until it ends. After attach first report what was started and what has exited since, then ask for orders.",
+			"Make a run; or with resume, continue one whose dispatcher is gone; or with attach, continue your own after the daemon has restarted. The calling connection is its launcher until it ends. After attach first report what was started and what has exited since, then ask for orders.",
 			Effect{}, o.dispatchRun),
 		tool("operator_launch_next", "Ask what to start and stop",
 			"Processes to start and to stop, each told once to each launcher that attaches; waits until there is any, or nothing is unfinished.", Effect{}, o.launchNext),
 		tool("operator_launch_started", "Say that a process was started", "Its pid, by which connections from it are known.", again, o.launchStarted),
 		tool("operator_launch_exited", "Say how a process ended", "After all that it started is gone. Ends the actor; a second report changes nothing.", again, o.launchExited),
-		tool("operator_run_drain", "Let a run end", "Nothing is spawned any more, and agents are told; with stop all are stopped.", Effect{Idempotent: true, Destructive: true}, o.drainRun),
-		tool("operator_run_results", "See what actors of a run reported", "Results of actors that have ended, of those that have any. Some at a time: each may be as large as a result can be.", Effect{ReadOnly: true, Idempotent: true}, o.runResults),
+		tool("operator_run_drain", "Let a run end", "Spawn nothing more, and tell the agents; with stop, stop them all.", Effect{Idempotent: true, Destructive: true}, o.drainRun),
+		tool("operator_run_results", "See what actors of a run reported", "Results of those of the actors that have ended and have one. Ask for a few at a time, because each may be large.", Effect{ReadOnly: true, Idempotent: true}, o.runResults),
 		tool("operator_run_finish", "End a run", "End a run whose actors are finished, and sum it up.", Effect{Destructive: true}, o.finishRun),
 	}
 }
@@ -112,11 +112,11 @@ func (s settings) settings() (work.Settings, error) {
 
 type dispatchRunArgs struct {
 	Run      string   `json:"run" doc:"its name" min:"1" max:"64"`
-	Resume   bool     `json:"resume,omitempty" doc:"go on with a run whose dispatcher is gone" default:"false"`
-	Attach   string   `json:"attach,omitempty" doc:"run_id of one's own run, after the daemon's restart; root, agents and settings then stay as they are"`
+	Resume   bool     `json:"resume,omitempty" doc:"resume a run whose dispatcher is gone" default:"false"`
+	Attach   string   `json:"attach,omitempty" doc:"run_id of your own run, after the daemon has restarted; root, agents and settings then stay as they are"`
 	Root     *order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
 	Agents   []string `json:"agents,omitempty" doc:"agents that an order can name" max:"256"`
-	Settings settings `json:"settings,omitempty" doc:"what the manifest says for all of the run"`
+	Settings settings `json:"settings,omitzero" doc:"what the manifest says for all of the run"`
 }
 
 type dispatchedRun struct {
@@ -166,8 +166,8 @@ type launch struct {
 	Name    string `json:"name"`
 	Role    string `json:"role"`
 	Life    int    `json:"life"`
-	Token   string `json:"token" jsonschema:"of the actor; a secret, told once"`
-	Session string `json:"session" jsonschema:"handle of the session that is kept open for the process; a secret, told once"`
+	Token   string `json:"token" jsonschema:"of the actor; a secret, shown once"`
+	Session string `json:"session" jsonschema:"handle of the session that is kept open for the process; a secret, shown once"`
 	Order   order  `json:"order"`
 }
 
@@ -239,7 +239,7 @@ type launchExitedArgs struct {
 	ExitCode *int     `json:"exit_code,omitempty" doc:"if it exited by itself"`
 	Signal   string   `json:"signal,omitempty" doc:"that ended it"`
 	Cause    string   `json:"cause,omitempty" doc:"why it did not succeed; the first 4 KiB are kept"`
-	CostUSD  *float64 `json:"cost_usd,omitempty" doc:"of its own in this life, if its agent said"`
+	CostUSD  *float64 `json:"cost_usd,omitempty" doc:"its own in this life, if its agent reported it"`
 	Output   string   `json:"output,omitempty" doc:"its result if it reported none; the last 64 KiB are kept"`
 	Worktree string   `json:"worktree,omitempty" doc:"where its worktree is kept"`
 }
@@ -267,7 +267,7 @@ func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a lau
 type drainRunArgs struct {
 	Run    string `json:"run" doc:"its name" min:"1" max:"64"`
 	Reason string `json:"reason" doc:"told to agents" min:"1" max:"512"`
-	Stop   bool   `json:"stop,omitempty" doc:"stop all that are not finished" default:"false"`
+	Stop   bool   `json:"stop,omitempty" doc:"stop all unfinished actors" default:"false"`
 }
 
 type drained struct {

@@ -136,8 +136,47 @@ func (o *operator) redriveTasks(ctx context.Context, _ *dispatch.Session, a redr
 	if err != nil {
 		return redriven{}, err
 	}
-	if _, _, err := tasks.Stats(ctx, a.Queue, "", 1); err != nil { // there is no such queue
-		return redriven{}, err
-	}
 	return redriveTasks(ctx, tasks, a.redriveArgs)
+}
+
+type pauseArgs struct {
+	runArg
+	queueArg
+	Reason string `json:"reason" doc:"shown to whoever looks (≤ 256 bytes)" min:"1" max:"256"`
+}
+
+type resumeArgs struct {
+	runArg
+	queueArg
+}
+
+type pausedQueue struct {
+	Queue   string `json:"queue" told:"line"`
+	Paused  bool   `json:"paused"`
+	Changed bool   `json:"changed" jsonschema:"false: it was so before"`
+}
+
+func (p pausedQueue) Text() string {
+	if p.Paused {
+		return "queue " + p.Queue + " is paused"
+	}
+	return "queue " + p.Queue + " is not paused"
+}
+
+func (o *operator) pauseQueue(ctx context.Context, _ *dispatch.Session, a pauseArgs) (pausedQueue, error) {
+	tasks, err := o.state.RunTasks(ctx, a.Run)
+	if err != nil {
+		return pausedQueue{}, err
+	}
+	changed, err := tasks.Pause(ctx, a.Queue, a.Reason)
+	return pausedQueue{a.Queue, true, changed}, err
+}
+
+func (o *operator) resumeQueue(ctx context.Context, _ *dispatch.Session, a resumeArgs) (pausedQueue, error) {
+	tasks, err := o.state.RunTasks(ctx, a.Run)
+	if err != nil {
+		return pausedQueue{}, err
+	}
+	changed, err := tasks.Resume(ctx, a.Queue)
+	return pausedQueue{a.Queue, false, changed}, err
 }

@@ -1,14 +1,12 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
-	"sync"
 
-	"github.com/google/uuid"
-
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -21,11 +19,26 @@ type asArg struct {
 	As string `json:"as,omitempty" doc:"which of your sub-agents asks" min:"1" max:"128"`
 }
 
-// party is whom the call is for: as it says, or as its client's metadata does.
-func (a asArg) party(ctx context.Context) string {
-	if a.As != "" {
-		return a.As
+// asName is the argument that says which sub-agent calls. Every tool takes it, as a
+// client's plugin may give it to all of them. Those that do for one sub-agent what they
+// do not for another have it in their schemas.
+const asName = "as"
+
+// withAs says for whom a call is, if its arguments do.
+func withAs(ctx context.Context, given Arguments) context.Context {
+	for name, value := range wire.Members(given) {
+		if as, ok := wire.TextOf(value); ok && string(name) == asName {
+			return WithParty(ctx, PartyName(as))
+		}
 	}
+	return ctx
+}
+
+// party is whom the call is for: as it says, or as its client's metadata does.
+func (a asArg) party(ctx context.Context) string { return cmp.Or(a.As, caller(ctx)) }
+
+// caller is which of the session's sub-agents calls; "" if nothing says.
+func caller(ctx context.Context) string {
 	party, _ := ctx.Value(partyKey{}).(string)
 	return party
 }
@@ -48,62 +61,4 @@ func WithParty(ctx context.Context, party string) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, partyKey{}, party)
-}
-
-// Parties knows which sub-agent makes which use of a tool, where a client's
-// hook has said so before the call. The zero Parties is ready.
-type Parties struct {
-	mu       sync.Mutex
-	sessions map[uuid.UUID]*toolUses
-}
-
-// toolUses are the last ones of a session that a hook has told of.
-type toolUses struct {
-	party map[string]string // by the id of the use
-	order []string          // oldest first
-}
-
-// maxToolUses is how many uses of a session are remembered. A hook tells of a
-// use just before it is made.
-const maxToolUses = 256
-
-// Of is the party that makes a use of a tool; "" if no hook has said.
-func (p *Parties) Of(session uuid.UUID, toolUse string) string {
-	if toolUse == "" {
-		return ""
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if uses := p.sessions[session]; uses != nil {
-		return uses.party[toolUse]
-	}
-	return ""
-}
-
-func (p *Parties) bind(session uuid.UUID, toolUse, party string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	uses := p.sessions[session]
-	if uses == nil {
-		uses = &toolUses{party: make(map[string]string)}
-		if p.sessions == nil {
-			p.sessions = make(map[uuid.UUID]*toolUses)
-		}
-		p.sessions[session] = uses
-	}
-	if _, known := uses.party[toolUse]; !known {
-		if len(uses.order) == maxToolUses {
-			delete(uses.party, uses.order[0])
-			uses.order = slices.Delete(uses.order, 0, 1)
-		}
-		uses.order = append(uses.order, toolUse)
-	}
-	uses.party[toolUse] = party
-}
-
-// Forget drops what is known of a session that has ended.
-func (p *Parties) Forget(session uuid.UUID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.sessions, session)
 }

@@ -25,8 +25,9 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	if se.Context().Err() != nil {
 		return RefusalOf(whyEnded(se, registry.ErrSessionEnded)).Reply()
 	}
+	ctx = withAs(ctx, given)
 	a, err := t.call(ctx, se, given)
-	news := takeNotices(ctx, se)
+	news := takeNotices(ctx, se, caller(ctx))
 	if err != nil {
 		if t.Name != "task_heartbeat" { // which writes nothing
 			_ = se.NoteRefused(ctx, t.Name, err) // whether or not there is room for it, the refusal is told
@@ -96,6 +97,7 @@ func RefusalOf(err error) Refusal {
 	var (
 		wait      *registry.WaitError
 		held      *registry.HeldError
+		deadlock  *registry.DeadlockError
 		lost      *registry.LostError
 		limit     *registry.LimitError
 		argument  *registry.ArgumentError
@@ -175,6 +177,8 @@ func RefusalOf(err error) Refusal {
 	case errors.Is(err, engine.ErrFailed), errors.Is(err, engine.ErrClosed):
 		r.Code = "UNAVAILABLE"
 		r.Message = "the daemon cannot write its state: restart it, then try again (" + err.Error() + ")"
+	case errors.As(err, &deadlock):
+		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.Is(err, engine.ErrFull):
 		r.Code = "UNAVAILABLE"
 		r.Message = "the disk that the daemon keeps its state on is almost full, so nothing larger can be stored; free some space on it, then try again. Releasing, renewing and reading still work"
@@ -182,6 +186,20 @@ func RefusalOf(err error) Refusal {
 		r.Code = "UNAVAILABLE"
 	}
 	return r
+}
+
+// cycleOf says who waits for what in a cycle, the caller first.
+func cycleOf(cycle []registry.Link) (list []map[string]any) {
+	for _, l := range cycle {
+		link := map[string]any{"waiter": holderOf(l.Waiter)}
+		if l.Scope == "" {
+			link["actor"] = l.Actor
+		} else {
+			link["scope"], link["key"], link["held"], link["in_line"] = scopeWord(l.Scope), l.Key, l.Held, l.InLine
+		}
+		list = append(list, link)
+	}
+	return list
 }
 
 func heldData(h *registry.HeldError) map[string]any {
@@ -194,6 +212,9 @@ func heldData(h *registry.HeldError) map[string]any {
 	}
 	if h.Reason != "" {
 		data["reason"] = h.Reason
+	}
+	if h.Asked != "" && h.Asked != h.Key {
+		data["asked"] = h.Asked
 	}
 	return data
 }

@@ -10,16 +10,15 @@ import (
 )
 
 type revokeArgs struct {
-	Key    string `json:"key" doc:"or its name" min:"1" max:"520"`
-	Scope  string `json:"scope" doc:"of the lease" enum:"layer|run"`
-	Layer  string `json:"layer,omitempty" doc:"name or path of its lead; left out: yours" max:"512"`
-	Holder string `json:"holder,omitempty" doc:"path of the one who loses it; left out: all" max:"512"`
+	scoped
+	Layer  string `json:"layer,omitempty" doc:"name or path of its lead; default: yours" max:"512"`
+	Holder string `json:"holder,omitempty" doc:"path of the one who loses it; default: all" max:"512"`
 	Reason string `json:"reason" doc:"told to the holder (≤ 256 bytes)" min:"1" max:"256"`
 }
 
-func (a revokeArgs) revocation() (dispatch.Revocation, error) {
-	key, err := leaseKey(a.Scope, a.Key)
-	return dispatch.Revocation{Scope: dispatch.Scope(a.Scope), Layer: a.Layer, Key: key, Holder: a.Holder, Reason: a.Reason}, err
+func (a revokeArgs) revocation(ctx context.Context, se *dispatch.Session) (dispatch.Revocation, error) {
+	scope, key, err := a.lease(ctx, se)
+	return dispatch.Revocation{Scope: scope, Layer: a.Layer, Key: key, Holder: a.Holder, Reason: a.Reason}, err
 }
 
 type revoked struct {
@@ -90,7 +89,7 @@ func severalOf(list []holder, n int) string {
 }
 
 func revokeLease(ctx context.Context, se *dispatch.Session, a revokeArgs) (revoked, error) {
-	v, err := a.revocation()
+	v, err := a.revocation(ctx, se)
 	if err != nil {
 		return revoked{}, err
 	}
@@ -103,8 +102,8 @@ type operatorRevokeArgs struct {
 	revokeArgs
 }
 
-func (o *operator) revokeLease(ctx context.Context, _ *dispatch.Session, a operatorRevokeArgs) (revoked, error) {
-	v, err := a.revocation()
+func (o *operator) revokeLease(ctx context.Context, se *dispatch.Session, a operatorRevokeArgs) (revoked, error) {
+	v, err := a.revocation(ctx, se)
 	if err != nil {
 		return revoked{}, err
 	}

@@ -12,13 +12,13 @@ import (
 
 // spawnArgs are what both kinds of actors are started with.
 type spawnArgs struct {
-	Name      string            `json:"name,omitempty" doc:"unique in your layer; left out: W1, W2, … or S1, S2, …" min:"1" max:"64"`
-	Prompt    string            `json:"prompt" doc:"all that it is told: what to do, and what to report (≤ 256 KiB)" min:"1" max:"262144"`
-	Agent     string            `json:"agent,omitempty" doc:"agent of the manifest; left out: its default" min:"1" max:"64"`
+	Name      string            `json:"name,omitempty" doc:"unique in your layer; default: W1, W2, … or S1, S2, …" min:"1" max:"64"`
+	Prompt    string            `json:"prompt" doc:"its whole prompt: what to do, and what to report (≤ 256 KiB)" min:"1" max:"262144"`
+	Agent     string            `json:"agent,omitempty" doc:"agent of the manifest; default: its default" min:"1" max:"64"`
 	Model     string            `json:"model,omitempty" doc:"of the agent" min:"1" max:"128"`
 	Directory string            `json:"directory,omitempty" doc:"relative to yours" min:"1" max:"4096"`
 	Env       map[string]string `json:"env,omitempty" doc:"more environment variables"`
-	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"then it is stopped, timed_out; left out: the manifest's" min:"1" max:"2592000"`
+	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"then it is stopped as timed_out; default: the manifest's" min:"1" max:"2592000"`
 }
 
 func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn {
@@ -34,16 +34,16 @@ func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn
 
 type spawnSubleadArgs struct {
 	spawnArgs
-	BudgetUSD  *float64                   `json:"budget_usd,omitempty" doc:"for it and all below it, taken from yours; left out: the manifest's" min:"0" max:"1000000"`
+	BudgetUSD  *float64                   `json:"budget_usd,omitempty" doc:"for it and all below it, taken from yours; default: the manifest's" min:"0" max:"1000000"`
 	MaxWorkers int                        `json:"max_workers,omitempty" doc:"at once, in its layer" min:"1" max:"10000"`
 	InitialRef map[string]json.RawMessage `json:"initial_ref,omitempty" doc:"entries of its layer's /ref/, by path"`
-	ReadDown   *bool                      `json:"read_down,omitempty" doc:"you may read its layer's store; left out: the manifest's"`
+	ReadDown   *bool                      `json:"read_down,omitempty" doc:"you may read its layer's store; default: the manifest's"`
 }
 
 type spawnWorkerArgs struct {
 	spawnArgs
-	Worktree *bool    `json:"worktree,omitempty" doc:"in a git worktree of its own, kept if it fails or has changes; left out: the manifest's"`
-	Tools    []string `json:"tools,omitempty" doc:"its agent's own tools that it may use; left out: the profile's" max:"64"`
+	Worktree *bool    `json:"worktree,omitempty" doc:"in its own git worktree, kept if it fails or has changes; default: the manifest's"`
+	Tools    []string `json:"tools,omitempty" doc:"its agent's own tools that it may use; default: the profile's" max:"64"`
 }
 
 type spawned struct {
@@ -162,7 +162,7 @@ func awaitActors(ctx context.Context, se *dispatch.Session, a awaitArgs) (outcom
 
 type cancelArgs struct {
 	actorArg
-	Reason string `json:"reason" doc:"told to those it concerns (≤ 512 bytes)" min:"1" max:"512"`
+	Reason string `json:"reason" doc:"shown to everybody concerned (≤ 512 bytes)" min:"1" max:"512"`
 }
 
 func cancelActor(ctx context.Context, se *dispatch.Session, a cancelArgs) (outcome, error) {
@@ -174,7 +174,7 @@ func cancelActor(ctx context.Context, se *dispatch.Session, a cancelArgs) (outco
 }
 
 type reportArgs struct {
-	Result json.RawMessage `json:"result" doc:"any JSON, ≤ 64 KiB; put more into a file or the store, and its place here"`
+	Result json.RawMessage `json:"result" doc:"any JSON, ≤ 64 KiB; put more into a file or the store, and name it here"`
 }
 
 type reported struct {

@@ -18,19 +18,19 @@ func storeTools() []Tool {
 	return []Tool{
 		tool("kv_get", "Read an entry", "Read an entry of your layer's store; null if there is none.", read, kvGet),
 		tool("kv_set", "Write an entry",
-			"Write an entry of your layer's store, whatever is there. Below /shared/ all write; below /ref/ the lead writes and all read; /peer/self/ is yours, and the lead reads it; /leases/ shows leases.",
+			"Write an entry of your layer's store, whether it exists or not. Below /shared/ all write; below /ref/ the lead writes and all read; /peer/self/ is yours, and the lead reads it; /leases/ shows leases.",
 			Effect{Idempotent: true}, kvSet),
 		tool("kv_cas", "Write an entry if it is unchanged",
 			"Write an entry if it still has the version that you read. VERSION_MISMATCH has the version that is there.", Effect{}, kvCAS),
 		tool("kv_delete", "Delete an entry", "Delete an entry. Answers the version it had, 0 if there was none.", Effect{Idempotent: true}, kvDelete),
 		tool("kv_list", "List entries", "List the entries that you may read and a glob matches: * stops at /, ** does not.", read, kvList),
-		tool("kv_wait", "Wait for an entry", "Wait for an entry, or for a version of it; answers what is there in the end.", read, kvWait),
+		tool("kv_wait", "Wait for an entry", "Wait for an entry, or for a version of it. Answers the entry as it is then.", read, kvWait),
 	}
 }
 
 // layerArg is which layer's store is meant.
 type layerArg struct {
-	Layer string `json:"layer,omitempty" doc:"self; parent, for a sub-lead; or a sub-lead's name, with read_down" default:"\"self\"" max:"64"`
+	Layer string `json:"layer,omitempty" doc:"self; parent, for a sub-lead; or a sub-lead's name, with read_down" default:"\"self\"" max:"64" for:"leads"`
 }
 
 type pathArg struct {
@@ -86,7 +86,7 @@ func kvGet(ctx context.Context, se *dispatch.Session, a kvGetArgs) (gotEntry, er
 
 type writeArgs struct {
 	pathArg
-	Override bool `json:"override,omitempty" doc:"as the lead, write below another's /peer/" default:"false" for:"leads"`
+	Override bool `json:"override,omitempty" doc:"as the lead, write below another's /peer/" default:"false" for:"leads" destroys:"true"`
 	layerArg
 	fenceArgs
 }
@@ -96,7 +96,7 @@ func (a writeArgs) open(ctx context.Context, se *dispatch.Session, value json.Ra
 	w := layer.Write{Path: a.Path, Value: value, Override: a.Override}
 	view, err := se.Store(ctx, a.Layer)
 	if err == nil {
-		w.Fence, err = a.fence(se)
+		w.Fence, err = a.fence(ctx, se)
 	}
 	return view, w, err
 }
@@ -182,7 +182,7 @@ func listEntries(ctx context.Context, view *layer.View, q layer.Listing) (entryL
 
 type kvWaitArgs struct {
 	pathArg
-	MinVersion uint64  `json:"min_version,omitempty" doc:"left out: any" min:"0"`
+	MinVersion uint64  `json:"min_version,omitempty" doc:"default: any" min:"0"`
 	Wait       seconds `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 	layerArg
 }

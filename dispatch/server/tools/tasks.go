@@ -27,8 +27,8 @@ func taskTools() []Tool {
 		tool("task_submit", "Finish a task", "Finish your task. failed is final; to have it tried again use task_nack.", Effect{Idempotent: true}, submit),
 		tool("task_nack", "Have a task tried again", "Give your task back for another attempt. After max_attempts it is dead.", Effect{}, nack),
 		tool("task_abandon", "Give a task back", "Give back a task that you cannot do, for another attempt at once.", Effect{}, abandon),
-		tool("task_get", "See a task", "Everything about a task and its attempts, but its token.", read, getTask),
-		tool("task_result", "Wait for a task", "The state of a task, and its result once it is finished.", read, taskResult),
+		tool("task_get", "See a task", "Show everything about a task and its attempts, except its token.", read, getTask),
+		tool("task_result", "Wait for a task", "Show the state of a task, and its result once it is finished.", read, taskResult),
 		tool("task_cancel", "Cancel a task", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, cancelTask),
 		tool("queue_stats", "See the queues", "Count the tasks of each queue, by state.", read, queueStats),
 		tool("queue_dead", "See dead tasks", "List the tasks that used up their attempts, and why.", read, queueDead),
@@ -83,14 +83,15 @@ type enqueueArgs struct {
 	queueArg
 	Payload     json.RawMessage `json:"payload" doc:"any JSON, ≤ 1 MiB: what to do"`
 	Priority    int             `json:"priority,omitempty" doc:"9 first" min:"0" max:"9" default:"0"`
-	Delay       seconds         `json:"delay_secs,omitempty" doc:"ready only after this" min:"0" max:"2592000"`
+	Delay       seconds         `json:"delay_secs,omitempty" doc:"ready after this delay" min:"0" max:"2592000"`
 	RunAt       string          `json:"run_at,omitempty" doc:"ready at this instant, RFC 3339" max:"64"`
-	MaxAttempts int             `json:"max_attempts,omitempty" doc:"then it is dead" min:"1" max:"100" default:"5"`
+	MaxAttempts int             `json:"max_attempts,omitempty" doc:"attempts before it is dead" min:"1" max:"100" default:"5"`
 	Key         string          `json:"idempotency_key,omitempty" doc:"the same key gets the same task again" max:"256"`
 	fenceArgs
 }
 
-func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskState, error) {
+// task is what to enqueue, but for its fence.
+func (a enqueueArgs) task() (queue.NewTask, error) {
 	n := queue.NewTask{
 		Queue: a.Queue, Payload: a.Payload, Priority: a.Priority, Delay: a.Delay.duration(),
 		MaxAttempts: a.MaxAttempts, Key: a.Key,
@@ -98,15 +99,23 @@ func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskStat
 	if a.RunAt != "" {
 		at, err := time.Parse(time.RFC3339, a.RunAt)
 		if err != nil {
-			return taskState{}, &registry.ArgumentError{Argument: "run_at", Problem: "must be an instant such as 2026-01-31T08:00:00Z"}
+			return n, &registry.ArgumentError{Argument: "run_at", Problem: "must be an instant such as 2026-01-31T08:00:00Z"}
 		}
 		n.RunAt = at
+	}
+	return n, nil
+}
+
+func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskState, error) {
+	n, err := a.task()
+	if err != nil {
+		return taskState{}, err
 	}
 	tasks, err := se.Tasks()
 	if err != nil {
 		return taskState{}, err
 	}
-	if n.Fence, err = a.fence(se); err != nil {
+	if n.Fence, err = a.fence(ctx, se); err != nil {
 		return taskState{}, err
 	}
 	return stateOf(tasks.Enqueue(ctx, n))
@@ -171,7 +180,7 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 
 type heartbeatArgs struct {
 	claimArgs
-	TTL seconds `json:"ttl_secs,omitempty" doc:"left out: as long as before" min:"1" max:"86400"`
+	TTL seconds `json:"ttl_secs,omitempty" doc:"default: as long as before" min:"1" max:"86400"`
 	asArg
 }
 
@@ -201,20 +210,34 @@ type submitArgs struct {
 	fenceArgs
 }
 
+// submission is what to submit, but for its fence.
+func (a submitArgs) submission() (s queue.Submission, err error) {
+	s.Token, s.State, s.Result = a.Token, queue.Completed, a.Result
+	other, name := a.Error, "error"
+	switch a.Status {
+	case "completed":
+	case "failed":
+		s.State, s.Result, other, name = queue.Failed, a.Error, a.Result, "result"
+	default:
+		return s, &registry.ArgumentError{Argument: "status", Problem: "must be one of completed, failed"}
+	}
+	if other != nil {
+		return s, &registry.ArgumentError{Argument: name, Problem: "must be left out with status " + a.Status}
+	}
+	s.ID, err = parseID("task_id", a.TaskID)
+	return s, err
+}
+
 func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState, error) {
-	tasks, id, err := a.task(se)
+	s, err := a.submission()
 	if err != nil {
 		return taskState{}, err
 	}
-	state, result, other, name := queue.Completed, a.Result, a.Error, "error"
-	if a.Status == "failed" {
-		state, result, other, name = queue.Failed, a.Error, a.Result, "result"
+	tasks, err := se.Tasks()
+	if err != nil {
+		return taskState{}, err
 	}
-	if other != nil {
-		return taskState{}, &registry.ArgumentError{Argument: name, Problem: "must be left out with status " + a.Status}
-	}
-	s := queue.Submission{ID: id, Token: a.Token, State: state, Result: result}
-	if s.Fence, err = a.fence(se); err != nil {
+	if s.Fence, err = a.fence(ctx, se); err != nil {
 		return taskState{}, err
 	}
 	return stateOf(tasks.Submit(ctx, s))
@@ -222,7 +245,7 @@ func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState,
 
 type nackArgs struct {
 	claimArgs
-	Delay  *seconds `json:"delay_secs,omitempty" doc:"ready after this; left out: a random backoff" min:"0" max:"2592000"`
+	Delay  *seconds `json:"delay_secs,omitempty" doc:"ready after this delay; default: a random backoff" min:"0" max:"2592000"`
 	Reason string   `json:"reason" doc:"kept with the attempt (≤ 512 bytes)" max:"512"`
 }
 
@@ -367,7 +390,7 @@ func cancelTask(ctx context.Context, se *dispatch.Session, a taskArg) (taskState
 }
 
 type statsArgs struct {
-	Queue string `json:"queue,omitempty" doc:"left out: all that have tasks" max:"64"`
+	Queue string `json:"queue,omitempty" doc:"default: all that have tasks" max:"64"`
 	After string `json:"after,omitempty" doc:"last queue of the reply before" max:"64"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
@@ -387,6 +410,8 @@ type queueCounts struct {
 	Dead       uint64 `json:"dead"`
 	Cancelled  uint64 `json:"cancelled"`
 	Corrupt    uint64 `json:"corrupt,omitempty" jsonschema:"set aside because their records cannot be read"`
+	Paused     bool   `json:"paused,omitempty" jsonschema:"its tasks are given to nobody"`
+	Why        string `json:"paused_reason,omitempty"`
 }
 
 func (l queueList) Text() string {
@@ -402,7 +427,7 @@ func countsOf(list []queue.Stats, more bool) queueList {
 	for _, s := range list {
 		l.Queues = append(l.Queues, queueCounts{
 			Queue: s.Queue, Ready: s.ReadyTotal(), Delayed: s.Delayed, InProgress: s.InProgress,
-			Completed: s.Completed, Failed: s.Failed, Dead: s.Dead, Cancelled: s.Cancelled, Corrupt: s.Corrupt,
+			Completed: s.Completed, Failed: s.Failed, Dead: s.Dead, Cancelled: s.Cancelled, Corrupt: s.Corrupt, Paused: s.Paused, Why: s.PauseReason,
 		})
 	}
 	return l
@@ -454,7 +479,7 @@ func queueDead(ctx context.Context, se *dispatch.Session, a deadArgs) (taskList,
 
 type redriveArgs struct {
 	queueArg
-	TaskIDs []string `json:"task_ids,omitempty" doc:"left out: the first 100" min:"1" max:"100"`
+	TaskIDs []string `json:"task_ids,omitempty" doc:"default: the first 100" min:"1" max:"100"`
 }
 
 type redriven struct {

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
@@ -61,34 +61,39 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 		}
 		object = append(append(append(object, `"notices":`...), mustJSON(news)...), '}')
 	}
-	text := make([]byte, 0, len(line)+len(object)+1)
-	text = append(text, oneLine.Replace(line)...)
+	var text strings.Builder
+	text.Grow(len(line) + len(object) + 1)
+	_, _ = oneLine.WriteString(&text, line) // a Builder takes everything
 	before := "\n{"
 	for name, value := range wire.Members(object) {
 		if by[string(name)] != "" {
 			continue
 		}
-		text = append(text, before...)
-		text = append(strconv.AppendQuote(text, string(name)), ':')
-		text = append(text, value...)
+		text.WriteString(before)
+		text.WriteByte('"')
+		text.Write(name) // plain, as all are
+		text.WriteString(`":`)
+		text.Write(value)
 		before = ","
 	}
 	if before == "," {
-		text = append(text, '}')
+		text.WriteByte('}')
 	}
-	return Reply{Object: object, Text: string(text)}
+	return Reply{Object: object, Text: text.String()}
 }
 
-// JSON is the reply as MCP has it.
-func (r Reply) JSON() json.RawMessage {
-	text := mustJSON(r.Text)
-	b := make([]byte, 0, len(text)+len(r.Object)+96)
-	b = append(append(b, `{"content":[{"type":"text","text":`...), text...)
-	b = append(append(b, `}],"structuredContent":`...), r.Object...)
-	if r.IsError {
-		b = append(b, `,"isError":true`...)
-	}
-	return append(b, '}')
+// Line is the reply to a request as MCP has it.
+func (r Reply) Line(id json.RawMessage) []byte {
+	size := len(r.Object) + len(r.Text)*9/8 + 96 // quotes in the text take two bytes
+	return wire.ReplyWith(id, size, func(line []byte) []byte {
+		line = append(line, `{"content":[{"type":"text","text":`...)
+		line = appendJSON(line, r.Text)
+		line = append(append(line, `}],"structuredContent":`...), r.Object...)
+		if r.IsError {
+			line = append(line, `,"isError":true`...)
+		}
+		return append(line, '}')
+	})
 }
 
 // counted is the line of a list.
@@ -104,12 +109,30 @@ func counted(n int, one, many, next string) string {
 }
 
 // mustJSON encodes plain data. What a model is to read is not escaped for HTML.
-func mustJSON(v any) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+func mustJSON(v any) json.RawMessage { return appendJSON(nil, v) }
+
+func appendJSON(to []byte, v any) []byte {
+	e := encoders.Get().(*encoder)
+	e.buf.Reset()
+	if err := e.Encode(v); err != nil {
 		panic("tools: schemas and answers are plain data: " + err.Error())
 	}
-	return buf.Bytes()[:buf.Len()-1]
+	to = append(to, e.buf.Bytes()[:e.buf.Len()-1]...)
+	if e.buf.Cap() <= 64<<10 {
+		encoders.Put(e)
+	}
+	return to
 }
+
+// An encoder keeps its memory for the next of the answers, which are alike.
+type encoder struct {
+	*json.Encoder
+	buf bytes.Buffer
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := new(encoder)
+	e.Encoder = json.NewEncoder(&e.buf)
+	e.SetEscapeHTML(false)
+	return e
+}}

@@ -26,7 +26,7 @@ import (
 
 // secrets are members of the answers of operators' tools that are in no text.
 var secrets = map[string]string{
-	"operator_actor_add": "token", "operator_actor_token": "token", "operator_launch_next": "launch",
+	"operator_actor_add": "token", "operator_actor_token": "token", "operator_token_issue": "token", "operator_token_rotate": "token", "operator_launch_next": "launch",
 }
 
 // checkText is how every answer and every refusal of these tests is held to the

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -53,12 +54,12 @@ type answer interface {
 // tool makes a Tool of a function from arguments A to an answer R. The fields
 // of A carry their doc and bounds in tags, see field.
 func tool[A any, R answer](name, title, description string, effect Effect, fn func(context.Context, *dispatch.Session, A) (R, error)) Tool {
-	fields := fieldsOf(reflect.TypeFor[A]())
-	defaults := defaultsOf[A](fields)
+	s := shapeOf[A, R]()
+	fields, defaults := s.fields, s.defaults.(A)
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
-		Input: inputSchema(fields), Output: outputSchema[R](), Waits: waitsByDefault(fields), Lists: has(fields, "limit"),
-		fields: fields, told: toldBy(reflect.TypeFor[R]()),
+		Input: s.input, Output: s.output, Waits: waitsByDefault(fields), Lists: has(fields, "limit"),
+		fields: fields, told: s.told,
 		call: func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error) {
 			args := defaults
 			if err := decode(fields, given, reflect.ValueOf(&args).Elem()); err != nil {
@@ -67,6 +68,28 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 			return fn(ctx, se, args)
 		},
 	}
+}
+
+// A shape is what the types of a tool's arguments and answer say. Nobody changes it.
+type shape struct {
+	fields        []field
+	defaults      any
+	input, output *jsonschema.Schema
+	told          told
+}
+
+// shapes has the shapes that were made, as a daemon has its tools several times: for
+// each state that it serves, and for the API.
+var shapes sync.Map
+
+func shapeOf[A any, R answer]() *shape {
+	key := [2]reflect.Type{reflect.TypeFor[A](), reflect.TypeFor[R]()}
+	if s, ok := shapes.Load(key); ok {
+		return s.(*shape)
+	}
+	fields := fieldsOf(key[0])
+	s, _ := shapes.LoadOrStore(key, &shape{fields, defaultsOf[A](fields), inputSchema(fields), outputSchema[R](), toldBy(key[1])})
+	return s.(*shape)
 }
 
 func waitsByDefault(fields []field) bool {

@@ -54,7 +54,7 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 		tended := make(chan error)
 		go func() { tended <- state.Tend(ctx) }()
 		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved), wire: make(map[string]*jsonschema.Resolved), called: make(map[string]bool)}
-		for _, tool := range slices.Concat(tools.Agents(), tools.Operators(state)) {
+		for _, tool := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(state)) {
 			if h.output[tool.Name], err = tool.Output.Resolve(nil); err != nil {
 				t.Fatalf("%s: %v", tool.Name, err)
 			}
@@ -261,6 +261,9 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		root.ok("task_cancel", args{"task_id": id})
 		root.refused("NOT_FOUND", "task_get", args{"task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
 		root.ok("queue_stats", nil)
+		for _, tool := range []string{"queue_stats", "queue_dead", "queue_redrive"} {
+			root.refused("NOT_FOUND", tool, args{"queue": "nobodys"})
+		}
 
 		asked := root.ok("actor_message", args{"to": "W1", "text": "how far are you?"})
 		read := worker.ok("actor_inbox", nil)["messages"].([]any)[0].(map[string]any)
@@ -280,6 +283,7 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		}
 		op.ok("operator_tree", args{})
 		op.ok("operator_leases", args{"run": "r"})
+		worker.ok("lease_acquire_many", args{"leases": []args{{"scope": "run", "key": "m", "mode": "shared"}, {"scope": "layer", "path": "src/**"}}})
 		worker.ok("lease_check", args{"scope": "run", "key": "x", "token": 1})
 		if list := op.ok("operator_events", args{"run": "r"})["events"].([]any); len(list) == 0 {
 			t.Error("nothing is on record")
@@ -309,11 +313,27 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		op.ok("operator_queue_redrive", args{"run": "r", "queue": "q"})
 		op.refused("NOT_FOUND", "operator_queue_stats", args{"run": "none"})
 		op.refused("NOT_FOUND", "operator_task", args{"run": "r", "task_id": "7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f"})
+		op.ok("operator_queue_pause", args{"run": "r", "queue": "q", "reason": "they fail"})
+		op.ok("operator_queue_resume", args{"run": "r", "queue": "q"})
+		op.refused("NOT_FOUND", "operator_queue_pause", args{"run": "r", "queue": "none", "reason": "they fail"})
 		op.ok("operator_clocks", args{})
 		op.ok("operator_watch", args{})
 		op.ok("operator_watch", args{"wait_secs": 1})
 		launchedRun(t, op)
 		op.ok("operator_actor_token", args{"run": "r", "path": "W1"})
+		op.ok("operator_token_issue", args{"name": "grafana", "role": "reader", "ttl_secs": 60})
+		op.refused("INVALID_ARGUMENT", "operator_token_issue", args{"name": "grafana", "role": "reader"})
+		op.ok("operator_token_rotate", args{"name": "grafana"})
+		if list := op.ok("operator_token_list", args{})["tokens"].([]any); len(list) != 1 {
+			t.Errorf("tokens: %v", list)
+		}
+		programs := worker.ok("task_enqueue_many", args{"tasks": []args{{"queue": "many", "payload": 1}, {"queue": "many", "payload": 2}}})["tasks"].([]any)
+		worker.ok("task_list", args{"queue": "many"})
+		worker.ok("task_submit_many", args{"tasks": []args{{"task_id": programs[0].(args)["task_id"], "token": 1, "status": "completed"}}})
+		worker.ok("lease_get", args{"scope": "run", "key": "nobody's"})
+		worker.ok("lease_history", args{"scope": "run", "key": "nobody's"})
+		op.ok("operator_token_revoke", args{"name": "grafana"})
+		op.refused("NOT_FOUND", "operator_token_revoke", args{"name": "grafana"})
 		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})
 		if _, err := worker.Call(h.ctx, "lease_list", nil); err == nil {
 			t.Error("an ended actor is served")
@@ -357,7 +377,7 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		op := h.connect(server.Hello{Operator: true})
 		root := h.actor(dispatch.Root, "", "boss")
-		for _, tool := range slices.Concat(tools.Agents(), tools.Operators(h.state)) {
+		for _, tool := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(h.state)) {
 			c := root
 			if strings.HasPrefix(tool.Name, "operator_") {
 				c = op
@@ -405,6 +425,14 @@ func example(s *jsonschema.Schema) any {
 	switch {
 	case len(s.Enum) > 0:
 		return s.Enum[0]
+	case s.Type == "array" && s.Items.Type == "object" && s.Items.Properties["scope"] != nil:
+		return []args{{"scope": "run", "key": "x"}}
+	case s.Type == "array" && s.Items.Type == "object":
+		one := make(args)
+		for _, name := range s.Items.Required {
+			one[name] = example(s.Items.Properties[name])
+		}
+		return []args{one}
 	case s.Type == "array":
 		return []string{"x"}
 	case s.Type == "string" && strings.HasPrefix(s.Description, "from the "): // an id

@@ -2,12 +2,10 @@ package tools
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/work"
-	"github.com/leasehold/leasehold/registry"
 )
 
 // treeTools are the tools about the tree. What becomes of an agent stands with
@@ -16,20 +14,20 @@ func treeTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
 		tool("spawn_sublead", "Start a sub-lead",
-			"Start an agent that leads a layer of its own and may spawn there. When it ends, all below it are stopped. Else as spawn_worker.",
+			"Start an agent that leads its own layer and may spawn there. When it ends, all below it are stopped. Otherwise the same as spawn_worker.",
 			Effect{}, spawnSublead),
 		tool("spawn_worker", "Start a worker",
 			"Start an agent in your layer. It works on its own: actor_wait tells when it is finished and what it reported. "+
 				"If it fails or crashes, its leases are released and its status says so; only you start it again. It is stopped when you end. "+
-				"A refusal (LIMIT, DRAINING, INVALID_ARGUMENT) has started nothing. In a resumed run a name means the same actor as before: one that succeeded is answered at once, with its result.",
+				"After a refusal (LIMIT, DRAINING, INVALID_ARGUMENT) nothing was started. In a resumed run a name means the same actor as before: one that succeeded is answered at once, with its result.",
 			Effect{}, spawnWorker),
 		tool("actor_list", "See who works with you",
-			"List the actors of your layer, as a lead of your sub-tree: what each holds and waits for, and how its work stands.",
+			"List the actors of your layer, or as a lead of your sub-tree: what each holds and waits for, and its status.",
 			read, listActors),
-		tool("actor_status", "See how an actor stands",
-			"One actor of your sub-tree, or yourself, with what it reported.", read, actorStatus),
+		tool("actor_status", "See the status of an actor",
+			"Show an actor of your sub-tree, or yourself, with what it reported.", read, actorStatus),
 		tool("actor_wait", "Wait for actors to finish",
-			"Wait until any or all of these actors are finished. Answers how each stands and what it reported; with done false, call again.",
+			"Wait until any or all of these actors are finished. Answers the status of each and what it reported; with done false, call again.",
 			read, awaitActors),
 		tool("actor_cancel", "Stop an actor",
 			"Stop an actor of your sub-tree and all below it: SIGTERM, later SIGKILL; then their leases are released. A finished one stays as it is.",
@@ -73,18 +71,18 @@ type actor struct {
 	Stopping   string      `json:"stopping,omitempty" jsonschema:"why it is told to stop"`
 	Agent      string      `json:"agent,omitempty"`
 	Model      string      `json:"model,omitempty"`
-	Life       int         `json:"life,omitempty" jsonschema:"of the run, in which it was started last"`
+	Life       int         `json:"life,omitempty" jsonschema:"of the run, in which it was last started"`
 	StartedAt  *time.Time  `json:"started_at,omitempty"`
 	FinishedAt *time.Time  `json:"finished_at,omitempty"`
 	ExitCode   *int        `json:"exit_code,omitempty"`
 	Signal     string      `json:"signal,omitempty"`
 	Cause      string      `json:"cause,omitempty" jsonschema:"why it did not succeed"`
 	CostUSD    *float64    `json:"cost_usd,omitempty" jsonschema:"its own, as its agent reports it"`
-	SpentUSD   *float64    `json:"spent_usd,omitempty" jsonschema:"by it and all below it that have ended"`
-	BudgetUSD  *float64    `json:"budget_usd,omitempty" jsonschema:"of its own"`
-	Worktree   string      `json:"worktree,omitempty" jsonschema:"kept, and where"`
-	LeasesHeld []leaseName `json:"leases_held,omitempty" jsonschema:"at its end, which gave them back"`
-	LeasesLost []leaseName `json:"leases_lost,omitempty" jsonschema:"before its end"`
+	SpentUSD   *float64    `json:"spent_usd,omitempty" jsonschema:"spent by it and by all below it that have ended"`
+	BudgetUSD  *float64    `json:"budget_usd,omitempty" jsonschema:"its own"`
+	Worktree   string      `json:"worktree,omitempty" jsonschema:"where its worktree is kept"`
+	LeasesHeld []leaseName `json:"leases_held,omitempty" jsonschema:"that it held at its end, which released them"`
+	LeasesLost []leaseName `json:"leases_lost,omitempty" jsonschema:"that it lost before its end"`
 }
 
 type contend struct {
@@ -169,23 +167,12 @@ func (a actor) word() string {
 func (l actorList) Text() string { return counted(len(l.Actors), "actor", "actors", l.Next) }
 
 func listActors(ctx context.Context, se *dispatch.Session, a listActorsArgs) (actorList, error) {
-	infos, err := se.Actors(ctx)
+	infos, next, err := se.Actors(ctx, a.After, a.Limit)
 	if err != nil {
 		return actorList{}, err
 	}
-	if a.After != "" {
-		i := slices.IndexFunc(infos, func(info dispatch.ActorInfo) bool { return info.Path == a.After })
-		if i < 0 {
-			return actorList{}, &registry.ArgumentError{Argument: "after", Problem: "must be next of the answer before; that actor is gone: list again from the start"}
-		}
-		infos = infos[i+1:]
-	}
-	list := actorList{Actors: []actor{}}
-	for i, info := range infos {
-		if i == a.Limit {
-			list.Next = infos[i-1].Path
-			break
-		}
+	list := actorList{Actors: []actor{}, Next: next}
+	for _, info := range infos {
 		actor := actorOf(info)
 		actor.You = info.ID == se.Actor().ID
 		list.Actors = append(list.Actors, actor)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -76,6 +77,23 @@ func ParseGroups(names string) ([]string, error) {
 // Definition is the tool as MCP lists it: with the arguments of leads, and what
 // those may destroy, or without.
 func (t Tool) Definition(leads bool) mcp.Tool {
+	type key struct {
+		name  string
+		input *jsonschema.Schema // by which a tool is known from another of its name
+		leads bool
+	}
+	k := key{t.Name, t.Input, leads}
+	if d, ok := definitions.Load(k); ok {
+		return d.(mcp.Tool)
+	}
+	d, _ := definitions.LoadOrStore(k, t.define(leads))
+	return d.(mcp.Tool)
+}
+
+// definitions has those that were made: see shapes.
+var definitions sync.Map
+
+func (t Tool) define(leads bool) mcp.Tool {
 	no, destructive := false, t.Effect.Destructive
 	input := &jsonschema.Schema{Type: "object", Properties: make(map[string]*jsonschema.Schema)}
 	for i := range t.fields {
@@ -83,7 +101,7 @@ func (t Tool) Definition(leads bool) mcp.Tool {
 		if f.leads && !leads {
 			continue
 		}
-		destructive = destructive || f.leads
+		destructive = destructive || f.destroys
 		input.Properties[f.name] = f.listed()
 		input.PropertyOrder = append(input.PropertyOrder, f.name)
 		if f.required {

@@ -22,7 +22,9 @@ const MaxMessage = 4 << 20
 const (
 	ParseError     = -32700
 	InvalidRequest = -32600
+	InvalidParams  = -32602
 	InternalError  = -32603
+	NotFound       = -32002 // a resource that is not there, or not for who asks
 )
 
 // The methods that are treated specially.
@@ -32,6 +34,18 @@ const (
 	Cancelled   = "notifications/cancelled"
 	SetLevel    = "logging/setLevel"
 	ToolsCall   = "tools/call"
+
+	ResourcesPrefix = "resources/"
+	ListResources   = ResourcesPrefix + "list"
+	ListTemplates   = ResourcesPrefix + "templates/list"
+	ReadResource    = ResourcesPrefix + "read"
+	Subscribe       = ResourcesPrefix + "subscribe"
+	Unsubscribe     = ResourcesPrefix + "unsubscribe"
+	ResourceUpdated = "notifications/resources/updated"
+
+	// Goodbye is said by a client that ends its connection and its session, where the
+	// end of the connection alone does not say so.
+	Goodbye = "notifications/leasehold/goodbye"
 )
 
 // The fields of a request's _meta that the daemon reads.
@@ -63,6 +77,7 @@ type Message struct {
 		Raw       json.RawMessage
 		RequestID json.RawMessage // of notifications/cancelled
 		Name      string          // of a call's tool
+		URI       string          // of a resource
 		Arguments json.RawMessage // an object or nil
 		Meta      Meta
 	}
@@ -136,6 +151,8 @@ func (m *Message) readParams(params []byte) {
 			m.Params.RequestID = value
 		case "name":
 			m.Params.Name = m.text(value)
+		case "uri":
+			m.Params.URI = m.text(value)
 		case "arguments":
 			m.Params.Arguments = m.object(value)
 		case "_meta":

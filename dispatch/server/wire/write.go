@@ -24,10 +24,15 @@ func encode(buf *bytes.Buffer, v any) {
 // Reply is the answer to a request as a line, with a result that is JSON in one
 // line. The id is the client's own text.
 func Reply(id, result json.RawMessage) []byte {
+	return ReplyWith(id, len(result), func(line []byte) []byte { return append(line, result...) })
+}
+
+// ReplyWith is Reply with a result that is appended to the line, of about size bytes.
+func ReplyWith(id json.RawMessage, size int, result func(line []byte) []byte) []byte {
 	const head, between = `{"jsonrpc":"2.0","id":`, `,"result":`
-	line := make([]byte, 0, len(head)+len(id)+len(between)+len(result)+2)
+	line := make([]byte, 0, len(head)+len(id)+len(between)+size+2)
 	line = append(append(line, head...), id...)
-	line = append(append(line, between...), result...)
+	line = result(append(line, between...))
 	return append(line, "}\n"...)
 }
 

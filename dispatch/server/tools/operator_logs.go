@@ -1,0 +1,59 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// An AgentLog is the end of what a launched agent has written.
+type AgentLog struct {
+	Stdout, Stderr []string // the last lines
+	Running        bool
+}
+
+// A LogReader reads the last lines of what an agent of a run has written, each of them
+// fit to be shown. It answers an error that says what to do if there is none.
+type LogReader func(ctx context.Context, run, path string, lines int) (AgentLog, error)
+
+// Logs is the tool that shows what launched agents write. Their output is in files on
+// the machine that launched them, and not in the state.
+func Logs(read LogReader) []Tool {
+	return []Tool{
+		tool("operator_logs", "See what an agent writes", "The last lines of what a launched agent has written to stdout and stderr, on the machine of this daemon.", Effect{ReadOnly: true, Idempotent: true},
+			func(ctx context.Context, _ *dispatch.Session, a showLogsArgs) (agentLog, error) {
+				if read == nil {
+					return agentLog{}, fmt.Errorf("%w: this daemon does not know where launched agents write; leasehold logs does", dispatch.ErrNotFound)
+				}
+				log, err := read(ctx, a.Run, a.Path, a.Lines)
+				if err != nil {
+					return agentLog{}, fmt.Errorf("%w: %w", dispatch.ErrNotFound, err)
+				}
+				return agentLog{orEmpty(log.Stdout), orEmpty(log.Stderr), log.Running}, nil
+			}),
+	}
+}
+
+type showLogsArgs struct {
+	runArg
+	Path  string `json:"path" doc:"of the actor" min:"1" max:"512"`
+	Lines int    `json:"lines,omitempty" doc:"the last so many of each stream" min:"1" max:"1000" default:"200"`
+}
+
+type agentLog struct {
+	Stdout  []string `json:"stdout" jsonschema:"lines"`
+	Stderr  []string `json:"stderr" jsonschema:"lines"`
+	Running bool     `json:"running"`
+}
+
+func (l agentLog) Text() string {
+	return fmt.Sprintf("%d lines of stdout, %d of stderr", len(l.Stdout), len(l.Stderr))
+}
+
+func orEmpty(lines []string) []string {
+	if lines == nil {
+		return []string{}
+	}
+	return lines
+}

@@ -1,0 +1,193 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/queue"
+)
+
+// Programs are the tools that programs need and models do not. Agents can call them
+// too, and do not see them: a list of tools costs a model room with every request.
+func Programs() []Tool {
+	read := Effect{ReadOnly: true, Idempotent: true}
+	return grouped("programs", []Tool{
+		tool("lease_get", "See a lease", "One lease that you can ask for, with its holders and who waits; an empty list: nobody holds it.", read, getLease),
+		tool("lease_history", "See what happened to a lease", "The events of a lease, in the order of their revisions.", read, leaseHistory),
+		tool("task_enqueue_many", "Put several tasks in queues", "Put up to 100 tasks in queues, all of them or none, in one commit.", Effect{}, enqueueMany),
+		tool("task_submit_many", "Finish several tasks", "Finish up to 100 tasks in one commit. Each has its own answer, and a refused one stops no other.", Effect{Idempotent: true}, submitMany),
+		tool("task_list", "See tasks", "Tasks of a queue in one state.", read, listTasks),
+	})
+}
+
+func getLease(ctx context.Context, se *dispatch.Session, a scoped) (leaseList, error) {
+	scope, key, err := a.lease(ctx, se)
+	if err != nil {
+		return leaseList{}, err
+	}
+	held, err := se.LeasesOn(ctx, scope, key)
+	return leaseListOf(dispatch.LeasePage{Leases: held}, se.ID()), err
+}
+
+type historyArgs struct {
+	scoped
+	Since uint64 `json:"since,omitempty" doc:"only events with a greater revision" min:"0"`
+	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"500" default:"100"`
+}
+
+func leaseHistory(ctx context.Context, se *dispatch.Session, a historyArgs) (eventList, error) {
+	scope, key, err := a.lease(ctx, se)
+	if err != nil {
+		return eventList{}, err
+	}
+	page, err := se.History(ctx, dispatch.EventQuery{Scope: scope, Key: key, Since: a.Since, Limit: a.Limit})
+	return eventsOf(page), err
+}
+
+type enqueueManyArgs struct {
+	Tasks []newTask `json:"tasks" doc:"in the order in which they are to be executed" min:"1" max:"100"`
+	fenceArgs
+}
+
+// A newTask is one of several tasks to enqueue.
+type newTask struct {
+	Queue       string          `json:"queue"`
+	Payload     json.RawMessage `json:"payload"`
+	Priority    int             `json:"priority,omitempty"`
+	Delay       seconds         `json:"delay_secs,omitempty"`
+	RunAt       string          `json:"run_at,omitempty"`
+	MaxAttempts int             `json:"max_attempts,omitempty"`
+	Key         string          `json:"idempotency_key,omitempty"`
+}
+
+func (t newTask) args() enqueueArgs {
+	return enqueueArgs{
+		queueArg: queueArg{t.Queue}, Payload: t.Payload, Priority: t.Priority, Delay: t.Delay,
+		RunAt: t.RunAt, MaxAttempts: t.MaxAttempts, Key: t.Key,
+	}
+}
+
+// taskStates is the answer to what changes several tasks.
+type taskStates struct {
+	Tasks []taskState `json:"tasks" jsonschema:"in the order given"`
+}
+
+func (l taskStates) Text() string { return counted(len(l.Tasks), "task", "tasks", "") + " enqueued" }
+
+func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (taskStates, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return taskStates{}, err
+	}
+	fence, err := a.fence(ctx, se)
+	if err != nil {
+		return taskStates{}, err
+	}
+	list := make([]queue.NewTask, len(a.Tasks))
+	for i, t := range a.Tasks {
+		if list[i], err = t.args().task(); err != nil {
+			return taskStates{}, inTasks(i, err)
+		}
+		list[i].Fence = fence
+	}
+	made, err := tasks.EnqueueMany(ctx, list)
+	if err != nil {
+		return taskStates{}, err
+	}
+	states := taskStates{Tasks: make([]taskState, 0, len(made))}
+	for _, t := range made {
+		states.Tasks = append(states.Tasks, taskState{t.ID.String(), t.State.String()})
+	}
+	return states, nil
+}
+
+// inTasks says at which of several tasks a call is wrong.
+func inTasks(i int, err error) error { return fmt.Errorf("tasks[%d]: %w", i, err) }
+
+type submitManyArgs struct {
+	Tasks []finishedTask `json:"tasks" doc:"the claims to end" min:"1" max:"100"`
+	fenceArgs
+}
+
+// A finishedTask is one of several tasks to submit.
+type finishedTask struct {
+	TaskID string          `json:"task_id"`
+	Token  uint64          `json:"token"`
+	Status string          `json:"status" jsonschema:"completed or failed"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
+}
+
+// submitted is the answer to several submissions.
+type submitted struct {
+	Tasks []submittedTask `json:"tasks" jsonschema:"in the order given"`
+}
+
+type submittedTask struct {
+	TaskID  string          `json:"task_id"`
+	State   string          `json:"state,omitempty" jsonschema:"completed or failed; absent: it was refused"`
+	Refusal json.RawMessage `json:"refusal,omitempty" jsonschema:"code, message and what comes with the code"`
+}
+
+func (s submitted) Text() string {
+	refused := 0
+	for _, t := range s.Tasks {
+		if t.Refusal != nil {
+			refused++
+		}
+	}
+	return fmt.Sprintf("%s submitted, %d refused", counted(len(s.Tasks)-refused, "task", "tasks", ""), refused)
+}
+
+func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (submitted, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return submitted{}, err
+	}
+	fence, err := a.fence(ctx, se)
+	if err != nil {
+		return submitted{}, err
+	}
+	list := make([]queue.Submission, len(a.Tasks))
+	for i, t := range a.Tasks {
+		one := submitArgs{claimArgs: claimArgs{taskArg{t.TaskID}, t.Token}, Status: t.Status, Result: t.Result, Error: t.Error}
+		if list[i], err = one.submission(); err != nil {
+			return submitted{}, inTasks(i, err)
+		}
+		list[i].Fence = fence
+	}
+	done, err := tasks.SubmitMany(ctx, list)
+	if err != nil {
+		return submitted{}, err
+	}
+	answer := submitted{Tasks: make([]submittedTask, 0, len(done))}
+	for i, d := range done {
+		t := submittedTask{TaskID: list[i].ID.String()}
+		if d.Err == nil {
+			t.State = d.Task.State.String()
+		} else {
+			_ = se.NoteRefused(ctx, "task_submit", d.Err) // whether or not there is room for it, the refusal is told
+			t.Refusal = RefusalOf(d.Err).Reply().Object
+		}
+		answer.Tasks = append(answer.Tasks, t)
+	}
+	return answer, nil
+}
+
+type listTasksArgs struct {
+	queueArg
+	State string `json:"state,omitempty" doc:"ready: in the order in which they are claimed" enum:"delayed|ready|in_progress|completed|failed|dead|cancelled" default:"\"ready\""`
+	After string `json:"after,omitempty" doc:"next of the reply before" max:"128"`
+	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
+}
+
+func listTasks(ctx context.Context, se *dispatch.Session, a listTasksArgs) (taskList, error) {
+	tasks, err := se.Tasks()
+	if err != nil {
+		return taskList{}, err
+	}
+	list, next, err := tasks.List(ctx, a.Queue, statesOf(a.State)[0], a.After, a.Limit)
+	return tasksOf(list, next), err
+}

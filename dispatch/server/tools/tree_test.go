@@ -1,0 +1,86 @@
+package tools_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// Whatever the size of a page, the pages together are the list: each actor once, each
+// lead before its layer, and each run before the next.
+func TestPagesOfActorsAreTheWholeList(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		op := h.connect(server.Hello{Operator: true})
+		add := func(run, role, parent, name string) string {
+			made := op.ok("operator_actor_add", args{"run": run, "role": role, "name": name, "parent": parent})
+			return made["token"].(string)
+		}
+		var tokens []string
+		for _, run := range []string{"a", "b", "c"} {
+			tokens = append(tokens, add(run, "root", "", "lead"))
+		}
+		for i := range 3 {
+			add("a", "worker", "", fmt.Sprintf("W%d", i))
+			add("a", "sublead", "", fmt.Sprintf("S%d", i))
+			add("a", "worker", fmt.Sprintf("S%d", i), "deep")
+		}
+		worker := add("b", "worker", "", "W")
+		all := func(c caller, tool string, limit int, asked args) (seen []string) {
+			t.Helper()
+			asked = maps.Clone(asked)
+			asked["limit"] = limit
+			for pages := 0; ; pages++ {
+				page, n := c.ok(tool, asked), 0
+				count := func(run string, list any) {
+					for _, a := range list.([]any) {
+						seen = append(seen, run+a.(args)["path"].(string))
+						n++
+					}
+				}
+				if runs, ok := page["runs"].([]any); ok {
+					for _, r := range runs {
+						count(r.(args)["run"].(string)+"/", r.(args)["actors"])
+					}
+				} else {
+					count("", page["actors"])
+				}
+				if n == 0 || n > limit || pages > 100 {
+					t.Fatalf("%s: page %d has %d actors, of at most %d", tool, pages, n, limit)
+				}
+				if asked["after"] = page["next"]; page["next"] == nil {
+					return seen
+				}
+			}
+		}
+		for _, list := range []struct {
+			who  caller
+			tool string
+			args args
+			want string
+		}{
+			{op, "operator_tree", args{}, "a/root a/S0 a/S0→deep a/S1 a/S1→deep a/S2 a/S2→deep a/W0 a/W1 a/W2 b/root b/W c/root"},
+			{op, "operator_tree", args{"run": "a"}, "a/root a/S0 a/S0→deep a/S1 a/S1→deep a/S2 a/S2→deep a/W0 a/W1 a/W2"},
+			{op, "operator_tree", args{"run": "c"}, "c/root"},
+			{h.connect(server.Hello{Token: tokens[0]}), "actor_list", args{}, "root S0 S0→deep S1 S1→deep S2 S2→deep W0 W1 W2"},
+			{h.connect(server.Hello{Token: worker}), "actor_list", args{}, "root W"},
+		} {
+			for limit := 1; limit <= 14; limit++ {
+				if got := all(list.who, list.tool, limit, list.args); !slices.Equal(got, strings.Fields(list.want)) {
+					t.Errorf("%s %v by %d: %q", list.tool, list.args, limit, got)
+				}
+			}
+		}
+		op.refused("INVALID_ARGUMENT", "operator_tree", args{"after": "a"})
+		op.refused("INVALID_ARGUMENT", "operator_tree", args{"after": "a/nobody"})
+		op.refused("NOT_FOUND", "operator_tree", args{"run": "d"})
+		for _, tool := range []string{"operator_leases", "operator_kv", "operator_events", "operator_run_remove"} {
+			if r := op.refused("INVALID_ARGUMENT", tool, args{}); r["argument"] != "run" {
+				t.Errorf("%s without a run: %v", tool, r)
+			}
+		}
+	})
+}
