@@ -1,0 +1,117 @@
+package page
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How long a code can be used, and how long a browser is signed in by it.
+const (
+	CodeLasts = 2 * time.Minute
+	SignedIn  = 12 * time.Hour
+)
+
+// maxCodes bounds the codes that have not been used.
+const maxCodes = 64
+
+// Codes are one-time codes. The zero value has none.
+type Codes struct {
+	mu     sync.Mutex
+	issued []issued // the oldest first
+}
+
+type issued struct {
+	hash  [sha256.Size]byte
+	role  string
+	until time.Time
+}
+
+// Issue makes a code for whoever is to have a role. Beyond a bound the oldest is void.
+func (c *Codes) Issue(role string, now time.Time) string {
+	code := rand.Text()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(now)
+	if len(c.issued) == maxCodes {
+		c.issued = c.issued[1:]
+	}
+	c.issued = append(c.issued, issued{sha256.Sum256([]byte(code)), role, now.Add(CodeLasts)})
+	return code
+}
+
+// Redeem uses a code up. How long it takes tells nothing of the codes that there are.
+func (c *Codes) Redeem(code string, now time.Time) (role string, ok bool) {
+	hash := sha256.Sum256([]byte(code))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(now)
+	found := -1
+	for i := range c.issued {
+		if subtle.ConstantTimeCompare(hash[:], c.issued[i].hash[:]) == 1 {
+			found = i
+		}
+	}
+	if found < 0 {
+		return "", false
+	}
+	role = c.issued[found].role
+	c.issued = append(c.issued[:found], c.issued[found+1:]...)
+	return role, true
+}
+
+func (c *Codes) forgetLocked(now time.Time) {
+	for len(c.issued) > 0 && !now.Before(c.issued[0].until) {
+		c.issued = c.issued[1:]
+	}
+}
+
+// cookiePrefix begins the names of the page's cookies. Each sign-in has a name of its
+// own, as all ports of a host share their cookies, and so do several daemons.
+const cookiePrefix = "leasehold-"
+
+// maxSecret bounds what is looked at.
+const maxSecret = 512
+
+// Split cuts a token into the name and the value of a cookie, and a key. The one is a
+// one-time pad for the other.
+func Split(token string) (name, cookie, key string) {
+	pad := make([]byte, 4+len(token))
+	rand.Read(pad) // never fails
+	id, pad := hex.EncodeToString(pad[:4]), pad[4:]
+	mixed := make([]byte, len(token))
+	subtle.XORBytes(mixed, []byte(token), pad)
+	return cookiePrefix + id, encode(mixed), id + "." + encode(pad)
+}
+
+// CookieOf is the name of the cookie that belongs to a key; "" if it is none.
+func CookieOf(key string) string {
+	id, _, ok := strings.Cut(key, ".")
+	if _, err := hex.DecodeString(id); !ok || err != nil || len(id) != 8 || len(key) > maxSecret {
+		return ""
+	}
+	return cookiePrefix + id
+}
+
+// Join gives the token that was cut into a cookie and a key.
+func Join(cookie, key string) (string, error) {
+	_, half, _ := strings.Cut(key, ".")
+	mixed, err1 := decode(cookie)
+	pad, err2 := decode(half)
+	if err1 != nil || err2 != nil || len(mixed) != len(pad) || len(cookie) > maxSecret {
+		return "", fmt.Errorf("the cookie and the key do not belong together")
+	}
+	token := make([]byte, len(mixed))
+	subtle.XORBytes(token, mixed, pad)
+	return string(token), nil
+}
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func decode(s string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(s) }
