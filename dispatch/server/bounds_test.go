@@ -87,7 +87,7 @@ func TestAClientThatDoesNotReadIsBoundedInBytes(t *testing.T) {
 // Connections that show no token give way to newer ones, and leave room for
 // those that do.
 func TestHalfOpenRequestsLeaveRoomForClients(t *testing.T) {
-	d := newDaemon(t, server.Options{})
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPStrangers: 128}})
 	d.token(t, "root")
 	token := d.token(t, "w")
 	url := d.listenTCP(t)

@@ -14,7 +14,6 @@ import (
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -43,9 +42,7 @@ var errHungUp = errors.New("the client closed it")
 type conn struct {
 	server *Server
 	*service
-	se     *dispatch.Session
-	share  *share   // of its actor
-	groups []string // of tools that it wants to see
+	visit
 	client *client
 
 	nc       net.Conn
@@ -55,6 +52,8 @@ type conn struct {
 	requests requests
 	wg       sync.WaitGroup // the goroutines that read and of calls
 	ended    chan error     // why there is nothing more to read
+
+	goodbye atomic.Bool // the client ends it
 
 	turn   atomic.Uint64 // odd while the goroutine that reads serves a call
 	relief *time.Timer   // takes over the reading if it still does
@@ -75,14 +74,24 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	defer stop()
 
 	br := bufio.NewReaderSize(nc, 16<<10)
-	se, share, groups, err := s.welcome(ctx, nc, br, peer)
+	v, err := s.welcome(ctx, nc, br, peer)
 	if err != nil {
 		s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("no session for a connection")
 		return
 	}
-	defer share.giveBack(socketConn)
+	if v.none() {
+		return // it was passed on
+	}
+	defer v.leave()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	moved := context.AfterFunc(v.home.ctx, func() {
+		leave()
+		nc.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer moved()
 	c := &conn{
-		server: s, service: s.serviceFor(se), se: se, share: share, groups: groups, client: newClient(),
+		server: s, service: v.home.serviceFor(v.se), visit: v, client: newClient(),
 		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
 	}
 	c.out.turn = make(chan struct{}, 1)
@@ -109,6 +118,7 @@ func (c *conn) serve(ctx context.Context) {
 	var notices sync.WaitGroup
 	noticesCtx, stopNotices := context.WithCancel(base)
 	notices.Go(func() { c.se.WatchNotices(noticesCtx, c.client.tellNotice) })
+	notices.Go(func() { c.client.tellUpdates(noticesCtx, c.se, c.share) })
 	notices.Go(func() { c.writeNotices(noticesCtx) })
 
 	c.relief = time.AfterFunc(patience, func() { c.relieve(base) })
@@ -129,6 +139,20 @@ func (c *conn) serve(ctx context.Context) {
 		c.waitCalls(c.server.opts.DrainTimeout)
 		cut(err)
 		c.close(err)
+	case c.doorLost(err):
+		// The client may come back through another, for its calls too.
+		c.requests.drain(errDoorLost)
+		c.waitCalls(c.server.opts.DrainTimeout)
+		cut(errDoorLost)
+		c.nc.Close()
+		stopNotices()
+		select {
+		case <-time.After(c.returnWithin()):
+			c.close(errDoorLost)
+		case <-ctx.Done():
+		case <-c.se.Context().Done():
+			c.close(context.Cause(c.se.Context()))
+		}
 	default:
 		// First the calls, then what they wait for: none of them is granted
 		// what the session gives back, and each is undone while its session
@@ -148,10 +172,27 @@ func (c *conn) serve(ctx context.Context) {
 	c.wg.Wait()
 }
 
+// doorLost reports whether a connection ended because of the server that passed the
+// client on, as far as can be told.
+func (c *conn) doorLost(err error) bool {
+	if _, ok := c.nc.(*remote); ok {
+		return !c.goodbye.Load() // a network between may have cut it
+	}
+	_, passed := c.nc.(*passed)
+	return passed && !errors.Is(err, errWent)
+}
+
+// returnWithin is how long a client may take to come back whose connection was lost.
+func (c *conn) returnWithin() time.Duration {
+	if r, ok := c.nc.(*remote); ok && !r.doorLost() {
+		return c.server.opts.HTTPGrace
+	}
+	return c.server.opts.DoorGrace
+}
+
 // close gives back what the session held, if this was its last connection.
 func (c *conn) close(cause error) {
 	log := c.server.opts.Log
-	defer c.server.forgetEnded(c.se)
 	if err := c.se.Close(cause); err != nil {
 		log.Error().Err(err).Stringer("session", c.se.ID()).Msg("a session could not be closed")
 		return
@@ -206,8 +247,10 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 		c.out.write(encodeReply(env.ID, c.mcp.HandleMessage(ctx, line)))
 	case env.Request():
 		return c.start(ctx, env, line)
+	case env.Method == wire.Goodbye:
+		c.goodbye.Store(true)
 	case env.Method == wire.Cancelled:
-		if r := c.requests.cancel(wire.Key(env.Params.RequestID), errCancelled); r != nil {
+		if r, _ := c.requests.cancel(wire.Key(env.Params.RequestID), errCancelled); r != nil {
 			c.server.undo(c.se, r)
 		} else {
 			c.server.retell(c.se)
@@ -231,7 +274,10 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		if r.name.Name != "" && env.Params.Meta.Call != "" {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
-		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line)
+		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
+		if c.home.failed() != nil {
+			c.requests.cutOff(r) // it is answered by whoever has the state next
+		}
 		switch {
 		case !c.requests.settle(r):
 			if c.requests.toUndo(r) {
@@ -301,6 +347,8 @@ func (c *conn) writeNotices(ctx context.Context) {
 		select {
 		case notice := <-c.client.notices:
 			c.out.write(wire.Line(notice))
+		case update := <-c.client.updates:
+			c.out.write(wire.Line(update))
 		case <-ctx.Done():
 			return
 		}

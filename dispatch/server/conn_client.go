@@ -16,7 +16,10 @@ import (
 type client struct {
 	id          string
 	notices     chan mcp.JSONRPCNotification
+	updates     chan mcp.JSONRPCNotification // of resources; whoever sends waits
 	initialized atomic.Bool
+
+	subscriptions subscriptions
 
 	mu           sync.Mutex
 	level        mcp.LoggingLevel
@@ -27,6 +30,9 @@ type client struct {
 
 func newClient() *client {
 	return &client{
+		updates:       make(chan mcp.JSONRPCNotification),
+		subscriptions: subscriptions{first: make(chan struct{}, 1)},
+
 		id:      uuid.NewString(),
 		notices: make(chan mcp.JSONRPCNotification, maxNotices),
 		level:   mcp.LoggingLevelWarning,

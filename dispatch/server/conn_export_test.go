@@ -10,7 +10,7 @@ import (
 
 // AddTestTool gives agents a tool that only tests know. It may block.
 func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Session) string) {
-	s.agents.tools[name] = served{call: func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
+	s.homes.now.agents.tools[name] = served{call: func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
 		return tools.Reply{Object: json.RawMessage("{}"), Text: fn(ctx, se)}
 	}}
 }
@@ -23,3 +23,12 @@ func QueuedBytes(s *Server) int64 { return s.shares.queued.Load() }
 
 // Strangers is how many HTTP connections have shown no token.
 func Strangers(s *Server) int64 { return s.shares.strangers.Load() }
+
+// MaxSubscriptions is how many resources a client is told of.
+const MaxSubscriptions = maxSubscriptions
+
+// PageCode is a one-time code as leasehold open gets it.
+func (s *Server) PageCode(ctx context.Context, role dispatch.Role) (string, error) {
+	made, err := s.openPage(ctx, role, false)
+	return made.Code, err
+}

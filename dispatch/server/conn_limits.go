@@ -25,6 +25,9 @@ const (
 	// maxNotices is how many notifications a client may leave unread.
 	maxNotices = 64
 
+	// maxSubscriptions is how many resources a client is told of.
+	maxSubscriptions = 64
+
 	// maxTurns is how many calls of one actor run at once, those apart that
 	// wait. More would not be faster: they would wait for the same lock.
 	maxTurns = 16
@@ -32,6 +35,11 @@ const (
 	// largeMessage is from how many bytes on a call takes its turn among
 	// those that are long.
 	largeMessage = 64 << 10
+
+	// longListing is from how many bytes on a listing is a long call, the next time, and
+	// longWork from how much work on.
+	longListing = 8 << 10
+	longWork    = 2 * time.Millisecond
 
 	// maxAhead is how many bytes of answers a client may leave unread before
 	// its next calls wait for it to read.
@@ -46,17 +54,13 @@ const (
 	// log and the listeners.
 	fileReserve = 256
 
-	// maxStrangers is how many HTTP connections may be open that have not
-	// shown a token yet. A new one then takes the place of the oldest.
-	maxStrangers = 128
-
 	// How fast connections may come: HTTP connections that have shown no token
 	// yet, connections to the socket of one process, and HTTP sessions of one
 	// actor. Each takes transactions, or at least work that everybody waits
 	// for.
-	strangerBurst, strangerEvery = 2 * maxStrangers, time.Millisecond
-	processBurst, processEvery   = 256, 4 * time.Millisecond
-	sessionBurst, sessionEvery   = 64, 20 * time.Millisecond
+	strangerEvery              = time.Millisecond // after twice as many as may be open
+	processBurst, processEvery = 256, 4 * time.Millisecond
+	sessionBurst, sessionEvery = 64, 20 * time.Millisecond
 )
 
 // Transport has the bounds of connections. The zero value is a production one.
@@ -65,6 +69,10 @@ type Transport struct {
 	WriteTimeout time.Duration // a peer that takes no byte for this long is cut off; 10 s
 	DrainTimeout time.Duration // short calls may finish within this on shutdown; 2 s
 
+	// DoorGrace is how long the session of a client lasts that another server has
+	// passed on, after the connection to that server was lost; 10 s.
+	DoorGrace time.Duration
+
 	// How many connections the socket has at once, and how many of them are
 	// of one process, which may be many actors, and of one actor. 4096, or
 	// what the limit of open files leaves; a quarter; 256.
@@ -72,19 +80,26 @@ type Transport struct {
 	ProcessConns int
 	ActorConns   int
 
-	// HTTPGrace is how long a session outlives the stream or call that its
-	// client lost, and HTTPIdle the last answered call of a client that
+	// HTTPGrace is how long a session outlives the stream, call or remote connection
+	// that its client lost, and HTTPIdle the last answered call of a client that
 	// holds no stream: see [presence]. 4 s and 15 min.
 	HTTPGrace time.Duration
 	HTTPIdle  time.Duration
 
 	// How many sessions there are over HTTP, and how many are of one actor;
-	// how many connections, and how many of them are of one actor. 1024, 64,
-	// 1024 or what the limit of open files leaves, a quarter.
+	// how many connections, and how many of them are of one actor. 4096, 256,
+	// 8192 or what the limit of open files leaves, a quarter. A program has a
+	// session and two connections or three: one is for its notices.
 	HTTPSessions      int
 	ActorHTTPSessions int
 	HTTPConns         int
 	ActorHTTPConns    int
+
+	// HTTPStrangers is how many HTTP connections may be open that have not shown
+	// a token yet. A new one then takes the place of the oldest. There is room
+	// for many programs that come back at once, as after a restart. An eighth of
+	// HTTPConns, and at least 128.
+	HTTPStrangers int
 
 	HTTPKeepAlive time.Duration // between comments on a silent stream; 15 s
 
@@ -97,16 +112,18 @@ func (t Transport) withDefaults() Transport {
 	t.HelloTimeout = cmp.Or(t.HelloTimeout, 5*time.Second)
 	t.WriteTimeout = cmp.Or(t.WriteTimeout, 10*time.Second)
 	t.DrainTimeout = cmp.Or(t.DrainTimeout, 2*time.Second)
+	t.DoorGrace = cmp.Or(t.DoorGrace, 10*time.Second)
 	files := openFiles() - fileReserve
 	t.MaxConns = cmp.Or(t.MaxConns, max(16, min(4096, files*3/4)))
 	t.ProcessConns = cmp.Or(t.ProcessConns, max(8, t.MaxConns/4))
 	t.ActorConns = cmp.Or(t.ActorConns, min(256, t.ProcessConns))
 	t.HTTPGrace = cmp.Or(t.HTTPGrace, 4*time.Second)
 	t.HTTPIdle = cmp.Or(t.HTTPIdle, 15*time.Minute)
-	t.HTTPSessions = cmp.Or(t.HTTPSessions, 1024)
-	t.ActorHTTPSessions = cmp.Or(t.ActorHTTPSessions, max(1, min(64, t.HTTPSessions/2)))
-	t.HTTPConns = cmp.Or(t.HTTPConns, max(16, min(1024, files-t.MaxConns)))
+	t.HTTPSessions = cmp.Or(t.HTTPSessions, 4096)
+	t.ActorHTTPSessions = cmp.Or(t.ActorHTTPSessions, max(1, min(256, t.HTTPSessions/2)))
+	t.HTTPConns = cmp.Or(t.HTTPConns, max(16, min(8192, files-t.MaxConns)))
 	t.ActorHTTPConns = cmp.Or(t.ActorHTTPConns, max(8, t.HTTPConns/4))
+	t.HTTPStrangers = cmp.Or(t.HTTPStrangers, max(128, t.HTTPConns/8))
 	t.HTTPKeepAlive = cmp.Or(t.HTTPKeepAlive, 15*time.Second)
 	return t
 }

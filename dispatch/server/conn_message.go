@@ -49,7 +49,7 @@ func Refusal(id json.RawMessage, method string, refusal tools.Refusal) []byte {
 	if method != wire.ToolsCall {
 		return wire.ErrorReply(id, wire.InternalError, refusal.Message, reply.Object)
 	}
-	return wire.Reply(id, reply.JSON())
+	return reply.Line(id)
 }
 
 // encodeReply is mcp-go's answer as a line, nil if there is none. The id is the

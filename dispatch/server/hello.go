@@ -27,6 +27,11 @@ import (
 // HelloVersion is the version of the exchange that opens a connection to the
 // socket: a line with a [Hello], answered by a line with a [Welcome]. MCP
 // follows.
+//
+// Clients outlive an upgrade, and so does the daemon: either may be the newer. A
+// daemon takes hellos of its own version and of every earlier one. It refuses a
+// later one, because it would pass over what it does not know of who connects. So
+// whoever adds a field to Hello, or changes the meaning of one, raises the version.
 const HelloVersion = 1
 
 // maxHello bounds the line that opens a connection, in bytes.
@@ -97,48 +102,58 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	}
 	var w Welcome
 	if err := json.Unmarshal(line, &w); err != nil {
-		return nil, Welcome{}, fmt.Errorf("this is no leasehold daemon: %w", err)
+		return nil, Welcome{}, fmt.Errorf("this is not a leasehold daemon: %w", err)
 	}
 	if w.Error != nil {
 		return nil, w, w.Error
 	}
 	if !w.OK || w.Actor == nil {
-		return nil, w, fmt.Errorf("this is no leasehold daemon: it said %.100q", line)
+		return nil, w, fmt.Errorf("this is not a leasehold daemon: it said %.100q", line)
 	}
 	return br, w, nil
 }
 
 // welcome reads a hello, opens its session and says so. Reading is bounded by
 // ctx through the deadline that ends with it; see ServeConn.
-func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (*dispatch.Session, *share, []string, error) {
+//
+// A client whose state another server has is passed on to that, until it goes: then
+// there is no visit, nor an error.
+func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (v visit, err error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
-	se, groups, err := s.session(ctx, br, peer)
-	var sh *share
+	h, line, err := s.readHello(br)
+	passed := wasPassed(nc)
 	if err == nil {
-		if sh, err = s.shares.take(se.Actor().ID, socketConn); err != nil {
-			err = errors.Join(err, se.Close(err))
+		var way *Way
+		var to net.Conn
+		if v.home, way, to, err = s.reach(ctx, passed, passage{Peer: peer}); to != nil {
+			return visit{}, s.pass(ctx, way, to, line, nc, br)
 		}
 	}
+	if err == nil {
+		err = s.visit(ctx, &v, nc, h, peer)
+	}
+	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout)) // to write
+	interruptIfOver(ctx, nc)
 	if err != nil {
 		r := tools.RefusalOf(err)
 		nc.Write(wire.Line(Welcome{Error: &HelloError{r.Code, r.Message}}))
-		return nil, nil, nil, err
+		return visit{}, err
 	}
-	a := se.Actor()
+	se, a := v.se, v.se.Actor()
 	_, err = nc.Write(wire.Line(Welcome{
 		OK: true, Version: s.opts.Version, Handle: se.Handle(), Resumed: se.Resumed(),
 		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
 	}))
 	if err != nil {
-		sh.giveBack(socketConn)
-		return nil, nil, nil, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
+		v.leave()
+		return visit{}, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
 	}
 	nc.SetDeadline(time.Time{})
 	interruptIfOver(ctx, nc)
 	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
-	return se, sh, groups, nil
+	return v, nil
 }
 
 // interruptIfOver sets the deadline that the end of ctx has set, in case
@@ -149,32 +164,78 @@ func interruptIfOver(ctx context.Context, nc net.Conn) {
 	}
 }
 
-// session opens the session that the hello asks for, and says which groups of
-// tools its client wants to see.
-func (s *Server) session(ctx context.Context, br *bufio.Reader, peer process.Peer) (*dispatch.Session, []string, error) {
-	line, err := readLine(br, maxHello)
-	if err != nil {
-		return nil, nil, fmt.Errorf("no hello: %w", err)
+func (s *Server) readHello(br *bufio.Reader) (h Hello, line []byte, err error) {
+	if line, err = readLine(br, maxHello); err != nil {
+		return h, nil, fmt.Errorf("no hello: %w", err)
 	}
-	var h Hello
+	h, err = s.parseHello(line)
+	return h, line, err
+}
+
+// A visit is a connection's session, in its home, and the share that it takes of the
+// daemon.
+type visit struct {
+	home   *home
+	se     *dispatch.Session
+	share  *share
+	groups []string // of tools that it wants to see
+}
+
+func (v visit) none() bool { return v.se == nil }
+
+func (v visit) leave() {
+	v.share.giveBack(socketConn)
+	v.home.guests.Done()
+}
+
+// visit opens the session that the hello asks for, in the home where the caller is a
+// guest, or is no more if there is an error.
+func (s *Server) visit(ctx context.Context, v *visit, nc net.Conn, h Hello, peer process.Peer) (err error) {
+	defer func() {
+		if err != nil {
+			v.home.guests.Done()
+		}
+	}()
+	if v.groups, err = tools.ParseGroups(h.Tools); err != nil {
+		return err
+	}
+	who := dispatch.Credentials{
+		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
+		Origin: h.origin(peer),
+	}
+	if c, ok := nc.(*remote); ok {
+		if who, err = c.credentials(who); err != nil {
+			return err
+		}
+	}
+	if v.se, err = v.home.state.Connect(ctx, who, peer); err != nil {
+		return err
+	}
+	if v.share, err = s.shares.take(v.se.Actor().ID, socketConn); err != nil {
+		return errors.Join(err, v.se.Close(err))
+	}
+	return nil
+}
+
+// parseHello reads a hello of this version or an earlier one.
+func (s *Server) parseHello(line []byte) (h Hello, err error) {
+	var of struct {
+		Version int `json:"leasehold"`
+	}
+	if json.Unmarshal(line, &of) == nil && of.Version > HelloVersion {
+		return h, &registry.ArgumentError{Argument: "leasehold", Problem: fmt.Sprintf(
+			"must be %d or less: the daemon is of version %s, and older than its client; leasehold restart starts the installed one, and no session ends by that",
+			HelloVersion, s.opts.Version)}
+	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
-		return nil, nil, &registry.ArgumentError{Argument: "hello", Problem: "must be one JSON object in one line: " + err.Error()}
+		return h, &registry.ArgumentError{Argument: "hello", Problem: "must be one JSON object in one line: " + err.Error()}
 	}
-	if h.Leasehold != HelloVersion {
-		return nil, nil, &registry.ArgumentError{Argument: "leasehold", Problem: fmt.Sprintf(
-			"must be %d: the daemon is version %s and the client is not; restart the older of the two", HelloVersion, s.opts.Version)}
+	if h.Leasehold < 1 {
+		return h, &registry.ArgumentError{Argument: "leasehold", Problem: fmt.Sprintf("must be from 1 to %d", HelloVersion)}
 	}
-	groups, err := tools.ParseGroups(h.Tools)
-	if err != nil {
-		return nil, nil, err
-	}
-	se, err := s.state.Connect(ctx, dispatch.Credentials{
-		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
-		Origin: h.origin(peer),
-	}, peer)
-	return se, groups, err
+	return h, nil
 }
 
 // maxDirectory bounds the directory that a session is kept with.

@@ -44,6 +44,7 @@ func TestBadHelloIsRefusedByCode(t *testing.T) {
 			`{"leasehold":1,"token":"lht_no"}`:                     "UNAUTHENTICATED",
 			`{"leasehold":1,"handle":"lhs_no"}`:                    "UNAUTHENTICATED",
 			`{"leasehold":1,"run":"r"}`:                            "INVALID_ARGUMENT",
+			`{"leasehold":0,"run":"r","name":"w"}`:                 "INVALID_ARGUMENT",
 			`{"leasehold":2,"run":"r","name":"w"}`:                 "INVALID_ARGUMENT",
 			`{"leasehold":1,"run":"r","name":"w","shoe_size":"9"}`: "INVALID_ARGUMENT",
 			`hello`: "INVALID_ARGUMENT",

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/api"
 )
 
 // An endpoint serves MCP's streamable HTTP at /mcp, in the versions that have
@@ -36,16 +39,26 @@ type endpoint struct {
 
 	mu       sync.Mutex
 	sessions map[string]*httpSession // by handle
+	shared   map[uuid.UUID]string    // by actor: the handle of that for calls of the API that name none
 	closing  bool
-	endings  sync.WaitGroup // sessions that end by themselves
+	endings  sync.WaitGroup // sessions that end by themselves, and remotes
 }
 
 // ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes it.
 // Sessions outlast it.
 func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
-	e := &endpoint{server: s, ctx: ctx, sessions: make(map[string]*httpSession)}
+	e := &endpoint{server: s, ctx: ctx, sessions: make(map[string]*httpSession), shared: make(map[uuid.UUID]string)}
+	s.homes.mu.Lock()
+	s.homes.endpoints = append(s.homes.endpoints, e)
+	s.homes.mu.Unlock()
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", e)
+	mux.Handle("/mcp", e.orPass(e))
+	mux.Handle(api.Prefix+"/", e.orPass(e.api()))
+	mux.Handle(RemotePath, e.orPass(http.HandlerFunc(e.connect)))
+	e.servePage(mux)
+	mux.HandleFunc("GET /healthz", e.healthy)
+	mux.HandleFunc("GET /readyz", e.ready)
+	mux.HandleFunc("GET /metrics", e.metrics)
 	web := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -55,9 +68,11 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          log.New(s.opts.Log, "", 0),
 		// No WriteTimeout: streams last. Each write has a deadline instead.
 	}
+	conns := newWebListener(ln, &s.shares)
+	defer conns.finish()
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { stopped <- e.shutdown(web) })
-	err := web.Serve(newWebListener(ln, &s.shares))
+	err := web.Serve(conns)
 	if stop() {
 		e.detachAll() // nobody can come any more
 		err = errors.Join(err, web.Close())
@@ -80,6 +95,27 @@ func (e *endpoint) shutdown(web *http.Server) error {
 	return err
 }
 
+// detach lets go of the sessions of a home that this process has no more.
+func (e *endpoint) detach(h *home) {
+	var sessions []*httpSession
+	e.mu.Lock()
+	for handle, hs := range e.sessions {
+		if hs.home == h {
+			sessions = append(sessions, hs)
+			delete(e.sessions, handle)
+		}
+	}
+	e.mu.Unlock()
+	for _, hs := range sessions {
+		hs.detach()
+	}
+}
+
+type homeKey struct{}
+
+// homeOf is the home whose guest a request is.
+func homeOf(r *http.Request) *home { return r.Context().Value(homeKey{}).(*home) }
+
 func (e *endpoint) detachAll() {
 	e.mu.Lock()
 	e.closing = true
@@ -93,24 +129,10 @@ func (e *endpoint) detachAll() {
 
 // ServeHTTP checks who asks, from where, before anything is read.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := checkOrigin(r, e.server.opts.HTTPHosts); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
-		return
-	}
-	actor, err := e.authenticate(r)
-	if err != nil {
-		status := http.StatusServiceUnavailable
-		if errors.Is(err, dispatch.ErrUnauthenticated) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="leasehold"`)
-			status = http.StatusUnauthorized
-		}
-		http.Error(w, err.Error(), status)
-		return
-	}
-	if err := webConnOf(r).known(actor.ID); err != nil {
-		w.Header().Set("Connection", "close")
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, err.Error(), http.StatusTooManyRequests)
+	r, actor, leave, refused := e.admit(r)
+	defer leave()
+	if refused != nil {
+		refused.tell(w)
 		return
 	}
 	if err := checkVersion(r); err != nil && r.Method != http.MethodPost {
@@ -130,9 +152,71 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// A refusedRequest is one that nobody serves: of a page that is not ours, without a
+// token, of an actor with too many connections, or for a state that is elsewhere.
+type refusedRequest struct {
+	status int
+	err    error
+}
+
+// admit says whose request it is. The request that it gives knows its home, whose guest
+// it is until it leaves.
+func (e *endpoint) admit(r *http.Request) (admitted *http.Request, actor dispatch.Actor, leave func(), refused *refusedRequest) {
+	leave = func() {}
+	if err := e.checkOrigin(r); err != nil {
+		return r, actor, leave, &refusedRequest{http.StatusForbidden, err}
+	}
+	home, _, err := e.server.enter(r.Context(), true) // else it was passed on
+	if err != nil {
+		return r, actor, leave, &refusedRequest{http.StatusServiceUnavailable, err}
+	}
+	leave = home.guests.Done
+	r = r.WithContext(context.WithValue(r.Context(), homeKey{}, home))
+	actor, err = e.authenticate(r)
+	switch {
+	case errors.Is(err, dispatch.ErrUnauthenticated):
+		return r, actor, leave, &refusedRequest{http.StatusUnauthorized, err}
+	case err != nil:
+		return r, actor, leave, &refusedRequest{http.StatusServiceUnavailable, err}
+	}
+	if err := webConnOf(r).vet(r.Context(), home.state, actor); err != nil {
+		return r, actor, leave, &refusedRequest{http.StatusForbidden, err}
+	}
+	if err := webConnOf(r).known(actor.ID); err != nil {
+		return r, actor, leave, &refusedRequest{http.StatusTooManyRequests, err}
+	}
+	return r, actor, leave, nil
+}
+
+// tell answers it over MCP.
+func (f *refusedRequest) tell(w http.ResponseWriter) {
+	switch f.status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="leasehold"`)
+	case http.StatusTooManyRequests:
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "5")
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	http.Error(w, f.err.Error(), f.status)
+}
+
+// answer answers it over the API.
+func (f *refusedRequest) answer() api.Answer {
+	if f.status == http.StatusForbidden {
+		return api.Problem(f.status, "FORBIDDEN", f.err.Error())
+	}
+	a := api.Refuse(f.err)
+	if f.status == http.StatusTooManyRequests {
+		a.Header["Connection"] = "close"
+	}
+	return a
+}
+
 // delete ends a session at once.
 func (e *endpoint) delete(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
-	hs, status, err := e.session(r, actor)
+	hs, status, err := e.session(r, r.Header.Get(sessionHeader), actor)
 	if err != nil {
 		http.Error(w, err.Error(), status)
 		return
@@ -141,16 +225,20 @@ func (e *endpoint) delete(w http.ResponseWriter, r *http.Request, actor dispatch
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// keepAlive notices within half a minute that the machine of a client is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
 // ListenHTTP listens at a TCP address, of the loopback unless public.
 func ListenHTTP(addr string, public bool) (net.Listener, error) {
-	ln, err := net.Listen("tcp", addr)
+	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	ln, err := config.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	if ip := ln.Addr().(*net.TCPAddr).IP; !public && !ip.IsLoopback() {
 		ln.Close()
 		return nil, fmt.Errorf("http address %q is reachable from other machines, where tokens and leases would travel in the clear: "+
-			"use 127.0.0.1, or put a TLS proxy before it and say so", addr)
+			"use 127.0.0.1, or TLS", addr)
 	}
 	return ln, nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +13,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // A webConn is a connection to the endpoint that knows whether its client took
@@ -23,6 +27,7 @@ import (
 type webConn struct {
 	net.Conn
 	listener *webListener
+	vetted   uuid.UUID // the actor whose token it showed last, and may
 
 	mu      sync.Mutex
 	reset   bool
@@ -45,6 +50,34 @@ func withWebConn(ctx context.Context, nc net.Conn) context.Context {
 func webConnOf(r *http.Request) *webConn {
 	nc, _ := r.Context().Value(webConnKey{}).(*webConn)
 	return nc
+}
+
+// peer is the process at the other end, as far as that is known.
+func (c *webConn) peer() process.Peer {
+	if c != nil {
+		switch local := c.Conn.(type) {
+		case *socketWeb:
+			return local.peer
+		case *passedWeb:
+			return local.from
+		}
+	}
+	return process.Peer{Transport: "http"}
+}
+
+// vet refuses a local process that shows another actor's token. Requests of a
+// connection come one after the other.
+func (c *webConn) vet(ctx context.Context, state *dispatch.State, a dispatch.Actor) error {
+	if c == nil || c.vetted == a.ID {
+		return nil
+	}
+	if peer := c.peer(); peer.PID != 0 {
+		if err := state.Vet(ctx, a, peer); err != nil {
+			return err
+		}
+	}
+	c.vetted = a.ID
+	return nil
 }
 
 // answered notes that an answer was written, and what to do once the client sends
@@ -83,7 +116,11 @@ func (c *webConn) settle() {
 // written since. Reading does not tell: the end of what the client sent, which
 // came before, hides it.
 func (c *webConn) checkReset() {
-	socket, ok := c.Conn.(syscall.Conn)
+	under := c.Conn
+	if secure, ok := under.(*tls.Conn); ok {
+		under = secure.NetConn()
+	}
+	socket, ok := under.(syscall.Conn)
 	if !ok {
 		return
 	}
@@ -104,8 +141,15 @@ func (c *webConn) wasClosed() {
 	unread := c.unread
 	c.reset, c.taken, c.unread = true, nil, nil
 	c.mu.Unlock()
-	if unread != nil {
-		go unread() // it writes to the state
+	switch {
+	case unread == nil:
+	case c.listener.leaves():
+		go func() { // it writes to the state
+			defer c.listener.leaving.Done()
+			unread()
+		}()
+	default:
+		unread()
 	}
 }
 
@@ -150,13 +194,42 @@ type webListener struct {
 	open      int
 	strangers *list.List     // of *webConn, oldest first
 	strays    pace[struct{}] // connections that ended without a token
+
+	// Of the connections that only wait for their clients to close them, and of
+	// what is undone of closed ones.
+	over    context.Context
+	end     context.CancelFunc
+	leaving sync.WaitGroup
 }
 
 func newWebListener(ln net.Listener, s *shares) *webListener {
-	return &webListener{
+	l := &webListener{
 		Listener: ln, shares: s, strangers: list.New(),
-		strays: pace[struct{}]{burst: strangerBurst, every: strangerEvery},
+		strays: pace[struct{}]{burst: 2 * s.max.HTTPStrangers, every: strangerEvery},
 	}
+	l.over, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// finish closes the connections that wait for their clients to close them, and waits
+// until what is left of all is done.
+func (l *webListener) finish() {
+	l.mu.Lock()
+	l.end()
+	l.mu.Unlock()
+	l.leaving.Wait()
+}
+
+// leaves reports whether there is time for what a connection leaves behind, until
+// l.leaving.Done.
+func (l *webListener) leaves() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over.Err() != nil {
+		return false
+	}
+	l.leaving.Add(1)
+	return true
 }
 
 func (l *webListener) Accept() (net.Conn, error) {
@@ -183,7 +256,7 @@ func (l *webListener) Accept() (net.Conn, error) {
 func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.shares.max.HTTPConns || l.strangers.Len() >= maxStrangers {
+	if l.open >= l.shares.max.HTTPConns || l.strangers.Len() >= l.shares.max.HTTPStrangers {
 		oldest := l.strangers.Front()
 		if oldest == nil {
 			return nil, false
@@ -229,15 +302,29 @@ func (c *webConn) Close() error {
 	waits := c.unread != nil && !c.closing
 	c.closing = true
 	c.mu.Unlock()
-	if waits && c.SetReadDeadline(time.Now().Add(lateCancel)) == nil && c.CloseWrite() == nil {
-		go func() { // ends with the connection
-			_, _ = io.Copy(io.Discard, c)
-			time.Sleep(lastEvent) // what a client that went before the answer says to it may be on its way
-			_ = c.close()
-		}()
-		return nil
+	if !waits || !c.listener.leaves() {
+		return c.close()
 	}
-	return c.close()
+	if c.SetReadDeadline(time.Now().Add(lateCancel)) != nil || c.CloseWrite() != nil {
+		c.listener.leaving.Done()
+		return c.close()
+	}
+	go c.leave()
+	return nil
+}
+
+// leave waits for the client to close the connection, and closes it.
+func (c *webConn) leave() {
+	over := c.listener.over
+	defer c.listener.leaving.Done()
+	stop := context.AfterFunc(over, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, _ = io.Copy(io.Discard, c)
+	select {
+	case <-time.After(lastEvent): // what a client that went before the answer says to it may be on its way
+	case <-over.Done():
+	}
+	_ = c.close()
 }
 
 func (c *webConn) close() error {

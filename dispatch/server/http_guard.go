@@ -48,11 +48,14 @@ func ownHost(r *http.Request, hostport string, hosts []string) bool {
 
 // authenticate returns the actor whose token the request bears.
 func (e *endpoint) authenticate(r *http.Request) (dispatch.Actor, error) {
-	return e.server.state.Authenticate(r.Context(), bearer(r))
+	return homeOf(r).state.Authenticate(r.Context(), bearer(r))
 }
 
 // bearer is the token a request bears; "" if none.
 func bearer(r *http.Request) string {
+	if token := pageToken(r); token != "" {
+		return token
+	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""

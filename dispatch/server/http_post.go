@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -50,14 +51,14 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		e.initialize(w, r, actor, env, body)
 		return
 	}
-	hs, status, err := e.session(r, actor)
+	hs, status, err := e.session(r, r.Header.Get(sessionHeader), actor)
 	if err != nil {
 		tryLine(w, status, wire.ErrorReply(env.ID, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
 	switch {
 	case env.Request():
-		hs.call(w, r, env, body)
+		hs.call(w, r, env, body, rpcForm{})
 	case !hs.presence.begin():
 		tryLine(w, http.StatusNotFound, wire.ErrorReply(nil, wire.InvalidRequest, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
 	default:
@@ -75,6 +76,11 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 	if asJSON, asStream := accepts(r); !asJSON && !asStream {
 		return nil, http.StatusNotAcceptable, errNotAcceptable
 	}
+	return readAll(w, r)
+}
+
+// readAll reads a body, within bounds of time and size.
+func readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	if r.ContentLength > wire.MaxMessage {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
@@ -148,9 +154,13 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 	switch {
 	case env.Method == wire.Cancelled:
 		key := wire.Key(env.Params.RequestID)
-		if c := hs.requests.cancel(key, errCancelled); c != nil {
+		switch c, known := hs.requests.cancel(key, errCancelled); {
+		case c != nil:
 			hs.endpoint.server.undo(hs.se, c)
-		} else {
+		case !known:
+			hs.requests.cancelEarly(key)
+			fallthrough
+		default:
 			hs.endpoint.server.retell(hs.se)
 		}
 		hs.presence.cancelled(key)
@@ -159,17 +169,49 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 	}
 }
 
+// A webForm is how a request over HTTP is answered.
+type webForm interface {
+	form
+	accepts(r *http.Request) (json, stream bool)
+	write(w http.ResponseWriter, body []byte, timeout time.Duration) error
+	noSession(w http.ResponseWriter, env *wire.Message, timeout time.Duration)
+	unanswered(w http.ResponseWriter) // the call was cancelled, or sent again elsewhere
+
+	// name is the name of a call, and whether its client can send it again.
+	name(c call.Call, se *dispatch.Session, env *wire.Message) (named call.Call, again bool)
+}
+
+// rpcForm is MCP's streamable HTTP.
+type rpcForm struct{ mcpForm }
+
+func (rpcForm) accepts(r *http.Request) (json, stream bool) { return accepts(r) }
+
+func (rpcForm) write(w http.ResponseWriter, line []byte, timeout time.Duration) error {
+	return writeLine(w, http.StatusOK, line, timeout)
+}
+
+func (rpcForm) unanswered(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
+
+func (rpcForm) name(c call.Call, _ *dispatch.Session, env *wire.Message) (call.Call, bool) {
+	return c, env.Params.Meta.Call != ""
+}
+
+func (rpcForm) noSession(w http.ResponseWriter, env *wire.Message, timeout time.Duration) {
+	tryLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), timeout)
+}
+
 // call runs a request and answers it: as JSON if the answer comes at once,
 // else on a stream.
-func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte) {
+func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte, f webForm) {
 	s := hs.endpoint.server
 	if !hs.presence.begin() {
-		tryLine(w, http.StatusNotFound, wire.ErrorReply(env.ID, wire.InvalidRequest, errNoSession.Error(), nil), s.opts.WriteTimeout)
+		f.noSession(w, &env, s.opts.WriteTimeout)
 		return
 	}
-	c, err := hs.begin(&env, len(body))
+	name, again := f.name(hs.nameOf(hs.se, &env), hs.se, &env)
+	c, err := hs.begin(&env, len(body), name)
 	if err != nil {
-		tryLine(w, http.StatusOK, refuseCall(&env, err), s.opts.WriteTimeout)
+		_ = f.write(w, f.refuse(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()
 		return
 	}
@@ -178,10 +220,10 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 
 	reply := make(chan []byte, 1) // nil: it is not wanted
 	go func() {                   // ends with the call, which is waited for
-		if env.Params.Meta.Call != "" && c.name.Recorded() {
+		if again && c.name.Recorded() {
 			defer s.marked.enter(&hs.requests, c)()
 		}
-		line := hs.serveCall(hs.share, c, nil, hs.se, &env, body)
+		line := hs.serveCall(hs.share, c, nil, hs.se, &env, body, f)
 		switch {
 		case hs.requests.settle(c):
 			reply <- line
@@ -190,20 +232,25 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 			s.undo(hs.se, c)
 			line = nil
 		case errors.Is(context.Cause(c.ctx), errShutdown):
-			line = refuseCall(&env, errShutdown)
+			line = f.refuse(&env, errShutdown)
 		default:
 			line = nil
 		}
 		hs.requests.forget(c)
 		reply <- line
 	}()
-	if hs.answer(w, r, c, reply) {
+	if hs.answer(w, r, c, reply, f) {
 		hs.presence.answered()
 		return
 	}
-	if hs.requests.lost(c) {
+	switch {
+	case webConnOf(r).doorLost():
+		hs.requests.cutOff(c)
+		<-reply
+		hs.requests.taken(c)
+	case hs.requests.lost(c):
 		s.undo(hs.se, c)
-	} else {
+	default:
 		hs.requests.cancel(c.key, errClientGone)
 		<-reply
 		s.retell(hs.se)
@@ -216,12 +263,12 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 }
 
 // begin takes the room that a request needs.
-func (hs *httpSession) begin(env *wire.Message, size int) (*request, error) {
+func (hs *httpSession) begin(env *wire.Message, size int, name call.Call) (*request, error) {
 	shares := &hs.endpoint.server.shares
 	if err := shares.arrive(size); err != nil {
 		return nil, err
 	}
-	c, err := hs.requests.begin(hs.ctx, env, hs.waits(env), size, hs.nameOf(hs.se, env))
+	c, err := hs.requests.begin(hs.ctx, env, hs.waits(env), size, name)
 	if err != nil {
 		shares.done(size)
 		return nil, err
@@ -243,8 +290,8 @@ func (hs *httpSession) unread(c *request) {
 
 // answer writes the reply once it is there, and reports whether it was written
 // to a client that was there. If not, the reply may still be to come.
-func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte) bool {
-	asJSON, asStream := accepts(r)
+func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte, f webForm) bool {
+	asJSON, asStream := f.accepts(r)
 	var head <-chan time.Time
 	if asStream {
 		wait := streamAfter
@@ -265,14 +312,14 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 		case line != nil:
 			size := int64(len(line))
 			defer shares.unqueue(size)
-			if !shares.queue(size, 0) || writeLine(w, http.StatusOK, line, timeout) != nil {
+			if !shares.queue(size, 0) || f.write(w, line, timeout) != nil {
 				return false
 			}
 			webConnOf(r).answered(func() { hs.requests.taken(c) }, func() { hs.unread(c) })
 		case asStream:
 			newEventStream(w, timeout).close()
 		default:
-			w.WriteHeader(http.StatusNoContent)
+			f.unanswered(w)
 		}
 		return true
 	case <-r.Context().Done():
@@ -336,15 +383,22 @@ func tryLine(w http.ResponseWriter, status int, line []byte, timeout time.Durati
 	_ = writeLine(w, status, line, timeout)
 }
 
-// writeLine writes an answer that is not a stream.
+// writeLine writes an answer of MCP that is not a stream.
 func writeLine(w http.ResponseWriter, status int, line []byte, timeout time.Duration) error {
+	return writeBody(w, status, "application/json", line, timeout)
+}
+
+// writeBody writes an answer that is not a stream.
+func writeBody(w http.ResponseWriter, status int, media string, body []byte, timeout time.Duration) error {
 	rc := http.NewResponseController(w)
 	rc.SetWriteDeadline(time.Now().Add(timeout))
 	defer rc.SetWriteDeadline(time.Time{})
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(line)))
+	if len(body) > 0 {
+		w.Header().Set("Content-Type", media)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
 	w.WriteHeader(status)
-	if _, err := w.Write(line); err != nil {
+	if _, err := w.Write(body); err != nil && len(body) > 0 {
 		return err
 	}
 	return rc.Flush()

@@ -11,7 +11,6 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
-	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -28,6 +27,7 @@ var errNoSession = errors.New("no such session: it has ended or is not yours; se
 type httpSession struct {
 	endpoint *endpoint
 	*service
+	home     *home
 	se       *dispatch.Session
 	share    *share // of its actor
 	client   *client
@@ -63,11 +63,17 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	}()
 	// A client that goes away meanwhile must not leave a session behind that
 	// nobody closes.
-	se, err := e.server.state.Connect(context.WithoutCancel(r.Context()), c, process.Peer{Transport: "http"})
+	se, err := homeOf(r).state.Connect(context.WithoutCancel(r.Context()), c, webConnOf(r).peer())
 	if err != nil {
 		return nil, err
 	}
-	hs := &httpSession{endpoint: e, service: e.server.serviceFor(se), se: se, share: sh, client: newClient()}
+	hs := &httpSession{endpoint: e, service: homeOf(r).serviceFor(se), home: homeOf(r), se: se, share: sh, client: newClient()}
+	hs.client.subscriptions.lasting = true
+	if se.Resumed() {
+		if err := hs.client.subscriptions.restore(r.Context(), se); err != nil {
+			return nil, errors.Join(err, se.Close(nil))
+		}
+	}
 	hs.presence.grace, hs.presence.idle = e.server.opts.HTTPGrace, e.server.opts.HTTPIdle
 	hs.presence.over = func(cause error) { e.ending(func() { hs.end(cause) }) }
 
@@ -78,7 +84,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	// Under the lock, so that whoever finds the session finds it whole.
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closing {
+	if e.closing || hs.home.ctx.Err() != nil {
 		return nil, errShutdown
 	}
 	if other := e.sessions[se.Handle()]; other != nil {
@@ -93,6 +99,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	})
 	hs.release = func() { stopEnd(); stopWatch() }
 	hs.watch.Go(func() { se.WatchNotices(watchCtx, hs.client.tellNotice) })
+	hs.watch.Go(func() { hs.client.tellUpdates(watchCtx, se, sh) })
 	e.sessions[se.Handle()] = hs
 	taken = true
 	e.server.opts.Log.Info().Stringer("session", se.ID()).Str("actor", se.Actor().Path).Str("run", se.Actor().Run).
@@ -110,8 +117,7 @@ func (e *endpoint) room() error {
 }
 
 // session finds the session a request belongs to; status goes with an error.
-func (e *endpoint) session(r *http.Request, actor dispatch.Actor) (hs *httpSession, status int, err error) {
-	handle := r.Header.Get(sessionHeader)
+func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor) (hs *httpSession, status int, err error) {
 	if handle == "" {
 		return nil, http.StatusBadRequest, fmt.Errorf("header %s is missing: send initialize first", sessionHeader)
 	}
@@ -142,6 +148,18 @@ func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) 
 	hs.client.Initialize()
 	hs.touch()
 	return hs, nil
+}
+
+// during is ctx until the session or the daemon ends.
+func (hs *httpSession) during(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stops := []func() bool{context.AfterFunc(hs.ctx, cancel), context.AfterFunc(hs.home.ctx, cancel), context.AfterFunc(hs.endpoint.ctx, cancel)}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
 }
 
 // touch starts the watch over a session that no request is in yet.
@@ -179,7 +197,6 @@ func (hs *httpSession) end(cause error) {
 		return
 	}
 	defer hs.share.giveBack(webSession)
-	defer e.server.forgetEnded(hs.se)
 	hs.stop(cause)
 	log := e.server.opts.Log
 	if err := hs.se.Close(cause); err != nil {

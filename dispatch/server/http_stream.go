@@ -2,12 +2,16 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // stream is a GET: it carries what the client is told unasked, for as long as
@@ -18,20 +22,30 @@ func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch
 		http.Error(w, "Accept must allow text/event-stream", http.StatusNotAcceptable)
 		return
 	}
-	hs, status, err := e.session(r, actor)
+	hs, status, err := e.session(r, r.Header.Get(sessionHeader), actor)
 	if err != nil {
 		http.Error(w, err.Error(), status)
 		return
 	}
-	if !hs.addStream() {
+	refused := e.streamTo(w, r, hs, func(stream *eventStream, notice mcp.JSONRPCNotification) { stream.event(wire.Line(notice)) })
+	switch {
+	case errors.Is(refused, errNoSession):
+		http.Error(w, refused.Error(), http.StatusNotFound)
+	case refused != nil:
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, fmt.Sprintf("limit reached: streams of one session, at most %d", maxStreams), http.StatusTooManyRequests)
-		return
+		http.Error(w, refused.Error(), http.StatusTooManyRequests)
+	}
+}
+
+// streamTo sends what the session's client is told unasked, until the client, the
+// session or the daemon ends. A refusal has sent nothing.
+func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSession, send func(*eventStream, mcp.JSONRPCNotification)) error {
+	if !hs.addStream() {
+		return &registry.LimitError{Which: "streams of one session", Max: maxStreams}
 	}
 	defer hs.dropStream()
 	if !hs.presence.beginStream() {
-		http.Error(w, errNoSession.Error(), http.StatusNotFound)
-		return
+		return errNoSession
 	}
 	// Only the daemon's end and the session's close a stream from this side,
 	// and then nobody asks any more whether the client is there.
@@ -45,17 +59,22 @@ func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch
 	for stream.err == nil {
 		select {
 		case notice := <-hs.client.notices:
-			stream.event(wire.Line(notice))
+			send(stream, notice)
+		case update := <-hs.client.updates:
+			send(stream, update)
 		case <-alive.C:
 			stream.comment()
 		case <-r.Context().Done():
-			return
+			return nil
 		case <-hs.ctx.Done():
-			return
+			return nil
+		case <-hs.home.ctx.Done():
+			return nil
 		case <-e.ctx.Done():
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 func (hs *httpSession) addStream() bool {
@@ -95,8 +114,15 @@ func newEventStream(w http.ResponseWriter, timeout time.Duration) *eventStream {
 }
 
 // event sends one message.
-func (s *eventStream) event(line []byte) {
-	s.write(fmt.Appendf(nil, "event: message\ndata: %s\n\n", bytes.TrimSpace(line)))
+func (s *eventStream) event(line []byte) { s.named("message", line) }
+
+func (s *eventStream) named(kind string, line []byte) {
+	s.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, bytes.TrimSpace(line)))
+}
+
+// identified sends an event that a client can name when it comes again.
+func (s *eventStream) identified(id, kind string, line []byte) {
+	s.write(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", id, kind, line))
 }
 
 // comment sends what clients skip. It keeps what lies between from taking a

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -73,7 +74,7 @@ func (w *web) listen(t *testing.T) {
 			t.Errorf("ServeEndpoint: %v", err)
 		}
 	}()
-	transport := &http.Transport{DialContext: ln.dial}
+	transport := &http.Transport{DialContext: ln.dial, ExpectContinueTimeout: time.Minute}
 	w.client = &http.Client{Transport: transport}
 	t.Cleanup(func() { // before newDaemon's
 		w.stop()
@@ -90,6 +91,7 @@ func (w *web) request(t *testing.T, method, body string, header ...string) *http
 	}
 	r.Header.Set("Authorization", "Bearer "+w.token)
 	r.Header.Set("Accept", "application/json, text/event-stream")
+	askFirst(r)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -100,6 +102,14 @@ func (w *web) request(t *testing.T, method, body string, header ...string) *http
 		}
 	}
 	return r
+}
+
+// askFirst lets the server refuse a large body before it is sent: who is still sending
+// when the connection ends may not read why.
+func askFirst(r *http.Request) {
+	if r.ContentLength > 256<<10 {
+		r.Header.Set("Expect", "100-continue")
+	}
 }
 
 // do sends a request and returns the answer, its body read.
@@ -281,6 +291,33 @@ func TestHTTPAnswersInTheFormThatFits(t *testing.T) {
 		<-b.ended
 		if m, ok := e.next(t); ok {
 			t.Errorf("a cancelled call was answered: %+v", m)
+		}
+	})
+}
+
+// A cancel may overtake its call, which has a connection of its own: then the call has
+// no effect. One that comes long after the cancel is another that was given its id.
+func TestHTTPCancelThatOvertakesItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		acquire := func(w *web, id int, key string) (*http.Response, string) {
+			return w.do(t, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":%q}}}`, id, key), session...)
+		}
+		for id := range 2 {
+			w.do(t, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id), session...)
+		}
+		if resp, body := acquire(w, 0, "a"); strings.Contains(body, "lease_id") {
+			t.Errorf("a call that was cancelled was answered: %s: %s", resp.Status, body)
+		}
+		time.Sleep(time.Minute)
+		if _, body := acquire(w, 1, "b"); !strings.Contains(body, "lease_id") {
+			t.Errorf("a call was cancelled a minute before it came: %s", body)
+		}
+		other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
+		session = other.open(t)
+		if _, body := acquire(other, 2, "a"); !strings.Contains(body, "lease_id") {
+			t.Errorf("what was cancelled holds its lease: %s", body)
 		}
 	})
 }

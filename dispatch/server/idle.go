@@ -33,6 +33,13 @@ func (a *attendance) look() (n int, since time.Time, changed <-chan struct{}) {
 	return a.n, a.since, a.changed
 }
 
+// Connections is how many clients are connected for as long as their sessions last, to
+// this server or by way of it.
+func (s *Server) Connections() int64 {
+	n, _, _ := s.attendance.look()
+	return int64(n)
+}
+
 // AwaitIdle returns once nobody has been connected to the socket for d. Whoever
 // connects at that instant finds a daemon that goes, and connects again.
 func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {

@@ -9,7 +9,7 @@ import (
 
 // TestLimitsOfThePageAreThoseOfTheDaemon, where files are not scarce.
 func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
-	d := Transport{MaxConns: 4096, HTTPConns: 1024}.withDefaults()
+	d := Transport{MaxConns: 4096, HTTPConns: 8192}.withDefaults()
 	mib := func(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
 	page, err := os.ReadFile("../../book/src/limits.md")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
 		"HTTP sessions of one actor":                         fmt.Sprint(d.ActorHTTPSessions),
 		"HTTP connections":                                   fmt.Sprint(d.HTTPConns),
 		"HTTP connections of one actor":                      fmt.Sprint(d.ActorHTTPConns),
-		"HTTP connections that have shown no token":          fmt.Sprint(maxStrangers),
+		"HTTP connections that have shown no token":          fmt.Sprint(d.HTTPStrangers),
 		"calls of one connection that wait":                  fmt.Sprint(maxWaits),
 		"calls of one connection that do not wait":           fmt.Sprint(maxCalls),
 		"calls of one actor that run at once":                fmt.Sprint(maxTurns),
@@ -34,6 +34,7 @@ func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
 		"answers that a client has not read":                 mib(maxQueuedConn),
 		"answers that no client has read":                    mib(maxQueued),
 		"notifications that a client has not read":           fmt.Sprint(maxNotices),
+		"resources that one client subscribes to":            fmt.Sprint(maxSubscriptions),
 	}
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -172,4 +173,97 @@ func TestAHookTakesNoticesForItsClient(t *testing.T) {
 			t.Errorf("after a hook that died its client is told %s", text)
 		}
 	})
+}
+
+// What is about a lease of a sub-agent is told to that one alone, whoever of those
+// that share the session calls next, and to the main agent once it has ended. What is
+// to the session is told to its main agent. A party that no client told of may be
+// anybody, so the main agent is told.
+func TestNoticesOfSubAgentsAreTheirs(t *testing.T) {
+	const mine, session = "to the holder", "to the session"
+	const aLost, bLost = `"key":"file:a's"`, `"key":"file:b's"`
+	type told map[string]string // what an agent's next answer has, by agent; "" is the main one
+	for name, of := range map[string]struct {
+		main string // how the client names its main agent
+		ask  func(party, string) party
+	}{
+		"Claude Code": {"", func(p party, agent string) party {
+			p.meta = fmt.Sprintf(`{"claudecode/toolUseId":"use of %s"}`, agent)
+			return p
+		}},
+		"opencode": {"main", func(p party, agent string) party { p.as = agent; return p }},
+		"Codex":    {"main", func(p party, agent string) party { p.meta = fmt.Sprintf(`{"threadId":%q}`, agent); return p }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, server.Options{})
+				near, far := net.Pipe()
+				d.conns.Go(func() { d.ServeConn(d.ctx, far, process.Peer{PID: 4711, Transport: "unix"}) })
+				client := party{&peer{t: t, nc: near}, "", "", new(int)}
+				client.greet(server.Hello{Run: "r", Name: "client"})
+				client.send("%s", initialize)
+				client.receive()
+				other, operator := &writer{peer: d.dial(t, "other")}, &writer{peer: d.pipe(t)}
+				operator.greet(server.Hello{Operator: true})
+				hook := func(tool, agent, more string) string {
+					t.Helper()
+					if main := agent != "" && agent == of.main; main {
+						more += `,"main":true`
+					}
+					text, object := operator.ask(tool, fmt.Sprintf(`{"pid":4711,"party":%q%s}`, agent, more))
+					if strings.Contains(object, `"code":"INV`) {
+						t.Fatal(text)
+					}
+					return text
+				}
+				for _, agent := range []string{of.main, "a", "b"} {
+					if agent != "" && of.main == "" {
+						hook("hook_tool_use", agent, fmt.Sprintf(`,"tool_use_id":"use of %s"`, agent))
+					}
+					of.ask(client, agent).ask("kv_list", `{"glob":"/**"`)
+					hook("hook_write", agent, fmt.Sprintf(`,"hold_secs":5,"name":"x","writes":[{"run":"r","home":true,"keys":["file:%s"]}]`, agent+"'s"))
+				}
+				say := func(to, text string) {
+					t.Helper()
+					if text, object := other.ask("actor_message", fmt.Sprintf(`{"to":%q,"text":%q}`, to, text)); strings.Contains(object, `"code"`) {
+						t.Fatal(text)
+					}
+				}
+				say("holder of file:a's", mine)
+				say("client", session)
+				expect := func(want told) {
+					t.Helper()
+					for _, agent := range []string{"b", of.main, "a"} {
+						m, _ := of.ask(client, agent).ask("kv_list", `{"glob":"/**"`)
+						text := whole(m) + hook("hook_notices", agent, "")
+						for _, word := range []string{mine, session, aLost, bLost} {
+							if got := strings.Contains(text, word); got != strings.Contains(want[agent], word) {
+								t.Errorf("%q is told of %s: %v in %s", agent, word, got, text)
+							}
+						}
+					}
+				}
+				expect(told{"a": mine, of.main: session})
+				time.Sleep(10 * time.Second) // the leases expire
+				expect(told{"a": aLost, "b": bLost})
+
+				hook("hook_write", "a", `,"hold_secs":5,"name":"x","writes":[{"run":"r","home":true,"keys":["file:a's"]}]`)
+				say("holder of file:a's", mine)
+				hook("hook_party_end", "a", "")
+				if m, _ := of.ask(client, of.main).ask("kv_list", `{"glob":"/**"`); !strings.Contains(whole(m), mine) {
+					t.Errorf("after the end of its sub-agent the main agent is told %s", whole(m))
+				}
+				made := client
+				made.as = "made up"
+				made.ask("run_lease_acquire", `{"key":"port","ttl_secs":1`)
+				time.Sleep(2 * time.Second)
+				if text := hook("hook_notices", "b", ""); strings.Contains(text, "port") {
+					t.Errorf("a sub-agent is told %s", text)
+				}
+				if m, _ := of.ask(client, of.main).ask("kv_list", `{"glob":"/**"`); !strings.Contains(whole(m), `your sub-agent "made up" lost lease "port"`) {
+					t.Errorf("of a party that its model made up the main agent is told %s", whole(m))
+				}
+			})
+		})
+	}
 }

@@ -12,7 +12,7 @@ import (
 // and its chmod.
 func admit(pid, uid int) (process.Peer, error) {
 	if uid != os.Getuid() {
-		return process.Peer{}, fmt.Errorf("process %d is of user %d, and this daemon serves user %d alone", pid, uid, os.Getuid())
+		return process.Peer{}, fmt.Errorf("process %d belongs to user %d, and this daemon serves only user %d", pid, uid, os.Getuid())
 	}
 	peer := process.Find(pid).Peer
 	if peer.PID == 0 && pid != 0 {

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,16 +55,19 @@ func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
 type requests struct {
 	mu       sync.Mutex
 	running  map[string]*request
-	answered []*request // oldest first, at most maxAnswered of those that are not open
-	waits    int        // slots taken, each until its answer is written
+	answered map[string]*request  // by key
+	early    map[string]time.Time // when requests were cancelled that have not come yet, by key
+	settled  list.List            // those of answered that are not open, oldest first
+	waits    int                  // slots taken, each until its answer is written
 	others   int
 	bytes    int
 	closed   error // why nothing begins any more
 }
 
 const (
-	// maxAnswered is how many answered calls can still be cancelled.
-	maxAnswered = 32
+	// maxAnswered is how many answered calls can still be cancelled. A cancel that
+	// its client was slow to send comes behind some of them.
+	maxAnswered = 256
 
 	// lateCancel is how long a cancel may be on its way. One that comes later
 	// is of a client that cancels what it has the answer of, as some do when
@@ -78,8 +83,9 @@ type request struct {
 	waits  bool
 	bytes  int
 
-	name call.Call // of a tool call that changes something; else zero
-	open bool      // its connection will tell whether the answer was taken; under requests.mu
+	name  call.Call     // of a tool call that changes something; else zero
+	open  bool          // its connection will tell whether the answer was taken; under requests.mu
+	place *list.Element // among the settled
 
 	// Under requests.mu.
 	unwanted bool      // nobody reads an answer
@@ -93,10 +99,11 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(r)
+	earlier := t.running[r.key]
 	switch {
 	case t.closed != nil:
 		return nil, t.closed
-	case t.running[r.key] != nil:
+	case earlier != nil && (m.Params.Meta.Call == "" || earlier.name.Name != name.Name):
 		return nil, errDuplicateID
 	case r.waits && *taken >= maxWaits:
 		return nil, &registry.LimitError{Which: "waiting calls of one connection", Max: maxWaits}
@@ -107,6 +114,10 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	}
 	*taken++
 	t.bytes += bytes
+	if earlier != nil { // its client has given up that connection; see [marked.enter]
+		earlier.unwanted = true
+		earlier.cancel(errSentAgain)
+	}
 	if t.running == nil {
 		t.running = make(map[string]*request)
 	}
@@ -116,6 +127,13 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 		last.delivered()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	if at, ok := t.early[r.key]; ok {
+		delete(t.early, r.key)
+		if time.Since(at) <= lateCancel {
+			r.unwanted, r.undo = true, true
+			r.cancel(errCancelled)
+		}
+	}
 	return r, nil
 }
 
@@ -139,24 +157,25 @@ func (t *requests) settle(r *request) (wanted bool) {
 	delete(t.running, r.key)
 	if r.name.Undoable() {
 		r.at = time.Now()
-		t.answered = append(t.answered, r)
-		t.evictLocked()
+		if t.answered == nil {
+			t.answered = make(map[string]*request)
+		}
+		t.answered[r.key] = r
+		if !r.open {
+			t.keepLocked(r)
+		}
 	}
 	return true
 }
 
-// evictLocked forgets the oldest call whose answer its client must have by now,
-// if there are too many of them.
-func (t *requests) evictLocked() {
-	n, oldest := 0, -1
-	for i := len(t.answered) - 1; i >= 0; i-- {
-		if !t.answered[i].open {
-			n, oldest = n+1, i
-		}
-	}
-	if n > maxAnswered {
-		t.answered[oldest].delivered()
-		t.answered = append(t.answered[:oldest], t.answered[oldest+1:]...)
+// keepLocked keeps a call known in place of the oldest, whose answer its client must have
+// by now, if there are too many of them.
+func (t *requests) keepLocked(r *request) {
+	r.place = t.settled.PushBack(r)
+	if t.settled.Len() > maxAnswered {
+		oldest := t.settled.Front().Value.(*request)
+		t.takeLocked(oldest)
+		oldest.delivered()
 	}
 }
 
@@ -167,7 +186,9 @@ func (t *requests) taken(r *request) {
 	defer t.mu.Unlock()
 	if r.open {
 		r.open = false
-		t.evictLocked()
+		if t.answered[r.key] == r {
+			t.keepLocked(r)
+		}
 	}
 }
 
@@ -185,23 +206,27 @@ func (t *requests) forget(r *request) {
 func (t *requests) lost(r *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, a := range t.answered {
-		if a == r {
-			t.answered = append(t.answered[:i], t.answered[i+1:]...)
-			return true
-		}
+	if t.answered[r.key] != r {
+		return false
 	}
-	return false
+	t.takeLocked(r)
+	return true
 }
 
 func (t *requests) takeAnsweredLocked(key string) *request {
-	for i, r := range t.answered {
-		if r.key == key {
-			t.answered = append(t.answered[:i], t.answered[i+1:]...)
-			return r
-		}
+	r := t.answered[key]
+	if r != nil {
+		t.takeLocked(r)
 	}
-	return nil
+	return r
+}
+
+func (t *requests) takeLocked(r *request) {
+	delete(t.answered, r.key)
+	if r.place != nil {
+		t.settled.Remove(r.place)
+		r.place = nil
+	}
 }
 
 // free gives back the slot of a settled request, once its answer is written: a
@@ -215,21 +240,40 @@ func (t *requests) free(r *request) {
 
 // cancel ends a request that its client gave up, which then gets no answer. If
 // it was just answered, that answer has not been seen: the call is the caller's
-// to undo.
-func (t *requests) cancel(key string, cause error) (undo *request) {
+// to undo. It is not known if it is long answered, or has not come yet.
+func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.running[key]; r != nil {
 		r.unwanted, r.undo = true, true
 		r.cancel(cause)
-		return nil
+		return nil, true
 	}
 	r := t.takeAnsweredLocked(key)
 	if r != nil && time.Since(r.at) > lateCancel {
 		r.delivered()
-		return nil
+		return nil, true
 	}
-	return r
+	return r, r != nil
+}
+
+// maxEarly is how many requests can be cancelled before they come.
+const maxEarly = 64
+
+// cancelEarly cancels a request that may come yet: over HTTP each message has a
+// connection of its own, and a cancel may overtake what it cancels.
+func (t *requests) cancelEarly(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(t.early, func(_ string, at time.Time) bool { return now.Sub(at) > lateCancel })
+	if len(t.early) == maxEarly {
+		return
+	}
+	if t.early == nil {
+		t.early = make(map[string]time.Time)
+	}
+	t.early[key] = now
 }
 
 // cutOff ends a call whose client has sent it again elsewhere.

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -13,45 +15,43 @@ import (
 type Options struct {
 	Version string         // of the daemon, told to clients
 	Log     zerolog.Logger // the zero Logger is silent
+	Machine string         // where clients of the socket run, if states may move; else ""
+	// Elsewhere gives the way to another server that has the state, or nil, and a
+	// channel that is closed when that may have changed. Nil: there are no others.
+	Elsewhere func() (*Way, <-chan struct{})
+	Poked     func() // another server says that there is something to look at
+	// Metrics serves /metrics to operators and readers; nil: nobody does. Called is
+	// told of each call of a tool; nil: nobody is. It must be quick.
+	Metrics http.Handler
+	Called  func(tool string, refused bool)
+	Logs    tools.LogReader
 	Transport
 }
 
 // A Server speaks MCP for a State.
 type Server struct {
-	state     *dispatch.State
-	opts      Options
-	agents    *service
-	operators *service
+	opts  Options
+	homes homes
 
 	attendance  *attendance
 	connections atomic.Uint64 // ever, on the socket
 	marked      marked
 	shares      shares
-	parties     tools.Parties
+	pages       pages
 }
 
-// New returns a Server for state.
+// New returns a Server for state. Without one, its clients wait for [Server.Host].
 func New(state *dispatch.State, opts Options) *Server {
 	opts.Transport = opts.withDefaults()
-	s := &Server{state: state, opts: opts, attendance: newAttendance()}
+	if opts.Called == nil {
+		opts.Called = func(string, bool) {}
+	}
+	s := &Server{opts: opts, attendance: newAttendance()}
 	s.shares.init(opts.Transport)
-	hooks := tools.Hooks(state, &s.parties)
-	s.agents = newService(opts.Version, tools.Agents(), hooks, &s.parties)
-	s.operators = newService(opts.Version, tools.Operators(state), hooks, &s.parties)
+	s.homes.changed = make(chan struct{})
+	s.pages.asked = make(chan chan<- pagePort)
+	if state != nil {
+		s.homes.now = s.newHome(context.Background(), state, func() error { return nil })
+	}
 	return s
-}
-
-// serviceFor is what the session is served.
-func (s *Server) serviceFor(se *dispatch.Session) *service {
-	if se.Actor().Role == dispatch.Operator {
-		return s.operators
-	}
-	return s.agents
-}
-
-// forgetEnded drops what is known of a session that has ended.
-func (s *Server) forgetEnded(se *dispatch.Session) {
-	if se.Context().Err() != nil {
-		s.parties.Forget(se.ID())
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -26,7 +27,7 @@ type service struct {
 	tools map[string]served
 	list  []listed // which clients may see
 
-	parties *tools.Parties
+	called func(tool string, refused bool)
 }
 
 // A served tool is one, as calls need it.
@@ -46,13 +47,14 @@ type listed struct {
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
 
 // newService serves tools, of which clients see those of list.
-func newService(version string, list, hidden []tools.Tool, parties *tools.Parties) *service {
-	s := &service{parties: parties, tools: make(map[string]served)}
-	s.mcp = mcpserver.NewMCPServer("leasehold", version,
+func newService(o Options, list, hidden []tools.Tool) *service {
+	s := &service{called: o.Called, tools: make(map[string]served)}
+	s.mcp = mcpserver.NewMCPServer("leasehold", o.Version,
 		mcpserver.WithTitle("Leasehold"),
 		mcpserver.WithInstructions(tools.Instructions),
 		mcpserver.WithLogging(),
 		mcpserver.WithToolCapabilities(false),
+		mcpserver.WithResourceCapabilities(true, false),
 		mcpserver.WithToolFilter(s.shown),
 	)
 	for _, t := range list {
@@ -101,51 +103,92 @@ func (s *service) waits(m *wire.Message) bool {
 // serveCall is answer for a request in its actor's turn. One that waits needs
 // none: those that it waits for do. A client with much to read, which out writes
 // to, is given no turn; nil: it has nothing else to read.
-func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte) []byte {
+func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
+	ctx, listing := r.ctx, ""
+	if s.tools[env.Params.Name].lists {
+		listing = env.Params.Name
+	}
+	var t *turn
 	for !r.waits {
 		if out.caughtUp(r.ctx); r.ctx.Err() != nil {
-			return refuseCall(env, context.Cause(r.ctx))
+			return f.refuse(env, context.Cause(r.ctx))
 		}
-		end, err := sh.turn(r.ctx, s.tools[env.Params.Name].lists || len(msg) >= largeMessage)
+		during, taken, err := sh.turn(r.ctx, len(msg) >= largeMessage || s.isLong(sh, env), listing)
 		if err != nil {
-			return refuseCall(env, err)
+			return f.refuse(env, err)
 		}
 		if out.behind() {
-			end()
+			taken.listing = "" // nothing is known of it
+			taken.end()
 			continue
 		}
-		defer end()
+		defer taken.end()
+		ctx, t = during, taken
 		break
 	}
-	return s.answer(r.ctx, se, env, msg, r.name)
+	line := s.answer(ctx, se, env, msg, r.name, f)
+	if t != nil {
+		t.large = len(line) > longListing
+	}
+	return line
 }
 
-// answer serves a request of a session, and gives the answer as a line, or nil
+// isLong reports whether the answer of a request may be long.
+func (s *service) isLong(sh *share, m *wire.Message) bool {
+	return strings.HasPrefix(m.Method, wire.ResourcesPrefix) || s.tools[m.Params.Name].lists && sh.lengthy.has(m.Params.Name)
+}
+
+// A form is how the answer to a request is written, as its protocol has it.
+type form interface {
+	reply(env *wire.Message, r tools.Reply) []byte
+	refuse(env *wire.Message, err error) []byte
+	broken(env *wire.Message, fault string) []byte // a fault of ours
+}
+
+// mcpForm writes JSON-RPC.
+type mcpForm struct{}
+
+func (mcpForm) reply(env *wire.Message, r tools.Reply) []byte { return r.Line(env.ID) }
+
+func (mcpForm) refuse(env *wire.Message, err error) []byte { return refuseCall(env, err) }
+
+func (mcpForm) broken(env *wire.Message, fault string) []byte {
+	return wire.ErrorReply(env.ID, wire.InternalError, fault, nil)
+}
+
+// answer serves a request of a session, and gives the answer in its form, or nil
 // if there is to be none.
-func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call) (line []byte) {
+func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call, f form) (line []byte) {
+	if strings.HasPrefix(env.Method, wire.ResourcesPrefix) {
+		return s.resources(ctx, se, env)
+	}
 	tool := s.tools[env.Params.Name]
 	if tool.call == nil || env.Method != wire.ToolsCall || env.Partial {
 		return encodeReply(env.ID, s.mcp.HandleMessage(context.WithValue(ctx, viewerKey{}, se), msg))
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			line = wire.ErrorReply(env.ID, wire.InternalError, fmt.Sprintf("panic recovered in %s tool handler: %v", env.Params.Name, fault), nil)
+			line = f.broken(env, fmt.Sprintf("panic recovered in %s tool handler: %v", env.Params.Name, fault))
 		}
 	}()
 	if name.Recorded() {
 		ctx = call.With(ctx, name)
 	}
-	ctx = tools.WithParty(ctx, s.partyOf(se, &env.Params.Meta))
-	return wire.Reply(env.ID, tool.call(ctx, se, tools.Arguments(env.Params.Arguments)).JSON())
+	ctx = tools.WithParty(ctx, s.partyOf(ctx, se, &env.Params.Meta))
+	r := tool.call(ctx, se, tools.Arguments(env.Params.Arguments))
+	s.called(env.Params.Name, r.IsError)
+	return f.reply(env, r)
 }
 
 // partyOf is which of a session's sub-agents calls, as its client's metadata has
 // it; "" if nothing says.
-func (s *service) partyOf(se *dispatch.Session, meta *wire.Meta) string {
-	if meta.Thread != "" {
-		return tools.PartyName(meta.Thread)
+func (s *service) partyOf(ctx context.Context, se *dispatch.Session, meta *wire.Meta) string {
+	if meta.Thread != "" { // each agent of Codex has a connection of its own
+		party := tools.PartyName(meta.Thread)
+		_ = se.HeardAlone(ctx, party) // what cannot be written down is known until the next restart
+		return party
 	}
-	return s.parties.Of(se.ID(), meta.ToolUse)
+	return se.UserOf(meta.ToolUse)
 }
 
 // nameOf names a call that changes something: as its client marked it, or by

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -63,6 +64,36 @@ type share struct {
 	// is in line for its turn: so actors take turns.
 	turns chan struct{}
 	long  chan struct{}
+
+	// lengthy are the tools whose last listing for the actor was long. Until one is, a
+	// listing takes a turn as any other call.
+	lengthy lengthy
+}
+
+// lengthy is a set of tools.
+type lengthy struct {
+	mu    sync.Mutex
+	tools map[string]bool
+}
+
+func (l *lengthy) has(tool string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tools[tool]
+}
+
+func (l *lengthy) note(tool string, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.tools[tool] == is:
+	case is && l.tools == nil:
+		l.tools = map[string]bool{tool: true}
+	case is:
+		l.tools[tool] = true
+	default:
+		delete(l.tools, tool)
+	}
 }
 
 // A use is one kind of thing that an actor has several of.
@@ -116,18 +147,56 @@ func (sh *share) giveBack(u use) {
 	}
 }
 
-// turn waits until the actor may run one call more; end gives the turn back.
-func (sh *share) turn(ctx context.Context, long bool) (end func(), err error) {
+// turn waits until the actor may run one call more, in the ctx that it gives. Listing is
+// the tool of one that lists, or "".
+func (sh *share) turn(ctx context.Context, long bool, listing string) (context.Context, *turn, error) {
+	t := &turn{share: sh, listing: listing, long: long}
 	if !long {
-		return sh.endTurn, enter(ctx, sh.turns)
+		if err := enter(ctx, sh.turns); err != nil {
+			return ctx, nil, err
+		}
+	} else {
+		if err := enter(ctx, sh.long); err != nil {
+			return ctx, nil, err
+		}
+		defer func() { <-sh.long }() // in line no more
+		if err := enter(ctx, sh.of.long); err != nil {
+			return ctx, nil, err
+		}
 	}
-	if err := enter(ctx, sh.long); err != nil {
-		return nil, err
+	t.began = time.Now()
+	return engine.AtDisk(ctx, t.atDisk), t, nil
+}
+
+// A turn is what a call takes to run. A short one ends when the call only waits for the
+// disk: so a sync of the disk is for as many calls of an actor as there are. It is not
+// taken again: the call may hold what others wait for in their turns.
+type turn struct {
+	*share
+	listing string
+	large   bool // the answer
+	long    bool
+	began   time.Time
+	worked  atomic.Int64 // nanoseconds until it only waited for the disk; 0: it works
+}
+
+// atDisk may be called more than once: a call may do several things.
+func (t *turn) atDisk() {
+	if t.worked.CompareAndSwap(0, int64(max(1, time.Since(t.began)))) && !t.long {
+		<-t.turns
 	}
-	defer func() { <-sh.long }() // in line no more
-	err = enter(ctx, sh.of.long)
-	began := time.Now()
-	return func() { sh.of.endLong(time.Since(began)) }, err
+}
+
+// end gives the turn back.
+func (t *turn) end() {
+	t.atDisk()
+	worked := time.Duration(t.worked.Load())
+	if t.long {
+		t.of.endLong(worked)
+	}
+	if t.listing != "" {
+		t.lengthy.note(t.listing, t.large || worked > longWork)
+	}
 }
 
 func enter(ctx context.Context, turns chan struct{}) error {
@@ -144,10 +213,8 @@ func enter(ctx context.Context, turns chan struct{}) error {
 	}
 }
 
-func (sh *share) endTurn() { <-sh.turns }
-
 // endLong gives a long turn back, once others had the processor for as long as it
-// took. What waited for the disk took no processor.
+// worked.
 func (s *shares) endLong(took time.Duration) {
 	time.AfterFunc(min(took, maxRest), func() { <-s.long })
 }

@@ -20,7 +20,19 @@ const acceptRetry = 50 * time.Millisecond
 // ServeSocket serves the clients that connect to ln, a unix socket, until ctx
 // ends, and closes it. Only processes of the daemon's own user are served.
 // Each connection holds one session: see [Server.ServeConn].
+// It takes HTTP there, too.
 func (s *Server) ServeSocket(ctx context.Context, ln net.Listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	web := &passageListener{addr: ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeEndpoint(ctx, web) }()
+	err := s.acceptAll(ctx, ln, func(ctx context.Context, nc net.Conn) { s.accept(ctx, nc, web) }, turnAway)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// acceptAll serves each connection to a listener on a goroutine of its own.
+func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(context.Context, net.Conn), refuse func(net.Conn, *HelloError)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
@@ -52,15 +64,15 @@ func (s *Server) ServeSocket(ctx context.Context, ln net.Listener) error {
 		case slots <- struct{}{}:
 			conns.Go(func() {
 				defer func() { <-slots }()
-				s.accept(ctx, nc)
+				serve(ctx, nc)
 			})
 		default:
-			turnAway(nc, &HelloError{"LIMIT", fmt.Sprintf("limit reached: connections, at most %d", s.opts.MaxConns)})
+			refuse(nc, &HelloError{"LIMIT", fmt.Sprintf("limit reached: connections, at most %d", s.opts.MaxConns)})
 		}
 	}
 }
 
-func (s *Server) accept(ctx context.Context, nc net.Conn) {
+func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) {
 	peer, err := peerOf(nc)
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Msg("a peer was turned away")
@@ -75,7 +87,12 @@ func (s *Server) accept(ctx context.Context, nc net.Conn) {
 		return
 	}
 	defer leave()
+	peer.Machine = s.opts.Machine
 	s.shares.comings.wait(ctx, peer.PID)
+	if uc, ok := nc.(*net.UnixConn); ok && speaksHTTP(ctx, uc, s.opts.HelloTimeout) {
+		s.serveWeb(ctx, uc, peer, web)
+		return
+	}
 	s.ServeConn(ctx, nc, peer)
 }
 

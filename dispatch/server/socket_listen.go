@@ -100,7 +100,7 @@ func replaceSocket(path string) (net.Listener, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, errors.New("a file that is no socket is in its place")
+		return nil, errors.New("a file that is not a socket is in its place")
 	default:
 		// Somebody who knows no lock may still listen.
 		if nc, err := net.DialTimeout("unix", path, time.Second); err == nil {

@@ -100,7 +100,7 @@ func TestSocketThatCannotBePrivateIsRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.ListenSocket(file); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if _, err := server.ListenSocket(file); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("in place of a file: %v", err)
 	}
 }

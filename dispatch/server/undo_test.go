@@ -262,11 +262,12 @@ func TestAnAnswerThatNobodyTakesIsUndone(t *testing.T) {
 		}
 		defer nc.Close()
 		body := acquireLine(0, "k0")
-		head := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n", w.token, len(body))
+		var head strings.Builder
+		head.WriteString(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n", w.token, len(body)))
 		for i := 0; i < len(session); i += 2 {
-			head += session[i] + ": " + session[i+1] + "\r\n"
+			head.WriteString(session[i] + ": " + session[i+1] + "\r\n")
 		}
-		if _, err := nc.Write([]byte(head + "\r\n" + body)); err != nil {
+		if _, err := nc.Write([]byte(head.String() + "\r\n" + body)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -1,0 +1,382 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/api"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// The headers of the API.
+const (
+	apiSession     = "Leasehold-Session"
+	idempotencyKey = "Idempotency-Key"
+)
+
+// api serves the API. A call over it is a call of a tool: it goes the way of those over
+// MCP, and differs from them in its form.
+func (e *endpoint) api() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(method, path string, serve func(http.ResponseWriter, *http.Request, dispatch.Actor)) {
+		mux.HandleFunc(method+" "+api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+			r, actor, leave, refused := e.admit(r)
+			defer leave()
+			if refused != nil {
+				e.tell(w, refused.answer())
+				return
+			}
+			serve(w, r, actor)
+		})
+	}
+	routes := api.Routes()
+	for i := range routes {
+		route := &routes[i]
+		handle(route.Method, route.Path, func(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+			e.apiCall(w, r, actor, route)
+		})
+	}
+	events := new(api.EventStream())
+	handle(events.Method, events.Path, func(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+		e.streamEvents(w, r, actor, events)
+	})
+	handle(http.MethodPost, "/sessions", e.openSession)
+	handle(http.MethodGet, "/session", e.showSession)
+	handle(http.MethodPost, "/session/heartbeat", e.showSession)
+	handle(http.MethodGet, "/session/notices", e.streamNotices)
+	handle(http.MethodDelete, "/session", e.endSession)
+	document := sync.OnceValue(func() []byte { return api.Document(e.server.opts.Version) })
+	mux.HandleFunc("GET "+api.Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		e.tell(w, api.Answer{Status: http.StatusOK, Type: "application/json", Body: document()})
+	})
+
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		header := make(headerOnly)
+		refuse.ServeHTTP(header, r)
+		if allowed := http.Header(header).Get("Allow"); allowed != "" {
+			e.tell(w, api.NotAllowed(allowed))
+			return
+		}
+		e.tell(w, api.Problem(http.StatusNotFound, "NOT_FOUND", "there is no route "+r.Method+" "+r.URL.Path+"; GET "+api.Prefix+"/openapi.json lists all"))
+	})
+}
+
+// A headerOnly takes the header of an answer, and drops the rest.
+type headerOnly http.Header
+
+func (h headerOnly) Header() http.Header       { return http.Header(h) }
+func (headerOnly) Write(p []byte) (int, error) { return len(p), nil }
+func (headerOnly) WriteHeader(int)             {}
+
+// tell writes an answer that was not a call's.
+func (e *endpoint) tell(w http.ResponseWriter, a api.Answer) {
+	_ = writeAnswer(w, a, e.server.opts.WriteTimeout) // whoever does not get it can ask again
+}
+
+func writeAnswer(w http.ResponseWriter, a api.Answer, timeout time.Duration) error {
+	for name, value := range a.Header {
+		w.Header().Set(name, value)
+	}
+	return writeBody(w, a.Status, a.Type, a.Body, timeout)
+}
+
+// An apiForm answers one call of the API.
+type apiForm struct {
+	call api.Call
+	key  string // the Idempotency-Key
+	api.Answer
+}
+
+func (f *apiForm) reply(_ *wire.Message, r tools.Reply) []byte {
+	return f.become(f.call.Answer(r))
+}
+
+func (f *apiForm) refuse(_ *wire.Message, err error) []byte { return f.become(api.Refuse(err)) }
+
+func (f *apiForm) broken(_ *wire.Message, fault string) []byte {
+	return f.become(api.Problem(http.StatusInternalServerError, "INTERNAL", fault))
+}
+
+// become keeps the answer, and gives its body, which is not nil: that would mean that
+// there is no answer.
+func (f *apiForm) become(a api.Answer) []byte {
+	if a.Body == nil {
+		a.Body = []byte{}
+	}
+	f.Answer = a
+	return a.Body
+}
+
+func (*apiForm) accepts(*http.Request) (json, stream bool) { return true, false }
+
+func (f *apiForm) write(w http.ResponseWriter, _ []byte, timeout time.Duration) error {
+	return writeAnswer(w, f.Answer, timeout)
+}
+
+// unanswered is for a call that the same client has sent again: there it is answered.
+func (f *apiForm) unanswered(w http.ResponseWriter) {
+	_ = writeAnswer(w, api.Problem(http.StatusConflict, "REQUEST_ID_REUSED", "a request with the same "+idempotencyKey+" came while this one ran, and has its answer"), time.Second)
+}
+
+// name gives a call the name that its Idempotency-Key makes. What is granted is held by
+// the session, so there the key is the session's, else the actor's: so a program that
+// has started again can ask whether its call was made.
+func (f *apiForm) name(c call.Call, se *dispatch.Session, env *wire.Message) (call.Call, bool) {
+	if f.key == "" || !c.Recorded() {
+		return c, false
+	}
+	whose := se.Actor().ID
+	if f.call.Route.Holds {
+		whose = se.ID()
+	}
+	return c.Requested(whose, "api "+f.key, env.Print()), true
+}
+
+func (f *apiForm) noSession(w http.ResponseWriter, _ *wire.Message, timeout time.Duration) {
+	_ = writeAnswer(w, noAPISession, timeout)
+}
+
+// noAPISession answers whoever names no session. By its header a program tells it from
+// another thing that is not there.
+var noAPISession = func() api.Answer {
+	a := api.Problem(http.StatusNotFound, "NOT_FOUND", "header "+apiSession+" names no session of yours: it has ended; POST "+api.Prefix+"/sessions opens one")
+	a.Header = map[string]string{apiSession: "ended"}
+	return a
+}()
+
+// apiCall serves a route that is a tool's.
+func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, route *api.Route) {
+	key := r.Header.Get(idempotencyKey)
+	if len(key) > maxIdempotencyKey {
+		e.tell(w, api.Refuse(&registry.ArgumentError{Argument: idempotencyKey, Problem: fmt.Sprintf("must be at most %d bytes", maxIdempotencyKey)}))
+		return
+	}
+	body, status, err := readAPIBody(w, r)
+	if err != nil {
+		e.tell(w, api.Problem(status, codeOf(status), err.Error()))
+		return
+	}
+	asked, err := route.Call(r, body)
+	if err != nil {
+		e.tell(w, api.Refuse(err))
+		return
+	}
+	hs, refused := e.sessionFor(r, actor, route)
+	if refused != nil {
+		e.tell(w, *refused)
+		return
+	}
+	if hs.tools[asked.Tool.Name].call == nil {
+		e.tell(w, hs.notFor(r))
+		return
+	}
+	line := callLine(asked)
+	if len(line) > wire.MaxMessage {
+		e.tell(w, api.Problem(http.StatusRequestEntityTooLarge, "LIMIT", errTooLong.Error()))
+		return
+	}
+	env, fault := wire.Parse(line)
+	if fault != nil {
+		e.tell(w, api.Problem(http.StatusBadRequest, "INVALID_ARGUMENT", fault.Message))
+		return
+	}
+	hs.call(w, r, env, line, &apiForm{call: asked, key: key})
+}
+
+// notFor refuses a route whose tool is not for the session's role.
+func (hs *httpSession) notFor(r *http.Request) api.Answer {
+	return api.Problem(http.StatusForbidden, "FORBIDDEN", fmt.Sprintf("forbidden: a token of a %s does not open %s %s", hs.se.Actor().Role, r.Method, r.URL.Path))
+}
+
+// callLine is the call as a message of MCP, which is what the rest of the package
+// serves.
+func callLine(c api.Call) []byte {
+	return wire.Line(map[string]any{
+		"jsonrpc": "2.0", "id": uuid.NewString(), "method": wire.ToolsCall,
+		"params": map[string]any{"name": c.Tool.Name, "arguments": json.RawMessage(c.Arguments())},
+	})
+}
+
+const maxIdempotencyKey = 256
+
+func codeOf(status int) string {
+	if status == http.StatusRequestEntityTooLarge {
+		return "LIMIT"
+	}
+	return "INVALID_ARGUMENT"
+}
+
+// readAPIBody is readBody where a request may have none.
+func readAPIBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+	if r.ContentLength == 0 || r.Body == nil {
+		return nil, 0, nil
+	}
+	if media, _, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json")); err != nil || media != "application/json" {
+		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
+	}
+	return readAll(w, r)
+}
+
+// sessionFor is the session that a call is for: the one it names, or that of all the
+// calls of its actor that name none. What holds something must name one: two programs
+// with one token would hold it together.
+func (e *endpoint) sessionFor(r *http.Request, actor dispatch.Actor, route *api.Route) (*httpSession, *api.Answer) {
+	handle := r.Header.Get(apiSession)
+	if handle == "" && route.Holds {
+		return nil, new(api.Refuse(&registry.ArgumentError{
+			Argument: apiSession, Problem: "must be given: what this grants ends with a session; POST " + api.Prefix + "/sessions opens one",
+		}))
+	}
+	if handle != "" {
+		hs, status, err := e.session(r, handle, actor)
+		switch {
+		case status == http.StatusNotFound:
+			return nil, &noAPISession
+		case err != nil:
+			return nil, new(api.Refuse(err))
+		}
+		return hs, nil
+	}
+	hs, err := e.unnamed(r, actor.ID)
+	if err != nil {
+		return nil, new(api.Refuse(err))
+	}
+	return hs, nil
+}
+
+// unnamed is the session of all the calls of an actor that name none.
+func (e *endpoint) unnamed(r *http.Request, actor uuid.UUID) (*httpSession, error) {
+	e.mu.Lock()
+	hs := e.sessions[e.shared[actor]]
+	e.mu.Unlock()
+	if hs != nil {
+		return hs, nil
+	}
+	hs, err := e.open(r, actor, dispatch.Credentials{Token: bearer(r)})
+	if err != nil {
+		return nil, err
+	}
+	hs.client.Initialize()
+	hs.touch()
+	e.mu.Lock()
+	maps.DeleteFunc(e.shared, func(_ uuid.UUID, handle string) bool { return e.sessions[handle] == nil })
+	other := e.sessions[e.shared[actor]]
+	if other == nil {
+		e.shared[actor] = hs.se.Handle()
+	}
+	e.mu.Unlock()
+	if other != nil { // two requests were the first at once
+		hs.end(errors.New("its client has another"))
+		return other, nil
+	}
+	return hs, nil
+}
+
+// sendNotice sends a notice as what it says, without the frame that MCP has around it.
+func sendNotice(stream *eventStream, notice mcp.JSONRPCNotification) {
+	stream.named("notice", wire.Line(notice.Params.AdditionalFields["data"]))
+}
+
+// A sessionInfo is a session as a program is told of it.
+type sessionInfo struct {
+	Session   string  `json:"session,omitempty"` // the secret that opens it, told once
+	SessionID string  `json:"session_id"`
+	ActorID   string  `json:"actor_id"`
+	Path      string  `json:"path"`
+	Run       string  `json:"run"`
+	Role      string  `json:"role"`
+	IdleSecs  float64 `json:"idle_secs"` // it ends that long after its last request, unless a stream is open
+}
+
+func (hs *httpSession) info() sessionInfo {
+	a := hs.se.Actor()
+	return sessionInfo{
+		SessionID: hs.se.ID().String(), ActorID: a.ID.String(), Path: a.Path, Run: a.Run, Role: string(a.Role),
+		IdleSecs: hs.endpoint.server.opts.HTTPIdle.Seconds(),
+	}
+}
+
+// openSession opens a session for a program.
+func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+	hs, err := e.open(r, actor.ID, dispatch.Credentials{Token: bearer(r)})
+	if err != nil {
+		e.tell(w, api.Refuse(err))
+		return
+	}
+	hs.client.Initialize()
+	hs.presence.begin()
+	info := hs.info()
+	info.Session = hs.se.Handle()
+	if writeAnswer(w, api.Made(info), e.server.opts.WriteTimeout) != nil {
+		hs.presence.lost("")
+		return
+	}
+	webConnOf(r).answered(func() {}, func() { hs.presence.unread("") })
+	hs.presence.answered()
+}
+
+// named is the session that a request names.
+func (e *endpoint) named(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) *httpSession {
+	hs, refused := e.sessionFor(r, actor, &api.Route{Holds: true})
+	if refused != nil {
+		e.tell(w, *refused)
+		return nil
+	}
+	return hs
+}
+
+// showSession tells a program of its session, which every request keeps.
+func (e *endpoint) showSession(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+	hs := e.named(w, r, actor)
+	switch {
+	case hs == nil:
+	case !hs.presence.begin():
+		e.tell(w, noAPISession)
+	default:
+		e.tell(w, api.Found(hs.info()))
+		hs.presence.answered()
+	}
+}
+
+// endSession ends a session, with all that it holds.
+func (e *endpoint) endSession(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+	if hs := e.named(w, r, actor); hs != nil {
+		hs.end(errors.New("its client deleted it"))
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// streamNotices tells a session's notices as they come. While it is open the session
+// lasts.
+func (e *endpoint) streamNotices(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+	hs := e.named(w, r, actor)
+	if hs == nil {
+		return
+	}
+	refused := e.streamTo(w, r, hs, sendNotice)
+	switch {
+	case errors.Is(refused, errNoSession):
+		e.tell(w, noAPISession)
+	case refused != nil:
+		e.tell(w, api.Refuse(refused))
+	}
+}

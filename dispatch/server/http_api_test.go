@@ -1,0 +1,711 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/api"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// A program is a client of the API, whose every answer is held against the
+// document.
+type program struct {
+	*web
+	t       *testing.T
+	session string
+	book    document
+}
+
+func newProgram(t *testing.T, w *web) *program {
+	t.Helper()
+	return &program{web: w, t: t, book: readDocument(t)}
+}
+
+// another is a program of another actor.
+func (p *program) another(name string) *program {
+	p.t.Helper()
+	w := &web{daemon: p.daemon, client: p.client, token: p.daemon.token(p.t, name)}
+	return &program{web: w, t: p.t, book: p.book}
+}
+
+// An answer is what a request got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	object map[string]any
+}
+
+func (a answer) text(name string) string { s, _ := a.object[name].(string); return s }
+
+func (p *program) open() *program {
+	p.t.Helper()
+	a := p.ask("POST", "/sessions", "")
+	if a.status != http.StatusCreated || a.text("session") == "" {
+		p.t.Fatalf("open a session: %d %s", a.status, a.body)
+	}
+	p.session = a.text("session")
+	return p
+}
+
+// request is one of the API: a line of header for each pair.
+func (p *program) request(ctx context.Context, method, path, body string, header ...string) *http.Request {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+api.Prefix+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	askFirst(r)
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	if p.session != "" {
+		r.Header.Set("Leasehold-Session", p.session)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+// ask sends a request and checks that the answer is one that the document has.
+func (p *program) ask(method, path, body string, header ...string) answer {
+	p.t.Helper()
+	resp, err := p.client.Do(p.request(p.t.Context(), method, path, body, header...))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: string(b)}
+	if len(b) > 0 {
+		if err := json.Unmarshal(b, &a.object); err != nil {
+			p.t.Errorf("%s %s: no JSON: %s", method, path, b)
+		}
+	}
+	p.book.check(p.t, method, path, a)
+	return a
+}
+
+// want is ask, where the status is known.
+func (p *program) want(status int, method, path, body string, header ...string) answer {
+	p.t.Helper()
+	a := p.ask(method, path, body, header...)
+	if a.status != status {
+		p.t.Errorf("%s %s %s: %d, want %d: %s", method, path, body, a.status, status, a.body)
+	}
+	return a
+}
+
+func number(x any) string { return strconv.FormatFloat(x.(float64), 'f', -1, 64) }
+
+func TestAPILeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+
+		got := one.want(201, "POST", "/leases", `{"key":"port 80","reason":"deploy","ttl_secs":600}`)
+		one.want(200, "POST", "/leases", `{"key":"port 80"}`)
+		held := two.want(409, "POST", "/leases", `{"key":"port 80"}`)
+		if held.text("code") != "LEASE_HELD" || held.header.Get("Content-Type") != "application/problem+json" || !strings.Contains(held.text("detail"), "held by actor") {
+			t.Errorf("held: %v %s", held.header, held.body)
+		}
+		waited := two.want(202, "POST", "/leases", `{"key":"port 80","wait_secs":5}`)
+		if waited.text("ticket") == "" || waited.object["position"] != 1.0 {
+			t.Errorf("waited: %s", waited.body)
+		}
+		one.want(200, "POST", "/leases/"+got.text("lease_id")+"/renew", `{"ttl_secs":1200}`)
+		one.want(409, "POST", "/leases/11111111-1111-1111-1111-111111111111/renew", `{}`)
+		list := two.want(200, "GET", "/leases?scope=run&limit=10", "")
+		if !strings.Contains(list.body, `"key":"port 80"`) {
+			t.Errorf("list: %s", list.body)
+		}
+		check := `{"scope":"run","key":"port 80","token":` + number(got.object["token"]) + `}`
+		if a := two.want(200, "POST", "/leases/check", check); a.object["current"] != true {
+			t.Errorf("check: %s", a.body)
+		}
+		one.want(200, "DELETE", "/leases/"+got.text("lease_id"), "")
+		two.want(201, "POST", "/leases", `{"key":"port 80","ticket":"`+waited.text("ticket")+`"}`)
+		one.want(200, "DELETE", "/leases/"+got.text("lease_id"), "")
+
+		two.want(201, "POST", "/leases/many", `{"leases":[{"scope":"run","key":"b"},{"scope":"run","key":"port 90"}]}`)
+		one.want(409, "POST", "/leases/many", `{"leases":[{"scope":"run","key":"c"},{"scope":"run","key":"port 90"}]}`)
+		one.want(201, "POST", "/leases", `{"key":"c"}`) // nothing was held in part
+
+		lost := two.want(201, "POST", "/leases", `{"key":"port 81","ttl_secs":1}`)
+		time.Sleep(2 * time.Second)
+		one.want(201, "POST", "/leases", `{"key":"port 81"}`)
+		two.want(410, "POST", "/leases/"+lost.text("lease_id")+"/renew", `{}`)
+	})
+}
+
+func TestAPISessionHoldsWhatItIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{Transport: server.Transport{HTTPIdle: time.Minute}})).open()
+		two := one.another("two").open()
+
+		if a := one.want(200, "GET", "/session", ""); a.object["idle_secs"] != 60.0 {
+			t.Errorf("session: %s", a.body)
+		}
+		one.want(201, "POST", "/leases", `{"key":"a","ttl_secs":3600}`)
+		for range 5 { // for as long as it is heard from, it holds
+			time.Sleep(50 * time.Second)
+			one.want(200, "POST", "/session/heartbeat", "")
+			two.want(409, "POST", "/leases", `{"key":"a"}`)
+		}
+		time.Sleep(50 * time.Second)
+		two.want(409, "POST", "/leases", `{"key":"a"}`)
+		time.Sleep(11 * time.Second)
+		two.want(201, "POST", "/leases", `{"key":"a","ttl_secs":3600}`)
+		one.want(404, "POST", "/session/heartbeat", "")
+		one.want(404, "POST", "/leases", `{"key":"a"}`)
+
+		two.want(204, "DELETE", "/session", "")
+		one.open().want(201, "POST", "/leases", `{"key":"a"}`)
+		two.want(404, "GET", "/session", "")
+	})
+}
+
+// Without a session a lease would be held by all programs with the same token.
+func TestAPIGrantsOnlyToASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{}))
+		for _, path := range []string{"/leases", "/layer/leases", "/tasks/next"} {
+			a := p.want(400, "POST", path, `{}`)
+			if a.text("argument") != "Leasehold-Session" {
+				t.Errorf("%s: %s", path, a.body)
+			}
+		}
+		p.want(201, "POST", "/queues/q/tasks", `{"payload":1}`)
+		stolen := p.another("two")
+		stolen.session = p.open().session
+		stolen.want(404, "GET", "/session", "")
+		stolen.want(404, "POST", "/leases", `{"key":"a"}`)
+	})
+}
+
+// A wait whose program goes away leaves nothing behind, and a stream that is lost
+// ends its session.
+func TestAPIClientThatGoesAwayHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two, three := one.another("two").open(), one.another("three").open()
+		lease := one.want(201, "POST", "/leases", `{"key":"a"}`)
+
+		ctx, leave := context.WithCancel(t.Context())
+		var gone sync.WaitGroup
+		gone.Go(func() {
+			resp, err := two.client.Do(two.request(ctx, "POST", "/leases", `{"key":"a","wait_secs":50}`))
+			if err == nil {
+				resp.Body.Close()
+				t.Errorf("answered %s", resp.Status)
+			}
+		})
+		synctest.Wait()
+		leave()
+		gone.Wait()
+		one.want(200, "DELETE", "/leases/"+lease.text("lease_id"), "")
+		three.want(201, "POST", "/leases", `{"key":"a","ttl_secs":3600}`)
+
+		ctx, leave = context.WithCancel(t.Context())
+		resp, err := three.client.Do(three.request(ctx, "GET", "/session/notices", "", "Accept", "text/event-stream"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, 512)
+		gone.Go(func() {
+			for n := 0; !strings.Contains(string(first[:n]), "\n\nevent: notice\ndata: {"); {
+				more, err := resp.Body.Read(first[n:])
+				if n += more; err != nil {
+					t.Errorf("stream: %v after %q", err, first[:n])
+					return
+				}
+			}
+		})
+		one.want(202, "POST", "/leases", `{"key":"a","wait_secs":1}`)
+		gone.Wait() // it read that the lease is wanted
+		leave()
+		resp.Body.Close()
+		time.Sleep(5 * time.Second)
+		one.want(201, "POST", "/leases", `{"key":"a"}`)
+	})
+}
+
+func TestAPITasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{}))
+		worker := one.another("worker").open()
+
+		worker.want(204, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`)
+		made := one.want(201, "POST", "/queues/q/tasks", `{"payload":{"n":1}}`, "Idempotency-Key", "first")
+		again := one.want(201, "POST", "/queues/q/tasks", `{"payload":{"n":1}}`, "Idempotency-Key", "first")
+		if made.text("task_id") != again.text("task_id") || made.header.Get("Location") != "/api/v1/tasks/"+made.text("task_id") {
+			t.Errorf("sent twice: %s, %s", made.body, again.body)
+		}
+		one.want(409, "POST", "/queues/q/tasks", `{"payload":{"n":2}}`, "Idempotency-Key", "first")
+
+		claim := worker.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`)
+		var got struct {
+			Tasks []struct {
+				TaskID string `json:"task_id"`
+				Token  json.Number
+			}
+		}
+		if err := json.Unmarshal([]byte(claim.body), &got); err != nil || len(got.Tasks) != 1 {
+			t.Fatalf("claim: %s", claim.body)
+		}
+		task := "/tasks/" + got.Tasks[0].TaskID
+		token := `{"token":` + got.Tasks[0].Token.String()
+		worker.want(200, "POST", task+"/heartbeat", token+`}`)
+		worker.want(400, "POST", task+"/complete", token+`,"status":"failed"}`)
+		worker.want(400, "POST", task+"/complete", token+`,"error":1}`)
+		worker.want(200, "POST", task+"/complete", token+`,"result":{"ok":true}}`)
+		worker.want(409, "POST", task+"/fail", token+`,"error":"late"}`)
+		worker.want(409, "POST", task+"/heartbeat", token+`}`)
+		if a := one.want(200, "GET", task+"/result?wait_secs=1", ""); a.text("state") != "completed" {
+			t.Errorf("result: %s", a.body)
+		}
+		one.want(200, "GET", task, "")
+		one.want(404, "GET", "/tasks/11111111-1111-1111-1111-111111111111", "")
+		one.want(200, "GET", "/queues?limit=5", "")
+
+		// A claim that has expired is gone for good, whatever its holder does.
+		one.want(201, "POST", "/queues/q/tasks", `{"payload":2}`)
+		claim = worker.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":2}`)
+		_ = json.Unmarshal([]byte(claim.body), &got)
+		time.Sleep(10 * time.Minute)
+		token = `{"token":` + got.Tasks[0].Token.String() + `}`
+		worker = worker.open()
+		worker.want(410, "POST", "/tasks/"+got.Tasks[0].TaskID+"/heartbeat", token)
+		worker.want(410, "POST", "/tasks/"+got.Tasks[0].TaskID+"/complete", token)
+	})
+}
+
+// Tasks that others have claimed, at the head of a queue, keep nobody from those behind
+// them; and to release a lease that has expired changes nothing for whoever has it next.
+func TestAPIWhatIsTakenBlocksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{}))
+		worker := one.another("worker").open()
+		for range 11 {
+			one.want(201, "POST", "/queues/q/tasks", `{"payload":1}`)
+		}
+		worker.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":3600,"count":10}`)
+		began := time.Now()
+		one = one.open()
+		one.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60,"wait_secs":10}`)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the eleventh task was had after %v", waited)
+		}
+
+		old := one.want(201, "POST", "/leases", `{"key":"k","ttl_secs":1}`)
+		time.Sleep(time.Minute)
+		now := worker.want(201, "POST", "/leases", `{"key":"k","ttl_secs":600}`)
+		if a := one.want(200, "DELETE", "/leases/"+old.text("lease_id"), ""); !strings.Contains(a.body, `"released":false`) {
+			t.Errorf("release after expiry: %s", a.body)
+		}
+		worker.want(200, "POST", "/leases/"+now.text("lease_id")+"/renew", `{}`)
+	})
+}
+
+// What is done with several tasks in one call is done as with one: the enqueue all or
+// none, and each submission with an answer of its own.
+func TestAPISeveralTasksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		made := one.want(201, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1},{"queue":"q","payload":2,"priority":9},{"queue":"r","payload":null,"delay_secs":60}]}`, "Idempotency-Key", "first")
+		again := one.want(201, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1},{"queue":"q","payload":2,"priority":9},{"queue":"r","payload":null,"delay_secs":60}]}`, "Idempotency-Key", "first")
+		if made.body != again.body {
+			t.Errorf("sent twice: %s, %s", made.body, again.body)
+		}
+		one.want(400, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1},{"queue":"no such name/","payload":2}]}`)
+		one.want(400, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1,"run_at":"soon"}]}`)
+		one.want(400, "POST", "/tasks/many", `{"tasks":[]}`)
+		list := one.want(200, "GET", "/queues/q/tasks", "")
+		if tasks := list.object["tasks"].([]any); len(tasks) != 2 {
+			t.Errorf("ready: %s", list.body)
+		}
+		if list := one.want(200, "GET", "/queues/r/tasks?state=delayed", ""); len(list.object["tasks"].([]any)) != 1 {
+			t.Errorf("delayed: %s", list.body)
+		}
+		first := one.want(200, "GET", "/queues/q/tasks?limit=1", "")
+		if rest := one.want(200, "GET", "/queues/q/tasks?limit=1&after="+first.text("next"), ""); len(rest.object["tasks"].([]any)) != 1 || rest.text("next") != "" {
+			t.Errorf("after %s: %s", first.body, rest.body)
+		}
+
+		claim := one.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60,"count":10}`)
+		var got struct {
+			Tasks []struct {
+				TaskID string `json:"task_id"`
+				Token  json.Number
+			}
+		}
+		if err := json.Unmarshal([]byte(claim.body), &got); err != nil || len(got.Tasks) != 2 {
+			t.Fatalf("claim: %s", claim.body)
+		}
+		body := `{"tasks":[{"task_id":"` + got.Tasks[0].TaskID + `","token":` + got.Tasks[0].Token.String() + `,"status":"completed","result":{"ok":true}},` +
+			`{"task_id":"` + got.Tasks[1].TaskID + `","token":999999,"status":"failed","error":"x"}]}`
+		for range 2 { // the same again is answered the same
+			done := one.want(200, "POST", "/tasks/submit", body).object["tasks"].([]any)
+			if done[0].(map[string]any)["state"] != "completed" || done[1].(map[string]any)["refusal"].(map[string]any)["code"] != "STALE_TOKEN" {
+				t.Errorf("submitted: %v", done)
+			}
+		}
+		one.want(400, "POST", "/tasks/submit", `{"tasks":[{"task_id":"`+got.Tasks[1].TaskID+`","token":1,"status":"done"}]}`)
+		one.want(400, "POST", "/tasks/submit", `{"tasks":[{"task_id":"x","token":1,"status":"failed"}]}`)
+		if left := one.want(200, "GET", "/queues/q/tasks?state=in_progress", ""); !strings.Contains(left.body, got.Tasks[1].TaskID) {
+			t.Errorf("the refused one is gone: %s", left.body)
+		}
+	})
+}
+
+// One lease is found by its key, with who waits and what happened to it.
+func TestAPIOneLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		one.want(201, "POST", "/leases", `{"key":"port 80"}`)
+		one.want(201, "POST", "/leases", `{"key":"port 8080"}`)
+		two.want(201, "POST", "/leases", `{"key":"port 80 too","mode":"shared"}`)
+		one.want(201, "POST", "/leases", `{"key":"port 80 too","mode":"shared"}`)
+		held := two.want(200, "GET", "/leases/held?scope=run&key=port+80", "").object["leases"].([]any)
+		if len(held) != 1 || held[0].(map[string]any)["key"] != "port 80" || held[0].(map[string]any)["lease_id"] != nil {
+			t.Errorf("held: %v", held)
+		}
+		if held := two.want(200, "GET", "/leases/held?scope=run&key=port+80+too", "").object["leases"].([]any); len(held) != 2 {
+			t.Errorf("shared: %v", held)
+		}
+		if held := two.want(200, "GET", "/leases/held?scope=layer&key=port+80", "").object["leases"].([]any); len(held) != 0 {
+			t.Errorf("of the layer: %v", held)
+		}
+		one.want(201, "POST", "/layer/leases", `{"name":"port 80","reason":"of the layer"}`)
+		history := two.want(200, "GET", "/leases/history?scope=run&key=port+80", "")
+		if events := history.object["events"].([]any); len(events) != 1 || !strings.Contains(history.body, "lease_granted") {
+			t.Errorf("history: %s", history.body)
+		}
+		if events := two.want(200, "GET", "/leases/history?scope=layer&key=port+80", "").object["events"].([]any); len(events) != 1 || events[0].(map[string]any)["reason"] != "of the layer" {
+			t.Errorf("history in the layer: %v", events)
+		}
+		two.want(400, "GET", "/leases/held?scope=all&key=a", "")
+		two.want(400, "GET", "/leases/held?scope=run", "")
+	})
+}
+
+func TestAPIStoreHasVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{}))
+		p.want(404, "GET", "/store/shared/plan", "")
+		made := p.want(200, "PUT", "/store/shared/plan", `{"value":{"a":1}}`, "If-None-Match", "*")
+		p.want(412, "PUT", "/store/shared/plan", `{"value":2}`, "If-None-Match", "*")
+		got := p.want(200, "GET", "/store/shared/plan", "")
+		if got.header.Get("ETag") == "" || got.header.Get("ETag") != made.header.Get("ETag") {
+			t.Errorf("ETag %q, and %q when it was made", got.header.Get("ETag"), made.header.Get("ETag"))
+		}
+		p.want(200, "PUT", "/store/shared/plan", `{"value":2}`, "If-Match", got.header.Get("ETag"))
+		p.want(412, "PUT", "/store/shared/plan", `{"value":3}`, "If-Match", got.header.Get("ETag"))
+		p.want(412, "DELETE", "/store/shared/plan", "", "If-Match", got.header.Get("ETag"))
+		p.want(400, "PUT", "/store/shared/plan", `{"value":3}`, "If-Match", "W/x")
+		p.want(400, "POST", "/leases/check", `{}`, "If-Match", `"1"`)
+		p.want(200, "GET", "/store?glob=/shared/**&values=true", "")
+		p.want(403, "PUT", "/store/ref/x", `{"value":1}`)
+		p.want(200, "DELETE", "/store/shared/plan", "")
+	})
+}
+
+func TestAPIRefusesByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		big := `{"key":"` + strings.Repeat("x", wire.MaxMessage) + `"}`
+		for _, c := range []struct {
+			status             int
+			method, path, body string
+			says               string
+			header             []string
+		}{
+			{400, "POST", "/leases", `{"key":"a","tll_secs":1}`, "tll_secs", nil},
+			{400, "POST", "/leases", `{"key":"a","ttl_secs":0}`, "1 to 86400", nil},
+			{400, "POST", "/leases?key=b", `{"key":"a"}`, "given once", nil},
+			{400, "POST", "/leases", `{"key":`, "not JSON", nil},
+			{400, "POST", "/leases", `[]`, "JSON object", nil},
+			{400, "POST", "/leases", ``, "must be given", nil},
+			{400, "POST", "/leases", `{"key":"a"}`, "256", []string{"Idempotency-Key", strings.Repeat("k", 257)}},
+			{400, "GET", "/leases?limit=x", ``, "a whole number", nil},
+			{400, "GET", "/leases?limit=1&limit=2", ``, "given once", nil},
+			{400, "GET", "/leases?nonsense=1", ``, "nonsense", nil},
+			{400, "GET", "/leases?%zz", ``, "query", nil},
+			{400, "GET", "/tasks/x", ``, "task_id", nil},
+			{401, "POST", "/leases", `{"key":"a"}`, "token", []string{"Authorization", "Bearer no"}},
+			{403, "GET", "/leases", ``, "origin", []string{"Origin", "https://evil.example"}},
+			{403, "POST", "/leases/revoke", `{"key":"a","scope":"run","reason":"x"}`, "", nil},
+			{404, "GET", "/nothing", ``, "openapi.json", nil},
+			{404, "POST", "/leases", `{"key":"a"}`, "Leasehold-Session", []string{"Leasehold-Session", "lhs_no"}},
+			{405, "PATCH", "/leases", `{}`, "GET, HEAD, POST", nil},
+			{413, "POST", "/leases", big, "4 MiB", nil},
+			{415, "POST", "/leases", `{"key":"a"}`, "application/json", []string{"Content-Type", "text/plain"}},
+		} {
+			a := p.want(c.status, c.method, c.path, c.body, c.header...)
+			if !strings.Contains(a.body, c.says) || a.text("code") == "" || a.header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%s %s %.60s: does not say %q as a problem: %.300s", c.method, c.path, c.body, c.says, a.body)
+			}
+		}
+	})
+}
+
+// A document is the description of the API, as far as tests look into it.
+type document struct {
+	Paths map[string]map[string]struct {
+		OperationID string
+		Parameters  []struct {
+			Name, In string
+			Required bool
+		}
+		Responses map[string]struct {
+			Ref     string `json:"$ref"`
+			Content map[string]struct{ Schema *jsonschema.Schema }
+		}
+	}
+	Components struct {
+		Schemas map[string]*jsonschema.Schema
+	}
+	patterns map[string]*regexp.Regexp
+}
+
+func readDocument(t *testing.T) (d document) {
+	t.Helper()
+	if err := json.Unmarshal(api.Document("test"), &d); err != nil {
+		t.Fatal(err)
+	}
+	d.patterns = make(map[string]*regexp.Regexp)
+	for path := range d.Paths {
+		pattern := regexp.MustCompile(`\{path\}`).ReplaceAllString(path, `.+`)
+		pattern = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(pattern, `[^/]+`)
+		d.patterns[path] = regexp.MustCompile("^" + pattern + "$")
+	}
+	return d
+}
+
+// check holds an answer against what the document says of its operation. What is in
+// no operation must be a problem.
+func (d document) check(t *testing.T, method, path string, a answer) {
+	t.Helper()
+	path, _, _ = strings.Cut(path, "?")
+	schema, media := d.Components.Schemas["Problem"], "application/problem+json"
+	for name, pattern := range d.patterns {
+		op, ok := d.Paths[name][strings.ToLower(method)]
+		if !ok || !pattern.MatchString(api.Prefix+path) || strings.Contains(name, "{") && d.Paths[api.Prefix+path] != nil {
+			continue
+		}
+		response, ok := op.Responses[strconv.Itoa(a.status)]
+		if !ok {
+			if a.status < 400 {
+				t.Errorf("%s %s answers %d, of which the document knows nothing", method, path, a.status)
+			}
+			continue
+		}
+		schema = nil
+		for media = range response.Content {
+			schema = response.Content[media].Schema
+		}
+		if schema != nil && strings.HasPrefix(schema.Ref, "#/components/schemas/") {
+			schema = d.Components.Schemas[strings.TrimPrefix(schema.Ref, "#/components/schemas/")]
+		}
+	}
+	switch {
+	case schema == nil && a.body == "":
+		return
+	case schema == nil, a.header.Get("Content-Type") != media:
+		t.Errorf("%s %s: %d of type %s, want %s: %s", method, path, a.status, a.header.Get("Content-Type"), media, a.body)
+		return
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s %s: schema: %v", method, path, err)
+	}
+	if err := resolved.Validate(a.object); err != nil {
+		t.Errorf("%s %s: %d is not what the document says: %v\n%s", method, path, a.status, err, a.body)
+	}
+}
+
+func TestAPIDocumentIsWhole(t *testing.T) {
+	d := readDocument(t)
+	ids := make(map[string]bool)
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			if ids[op.OperationID] {
+				t.Errorf("two operations are called %s", op.OperationID)
+			}
+			ids[op.OperationID] = true
+			for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1) {
+				found := false
+				for _, p := range op.Parameters {
+					found = found || p.Name == m[1] && p.In == "path" && p.Required
+				}
+				if !found {
+					t.Errorf("%s %s does not describe %s", method, path, m[1])
+				}
+			}
+			if op.Responses["4XX"].Ref == "" {
+				t.Errorf("%s %s does not describe its refusals", method, path)
+			}
+		}
+	}
+	if len(ids) < 35 {
+		t.Errorf("only %d operations", len(ids))
+	}
+}
+
+func TestAPIOperatorsAndReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		as := func(name string, role dispatch.Role, ttl time.Duration) *program {
+			_, token, err := p.state.IssueAccess(t.Context(), name, role, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &program{web: &web{daemon: p.daemon, client: p.client, token: token}, t: t, book: p.book}
+		}
+		operator, reader, brief := as("ops", dispatch.Operator, 0), as("grafana", dispatch.Reader, 0), as("brief", dispatch.Operator, time.Hour)
+		p.want(201, "POST", "/leases", `{"key":"a","reason":"work"}`)
+		task := p.want(201, "POST", "/queues/q/tasks", `{"payload":1}`).text("task_id")
+
+		for _, who := range []*program{operator, reader, brief} {
+			for _, path := range []string{"/runs", "/runs/r", "/runs/r/leases", "/runs/r/events?limit=10", "/runs/r/store?layer=root", "/runs/r/queues", "/runs/r/tasks", "/runs/r/tasks/" + task, "/tokens"} {
+				who.want(200, "GET", path, "")
+				p.want(403, "GET", path, "")
+			}
+			who.want(404, "GET", "/runs/none/leases", "")
+			who.want(403, "GET", "/leases", "")
+			who.want(403, "POST", "/queues/q/tasks", `{"payload":1}`)
+		}
+		for _, c := range []struct {
+			status             int
+			method, path, body string
+		}{
+			{200, "POST", "/runs/r/leases/revoke", `{"key":"a","scope":"run","reason":"needed"}`},
+			{200, "POST", "/runs/r/tasks/" + task + "/cancel", `{}`},
+			{201, "POST", "/runs/r/actors", `{"name":"new","role":"worker"}`},
+			{201, "POST", "/runs/r/actors/token", `{"path":"new"}`},
+			{200, "POST", "/runs/r/actors/end", `{"path":"new"}`},
+			{201, "POST", "/tokens", `{"name":"two","role":"reader"}`},
+			{400, "POST", "/tokens", `{"name":"two","role":"reader"}`},
+			{201, "POST", "/tokens/two/rotate", `{}`},
+			{200, "DELETE", "/tokens/two", ""},
+			{404, "DELETE", "/tokens/two", ""},
+		} {
+			reader.want(403, c.method, c.path, c.body)
+			p.want(403, c.method, c.path, c.body)
+			operator.want(c.status, c.method, c.path, c.body)
+		}
+
+		// A token is void from the moment that says so.
+		operator.want(200, "DELETE", "/tokens/grafana", "")
+		reader.want(401, "GET", "/runs", "")
+		made := operator.want(201, "POST", "/tokens/ops/rotate", `{}`)
+		operator.want(401, "GET", "/runs", "")
+		operator.token = made.text("token")
+		operator.want(200, "GET", "/runs", "")
+		time.Sleep(time.Hour)
+		if a := brief.want(401, "GET", "/runs", ""); !strings.Contains(a.text("detail"), "expired") {
+			t.Errorf("expired: %s", a.body)
+		}
+	})
+}
+
+// Whoever comes again with the id of the last event that it has misses none, and gets
+// none twice.
+func TestAPIEventsGoOnWhereTheyStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		_, token, err := p.state.IssueAccess(t.Context(), "page", dispatch.Reader, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := &program{web: &web{daemon: p.daemon, client: p.client, token: token}, t: t, book: p.book}
+
+		var ids []int
+		var keys []string
+		last, made := "", 0
+		for range 3 {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			resp, err := reader.client.Do(reader.request(ctx, "GET", "/runs/r/events/stream", "", "Last-Event-ID", last))
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatal(err, resp)
+			}
+			for range 4 { // two while it is there, two while it is not
+				if made++; made%4 == 3 {
+					leave()
+				}
+				p.want(201, "POST", "/leases", `{"key":"k`+strconv.Itoa(made)+`"}`)
+				if made%4 != 2 {
+					continue
+				}
+				for lines := bufio.NewScanner(resp.Body); len(keys) < made && lines.Scan(); {
+					if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+						n, _ := strconv.Atoi(id)
+						ids, last = append(ids, n), id
+					}
+					if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+						var e struct{ Event, Key string }
+						if json.Unmarshal([]byte(data), &e) == nil && e.Event == "lease_granted" {
+							keys = append(keys, e.Key)
+						}
+					}
+				}
+			}
+			resp.Body.Close()
+		}
+		for i, key := range keys {
+			if key != "k"+strconv.Itoa(i+1) {
+				t.Fatalf("event %d is of %s: %v", i, key, keys)
+			}
+		}
+		if len(keys) != 10 || !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
+			t.Errorf("events %v of %v", ids, keys)
+		}
+		if a := reader.ask("GET", "/runs/r/events/stream", "", "Last-Event-ID", "x"); a.status != 400 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := reader.ask("GET", "/runs/none/events/stream", ""); a.status != 404 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+func TestHealthAsksForNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		for _, path := range []string{"/healthz", "/readyz"} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", "http://localhost"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := w.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != 200 || string(body) != "ok\n" {
+				t.Errorf("%s: %s %s", path, resp.Status, body)
+			}
+		}
+	})
+}

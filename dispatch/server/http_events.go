@@ -1,0 +1,91 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/api"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// streamEvents sends the events of a run as they happen, each with its revision as its
+// id: a client that comes again with the last one misses none. What is wrong with the
+// request is answered before the stream begins.
+func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, route *api.Route) {
+	hs, refused := e.sessionFor(r, actor, route)
+	if refused != nil {
+		e.tell(w, *refused)
+		return
+	}
+	read := hs.tools[route.Tool.Name].call
+	if read == nil {
+		e.tell(w, hs.notFor(r))
+		return
+	}
+	asked, err := route.Call(r, nil)
+	if last := r.Header.Get("Last-Event-ID"); err == nil && last != "" {
+		asked.Given["since"] = json.RawMessage(last)
+		if _, wrong := strconv.ParseUint(last, 10, 64); wrong != nil {
+			err = &registry.ArgumentError{Argument: "Last-Event-ID", Problem: "must be the id of an event"}
+		}
+	}
+	if err == nil && !hs.addStream() {
+		err = &registry.LimitError{Which: "streams of one session", Max: maxStreams}
+	}
+	if err != nil {
+		e.tell(w, api.Refuse(err))
+		return
+	}
+	defer hs.dropStream()
+	if !hs.presence.beginStream() {
+		e.tell(w, noAPISession)
+		return
+	}
+	defer hs.presence.answered()
+
+	ctx, cut := hs.during(r.Context())
+	defer cut()
+	asked.Given["wait_secs"] = json.RawMessage("0") // what is there, or is wrong, is told at once
+	page := read(ctx, hs.se, asked.Arguments())
+	if page.IsError {
+		e.tell(w, asked.Answer(page))
+		return
+	}
+	stream := newEventStream(w, e.server.opts.WriteTimeout)
+	defer stream.close()
+	asked.Given["wait_secs"] = json.RawMessage(strconv.FormatFloat(e.server.opts.HTTPKeepAlive.Seconds(), 'f', -1, 64))
+	for !page.IsError && stream.err == nil {
+		asked.Given["since"] = stream.events(page)
+		if _, err := e.authenticate(r); err != nil {
+			return // its token is void by now
+		}
+		page = read(ctx, hs.se, asked.Arguments())
+	}
+	if page.IsError && ctx.Err() == nil {
+		stream.named("error", page.Object)
+	}
+}
+
+// events sends a page of events, and gives where the next begins.
+func (s *eventStream) events(page tools.Reply) (next json.RawMessage) {
+	var list struct {
+		Events []json.RawMessage
+		Next   json.RawMessage
+	}
+	_ = json.Unmarshal(page.Object, &list) // the tool's own
+	for _, event := range list.Events {
+		var head struct {
+			Revision uint64
+			Event    string
+		}
+		_ = json.Unmarshal(event, &head)
+		s.identified(strconv.FormatUint(head.Revision, 10), head.Event, event)
+	}
+	if len(list.Events) == 0 {
+		s.comment()
+	}
+	return list.Next
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// readyWithin is how long a daemon may take to read its state and still be ready.
+const readyWithin = time.Second
+
+// healthy answers that the daemon runs. It asks for no token, as what asks, a load
+// balancer or an init system, has none.
+func (e *endpoint) healthy(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
+
+// ready answers whether the daemon serves: it reads its state in time, and is not about
+// to stop.
+func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	if e.ctx.Err() != nil {
+		plain(w, http.StatusServiceUnavailable, "the daemon is stopping")
+		return
+	}
+	home, _ := e.server.homes.look()
+	if home == nil {
+		w.Header().Set("Retry-After", "1")
+		plain(w, http.StatusServiceUnavailable, "another server leads")
+		return
+	}
+	defer home.guests.Done()
+	if _, err := home.state.Clocks(ctx); err != nil {
+		w.Header().Set("Retry-After", "1")
+		plain(w, http.StatusServiceUnavailable, "the daemon cannot read its state: "+err.Error())
+		return
+	}
+	plain(w, http.StatusOK, "ok")
+}
+
+// metrics serves the metrics of this server, which no other can know, to operators and
+// readers: they tell the names of queues, and how busy they are.
+func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
+	home, _ := e.server.homes.look()
+	switch {
+	case e.server.opts.Metrics == nil:
+		plain(w, http.StatusNotFound, "there are no metrics here")
+		return
+	case home == nil:
+		plain(w, http.StatusServiceUnavailable, "another server leads, which alone knows the tokens; leasehold serve --metrics asks for none")
+		return
+	}
+	home.guests.Done()
+	r, actor, leave, refused := e.admit(r)
+	defer leave()
+	switch {
+	case refused != nil:
+		refused.tell(w)
+	case actor.Role != dispatch.Operator && actor.Role != dispatch.Reader:
+		plain(w, http.StatusForbidden, "forbidden: metrics need the token of a reader or operator; this is that of a "+string(actor.Role))
+	default:
+		e.server.opts.Metrics.ServeHTTP(w, r)
+	}
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Cache-Control", "no-store")
+	_ = writeBody(w, status, "text/plain; charset=utf-8", []byte(text+"\n"), time.Second)
+}

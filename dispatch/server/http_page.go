@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/api"
+	"github.com/leasehold/leasehold/dispatch/server/page"
+)
+
+// pageKey is the header in which the page sends the key that it has instead of a token.
+const pageKey = "Leasehold-Page"
+
+// pageAccess begins the names of the tokens that browsers have.
+const pageAccess = "page-"
+
+// servePage adds the page to what an endpoint serves.
+func (e *endpoint) servePage(mux *http.ServeMux) {
+	file := func(name func(*http.Request) string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if err := e.checkOrigin(r); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+			page.ServeFile(w, r, name(r))
+		}
+	}
+	mux.HandleFunc("GET /{$}", file(func(*http.Request) string { return page.Index }))
+	mux.HandleFunc("GET /page/{file}", file(func(r *http.Request) string { return r.PathValue("file") }))
+	mux.Handle("POST /page/session", e.orPass(http.HandlerFunc(e.signIn)))
+	mux.Handle("GET /page/session", e.orPass(http.HandlerFunc(e.signedIn)))
+	mux.Handle("DELETE /page/session", e.orPass(http.HandlerFunc(e.signOut)))
+}
+
+// pageToken is the token that a request of the page bears, in two halves: a cookie and
+// a key. It is "" for whatever another page may have sent.
+func pageToken(r *http.Request) string {
+	key := r.Header.Get(pageKey)
+	if key == "" || !sameOrigin(r) || !strings.HasPrefix(r.URL.Path, api.Prefix+"/") && r.URL.Path != "/page/session" {
+		return ""
+	}
+	cookie, err := r.Cookie(page.CookieOf(key))
+	if err != nil {
+		return ""
+	}
+	token, err := page.Join(cookie.Value, key)
+	if err != nil {
+		return ""
+	}
+	return token
+}
+
+// sameOrigin reports whether a request is of a page that came from here, as far as the
+// browser says.
+func sameOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return false
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return false
+		}
+	}
+	return true
+}
+
+// A pageSession is what the page is told of whom it is signed in as.
+type pageSession struct {
+	Key     string `json:"key,omitempty"` // told once
+	Role    string `json:"role"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// signIn gives a browser a token for a one-time code, or for a token of an operator or
+// reader, and the browser has it in two halves from then on.
+func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Origin") == "" || !sameOrigin(r) || e.checkOrigin(r) != nil {
+		e.tell(w, api.Problem(http.StatusForbidden, "FORBIDDEN", "forbidden: only the page itself signs in"))
+		return
+	}
+	body, status, err := readAPIBody(w, r)
+	if err != nil {
+		e.tell(w, api.Problem(status, codeOf(status), err.Error()))
+		return
+	}
+	var given struct{ Code, Token string }
+	if err := json.Unmarshal(body, &given); err != nil {
+		e.tell(w, api.Problem(http.StatusBadRequest, "INVALID_ARGUMENT", "the body must be {\"code\": …} or {\"token\": …}"))
+		return
+	}
+	home, _, err := e.server.enter(r.Context(), true)
+	if err != nil {
+		e.tell(w, (&refusedRequest{http.StatusServiceUnavailable, err}).answer())
+		return
+	}
+	defer home.guests.Done()
+	actor, token, err := e.exchange(r.Context(), home.state, given.Code, given.Token)
+	if err != nil {
+		e.tell(w, api.Refuse(err))
+		return
+	}
+	name, cookie, key := page.Split(token)
+	page.Secure(w.Header())
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: cookie, Path: "/", MaxAge: int(page.SignedIn / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: strings.HasPrefix(r.Header.Get("Origin"), "https:"), // a proxy before it may have ended the TLS
+	})
+	info := e.pageSession(actor)
+	info.Key = key
+	e.tell(w, api.Made(info))
+}
+
+func (e *endpoint) pageSession(actor dispatch.Actor) pageSession {
+	return pageSession{Role: string(actor.Role), Name: actor.Name, Version: e.server.opts.Version}
+}
+
+var errCode = errors.New("this link has been used or has expired")
+
+// exchange gives the token for what a browser has shown.
+func (e *endpoint) exchange(ctx context.Context, state *dispatch.State, code, token string) (dispatch.Actor, string, error) {
+	if token == "" {
+		role, ok := e.server.pages.codes.Redeem(code, time.Now())
+		if !ok {
+			return dispatch.Actor{}, "", &codeError{errCode}
+		}
+		made, token, err := state.IssueAccess(ctx, pageAccess+uuid.NewString()[:8], dispatch.Role(role), page.SignedIn)
+		return dispatch.Actor{ID: made.ID, Name: made.Name, Role: made.Role}, token, err
+	}
+	actor, err := state.Authenticate(ctx, token)
+	if err == nil && actor.Role != dispatch.Operator && actor.Role != dispatch.Reader {
+		err = &codeError{errors.New("the page is for operators and readers, and this is the token of an actor")}
+	}
+	return actor, token, err
+}
+
+// A codeError refuses whoever signs in.
+type codeError struct{ error }
+
+func (*codeError) Is(err error) bool { return err == dispatch.ErrUnauthenticated }
+
+// signedIn says as whom the page is signed in.
+func (e *endpoint) signedIn(w http.ResponseWriter, r *http.Request) {
+	_, actor, leave, refused := e.admit(r)
+	defer leave()
+	if refused != nil {
+		e.tell(w, refused.answer())
+		return
+	}
+	e.tell(w, api.Found(e.pageSession(actor)))
+}
+
+// signOut makes the token void that the page was given. One that somebody else has as
+// well stays.
+func (e *endpoint) signOut(w http.ResponseWriter, r *http.Request) {
+	r, actor, leave, refused := e.admit(r)
+	defer leave()
+	if refused != nil {
+		e.tell(w, refused.answer())
+		return
+	}
+	if strings.HasPrefix(actor.Name, pageAccess) {
+		if _, err := homeOf(r).state.RevokeAccess(r.Context(), actor.Name); err != nil {
+			e.tell(w, api.Refuse(err))
+			return
+		}
+	}
+	if name := page.CookieOf(r.Header.Get(pageKey)); name != "" {
+		http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

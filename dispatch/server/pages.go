@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/page"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// pages let browsers in.
+type pages struct {
+	codes page.Codes
+	asked chan chan<- pagePort // somebody wants a port; see ServePages
+}
+
+// A pagePort is where the page is served because somebody asked for it.
+type pagePort struct {
+	url string
+	err error
+}
+
+// openPage is the tool operator_page_open.
+func (s *Server) openPage(ctx context.Context, role dispatch.Role, port bool) (made tools.PageCode, err error) {
+	if port {
+		if made.URL, err = s.pagePort(ctx); err != nil {
+			return tools.PageCode{}, err
+		}
+	}
+	made.Code, made.For = s.pages.codes.Issue(string(role), time.Now()), page.CodeLasts
+	return made, nil
+}
+
+// errNoPort answers on behalf of a server that cannot be meant: the browser is on the
+// machine of another.
+var errNoPort = &registry.ArgumentError{Argument: "port", Problem: "cannot be opened by a server that shares its state with others: start the server on your machine with --http 127.0.0.1:7711"}
+
+// portTimeout is how long the daemon may take to open a port.
+const portTimeout = 5 * time.Second
+
+// pagePort is where the page is served on the loopback, from the first time on that
+// somebody asks.
+func (s *Server) pagePort(ctx context.Context) (string, error) {
+	if s.opts.Elsewhere != nil {
+		return "", errNoPort
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, portTimeout, errors.New("the daemon opens no port for the page"))
+	defer cancel()
+	answer := make(chan pagePort, 1)
+	select {
+	case s.pages.asked <- answer:
+		p := <-answer
+		return p.url, p.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// ServePages opens a port of the loopback once somebody asks for the page, and serves
+// HTTP there until ctx ends. As long as a browser is connected the daemon is in use.
+func (s *Server) ServePages(ctx context.Context) error {
+	services, ctx := errgroup.WithContext(ctx)
+	services.Go(func() error {
+		var open pagePort
+		for {
+			select {
+			case answer := <-s.pages.asked:
+				if open.url == "" {
+					var ln net.Listener
+					if ln, open.err = ListenHTTP("127.0.0.1:0", false); open.err == nil {
+						open.url = "http://" + ln.Addr().String()
+						s.opts.Log.Info().Str("url", open.url).Msg("serving the page")
+						services.Go(func() error { return s.ServeEndpoint(ctx, &attendedListener{ln, s.attendance}) })
+					}
+				}
+				answer <- open
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return services.Wait()
+}
+
+// An attendedListener counts its connections as those to the socket are counted.
+type attendedListener struct {
+	net.Listener
+	attendance *attendance
+}
+
+func (l *attendedListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.attendance.add(1)
+	return &attendedConn{TCPConn: nc.(*net.TCPConn), attendance: l.attendance}, nil
+}
+
+type attendedConn struct {
+	*net.TCPConn
+	attendance *attendance
+	once       sync.Once
+}
+
+func (c *attendedConn) Close() error {
+	c.once.Do(func() { c.attendance.add(-1) })
+	return c.TCPConn.Close()
+}

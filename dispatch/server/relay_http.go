@@ -1,0 +1,258 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+)
+
+// A connection over HTTP whose first request is for a state elsewhere is passed on as
+// it is, with all that follows. The server that answers must know whether its answers
+// were read, which only the connection of the client tells: see [webConn]. So the
+// frame that says that the client has gone is followed by a [webEnd].
+
+// passedHTTP is what a passage says of a client over HTTP: by which names and address
+// it may have reached the server that it came to.
+type passedHTTP struct {
+	Hosts []string       `json:"hosts,omitempty"`
+	Local netip.AddrPort `json:"local"`
+}
+
+// A webEnd is how a client went: how many bytes of what it was answered were written
+// to it, and whether it closed its connection with some of them unread.
+type webEnd struct {
+	Written uint64
+	Reset   bool
+}
+
+// A passedWeb is a connection over HTTP that another server has passed on.
+type passedWeb struct {
+	passed
+	passedHTTP
+	from process.Peer
+
+	mu      sync.Mutex
+	written uint64
+	gone    bool // the client
+	lost    bool // the server through which it came
+}
+
+// Read says as the client's own connection would whether it went with an answer
+// unread.
+func (c *passedWeb) Read(p []byte) (n int, err error) {
+	if c.hasGone() {
+		return 0, io.EOF
+	}
+	n, err = c.passed.Read(p)
+	var end webEnd
+	went := errors.Is(err, errWent)
+	if went {
+		err = doorLost(binary.Read(c.in, binary.BigEndian, &end))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case errors.Is(err, errDoorLost):
+		c.lost = true
+	case went && err == nil:
+		c.gone, err = true, io.EOF
+		if end.Reset || end.Written < c.written {
+			err = syscall.ECONNRESET
+		}
+	}
+	return n, err
+}
+
+func (c *passedWeb) hasGone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+func (c *passedWeb) Write(p []byte) (n int, err error) {
+	if c.hasGone() {
+		return 0, syscall.EPIPE
+	}
+	c.mu.Lock()
+	c.written += uint64(len(p)) // before they can be counted elsewhere
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// CloseWrite tells the client that nothing more comes.
+func (c *passedWeb) CloseWrite() error {
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // it is TLS, or TCP
+}
+
+// LocalAddr is the address at which the client believes to be.
+func (c *passedWeb) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.Local) }
+
+// doorLost reports whether a request came through a server that was lost: then its
+// client may come back through another, for the answer.
+func (c *webConn) doorLost() bool {
+	if c == nil {
+		return false
+	}
+	p, ok := c.Conn.(*passedWeb)
+	if !ok {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+// orPass serves a request, or passes its connection on if another server has its
+// state.
+func (e *endpoint) orPass(serve http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := webConnOf(r)
+		if c == nil || e.server.opts.Elsewhere == nil || e.checkOrigin(r) != nil {
+			serve.ServeHTTP(w, r)
+			return
+		}
+		if _, passed := c.Conn.(*passedWeb); passed {
+			serve.ServeHTTP(w, r)
+			return
+		}
+		p := passage{Peer: c.peer(), Web: &passedHTTP{Hosts: e.server.opts.HTTPHosts}}
+		if local, ok := c.LocalAddr().(*net.TCPAddr); ok {
+			p.Web.Local = local.AddrPort()
+		}
+		home, way, to, err := e.server.reach(r.Context(), false, p)
+		switch {
+		case to != nil:
+			defer to.Close()
+			e.pass(w, r, way, to)
+		case errors.Is(err, errNotReached):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		default:
+			if home != nil {
+				home.guests.Done()
+			}
+			serve.ServeHTTP(w, r)
+		}
+	})
+}
+
+// checkOrigin is checkOrigin by the names of the server that the client came to.
+func (e *endpoint) checkOrigin(r *http.Request) error {
+	hosts := e.server.opts.HTTPHosts
+	if c := webConnOf(r); c != nil {
+		if p, ok := c.Conn.(*passedWeb); ok {
+			hosts = p.Hosts
+		}
+	}
+	return checkOrigin(r, hosts)
+}
+
+// pass joins the connection of a request to the server that has its state, until either
+// goes.
+func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net.Conn) {
+	body, status, err := readAll(w, r)
+	if err != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, int64(len(body)), nil
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	r.Header.Del("Expect") // it was told to go on
+	var first bytes.Buffer
+	if err := r.Write(&first); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c := webConnOf(r)
+	nc, in, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	c.passedOn()
+	defer func() { _ = c.close() }()
+	_ = nc.SetDeadline(time.Time{})
+	end := func() { c.Conn.Close(); to.Close() }
+	defer context.AfterFunc(e.ctx, end)()
+	defer context.AfterFunc(way.Over, end)()
+
+	back := &answers{to: c}
+	answered := make(chan struct{})
+	go func() { // ends with either connection
+		defer close(answered)
+		_, err := io.Copy(back, to)
+		if err != nil || c.CloseWrite() != nil {
+			c.Conn.Close()
+		}
+		_ = c.SetReadDeadline(time.Now().Add(lateCancel)) // for the client to end its side
+	}()
+	out := frames{to}
+	if _, err = out.Write(first.Bytes()); err == nil {
+		_, _ = io.Copy(out, in) // whoever goes, there is nothing more to pass on
+	}
+	if e.ctx.Err() == nil && way.Over.Err() == nil {
+		_ = to.SetWriteDeadline(time.Now().Add(passageTimeout))
+		if out.end() == nil {
+			_ = binary.Write(to, binary.BigEndian, back.end())
+		}
+	}
+	to.Close()
+	<-answered
+}
+
+// passedOn notes that another server sees to who the client is.
+func (c *webConn) passedOn() {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.stranger != nil {
+		l.strangers.Remove(c.stranger)
+		l.shares.strangers.Store(int64(l.strangers.Len()))
+		c.stranger = nil
+	}
+}
+
+// answers are what a client is answered, until it goes.
+type answers struct {
+	to *webConn
+
+	mu      sync.Mutex
+	written uint64
+	at      time.Time // when some was written last
+	over    bool
+}
+
+func (a *answers) Write(p []byte) (n int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return 0, net.ErrClosed
+	}
+	n, err = a.to.Write(p)
+	a.written, a.at = a.written+uint64(n), time.Now()
+	return n, err
+}
+
+// end ends the answers, of which the client reads no more. What it says to one that
+// came after it had gone may be on its way.
+func (a *answers) end() webEnd {
+	a.mu.Lock()
+	a.over = true
+	recent := lastEvent - time.Since(a.at)
+	a.mu.Unlock()
+	time.Sleep(recent)
+	a.to.checkReset()
+	return webEnd{Written: a.written, Reset: a.to.wasReset()}
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/api"
+)
+
+// What speaks the socket's protocol from another machine comes over HTTP: a request to
+// [RemotePath] bears a token and asks to upgrade its connection to [RemoteProtocol].
+// From the answer on the connection is as one to the socket, with two differences. The
+// server believes the token, and nothing else, about who it is. And the end of the
+// connection does not say that the client has gone, unless that said so with
+// [wire.Goodbye]: a network may have cut it, and the client has a short while to come
+// back. A connection that another server passes on is passed on as any other over HTTP.
+
+const (
+	RemotePath     = "/connect"
+	RemoteProtocol = "leasehold"
+)
+
+// remoteTransport is the Transport of a peer that came so.
+const remoteTransport = "remote"
+
+// A remote is a connection over HTTP that was upgraded.
+type remote struct {
+	*webConn
+	in    io.Reader // what was read ahead, then the connection
+	actor dispatch.Actor
+	token string
+}
+
+func (c *remote) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// credentials are those that a hello has, as far as the way that it came lets it.
+func (c *remote) credentials(h dispatch.Credentials) (dispatch.Credentials, error) {
+	role := c.actor.Role
+	switch {
+	case h.Operator && !role.Outside():
+		return h, &dispatch.ForbiddenError{What: fmt.Sprintf("the token is that of actor %s, and this takes an operator's or a reader's", c.actor.Path)}
+	case h.Token != "" && h.Token != c.token:
+		return h, fmt.Errorf("%w: the hello has another token than the request", dispatch.ErrUnauthenticated)
+	case role == dispatch.Operator && !h.Operator && h.Token == "" && (h.Run != "" || h.Handle != ""):
+		return h, nil // an operator may let anybody in
+	}
+	h.Token, h.Operator, h.Run, h.Name = c.token, false, "", ""
+	return h, nil
+}
+
+// connect upgrades a connection and serves it.
+func (e *endpoint) connect(w http.ResponseWriter, r *http.Request) {
+	r, actor, leave, refused := e.admit(r)
+	leave() // it enters again when it has said hello
+	if refused != nil {
+		e.tell(w, refused.answer())
+		return
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), RemoteProtocol) || r.Method != http.MethodGet {
+		w.Header().Set("Upgrade", RemoteProtocol)
+		e.tell(w, api.Problem(http.StatusUpgradeRequired, "INVALID_ARGUMENT", "this is where commands connect with --server; MCP clients use /mcp, and programs "+api.Prefix))
+		return
+	}
+	if !e.begin() {
+		e.tell(w, api.Problem(http.StatusServiceUnavailable, "UNAVAILABLE", errShutdown.Error()))
+		return
+	}
+	defer e.endings.Done()
+	c := webConnOf(r)
+	nc, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	peer := c.peer()
+	if peer.PID == 0 {
+		peer = process.Peer{Transport: remoteTransport}
+	}
+	_ = nc.SetDeadline(time.Time{})
+	_ = nc.SetWriteDeadline(time.Now().Add(e.server.opts.HelloTimeout))
+	if _, err := fmt.Fprintf(nc, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", RemoteProtocol); err != nil {
+		_ = c.close()
+		return
+	}
+	s := &remote{webConn: c, in: behind(buf.Reader, c), actor: actor, token: bearer(r)}
+	e.server.ServeConn(e.ctx, s, peer)
+}
+
+// behind reads what br has read ahead of r, then r.
+func behind(br *bufio.Reader, r io.Reader) io.Reader {
+	if br.Buffered() == 0 {
+		return r
+	}
+	ahead, _ := br.Peek(br.Buffered())
+	return io.MultiReader(strings.NewReader(string(ahead)), r)
+}
+
+// begin counts one more that the end of the endpoint waits for.
+func (e *endpoint) begin() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return false
+	}
+	e.endings.Add(1)
+	return true
+}

@@ -1,0 +1,268 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// mcp-go announces resources, and does no more about them: its lists are the same
+// for all sessions, and its subscriptions notify nobody.
+
+// resources answers a request about resources.
+func (s *service) resources(ctx context.Context, se *dispatch.Session, env *wire.Message) []byte {
+	result, err := s.resourceResult(ctx, se, env)
+	if err == nil {
+		return wire.Reply(env.ID, result)
+	}
+	r := tools.RefusalOf(err)
+	code := wire.InternalError
+	switch r.Code {
+	case "NOT_FOUND", "FORBIDDEN":
+		code = wire.NotFound
+	case "INVALID_ARGUMENT":
+		code = wire.InvalidParams
+	}
+	return wire.ErrorReply(env.ID, code, r.Message, r.Reply().Object)
+}
+
+func (s *service) resourceResult(ctx context.Context, se *dispatch.Session, env *wire.Message) (json.RawMessage, error) {
+	if _, err := se.Tasks(); err != nil { // an operator's session is in no run
+		return nil, err
+	}
+	switch env.Method {
+	case wire.ListResources:
+		groups, _ := ctx.Value(groupsKey{}).([]string)
+		list, err := tools.ListResources(ctx, se, groups)
+		return resultOf(mcp.ListResourcesResult{Resources: list}), err
+	case wire.ListTemplates:
+		return resultOf(mcp.ListResourceTemplatesResult{ResourceTemplates: tools.ResourceTemplates()}), nil
+	}
+	uri := env.Params.URI
+	switch env.Method {
+	case wire.ReadResource, wire.Subscribe, wire.Unsubscribe:
+	default:
+		return nil, &registry.ArgumentError{Argument: "method", Problem: fmt.Sprintf("%.100q is not one of this server's", env.Method)}
+	}
+	subs := &mcpserver.ClientSessionFromContext(ctx).(*client).subscriptions
+	if env.Method == wire.Unsubscribe {
+		return resultOf(mcp.EmptyResult{}), subs.remove(ctx, se, uri)
+	}
+	r, err := tools.ParseResource(uri)
+	if err != nil {
+		return nil, err
+	}
+	since, err := se.Revision(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := r.Read(ctx, se)
+	if err != nil {
+		return nil, err
+	}
+	if env.Method == wire.Subscribe {
+		return resultOf(mcp.EmptyResult{}), subs.add(ctx, se, uri, r, since)
+	}
+	return tools.ReadResult(uri, text), nil
+}
+
+func resultOf(result any) json.RawMessage {
+	text, err := json.Marshal(result)
+	if err != nil {
+		panic("server: a result has no JSON: " + err.Error())
+	}
+	return text
+}
+
+// updatePause is the least time between two notifications of one resource.
+const updatePause = 100 * time.Millisecond
+
+// Subscriptions are the resources whose changes a client is told of, as the run's
+// events say. Each change is followed by a notification, but several changes may
+// share one: a client that does not read has no more than one of each resource to
+// come, beside those on their way.
+type subscriptions struct {
+	lasting bool // they outlast the daemon with the session, as no client says them again
+
+	mu    sync.Mutex
+	uris  map[string]subscription // as the client wrote them
+	since uint64                  // up to where the events have been looked at
+	first chan struct{}           // has one in it when there may be some
+}
+
+type subscription struct {
+	tools.Resource
+	since uint64 // its client knows it as it was then
+}
+
+// add begins to tell of a resource that the client knows as of a revision.
+func (s *subscriptions) add(ctx context.Context, se *dispatch.Session, uri string, r tools.Resource, since uint64) error {
+	s.mu.Lock()
+	if _, ok := s.uris[uri]; !ok && len(s.uris) == maxSubscriptions {
+		s.mu.Unlock()
+		return &registry.LimitError{Which: "subscriptions of one client", Max: maxSubscriptions}
+	}
+	if len(s.uris) == 0 {
+		s.uris, s.since = make(map[string]subscription), since
+		select {
+		case s.first <- struct{}{}:
+		default:
+		}
+	}
+	s.uris[uri] = subscription{r, since}
+	s.mu.Unlock()
+	return s.note(ctx, se)
+}
+
+func (s *subscriptions) remove(ctx context.Context, se *dispatch.Session, uri string) error {
+	s.mu.Lock()
+	_, ok := s.uris[uri]
+	delete(s.uris, uri)
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return s.note(ctx, se)
+}
+
+// note has those that last survive this daemon.
+func (s *subscriptions) note(ctx context.Context, se *dispatch.Session) error {
+	if !s.lasting {
+		return nil
+	}
+	s.mu.Lock()
+	uris := slices.Sorted(maps.Keys(s.uris))
+	s.mu.Unlock()
+	return se.Subscribe(ctx, uris)
+}
+
+// restore goes on with those that an earlier daemon noted. What has changed
+// meanwhile is not known, so all of it may have: the revision is before any.
+func (s *subscriptions) restore(ctx context.Context, se *dispatch.Session) error {
+	uris, err := se.Subscriptions(ctx)
+	if err != nil || len(uris) == 0 {
+		return err
+	}
+	now, err := se.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uris, s.since = make(map[string]subscription), now
+	for _, uri := range uris {
+		if r, err := tools.ParseResource(uri); err == nil {
+			s.uris[uri] = subscription{r, 0}
+		}
+	}
+	s.first <- struct{}{}
+	return nil
+}
+
+// tellUpdates tells the client which of its resources have changed, until ctx ends.
+func (c *client) tellUpdates(ctx context.Context, se *dispatch.Session, sh *share) {
+	s := &c.subscriptions
+	for {
+		select {
+		case <-s.first:
+		case <-ctx.Done():
+			return
+		}
+		s.follow(ctx, se, sh, func(uri string) bool {
+			select {
+			case c.updates <- updated(uri):
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}
+}
+
+func updated(uri string) mcp.JSONRPCNotification {
+	return mcp.JSONRPCNotification{
+		JSONRPC: mcp.JSONRPC_VERSION,
+		Notification: mcp.Notification{
+			Method: wire.ResourceUpdated,
+			Params: mcp.NotificationParams{AdditionalFields: map[string]any{"uri": uri}},
+		},
+	}
+}
+
+// follow tells of changes while there are subscriptions.
+func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, sh *share, tell func(uri string) bool) {
+	watch := se.NewEvents()
+	defer watch.Stop()
+	for ctx.Err() == nil {
+		changed, more, err := s.look(ctx, se, sh)
+		if err != nil || changed == nil {
+			return // the session or the daemon has ended, or there is nothing to tell of
+		}
+		for _, uri := range changed {
+			if !tell(uri) {
+				return
+			}
+		}
+		sleep(ctx, updatePause)
+		if more {
+			continue
+		}
+		select {
+		case <-watch.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// look reads a page of events, in a turn among those that read much, and gives the
+// resources that they change: nil if there are no subscriptions any more.
+func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *share) (changed []string, more bool, err error) {
+	s.mu.Lock()
+	since := s.since
+	s.mu.Unlock()
+	ctx, t, err := sh.turn(ctx, true, "")
+	if err != nil {
+		return nil, false, err
+	}
+	page, err := se.Events(ctx, since)
+	t.end()
+	compacted, missed := errors.AsType[*event.CompactedError](err)
+	if missed {
+		page, err = dispatch.EventPage{Next: compacted.Through, More: true}, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.uris) == 0 {
+		return nil, false, nil
+	}
+	changed = []string{}
+	for uri, sub := range s.uris {
+		if sub.since == 0 || missed || slices.ContainsFunc(page.Events, func(e event.Event) bool {
+			return e.Revision > sub.since && sub.ChangedBy(&e)
+		}) {
+			changed = append(changed, uri)
+			sub.since = page.Next
+			s.uris[uri] = sub
+		}
+	}
+	s.since = page.Next
+	slices.Sort(changed)
+	return changed, page.More, nil
+}
