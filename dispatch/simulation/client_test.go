@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type client struct {
 	token string // the actor's
 	rnd   *rand.Rand
 	http  *web
+	dial  func(process.Peer) (net.Conn, error) // to the socket
 
 	mu       sync.Mutex
 	peer     process.Peer
@@ -62,16 +64,24 @@ type lease struct {
 	id string
 }
 
+// newClient makes a client of the daemon that the world has at each time.
 func newClient(w *world, n int, k kind) *client {
+	c := w.client(n, k, w.actor(clientName(n)), func() (net.Conn, error) { return w.daemon().dialHTTP() })
+	c.dial = func(peer process.Peer) (net.Conn, error) { return w.daemon().dialSocket(peer) }
+	return c
+}
+
+func clientName(n int) string { return fmt.Sprint("c", n) }
+
+func (w *world) client(n int, k kind, token string, dialHTTP func() (net.Conn, error)) *client {
 	c := &client{
-		w: w, n: n, name: fmt.Sprint("c", n), kind: k, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
+		w: w, n: n, name: clientName(n), kind: k, token: token, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
 		doubt: -1, grants: make(map[uint64]*grant), dialing: make(chan struct{}, 1),
 	}
-	c.token = w.actor(c.name)
 	if k == bySocket {
 		c.peer = w.process()
 	} else {
-		c.http = newWeb(c.token, k == byRequest, func() (net.Conn, error) { return w.daemon().dialHTTP() })
+		c.http = newWeb(token, k == byRequest, dialHTTP)
 	}
 	return c
 }
@@ -129,7 +139,7 @@ func (c *client) connect() (*socket, *session, error) {
 			if handle == "" {
 				hello = server.Hello{Token: c.token}
 			}
-			link, err := openSocket(c.w.daemon(), peer, hello)
+			link, err := openSocket(c.dial, peer, hello)
 			if err == nil {
 				if s := c.linked(link, peer, handle); s != nil {
 					return link, s, nil
@@ -240,7 +250,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			c.mu.Lock()
 			made.steady = !r.again && c.disturbs == disturbs
 			c.mu.Unlock()
-			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+heldUp && !c.w.slept(asked) {
+			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+c.w.heldUp && !c.w.slept(asked) {
 				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, took, tool, wait)
 			}
 			return made, c.heard(&made, s, asked, line, tool == "kv_set" || tool == "task_enqueue")
@@ -255,6 +265,10 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 				return made, errGone
 			}
 		case errors.Is(err, errCancelled):
+			key, _ := args["key"].(string)
+			if tool == "task_claim" || key != "" {
+				c.w.history.giveUp(givenUp{c.name, key, made.sent, made.got})
+			}
 			if r.breaks {
 				c.doubted(asked)
 			}
@@ -290,11 +304,6 @@ func (c *client) doubted(at time.Duration) {
 
 // maxAnswer is more than any answer to these clients needs.
 const maxAnswer = 512 << 10
-
-// heldUp is how late an answer may be. Nothing takes longer here than some syncs:
-// a call that does waits for somebody who should not hold it up, such as a client
-// that reads nothing.
-const heldUp = 300 * time.Millisecond
 
 // maxNotices is how many one answer has at most.
 const maxNotices = 20
@@ -400,7 +409,7 @@ func (c *client) acquire(key, as string, ttl, wait time.Duration, keep bool, giv
 	}
 	got.into(&lent)
 	c.w.note("%s has %s with token %d, again %v, kept alive %v", party, key, lent.Token, lent.Reentrant, keep)
-	if left := time.Duration(lent.ExpiresInMS) * time.Millisecond; got.steady && !lent.Reentrant && !keep && wait == 0 && (left > ttl || left < ttl-time.Second) {
+	if left := time.Duration(lent.ExpiresInMS) * time.Millisecond; got.steady && !lent.Reentrant && !keep && wait == 0 && (left > ttl || left < ttl-max(time.Second, c.w.heldUp)) {
 		c.w.fault("%s asked for %v and is told that %v are left", c.name, ttl, left)
 	}
 	if lent.KeepAlive != nil {
@@ -508,7 +517,7 @@ func (c *client) list() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range listed.Leases { // token 0: nobody has it, and it is kept for the first in line
-		if l.LeaseID != "" && l.Token > 0 && c.grants[l.Token] == nil && !busy {
+		if l.LeaseID != "" && l.Token > 0 && c.grants[l.Token] == nil && !busy && c.w.history.hidden(c.w, c.name, l.Key) == 0 {
 			c.w.fault("%s holds %s with token %d and was never told", c.name, l.Key, l.Token)
 		}
 		seen := make(map[string]bool)
@@ -543,6 +552,34 @@ func (c *client) wrote(got call, err error) {
 	got.into(&set)
 	if c.sets++; set.Version < c.sets || set.Version > c.sets+c.maybe {
 		c.w.fault("%s wrote %d times, and perhaps %d more, and the version is %d", c.name, c.sets, c.maybe, set.Version)
+	}
+}
+
+// gated writes an entry that needs a lease which the client has, or had.
+func (c *client) gated() {
+	c.mu.Lock()
+	var had []*grant
+	for _, g := range c.grants {
+		if g.session == c.session && g.client == c.name && g.id == "" {
+			had = append(had, g)
+		}
+	}
+	slices.SortFunc(had, func(a, b *grant) int { return cmp.Compare(b.token, a.token) })
+	c.mu.Unlock()
+	if len(had) == 0 {
+		return
+	}
+	g := had[c.jitter(min(2, len(had)))]
+	got, err := c.call("kv_set", map[string]any{
+		"path": "/peer/self/gated", "value": g.token, "require_leases": []any{map[string]any{"scope": "run", "key": g.key, "token": g.token}},
+	}, 0, false)
+	c.w.note("%s writes with token %d of %s: %v %s", c.name, g.token, g.key, err, got.Code)
+	if err == nil && got.IsError && got.Code != "STALE_TOKEN" {
+		c.w.fault("%s: a write that needs a lease: %s", c.name, got.StructuredContent)
+	}
+	c.wrote(got, err)
+	if err == nil && got.session == g.session {
+		c.w.history.ask(asked{"write", g.key, g.token, !got.IsError, got.sent, got.got})
 	}
 }
 
@@ -605,7 +642,7 @@ func (c *client) enqueue(giveUp time.Duration, breaks bool) {
 	args := map[string]any{"queue": "q", "payload": payload, "max_attempts": 100}
 	delay := time.Duration(0)
 	if c.rnd.IntN(4) == 0 {
-		delay = time.Duration(1+c.rnd.IntN(20)) * time.Second
+		delay = time.Duration(1+c.rnd.IntN(20)) * c.w.second
 		args["delay_secs"] = delay.Seconds()
 	}
 	c.mu.Unlock()
@@ -686,7 +723,7 @@ func (c *client) finish(tool string) bool {
 		kind = "submit"
 		args["status"], args["result"] = "completed", g.token
 	case "task_nack":
-		args["reason"], args["delay_secs"] = "simulated", float64(c.rnd.IntN(3))
+		args["reason"], args["delay_secs"] = "simulated", float64(c.rnd.IntN(3))*c.w.second.Seconds()
 	case "task_heartbeat":
 		kind = "renew"
 	}

@@ -46,6 +46,14 @@
 //   - A session ends only for a reason that its client gave.
 //   - The daemon's own checks of its state pass after each restart.
 //
+// # Many machines
+//
+// TestServers lets the same clients come to three real servers of a real PostgreSQL,
+// in real time, and holds what they were told against the same model. Servers are
+// killed, stopped and paused, and a proxy stands between any two parties. It decides
+// less by its seed, and finds what is between processes: which of them knows that a
+// client has gone, and which have lost the lead and do not know it yet.
+//
 // # What it finds
 //
 // With a fix taken out, these seeds fail, always or nearly so:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type history struct {
 	places []place
 	slept  time.Duration // how long the machine slept in all
 	gaps   []gap
+
+	givenUp []givenUp
 
 	made map[string]*made // tasks, by payload
 }
@@ -46,7 +49,7 @@ type grant struct {
 
 // asked is another call about a grant, with its answer.
 type asked struct {
-	kind      string // renew, release, submit
+	kind      string // renew, release, submit, write
 	key       string
 	token     uint64
 	ok        bool
@@ -72,8 +75,33 @@ type place struct {
 // free meanwhile is kept a little longer.
 const kept = 36 * time.Second
 
-// A gap is a time without a daemon.
+// A gap is a time without a daemon, or with a fault of another kind.
 type gap struct{ from, to time.Duration }
+
+// givenUp is a call that its client gave up, for a lease of that key or for tasks.
+type givenUp struct {
+	client, key string
+	sent, at    time.Duration
+}
+
+// hidden counts the calls about a key of which nobody may know that they were given
+// up: who was told may have been killed at once, or not have been reached.
+func (h *history) hidden(w *world, client, key string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.givenUp {
+		if g.key == key && (client == "" || g.client == client) && h.beside(w, g.sent, g.at) {
+			n++
+		}
+	}
+	return n
+}
+
+// beside reports whether a fault may have kept a server from learning what a client
+// did then, for lack of anybody to tell it.
+func (h *history) beside(w *world, from, to time.Duration) bool {
+	return w.hides > 0 && slices.ContainsFunc(h.gaps, func(g gap) bool { return g.from <= to+w.hides && (g.to == 0 || g.to >= from-w.hides) })
+}
 
 // had reports whether a client that began to wait had a place already. A place
 // that a restart finds is kept as long again.
@@ -125,7 +153,7 @@ type register struct {
 }
 
 type input struct {
-	kind    string // grant, free, renew, release, submit
+	kind    string // grant, free, renew, release, submit, write
 	token   uint64
 	attempt int
 	again   bool
@@ -158,6 +186,8 @@ var leases = porcupine.Model{
 				s.token = op.token
 			}
 			return op.ok && s.token == op.token || !op.ok && !mine, s
+		case "write":
+			return op.ok && (mine || lapsed) || !op.ok && !mine, s
 		case "release", "submit":
 			if !op.ok {
 				return !mine || s.final, s
@@ -224,11 +254,11 @@ func (h *history) check(w *world) {
 		switch got, _ := porcupine.CheckOperationsVerbose(leases, ops, 0); got {
 		case porcupine.Illegal:
 			slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-			text := ""
+			var text strings.Builder
 			for _, op := range ops {
-				text += fmt.Sprintf("\n  %v to %v: %+v", time.Duration(op.Call), time.Duration(op.Return), op.Input)
+				text.WriteString(fmt.Sprintf("\n  %v to %v: %+v", time.Duration(op.Call), time.Duration(op.Return), op.Input))
 			}
-			w.fault("no order explains what happened to %s:%s", key, text)
+			w.fault("no order explains what happened to %s:%s", key, text.String())
 		}
 	}
 	h.slept = w.asleep
@@ -276,7 +306,7 @@ func (h *history) inLine(w *world) {
 			continue
 		}
 		for _, b := range h.waits {
-			if a.key == b.key && a.client != b.client && b.sent > a.sent+time.Millisecond && b.sent < a.got && b.token < a.token && !h.had(b) {
+			if a.key == b.key && a.client != b.client && b.sent > a.sent+w.inLine && b.sent < a.got && b.token < a.token && !h.had(b) {
 				w.fault("%s overtook %s in the line for %s: it asked at %v and has token %d; the other asked at %v and has token %d",
 					b.client, a.client, a.key, b.sent, b.token, a.sent, a.token)
 			}
@@ -298,6 +328,9 @@ func (h *history) lossesTold(w *world) {
 			lost := slices.ContainsFunc(grants[i:], func(o *grant) bool { return o.token > g.token })
 			s := g.session
 			if s.ended >= 0 {
+				if h.beside(w, s.ended, s.ended) {
+					continue // it lasts for its grace: the next one is told after that
+				}
 				s = s.next
 			}
 			if lost && !known && !g.session.dark && s != nil && s.ended < 0 && s.replies > 1 {
@@ -335,6 +368,12 @@ func (h *history) wait(a wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits = append(h.waits, a)
+}
+
+func (h *history) giveUp(g givenUp) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.givenUp = append(h.givenUp, g)
 }
 
 func (h *history) leave(p place) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/registry"
 )
 
 var (
@@ -53,7 +55,8 @@ func TestSimulation(t *testing.T) {
 // simulate runs one simulation.
 func simulate(t *testing.T, seed uint64) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, seed: seed, began: time.Now(), fs: vfs.NewCrashableMem(), disk: disk{left: plenty}, alive: make(map[int]bool), faults: make(map[string]bool)}
+		again := fmt.Sprintf("-run Simulation -simulation.seed=%d -simulation.times=20", seed)
+		w := &world{t: t, seed: seed, again: again, pace: bubble, began: time.Now(), fs: vfs.NewCrashableMem(), disk: disk{left: plenty}, alive: make(map[int]bool), faults: make(map[string]bool)}
 		defer func() {
 			if len(w.faults) > 0 || *verbose {
 				text := strings.Join(w.log, "\n")
@@ -72,25 +75,26 @@ func simulate(t *testing.T, seed uint64) {
 // A client does so many things.
 const things = 40
 
+// kinds are the clients of a world.
+var kinds = []kind{bySocket, bySocket, bySocket, bySocket, byHTTP, byRequest}
+
 func (w *world) simulate() {
 	if !w.start() {
 		return
 	}
 	w.actor("root")
 	fate := &fate{w: w, rnd: rand.New(rand.NewPCG(w.seed, 0))}
-	var clients []*client
-	for n, k := range []kind{bySocket, bySocket, bySocket, bySocket, byHTTP, byRequest} {
-		clients = append(clients, newClient(w, n, k))
+	for n, k := range kinds {
+		w.clients = append(w.clients, newClient(w, n, k))
 	}
-	fate.clients = clients
+	fate.clients = w.clients
 
 	over := make(chan struct{})
 	var fated, busy sync.WaitGroup
 	fated.Go(func() { fate.run(over) })
-	for _, c := range clients {
+	for _, c := range w.clients {
 		busy.Go(func() {
 			for range things {
-				c.rest(time.Duration(c.jitter(1500)) * time.Millisecond)
 				c.act()
 			}
 		})
@@ -99,31 +103,39 @@ func (w *world) simulate() {
 	close(over)
 	fated.Wait()
 
-	// Whoever the daemon may take for dead is dead by now.
-	time.Sleep(10 * time.Second)
-	for _, c := range clients {
-		c.finishAll()
-	}
-	time.Sleep(time.Second)
-	for _, c := range clients {
-		c.list()
-		c.list() // the second answer has what the first may have left out
-	}
-	w.account(clients[0])
-	for _, c := range clients {
-		c.end()
-	}
-	time.Sleep(10 * time.Second) // for those whose connections were lost
+	w.settle()
+	time.Sleep(w.grace) // for those whose connections were lost
 	if err := w.gone().stop(); err != nil {
 		w.fault("the daemon ends: %v", err)
 	}
 	w.history.check(w)
 }
 
+// settle has all clients give back what they have, and holds what they were told
+// against what is there.
+func (w *world) settle() {
+	if !w.awaits {
+		time.Sleep(w.grace) // whoever may be taken for dead is dead then
+	}
+	for _, c := range w.clients {
+		c.finishAll()
+	}
+	time.Sleep(w.second)
+	for _, c := range w.clients {
+		c.list()
+		c.list() // the second answer has what the first may have left out
+	}
+	w.account(w.clients[0])
+	for _, c := range w.clients {
+		c.end()
+	}
+}
+
 // act is one thing that a client does.
 func (c *client) act() {
+	c.rest(time.Duration(c.jitter(1500)) * c.w.second / 1000)
 	key := fmt.Sprint("key", c.jitter(3))
-	ttl := time.Duration(2+c.jitter(20)) * time.Second
+	ttl := max(registry.MinTTL, time.Duration(2+c.jitter(20))*c.w.second)
 	var giveUp time.Duration
 	if c.jitter(6) == 0 {
 		giveUp = time.Duration(c.jitter(5000)+1) * time.Microsecond // within a commit
@@ -137,12 +149,12 @@ func (c *client) act() {
 	case n < 4:
 		c.acquire(key, as, ttl, 0, c.kind == bySocket && c.jitter(5) == 0, giveUp, breaks)
 	case n < 8:
-		c.acquire(key, as, ttl, time.Duration(1+c.jitter(12))*time.Second, false, giveUp, breaks)
+		c.acquire(key, as, ttl, time.Duration(1+c.jitter(12))*c.w.second, false, giveUp, breaks)
 	case n == 8:
 		if c.jitter(3) == 0 {
 			c.greed(key, ttl)
 		} else {
-			c.inParallel(4, func(int) { c.acquire(key, as, ttl, 5*time.Second, false, 0, false) })
+			c.inParallel(4, func(int) { c.acquire(key, as, ttl, 5*c.w.second, false, 0, false) })
 		}
 	case n < 12:
 		c.release(giveUp)
@@ -161,7 +173,7 @@ func (c *client) act() {
 	case n == 26:
 		c.listen(c.jitter(3) > 0)
 	case n < 21:
-		_, _ = c.claim(time.Duration(c.jitter(2)*c.jitter(5))*time.Second, 1+c.jitter(2), giveUp, breaks)
+		_, _ = c.claim(time.Duration(c.jitter(2)*c.jitter(5))*c.w.second, 1+c.jitter(2), giveUp, breaks)
 	default:
 		c.finish([]string{"task_submit", "task_submit", "task_nack", "task_abandon", "task_heartbeat"}[c.jitter(5)])
 	}
@@ -186,7 +198,7 @@ func (c *client) greed(key string, ttl time.Duration) {
 		case 1:
 			_, _ = c.call("lease_list", map[string]any{"scope": "all"}, 0, false)
 		default:
-			c.acquire(key, fmt.Sprint("greedy", i), ttl, time.Second, false, 0, false)
+			c.acquire(key, fmt.Sprint("greedy", i), ttl, c.w.second, false, 0, false)
 		}
 	})
 }
@@ -235,7 +247,12 @@ func (w *world) account(c *client) {
 		return all, claimed, left
 	}
 	all, claimed, _ := sum()
-	if claimed > 0 {
+	for end := w.now() + w.grace; w.awaits && claimed > 0 && w.now() < end; {
+		time.Sleep(w.second)
+		all, claimed, _ = sum()
+	}
+	if claimed > 2*w.history.hidden(w, "", "") { // a call claims two
+		w.noteTasks(c)
 		w.fault("%d tasks are claimed, and no client knows of it", claimed)
 	}
 	least, most := 0, 0
@@ -265,6 +282,17 @@ func (w *world) account(c *client) {
 			return
 		}
 		for c.finish("task_submit") {
+		}
+	}
+}
+
+// noteTasks notes what the daemon knows of the tasks that are not finished.
+func (w *world) noteTasks(c *client) {
+	for _, m := range w.history.made {
+		for id := range m.ids {
+			if got, err := c.call("task_get", map[string]any{"task_id": id}, 0, false); err != nil || !strings.Contains(string(got.StructuredContent), `"completed"`) {
+				w.note("%s: %v %s", m.payload, err, got.StructuredContent)
+			}
 		}
 	}
 }

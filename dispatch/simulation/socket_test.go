@@ -63,8 +63,8 @@ type socket struct {
 }
 
 // openSocket connects, with the handle of a session or a token.
-func openSocket(d *daemon, peer process.Peer, hello server.Hello) (*socket, error) {
-	nc, err := d.dialSocket(peer)
+func openSocket(dial func(process.Peer) (net.Conn, error), peer process.Peer, hello server.Hello) (*socket, error) {
+	nc, err := dial(peer)
 	if err != nil {
 		return nil, errBroken
 	}

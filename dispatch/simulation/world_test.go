@@ -20,8 +20,11 @@ import (
 type world struct {
 	t       *testing.T
 	seed    uint64
+	again   string // how to run it again
 	began   time.Time
 	history history
+	clients []*client
+	pace
 
 	mu      sync.Mutex
 	d       *daemon // nil while none runs
@@ -39,6 +42,21 @@ type world struct {
 	log     []string
 	faults  map[string]bool // sorts of faults that were found
 }
+
+// A pace is how fast a world is.
+type pace struct {
+	second time.Duration // what its clients take for one
+	heldUp time.Duration // how late an answer may be
+	inLine time.Duration // who asks by so much later is behind in line
+	grace  time.Duration // whoever is not heard of for so long is dead
+	awaits bool          // whether that is awaited only where somebody is missed
+	hides  time.Duration // a fault so long after a call was given up may keep that from being known
+}
+
+// bubble is the pace of fake time. Nothing takes longer here than some syncs: a call
+// that does waits for somebody who should not hold it up, such as a client that reads
+// nothing.
+var bubble = pace{second: time.Second, heldUp: 300 * time.Millisecond, inLine: time.Millisecond, grace: 10 * time.Second}
 
 // now is the time by a clock that goes on during a sleep and that nobody sets.
 // It is what clients measure by, and all instants of a history are its.
@@ -83,7 +101,7 @@ func (w *world) fault(format string, args ...any) {
 	w.mu.Unlock()
 	switch {
 	case first:
-		w.t.Errorf("%s\nagain: go test ./dispatch/simulation -run Simulation -simulation.seed=%d -simulation.times=20", text, w.seed)
+		w.t.Errorf("%s\nagain: go test ./dispatch/simulation %s", text, w.again)
 	case more: // once of each sort
 		w.t.Errorf("%s", text)
 	}
