@@ -59,6 +59,16 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
+	if wait > 0 {
+		if list, done, err = se.look(ctx, ids, all); done || err != nil {
+			return list, done, err
+		}
+		over, err := se.noteAwait(ctx, list, all)
+		if err != nil {
+			return nil, false, err
+		}
+		defer over()
+	}
 	var layersChange engine.Hub // one watch of several rows: the end of a member changes its layer
 	watch := layersChange.Watch(anyLayer)
 	for _, id := range layers {
@@ -77,6 +87,19 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 		return nil, false, err
 	}
 	return list, done, nil
+}
+
+// noteAwait notes for whom the session begins to wait, so that they do not wait for it
+// as well.
+func (se *Session) noteAwait(ctx context.Context, list []Outcome, all bool) (over func(), err error) {
+	var ids []uuid.UUID
+	var paths []string
+	for _, o := range list {
+		if !o.Finished() {
+			ids, paths = append(ids, o.ID), append(paths, o.Path)
+		}
+	}
+	return se.state.core.AwaitActors(ctx, se.Holder(), ids, paths, all)
 }
 
 // anyLayer is what a wait for members of several layers watches.
@@ -220,7 +243,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 // Report keeps what the session's actor has to say for whoever waits for it.
 // The last report counts.
 func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
-	if se.actor.Role == Operator {
+	if se.actor.Role.Outside() {
 		return forbidden("an operator is in no tree and has nobody to report to")
 	}
 	var text bytes.Buffer

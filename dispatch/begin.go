@@ -56,7 +56,7 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		l.Run = run.ID
 		d, _ := work.RunOf(tx, run.Name)
 		root, _ := getActor(tx, run.Root)
-		info = RunInfo{run, &d, s.tree(ctx, tx, root, nil)}
+		info = RunInfo{run, &d, s.tree(ctx, tx, root)}
 		undo = s.setLauncher(l) // here, since the next transaction may ask whether there is one
 		return nil
 	})

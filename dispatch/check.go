@@ -58,7 +58,7 @@ func (s *State) Prove(ctx context.Context, progress func(records int)) error {
 				fault("layer of %s of run %s counts %d members and has %d", l.Path, l.Run, l.Members, living[l.ID])
 			}
 		}
-		for row := range tx.Scan(sessionPrefix) {
+		for row := range tx.Scan(SessionPrefix) {
 			record, _ := rows.Decode[sessionRecord](tx, row)
 			if a, ok := getActor(tx, record.Actor); !ok || a.Ended() {
 				fault("session %s is of an actor that has ended", record.ID)

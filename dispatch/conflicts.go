@@ -2,9 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -16,7 +14,8 @@ import (
 // Conflicts are the leases of a run, on files or on directories above them, that
 // somebody else holds than the caller. An operator speaks for the client that its
 // process comes from: pids are its ancestors, the nearest first. If none of them has
-// a session, every holder is somebody else.
+// a session, every holder is somebody else. Without keys it is about all files and
+// directories that somebody has leased.
 func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run string, keys []string) (list []*registry.HeldError, err error) {
 	own := caller.OfActor()
 	if caller.Actor().Role == Operator {
@@ -36,28 +35,19 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run 
 			return nil // nobody has joined it
 		}
 		leases := s.leasesOf(r)
+		keys := keys
+		if len(keys) == 0 {
+			for l := range leases.Leases(tx, registry.PathPrefix, "") {
+				keys = append(keys, l.Key)
+			}
+		}
 		for _, key := range keys {
-			for _, covering := range append(treesAbove(key), key) {
-				if held := leases.InTheWay(tx, covering); held != nil && !held.Reserved && !mine[held.Holder.Session] &&
-					!slices.ContainsFunc(list, func(h *registry.HeldError) bool { return h.Key == covering }) {
+			for held := range leases.InTheWay(tx, key) {
+				if !mine[held.Holder.Session] && !slices.ContainsFunc(list, func(h *registry.HeldError) bool { return h.Key == held.Key }) {
 					list = append(list, held)
 				}
 			}
 		}
 		return nil
 	})
-}
-
-// treesAbove are the keys that cover a file by a directory above it.
-func treesAbove(key string) (keys []string) {
-	file, ok := strings.CutPrefix(key, registry.PathPrefix)
-	if !ok {
-		return nil
-	}
-	for dir := path.Dir(file); ; dir = path.Dir(dir) {
-		keys = append(keys, registry.PathKey(dir, true))
-		if dir == "." || dir == "/" {
-			return keys
-		}
-	}
 }

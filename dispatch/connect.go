@@ -53,7 +53,10 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		return nil, err
 	}
 	if c.Operator {
-		return s.connectOperator(peer), nil
+		return s.connectOutside(Actor{ID: uuid.New(), Name: operatorPath, Role: Operator, Path: operatorPath}, "", peer), nil
+	}
+	if IsAccess(c.Token) {
+		return s.connectAccess(ctx, c.Token, k, peer)
 	}
 	if c.Handle != "" {
 		se, err := s.resume(ctx, c, k)
@@ -117,7 +120,7 @@ func (s *State) open(ctx context.Context, record sessionRecord, handle string, c
 	}
 	p.become(actor, run, record.Peer, drain)
 	p.guest = record.Guest
-	return &Session{party: p}, nil
+	return &Session{party: p, dir: record.Origin.Directory}, nil
 }
 
 func drainOf(tx engine.Tx, run Run) *work.Drain {
@@ -142,14 +145,18 @@ func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
 	context.AfterFunc(p.ctx, func() { p.losses.changes.Stop(); p.mail.changes.Stop() })
 }
 
-// connectOperator gives the user of the daemon a session that is in no tree,
-// holds nothing and needs no record.
-func (s *State) connectOperator(peer process.Peer) *Session {
-	id := uuid.New()
-	p := s.newParty(id, "")
-	p.become(Actor{ID: id, Name: operatorPath, Role: Operator, Path: operatorPath}, Run{}, peer, nil)
-	p.attached = 1
-	return &Session{party: p}
+// connectAccess opens a session for one whose token is an access's. A launched process
+// has no use for such a token, wherever it found it.
+func (s *State) connectAccess(ctx context.Context, token string, k work.Kin, peer process.Peer) (*Session, error) {
+	if err := notOutside(k); err != nil {
+		return nil, err
+	}
+	a, err := s.Authenticate(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	handle, _ := newSecret(handleMark, uuid.New())
+	return s.connectOutside(a, handle, peer), nil
 }
 
 // Authenticate returns the actor that token belongs to.
@@ -160,7 +167,22 @@ func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err er
 	})
 }
 
+// Vet refuses a process that shows the token of an actor which it is not.
+func (s *State) Vet(ctx context.Context, a Actor, peer process.Peer) error {
+	k := s.launchers.Kin(peer)
+	switch {
+	case k.Actor == uuid.Nil && k.Run == "":
+		return nil
+	case a.Role.Outside():
+		return notOutside(k)
+	}
+	return rows.View(ctx, s.eng, func(tx engine.Tx) error { return mayBe(tx, k, a) })
+}
+
 func authenticate(tx engine.Tx, token string) (Actor, error) {
+	if IsAccess(token) {
+		return authenticateAccess(tx, token)
+	}
 	id, secret, ok := openSecret(tokenMark, token)
 	if !ok {
 		return Actor{}, ErrUnauthenticated
@@ -238,6 +260,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	var run Run
 	var drain *work.Drain
 	var peer process.Peer
+	var agents agentsRecord
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
 		if ok && !matches(record.Secret, secret) {
@@ -255,7 +278,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 			}
 		}
 		actor, _ = getActor(tx, record.Actor)
-		peer = record.Peer
+		peer, agents = record.Peer, record.Agents
 		run, _ = getRun(tx, actor.Run)
 		drain = drainOf(tx, run)
 		return mayBe(tx, k, actor)
@@ -271,7 +294,8 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	defer s.mu.Unlock()
 	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
 		p.become(actor, run, peer, drain)
+		p.agents.recall(agents)
 	}
 	delete(s.detached, id)
-	return &Session{party: p, resumed: true}, nil
+	return &Session{party: p, resumed: true, dir: c.Origin.Directory}, nil
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,7 +36,7 @@ var errNotResumed = errors.New("it was not resumed after the daemon restarted")
 func (s *State) recoverSessions(ctx context.Context) error {
 	var guests []sessionRecord
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		for row := range tx.Scan(sessionPrefix) {
+		for row := range tx.Scan(SessionPrefix) {
 			record, ok := rows.Decode[sessionRecord](tx, row)
 			if !ok || s.launchers.KeptOpen(record.ID) {
 				continue // its launcher, or the sweep, says when it ends
@@ -43,6 +44,9 @@ func (s *State) recoverSessions(ctx context.Context) error {
 			if record.Guest && s.opts.Alive(record.Peer) {
 				guests = append(guests, record)
 				continue
+			}
+			if record.Peer.Elsewhere() {
+				record.Peer.PID = 0
 			}
 			s.detached[record.ID] = detached{peer: record.Peer}
 		}
@@ -115,9 +119,7 @@ func (s *State) waitingDetached() map[uuid.UUID]detached {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waiting := make(map[uuid.UUID]detached, len(s.detached))
-	for id, d := range s.detached {
-		waiting[id] = d
-	}
+	maps.Copy(waiting, s.detached)
 	return waiting
 }
 

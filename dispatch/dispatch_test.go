@@ -42,7 +42,13 @@ func inHouse(t *testing.T, opts dispatch.Options, story func(t *testing.T, h *ho
 // atHome runs a story in the time there is.
 func atHome(t *testing.T, opts dispatch.Options, story func(h *house)) {
 	t.Helper()
-	h := &house{t: t, fs: vfs.NewCrashableMem(), opts: opts}
+	at(&house{t: t, opts: opts}, vfs.NewCrashableMem(), story)
+}
+
+// at runs a story with the state that is in a file system.
+func at(h *house, fs *vfs.MemFS, story func(h *house)) {
+	h.t.Helper()
+	h.fs = fs
 	h.opts.Alive = func(p process.Peer) bool { alive, _ := h.alive.Load(p.PID); return alive == true }
 	h.opts.Process = func(pid int) process.Running {
 		if alive, _ := h.alive.Load(pid); alive != true {

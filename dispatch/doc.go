@@ -54,9 +54,31 @@
 //	actor/<actor id>               Actor
 //	member/<layer id><name>        the actor's id: a name is unique in its layer
 //	session/<session id>           session record, owner actor
+//	access/<id>                    Access: the token of an operator or reader
+//	format                         the number Format
 //
 // Ids are 16 raw bytes. The rows of leases and stores are described in
 // packages registry and kvstore, those of works in package work.
+//
+// # Versions
+//
+// A state opens in the version that wrote it and in every later one, from 0.1.0 on.
+// There is no migration: a version reads the rows of all earlier ones where it finds
+// them, and writes its own. So:
+//
+//   - A row of package record begins with the number of its format. Whoever changes
+//     its fields raises that number, and goes on reading each earlier one; a field
+//     that it did not have is zero. What is on disk next to the rows, such as the
+//     engine's log, has such numbers too.
+//   - A row of JSON only gets more fields. The zero of a new one means what was so
+//     before. A field whose meaning would change gets another name.
+//   - A row that moves to another key is moved by Open, in a transaction that a crash
+//     may have cut off.
+//   - Each of these raises [Format]. An earlier version then refuses the state, where
+//     else it would call the rows damaged, or drop the fields that it does not know.
+//
+// testdata/states has a state of each version, stopped and killed, and formats.txt the
+// numbers. Tests open the states, and fail when a number has changed and Format has not.
 //
 // # The choice not taken
 //

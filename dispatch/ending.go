@@ -66,6 +66,9 @@ type ender struct {
 	left int // of what one transaction does
 }
 
+// spent reports whether the transaction has done what one may.
+func (e *ender) spent() bool { return e.left <= 0 || e.tx.Spent() }
+
 // ending runs fn, which ends actors, and gives back what they held: in the same
 // transaction, or in as many as that takes.
 func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
@@ -151,7 +154,7 @@ func (e *ender) actor(a Actor, why end) {
 // reports true if that was not all.
 func (e *ender) some() (more bool) {
 	for row := range e.tx.Scan(endingTree) {
-		if e.left <= 0 {
+		if e.spent() {
 			return true
 		}
 		if t, ok := rows.Decode[treeEnding](e.tx, row); ok {
@@ -162,7 +165,7 @@ func (e *ender) some() (more bool) {
 		return true // added behind where this was
 	}
 	for row := range e.tx.Scan(endingSession) {
-		if e.left <= 0 {
+		if e.spent() {
 			return true
 		}
 		if se, ok := rows.Decode[sessionRecord](e.tx, row); ok {
@@ -178,7 +181,7 @@ func (e *ender) some() (more bool) {
 // layer ends members of a layer, as many as one transaction does.
 func (e *ender) layer(t treeEnding, key string) {
 	for row := range e.tx.ScanFrom(memberKeys(t.Layer), memberKey(t.Layer, t.After)+"\x00") {
-		if e.left <= 0 {
+		if e.spent() {
 			rows.Put(e.tx, key, t, uuid.Nil)
 			return
 		}

@@ -144,6 +144,7 @@ func (s *State) tendEvents(ctx context.Context) error {
 // An EventQuery asks for events of a run.
 type EventQuery struct {
 	Since uint64        // only later ones; 0: from where what is kept begins
+	Back  uint64        // with a Since of 0: begin at most so many revisions before the last, of all runs
 	Wait  time.Duration // for one, if there is none; at most registry.MaxWait
 	Limit int           // 1 to MaxEventList; 0: that
 
@@ -202,7 +203,30 @@ func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p Eve
 	return p, nil
 }
 
+// History is [State.RunEvents] for a lease that the session can ask for; q's Layer is
+// filled in.
+func (se *Session) History(ctx context.Context, q EventQuery) (EventPage, error) {
+	if _, err := se.registry(q.Scope); err != nil {
+		return EventPage{}, err
+	}
+	q.Layer = ""
+	if q.Scope == LayerScope {
+		err := rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+			l, _ := getLayer(tx, se.actor.HomeLayer())
+			q.Layer = l.Path
+			return nil
+		})
+		if err != nil {
+			return EventPage{}, err
+		}
+	}
+	return se.state.RunEvents(ctx, se.run.Name, q)
+}
+
 func (q *EventQuery) page(ctx context.Context, tx engine.Tx, run Run) (p EventPage, err error) {
+	if last := event.NumbersOf(tx).Revision; q.Since == 0 && 0 < q.Back && q.Back < last {
+		q.Since = max(last-q.Back, event.Compacted(tx, run.ID))
+	}
 	events, err := event.Read(tx, run.ID, q.Since)
 	if err != nil {
 		return EventPage{}, err

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -114,6 +118,133 @@ func TestWhatHappensInARunIsOnRecord(t *testing.T) {
 		}
 		if got := h.events(dispatch.EventQuery{Actor: "S1"}); len(got) != 3 {
 			t.Errorf("of S1: %q", got)
+		}
+	})
+}
+
+// Every kind of event there is occurs, and is recorded by what it tells of.
+func TestEveryKindOfEventOccurs(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.add(dispatch.Root, "", "boss")
+		_, t1 := h.add(dispatch.Worker, "", "W1")
+		_, t2 := h.add(dispatch.Worker, "", "W2")
+		w1, w2 := h.connect(dispatch.Credentials{Token: t1}, 50), h.connect(dispatch.Credentials{Token: t2}, 51)
+		acquire := func(se *dispatch.Session, key string, ttl, wait time.Duration) (registry.Grant, error) {
+			return se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: key, TTL: ttl, Wait: wait})
+		}
+		hold := func(se *dispatch.Session, key string, ttl time.Duration) registry.Grant {
+			t.Helper()
+			g, err := acquire(se, key, ttl, 0)
+			must(err)
+			return g
+		}
+		release := func(g registry.Grant) {
+			t.Helper()
+			_, _, err := w1.Release(t.Context(), g.ID)
+			must(err)
+		}
+
+		// Leases: handed over to one who waits, given up by another, expired and
+		// revived, adopted, offered, revoked.
+		a := hold(w1, "a", time.Hour)
+		var waiting sync.WaitGroup
+		waiting.Go(func() { _, _ = acquire(w2, "a", time.Hour, 10*time.Second) })
+		synctest.Wait()
+		release(a)
+		waiting.Wait()
+		b := hold(w1, "b", time.Hour)
+		if _, err := acquire(w2, "b", time.Hour, time.Second); err == nil {
+			t.Fatal("both hold b")
+		}
+		time.Sleep(time.Minute)
+		c := hold(w1, "c", time.Second)
+		time.Sleep(2 * time.Second)
+		_, err := w1.Renew(t.Context(), "", c.ID, time.Hour)
+		must(err)
+		_, err = h.connect(dispatch.Credentials{Token: t1}, 52).Renew(t.Context(), "", c.ID, time.Hour)
+		must(err)
+		_, err = w1.Transfer(t.Context(), b.ID, "W2")
+		must(err)
+		_, err = h.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "b", Reason: "why"})
+		must(err)
+
+		// Writes that needed a lease, and one that the guard let through.
+		need, err := w1.Requirement(dispatch.RunScope, "b", b.Token)
+		must(err)
+		must(w1.NoteRefused(t.Context(), "kv_set", &registry.StaleError{Requirement: need}))
+		must(w1.NoteOverruled(t.Context(), "", "", &registry.HeldError{Key: "a"}))
+		_, err = w1.NoteChanged(t.Context(), "", 0, &registry.HeldError{Key: "a", Holder: w2.Holder()}, "it changed")
+		must(err)
+
+		// Two who would wait for one another.
+		hold(w1, "d", time.Hour)
+		waiting.Go(func() { _, _ = acquire(w1, "a", time.Hour, 5*time.Second) })
+		synctest.Wait()
+		if _, err := acquire(w2, "d", time.Hour, time.Second); err == nil {
+			t.Fatal("both hold d")
+		}
+		waiting.Wait()
+
+		// Messages, one of them taken back.
+		_, err = w1.Send(t.Context(), "W2", "hello", uuid.Nil)
+		must(err)
+		asked := call.Call{Session: w1.ID(), Name: "1", Print: 1, Log: w1.CallLog()}
+		_, err = w1.Send(call.With(t.Context(), asked), "W2", "never mind", uuid.Nil)
+		must(err)
+		must(w1.Undo(t.Context(), asked))
+
+		// Tasks.
+		tasks, err := w1.Tasks()
+		must(err)
+		enqueue := func(delay time.Duration) queue.Task {
+			t.Helper()
+			task, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1"), Delay: delay, MaxAttempts: 2})
+			must(err)
+			return task
+		}
+		claim := func() queue.Claimed {
+			t.Helper()
+			list, err := tasks.Claim(t.Context(), queue.Claim{Queues: []string{"q"}, TTL: time.Minute, Wait: 10 * time.Second})
+			must(err)
+			return list[0]
+		}
+		enqueue(time.Second)
+		for range 2 {
+			got := claim()
+			_, err = tasks.Nack(t.Context(), got.ID, got.Token, new(time.Duration), "no luck")
+			must(err)
+		}
+		_, err = tasks.Redrive(t.Context(), "q", nil)
+		must(err)
+		for _, state := range []queue.State{queue.Completed, queue.Failed} {
+			got := claim()
+			_, err = tasks.Submit(t.Context(), queue.Submission{ID: got.ID, Token: got.Token, State: state})
+			must(err)
+			enqueue(0)
+		}
+		_, err = tasks.Cancel(t.Context(), enqueue(time.Hour).ID)
+		must(err)
+
+		ofRun, err := h.RunTasks(t.Context(), "r")
+		must(err)
+		_, err = ofRun.Pause(t.Context(), "q", "they fail")
+		must(err)
+		_, err = ofRun.Resume(t.Context(), "q")
+		must(err)
+
+		must(h.EndActor(t.Context(), "r", "root", "done"))
+		page, err := h.RunEvents(t.Context(), "r", dispatch.EventQuery{})
+		must(err)
+		for kind := range event.Kinds() {
+			if !slices.ContainsFunc(page.Events, func(e event.Event) bool { return e.Kind == kind }) {
+				t.Errorf("no %s is on record", kind)
+			}
 		}
 	})
 }

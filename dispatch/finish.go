@@ -109,7 +109,7 @@ func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summar
 		run, _ := getRun(tx, name)
 		d, _ := work.RunOf(tx, name)
 		root, _ := getActor(tx, run.Root)
-		summary = RunInfo{run, &d, s.tree(ctx, tx, root, nil)}
+		summary = RunInfo{run, &d, s.tree(ctx, tx, root)}
 		return context.Cause(ctx)
 	})
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -20,7 +21,8 @@ import (
 // they last as long as it is heard from. The guard is in memory: after a restart
 // such a lease lasts until its holder writes to the file again, or its ttl is over.
 type guard struct {
-	some atomic.Bool // there may be leases in held
+	some   atomic.Bool // there may be leases in held
+	writes writes
 
 	mu   sync.Mutex
 	held map[writer]map[string]uuid.UUID // by key, the ids of leases
@@ -34,18 +36,17 @@ type writer struct {
 
 // Guard takes the leases of the files that one write will change, all or none, for
 // hold from now. What the party has otherwise taken is prolonged with them: it is
-// there.
+// there. What it holds in another session of its client stays there.
 func (se *Session) Guard(ctx context.Context, party string, keys []string, hold time.Duration, reason string) (grants []registry.Grant, err error) {
 	g := &se.state.guard
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	for _, key := range keys {
-		req := registry.Request{Key: key, Holder: registry.Holder{Party: party}, TTL: hold, Reason: reason}
-		by := se
-		grant, err := se.Acquire(ctx, RunScope, req)
+	req := registry.Request{Holder: registry.Holder{Party: party}, TTL: hold, Reason: reason}
+	for rest := slices.Compact(slices.Sorted(slices.Values(keys))); len(rest) > 0; {
+		now := rest[:min(len(rest), registry.MaxWantsNow)]
+		got, err := se.AcquireAll(ctx, runWants(now), req)
 		if held, ok := errors.AsType[*registry.HeldError](err); ok && held.Holder.Party == party && !held.Reserved {
 			if other := se.state.sameClient(se.party, held.Holder.Session); other != nil {
-				by = &Session{party: other}
-				grant, err = by.Acquire(ctx, RunScope, req)
+				now = []string{cmp.Or(held.Asked, held.Key)}
+				got, err = (&Session{party: other}).AcquireAll(ctx, runWants(now), req)
 			}
 		}
 		if err != nil {
@@ -54,14 +55,24 @@ func (se *Session) Guard(ctx context.Context, party string, keys []string, hold 
 			}
 			return nil, err
 		}
-		grants = append(grants, grant)
+		grants = append(grants, got...)
+		rest = slices.DeleteFunc(rest, func(key string) bool { return slices.Contains(now, key) })
 	}
 	for _, grant := range grants {
 		if !grant.Reentrant {
 			g.note(se.state, grant.Lease)
 		}
+		g.writes.note(grant.Holder.Session, grant.Key)
 	}
 	return grants, se.Present(ctx, party)
+}
+
+func runWants(keys []string) []Want {
+	wants := make([]Want, len(keys))
+	for i, key := range keys {
+		wants[i] = Want{Scope: RunScope, Key: key}
+	}
+	return wants
 }
 
 // GiveBack releases what a write has got that is not to happen.

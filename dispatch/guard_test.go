@@ -2,6 +2,8 @@ package dispatch_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,5 +179,42 @@ func TestAWriterLetsGo(t *testing.T) {
 		two.expect(true, "", "file:a", "file:b")
 		two.expect(false, "", "file:asked for")
 		synctest.Wait()
+	})
+}
+
+// The files of a write are taken at once: one that is refused has taken nothing, not
+// even for a moment, however many files it is about and whichever of them is held.
+// What the party holds in another session of its client is its own.
+func TestTheFilesOfAWriteAreTakenAtOnce(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one, two := h.hook(10), h.hook(20)
+		two.expect(true, "", "file:m")
+		of := func(pid int) *dispatch.Session { return h.SessionsOf(pid)[0] }
+		before := h.take(of(20), dispatch.RunScope, "before", time.Hour).Token
+		one.expect(true, "", "file:n")
+		one.expect(false, "", "file:a", "file:m", "file:z")
+		if after := h.take(of(20), dispatch.RunScope, "after", time.Hour).Token; after != before+2 {
+			t.Errorf("a refused write took %d leases", after-before-2)
+		}
+		var many []string
+		for i := range 2*registry.MaxWantsNow + 1 {
+			many = append(many, fmt.Sprintf("file:many/%03d", i))
+		}
+		one.expect(false, "", append(slices.Clone(many), "file:m")...)
+		two.expect(true, "", many[0], many[len(many)-1])
+		one.expect(true, "", many[1:len(many)-1]...)
+
+		h.family.Store(21, process.Running{Parent: 20})
+		h.family.Store(22, process.Running{Parent: 20})
+		first := h.connect(dispatch.Credentials{Run: "shop", Name: "first"}, 21)
+		defer h.hangUp(first)
+		second := h.connect(dispatch.Credentials{Run: "shop", Name: "second"}, 22)
+		defer h.hangUp(second)
+		h.take(second, dispatch.RunScope, "file:p", time.Hour)
+		two.expect(false, "", "file:o", "file:p", "file:n")
+		two.expect(true, "", "file:o", "file:p", "file:q")
+		if got := h.heldBy(first, dispatch.RunScope, "file:p"); got != "second" {
+			t.Errorf("what its other session holds is now held by %s", got)
+		}
 	})
 }

@@ -165,6 +165,7 @@ func (s *State) recoverGuest(ctx context.Context, record sessionRecord) error {
 		return err
 	}
 	p.become(actor, run, record.Peer, nil)
+	p.agents.recall(record.Agents)
 	p.guest = true
 	s.guests.mu.Lock()
 	defer s.guests.mu.Unlock()

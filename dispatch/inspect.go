@@ -1,8 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"iter"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -45,52 +49,156 @@ type RunInfo struct {
 	Actors     []ActorInfo
 }
 
-// Actors lists whom the session's actor works with: a lead its whole sub-tree,
-// a worker the layer it is in.
-func (se *Session) Actors(ctx context.Context) (list []ActorInfo, err error) {
+// Actors lists whom the session's actor works with: a lead its whole sub-tree, a
+// worker the layer it is in. It lists those after the one at a path, at most limit;
+// next is the path to go on after, if there are more.
+func (se *Session) Actors(ctx context.Context, after string, limit int) (list []ActorInfo, next string, err error) {
 	a := se.actor
-	if a.Role == Operator {
-		return nil, forbidden("an operator is in no tree; leasehold tree shows every run")
+	if a.Role.Outside() {
+		return nil, "", forbidden("an operator is in no tree; leasehold tree shows every run")
 	}
-	return list, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
-		if a.Role.Leads() {
-			list = se.state.subtree(ctx, tx, a, a, nil)
-			return context.Cause(ctx)
-		}
-		l, _ := getLayer(tx, a.Layer)
-		if lead, ok := getActor(tx, l.Lead); ok {
-			list = append(list, se.state.info(tx, lead, a))
-		}
-		for m := range members(tx, a.Layer) {
+	return list, next, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
+		p := &actorPage{skip: after, limit: limit}
+		for other := range se.others(tx) {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			list = append(list, se.state.info(tx, m, a))
+			if !p.take(other.Path) {
+				break
+			}
+			if p.shown {
+				list = append(list, se.state.info(tx, other, a))
+			}
 		}
+		if p.skip != "" {
+			return &registry.ArgumentError{Argument: "after", Problem: afterGone}
+		}
+		next = p.next
 		return nil
 	})
 }
 
+const afterGone = "must be next of the answer before; that actor is gone: list again from the start"
+
+// others are the actors that [Session.Actors] lists.
+func (se *Session) others(tx engine.Tx) iter.Seq[Actor] {
+	if se.actor.Role.Leads() {
+		return subtree(tx, se.actor)
+	}
+	return func(yield func(Actor) bool) {
+		l, _ := getLayer(tx, se.actor.Layer)
+		if lead, ok := getActor(tx, l.Lead); ok && !yield(lead) {
+			return
+		}
+		for m := range members(tx, se.actor.Layer) {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// An actorPage is how far a page of actors has come.
+type actorPage struct {
+	skip  string // still looking for the actor with this path
+	limit int
+	last  string // the actor that was shown last
+	shown bool   // the actor that was taken last belongs to the page
+	next  string // there are more, after this one
+}
+
+// take takes the next actor. It reports false if the page is full.
+func (p *actorPage) take(path string) bool {
+	switch {
+	case p.skip != "":
+		if p.shown = false; p.skip == path {
+			p.skip = ""
+		}
+	case p.limit == 0:
+		p.next = p.last
+		return false
+	default:
+		p.shown, p.last = true, path
+		p.limit--
+	}
+	return true
+}
+
 // Runs describes the runs of that name, or with "" all of them, by name.
-func (s *State) Runs(ctx context.Context, name string) (list []RunInfo, err error) {
-	return list, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
-		for row := range tx.Scan(runPrefix) {
+func (s *State) Runs(ctx context.Context, name string) ([]RunInfo, error) {
+	list, _, err := s.RunsAfter(ctx, name, "", math.MaxInt)
+	return list, err
+}
+
+// RunsAfter is a page of [State.Runs] with at most limit actors, which may end
+// within a run. If there are more, next is the after with which the list goes on.
+func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (list []RunInfo, next string, err error) {
+	return list, next, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		seen, from, actor := false, "", ""
+		if after != "" {
+			if from, actor, _ = strings.Cut(after, "/"); actor == "" {
+				return &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
+			}
+		}
+		for row := range tx.ScanFrom(runPrefix, runKey(cmp.Or(name, from))) {
 			run, ok := rows.Decode[Run](tx, row)
-			if !ok || name != "" && run.Name != name {
+			if !ok {
 				continue
 			}
+			if name != "" && run.Name != name {
+				break
+			}
+			seen = true
+			p := &actorPage{limit: limit}
+			if run.Name == from {
+				p.skip = actor
+			}
+			if limit == 0 {
+				next = endOf(list)
+				return nil
+			}
+			info := RunInfo{Run: run}
 			root, _ := getActor(tx, run.Root)
-			info := RunInfo{Run: run, Actors: s.tree(ctx, tx, root, nil)}
+			for a := range subtree(tx, root) {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if !p.take(a.Path) {
+					break
+				}
+				if p.shown {
+					info.Actors = append(info.Actors, s.info(tx, a, operatorActor))
+				}
+			}
 			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
 			}
-			list = append(list, info)
+			if p.skip != "" {
+				return &registry.ArgumentError{Argument: "after", Problem: afterGone}
+			}
+			// Of a run whose actors have all been listed, nothing is left to say.
+			if len(info.Actors) > 0 || run.Name != from {
+				list = append(list, info)
+			}
+			if limit = p.limit; p.next != "" {
+				next = endOf(list)
+				return nil
+			}
 		}
-		if name != "" && len(list) == 0 {
+		if name != "" && !seen {
 			return notFound("run %q", name)
 		}
 		return context.Cause(ctx)
 	})
+}
+
+// endOf is the after that goes on behind a list of runs.
+func endOf(list []RunInfo) string {
+	if len(list) == 0 {
+		return ""
+	}
+	run := list[len(list)-1]
+	return run.Name + "/" + run.Actors[len(run.Actors)-1].Path
 }
 
 // RunLeases lists the leases of a run: those that span it, then each layer's, by
@@ -186,21 +294,33 @@ func sublayers(tx engine.Tx, l layerRecord, list []layerRecord) []layerRecord {
 	return list
 }
 
-// tree appends an actor and all below it, living or ended, to list, as the
-// operator sees them. It stops where ctx ends.
-func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor, list []ActorInfo) []ActorInfo {
-	return s.subtree(ctx, tx, a, operatorActor, list)
+// subtree is an actor and all below it, living or ended, each lead before its layer.
+func subtree(tx engine.Tx, a Actor) iter.Seq[Actor] {
+	return func(yield func(Actor) bool) { walk(tx, a, yield) }
 }
 
-func (s *State) subtree(ctx context.Context, tx engine.Tx, a, viewer Actor, list []ActorInfo) []ActorInfo {
-	list = append(list, s.info(tx, a, viewer))
+func walk(tx engine.Tx, a Actor, yield func(Actor) bool) bool {
+	if !yield(a) {
+		return false
+	}
 	if a.Role.Leads() {
 		for m := range members(tx, a.Leads) {
-			if ctx.Err() != nil {
-				return list
+			if !walk(tx, m, yield) {
+				return false
 			}
-			list = s.subtree(ctx, tx, m, viewer, list)
 		}
+	}
+	return true
+}
+
+// tree describes an actor and all below it as the operator sees them. It stops where
+// ctx ends.
+func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor) (list []ActorInfo) {
+	for a := range subtree(tx, a) {
+		if ctx.Err() != nil {
+			break
+		}
+		list = append(list, s.info(tx, a, operatorActor))
 	}
 	return list
 }

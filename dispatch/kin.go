@@ -28,12 +28,20 @@ func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 	return Actor{}, nil
 }
 
+// notOutside refuses a launched process what is for those who are in no run.
+func notOutside(k work.Kin) error {
+	if k.Run == "" && k.Actor == uuid.Nil {
+		return nil
+	}
+	return forbidden("process %d was started by a dispatcher, and is no operator's", k.Process.PID)
+}
+
 // mayBe refuses an actor that the process of a connection is not. Where a
 // connection over HTTP comes from cannot be told, so launched actors have none.
 func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
 	_, launched := work.Get(tx, a.ID)
 	switch {
-	case launched && k.Process.Transport == "http":
+	case launched && (k.Process.Transport == "http" || k.Process.Transport == "remote"):
 		return forbidden("actor %s of run %q was launched: its token and its sessions are for its own processes, which connect by leasehold mcp or leasehold call, and not over HTTP", a.Path, a.Run)
 	case k.Actor != uuid.Nil && a.ID != k.Actor:
 		return forbidden("process %d is one of another actor than %s, whose credentials it shows", k.Process.PID, a.Path)

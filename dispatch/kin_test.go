@@ -28,6 +28,10 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, access, err := h.IssueAccess(t.Context(), "monitor", dispatch.Operator, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		root := tr.pid["root"]
 		token := tr.tokens["root"]
 		runs := func(pid, parent, group, session int) int {
@@ -62,6 +66,16 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 			refused(dispatch.Credentials{Token: other.Token}, isForbidden)
 			refused(dispatch.Credentials{Handle: other.Handle}, isForbidden)
 			refused(dispatch.Credentials{Token: outside}, isForbidden)
+			refused(dispatch.Credentials{Token: access}, isForbidden)
+			for shown, mine := range map[string]bool{token: true, other.Token: false, outside: false, access: false} {
+				a, err := h.Authenticate(t.Context(), shown)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Vet(t.Context(), a, peer); (err == nil) != mine || err != nil && !isForbidden(err) {
+					t.Errorf("%s shows the token of %s: %v", what, a.Path, err)
+				}
+			}
 			for _, c := range []dispatch.Credentials{
 				{Run: "default", Name: "me"}, {}, {Token: token}, {Handle: tr.cast["root"].Handle()},
 			} {

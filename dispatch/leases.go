@@ -62,6 +62,35 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	return r.Acquire(ctx, req)
 }
 
+// A Want is one of several leases that are to be taken together.
+type Want struct {
+	Scope  Scope
+	Key    string
+	Shared bool
+}
+
+// AcquireAll takes several leases for the session, or none; of req's Holder only Party
+// is read.
+func (se *Session) AcquireAll(ctx context.Context, wants []Want, req registry.Request) ([]registry.Grant, error) {
+	list := make([]registry.Want, len(wants))
+	req.Holder = se.As(req.Holder.Party)
+	for i, w := range wants {
+		r, err := se.registry(w.Scope)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = r.Want(w.Key, w.Shared)
+		if w.Scope == RunScope {
+			if err := se.state.guard.takeOver(ctx, se, req.Holder.Party, w.Key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	ctx, stop := se.withinWait(ctx, req.Wait)
+	defer stop()
+	return se.state.core.AcquireAll(ctx, list, req)
+}
+
 // Renew extends a lease of the session's actor, of either scope, for a party.
 func (se *Session) Renew(ctx context.Context, party string, id uuid.UUID, ttl time.Duration) (registry.Lease, error) {
 	return se.state.core.Renew(ctx, se.As(party), id, ttl)
@@ -112,7 +141,7 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		case queue.ClaimKind, queue.EnqueueKind:
 			se.state.queue.Undo(tx, se.id, a)
 		case sending:
-			unsend(tx, a.Value)
+			se.unsend(tx, a.Value)
 		case reading:
 			mail.Untell(tx, se.actor.ID, readIDs(a.Value))
 		case spawning:
@@ -130,8 +159,12 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 }
 
 // EndParty releases what a sub-agent of the session holds, and gives up its
-// places in lines.
+// places in lines. It is forgotten first, so that the main agent is told what this
+// cannot end.
 func (se *Session) EndParty(ctx context.Context, party string) error {
+	if err := se.note(ctx, se.agents.forget(party)); err != nil {
+		return err
+	}
 	return se.state.core.EndParty(ctx, se.As(party))
 }
 
@@ -171,7 +204,7 @@ func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error)
 	}
 	first, after, ok := readCursor(q.After)
 	if !ok || first > len(shelves) {
-		return LeasePage{}, &registry.ArgumentError{Argument: "after", Problem: "must be `next` of the page before"}
+		return LeasePage{}, &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
 	}
 	for i, s := range shelves[first:] {
 		if i > 0 {
@@ -245,9 +278,21 @@ func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err e
 	})
 }
 
+// LeasesOn lists what is held on one key of a scope: more than one if it is shared.
+func (se *Session) LeasesOn(ctx context.Context, scope Scope, key string) (list []LeaseInfo, err error) {
+	q := LeaseQuery{Scopes: []Scope{scope}, Prefix: key, Limit: MaxLeaseList}
+	p, err := se.Leases(ctx, q) // in the order of keys: those on this one come first
+	for _, l := range p.Leases {
+		if l.Key == key {
+			list = append(list, l)
+		}
+	}
+	return list, err
+}
+
 // registry is where the session's leases of a scope are.
 func (se *Session) registry(scope Scope) (*registry.Registry, error) {
-	if se.actor.Role == Operator {
+	if se.actor.Role.Outside() {
 		return nil, forbidden("an operator is in no run and takes no leases; connect with an actor's token")
 	}
 	if scope == LayerScope {

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
@@ -75,7 +76,7 @@ type recipient struct {
 // answers, or zero. Everybody of a run may write to everybody: paths are no secret
 // there, as refusals name holders by them.
 func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID) (sent Sent, err error) {
-	if se.actor.Role == Operator {
+	if se.actor.Role.Outside() {
 		return Sent{}, forbidden("an operator is in no run and has no inbox for the answer; connect with an actor's token")
 	}
 	c := call.Of(ctx)
@@ -101,6 +102,7 @@ func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID)
 				return fmt.Errorf("%s: %w", r.Path, err)
 			}
 			sent.To, sent.actors = append(sent.To, r.Path), append(sent.actors, r.ID)
+			note(tx, se.run, se.actor, event.Event{Kind: event.MessageSent, Key: sent.ID.String(), By: r.Path})
 		}
 		c.Record(tx, sending, sent.encode(), 0)
 		return nil
@@ -182,12 +184,15 @@ func (se *Session) holdersIn(tx engine.Tx, leases *registry.Registry, key string
 	return list
 }
 
-// unsend takes back a message that nobody has been told.
-func unsend(tx engine.Tx, value string) {
+// unsend takes back a message from those who have not been told of it.
+func (se *Session) unsend(tx engine.Tx, value string) {
 	var sent Sent
-	if sent.decode(value) {
-		for _, actor := range sent.actors {
-			mail.Retract(tx, actor, sent.ID)
+	if !sent.decode(value) {
+		return
+	}
+	for i, actor := range sent.actors {
+		if mail.Retract(tx, actor, sent.ID) {
+			note(tx, se.run, se.actor, event.Event{Kind: event.MessageRecalled, Key: sent.ID.String(), By: sent.To[i]})
 		}
 	}
 }
@@ -195,15 +200,15 @@ func unsend(tx engine.Tx, value string) {
 // asked is how much of the messages an answer tells that was asked for them.
 var asked = mail.Portion{Count: 20, Bytes: 64 << 10, Whole: true}
 
-// Inbox returns the oldest messages that the session's actor has not been told,
-// counts them as told, and says how many more there are. If there are none it waits
+// Inbox returns the oldest messages that the session's actor has not been told and that
+// are for an agent of the session, counts them as told, and says how many more there are. If there are none it waits
 // for one, and answers with none when wait is over. A call that is sent again gets
 // the messages of the first.
-func (se *Session) Inbox(ctx context.Context, wait time.Duration) (list []mail.Message, more int, err error) {
+func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) (list []mail.Message, more int, err error) {
 	if wait < 0 || wait > registry.MaxWait {
 		return nil, 0, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
 	}
-	if se.actor.Role == Operator {
+	if se.actor.Role.Outside() {
 		return nil, 0, forbidden("an operator is in no run and has no inbox; connect with an actor's token")
 	}
 	ctx, stop := se.withinWait(ctx, wait)
@@ -213,7 +218,7 @@ func (se *Session) Inbox(ctx context.Context, wait time.Duration) (list []mail.M
 	var ids []uuid.UUID
 	err = engine.Await(ctx, watch, wait, func(last bool) error {
 		return rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) (err error) {
-			if ids, more, err = se.takeAsked(tx, call.Of(ctx)); err == nil && len(ids) == 0 && !last {
+			if ids, more, err = se.takeAsked(tx, agent, call.Of(ctx)); err == nil && len(ids) == 0 && !last {
 				err = engine.ErrWait
 			}
 			return err
@@ -229,7 +234,7 @@ func (se *Session) Inbox(ctx context.Context, wait time.Duration) (list []mail.M
 }
 
 // takeAsked is the rule of Inbox.
-func (se *Session) takeAsked(tx engine.Tx, c call.Call) (ids []uuid.UUID, more int, err error) {
+func (se *Session) takeAsked(tx engine.Tx, agent string, c call.Call) (ids []uuid.UUID, more int, err error) {
 	if !sessionOpen(tx, se.id) {
 		return nil, 0, registry.ErrSessionEnded
 	}
@@ -237,12 +242,14 @@ func (se *Session) takeAsked(tx engine.Tx, c call.Call) (ids []uuid.UUID, more i
 	if err != nil {
 		return nil, 0, err
 	}
+	tells := func(party string) bool { return se.agents.tells(agent, party) }
 	if answered {
 		ids = readIDs(value)
 		mail.Retake(tx, se.actor.ID, se.id, ids)
-		return ids, mail.Untold(tx, se.actor.ID), nil
+		more, _ = mail.Untold(tx, se.actor.ID, tells)
+		return ids, more, nil
 	}
-	if ids, more = mail.Take(tx, se.actor.ID, se.id, asked, c.Lasting()); len(ids) > 0 {
+	if ids, more = mail.Take(tx, se.actor.ID, se.id, asked, tells, c.Lasting()); len(ids) > 0 {
 		c.Record(tx, reading, encodeIDs(ids), 0)
 	}
 	return ids, more, nil

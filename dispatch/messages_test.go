@@ -43,7 +43,7 @@ func (h *house) send(from *dispatch.Session, to, text string) dispatch.Sent {
 // inbox reads what there is, as "from: text".
 func (h *house) inbox(se *dispatch.Session) (texts []string) {
 	h.t.Helper()
-	list, _, err := se.Inbox(h.t.Context(), 0)
+	list, _, err := se.Inbox(h.t.Context(), "", 0)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (h *house) inbox(se *dispatch.Session) (texts []string) {
 // noticed is what another answer tells.
 func (h *house) noticed(se *dispatch.Session) (texts []string) {
 	h.t.Helper()
-	list, _, err := se.TakeMessages(h.t.Context())
+	list, _, err := se.TakeMessages(h.t.Context(), "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestEverybodyOfARunWritesToEverybodyInOrder(t *testing.T) {
 		}
 		expect(t, "the worker of the sub-lead", h.inbox(deep), "root: one", "W1: two", "S1: three", "W1: four")
 		expect(t, "told once", append(h.inbox(deep), h.noticed(deep)...))
-		list, _, err := root.Inbox(t.Context(), 0)
+		list, _, err := root.Inbox(t.Context(), "", 0)
 		if err != nil || len(list) != 1 || list[0].ReplyTo != first.ID || list[0].ID != reply.ID {
 			t.Errorf("the root reads %+v %v", list, err)
 		}
@@ -111,7 +111,7 @@ func TestEverybodyOfARunWritesToEverybodyInOrder(t *testing.T) {
 		if _, err := operator.Send(t.Context(), "root", "x", uuid.Nil); !forbidden(err) {
 			t.Errorf("an operator writes: %v", err)
 		}
-		if _, _, err := operator.Inbox(t.Context(), 0); !forbidden(err) {
+		if _, _, err := operator.Inbox(t.Context(), "", 0); !forbidden(err) {
 			t.Errorf("an operator reads: %v", err)
 		}
 	})
@@ -143,7 +143,7 @@ func TestAMessageToTheHolderOfALease(t *testing.T) {
 			slices.Sort(sent.To)
 			expect(t, c.from.Actor().Path+" to "+c.to, sent.To, c.want...)
 		}
-		list, _, err := deep.Inbox(t.Context(), 0)
+		list, _, err := deep.Inbox(t.Context(), "", 0)
 		if err != nil || len(list) != 4 || list[0].About != "port 3000" || list[1].About != "plan" || list[2].Party != "reader" {
 			t.Errorf("the holder reads %+v %v", list, err)
 		}
@@ -220,7 +220,7 @@ func TestAWaitForMessagesIsWokenAndEndsWithItsCaller(t *testing.T) {
 		begun := time.Now()
 		got := make(chan []string, 1)
 		wait := func(ctx context.Context) {
-			list, _, err := worker.Inbox(ctx, 50*time.Second)
+			list, _, err := worker.Inbox(ctx, "", 50*time.Second)
 			if err != nil {
 				list = []mail.Message{{From: "error", Text: err.Error()}}
 			}
@@ -261,7 +261,7 @@ func TestALostAnswerLosesNoMessage(t *testing.T) {
 		}
 		read := func(ctx context.Context) []string {
 			t.Helper()
-			list, _, err := worker.Inbox(ctx, 0)
+			list, _, err := worker.Inbox(ctx, "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,7 +329,7 @@ func TestALongMessageIsAskedFor(t *testing.T) {
 		h.send(root, "W1", long)
 		h.send(root, "W1", "last")
 		for i, want := range []int{2, 0, 0} { // is said once
-			list, more, err := worker.TakeMessages(t.Context())
+			list, more, err := worker.TakeMessages(t.Context(), "")
 			if err != nil || more != want || len(list) != max(0, 1-i) {
 				t.Errorf("answer %d tells %q and %d more: %v", i, texted(list), more, err)
 			}

@@ -60,19 +60,29 @@ func (b *bulletin) read(ctx context.Context, take func() (more bool, err error))
 // MaxNotices is how many notices of leases one answer has.
 const MaxNotices = 20
 
-// TakeNotices returns notices of leases that the session has not been told, counts
-// them as told, and says how many more there are. The next answers tell those.
-func (se *Session) TakeNotices(ctx context.Context) (list []registry.Notice, more int, err error) {
+// TakeNotices returns notices of leases that an agent of the session has not been told,
+// counts them as told, and says how many more there are. The next answers tell those.
+func (se *Session) TakeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
 	h := se.Holder()
+	tells := func(party string) bool { return se.agents.tells(agent, party) }
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
+		mine, others := 0, 0
 		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
-			list, more = se.state.core.Untold(tx, h, 1)
+			all, counted := se.state.core.Untold(tx, h, registry.MaxUntold)
+			mine, others = counted, 0
+			for _, n := range all {
+				if tells(n.Party) {
+					mine++
+				} else {
+					others++
+				}
+			}
 			return nil
 		})
-		if err == nil && len(list)+more > 0 {
+		if err == nil && mine > 0 {
 			err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
-				list, more = se.state.core.TakeUntold(tx, h, MaxNotices)
+				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, tells)
 				return nil
 			})
 		}
@@ -82,7 +92,7 @@ func (se *Session) TakeNotices(ctx context.Context) (list []registry.Notice, mor
 		if len(list) > 0 {
 			se.told.Store(true)
 		}
-		return more > 0, nil
+		return more+others > 0, nil
 	})
 	if err != nil {
 		return nil, 0, err
@@ -94,15 +104,16 @@ func (se *Session) TakeNotices(ctx context.Context) (list []registry.Notice, mor
 // else.
 var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
 
-// TakeMessages returns messages that the session's actor has not been told, counts
-// them as told, and says how many more there are if that are more than when it said
-// so last: those are for [Session.Inbox].
-func (se *Session) TakeMessages(ctx context.Context) (list []mail.Message, more int, err error) {
+// TakeMessages returns messages that the session's actor has not been told and that are
+// for an agent of the session, counts them as told, and says how many more there are if
+// that are more than when it said so last: those are for [Session.Inbox].
+func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
 	var ids []uuid.UUID
-	left := 0
+	left, others := 0, 0
+	tells := func(party string) bool { return se.agents.tells(agent, party) }
 	err = se.mail.read(ctx, func() (bool, error) {
 		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
-			left = mail.Untold(tx, se.actor.ID)
+			left, others = mail.Untold(tx, se.actor.ID, tells)
 			return nil
 		})
 		if err == nil && left > 0 {
@@ -110,7 +121,7 @@ func (se *Session) TakeMessages(ctx context.Context) (list []mail.Message, more 
 				if !sessionOpen(tx, se.id) {
 					return registry.ErrSessionEnded
 				}
-				ids, left = mail.Take(tx, se.actor.ID, se.id, noticed, false)
+				ids, left = mail.Take(tx, se.actor.ID, se.id, noticed, tells, false)
 				return nil
 			})
 		}
@@ -120,7 +131,7 @@ func (se *Session) TakeMessages(ctx context.Context) (list []mail.Message, more 
 		if len(ids) > 0 {
 			se.told.Store(true)
 		}
-		return false, err
+		return others > 0, err
 	})
 	if err != nil || len(ids) == 0 {
 		return nil, more, err

@@ -24,6 +24,7 @@ const (
 	Sublead  Role = "sublead"
 	Worker   Role = "worker"
 	Operator Role = "operator" // the user of the daemon, in no tree
+	Reader   Role = "reader"   // sees what an operator sees, and changes nothing
 )
 
 // operatorPath stands for the operator where a path is told.
@@ -31,6 +32,9 @@ const operatorPath = "operator"
 
 // Leads reports whether actors of the role have a layer of their own.
 func (r Role) Leads() bool { return r == Root || r == Sublead }
+
+// Outside reports whether those of the role are in no tree.
+func (r Role) Outside() bool { return r == Operator || r == Reader }
 
 // An Actor is a party of a run.
 type Actor struct {
@@ -110,14 +114,19 @@ type sessionRecord struct {
 	OpenedAt time.Time
 	Origin   Origin `json:",omitzero"`
 	Guest    bool   `json:",omitempty"` // no connection holds it open
+
+	Subscribed []string     `json:",omitempty"` // URIs of resources
+	Agents     agentsRecord `json:",omitzero"`
 }
 
 const (
-	runPrefix     = "run/"
-	layerPrefix   = "layer/"
-	actorPrefix   = "actor/"
-	memberPrefix  = "member/"
-	sessionPrefix = "session/"
+	runPrefix    = "run/"
+	layerPrefix  = "layer/"
+	actorPrefix  = "actor/"
+	memberPrefix = "member/"
+
+	// SessionPrefix is of the rows of sessions, one each, for an [engine.Observer].
+	SessionPrefix = "session/"
 )
 
 func runKey(name string) string                         { return runPrefix + name }
@@ -127,7 +136,7 @@ func memberKeys(layer uuid.UUID) string                 { return memberPrefix + 
 func memberKey(layer uuid.UUID, name string) string     { return memberKeys(layer) + name }
 func formerKeys(layer uuid.UUID) string                 { return formerPrefix + string(layer[:]) }
 func formerKey(layer, actor uuid.UUID) string           { return formerKeys(layer) + string(actor[:]) }
-func sessionKey(id uuid.UUID) string                    { return sessionPrefix + string(id[:]) }
+func sessionKey(id uuid.UUID) string                    { return SessionPrefix + string(id[:]) }
 func getRun(tx engine.Tx, name string) (Run, bool)      { return rows.Get[Run](tx, runKey(name)) }
 func getActor(tx engine.Tx, id uuid.UUID) (Actor, bool) { return rows.Get[Actor](tx, actorKey(id)) }
 func getLayer(tx engine.Tx, id uuid.UUID) (layerRecord, bool) {
@@ -178,7 +187,7 @@ func memberOf(tx engine.Tx, row engine.Row) (Actor, bool) {
 func sessionsOf(tx engine.Tx, actor uuid.UUID) iter.Seq[sessionRecord] {
 	return func(yield func(sessionRecord) bool) {
 		for row := range tx.Owned(actor) {
-			if !strings.HasPrefix(row.Key, sessionPrefix) {
+			if !strings.HasPrefix(row.Key, SessionPrefix) {
 				continue
 			}
 			if record, ok := rows.Decode[sessionRecord](tx, row); ok && !yield(record) {
@@ -199,7 +208,8 @@ func checkRecords(tx engine.Tx) error {
 		rows.Check[Run](tx, runPrefix),
 		rows.Check[layerRecord](tx, layerPrefix),
 		rows.Check[Actor](tx, actorPrefix),
-		rows.Check[sessionRecord](tx, sessionPrefix),
+		rows.Check[sessionRecord](tx, SessionPrefix),
+		rows.Check[Access](tx, accessPrefix),
 		work.CheckRecords(tx),
 		mail.CheckRecords(tx),
 	)

@@ -47,7 +47,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 // changes nothing.
 func (s *State) LaunchExited(ctx context.Context, se *Session, name string, actor uuid.UUID, exit work.Exit) (info ActorInfo, result []byte, err error) {
 	if !exit.Status.Known() || !exit.Status.Final() {
-		return ActorInfo{}, nil, &registry.ArgumentError{Argument: "status", Problem: "must be one that is final"}
+		return ActorInfo{}, nil, &registry.ArgumentError{Argument: "status", Problem: "must be a final status"}
 	}
 	l, err := s.launcherOf(se, name)
 	if err != nil {

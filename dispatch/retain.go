@@ -155,7 +155,7 @@ func (s *State) remove(tx engine.Tx, r removal) (done bool) {
 	n := 0
 	for _, keys := range []string{memberKeys(r.Layer), formerKeys(r.Layer)} {
 		for row := range tx.Scan(keys) {
-			if n == endStep {
+			if n == endStep || tx.Spent() {
 				return false
 			}
 			n++
@@ -260,7 +260,7 @@ func (s *State) retireSome(tx engine.Tx) (more bool) {
 			if tx.Wall().Before(since.Add(s.opts.Keep.of(kind))) {
 				break
 			}
-			if n == endStep/4 {
+			if n == endStep/4 || tx.Spent() {
 				return true
 			}
 			n++

@@ -14,6 +14,7 @@ import (
 // is kept.
 const (
 	tokenMark  = "lht_" // an actor's token
+	accessMark = "lha_" // the token of an operator or reader
 	handleMark = "lhs_" // a session's handle
 
 	secretBytes = 32
@@ -39,6 +40,9 @@ func openSecret(mark, text string) (id uuid.UUID, secret []byte, ok bool) {
 	}
 	return uuid.UUID(b[:16]), b[16:], true
 }
+
+// IsAccess reports whether a token is one of an operator or a reader, by its form.
+func IsAccess(token string) bool { return strings.HasPrefix(token, accessMark) }
 
 func hashSecret(secret []byte) []byte {
 	sum := sha256.Sum256(secret)

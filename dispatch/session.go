@@ -22,6 +22,7 @@ import (
 type Session struct {
 	*party
 	resumed bool
+	dir     string // where the process of this connection works; "": not known
 	once    sync.Once
 	err     error
 }
@@ -41,6 +42,7 @@ type party struct {
 	ctx    context.Context
 	end    context.CancelCauseFunc
 
+	agents   subAgents    // that its client tells apart
 	calls    call.Log     // whose answers its clients have
 	peer     process.Peer // of its first connection
 	guest    bool         // the daemon holds it open, for a client without a connection
@@ -73,6 +75,16 @@ func (p *party) CallLog() *call.Log { return &p.calls }
 // Resumed reports whether this connection went on with an earlier one's
 // session.
 func (se *Session) Resumed() bool { return se.resumed }
+
+// Directory is where the process of this connection works, or else where that of its
+// session's first one does; "" if neither is known.
+func (se *Session) Directory(ctx context.Context) (string, error) {
+	if se.dir != "" {
+		return se.dir, nil
+	}
+	o, err := se.OriginOf(ctx, se.Holder())
+	return o.Directory, err
+}
 
 // attach counts one more connection to a session, unless it is ending.
 func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
@@ -138,7 +150,7 @@ func (s *State) detach(p *party, cause error) error {
 	switch {
 	case !last:
 		return nil
-	case p.actor.Role == Operator: // has no record, and holds nothing
+	case p.actor.Role.Outside(): // has no record, and holds nothing
 		p.end(cause)
 		return nil
 	default:

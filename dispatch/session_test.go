@@ -336,7 +336,7 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 			t.Errorf("heard of %+v", l)
 		}
 		for i, want := range []int{1, 0} {
-			news, _, err := se.TakeNotices(t.Context())
+			news, _, err := se.TakeNotices(t.Context(), "")
 			if err != nil || len(news) != want {
 				t.Errorf("answer %d tells %+v %v", i, news, err)
 			}
@@ -384,11 +384,11 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 		cancel()
 		lose(1)
 		for range 64 { // some of them get as far as to look
-			if news, _, err := se.TakeNotices(gone); err == nil {
+			if news, _, err := se.TakeNotices(gone, ""); err == nil {
 				t.Fatalf("an answer to nobody tells %+v", news)
 			}
 		}
-		if news, _, err := se.TakeNotices(t.Context()); err != nil || len(news) != 1 {
+		if news, _, err := se.TakeNotices(t.Context(), ""); err != nil || len(news) != 1 {
 			t.Errorf("after answers that were cut off: %+v %v", news, err)
 		}
 
@@ -398,7 +398,7 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 			var answers sync.WaitGroup
 			for range 8 {
 				answers.Go(func() {
-					news, _, err := se.TakeNotices(t.Context())
+					news, _, err := se.TakeNotices(t.Context(), "")
 					if err != nil {
 						t.Error(err)
 					}
@@ -413,7 +413,7 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 
 		lose(dispatch.MaxNotices + 5)
 		for i, want := range []int{dispatch.MaxNotices, 5, 0} {
-			news, more, err := se.TakeNotices(t.Context())
+			news, more, err := se.TakeNotices(t.Context(), "")
 			if err != nil || len(news) != want || i == 0 && more != 5 || i > 0 && more != 0 {
 				t.Errorf("answer %d tells %d and %d more: %v", i, len(news), more, err)
 			}
@@ -429,7 +429,7 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 		h.take(se, dispatch.RunScope, "x", time.Second)
 		time.Sleep(2 * time.Second)
 		for i, want := range []int{1, 1, 0} {
-			news, _, err := se.TakeNotices(t.Context())
+			news, _, err := se.TakeNotices(t.Context(), "")
 			if err != nil || len(news) != want {
 				t.Errorf("answer %d tells %+v %v", i, news, err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/queue"
@@ -44,6 +45,10 @@ type Options struct {
 	// Clock is what the engine reads time from. The zero value is the
 	// machine's.
 	Clock clock.Clock
+
+	// Above is a number that every token is greater than which this opening of the
+	// state issues.
+	Above uint64
 
 	// Keep is how long what has ended is kept.
 	Keep Retention
@@ -107,7 +112,10 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	s.core = registry.New(eng, opts.Leases)
 	s.queue = queue.New(eng, s.core, opts.Tasks)
 
-	err := eng.View(ctx, func(tx engine.Tx) error {
+	err := eng.Update(ctx, func(tx engine.Tx) error {
+		if err := checkFormat(tx); err != nil {
+			return err
+		}
 		s.ahead = tx.Wall().Sub(tx.Now())
 		return checkRecords(tx)
 	})
@@ -119,6 +127,11 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	}
 	if err := s.core.Recover(ctx); err != nil {
 		return nil, err
+	}
+	if opts.Above > 0 {
+		if err := eng.Update(ctx, func(tx engine.Tx) error { event.Raise(tx, opts.Above); return nil }); err != nil {
+			return nil, err
+		}
 	}
 	if err := kvstore.Recover(ctx, eng); err != nil {
 		return nil, err

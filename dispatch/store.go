@@ -21,7 +21,7 @@ const (
 // sub-lead it spawned with read_down, to read.
 func (se *Session) Store(ctx context.Context, name string) (view *layer.View, err error) {
 	a := se.actor
-	if a.Role == Operator {
+	if a.Role.Outside() {
 		return nil, forbidden("an operator is in no layer; leasehold kv shows every layer's entries")
 	}
 	if name == SelfLayer {

@@ -19,7 +19,7 @@ type Tasks struct {
 
 // Tasks gives the queues of the session's run.
 func (se *Session) Tasks() (Tasks, error) {
-	if se.actor.Role == Operator {
+	if se.actor.Role.Outside() {
 		return Tasks{}, forbidden("an operator is in no run; leasehold queue shows the queues of every run")
 	}
 	return Tasks{se, se.state.queue}, nil
@@ -29,6 +29,14 @@ func (se *Session) Tasks() (Tasks, error) {
 func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error) {
 	n.Run, n.Actor, n.By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
 	return t.q.Enqueue(ctx, n)
+}
+
+// EnqueueMany is Enqueue of several, all of them or none.
+func (t Tasks) EnqueueMany(ctx context.Context, list []queue.NewTask) ([]queue.Task, error) {
+	for i := range list {
+		list[i].Run, list[i].Actor, list[i].By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
+	}
+	return t.q.EnqueueMany(ctx, list)
 }
 
 // Claim takes tasks; c's Run is filled in, and of its Holder only Party is read.
@@ -47,6 +55,11 @@ func (t Tasks) Heartbeat(ctx context.Context, party string, id uuid.UUID, token 
 // Submit finishes a task.
 func (t Tasks) Submit(ctx context.Context, s queue.Submission) (queue.Task, error) {
 	return t.q.SubmitOne(ctx, t.se.Holder(), t.se.run.ID, s)
+}
+
+// SubmitMany is Submit of several, each with an answer of its own.
+func (t Tasks) SubmitMany(ctx context.Context, list []queue.Submission) ([]queue.Submitted, error) {
+	return t.q.SubmitMany(ctx, t.se.Holder(), t.se.run.ID, list)
 }
 
 // Nack gives a task back for another attempt after delay, nil for a backoff.
@@ -110,6 +123,17 @@ func (t Tasks) List(ctx context.Context, name string, state queue.State, after s
 // Redrive gives dead tasks their attempts again.
 func (t Tasks) Redrive(ctx context.Context, name string, ids []uuid.UUID) ([]uuid.UUID, error) {
 	return t.q.Redrive(ctx, t.se.run.ID, name, ids, t.mayEnd)
+}
+
+// Pause has a queue give no tasks to claims until Resume. It reports whether that
+// changed anything.
+func (t Tasks) Pause(ctx context.Context, name, reason string) (bool, error) {
+	return t.q.Pause(ctx, t.se.run.ID, name, t.se.actor.Path, reason)
+}
+
+// Resume ends a pause.
+func (t Tasks) Resume(ctx context.Context, name string) (bool, error) {
+	return t.q.Resume(ctx, t.se.run.ID, name, t.se.actor.Path)
 }
 
 // RunTasks is the queues of a run, for its operator, who claims nothing.

@@ -1,0 +1,155 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// An Access is the way in for a program that is in no tree: a monitor, a script of the
+// operator's. Its token is known here by its hash alone.
+type Access struct {
+	ID        uuid.UUID
+	Name      string // for people
+	Role      Role   // Operator, or Reader, who changes nothing
+	CreatedAt time.Time
+	ExpiresAt time.Time // by the wall clock; zero: never
+	TokenHash []byte
+}
+
+// MaxAccesses bounds how many there are.
+const MaxAccesses = 1000
+
+const accessPrefix = "access/"
+
+func accessKey(id uuid.UUID) string { return accessPrefix + string(id[:]) }
+
+func getAccess(tx engine.Tx, id uuid.UUID) (Access, bool) {
+	return rows.Get[Access](tx, accessKey(id))
+}
+
+func putAccess(tx engine.Tx, a Access) { rows.Put(tx, accessKey(a.ID), a, uuid.Nil) }
+
+// valid reports whether the token still opens anything.
+func (a Access) valid(tx engine.Tx) bool {
+	return a.ExpiresAt.IsZero() || tx.Wall().Before(a.ExpiresAt)
+}
+
+// IssueAccess makes an access and its token, which is told once. A ttl of zero means
+// that it does not expire.
+func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl time.Duration) (a Access, token string, err error) {
+	if err := CheckName(name); err != nil {
+		return Access{}, "", err
+	}
+	if role != Operator && role != Reader {
+		return Access{}, "", &registry.ArgumentError{Argument: "role", Problem: "must be operator or reader; actor add makes an actor and its token"}
+	}
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		n := 0
+		for row := range tx.Scan(accessPrefix) {
+			other, ok := rows.Decode[Access](tx, row)
+			switch {
+			case !ok:
+			case !other.valid(tx):
+				tx.Delete(row.Key) // it opens nothing, and its name can be used again
+			case other.Name == name:
+				return say(ErrExists, "there is a token %q already; rotate or revoke it, or choose another name", name)
+			default:
+				n++
+			}
+		}
+		if n >= MaxAccesses {
+			return &registry.LimitError{Which: "tokens of operators and readers", Max: MaxAccesses}
+		}
+		a = Access{ID: uuid.New(), Name: name, Role: role, CreatedAt: tx.Wall()}
+		if ttl > 0 {
+			a.ExpiresAt = tx.Wall().Add(ttl)
+		}
+		token, a.TokenHash = newSecret(accessMark, a.ID)
+		putAccess(tx, a)
+		return nil
+	})
+	return a, token, err
+}
+
+// RotateAccess makes a new token for an access; the one before is void at once.
+func (s *State) RotateAccess(ctx context.Context, name string) (a Access, token string, err error) {
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		if a, err = accessNamed(tx, name); err != nil {
+			return err
+		}
+		token, a.TokenHash = newSecret(accessMark, a.ID)
+		putAccess(tx, a)
+		return nil
+	})
+	if err != nil {
+		return Access{}, "", err
+	}
+	return a, token, nil
+}
+
+// RevokeAccess makes the token of an access void.
+func (s *State) RevokeAccess(ctx context.Context, name string) (a Access, err error) {
+	return a, rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
+		if a, err = accessNamed(tx, name); err == nil {
+			tx.Delete(accessKey(a.ID))
+		}
+		return err
+	})
+}
+
+// Accesses are those that there are, without their hashes.
+func (s *State) Accesses(ctx context.Context) (list []Access, err error) {
+	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		list = nil
+		for row := range tx.Scan(accessPrefix) {
+			if a, ok := rows.Decode[Access](tx, row); ok && a.valid(tx) {
+				a.TokenHash = nil
+				list = append(list, a)
+			}
+		}
+		return nil
+	})
+}
+
+func accessNamed(tx engine.Tx, name string) (Access, error) {
+	for row := range tx.Scan(accessPrefix) {
+		if a, ok := rows.Decode[Access](tx, row); ok && a.Name == name && a.valid(tx) {
+			return a, nil
+		}
+	}
+	return Access{}, notFound("token %q", name)
+}
+
+// authenticateAccess is authenticate for the token of an access.
+func authenticateAccess(tx engine.Tx, token string) (Actor, error) {
+	id, secret, ok := openSecret(accessMark, token)
+	if !ok {
+		return Actor{}, ErrUnauthenticated
+	}
+	a, ok := getAccess(tx, id)
+	if !ok || !matches(a.TokenHash, secret) {
+		return Actor{}, ErrUnauthenticated
+	}
+	if !a.valid(tx) {
+		return Actor{}, fmt.Errorf("%w: the token %q has expired at %s", ErrUnauthenticated, a.Name, a.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return Actor{ID: a.ID, Name: a.Name, Role: a.Role, Path: operatorPath}, nil
+}
+
+// connectOutside gives one who is in no tree a session, which holds nothing and needs
+// no record: the user of the daemon, or an access.
+// handle is what its transport knows it by; no session of theirs is resumed.
+func (s *State) connectOutside(a Actor, handle string, peer process.Peer) *Session {
+	p := s.newParty(uuid.New(), handle)
+	p.become(a, Run{}, peer, nil)
+	p.attached = 1
+	return &Session{party: p}
+}

@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// LayerLeases lists what is held in the layer whose lead is at a path. The session
+// reads its own layer, and those that [Session.Store] lets it look into.
+func (se *Session) LayerLeases(ctx context.Context, path string, q LeaseQuery) (p LeasePage, err error) {
+	return p, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) (err error) {
+		l, err := se.layerAt(tx, path)
+		if err == nil {
+			p, err = q.page(tx, []shelf{{se.state.core.Registry(layerScope(l.ID)), LayerScope, l.Path}})
+		}
+		return err
+	})
+}
+
+// layerAt is the layer whose lead is at a path, if the session's actor reads it.
+// Otherwise it is not told whether there is one.
+func (se *Session) layerAt(tx engine.Tx, path string) (l layerRecord, err error) {
+	a := se.actor
+	if a.Role == Operator {
+		return l, forbidden("an operator is in no layer")
+	}
+	if l, _ = getLayer(tx, a.HomeLayer()); l.Path == path {
+		return l, nil
+	}
+	name := strings.TrimPrefix(path, a.Path+Separator)
+	if a.Role == Root {
+		name = path
+	}
+	if above, _ := getLayer(tx, a.Layer); a.Role == Sublead && above.Path == path {
+		name = ParentLayer
+	} else if a.Role != Root && name == path {
+		return l, forbidden("the layer of %s is not one that %s reads", path, a.Path)
+	}
+	id, _, err := standing(tx, a, name)
+	if err != nil {
+		return l, forbidden("the layer of %s is not one that %s reads", path, a.Path)
+	}
+	l, _ = getLayer(tx, id)
+	return l, nil
+}
+
+// ReadableLayers are the paths of the leads whose layers the session reads, its own
+// first, and at most limit.
+func (se *Session) ReadableLayers(ctx context.Context, limit int) (paths []string, err error) {
+	a := se.actor
+	return paths, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
+		own, _ := getLayer(tx, a.HomeLayer())
+		paths = append(paths, own.Path)
+		if a.Role == Sublead {
+			above, _ := getLayer(tx, a.Layer)
+			paths = append(paths, above.Path)
+		}
+		if !a.Role.Leads() {
+			return nil
+		}
+		for m := range members(tx, a.Leads) {
+			if len(paths) == limit || ctx.Err() != nil {
+				break
+			}
+			if m.Role == Sublead && m.ReadDown {
+				paths = append(paths, m.Path)
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// Revision is that of the last event there is, of any run.
+func (se *Session) Revision(ctx context.Context) (n uint64, err error) {
+	return n, se.state.eng.View(ctx, func(tx engine.Tx) error {
+		n = event.NumbersOf(tx).Revision
+		return nil
+	})
+}
+
+// NewEvents wakes when there may be new events.
+func (se *Session) NewEvents() *engine.Watch { return se.state.eng.Watch(event.NumberKey) }
+
+// Events gives a page of what has happened in the session's run. It is for those
+// that tell its client no more of it than which of what it reads has changed.
+func (se *Session) Events(ctx context.Context, since uint64) (p EventPage, err error) {
+	q := EventQuery{Since: since, Limit: MaxEventList}
+	return p, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) (err error) {
+		p, err = q.page(ctx, tx, se.run)
+		return err
+	})
+}
+
+// Subscriptions are what the session's client has asked to be told of, as
+// [Session.Subscribe] noted it.
+func (se *Session) Subscriptions(ctx context.Context) (uris []string, err error) {
+	return uris, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+		record, _ := rows.Get[sessionRecord](tx, sessionKey(se.id))
+		uris = record.Subscribed
+		return nil
+	})
+}
+
+// Subscribe notes all that the session's client has asked to be told of, so that it
+// is told also by the daemon that comes after this one.
+func (se *Session) Subscribe(ctx context.Context, uris []string) error {
+	return rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
+		record, ok := rows.Get[sessionRecord](tx, sessionKey(se.id))
+		if !ok {
+			return registry.ErrSessionEnded
+		}
+		record.Subscribed = uris
+		putSession(tx, record)
+		return nil
+	})
+}

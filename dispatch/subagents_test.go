@@ -1,0 +1,133 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// The daemon that comes after this one knows which sub-agents a session has, so it
+// tells each of its own lease, and the main agent of those that have ended.
+func TestARestartForgetsNoSubAgent(t *testing.T) {
+	for name, of := range map[string]struct {
+		main string // how the client names its main agent
+		says func(se *dispatch.Session, name string, main bool) error
+	}{
+		"Claude Code": {"", func(se *dispatch.Session, name string, main bool) error {
+			if err := se.UsesTool(t.Context(), "use of "+name, name); err != nil {
+				return err
+			}
+			return se.Heard(t.Context(), name, main)
+		}},
+		"opencode": {"main", func(se *dispatch.Session, name string, main bool) error { return se.Heard(t.Context(), name, main) }},
+		"Codex": {"main", func(se *dispatch.Session, name string, main bool) error {
+			if main {
+				return se.HeardAlone(t.Context(), name)
+			}
+			return se.Heard(t.Context(), name, false)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				se := h.connect(dispatch.Credentials{Run: "r", Name: "client"}, 1)
+				for _, agent := range []string{of.main, "a", "b", "ended"} {
+					if err := of.says(se, agent, agent == of.main); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, party := range []string{"a", "ended", "made up"} {
+					if _, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: party, TTL: time.Minute, Holder: registry.Holder{Party: party}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				handle := se.Handle()
+				for restart := range 2 {
+					h.crash()
+					se = h.connect(dispatch.Credentials{Handle: handle}, 1)
+					if user := se.UserOf("use of a"); name == "Claude Code" && user != "a" {
+						t.Errorf("after restart %d the call of a is taken for one of %q", restart, user)
+					}
+				}
+				// It ends, and what it held is lost by a revoke that comes first.
+				if _, err := h.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "ended", Reason: "x"}); err != nil {
+					t.Fatal(err)
+				}
+				if err := se.EndParty(t.Context(), "ended"); err != nil {
+					t.Fatal(err)
+				}
+				h.crash()
+				se = h.connect(dispatch.Credentials{Handle: handle}, 1)
+				time.Sleep(2 * time.Minute) // the others expire
+				want := map[string]string{"b": "[]", of.main: "[ended made up]", "a": "[a]"}
+				for _, agent := range []string{"b", of.main, "a"} {
+					list, _, err := se.TakeNotices(t.Context(), agent)
+					if err != nil {
+						t.Fatal(err)
+					}
+					lost := []string{}
+					for _, n := range list {
+						lost = append(lost, n.Key)
+					}
+					slices.Sort(lost) // they expired at the same moment
+					if got := fmt.Sprint(lost); got != want[agent] {
+						t.Errorf("%q is told of %s, want %s", agent, got, want[agent])
+					}
+				}
+				h.hangUp(se)
+			})
+		})
+	}
+}
+
+// What is known of sub-agents is written once, and bounded.
+func TestWhatIsKnownOfSubAgentsIsBounded(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		se := h.connect(dispatch.Credentials{Run: "r", Name: "client"}, 1)
+		defer h.hangUp(se)
+		for i := range 1000 {
+			name := fmt.Sprint("agent ", i)
+			if err := se.Heard(t.Context(), name, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := se.UsesTool(t.Context(), "use of "+name, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if first, last := se.UserOf("use of agent 0"), se.UserOf("use of agent 999"); first != "" || last != "agent 999" {
+			t.Errorf("users: %q and %q", first, last)
+		}
+		id := se.ID()
+		watch := h.eng.Watch("session/" + string(id[:]))
+		defer watch.Stop()
+		for range 10 {
+			if err := se.Heard(t.Context(), "agent 7", false); err != nil {
+				t.Fatal(err)
+			}
+			if err := se.UsesTool(t.Context(), "use of agent 999", "agent 999"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		select {
+		case <-watch.C:
+			t.Error("what was known has been written again")
+		default:
+		}
+		size := 0
+		err := h.eng.View(t.Context(), func(tx engine.Tx) error {
+			for row := range tx.Scan("session/") {
+				size = max(size, len(row.Value))
+			}
+			return nil
+		})
+		if err != nil || size > 32<<10 {
+			t.Errorf("the record has %d bytes: %v", size, err)
+		}
+	})
+}
