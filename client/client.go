@@ -1,0 +1,285 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/clock"
+)
+
+// Options say how to reach a state, and as whom.
+type Options struct {
+	// Servers are URLs: unix:///path of a daemon's socket, http://host:port or
+	// https://host. If one does not answer, the next is asked.
+	Servers []string
+	Token   string        // of an actor, from leasehold actor add
+	TLS     *tls.Config   // of https; nil: what the system trusts
+	Outage  time.Duration // how long a call tries where no server answers; 0: 30 s
+	Log     *slog.Logger  // nil: silent
+}
+
+const defaultOutage = 30 * time.Second
+
+// A Client is one session with a state, for as long as it is open. What it holds goes
+// back when it is closed, or its process ends. It can be used by many goroutines.
+type Client struct {
+	opts    Options
+	servers *servers
+	clock   clock.Clock
+	log     *slog.Logger
+	ctx     context.Context // ends with Close
+	stop    context.CancelCauseFunc
+	watched sync.WaitGroup
+
+	enqueues combiner[enqueuing, string]
+	submits  combiner[submission, submitted]
+
+	opening chan struct{} // whoever opens a session has it
+	mu      sync.Mutex
+	session string           // its handle; "": there is none
+	holds   map[uint64]*hold // by token
+}
+
+// Open opens a session. It ends with Close, and not with ctx.
+func Open(ctx context.Context, o Options) (*Client, error) {
+	ss, err := newServers(o.Servers, o.TLS)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, o, ss, clock.Machine())
+}
+
+func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client, error) {
+	if o.Outage == 0 {
+		o.Outage = defaultOutage
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold)}
+	c.ctx, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.enqueues.init(c, c.enqueueAll)
+	c.submits.init(c, c.submitAll)
+	giveUp := c.clock.Running() + o.Outage
+	for failures := 0; ; failures++ {
+		_, err := c.open(ctx)
+		if err == nil {
+			break
+		}
+		if !retriable(err) || c.clock.Running() > giveUp || pause(ctx, failures) != nil {
+			c.stop(ErrClosed)
+			return nil, err
+		}
+	}
+	c.watched.Go(c.watch)
+	return c, nil
+}
+
+// Close ends the session, and so gives back all that it holds. Contexts of leases and
+// tasks end first.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	handle := c.session
+	c.mu.Unlock()
+	c.loseAll(handle, ErrReleased)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
+	defer cancel()
+	var err error
+	if handle != "" && c.ctx.Err() == nil {
+		_, _, err = c.send(ctx, &request{method: http.MethodDelete, path: "/session"}, handle)
+	}
+	c.stop(ErrClosed)
+	c.watched.Wait()
+	c.servers.close()
+	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Status == http.StatusNotFound {
+		return nil // it has ended already
+	}
+	return err
+}
+
+const closeTimeout = 5 * time.Second
+
+// Do calls any route of the API: path is below /api/v1, in and out are JSON or nil. A
+// refusal is an [*Error]. What it is granted nobody renews; see Acquire and Work.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	r := request{method: method, path: path}
+	if in != nil {
+		body, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		r.body = body
+	}
+	return c.do(ctx, &r, out)
+}
+
+// A request is a call of a route.
+type request struct {
+	method, path string
+	body         []byte
+	wait         time.Duration // that the server may take before it answers
+	key          string        // names the call, however often it is sent
+}
+
+// answerTimeout is how long a server may take to answer what does not wait.
+const answerTimeout = 5 * time.Second
+
+// do sends a request until it is answered, its ctx ends, or no server has answered for
+// as long as an outage may last.
+func (c *Client) do(ctx context.Context, r *request, out any) error {
+	if r.key == "" && r.method != http.MethodGet {
+		r.key = uuid.NewString()
+	}
+	var giveUp time.Duration
+	for failures := 0; ; failures++ {
+		err := c.try(ctx, r, r.wait+answerTimeout, out)
+		switch {
+		case err == nil || !retriable(err):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case c.ctx.Err() != nil:
+			return ErrClosed
+		case failures == 0:
+			giveUp = c.clock.Running() + c.opts.Outage
+		case c.clock.Running() > giveUp:
+			return fmt.Errorf("no server answers: %w", err)
+		}
+		c.log.Debug("a call is sent again", "path", r.path, "err", err)
+		if err := pause(ctx, failures); err != nil {
+			return err
+		}
+	}
+}
+
+// retriable reports whether a call that failed may be answered at the next try.
+func retriable(err error) bool {
+	refusal, ok := errors.AsType[*Error](err)
+	return !ok || refusal.passing()
+}
+
+// try sends a request once, in the session, or twice if that has ended meanwhile.
+func (c *Client) try(ctx context.Context, r *request, timeout time.Duration, out any) error {
+	for reopened := false; ; reopened = true {
+		handle, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		status, body, err := c.send(bounded, r, handle)
+		cancel()
+		if err != nil {
+			if ended(err) && !reopened {
+				c.sessionEnded(handle)
+				continue
+			}
+			return err
+		}
+		if status == http.StatusNoContent || out == nil {
+			return nil
+		}
+		return json.Unmarshal(body, out)
+	}
+}
+
+// ended reports whether a refusal says that the session has ended.
+func ended(err error) bool {
+	refusal, ok := errors.AsType[*Error](err)
+	return ok && (refusal.Code == sessionOver || refusal.Status == http.StatusUnauthorized)
+}
+
+// sessionOver is the code of a refusal that names a session which has ended.
+const sessionOver = "SESSION_ENDED"
+
+// send sends a request to the server that answered last. If it does not answer, the
+// next is asked from then on.
+func (c *Client) send(ctx context.Context, r *request, handle string) (status int, body []byte, err error) {
+	s, number := c.servers.current()
+	resp, err := s.http.Do(c.httpRequest(ctx, s, r, handle))
+	if err != nil {
+		c.unanswered(ctx, number)
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	if err != nil {
+		c.unanswered(ctx, number)
+		return 0, nil, err
+	}
+	if bytes.Contains(body, []byte(`"notices":`)) {
+		c.readNotices(body)
+	}
+	if resp.StatusCode < 300 && resp.StatusCode != http.StatusAccepted {
+		return resp.StatusCode, body, nil
+	}
+	refusal := refusalOf(resp, body)
+	if refusal.Code != sessionOver && refusal.passing() {
+		c.servers.failed(number)
+	}
+	return resp.StatusCode, body, refusal
+}
+
+// refusalOf is what a server has refused, with what its answer said.
+func refusalOf(resp *http.Response, body []byte) *Error {
+	refusal := errorOf(resp.StatusCode, body)
+	if resp.Header.Get(sessionHeader) == "ended" {
+		refusal.Code = sessionOver
+	}
+	return refusal
+}
+
+// unanswered has the next server asked, unless it was the caller who gave up.
+func (c *Client) unanswered(ctx context.Context, number int64) {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		c.servers.failed(number)
+	}
+}
+
+const sessionHeader = "Leasehold-Session"
+
+func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle string) *http.Request {
+	h, err := http.NewRequestWithContext(ctx, r.method, s.url+r.path, bytes.NewReader(r.body))
+	if err != nil { // of a path that is none
+		h, _ = http.NewRequestWithContext(ctx, r.method, s.url, http.NoBody)
+	}
+	h.Header.Set("Authorization", "Bearer "+c.opts.Token)
+	h.Header.Set("Accept", "application/json")
+	if len(r.body) > 0 {
+		h.Header.Set("Content-Type", "application/json")
+	}
+	if handle != "" {
+		h.Header.Set(sessionHeader, handle)
+	}
+	if r.key != "" {
+		h.Header.Set("Idempotency-Key", r.key)
+	}
+	return h
+}
+
+// pause waits a little longer after each failure.
+func pause(ctx context.Context, failures int) error {
+	timer := time.NewTimer(min(firstRetry<<min(failures, 10), lastRetry))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Second
+)

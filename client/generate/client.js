@@ -1,0 +1,76 @@
+// A thin client of Leasehold's HTTP API, for Node 18 and newer, Deno and Bun. It needs
+// nothing else. leasehold.d.ts has its types.
+//
+//   const c = new Client({ url: "http://127.0.0.1:7711", token });
+//   await c.open();
+//   const lease = await c.run_lease_acquire({ key: "deploy", wait_secs: 30 });
+//   …
+//   await c.run_lease_release({ lease_id: lease.lease_id });
+//   await c.close();
+//
+// A refusal is thrown as a Refusal, whose code says what happened. Nobody renews a lease
+// by itself: call lease_renew at a third of its ttl.
+//
+// Generated from the OpenAPI document by client/generate: do not edit.
+
+export class Refusal extends Error {
+  constructor(status, data) {
+    super(data.message ?? data.detail ?? data.title ?? `HTTP status ${status}`);
+    this.status = status;
+    this.code = data.code ?? "";
+    this.data = data;
+  }
+}
+
+export class Client {
+  #url;
+  #token;
+  #session;
+
+  constructor({ url, token }) {
+    this.#url = url.replace(/\/$/, "");
+    this.#token = token;
+    for (const [name, operation] of Object.entries(operations)) {
+      this[name] = (args = {}, call = {}) => this.#call(operation, args, call);
+    }
+  }
+
+  async open() {
+    this.#session = (await this.session_open()).session;
+  }
+
+  async close() {
+    if (this.#session) await this.session_end();
+    this.#session = undefined;
+  }
+
+  async #call([method, route, inQuery], args, call) {
+    const body = { ...args };
+    const take = (name) => {
+      const value = body[name];
+      delete body[name];
+      return value;
+    };
+    let path = route.replace(/{(\w+)}/g, (_, name) =>
+      String(take(name)).replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/"));
+    const query = new URLSearchParams();
+    for (const name of inQuery) {
+      const value = take(name);
+      if (value !== undefined) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
+    }
+    if (query.size > 0) path += "?" + query;
+    const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
+    if (this.#session) headers["Leasehold-Session"] = this.#session;
+    if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
+    const request = { method, headers, signal: call.signal };
+    if (method !== "GET" && Object.keys(body).length > 0) {
+      headers["Content-Type"] = "application/json";
+      request.body = JSON.stringify(body);
+    }
+    const response = await fetch(this.#url + path, request);
+    const text = await response.text();
+    const answer = text === "" ? null : JSON.parse(text);
+    if (!response.ok || response.status === 202) throw new Refusal(response.status, answer ?? {});
+    return answer;
+  }
+}

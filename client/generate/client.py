@@ -1,0 +1,106 @@
+"""A thin client of Leasehold's HTTP API. It needs Python 3.8 and nothing else.
+
+    with Client("http://127.0.0.1:7711", token) as c:
+        lease = c.run_lease_acquire(key="deploy", wait_secs=30)
+        ...
+        c.run_lease_release(lease["lease_id"])
+
+Servers are http://host:port, https://host or unix:///path of a daemon's socket. A
+refusal is a Refusal, whose code says what happened. Nobody renews a lease by itself:
+call lease_renew at a third of its ttl. A client is used by one thread at a time. A call
+that is sent again with the same call_key has one effect.
+
+Generated from the OpenAPI document by client/generate: do not edit.
+"""
+
+import http.client
+import json
+import socket
+import urllib.parse
+import uuid
+
+
+class Refusal(Exception):
+    """The server refused: code says what, status is HTTP's, data is the whole answer."""
+
+    def __init__(self, status, data):
+        super().__init__(data.get("message") or data.get("detail") or data.get("title") or f"HTTP status {status}")
+        self.status, self.code, self.data = status, data.get("code", ""), data
+
+
+class _Socket(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _part(text):
+    return urllib.parse.quote(str(text).lstrip("/"), safe="/")
+
+
+class Client:
+    """One session. What it is granted ends with close, or with its process."""
+
+    def __init__(self, url, token, timeout=65):
+        self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token, timeout
+        self._session = self._conn = None
+
+    def __enter__(self):
+        self._session = self.session_open()["session"]
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """End the session, and give back what it holds."""
+        try:
+            if self._session:
+                self.session_end()
+        finally:
+            self._session = None
+            if self._conn:
+                self._conn.close()
+
+    def _connect(self):
+        u = self._url
+        if u.scheme == "unix":
+            return _Socket(u.path, self._timeout)
+        kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
+        return kind(u.hostname, u.port, timeout=self._timeout)
+
+    def _call(self, method, path, query, body, key):
+        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in query.items() if v is not None}
+        if given:
+            path += "?" + urllib.parse.urlencode(given)
+        headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
+        if self._session:
+            headers["Leasehold-Session"] = self._session
+        if method != "GET":  # so that it can be sent again
+            headers["Idempotency-Key"] = key or str(uuid.uuid4())
+        data = None
+        if body is not None:
+            data = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+            headers["Content-Type"] = "application/json"
+        for last in (False, True):
+            try:
+                self._conn = self._conn or self._connect()
+                self._conn.request(method, path, data, headers)
+                answer = self._conn.getresponse()
+                text = answer.read()
+                break
+            except (OSError, http.client.HTTPException):
+                if self._conn:
+                    self._conn.close()
+                self._conn = None
+                if last:
+                    raise
+        answered = json.loads(text) if text else None
+        if answer.status >= 300 or answer.status == 202:
+            raise Refusal(answer.status, answered or {})
+        return answered

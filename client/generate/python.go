@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+//go:embed client.py
+var pythonCore string
+
+//go:embed client.js
+var javascriptCore string
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func contains(list []string, s string) bool { return slices.Contains(list, s) }
+
+// reserved are the words of Python that are names of arguments.
+var reserved = map[string]bool{"as": true, "from": true, "in": true, "is": true}
+
+// python writes the module: the core, and a method for each operation.
+func python(list []operation) []byte {
+	var b bytes.Buffer
+	b.WriteString(pythonCore)
+	for _, o := range list {
+		var args []string
+		for _, a := range o.InPath {
+			args = append(args, a.Name)
+		}
+		var named []string
+		table := func(arguments []argument) string {
+			var entries []string
+			for _, a := range arguments {
+				name := a.Name
+				if reserved[name] {
+					name += "_"
+				}
+				if a.Required {
+					named = append([]string{name}, named...)
+				} else {
+					named = append(named, name+"=None")
+				}
+				entries = append(entries, fmt.Sprintf("%q: %s", a.Name, name))
+			}
+			return "{" + strings.Join(entries, ", ") + "}"
+		}
+		query, body := table(o.InQuery), table(o.InBody)
+		if len(o.InBody) == 0 {
+			body = "None"
+		}
+		args = append(append([]string{"self"}, args...), "*")
+		args = append(append(args, named...), "call_key=None")
+		path := o.Path
+		for _, a := range o.InPath {
+			path = strings.Replace(path, "{"+a.Name+"}", "{_part("+a.Name+")}", 1)
+		}
+		fmt.Fprintf(&b, "\n    def %s(%s):\n        %q\n        return self._call(%q, f%q, %s, %s, call_key)\n",
+			o.Name, strings.Join(args, ", "), o.Summary+".", strings.ToUpper(o.Method), path, query, body)
+	}
+	return b.Bytes()
+}
+
+// javascript writes the module: the core, and a table of the operations.
+func javascript(list []operation) []byte {
+	var b bytes.Buffer
+	b.WriteString(javascriptCore)
+	b.WriteString("\n// By name: method, path, and which arguments go into the query.\nconst operations = {\n")
+	for _, o := range list {
+		var query []string
+		for _, a := range o.InQuery {
+			query = append(query, fmt.Sprintf("%q", a.Name))
+		}
+		fmt.Fprintf(&b, "  %s: [%q, %q, [%s]],\n", o.Name, strings.ToUpper(o.Method), o.Path, strings.Join(query, ", "))
+	}
+	b.WriteString("};\n")
+	return b.Bytes()
+}
+
+// types writes TypeScript's types of the module.
+func types(list []operation) []byte {
+	var b bytes.Buffer
+	b.WriteString(`// Generated from the OpenAPI document by client/generate: do not edit.
+
+export interface Options {
+  url: string; // http://host:port or https://host
+  token: string; // of an actor, from leasehold actor add
+}
+
+/** A refusal: code says what happened, and data what else the answer said. */
+export class Refusal extends Error {
+  code: string;
+  status: number;
+  data: Record<string, unknown>;
+}
+
+export interface Call {
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
+export class Client {
+  constructor(options: Options);
+  /** Opens a session; what is granted from then on ends with it. */
+  open(): Promise<void>;
+  /** Ends the session, and gives back what it holds. */
+  close(): Promise<void>;
+`)
+	for _, o := range list {
+		var members []string
+		required := false
+		for _, a := range slices.Concat(o.InPath, o.InQuery, o.InBody) {
+			mark := "?"
+			if a.Required {
+				mark, required = "", true
+			}
+			members = append(members, fmt.Sprintf("%s%s: %s", a.Name, mark, a.typescript()))
+		}
+		args := "args?: {}"
+		if len(members) > 0 {
+			args = "args?: { " + strings.Join(members, "; ") + " }"
+		}
+		if required {
+			args = strings.Replace(args, "?", "", 1)
+		}
+		answer := o.Answers.typescript()
+		if o.Empty && o.Answers != nil {
+			answer += " | null"
+		}
+		fmt.Fprintf(&b, "  /** %s. */\n  %s(%s, call?: Call): Promise<%s>;\n", o.Summary, o.Name, args, answer)
+	}
+	b.WriteString("}\n")
+	return b.Bytes()
+}
+
+// typescript is the type of what the schema describes.
+func (s *schema) typescript() string {
+	if s == nil {
+		return "null"
+	}
+	if len(s.Enum) > 0 {
+		var values []string
+		for _, v := range s.Enum {
+			values = append(values, fmt.Sprintf("%q", v))
+		}
+		return strings.Join(values, " | ")
+	}
+	var alternatives []string
+	for _, of := range s.AnyOf {
+		alternatives = append(alternatives, of.typescript())
+	}
+	switch t := s.Type.(type) {
+	case string:
+		alternatives = append(alternatives, s.named(t))
+	case []any:
+		for _, one := range t {
+			alternatives = append(alternatives, s.named(one.(string)))
+		}
+	}
+	if len(alternatives) == 0 {
+		return "unknown"
+	}
+	return strings.Join(slices.Compact(alternatives), " | ")
+}
+
+func (s *schema) named(t string) string {
+	switch t {
+	case "integer", "number":
+		return "number"
+	case "array":
+		return "(" + s.Items.typescript() + ")[]"
+	case "object":
+		if len(s.Properties) == 0 {
+			return "Record<string, unknown>"
+		}
+		var members []string
+		for _, name := range sorted(s.Properties) {
+			mark := "?"
+			if contains(s.Required, name) {
+				mark = ""
+			}
+			members = append(members, fmt.Sprintf("%q%s: %s", name, mark, s.Properties[name].typescript()))
+		}
+		return "{ " + strings.Join(members, "; ") + " }"
+	default:
+		return t // string, boolean, null
+	}
+}

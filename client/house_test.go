@@ -1,0 +1,250 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/client"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// A house is a daemon in a bubble, with a network of its own.
+type house struct {
+	t     *testing.T
+	state *dispatch.State
+	doors map[string]*door // by host and port
+	mu    sync.Mutex
+}
+
+func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := dispatch.Open(t.Context(), eng, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		tended := make(chan error, 1)
+		go func() { tended <- state.Tend(ctx) }()
+		h := &house{t: t, state: state, doors: make(map[string]*door)}
+		if _, _, err := state.AddActor(ctx, dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root}); err != nil {
+			t.Fatal(err)
+		}
+		h.open("localhost:80")
+		story(t, h)
+		for _, d := range h.doors {
+			d.shut()
+		}
+		stop()
+		if err := errors.Join(<-tended, eng.Check(), eng.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A door is where the daemon listens.
+type door struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func (d *door) Accept() (net.Conn, error) {
+	select {
+	case nc := <-d.conns:
+		return nc, nil
+	case <-d.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (d *door) Close() error   { d.once.Do(func() { close(d.done) }); return nil }
+func (d *door) Addr() net.Addr { return &net.TCPAddr{} }
+
+// open serves the state at an address.
+func (h *house) open(addr string) *door {
+	d := &door{conns: make(chan net.Conn), done: make(chan struct{}), ended: make(chan error, 1)}
+	ctx, stop := context.WithCancel(context.Background())
+	d.stop = stop
+	go func() { d.ended <- server.New(h.state, server.Options{}).ServeEndpoint(ctx, d) }()
+	h.mu.Lock()
+	h.doors[addr] = d
+	h.mu.Unlock()
+	return d
+}
+
+// shut ends the daemon that listens there, and leaves sessions as they are.
+func (d *door) shut() {
+	d.stop()
+	<-d.ended
+	d.ended <- nil
+}
+
+// A machine is where a client runs: its clock, and its cable.
+type machine struct {
+	h     *house
+	slept atomic.Int64  // by how much its clock is ahead
+	late  time.Duration // what it is answered comes so late
+
+	mu      sync.Mutex
+	conns   []*cable
+	pulled  chan struct{} // closed: the cable is in
+	request map[string]int
+}
+
+func (h *house) machine() *machine {
+	m := &machine{h: h, pulled: make(chan struct{}), request: make(map[string]int)}
+	close(m.pulled)
+	return m
+}
+
+func (m *machine) clock() clock.Clock {
+	c := clock.Go()
+	running := c.Running
+	c.Running = func() time.Duration { return running() + time.Duration(m.slept.Load()) }
+	c.Sleeps = true
+	return c
+}
+
+// pull lets nothing through any more, in either direction, until plug; nobody notices by
+// anything but silence.
+func (m *machine) pull() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pulled = make(chan struct{})
+}
+
+func (m *machine) plug() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.pulled)
+}
+
+// cut breaks all connections.
+func (m *machine) cut() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.conns {
+		c.Close()
+	}
+	m.conns = nil
+}
+
+func (m *machine) requests(of string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.request[of]
+}
+
+func (m *machine) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	if err := m.passes(ctx.Done()); err != nil {
+		return nil, err
+	}
+	m.h.mu.Lock()
+	d := m.h.doors[addr]
+	m.h.mu.Unlock()
+	if d == nil {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}
+	near, far := net.Pipe()
+	select {
+	case d.conns <- far:
+	case <-d.done:
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c := &cable{Conn: near, m: m, closed: make(chan struct{})}
+	m.mu.Lock()
+	m.conns = append(m.conns, c)
+	m.mu.Unlock()
+	return c, nil
+}
+
+// passes waits until the cable is in.
+func (m *machine) passes(over <-chan struct{}) error {
+	m.mu.Lock()
+	in := m.pulled
+	m.mu.Unlock()
+	select {
+	case <-in:
+		return nil
+	case <-over:
+		return net.ErrClosed
+	}
+}
+
+// A cable is a connection of a machine.
+type cable struct {
+	net.Conn
+	m      *machine
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *cable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	select {
+	case <-time.After(c.m.late):
+	case <-c.closed:
+	}
+	if gone := c.m.passes(c.closed); gone != nil {
+		return 0, gone
+	}
+	return n, err
+}
+
+func (c *cable) Write(p []byte) (int, error) {
+	if gone := c.m.passes(c.closed); gone != nil {
+		return 0, gone
+	}
+	if line, _, ok := bytes.Cut(p, []byte(" HTTP/1.1\r\n")); ok {
+		c.m.mu.Lock()
+		c.m.request[string(line)]++
+		c.m.mu.Unlock()
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *cable) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// open opens a client on the machine, of an actor of its own.
+func (m *machine) open(name string, servers ...string) *client.Client {
+	m.h.t.Helper()
+	_, token, err := m.h.state.AddActor(m.h.t.Context(), dispatch.NewActor{Run: "r", Name: name, Role: dispatch.Worker})
+	if err != nil {
+		m.h.t.Fatal(err)
+	}
+	if len(servers) == 0 {
+		servers = []string{"http://localhost"}
+	}
+	c, err := client.OpenAt(m.h.t.Context(), client.Options{Servers: servers, Token: token}, m.clock(), m.dial)
+	if err != nil {
+		m.h.t.Fatal(err)
+	}
+	m.h.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (h *house) client(name string) *client.Client { return h.machine().open(name) }

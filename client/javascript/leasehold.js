@@ -1,0 +1,145 @@
+// A thin client of Leasehold's HTTP API, for Node 18 and newer, Deno and Bun. It needs
+// nothing else. leasehold.d.ts has its types.
+//
+//   const c = new Client({ url: "http://127.0.0.1:7711", token });
+//   await c.open();
+//   const lease = await c.run_lease_acquire({ key: "deploy", wait_secs: 30 });
+//   …
+//   await c.run_lease_release({ lease_id: lease.lease_id });
+//   await c.close();
+//
+// A refusal is thrown as a Refusal, whose code says what happened. Nobody renews a lease
+// by itself: call lease_renew at a third of its ttl.
+//
+// Generated from the OpenAPI document by client/generate: do not edit.
+
+export class Refusal extends Error {
+  constructor(status, data) {
+    super(data.message ?? data.detail ?? data.title ?? `HTTP status ${status}`);
+    this.status = status;
+    this.code = data.code ?? "";
+    this.data = data;
+  }
+}
+
+export class Client {
+  #url;
+  #token;
+  #session;
+
+  constructor({ url, token }) {
+    this.#url = url.replace(/\/$/, "");
+    this.#token = token;
+    for (const [name, operation] of Object.entries(operations)) {
+      this[name] = (args = {}, call = {}) => this.#call(operation, args, call);
+    }
+  }
+
+  async open() {
+    this.#session = (await this.session_open()).session;
+  }
+
+  async close() {
+    if (this.#session) await this.session_end();
+    this.#session = undefined;
+  }
+
+  async #call([method, route, inQuery], args, call) {
+    const body = { ...args };
+    const take = (name) => {
+      const value = body[name];
+      delete body[name];
+      return value;
+    };
+    let path = route.replace(/{(\w+)}/g, (_, name) =>
+      String(take(name)).replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/"));
+    const query = new URLSearchParams();
+    for (const name of inQuery) {
+      const value = take(name);
+      if (value !== undefined) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
+    }
+    if (query.size > 0) path += "?" + query;
+    const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
+    if (this.#session) headers["Leasehold-Session"] = this.#session;
+    if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
+    const request = { method, headers, signal: call.signal };
+    if (method !== "GET" && Object.keys(body).length > 0) {
+      headers["Content-Type"] = "application/json";
+      request.body = JSON.stringify(body);
+    }
+    const response = await fetch(this.#url + path, request);
+    const text = await response.text();
+    const answer = text === "" ? null : JSON.parse(text);
+    if (!response.ok || response.status === 202) throw new Refusal(response.status, answer ?? {});
+    return answer;
+  }
+}
+
+// By name: method, path, and which arguments go into the query.
+const operations = {
+  actor_list: ["GET", "/api/v1/actors", ["after", "limit"]],
+  actor_wait: ["POST", "/api/v1/actors/wait", []],
+  actor_status: ["GET", "/api/v1/actors/{actor}", []],
+  actor_cancel: ["POST", "/api/v1/actors/{actor}/cancel", []],
+  lease_acquire: ["POST", "/api/v1/layer/leases", []],
+  lease_list: ["GET", "/api/v1/leases", ["scope", "prefix", "after", "limit"]],
+  run_lease_acquire: ["POST", "/api/v1/leases", []],
+  lease_check: ["POST", "/api/v1/leases/check", []],
+  lease_get: ["GET", "/api/v1/leases/held", ["scope", "key", "path"]],
+  lease_history: ["GET", "/api/v1/leases/history", ["scope", "key", "path", "since", "limit"]],
+  lease_acquire_many: ["POST", "/api/v1/leases/many", []],
+  lease_revoke: ["POST", "/api/v1/leases/revoke", []],
+  run_lease_release: ["DELETE", "/api/v1/leases/{lease_id}", []],
+  lease_transfer: ["POST", "/api/v1/leases/{lease_id}/offer", []],
+  lease_renew: ["POST", "/api/v1/leases/{lease_id}/renew", []],
+  actor_message: ["POST", "/api/v1/messages", []],
+  actor_inbox: ["POST", "/api/v1/messages/next", []],
+  queue_stats: ["GET", "/api/v1/queues", ["queue", "after", "limit"]],
+  queue_dead: ["GET", "/api/v1/queues/{queue}/dead", ["after", "limit"]],
+  queue_redrive: ["POST", "/api/v1/queues/{queue}/redrive", []],
+  task_list: ["GET", "/api/v1/queues/{queue}/tasks", ["state", "after", "limit"]],
+  task_enqueue: ["POST", "/api/v1/queues/{queue}/tasks", []],
+  actor_report: ["POST", "/api/v1/report", []],
+  operator_tree: ["GET", "/api/v1/runs", ["run", "after", "limit"]],
+  operator_run_remove: ["DELETE", "/api/v1/runs/{run}", []],
+  operator_run: ["GET", "/api/v1/runs/{run}", ["after", "limit"]],
+  operator_actor_add: ["POST", "/api/v1/runs/{run}/actors", []],
+  operator_actor_end: ["POST", "/api/v1/runs/{run}/actors/end", []],
+  operator_actor_token: ["POST", "/api/v1/runs/{run}/actors/token", []],
+  operator_events: ["GET", "/api/v1/runs/{run}/events", ["since", "back", "wait_secs", "limit", "key", "scope", "layer", "actor"]],
+  operator_leases: ["GET", "/api/v1/runs/{run}/leases", ["scope", "prefix", "after", "limit", "layer"]],
+  operator_lease_check: ["POST", "/api/v1/runs/{run}/leases/check", []],
+  operator_lease_revoke: ["POST", "/api/v1/runs/{run}/leases/revoke", []],
+  operator_logs: ["GET", "/api/v1/runs/{run}/logs", ["path", "lines"]],
+  operator_queue_stats: ["GET", "/api/v1/runs/{run}/queues", ["queue", "after", "limit"]],
+  operator_queue_pause: ["POST", "/api/v1/runs/{run}/queues/{queue}/pause", []],
+  operator_queue_redrive: ["POST", "/api/v1/runs/{run}/queues/{queue}/redrive", []],
+  operator_queue_resume: ["POST", "/api/v1/runs/{run}/queues/{queue}/resume", []],
+  operator_kv: ["GET", "/api/v1/runs/{run}/store", ["layer", "glob", "after", "limit", "values"]],
+  operator_queue_list: ["GET", "/api/v1/runs/{run}/tasks", ["queue", "state", "limit"]],
+  operator_task: ["GET", "/api/v1/runs/{run}/tasks/{task_id}", []],
+  operator_task_cancel: ["POST", "/api/v1/runs/{run}/tasks/{task_id}/cancel", []],
+  session_end: ["DELETE", "/api/v1/session", []],
+  session_get: ["GET", "/api/v1/session", []],
+  session_heartbeat: ["POST", "/api/v1/session/heartbeat", []],
+  session_open: ["POST", "/api/v1/sessions", []],
+  kv_list: ["GET", "/api/v1/store", ["glob", "after", "limit", "values", "layer"]],
+  kv_delete: ["DELETE", "/api/v1/store/{path}", ["override", "layer", "require_leases", "require_mode"]],
+  kv_get: ["GET", "/api/v1/store/{path}", ["layer"]],
+  kv_set: ["PUT", "/api/v1/store/{path}", []],
+  task_enqueue_many: ["POST", "/api/v1/tasks/many", []],
+  task_claim: ["POST", "/api/v1/tasks/next", []],
+  task_submit_many: ["POST", "/api/v1/tasks/submit", []],
+  task_get: ["GET", "/api/v1/tasks/{task_id}", []],
+  task_abandon: ["POST", "/api/v1/tasks/{task_id}/abandon", []],
+  task_cancel: ["POST", "/api/v1/tasks/{task_id}/cancel", []],
+  task_complete: ["POST", "/api/v1/tasks/{task_id}/complete", []],
+  task_fail: ["POST", "/api/v1/tasks/{task_id}/fail", []],
+  task_heartbeat: ["POST", "/api/v1/tasks/{task_id}/heartbeat", []],
+  task_nack: ["POST", "/api/v1/tasks/{task_id}/nack", []],
+  task_result: ["GET", "/api/v1/tasks/{task_id}/result", ["wait_secs"]],
+  operator_token_list: ["GET", "/api/v1/tokens", []],
+  operator_token_issue: ["POST", "/api/v1/tokens", []],
+  operator_token_revoke: ["DELETE", "/api/v1/tokens/{name}", []],
+  operator_token_rotate: ["POST", "/api/v1/tokens/{name}/rotate", []],
+};

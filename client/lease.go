@@ -1,0 +1,163 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// LeaseOptions say what lease to take. The zero value is an exclusive one of the run,
+// for 30 s at a time.
+type LeaseOptions struct {
+	TTL    time.Duration // how long it lasts unless it is renewed, which is done at a third of it; 1 s to a day
+	Layer  bool          // of the caller's layer, and not of the run
+	Shared bool          // beside others that take it shared
+	Reason string        // shown to those who are refused
+
+	// Jeopardy is called when a renewal fails, with the time that is left until the
+	// lease's context ends.
+	Jeopardy func(left time.Duration, err error)
+}
+
+const defaultTTL = 30 * time.Second
+
+// A Lease is held until it is released or lost.
+type Lease struct {
+	*hold
+	id, scope, key string
+}
+
+// Acquire takes a lease, and waits in line for it until ctx ends. The end of ctx after
+// that ends no lease.
+func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
+	for ticket := ""; ; {
+		l, err := c.acquire(ctx, key, maxWait, ticket, o)
+		refusal, ok := errors.AsType[*Error](err)
+		switch {
+		case errors.Is(err, ErrLost): // before it could be used
+			ticket = ""
+		case ok && refusal.Code == "WAIT_TIMEOUT":
+			ticket = ticketOf(refusal)
+		default:
+			return l, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// TryAcquire takes a lease if it is free. If not, it is an [*Error] with code
+// LEASE_HELD, which says who has it.
+func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
+	return c.acquire(ctx, key, 0, "", o)
+}
+
+// maxWait is how long one call waits in line, or for a task.
+const maxWait = 30 * time.Second
+
+func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ticket string, o LeaseOptions) (*Lease, error) {
+	if o.TTL == 0 {
+		o.TTL = defaultTTL
+	}
+	in := map[string]any{"ttl_secs": o.TTL.Seconds(), "wait_secs": wait.Seconds()}
+	path, name := "/leases", "key"
+	if o.Layer {
+		path, name = "/layer/leases", "name"
+	}
+	in[name] = key
+	if ticket != "" {
+		in["ticket"] = ticket
+	}
+	if o.Shared {
+		in["mode"] = "shared"
+	}
+	if o.Reason != "" {
+		in["reason"] = o.Reason
+	}
+	var granted struct {
+		LeaseID string `json:"lease_id"`
+		Name    string
+		Key     string
+		Scope   string
+		Token   uint64
+	}
+	sent := c.clock.Running() // if it is sent twice, the first may have been granted
+	if err := c.do(ctx, &request{method: http.MethodPost, path: path, body: encode(in), wait: wait}, &granted); err != nil {
+		return nil, err
+	}
+	l := &Lease{id: granted.LeaseID, scope: granted.Scope, key: granted.Name + granted.Key}
+	l.hold = &hold{
+		c: c, what: fmt.Sprintf("lease %q", l.key), token: granted.Token, ttl: o.TTL, jeopardy: o.Jeopardy,
+		renew: func(ctx context.Context, timeout time.Duration) error {
+			r := &request{method: http.MethodPost, path: "/leases/" + l.id + "/renew", body: encode(map[string]any{"ttl_secs": o.TTL.Seconds()})}
+			return c.try(ctx, r, timeout, nil)
+		},
+	}
+	if err := l.begin(ctx, sent); err != nil {
+		return nil, errors.Join(err, c.giveBack(context.WithoutCancel(ctx), l.id))
+	}
+	c.log.Debug("acquired", "what", l.what, "token", l.token)
+	return l, nil
+}
+
+func ticketOf(refusal *Error) string {
+	var waited struct{ Ticket string }
+	decode(refusal.Object, &waited)
+	return waited.Ticket
+}
+
+// Context ends when the lease is released, lost or past its local deadline;
+// [context.Cause] says which. Work under the lease takes it.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Token is the fencing token: greater than that of every earlier grant of the key. What
+// remembers the greatest that it has seen can refuse writes of those who were late.
+func (l *Lease) Token() uint64 { return l.token }
+
+// Key is what is leased.
+func (l *Lease) Key() string { return l.key }
+
+// Left is how long the lease can be trusted if no renewal succeeds any more.
+func (l *Lease) Left() time.Duration {
+	if l.check() != nil {
+		return 0
+	}
+	return l.left()
+}
+
+// A Gate makes a write depend on a lease: the write happens only if the lease still has
+// its token. As JSON it is an element of require_leases.
+type Gate struct {
+	Scope string `json:"scope"` // run or layer
+	Key   string `json:"key"`
+	Token uint64 `json:"token"`
+}
+
+// Gate is to be asked for immediately before each write. It is an error if the lease is
+// not held, or may not be, by a clock that has run while the machine slept.
+func (l *Lease) Gate() (Gate, error) {
+	if err := l.check(); err != nil {
+		return Gate{}, err
+	}
+	return Gate{l.scope, l.key, l.token}, nil
+}
+
+// Release gives the lease back; its context ends first. The error is an [ErrLost] if it
+// was lost before, and nil if it was released before. After another error the lease may
+// still be held, for its ttl at most.
+func (l *Lease) Release(ctx context.Context) error {
+	if !l.lose(ErrReleased) {
+		if cause := context.Cause(l.ctx); !errors.Is(cause, ErrReleased) {
+			return cause
+		}
+		return nil
+	}
+	return l.c.giveBack(ctx, l.id)
+}
+
+func (c *Client) giveBack(ctx context.Context, id string) error {
+	return c.do(ctx, &request{method: http.MethodDelete, path: "/leases/" + id}, nil)
+}

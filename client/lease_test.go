@@ -1,0 +1,246 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/client"
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+func acquire(t *testing.T, c *client.Client, key string, o client.LeaseOptions) *client.Lease {
+	t.Helper()
+	l, err := c.Acquire(t.Context(), key, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestALeaseRenewsItselfUntilItIsReleased(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one, two := h.client("one"), h.client("two")
+		l := acquire(t, one, "port 80", client.LeaseOptions{TTL: 3 * time.Second, Reason: "tests"})
+		for range 20 {
+			time.Sleep(10 * time.Second)
+			if _, err := two.TryAcquire(t.Context(), "port 80", client.LeaseOptions{}); client.CodeOf(err) != "LEASE_HELD" || !strings.Contains(err.Error(), "(one)") {
+				t.Fatalf("another gets it: %v", err)
+			}
+			if l.Left() < time.Second {
+				t.Errorf("%v is left of it", l.Left())
+			}
+		}
+		if err := l.Release(t.Context()); err != nil || !errors.Is(context.Cause(l.Context()), client.ErrReleased) {
+			t.Errorf("released: %v, and %v", err, context.Cause(l.Context()))
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("released again: %v", err)
+		}
+		if _, err := l.Gate(); !errors.Is(err, client.ErrReleased) {
+			t.Errorf("a gate after the release: %v", err)
+		}
+		other, err := two.TryAcquire(t.Context(), "port 80", client.LeaseOptions{})
+		if err != nil || other.Token() <= l.Token() {
+			t.Errorf("the next: %v %v", other, err)
+		}
+	})
+}
+
+// The first in line has it in the instant in which it is released.
+func TestAcquireWaitsInLine(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one, two := h.client("one"), h.client("two")
+		l := acquire(t, one, "a", client.LeaseOptions{TTL: 2 * time.Second})
+		granted := make(chan time.Time)
+		go func() {
+			other := acquire(t, two, "a", client.LeaseOptions{TTL: 2 * time.Second})
+			granted <- time.Now()
+			time.Sleep(time.Minute)
+			if other.Left() < time.Second {
+				t.Error("after a wait it is not renewed")
+			}
+			close(granted)
+		}()
+		time.Sleep(100 * time.Second) // longer than any one call waits
+		released := time.Now()
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if at := <-granted; at.Sub(released) > 10*time.Millisecond {
+			t.Errorf("it is granted after %v", at.Sub(released))
+		}
+		<-granted
+
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := one.Acquire(ctx, "a", client.LeaseOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("whoever waits no longer: %v", err)
+		}
+		synctest.Wait()
+		if n := h.line(t, "a"); n != 0 {
+			t.Errorf("it left %d places in the line", n)
+		}
+	})
+}
+
+// line is how many wait for a lease.
+func (h *house) line(t *testing.T, key string) int {
+	t.Helper()
+	page, err := h.state.RunLeases(t.Context(), "r", "", dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.RunScope}, Prefix: key})
+	if err != nil || len(page.Leases) != 1 {
+		t.Fatalf("leases: %v %v", page, err)
+	}
+	return page.Leases[0].InLine
+}
+
+// Whatever the instant at which the server falls silent: the context of the holder ends
+// before another can have the lease.
+func TestAStalledServerEndsTheContextBeforeAnotherHasTheLease(t *testing.T) {
+	for silent := range 10 {
+		inHouse(t, func(t *testing.T, h *house) {
+			const ttl = 3 * time.Second
+			here := h.machine()
+			here.late = 400 * time.Millisecond
+			one, two := here.open("one"), h.client("two")
+			var warned atomic.Int64
+			l := acquire(t, one, "a", client.LeaseOptions{TTL: ttl, Jeopardy: func(left time.Duration, err error) {
+				if warned.Add(1); left <= 0 || left > ttl || err == nil {
+					t.Errorf("jeopardy: %v left, %v", left, err)
+				}
+			}})
+			ended := make(chan time.Time, 1)
+			context.AfterFunc(l.Context(), func() { ended <- time.Now() })
+			granted := make(chan time.Time, 1)
+			go func() {
+				other := acquire(t, two, "a", client.LeaseOptions{TTL: ttl})
+				granted <- time.Now()
+				_ = other.Release(t.Context())
+			}()
+			time.Sleep(10*time.Second + time.Duration(silent)*130*time.Millisecond)
+			here.pull()
+			pulled := time.Now()
+			end, grant := <-ended, <-granted
+			if !end.Before(grant) {
+				t.Errorf("its context ended %v after another had the lease", end.Sub(grant))
+			}
+			if held := end.Sub(pulled); held < ttl/3 {
+				t.Errorf("it was given up after %v of %v", held, ttl)
+			}
+			if warned.Load() == 0 {
+				t.Error("nobody was told of jeopardy")
+			}
+			if !errors.Is(context.Cause(l.Context()), client.ErrDeadline) {
+				t.Errorf("its context ended because %v", context.Cause(l.Context()))
+			}
+			if err := l.Release(t.Context()); !errors.Is(err, client.ErrLost) {
+				t.Errorf("released after it was lost: %v", err)
+			}
+			here.plug()
+			synctest.Wait()
+		})
+	}
+}
+
+// A machine that has slept through the deadline writes nothing under the lease, though
+// none of its timers has fired.
+func TestAGateKnowsOfASleep(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		l := acquire(t, here.open("one"), "a", client.LeaseOptions{TTL: 10 * time.Second})
+		if gate, err := l.Gate(); err != nil || gate.Token != l.Token() {
+			t.Fatalf("gate: %v %v", gate, err)
+		}
+		here.slept.Add(int64(time.Hour))
+		if _, err := l.Gate(); !errors.Is(err, client.ErrDeadline) || l.Context().Err() == nil || l.Left() != 0 {
+			t.Errorf("gate after a sleep: %v, context %v", err, l.Context().Err())
+		}
+
+		l = acquire(t, here.open("two"), "b", client.LeaseOptions{TTL: time.Hour})
+		here.slept.Add(int64(2 * time.Hour))
+		time.Sleep(1100 * time.Millisecond) // nobody asks for a gate
+		if l.Context().Err() == nil {
+			t.Error("the context lasts a second after the sleep")
+		}
+	})
+}
+
+func TestARevokedLeaseEndsItsContextAtOnce(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		l := acquire(t, one, "a", client.LeaseOptions{TTL: time.Hour})
+		gate, err := l.Gate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := one.Enqueue(t.Context(), client.NewTask{Queue: "q", Payload: 1, Gates: []client.Gate{gate}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := h.state.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "a", Reason: "maintenance"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		cause := context.Cause(l.Context())
+		if !errors.Is(cause, client.ErrLost) || !strings.Contains(cause.Error(), "maintenance") {
+			t.Errorf("its context: %v", cause)
+		}
+		_, err = one.Enqueue(t.Context(), client.NewTask{Queue: "q", Payload: 2, Gates: []client.Gate{gate}})
+		if client.CodeOf(err) != "STALE_TOKEN" {
+			t.Errorf("a write under the lost lease: %v", err)
+		}
+	})
+}
+
+// A session ends whose client cannot be reached; the client learns it when it can.
+func TestALostSessionLosesItsLeases(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		one, two := here.open("one"), h.client("two")
+		l := acquire(t, one, "a", client.LeaseOptions{TTL: time.Hour})
+		for _, away := range []time.Duration{time.Second, time.Minute} {
+			synctest.Wait()
+			here.pull()
+			here.cut() // the server sees its end
+			time.Sleep(away)
+			here.plug()
+			time.Sleep(3 * time.Second)
+			_, err := two.TryAcquire(t.Context(), "a", client.LeaseOptions{})
+			if short := away < 4*time.Second; short != (l.Context().Err() == nil) || short != (client.CodeOf(err) == "LEASE_HELD") {
+				t.Errorf("away for %v: context %v, and another: %v", away, context.Cause(l.Context()), err)
+			}
+		}
+		if cause := context.Cause(l.Context()); !errors.Is(cause, client.ErrLost) {
+			t.Errorf("its context: %v", cause)
+		}
+		acquire(t, one, "b", client.LeaseOptions{}) // in another session
+	})
+}
+
+// A daemon that starts again ends no lease, and of several servers one that answers is
+// enough.
+func TestTheNextServerIsTried(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.open("localhost:81")
+		one := h.machine().open("one", "http://localhost:9", "http://localhost", "http://localhost:81")
+		l := acquire(t, one, "a", client.LeaseOptions{TTL: 10 * time.Second})
+		for range 5 {
+			h.doors["localhost:80"].shut()
+			time.Sleep(20 * time.Second)
+			if _, err := one.Enqueue(t.Context(), client.NewTask{Queue: "q", Payload: 1}); err != nil {
+				t.Fatal(err)
+			}
+			h.open("localhost:80")
+			h.doors["localhost:81"].shut()
+			time.Sleep(20 * time.Second)
+			if _, err := l.Gate(); err != nil {
+				t.Fatal(err)
+			}
+			h.open("localhost:81")
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A server is one at which the state can be reached.
+type server struct {
+	url  string // before the path
+	http *http.Client
+}
+
+// servers are those of a client. The one that answered last is asked next.
+type servers struct {
+	list []server
+	now  atomic.Int64
+}
+
+func newServers(urls []string, secure *tls.Config) (*servers, error) {
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("no servers are given: name at least one, such as unix:///run/user/1000/leasehold.sock or https://leases.example.org")
+	}
+	ss := &servers{}
+	for _, text := range urls {
+		s, err := newServer(text, secure)
+		if err != nil {
+			return nil, err
+		}
+		ss.list = append(ss.list, s)
+	}
+	return ss, nil
+}
+
+func newServer(text string, secure *tls.Config) (server, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return server{}, fmt.Errorf("server %q: %w", text, err)
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	transport := &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: secure, TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: time.Minute, DisableCompression: true,
+	}
+	s := server{http: &http.Client{Transport: transport}}
+	switch {
+	case u.Scheme == "unix" && u.Path != "":
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", u.Path)
+		}
+		s.url = "http://localhost"
+	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
+		transport.Proxy = http.ProxyFromEnvironment
+		s.url = strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/")
+	default:
+		return server{}, fmt.Errorf("server %q: must be unix:///path, http://host:port or https://host", text)
+	}
+	s.url += apiPrefix
+	return s, nil
+}
+
+const (
+	apiPrefix    = "/api/v1"
+	dialTimeout  = 3 * time.Second
+	maxIdleConns = 16
+)
+
+func (ss *servers) current() (s *server, number int64) {
+	number = ss.now.Load()
+	return &ss.list[number%int64(len(ss.list))], number
+}
+
+// failed has the next server asked, unless another call has seen to that.
+func (ss *servers) failed(number int64) { ss.now.CompareAndSwap(number, number+1) }
+
+func (ss *servers) close() {
+	for _, s := range ss.list {
+		s.http.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,164 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// open gives the handle of the session, and opens one if there is none.
+func (c *Client) open(ctx context.Context) (string, error) {
+	if handle := c.handle(); handle != "" {
+		return handle, nil
+	}
+	select {
+	case c.opening <- struct{}{}:
+		defer func() { <-c.opening }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if handle := c.handle(); handle != "" {
+		return handle, nil
+	}
+	if c.ctx.Err() != nil {
+		return "", ErrClosed
+	}
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, body, err := c.send(bounded, &request{method: http.MethodPost, path: "/sessions"}, "")
+	if err != nil {
+		return "", err
+	}
+	var opened struct{ Session string }
+	if err := json.Unmarshal(body, &opened); err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	c.session = opened.Session
+	c.mu.Unlock()
+	c.log.Debug("a session is open")
+	return opened.Session, nil
+}
+
+func (c *Client) handle() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// sessionEnded forgets a session, and ends what it held.
+func (c *Client) sessionEnded(handle string) {
+	c.mu.Lock()
+	if c.session == handle {
+		c.session = ""
+	}
+	c.mu.Unlock()
+	c.loseAll(handle, ErrSession)
+}
+
+func (c *Client) loseAll(handle string, cause error) {
+	var lost []*hold
+	c.mu.Lock()
+	for _, h := range c.holds {
+		if h.session == handle {
+			lost = append(lost, h)
+		}
+	}
+	c.mu.Unlock()
+	for _, h := range lost {
+		h.lose(cause)
+	}
+}
+
+// watch reads what the session is told, until the client is closed. The server takes the
+// end of the stream for the end of the process, unless it is opened again within
+// seconds.
+func (c *Client) watch() {
+	for failures := 0; c.ctx.Err() == nil; {
+		handle, err := c.open(c.ctx)
+		if err == nil {
+			var heard bool
+			if heard, err = c.stream(handle); heard {
+				failures = 0
+			}
+		}
+		if ended(err) {
+			c.sessionEnded(handle)
+		}
+		if c.ctx.Err() == nil {
+			c.log.Debug("the stream of notices ended", "err", err)
+			_ = pause(c.ctx, failures) // or the client is closed
+			failures++
+		}
+	}
+}
+
+// streamSilence is how long a stream may be silent before its server counts as gone. It
+// sends something every 15 s.
+const streamSilence = 40 * time.Second
+
+// stream reads one stream to its end, and reports whether anything came.
+func (c *Client) stream(handle string) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	silence := time.AfterFunc(streamSilence, cancel)
+	defer silence.Stop()
+	s, number := c.servers.current()
+	r := c.httpRequest(ctx, s, &request{method: http.MethodGet, path: "/session/notices"}, handle)
+	r.Header.Set("Accept", "text/event-stream")
+	resp, err := s.http.Do(r)
+	if err != nil {
+		c.servers.failed(number)
+		return false, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false, refusalOf(resp, nil)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxEvent)
+	for lines.Scan() {
+		silence.Reset(streamSilence)
+		heard = true
+		if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			var n notice
+			if json.Unmarshal(data, &n) == nil {
+				c.noticed(n)
+			}
+		}
+	}
+	return heard, lines.Err()
+}
+
+const maxEvent = 4 << 20
+
+// A notice is what a session is told unasked.
+type notice struct {
+	Code   string
+	Token  uint64
+	Reason string
+}
+
+func (c *Client) readNotices(body []byte) {
+	var answer struct{ Notices []notice }
+	if json.Unmarshal(body, &answer) == nil {
+		for _, n := range answer.Notices {
+			c.noticed(n)
+		}
+	}
+}
+
+func (c *Client) noticed(n notice) {
+	if n.Code != "LEASE_LOST" {
+		return
+	}
+	c.mu.Lock()
+	h := c.holds[n.Token]
+	c.mu.Unlock()
+	if h != nil {
+		h.lose(lossBecause(n.Reason))
+	}
+}

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Singleton runs on one of many replicas at a time.
+type Singleton struct {
+	Key string        // of the lease that says which
+	TTL time.Duration // within which another takes over from one that is cut off; 0: 30 s
+
+	// Run is called on the replica that has the lease. When its context ends it must
+	// return: another replica may begin once the ttl is over. What it writes should carry
+	// the lease's gate or token. If it returns before that, the singleton is over.
+	Run func(ctx context.Context, l *Lease) error
+
+	// Jeopardy is as in [LeaseOptions].
+	Jeopardy func(left time.Duration, err error)
+}
+
+// RunSingleton takes part in a singleton until ctx ends, or Run returns by itself. It
+// waits for the lease, runs, and if the lease is lost waits again.
+func (c *Client) RunSingleton(ctx context.Context, s Singleton) error {
+	for {
+		l, err := c.Acquire(ctx, s.Key, LeaseOptions{TTL: s.TTL, Jeopardy: s.Jeopardy, Reason: "singleton"})
+		switch refusal, ok := errors.AsType[*Error](err); {
+		case ctx.Err() != nil:
+			if err == nil {
+				return l.Release(context.WithoutCancel(ctx))
+			}
+			return nil
+		case errors.Is(err, ErrClosed), ok && !refusal.passing() && refusal.Code != "LIMIT":
+			return err
+		case err != nil: // no server answers, or the line is full; that may change
+			c.log.Warn("a singleton waits", "key", s.Key, "err", err)
+			_ = pause(ctx, 10) // or ctx has ended
+			continue
+		}
+		if lost, err := s.run(ctx, l); !lost {
+			return err
+		}
+	}
+}
+
+// run calls Run under the lease, and reports whether the lease was lost.
+func (s *Singleton) run(ctx context.Context, l *Lease) (lost bool, err error) {
+	running, cancel := context.WithCancelCause(l.Context())
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer stop()
+	err = s.Run(running, l)
+	release, cancelRelease := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancelRelease()
+	gone := l.Release(release)
+	if errors.Is(gone, ErrLost) && ctx.Err() == nil {
+		return true, nil
+	}
+	if ctx.Err() != nil {
+		return false, nil
+	}
+	return false, err
+}

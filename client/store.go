@@ -1,0 +1,42 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Load reads an entry of the layer's store, such as /shared/plan, into v. It reports
+// whether there is one; v is unchanged if not.
+func (c *Client) Load(ctx context.Context, path string, v any) (found bool, err error) {
+	var got struct {
+		Entry struct{ Value json.RawMessage }
+	}
+	err = c.do(ctx, &request{method: http.MethodGet, path: entryPath(path)}, &got)
+	if CodeOf(err) == "NOT_FOUND" {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, json.Unmarshal(got.Entry.Value, v)
+}
+
+// Store writes an entry of the layer's store, if all gates are of leases that are held.
+func (c *Client) Store(ctx context.Context, path string, v any, gates ...Gate) error {
+	value, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	in := struct {
+		Value json.RawMessage `json:"value"`
+		Gates []Gate          `json:"require_leases,omitempty"`
+	}{value, gates}
+	return c.do(ctx, &request{method: http.MethodPut, path: entryPath(path), body: encode(in)}, nil)
+}
+
+func entryPath(path string) string {
+	return "/store" + (&url.URL{Path: "/" + strings.TrimPrefix(path, "/")}).EscapedPath()
+}

@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A NewTask is what to enqueue.
+type NewTask struct {
+	Queue       string
+	Payload     any           // anything with JSON; at most 1 MiB
+	Priority    int           // 0 to 9, 9 first
+	Delay       time.Duration // ready only after this
+	MaxAttempts int           // 0: 5
+	Key         string        // idempotency key: the same gets the same task again
+	Gates       []Gate        // of leases that must be held, from [Lease.Gate]
+}
+
+// enqueuing is a NewTask as the API has it.
+type enqueuing struct {
+	Queue       string          `json:"queue"`
+	Payload     json.RawMessage `json:"payload"`
+	Priority    int             `json:"priority,omitempty"`
+	DelaySecs   float64         `json:"delay_secs,omitempty"`
+	MaxAttempts int             `json:"max_attempts,omitempty"`
+	Key         string          `json:"idempotency_key,omitempty"`
+}
+
+func (e enqueuing) size() int { return len(e.Payload) + 200 }
+
+// Enqueue puts a task in a queue, and returns its id. The task is durable then. Calls of
+// several goroutines are sent together.
+func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) {
+	e := enqueuing{Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(), MaxAttempts: t.MaxAttempts, Key: t.Key}
+	if e.Payload, err = json.Marshal(t.Payload); err != nil {
+		return "", fmt.Errorf("the payload: %w", err)
+	}
+	if len(t.Gates) == 0 {
+		return c.enqueues.do(ctx, e)
+	}
+	ids, err := c.enqueueGated(ctx, []enqueuing{e}, t.Gates)
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+func (c *Client) enqueueAll(ctx context.Context, list []enqueuing) ([]string, error) {
+	return c.enqueueGated(ctx, list, nil)
+}
+
+func (c *Client) enqueueGated(ctx context.Context, list []enqueuing, gates []Gate) ([]string, error) {
+	in := struct {
+		Tasks []enqueuing `json:"tasks"`
+		Gates []Gate      `json:"require_leases,omitempty"`
+	}{list, gates}
+	var made struct {
+		Tasks []struct {
+			TaskID string `json:"task_id"`
+		}
+	}
+	err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/many", body: encode(in)}, &made)
+	if err != nil {
+		return nil, err
+	}
+	if len(made.Tasks) != len(list) {
+		return nil, fmt.Errorf("%d tasks were enqueued, and %d answered", len(list), len(made.Tasks))
+	}
+	ids := make([]string, len(list))
+	for i := range made.Tasks {
+		ids[i] = made.Tasks[i].TaskID
+	}
+	return ids, nil
+}
+
+// An Outcome is how a task ended.
+type Outcome struct {
+	State  string          // completed, failed, dead or cancelled
+	Result json.RawMessage // of a completed task
+	Error  json.RawMessage // of a failed one
+}
+
+// Wait waits until a task has ended.
+func (c *Client) Wait(ctx context.Context, id string) (o Outcome, err error) {
+	path := fmt.Sprintf("/tasks/%s/result?wait_secs=%d", url.PathEscape(id), int(maxWait.Seconds()))
+	for {
+		o = Outcome{}
+		err := c.do(ctx, &request{method: http.MethodGet, path: path, wait: maxWait}, &o)
+		if err != nil {
+			return Outcome{}, err
+		}
+		switch o.State {
+		case "completed", "failed", "dead", "cancelled":
+			return o, nil
+		}
+		if ctx.Err() != nil {
+			return Outcome{}, context.Cause(ctx)
+		}
+	}
+}
+
+// encode is the JSON of what the client has made itself.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("client: what it sends is plain data: " + err.Error())
+	}
+	return b
+}
+
+// decode reads what a server has answered; what it has not is left as it is.
+func decode(b []byte, v any) { _ = json.Unmarshal(b, v) }

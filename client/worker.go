@@ -1,0 +1,263 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// A Worker takes tasks and executes them.
+type Worker struct {
+	Queues      []string
+	Concurrency int           // how many at once; 0: 1
+	TTL         time.Duration // how long a claim lasts unless it is renewed; 0: 30 s
+	Drain       time.Duration // how long handlers may take once the worker ends; 0: 10 s
+
+	// Handle executes a task. Its context ends when the claim is lost, or may be, and
+	// when the worker has ended and Drain is over. The result becomes the task's. An
+	// error has the task tried again, or with [Final] fails it. After a panic the task
+	// is tried again, and the panic goes on.
+	Handle func(ctx context.Context, t *Task) (result any, err error)
+
+	// Jeopardy is called when a heartbeat fails, with the time that is left until the
+	// context of the task's handler ends.
+	Jeopardy func(t *Task, left time.Duration, err error)
+}
+
+const defaultDrain = 10 * time.Second
+
+// A Task is one that the worker has claimed.
+type Task struct {
+	ID          string          `json:"task_id"`
+	Queue       string          `json:"queue"`
+	Payload     json.RawMessage `json:"payload"`
+	Attempt     int             `json:"attempt"` // 1 for the first
+	MaxAttempts int             `json:"max_attempts"`
+	Token       uint64          `json:"token"` // the fencing token of the claim
+}
+
+// Final says of an error that no other attempt will do better.
+func Final(err error) error { return &finalError{err} }
+
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// A shift is one Work.
+type shift struct {
+	*Client
+	Worker
+	free     chan struct{} // has a token for each task that may be taken
+	handlers sync.WaitGroup
+	over     context.Context // ends with the patience for handlers
+}
+
+// Work executes tasks until ctx ends. Then it takes no more, and lets the handlers
+// finish. It returns an error only if it may not claim.
+func (c *Client) Work(ctx context.Context, w Worker) error {
+	if w.Concurrency == 0 {
+		w.Concurrency = 1
+	}
+	if w.TTL == 0 {
+		w.TTL = defaultTTL
+	}
+	if w.Drain == 0 {
+		w.Drain = defaultDrain
+	}
+	over, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	s := &shift{Client: c, Worker: w, free: make(chan struct{}, w.Concurrency), over: over}
+	for range w.Concurrency {
+		s.free <- struct{}{}
+	}
+	err := s.claimAll(ctx)
+	drain := time.AfterFunc(w.Drain, func() { end(ErrDraining) })
+	defer drain.Stop()
+	s.handlers.Wait()
+	return err
+}
+
+// claimAll claims as many tasks as there is room for, until ctx ends.
+func (s *shift) claimAll(ctx context.Context) error {
+	for failures := 0; ; {
+		n := s.room(ctx)
+		if n == 0 {
+			return nil
+		}
+		sent := s.clock.Running()
+		tasks, err := s.claim(ctx, n)
+		for range n - len(tasks) {
+			s.free <- struct{}{}
+		}
+		for i := range tasks {
+			s.handlers.Go(func() { s.execute(ctx, &tasks[i], sent) })
+		}
+		switch refusal, ok := errors.AsType[*Error](err); {
+		case err == nil:
+			failures = 0
+			continue
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrClosed), ok && refusal.Status < 500 && refusal.Status != http.StatusTooManyRequests:
+			return err
+		}
+		s.log.Warn("no tasks can be claimed", "err", err)
+		if pause(ctx, failures) != nil {
+			return nil
+		}
+		failures++
+	}
+}
+
+// room waits until a task can be taken, and gives how many; 0: ctx has ended.
+func (s *shift) room(ctx context.Context) (n int) {
+	select {
+	case <-s.free:
+	case <-ctx.Done():
+		return 0
+	}
+	for n = 1; n < maxTogether; n++ {
+		select {
+		case <-s.free:
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+func (s *shift) claim(ctx context.Context, n int) ([]Task, error) {
+	in := map[string]any{"queues": s.Queues, "ttl_secs": s.TTL.Seconds(), "wait_secs": maxWait.Seconds(), "count": n}
+	var got struct{ Tasks []Task }
+	err := s.do(ctx, &request{method: http.MethodPost, path: "/tasks/next", body: encode(in), wait: maxWait}, &got)
+	return got.Tasks, err
+}
+
+// execute has a task handled, and ends it. Its room is free as soon as the handler has
+// returned: the end goes to the server with those of others, while the next is claimed.
+func (s *shift) execute(ctx context.Context, t *Task, sent time.Duration) {
+	h := &hold{
+		c: s.Client, what: "task " + t.ID, token: t.Token, ttl: s.TTL,
+		renew: func(ctx context.Context, timeout time.Duration) error {
+			return s.try(ctx, s.taskRequest(t, "heartbeat", map[string]any{"token": t.Token, "ttl_secs": s.TTL.Seconds()}), timeout, nil)
+		},
+	}
+	if s.Jeopardy != nil {
+		h.jeopardy = func(left time.Duration, err error) { s.Jeopardy(t, left, err) }
+	}
+	if err := h.begin(context.WithoutCancel(ctx), sent); err != nil {
+		s.free <- struct{}{}
+		return // it is another's
+	}
+	mine, cancel := context.WithCancelCause(h.ctx)
+	stop := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
+	result, err := s.handle(mine, t, h)
+	stop()
+	cancel(nil)
+	s.free <- struct{}{}
+	s.finish(t, h, result, err)
+}
+
+// handle calls the handler.
+func (s *shift) handle(ctx context.Context, t *Task, h *hold) (result any, err error) {
+	panicked := true
+	defer func() {
+		if panicked {
+			s.finish(t, h, nil, errors.New("the handler panicked"))
+		}
+	}()
+	result, err = s.Handle(ctx, t)
+	panicked = false
+	return result, err
+}
+
+// finish tells the server how a handler ended. The claim is kept until that is answered.
+func (s *shift) finish(t *Task, h *hold, result any, failure error) {
+	defer h.lose(ErrReleased)
+	ctx, cancel := context.WithTimeout(h.ctx, s.opts.Outage) // nothing is to be told of what is lost
+	defer cancel()
+	var err error
+	encoded, wrong := json.Marshal(result)
+	if failure == nil && wrong != nil {
+		failure = Final(fmt.Errorf("the result: %w", wrong))
+	}
+	var final *finalError
+	switch {
+	case failure == nil:
+		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "completed", Result: encoded})
+	case errors.As(failure, &final):
+		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: encode(failure.Error())})
+	case s.over.Err() != nil:
+		err = s.do(ctx, s.taskRequest(t, "abandon", map[string]any{"token": t.Token}), nil)
+	default:
+		err = s.do(ctx, s.taskRequest(t, "nack", map[string]any{"token": t.Token, "reason": shortened(failure.Error(), maxReason)}), nil)
+	}
+	if err != nil {
+		s.log.Warn("the end of a task was not told", "task", t.ID, "err", err)
+	}
+}
+
+const maxReason = 512
+
+// shortened is text of at most so many bytes.
+func shortened(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+func (s *shift) taskRequest(t *Task, what string, in any) *request {
+	return &request{method: http.MethodPost, path: "/tasks/" + url.PathEscape(t.ID) + "/" + what, body: encode(in)}
+}
+
+// A submission is the end of a task as the API has it.
+type submission struct {
+	TaskID string          `json:"task_id"`
+	Token  uint64          `json:"token"`
+	Status string          `json:"status"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
+}
+
+func (s submission) size() int { return len(s.Result) + len(s.Error) + 200 }
+
+// submitted is the answer to one.
+type submitted struct {
+	TaskID  string `json:"task_id"`
+	State   string
+	Refusal json.RawMessage
+}
+
+func (c *Client) submit(ctx context.Context, s submission) error {
+	answer, err := c.submits.do(ctx, s)
+	if err == nil && len(answer.Refusal) > 0 {
+		err = errorOf(http.StatusGone, answer.Refusal)
+	}
+	return err
+}
+
+func (c *Client) submitAll(ctx context.Context, list []submission) ([]submitted, error) {
+	in := struct {
+		Tasks []submission `json:"tasks"`
+	}{list}
+	var done struct{ Tasks []submitted }
+	if err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/submit", body: encode(in)}, &done); err != nil {
+		return nil, err
+	}
+	if len(done.Tasks) != len(list) {
+		return nil, fmt.Errorf("%d tasks were submitted, and %d answered", len(list), len(done.Tasks))
+	}
+	return done.Tasks, nil
+}

@@ -1,0 +1,357 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/client"
+)
+
+func enqueue(t *testing.T, c *client.Client, task client.NewTask) (id string) {
+	t.Helper()
+	id, err := c.Enqueue(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func outcome(t *testing.T, c *client.Client, id string) client.Outcome {
+	t.Helper()
+	o, err := c.Wait(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// work runs a worker, and gives what stops it.
+func work(t *testing.T, c *client.Client, w client.Worker) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Work(ctx, w) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		stop := work(t, h.client("two"), client.Worker{Queues: []string{"q"}, Concurrency: 3, Handle: func(ctx context.Context, task *client.Task) (any, error) {
+			var what string
+			if err := json.Unmarshal(task.Payload, &what); err != nil {
+				return nil, err
+			}
+			switch {
+			case what == "fails":
+				return nil, client.Final(errors.New("it cannot be done"))
+			case what == "later" && task.Attempt < 3:
+				return nil, errors.New("not yet")
+			case what == "never":
+				return nil, errors.New("not ever")
+			case what == "no JSON":
+				return func() {}, nil
+			case what == "slow": // longer than the ttl
+				time.Sleep(10 * time.Minute)
+				return nil, ctx.Err()
+			}
+			return map[string]int{"attempt": task.Attempt}, nil
+		}})
+		for what, want := range map[string]string{
+			"ok": `completed {"attempt":1}`, "later": `completed {"attempt":3}`, "fails": `failed "it cannot be done"`, "never": `dead `,
+			"slow": `completed null`, "no JSON": `failed "the result: json: unsupported type: func()"`,
+		} {
+			id := enqueue(t, one, client.NewTask{Queue: "q", Payload: what, MaxAttempts: 3})
+			if o := outcome(t, one, id); o.State+" "+string(o.Result)+string(o.Error) != want {
+				t.Errorf("%s: %s %s%s, want %s", what, o.State, o.Result, o.Error, want)
+			}
+		}
+		stop()
+	})
+}
+
+// What the handler of a lost claim does cannot run into what the next one does: its
+// context has ended before the task can be another's, and its end is refused.
+func TestALostClaimEndsItsHandlerBeforeAnotherHasTheTask(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		const ttl = 3 * time.Second
+		here := h.machine()
+		one, two := here.open("one"), h.client("two")
+		ended, begun := make(chan time.Time, 1), make(chan time.Time, 1)
+		var warned atomic.Bool
+		stopOne := work(t, one, client.Worker{
+			Queues: []string{"q"}, TTL: ttl,
+			Jeopardy: func(task *client.Task, left time.Duration, err error) { warned.Store(true) },
+			Handle: func(ctx context.Context, task *client.Task) (any, error) {
+				<-ctx.Done()
+				ended <- time.Now()
+				return "the first", nil // it is late, and does not know better
+			},
+		})
+		id := enqueue(t, two, client.NewTask{Queue: "q", Payload: 1})
+		time.Sleep(10 * time.Second)
+		stopTwo := work(t, two, client.Worker{Queues: []string{"q"}, TTL: ttl, Handle: func(_ context.Context, task *client.Task) (any, error) {
+			begun <- time.Now()
+			return fmt.Sprint("attempt ", task.Attempt), nil
+		}})
+		here.pull()
+		end, begin := <-ended, <-begun
+		if !end.Before(begin) || !warned.Load() {
+			t.Errorf("the first handler ended %v after the second began; warned: %v", end.Sub(begin), warned.Load())
+		}
+		here.plug()
+		if o := outcome(t, two, id); string(o.Result) != `"attempt 2"` {
+			t.Errorf("the task ended as %s %s", o.State, o.Result)
+		}
+		stopOne()
+		stopTwo()
+	})
+}
+
+// A cancelled task ends its handler at once.
+func TestACancelledTaskEndsItsHandler(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		causes := make(chan error, 1)
+		stop := work(t, h.client("two"), client.Worker{Queues: []string{"q"}, TTL: time.Hour, Handle: func(ctx context.Context, _ *client.Task) (any, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}})
+		id := enqueue(t, one, client.NewTask{Queue: "q", Payload: 1})
+		time.Sleep(time.Second)
+		if err := one.Do(t.Context(), "POST", "/tasks/"+id+"/cancel", map[string]any{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case cause := <-causes:
+			if !errors.Is(cause, client.ErrLost) {
+				t.Errorf("it ended because %v", cause)
+			}
+		default:
+			t.Error("the handler goes on")
+		}
+		stop()
+	})
+}
+
+// A worker that ends takes no more, lets its handlers finish, and does not wait for ever.
+func TestAWorkerDrains(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		var begun atomic.Int64
+		stop := work(t, h.client("two"), client.Worker{Queues: []string{"q"}, Concurrency: 2, Drain: 20 * time.Second, Handle: func(ctx context.Context, task *client.Task) (any, error) {
+			begun.Add(1)
+			if string(task.Payload) == "1" {
+				time.Sleep(15 * time.Second)
+				return "in time", nil
+			}
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), client.ErrDraining) {
+				t.Errorf("the second ends because %v", context.Cause(ctx))
+			}
+			return nil, ctx.Err()
+		}})
+		var ids []string
+		for i := range 4 {
+			ids = append(ids, enqueue(t, one, client.NewTask{Queue: "q", Payload: i + 1}))
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took < 19*time.Second || took > 21*time.Second || begun.Load() != 2 {
+			t.Errorf("it drained in %v, and began %d", took, begun.Load())
+		}
+		if o := outcome(t, one, ids[0]); string(o.Result) != `"in time"` {
+			t.Errorf("the first: %s %s", o.State, o.Result)
+		}
+		var left struct{ Tasks []struct{ Attempt int } }
+		if err := one.Do(t.Context(), "GET", "/queues/q/tasks?state=ready", nil, &left); err != nil || len(left.Tasks) != 3 {
+			t.Errorf("ready: %v %v", left, err)
+		}
+	})
+}
+
+// Calls of many goroutines share requests, a lone one does not wait, and nobody is
+// refused for another.
+func TestConcurrentCallsAreSentTogether(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		one := here.open("one")
+		began := time.Now()
+		enqueue(t, one, client.NewTask{Queue: "q", Payload: 1})
+		if took := time.Since(began); took > 0 {
+			t.Errorf("a lone call takes %v", took)
+		}
+		const calls = 300
+		before := here.requests("POST /api/v1/tasks/many")
+		var wg sync.WaitGroup
+		var refused atomic.Int64
+		ids := make([]string, calls)
+		for i := range calls {
+			wg.Go(func() {
+				queue := "q"
+				if i%100 == 50 {
+					queue = "no such name/"
+				}
+				id, err := one.Enqueue(t.Context(), client.NewTask{Queue: queue, Payload: i})
+				switch {
+				case queue == "q" && err != nil:
+					t.Errorf("task %d: %v", i, err)
+				case queue != "q" && client.CodeOf(err) != "INVALID_ARGUMENT":
+					t.Errorf("a task that is wrong: %v", err)
+				case queue != "q":
+					refused.Add(1)
+				}
+				ids[i] = id
+			})
+		}
+		wg.Wait()
+		if refused.Load() != 3 {
+			t.Errorf("%d were refused", refused.Load())
+		}
+		var seen sync.Map
+		before = here.requests("POST /api/v1/tasks/many") - before
+		if before > 3*(100+1)+5 {
+			t.Errorf("%d calls took %d requests", calls, before)
+		}
+		submits := here.requests("POST /api/v1/tasks/submit")
+		stop := work(t, one, client.Worker{Queues: []string{"q"}, Concurrency: 64, Handle: func(_ context.Context, task *client.Task) (any, error) {
+			if _, twice := seen.LoadOrStore(task.ID, true); twice {
+				t.Errorf("task %s is executed twice", task.ID)
+			}
+			return nil, nil
+		}})
+		for i, id := range ids {
+			if i%100 != 50 {
+				outcome(t, one, id)
+			}
+		}
+		stop()
+		if submits = here.requests("POST /api/v1/tasks/submit") - submits; submits > calls/4 {
+			t.Errorf("the ends of %d tasks took %d requests", calls, submits)
+		}
+	})
+}
+
+// A call is made once, whatever becomes of its answer.
+func TestACallWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		one := here.open("one")
+		for range 20 {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				enqueue(t, one, client.NewTask{Queue: "q", Payload: 1})
+			}()
+			here.cut()
+			<-done
+		}
+		var ready struct{ Tasks []struct{} }
+		if err := one.Do(t.Context(), "GET", "/queues/q/tasks", nil, &ready); err != nil || len(ready.Tasks) != 20 {
+			t.Errorf("20 calls made %d tasks: %v", len(ready.Tasks), err)
+		}
+	})
+}
+
+// However replicas come and go, one runs at a time, and before long one does.
+func TestASingletonRunsOnOneReplica(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		const ttl = 3 * time.Second
+		var running, terms atomic.Int64
+		var busy atomic.Int64 // how long one ran, in all
+		last := uint64(0)
+		replicas := make([]*machine, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range replicas {
+			replicas[i] = h.machine()
+			c := replicas[i].open(fmt.Sprint("replica", i))
+			wg.Go(func() {
+				err := c.RunSingleton(ctx, client.Singleton{Key: "generator", TTL: ttl, Run: func(ctx context.Context, l *client.Lease) error {
+					if running.Add(1) != 1 {
+						t.Error("it runs twice")
+					}
+					if l.Token() <= last {
+						t.Errorf("token %d after %d", l.Token(), last)
+					}
+					last = l.Token()
+					terms.Add(1)
+					began := time.Now()
+					<-ctx.Done()
+					busy.Add(int64(time.Since(began)))
+					running.Add(-1)
+					return ctx.Err()
+				}})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		began := time.Now()
+		for round := range 12 {
+			time.Sleep(20 * time.Second)
+			m := replicas[round%3]
+			m.pull()
+			time.Sleep(10 * time.Second)
+			m.plug()
+		}
+		time.Sleep(10 * time.Second)
+		if idle := time.Since(began) - time.Duration(busy.Load()); running.Load() != 1 || terms.Load() < 4 || idle > time.Minute+20*time.Second {
+			t.Errorf("%d run after %d terms, and for %v none did", running.Load(), terms.Load(), idle)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestASingletonEndsWithItsRun(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one, two := h.client("one"), h.client("two")
+		broken := errors.New("broken")
+		run := func(context.Context, *client.Lease) error { return broken }
+		for _, c := range []*client.Client{one, two} {
+			if err := c.RunSingleton(t.Context(), client.Singleton{Key: "a", Run: run}); err != broken {
+				t.Errorf("it ends with %v", err)
+			}
+		}
+		if _, err := one.TryAcquire(t.Context(), "a", client.LeaseOptions{}); err != nil {
+			t.Errorf("its lease: %v", err)
+		}
+	})
+}
+
+func TestARefusedTokenIsNotTriedAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		m := h.machine()
+		began := time.Now()
+		_, err := client.OpenAt(t.Context(), client.Options{Servers: []string{"http://localhost"}, Token: "lh_no"}, m.clock(), m.dial)
+		if client.CodeOf(err) != "UNAUTHENTICATED" || time.Since(began) > time.Second {
+			t.Errorf("it answers %v after %v", err, time.Since(began))
+		}
+		_, err = client.OpenAt(t.Context(), client.Options{Servers: []string{"http://localhost:9"}, Token: "lh_no", Outage: 5 * time.Second}, m.clock(), m.dial)
+		if took := time.Since(began); err == nil || took < 5*time.Second || took > 8*time.Second {
+			t.Errorf("without a server it answers %v after %v", err, took)
+		}
+		for _, wrong := range [][]string{nil, {"localhost:80"}, {"unix:"}, {"ftp://localhost"}} {
+			if _, err := client.Open(t.Context(), client.Options{Servers: wrong}); err == nil {
+				t.Errorf("servers %q are taken", wrong)
+			}
+		}
+	})
+}
