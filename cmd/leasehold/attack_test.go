@@ -88,13 +88,14 @@ func attackMain(name string) error {
 		verb, arg, _ := strings.Cut(in.Text(), " ")
 		switch verb {
 		case "prepare":
+			a.round++
 			if how.prepare != nil && (!prepared || how.again) {
 				how.prepare(a)
 			}
 			prepared = true
-			a.round++
 			fmt.Println("ready")
 		case "go", "burn":
+			standBack()
 			a.ctx, a.stop = context.WithCancel(context.Background())
 			began = processorTime()
 			if verb == "burn" {

@@ -36,6 +36,11 @@ var attackFlag = flag.Bool("attack", false, "run TestABystanderIsServedUnderAtta
 // their own. It takes minutes and two processors, so it runs only when it is
 // asked for: `just attack`.
 //
+// On Linux the attackers take only the processor time that nobody else wants. So
+// what is measured is how long the daemon keeps a client waiting, and not how the
+// system shares two processors between the daemon and programs that would run on
+// other ones or on other machines.
+//
 // In each round the bystander calls alone; then while the attackers' process
 // burns as much processor as an attack took, and leaves the daemon alone; then
 // while they attack. A round is good if the p99 of its calls under attack is less

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	chaosRounds = flag.Int("chaos.rounds", 0, "how often a dispatch is interrupted, and how often killed; 0: four times and twice")
+	chaosRounds = flag.Int("chaos.rounds", 0, "how often a dispatch is interrupted, and how often killed; 0: twice and once")
 	chaosLarge  = flag.Bool("chaos.large", false, "a tree of 216 workers and 26 leads in place of one of 48 and 8")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "of what agents do and when a dispatch ends; 0: a new one")
 )
@@ -52,7 +52,7 @@ func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 // round perhaps before the run has begun.
 func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	for round := range cmp.Or(*chaosRounds, 4) {
+	for round := range cmp.Or(*chaosRounds, 2) {
 		run := d.start(fmt.Sprint("interrupted", round), chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}})
 		if round%3 == 0 {
 			run.signalAt(time.Duration(d.rnd.IntN(300))*time.Millisecond, syscall.SIGINT)
@@ -83,7 +83,7 @@ func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 // its end.
 func TestKilledDispatcherLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	for round := range cmp.Or(*chaosRounds, 2) {
+	for round := range cmp.Or(*chaosRounds, 1) {
 		name := fmt.Sprint("killed", round)
 		run := d.start(name, chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}, Calm: round%2 == 0})
 		run.awaitEvent(launcher.ActorStarted)

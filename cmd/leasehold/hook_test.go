@@ -195,6 +195,72 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 	}
 }
 
+// What a shell command has changed that another has leased is told to both, in the
+// words of each client, and recorded; what the holder has changed itself is not.
+func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	n := 0
+	change := func(name string) {
+		t.Helper()
+		n++
+		if err := os.WriteFile(filepath.Join(shop, name), []byte(strings.Repeat("x", n)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, client := range map[string]struct{ begins, ended string }{
+		"claude":   {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Bash","tool_use_id":"u","tool_input":{"command":"make"}}`, `{"cwd":%q,"hook_event_name":"PostToolUse","tool_name":"Bash","tool_use_id":"u","tool_input":{"command":"make"}}`},
+		"codex":    {`{"cwd":%q,"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Bash","tool_use_id":"u","tool_input":{"command":"make"}}`, `{"cwd":%q,"session_id":"s","hook_event_name":"PostToolUse","tool_name":"Bash","tool_use_id":"u","tool_input":{"command":"make"}}`},
+		"gemini":   {`{"cwd":%q,"hook_event_name":"BeforeTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`, `{"cwd":%q,"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`},
+		"opencode": {`{"dir":%q,"event":"before","session":"s","call":"c","tool":"bash","args":{"command":"make"}}`, `{"dir":%q,"event":"after","session":"s","call":"c","tool":"bash"}`},
+	} {
+		holder, other := newHooked(t, shop), newHooked(t, shop)
+		file, still, gone := name+".txt", name+"-still.txt", name+"-gone.txt"
+		for _, f := range []string{file, still, gone} {
+			change(f)
+			holder.mayWrite(f, "")
+		}
+		command := func(during func()) string {
+			t.Helper()
+			if said := other.run(name, fmt.Sprintf(client.begins, shop)); said != "" {
+				t.Errorf("%s is told before a command: %s", name, said)
+			}
+			during()
+			return other.run(name, fmt.Sprintf(client.ended, shop))
+		}
+		if said := command(func() { change("free.txt") }); said != "" {
+			t.Errorf("%s has changed nothing of others: %s", name, said)
+		}
+		said := command(func() {
+			change(file)
+			if err := os.Remove(filepath.Join(shop, gone)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		for _, want := range []string{"files changed that others have leased", file, gone, "held by actor", "(claude-code-shop"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s is told %s, without %q", name, said, want)
+			}
+		}
+		if strings.Contains(said, still) {
+			t.Errorf("%s is told of what has not changed: %s", name, said)
+		}
+		told := holder.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Read"}`, shop))
+		for _, want := range []string{"file:" + file, "file:" + gone, "changed while a shell command of mine ran"} {
+			if !strings.Contains(told, want) {
+				t.Errorf("the holder is told %s, without %q", told, want)
+			}
+		}
+		if said := command(func() { change(file); holder.mayWrite(file, "") }); said != "" {
+			t.Errorf("%s is told of what its holder has changed: %s", name, said)
+		}
+		if events := holder.said("", "history", "file:"+file); strings.Count(events, "file_changed") != 1 {
+			t.Errorf("on record is %s", events)
+		}
+	}
+}
+
 // The settings of the project decide what is guarded, and what happens without a
 // daemon; who must not be refused is not, and both are told.
 func TestTheHooksSettings(t *testing.T) {
@@ -254,7 +320,7 @@ func BenchmarkHook(b *testing.B) {
 	if out, err := exec.Command("go", "build", "-o", leasehold, ".").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	env := append(os.Environ(), "LEASEHOLD_SOCKET="+filepath.Join(dir, "s"), "XDG_STATE_HOME="+dir, "LEASEHOLD_RUN=", fmt.Sprintf("CLAUDE_PID=%d", os.Getpid()))
+	env := append(os.Environ(), "LEASEHOLD_SOCKET="+filepath.Join(dir, "s"), "XDG_STATE_HOME="+filepath.Join(dir, "state"), "LEASEHOLD_RUN=", fmt.Sprintf("CLAUDE_PID=%d", os.Getpid()))
 	daemon := exec.Command(leasehold, "serve")
 	daemon.Env = env
 	if err := daemon.Start(); err != nil {
@@ -268,7 +334,8 @@ func BenchmarkHook(b *testing.B) {
 			cmd := exec.Command(leasehold, args...)
 			cmd.Env, cmd.Dir, cmd.Stdin = env, dir, strings.NewReader(stdin)
 			began := time.Now()
-			if out, err := cmd.CombinedOutput(); err != nil {
+			out, err := cmd.CombinedOutput()
+			if err != nil || stdin != "" && len(out) > 0 { // such as that no daemon answers
 				b.Fatalf("%v\n%s", err, out)
 			}
 			took = append(took, time.Since(began))

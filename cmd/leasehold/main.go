@@ -23,6 +23,8 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/hook"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/manual"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/open"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/story"
@@ -82,18 +84,22 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leasehold",
 		Short: "Keep parallel coding agents off each other's toes",
-		Long: `Leasehold keeps parallel coding agents off each other's toes: they take leases
-on what they are about to touch. A daemon grants them over MCP; whoever crashes or
-disconnects gives back what it held.
+		Long: `Leasehold keeps parallel coding agents off each other's toes: an agent leases what it
+is about to touch. A daemon grants the leases over MCP and releases those of an agent
+that crashes or disconnects.
 
 Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
 
 Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
-  LEASEHOLD_RUN      the run that is meant, as --run
-  LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec
+  LEASEHOLD_SERVER   a server elsewhere, as --server; LEASEHOLD_SERVER_CA is the file
+                     with the certificate of its authority, if the system has it not
+  LEASEHOLD_RUN      the run, as --run
+  LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec; with --server, whoever
+                     connects. LEASEHOLD_TOKEN_FILE is a file that has it
   LEASEHOLD_SESSION  the session to share, in call and hook
-  LEASEHOLD_GUARD    report: hook refuses no write, and records it
+  LEASEHOLD_POSTGRES the database that serve keeps its state in, as --postgres
+  LEASEHOLD_GUARD    report: hook refuses no write, but records those it would refuse
   NO_COLOR           no colours, also on a terminal
   COLUMNS            how wide tables are where the output is no terminal`,
 		Example: `  # let the agents on this machine take leases; the daemon starts by itself
@@ -121,9 +127,9 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), guard.NewCommand(), doctor.NewCommand())
-	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), call.NewCommand(), exec.NewCommand())
-	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), view.NewEventsCommand(), view.NewHistoryCommand(), logs.NewCommand(), view.NewTopCommand())
-	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand())
+	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), daemon.NewClusterCommand(), daemon.NewMigrateCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), guard.NewCommand(), doctor.NewCommand(), build.NewCommand())
+	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), view.NewTokenCommand(), call.NewCommand(), exec.NewCommand())
+	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), view.NewEventsCommand(), view.NewHistoryCommand(), logs.NewCommand(), view.NewTopCommand(), open.NewCommand())
+	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand(), manual.NewCommand())
 	return cmd
 }

@@ -21,13 +21,14 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
 
 // The test binary is the command as well, in a test's own place, and a client
 // that can be killed.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history"}, os.Args[1]):
+	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history", "open", "dispatch", "watchdog"}, os.Args[1]):
 		os.Setenv("XDG_STATE_HOME", inDir("state"))
 		os.Setenv("LEASEHOLD_SOCKET", inDir("s"))
 		main()
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	default:
-		os.Exit(m.Run())
+		postgrestest.Main(m)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -312,4 +313,66 @@ func TestShimEndsWithItsParent(t *testing.T) {
 	if _, err := out.ReadString('\n'); err == nil { // at the end of output the shim has ended
 		t.Error("the shim goes on")
 	}
+}
+
+// The client of a shim stays subscribed through the end of the daemon, and is told
+// of what may have changed meanwhile.
+func TestSubscriptionsOutlastTheDaemonBehindAShim(t *testing.T) {
+	newDir(t)
+	updates := make(chan string, 100)
+	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, &mcp.ClientOptions{
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { updates <- r.Params.URI },
+	})
+	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: exec.CommandContext(t.Context(), os.Args[0], "mcp")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cs.Close()
+	if c := cs.InitializeResult().Capabilities.Resources; c == nil || !c.Subscribe {
+		t.Errorf("capabilities: %+v", c)
+	}
+	list, err := cs.ListResources(t.Context(), nil)
+	if err != nil || len(list.Resources) != 2 {
+		t.Fatalf("resources: %+v, %v", list, err)
+	}
+	for _, uri := range []string{"lease://run", "queue://jobs"} {
+		if err := cs.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cs.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: "queue://jobs"}); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := startShim(t, "--name", "other")
+	other.handshake()
+	told := func() {
+		t.Helper()
+		select {
+		case uri := <-updates:
+			if uri != "lease://run" {
+				t.Fatalf("told of %s", uri)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("told of nothing")
+		}
+	}
+	other.call(1, "run_lease_acquire", `{"key":"a"}`)
+	other.answer(1)
+	told()
+	pid := daemonPID()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	told() // it may have changed
+	awaitTrue(t, "another daemon runs", func() bool { p := daemonPID(); return p != 0 && p != pid })
+	res, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "lease://run"})
+	if err != nil || !strings.Contains(res.Contents[0].Text, `"key":"a"`) {
+		t.Fatalf("read: %+v, %v", res, err)
+	}
+	for len(updates) > 0 {
+		<-updates
+	}
+	other.call(2, "run_lease_acquire", `{"key":"b"}`)
+	other.answer(2)
+	told()
 }

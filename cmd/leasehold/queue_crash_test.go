@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	killRounds = flag.Int("kill.rounds", 5, "how often TestKillLosesNothingAcknowledged kills the daemon")
+	killRounds = flag.Int("kill.rounds", 3, "how often TestKillLosesNothingAcknowledged kills the daemon")
 	killSeed   = flag.Uint64("kill.seed", 0, "its seed; 0: a new one")
 )
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -29,6 +30,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
 
 // Each script in testdata is a session of a person or a program with the real
@@ -38,6 +40,11 @@ import (
 //	session VAR TOKEN       opens a session and keeps it: VAR is its handle
 //	hangup VAR              ends the connection of that session
 //	start NAME ARG...       runs leasehold in the background
+//	say NAME FILE           writes the file to its standard input
+//	capture VAR NAME REGEXP waits until it has printed that: VAR is its group
+//	capture VAR - REGEXP    the same of what the last program has printed
+//	capture VAR             VAR is what the last program has printed
+//	certify                 makes ca.pem, and cert.pem with key.pem for 127.0.0.1
 //	until NAME REGEXP       waits until it has printed that
 //	signal NAME SIGNAL      sends it INT, TERM or KILL
 //	ended NAME CODE         waits for its end; its output is in NAME.stdout and NAME.stderr
@@ -45,6 +52,8 @@ import (
 //	await REGEXP ARG...     runs leasehold after each change until it prints that
 //	corrupt KEY             spoils a record of the state
 //	fits WIDTH              fails if a line of the last output is wider than that
+//	database VAR            makes a database: VAR is its DSN
+//	tmpfs DIR SIZE          mounts a file system of that size, where [tmpfs] can
 //	wall DURATION [RUN]     opens the state on a machine whose wall clock is off,
 //	                        and ends the run
 func TestScripts(t *testing.T) {
@@ -88,9 +97,26 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DB", filepath.Join(env.WorkDir, "state", "leasehold", "db"))
 			return nil
 		},
+		Condition: func(name string) (bool, error) {
+			switch name {
+			case "postgres":
+				return postgrestest.Installed() == nil, nil
+			case "tmpfs":
+				return mountTmpfs(t.TempDir(), "1m", t.Cleanup) == nil, nil
+			default:
+				return false, fmt.Errorf("no condition %q", name)
+			}
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"database": func(ts *testscript.TestScript, _ bool, args []string) { ts.Setenv(args[0], postgrestest.Database(t)) },
+			"tmpfs": func(ts *testscript.TestScript, _ bool, args []string) {
+				dir := ts.MkAbs(args[0])
+				ts.Check(os.Mkdir(dir, 0o700))
+				ts.Check(mountTmpfs(dir, args[1], ts.Defer))
+			},
 			"fits":  fits,
 			"actor": addActor, "session": openSession, "hangup": hangUp,
+			"certify": certify, "capture": capture, "say": say,
 			"start": startProcess, "until": untilPrinted, "signal": signalProcess, "ended": awaitEnd,
 			"exits": exits, "await": await, "corrupt": corrupt, "wall": setWall,
 		},
@@ -123,7 +149,8 @@ func environ(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{
 		"PATH", "HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
-		"LEASEHOLD_SOCKET", "LEASEHOLD_TOKEN", "LEASEHOLD_SESSION", "LEASEHOLD_RUN",
+		"LEASEHOLD_SOCKET", "LEASEHOLD_TOKEN", "LEASEHOLD_SESSION", "LEASEHOLD_RUN", "LEASEHOLD_POSTGRES",
+		"LEASEHOLD_SERVER", "LEASEHOLD_SERVER_CA", "LEASEHOLD_TOKEN_FILE",
 	} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
@@ -169,6 +196,7 @@ func hangUp(ts *testscript.TestScript, _ bool, args []string) {
 // A background is a leasehold in the background.
 type background struct {
 	cmd    *exec.Cmd
+	stdin  io.Writer
 	stderr bytes.Buffer
 	ended  chan struct{}
 	err    error
@@ -198,6 +226,9 @@ func startProcess(ts *testscript.TestScript, _ bool, args []string) {
 	p.cmd = exec.Command(scriptOf(ts).binary, args[1:]...)
 	p.cmd.Env, p.cmd.Dir = environ(ts), ts.MkAbs(".")
 	p.cmd.Stdout, p.cmd.Stderr = p, &p.stderr
+	stdin, err := p.cmd.StdinPipe()
+	ts.Check(err)
+	p.stdin = stdin
 	ts.Check(p.cmd.Start())
 	ts.Setenv(args[0]+"_PID", strconv.Itoa(p.cmd.Process.Pid))
 	scriptOf(ts).processes[args[0]] = p

@@ -42,6 +42,11 @@ func TestSDKClientCallsEveryTool(t *testing.T) {
 	l := call("lease_acquire", map[string]any{"name": "build/output.json", "ttl_secs": 5})
 	call("lease_renew", map[string]any{"lease_id": l["lease_id"], "ttl_secs": 60})
 	g := call("run_lease_acquire", map[string]any{"key": "port 3000", "keep_alive": true})
+	if many := call("lease_acquire_many", map[string]any{"leases": []any{
+		map[string]any{"scope": "run", "key": "port 3000"}, map[string]any{"scope": "layer", "key": "build/output.json"},
+	}})["leases"].([]any); len(many) != 2 || many[1].(map[string]any)["lease_id"] != l["lease_id"] {
+		t.Errorf("several leases: %v", many)
+	}
 	if list := call("lease_list", nil)["leases"].([]any); len(list) != 2 {
 		t.Errorf("leases %v", list)
 	}

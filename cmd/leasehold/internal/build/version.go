@@ -1,18 +1,53 @@
 // Package build says what this binary was built from.
 package build
 
-import "runtime/debug"
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
 
-// release is set by the linker, in builds from outside a repository.
+// release is set by the linker in the builds of a release.
 var release string
 
-// Version is what this binary was built from.
-func Version() string {
-	if release != "" {
-		return release
+// Info is what this binary was built from.
+type Info struct {
+	Version  string    `json:"version"` // of a release as 0.1.0, else what Go says of the module
+	Commit   string    `json:"commit,omitempty"`
+	Time     time.Time `json:"time,omitzero"`     // of the commit
+	Modified bool      `json:"modified,omitzero"` // what was built is not all in the commit
+	Go       string    `json:"go"`
+	Platform string    `json:"platform"`
+}
+
+// Read gives the Info of this binary.
+func Read() Info {
+	of := Info{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return of
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			of.Commit = s.Value
+		case "vcs.time":
+			of.Time, _ = time.Parse(time.RFC3339, s.Value)
+		case "vcs.modified":
+			of.Modified = s.Value == "true"
+		}
+	}
+	if of.Version == "" {
+		of.Version = strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return of
+}
+
+// Version is the version of this binary.
+func Version() string {
+	if v := Read().Version; v != "" {
+		return v
 	}
 	return "(unknown)"
 }

@@ -34,7 +34,7 @@ func splitArguments(given []string) (pairs []pair, err error) {
 		}
 		if value == "@-" {
 			if stdin {
-				return nil, exit.Usagef("argument %s: standard input is another's already", name)
+				return nil, exit.Usagef("argument %s: another argument already reads standard input", name)
 			}
 			stdin = true
 		}

@@ -2,6 +2,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,29 +30,31 @@ import (
 func NewCommand() *cobra.Command {
 	var run, name, field string
 	var asObject, list bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "call TOOL [NAME=VALUE ...]",
 		Short: "Call one tool, from a script",
-		Long: `Call one tool, from a script, and print its answer as text: a line, and below it
-as JSON whatever the line leaves out. A refusal goes to stderr, with exit code 1;
-with --json the object of either goes to stdout.
+		Long: `Call one tool, from a script, and print its answer as text: one line, and below it as
+JSON whatever that line leaves out. A refusal goes to stderr, with exit code 1; with
+--json the object of either goes to stdout.
 
-VALUE is read as JSON where that is what the argument takes, else as text; a list
-may be words with commas between them. Where an argument may be any JSON, a VALUE
-that begins as an object, a list or a string must be JSON; NAME:=VALUE is always
-text. @FILE stands for what a file holds, @- for standard input, and @@ begins a text with @.
-Hand a lease_id over like that: an argument can be read by every process.
+VALUE is read as JSON if the argument takes JSON, otherwise as text. A list may be
+written as words separated by commas. If the argument takes any JSON, a VALUE that
+begins like an object, a list or a string must be JSON; NAME:=VALUE is always text.
+@FILE is replaced by the contents of the file, @- by standard input; @@ begins a text
+with @. Pass a lease_id in this way, because every process can read the arguments of a
+command.
 
---field prints one field of the answer alone, by its JSON pointer: a text as it
+--field prints only one field of the answer, named by its JSON pointer: a string as it
 is, anything else as JSON.
 
 It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins the
 run of this directory's project as a new worker of the root layer.
 
-Each call is a session of its own: a lease that it takes is given back when it
-ends. In a process that leasehold launched, LEASEHOLD_SESSION makes it share the
-session of that process, and the lease stays. With a session or a token, a call that
-the daemon has not answered when it goes is sent again when it is back, for 30 s.`,
+Each call is a separate session: a lease that it takes is released when the call ends.
+In a process that leasehold launched, LEASEHOLD_SESSION lets the call share the
+session of that process, so the lease stays. If the daemon goes away before it has
+answered, a call with a session or a token is sent again once the daemon is back, for
+up to 30 s.`,
 		Example: `  leasehold call --list
   leasehold call kv_set path=/shared/plan value='{"step": 2}'
   leasehold call kv_set path=/shared/log value=@build.log
@@ -61,7 +64,7 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
   lease=$(leasehold call run_lease_acquire key=deploy wait_secs=50 --field /lease_id)
   printf %s "$lease" | leasehold call run_lease_release lease_id=@-
 
-  # hold nothing, just wait until nobody has it
+  # only wait until nobody holds it
   leasehold call run_lease_acquire key=deploy wait_secs=50`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +80,7 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 			case len(args) == 0:
 				return exit.Hint(exit.Usagef("say which tool to call"), "leasehold call --list shows them")
 			}
-			hello, err := whoCalls(run, name)
+			hello, err := whoCalls(cmd, run, name)
 			if err != nil {
 				return err
 			}
@@ -86,6 +89,9 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 				var refusal *client.Refusal
 				if errors.As(err, &refusal) && !asObject { // as the tool words it, and no more
 					fmt.Fprintln(cmd.ErrOrStderr(), shown(cmd.ErrOrStderr(), refusal.Text))
+					if advice, ok := errors.AsType[exit.Hinted](err); ok {
+						fmt.Fprintln(cmd.ErrOrStderr(), "hint: "+advice.Hint)
+					}
 					return exit.ErrReported
 				}
 				return connection.AsJSON(asObject, out, err)
@@ -106,7 +112,7 @@ the daemon has not answered when it goes is sent again when it is back, for 30 s
 	f := cmd.Flags()
 	view.JoinFlag(cmd, &run)
 	f.StringVar(&name, "name", "call", "the name to join it under")
-	f.BoolVar(&asObject, "json", false, "print the answer's or the refusal's object")
+	f.BoolVar(&asObject, "json", false, "print the answer or the refusal as JSON")
 	f.StringVar(&field, "field", "", "print the field of the answer at this JSON `pointer`, as /lease_id or /tasks/0/token")
 	f.BoolVar(&list, "list", false, "list the tools")
 	cmd.ValidArgsFunction = completeCall
@@ -124,12 +130,12 @@ func shown(out io.Writer, text string) string {
 
 // whoCalls says as whom to connect. A session that is named and has ended is
 // an error: a call that went on as somebody else would surprise.
-func whoCalls(run, name string) (server.Hello, error) {
+func whoCalls(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
 		return server.Hello{Handle: handle}, nil
 	}
-	if token := os.Getenv("LEASEHOLD_TOKEN"); token != "" {
-		return server.Hello{Token: token, Directory: connection.Here()}, nil
+	if token, err := place.ActorToken(cmd); token != "" || err != nil {
+		return server.Hello{Token: token, Directory: connection.Here()}, err
 	}
 	run, err := place.Run(run, "")
 	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
@@ -149,19 +155,23 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 		return client.Answer{}, err
 	}
 	defer func() { c.Close() }()
-	tool, err := findTool(cmd.Context(), c, name)
-	if err != nil {
-		return client.Answer{}, err
-	}
-	args, err := readArguments(tool, pairs, cmd.InOrStdin())
-	if err != nil {
-		return client.Answer{}, err
-	}
 	id := uuid.NewString()
-	for again := false; ; again = true {
-		answer, err := c.CallAs(cmd.Context(), id, again, name, args)
+	var args map[string]json.RawMessage // nil: what the tool takes is not known yet
+	for again := false; ; again = args != nil {
+		var answer client.Answer
+		if args == nil {
+			var tool mcp.Tool
+			if tool, err = findTool(cmd.Context(), c, name); err == nil {
+				if args, err = readArguments(tool, pairs, cmd.InOrStdin()); err != nil {
+					return client.Answer{}, err
+				}
+			}
+		}
+		if args != nil {
+			answer, err = c.CallAs(cmd.Context(), id, again, name, args)
+		}
 		if !connection.BrokeOff(err) || !hello.Lasts() || cmd.Context().Err() != nil {
-			return answer, connection.InWords(cmd.Context(), name, err)
+			return answer, connection.OtherVersion(c, connection.InWords(cmd.Context(), name, err))
 		}
 		c.Close()
 		if c, err = reconnect(cmd, d, hello, true); err != nil {
@@ -179,7 +189,7 @@ func reconnect(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, wai
 	giveUp := time.Now().Add(daemonPatience)
 	for {
 		c, err := d.Open(cmd.Context(), hello, true)
-		if !wait || !errors.Is(err, connection.ErrNoDaemon) && !connection.BrokeOff(err) || time.Now().After(giveUp) {
+		if !wait || !errors.Is(err, connection.ErrNoDaemon) && !errors.Is(err, connection.ErrNoServer) && !connection.BrokeOff(err) || time.Now().After(giveUp) {
 			return c, err
 		}
 		select {
@@ -202,13 +212,14 @@ func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, err
 		return known[i], nil
 	}
 	// Who is not shown a tool is told by its refusal why.
-	for _, t := range tools.Agents() {
+	for _, t := range slices.Concat(tools.Agents(), tools.Programs()) {
 		if t.Name == name {
 			hidden := t.Definition(true)
 			return hidden, json.Unmarshal(hidden.RawInputSchema, &hidden.InputSchema)
 		}
 	}
-	return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "leasehold call --list shows them")
+	return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "%s",
+		cmp.Or(connection.VersionAdvice(c.Version), "leasehold call --list shows them"))
 }
 
 func listTools(p terminal.Paint) string {

@@ -36,18 +36,24 @@ type Dialer struct {
 	target place.Target
 
 	// Socket is where the daemon was that it last connected to; before that,
-	// where it is expected.
+	// where it is expected. Of a server elsewhere it is the URL.
 	Socket string
 
 	// byHand is whether a person or a supervisor started that daemon. They
 	// chose its options and will start it again. One started on demand would
 	// take its place.
 	byHand bool
+
+	at int // which of the servers elsewhere to try first
 }
 
 // NewDialer returns a dialer for a daemon.
 func NewDialer(target place.Target) *Dialer {
-	return &Dialer{target: target, Socket: target.Socket}
+	d := &Dialer{target: target, Socket: target.Socket}
+	if target.Servers != nil {
+		d.Socket = target.Servers.URLs[0].String()
+	}
+	return d
 }
 
 // For is the dialer for the daemon that a command means.
@@ -62,8 +68,14 @@ func For(cmd *cobra.Command) (*Dialer, error) {
 	return NewDialer(target), nil
 }
 
+// Elsewhere reports whether the daemon is a server of another machine.
+func (d *Dialer) Elsewhere() bool { return d.target.Servers != nil }
+
 // Reach connects to the daemon. If none runs and start is set, it starts one.
 func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
+	if d.target.Servers != nil {
+		return d.reachServer(ctx)
+	}
 	nc, err := d.find(ctx)
 	if errors.Is(err, ErrNoDaemon) && start && !d.byHand {
 		if refusal := d.mayStart(); refusal != nil {

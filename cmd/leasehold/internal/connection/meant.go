@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // A knownRun is a run, as far as names go.
@@ -59,6 +60,38 @@ func meant(ctx context.Context, c *client.Client, args map[string]any) string {
 		return fmt.Sprintf("leasehold queue list --run %s shows the tasks of the run that are not finished", name)
 	}
 	return ""
+}
+
+// MeantInstead says what may have been meant by the path of an actor or the key of a
+// lease about which there is nothing to show; "" if it is there, or nothing is near.
+func MeantInstead(ctx context.Context, c *client.Client, run, actor, key string) string {
+	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
+	defer cancel()
+	if actor != "" {
+		list, err := listOf[struct{ Runs []knownRun }](ctx, c, "operator_tree", map[string]any{"run": run})
+		if err != nil || len(list.Runs) == 0 || slices.ContainsFunc(list.Runs[0].Actors, func(a knownActor) bool { return a.Path == actor }) {
+			return ""
+		}
+		return meantActor(actor, list.Runs[0], nil)
+	}
+	held, err := listOf[struct {
+		Leases []struct{ Name, Key string }
+	}](ctx, c, "operator_leases", map[string]any{"run": run})
+	if err != nil {
+		return ""
+	}
+	var keys []string
+	for _, l := range held.Leases {
+		keys = append(keys, l.Name+l.Key)
+	}
+	near := Nearest(key, keys)
+	if file := registry.PathPrefix + key; slices.Contains(keys, file) {
+		near = file
+	}
+	if near == "" || near == key {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %s?", near)
 }
 
 const (

@@ -37,7 +37,7 @@ func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, e
 func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
 	nc, err := d.Reach(ctx, start)
 	if err != nil {
-		return nil, err
+		return nil, serverHint(err)
 	}
 	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
@@ -66,9 +66,9 @@ func WhoWasRefused(err error, hello server.Hello) error {
 	case !errors.As(err, &refused) || refused.Code != "UNAUTHENTICATED":
 		return err
 	case hello.Handle != "":
-		return exit.Hint(err, "LEASEHOLD_SESSION names a session that has ended: unset it to call in one of its own")
+		return exit.Hint(err, "LEASEHOLD_SESSION names a session that has ended: unset it, and the call opens its own")
 	case hello.Token != "":
-		return exit.Hint(err, "LEASEHOLD_TOKEN is not, or no longer, an actor's: leasehold actor add makes one")
+		return exit.Hint(err, "LEASEHOLD_TOKEN is not the token of a living actor: leasehold actor add makes one")
 	default:
 		return err
 	}
@@ -80,15 +80,19 @@ func Operator(cmd *cobra.Command, start bool) (*client.Client, error) {
 	return Open(cmd, server.Hello{Operator: true}, start)
 }
 
-// Call calls a tool. The end of the connection is told in words.
+// Call calls a tool. The end of the connection is told in words. Runs are answered
+// all, however many pages they take.
 func Call(ctx context.Context, c *client.Client, tool string, args any) (client.Answer, error) {
 	answer, err := c.Call(ctx, tool, args)
+	if err == nil && tool == toolOfRuns {
+		answer, err = theRest(ctx, c, args, answer)
+	}
 	if named, ok := args.(map[string]any); ok && IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_") {
 		if advice := meant(ctx, c, named); advice != "" {
 			return answer, exit.Hint(err, "%s", advice)
 		}
 	}
-	return answer, InWords(ctx, tool, err)
+	return answer, OtherVersion(c, InWords(ctx, tool, err))
 }
 
 // BrokeOff reports whether a call has no answer because its connection ended.

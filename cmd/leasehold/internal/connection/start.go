@@ -21,6 +21,9 @@ const (
 	startTimeout = 10 * time.Second
 	startPoll    = 10 * time.Millisecond
 
+	// firstInstants is within what time of taking its state a daemon says so.
+	firstInstants = 500 * time.Millisecond
+
 	// idleExit is how long a daemon that was started on demand outlives its
 	// last client.
 	idleExit = 15 * time.Minute
@@ -76,6 +79,7 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 	if err != nil {
 		return nil, &StartError{err.Error()}
 	}
+	var ended time.Time
 	for {
 		nc, err := d.find(ctx)
 		if err == nil {
@@ -83,6 +87,9 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 		}
 		select {
 		case <-daemon.Ended():
+			if ended.IsZero() {
+				ended = time.Now()
+			}
 			if nc, err := d.find(ctx); err == nil { // another was quicker
 				return nc, nil
 			}
@@ -90,8 +97,10 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 				return nil, fmt.Errorf("%w listens at %s: it was ended as soon as it had started", ErrNoDaemon, d.target.Socket)
 			}
 			// Another process may have the state open and not listen yet, such
-			// as a daemon that was started by hand just now.
-			if !place.Open(state) || pause(ctx) != nil {
+			// as a daemon that was started by hand just now. That it has is not
+			// to be seen in its first instants.
+			seen := place.Open(state) || time.Since(ended) < firstInstants
+			if !seen || pause(ctx) != nil {
 				return nil, &StartError{lastWords(log)}
 			}
 			continue
@@ -142,7 +151,7 @@ const ExecMark = "LEASEHOLD_EXEC_ID"
 
 // Variables of a process that acts for an actor.
 var actorsOwn = []string{
-	"LEASEHOLD_TOKEN", "LEASEHOLD_SESSION",
+	"LEASEHOLD_TOKEN", "LEASEHOLD_TOKEN_FILE", "LEASEHOLD_SERVER", "LEASEHOLD_SESSION", "LEASEHOLD_POSTGRES",
 	"LEASEHOLD_RUN", "LEASEHOLD_RUN_ID", "LEASEHOLD_RUN_DIR", "LEASEHOLD_LIFE",
 	"LEASEHOLD_ACTOR_ID", "LEASEHOLD_NAME", "LEASEHOLD_PATH", "LEASEHOLD_ROLE",
 	ExecMark, "LEASEHOLD_LEASE", "LEASEHOLD_FENCE",

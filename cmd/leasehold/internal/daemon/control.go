@@ -72,9 +72,8 @@ func NewStopCommand() *cobra.Command {
 	return place.WithSocket(&cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon",
-		Long: `Stop the daemon and wait until it has ended. No session ends by that: what agents
-hold is still theirs when a daemon runs again within their lease's time. The next
-client starts one.`,
+		Long: `Stop the daemon and wait until it has ended. This ends no session: agents keep their
+leases if a daemon runs again before these expire. The next client starts one.`,
 		Example: `  leasehold stop`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -100,10 +99,10 @@ func NewRestartCommand() *cobra.Command {
 	return place.WithSocket(&cobra.Command{
 		Use:   "restart",
 		Short: "Restart the daemon, as after an update",
-		Long: `Stop the daemon and start one of this binary, with the arguments that the last one
-had. Sessions go on: clients connect again by themselves. A daemon that was started
-in a terminal runs in the background afterwards; one that a supervisor such as
-systemd started is better restarted by that.`,
+		Long: `Stop the daemon and start the one of this binary, with the same arguments. Sessions
+continue: clients reconnect by themselves. A daemon that was started in a terminal
+runs in the background afterwards. If a supervisor such as systemd started it, restart
+it with that instead.`,
 		Example: `  leasehold restart`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -173,8 +172,8 @@ const stopTimeout = 30 * time.Second
 
 // stop asks the daemon to end and waits until its process is gone.
 func stop(ctx context.Context, st status) error {
-	peer := process.Peer{PID: st.PID, Start: st.Start}
-	if !peer.Alive() {
+	gone := goneOf(process.Peer{PID: st.PID, Start: st.Start})
+	if gone() {
 		return nil
 	}
 	if err := syscall.Kill(st.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -184,7 +183,7 @@ func stop(ctx context.Context, st status) error {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for peer.Alive() {
+	for !gone() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -192,6 +191,16 @@ func stop(ctx context.Context, st status) error {
 		}
 	}
 	return nil
+}
+
+// goneOf tells when the process of a daemon that has just been reached is gone. The
+// kernel named it, so if it cannot be looked at, as without /proc, it runs all the
+// same: then it is gone when no process has its pid.
+func goneOf(daemon process.Peer) func() bool {
+	visible := daemon.Alive()
+	return func() bool {
+		return errors.Is(syscall.Kill(daemon.PID, 0), syscall.ESRCH) || visible && !daemon.Alive()
+	}
 }
 
 // startAgain starts a daemon as the last one was started; if nothing is known of

@@ -3,6 +3,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,24 +18,34 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/metrics"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/engine/postgres"
 )
 
 // serveConfig is what a daemon is told by its command line.
 type serveConfig struct {
 	State     string
+	Database  database.Database
+	Door      *door
 	Socket    string
 	HTTP      string // address; "": no HTTP
 	HTTPHosts []string
-	Remote    bool // HTTP may listen beyond the loopback
+	Metrics   string // address of a listener for them alone; "": none
+	Remote    bool   // HTTP may listen beyond the loopback
+	TLS       certificate
 	MaxDepth  int
 	OnDemand  bool          // a client starts it
 	Keep      time.Duration // what has ended is kept for so long
@@ -43,24 +54,37 @@ type serveConfig struct {
 }
 
 func NewCommand() *cobra.Command {
-	var cfg serveConfig
+	cfg := serveConfig{Door: new(door)}
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon, in the foreground",
 		Long: `Run the daemon, in the foreground, until SIGINT or SIGTERM; a second signal ends it
 at once.
 
-A restart ends no session: clients come back to the leases they held. What an
-answer has told survives also kill -9 and a power cut.
+A restart ends no session: clients reconnect and keep their leases. Everything that a
+reply has confirmed survives kill -9 and a power cut.
 
 Runs that have ended are kept for --keep, then forgotten with their actors, stores
 and tasks; ended actors of a live run are kept for a day, or for --keep if that is
 less. leasehold runs rm forgets a run at once.
 
+The state is in a directory on a local disk, or with --postgres in a database, which
+may be on another machine. Put a password into LEASEHOLD_POSTGRES, --postgres-file or
+a place where libpq looks for it. The database must have a synchronous standby. With
+--single-node you accept that its loss may lose what was acknowledged. Any number of
+daemons may share a database: one leads, and another takes over when that one stops,
+or seconds after it was lost. With --listen and --cluster-secret, clients may come to
+any of them: the others pass them on to the one that leads, over TLS.
+
 HTTP is off unless --http says where. It is streamable HTTP at /mcp, each request
-with an actor's token as its bearer. It has no TLS of its own, so it listens on the
-loopback alone unless --http-allow-remote says that something guards the way: a TLS
-proxy before it, or the network of a container.`,
+with an actor's token as its bearer, and the API for programs below /api/v1. The
+socket takes both, too. Without --tls-cert and --tls-key HTTP listens on the loopback
+alone, unless --http-allow-remote says that something guards the way: a TLS proxy
+before it, or the network of a container. A new certificate is read at the next start;
+leasehold restart ends no session.
+
+Metrics for Prometheus are at /metrics of --http, for the token of a reader or operator,
+and of --metrics, where whoever reaches the address may read them.`,
 		Example: `  leasehold serve
 
   # with HTTP for clients on this machine
@@ -69,7 +93,7 @@ proxy before it, or the network of a container.`,
   # behind a TLS proxy that keeps the Host header
   leasehold serve --http 127.0.0.1:7711 --http-host leases.example.org
 
-  # one apart from all others
+  # a daemon separate from all others
   leasehold serve --state ~/try/state --socket ~/try/sock`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,10 +115,15 @@ proxy before it, or the network of a container.`,
 	})
 	f := cmd.Flags()
 	f.StringVar(&cfg.State, "state", "", "`directory` of the state (default the user's own)")
+	cfg.Database.AddFlags(f)
+	cfg.Door.addFlags(f)
 	f.StringVar(&cfg.HTTP, "http", "", "serve HTTP too, at this `address`")
 	f.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "a `name`, besides the loopback's, by which HTTP clients may reach it (repeatable)")
+	f.StringVar(&cfg.Metrics, "metrics", "", "serve metrics for Prometheus at this loopback `address`, without a token")
+	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "serve --http over TLS: the `file` of the certificate, and of those that it was signed with")
+	f.StringVar(&cfg.TLS.Key, "tls-key", "", "the `file` of its key")
 	f.BoolVar(&cfg.Remote, "http-allow-remote", false, "let --http listen beyond the loopback, in the clear")
-	f.IntVar(&cfg.MaxDepth, "max-depth", 4, "names in a path of the tree, where a run does not say otherwise")
+	f.IntVar(&cfg.MaxDepth, "max-depth", 4, "how many names a path in the tree may have, unless the run says otherwise")
 	f.DurationVar(&cfg.Keep, "keep", dispatch.KeepRuns, "keep runs that have ended for this long, from 1m to 87600h")
 	f.StringVar(&cfg.Log.Format, "log-format", "", "json or console (default console on a terminal, else json)")
 	f.StringVar(&cfg.Log.Level, "log-level", "info", "trace, debug, info, warn or error")
@@ -114,8 +143,11 @@ func (cfg *serveConfig) check() (err error) {
 	if cfg.MaxDepth < 1 || cfg.MaxDepth > 32 {
 		return fmt.Errorf("--max-depth %d: must be from 1 to 32", cfg.MaxDepth)
 	}
-	if cfg.HTTP == "" && (cfg.Remote || len(cfg.HTTPHosts) > 0) {
-		return errors.New("--http-host and --http-allow-remote say how to serve --http, which is not given")
+	switch {
+	case cfg.HTTP == "" && (cfg.Remote || len(cfg.HTTPHosts) > 0 || cfg.TLS.given()):
+		return errors.New("--http-host, --http-allow-remote, --tls-cert and --tls-key say how to serve --http, which is not given")
+	case (cfg.TLS.Cert == "") != (cfg.TLS.Key == ""):
+		return errors.New("--tls-cert and --tls-key must be given together")
 	}
 	if cfg.Keep < minKeep || cfg.Keep > maxKeep {
 		return fmt.Errorf("--keep %v: must be from %v to %v (ten years)", cfg.Keep, minKeep, maxKeep)
@@ -123,7 +155,7 @@ func (cfg *serveConfig) check() (err error) {
 	if cfg.IdleExit != 0 && (cfg.IdleExit < time.Second || cfg.HTTP != "") {
 		return errors.New("--idle-exit must be 1s or more, and is not for a daemon that serves HTTP")
 	}
-	return errors.Join(cfg.Log.check(), server.CheckSocketPath(cfg.Socket))
+	return errors.Join(cfg.Database.Check(cfg.OnDemand), cfg.Door.check(cfg.Database.Given()), cfg.Log.check(), server.CheckSocketPath(cfg.Socket))
 }
 
 // Bounds of --keep.
@@ -146,47 +178,84 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		stderr = rotated
 	}
 	log := cfg.Log.open(stderr)
+	told := newTeller(log)
+	measured := metrics.New(metrics.Options{Version: build.Version(), Event: told.note})
 	spareProcessor()
 
-	eng, err := pebble.Open(pebble.Options{
-		Dir:  filepath.Join(cfg.State, "db"),
-		Logf: func(format string, args ...any) { log.Warn().Msgf(format, args...) },
-	})
-	if err != nil {
-		return explain(err)
+	if cfg.Database.Given() {
+		unlock, err := lockPlace(cfg.State)
+		if err != nil {
+			return explain(err)
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
 	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-
-	state, err := dispatch.Open(ctx, eng, dispatch.Options{
-		Caps: dispatch.Caps{Depth: cfg.MaxDepth},
-		Keep: dispatch.Retention{Runs: cfg.Keep, Actors: min(cfg.Keep, dispatch.KeepActors), Events: event.Retention{Age: min(cfg.Keep, dispatch.KeepEvents)}},
-	})
-	if err != nil {
-		return explain(err)
+	var daemon *server.Server
+	var tend func(context.Context) error // whatever falls due
+	options := server.Options{
+		Version: build.Version(), Log: log, Logs: lastOf, Transport: server.Transport{HTTPHosts: cfg.HTTPHosts},
+		Metrics: measured.Handler(), Called: measured.Called,
+	}
+	if cfg.Database.Given() {
+		options.Machine = process.Machine()
+		if cfg.Door.Listen != "" {
+			if err := cfg.Door.open(ctx); err != nil {
+				return err
+			}
+			defer func() { _ = cfg.Door.ln.Close() }()
+			options.Elsewhere, options.Poked = cfg.Door.elsewhere, func() { cfg.Door.member.Poke() }
+		}
+		daemon = server.New(nil, options)
+		seat, err := takeSeat(ctx, &cfg.Database, cfg.Door, daemon.Connections, log, func(ctx context.Context, eng *postgres.Engine) error { return cfg.host(ctx, eng, daemon, measured) })
+		if err != nil {
+			return explain(err)
+		}
+		defer seat.where.Close()
+		tend = seat.member.Run
+	} else {
+		eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(cfg.State, "db"), Logf: logf(log)})
+		if err != nil {
+			return explain(err)
+		}
+		defer func() { err = errors.Join(err, eng.Close()) }()
+		defer measured.Attach(eng)()
+		state, err := dispatch.Open(ctx, eng, cfg.dispatchOptions())
+		if err != nil {
+			return explain(err)
+		}
+		daemon, tend = server.New(state, options), state.Tend
 	}
 
 	socket, web, err := listen(cfg)
 	if err != nil {
 		return err
 	}
-	process.TellReady()
-	record := place.Record{State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web), Version: build.Version(), OnDemand: cfg.OnDemand}.ThisProcess()
-	if err := record.Write(); err != nil {
-		err = fmt.Errorf("record where the daemon listens: %w", err)
+	scraped, err := listenMetrics(cfg.Metrics)
+	if err != nil {
 		return errors.Join(err, socket.Close(), closeWeb(web))
 	}
+	process.TellReady()
+	record := place.Record{State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web, cfg.TLS), Version: build.Version(), OnDemand: cfg.OnDemand}.ThisProcess()
+	if err := record.Write(); err != nil {
+		err = fmt.Errorf("record where the daemon listens: %w", err)
+		return errors.Join(err, socket.Close(), closeWeb(web), closeWeb(scraped))
+	}
 	defer func() { err = errors.Join(err, record.Remove()) }()
-	daemon := server.New(state, server.Options{
-		Version: build.Version(), Log: log, Transport: server.Transport{HTTPHosts: cfg.HTTPHosts},
-	})
 
 	// A service that fails ends the others, and so does ctx. Each closes what
 	// it listens at; the socket's file goes with that.
 	services, ctx := errgroup.WithContext(ctx)
-	services.Go(func() error { return state.Tend(ctx) })
+	services.Go(func() error { return tend(ctx) })
 	services.Go(func() error { return daemon.ServeSocket(ctx, socket) })
+	services.Go(func() error { return daemon.ServePages(ctx) })
+	if cfg.Door.ln != nil {
+		services.Go(func() error { return daemon.ServePassages(ctx, cfg.Door.ln) })
+	}
 	if web != nil {
 		services.Go(func() error { return daemon.ServeEndpoint(ctx, web) })
+	}
+	services.Go(func() error { return told.run(ctx) })
+	if scraped != nil {
+		services.Go(func() error { return serveMetrics(ctx, scraped, measured.Handler()) })
 	}
 	if cfg.IdleExit > 0 {
 		services.Go(func() error {
@@ -197,6 +266,9 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			return errIdle
 		})
 	}
+	if scraped != nil {
+		log.Info().Stringer("address", scraped.Addr()).Msg("serves metrics")
+	}
 	announce(stdout, log, record)
 	stop := context.AfterFunc(ctx, func() { log.Info().Msg("stopping") })
 	defer stop()
@@ -205,6 +277,39 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	}
 	log.Info().Msg("stopped")
 	return nil
+}
+
+func (cfg *serveConfig) dispatchOptions() dispatch.Options {
+	return dispatch.Options{
+		Caps: dispatch.Caps{Depth: cfg.MaxDepth},
+		Keep: dispatch.Retention{Runs: cfg.Keep, Actors: min(cfg.Keep, dispatch.KeepActors), Events: event.Retention{Age: min(cfg.Keep, dispatch.KeepEvents)}},
+	}
+}
+
+// host serves the state in an engine until ctx ends or the engine fails.
+func (cfg *serveConfig) host(ctx context.Context, eng *postgres.Engine, daemon *server.Server, measured *metrics.Set) error {
+	defer measured.Attach(eng)()
+	o := cfg.dispatchOptions()
+	o.Above = eng.Floor()
+	state, err := dispatch.Open(ctx, eng, o)
+	if err != nil {
+		return err
+	}
+	services, ctx := errgroup.WithContext(ctx)
+	services.Go(func() error { return state.Tend(ctx) })
+	services.Go(func() error { daemon.Host(ctx, state, eng.Err); return nil })
+	return services.Wait()
+}
+
+// lastOf reads the end of what a launched agent has written on this machine.
+func lastOf(ctx context.Context, run, path string, lines int) (l tools.AgentLog, err error) {
+	l.Stdout, l.Stderr, l.Running, err = logs.Last(ctx, run, path, lines)
+	for _, list := range [][]string{l.Stdout, l.Stderr} {
+		for i := range list {
+			list[i] = logs.Clean(list[i])
+		}
+	}
+	return l, err
 }
 
 // errIdle ends a daemon that nobody uses.
@@ -229,21 +334,49 @@ func listen(cfg serveConfig) (socket, web net.Listener, err error) {
 	if cfg.HTTP == "" {
 		return socket, nil, nil
 	}
-	web, err = server.ListenHTTP(cfg.HTTP, cfg.Remote)
+	secure, err := cfg.TLS.load()
+	if err != nil {
+		return nil, nil, errors.Join(err, socket.Close())
+	}
+	web, err = server.ListenHTTP(cfg.HTTP, cfg.Remote || secure != nil)
 	if err != nil {
 		var system *net.OpError
 		if !errors.As(err, &system) {
-			err = exit.Hint(err, "--http-allow-remote says that something guards the way; see leasehold serve --help")
+			err = exit.Hint(err, "--tls-cert and --tls-key encrypt it, and --http-allow-remote says that something else guards the way; see leasehold serve --help")
 		}
 		return nil, nil, errors.Join(err, socket.Close())
+	}
+	if secure != nil {
+		web = tls.NewListener(web, secure)
 	}
 	return socket, web, nil
 }
 
+// certificate says where the files are by which HTTP is encrypted.
+type certificate struct{ Cert, Key string }
+
+func (c certificate) given() bool { return c.Cert != "" || c.Key != "" }
+
+// load reads the files; nil without any.
+func (c certificate) load() (*tls.Config, error) {
+	if !c.given() {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, exit.Hint(err, "--tls-cert and --tls-key take files in PEM, the key without a passphrase")
+	}
+	// One request at a time on a connection: its end tells which answer was not read.
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}, nil
+}
+
 // urlOf is where HTTP is served; "" if it is not.
-func urlOf(web net.Listener) string {
-	if web == nil {
+func urlOf(web net.Listener, c certificate) string {
+	switch {
+	case web == nil:
 		return ""
+	case c.given():
+		return fmt.Sprintf("https://%s/mcp", web.Addr())
 	}
 	return fmt.Sprintf("http://%s/mcp", web.Addr())
 }
@@ -268,15 +401,24 @@ func announce(stdout io.Writer, log zerolog.Logger, r place.Record) {
 
 // explain adds what to do about what keeps a daemon from running.
 func explain(err error) error {
+	err = database.Explain(err)
+	var hinted exit.Hinted
+	later, _ := errors.AsType[*dispatch.FormatError](err)
 	switch {
+	case errors.As(err, &hinted):
+		return err
+	case later != nil:
+		return exit.Hint(err, "nothing was changed: install the version that wrote it, or a later one; this is %s", build.Version())
+	case errors.Is(err, memory.ErrIncomplete):
+		return exit.Hint(err, "remove it, or the tables of the database that begin with leasehold_, and run leasehold migrate again")
 	case errors.Is(err, engine.ErrLocked):
 		return exit.Hint(err, "a daemon serves that state already: leasehold status shows it; use it, stop it with leasehold stop, or give this one another --state")
 	case errors.Is(err, server.ErrSocketInUse):
 		return exit.Hint(err, "use the daemon that is there, or give this one another --socket")
 	case errors.Is(err, engine.ErrCorrupt):
-		return exit.Hint(err, "nothing was changed: restore the state from a copy, or move it away to begin anew without its runs and leases")
+		return exit.Hint(err, "nothing was changed: restore the state from a copy, or move it away to start without its runs and leases")
 	case errors.Is(err, engine.ErrFailed):
-		return exit.Hint(err, "what was acknowledged is safe: see to the disk, then start the daemon again")
+		return exit.Hint(err, "everything acknowledged is safe: repair the disk, then start the daemon again")
 	default:
 		return err
 	}

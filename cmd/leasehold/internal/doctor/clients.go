@@ -69,7 +69,7 @@ var codexRules = clientRules{
 	unset: "older releases cut calls at 60 s",
 	more: func(e entry, say sayFunc) {
 		if e["supports_parallel_tool_calls"] != true {
-			say(note, "makes one call at a time: one that waits holds up the release that follows", "set supports_parallel_tool_calls to true")
+			say(note, "makes one call at a time, so a call that waits delays the release that follows it", "set supports_parallel_tool_calls to true")
 		}
 	},
 }
@@ -79,7 +79,7 @@ var geminiRules = clientRules{
 	unset: "the client's own default applies",
 	more: func(e entry, say sayFunc) {
 		if _, set := e["url"]; set {
-			say(fault, "has a url, which means a transport that leasehold does not speak", "name it httpUrl")
+			say(fault, "has url, which selects a transport that leasehold does not support", "rename it to httpUrl")
 		}
 	},
 }
@@ -143,18 +143,26 @@ func (c clientConfig) examine(ctx context.Context, socket, file string) (found [
 	}
 	servers, err := c.servers(text)
 	if err != nil {
-		return []finding{{"clients", fault, fmt.Sprintf("%s names leasehold and cannot be read: %v", file, err), "mend it: its client cannot read it either"}}
+		return []finding{{"clients", fault, fmt.Sprintf("%s names leasehold and cannot be read: %v", file, err), "correct the file: its client cannot read it either"}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if e := servers[name]; e.isOurs(name) {
 			start := func(say sayFunc) string { return c.start(ctx, socket, e, say) }
 			if socket == "" {
-				start = func(sayFunc) string { return "" }
+				start = func(sayFunc) string { return notStarted(e) }
 			}
 			found = append(found, c.rules.examine(file+": "+name, e, start)...)
 		}
 	}
 	return found
+}
+
+// notStarted is what there is to say of a server while no daemon runs.
+func notStarted(e entry) string {
+	if e.command() == "" {
+		return ""
+	}
+	return "was not started, since no daemon runs"
 }
 
 func (r clientRules) examine(server string, e entry, start func(sayFunc) string) (found []finding) {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/client"
@@ -123,13 +123,7 @@ func examineClock() []finding {
 // knownPast is a time that is over: this program was built then, or the state
 // was written.
 func knownPast() (past time.Time) {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.time" {
-				past, _ = time.Parse(time.RFC3339, s.Value)
-			}
-		}
-	}
+	past = build.Read().Time
 	dir, err := place.State()
 	if err != nil {
 		return past

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
@@ -19,22 +20,27 @@ import (
 func NewCommand() *cobra.Command {
 	var dir string
 	var asObject bool
+	var db database.Database
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "doctor",
-		Short: "Check that all is well, and say what to do",
-		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks,
-and the configurations of MCP clients here and in the home directory that name
-leasehold: whether their tool time-out is long enough. While a daemon runs, each
-server is started as its client starts it, with the environment that the client
-gives it, to see that it comes to this daemon, and as whom.
+		Short: "Find out what is wrong, and what to do about it",
+		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks, and
+the configurations of MCP clients, here and in the home directory, that name leasehold.
+While a daemon runs, doctor starts each of these servers as its client starts it, with
+the environment that the client gives it, and says whether the server reaches this
+daemon, and which run it joins. It also checks the tool time-outs.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
 another machine or in a container with clocks of its own.
 
-With --state, read a state that no daemon has open, and prove that its records and
-its indexes agree. It changes nothing but what every start of a daemon changes, such
-as rotating the logs of the store.
+With --state, doctor reads a state that no daemon has open, and proves that its records
+and indexes agree. It changes nothing, except that it rotates the logs of the store as
+every start of a daemon does.
+
+With --postgres, or where LEASEHOLD_POSTGRES is set, doctor also looks at the database
+that has the state: its version, settings, standbys and tables, how long a commit takes,
+and who leads. --single-node says that a database without a synchronous standby will do.
 
 A fault is something to repair; the exit code is then 1. Notes are informational.`,
 		Example: `  leasehold doctor
@@ -47,7 +53,15 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out, told := cmd.OutOrStdout(), time.Now() // of the progress
 			if !cmd.Flags().Changed("state") {
-				return tellFindings(out, asObject, examine(cmd))
+				found := examine(cmd)
+				given, err := databaseGiven(&db)
+				if err != nil {
+					return err
+				}
+				if given {
+					found = append(found, examineDatabase(cmd.Context(), &db)...)
+				}
+				return tellFindings(out, asObject, found)
 			}
 			found, err := examineState(cmd.Context(), dir, func(records int) {
 				if now := time.Now(); now.Sub(told) >= time.Second {
@@ -65,7 +79,9 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 		},
 	})
 	f := cmd.Flags()
-	f.StringVar(&dir, "state", "", "prove that the state in this `directory` is sound, as serve has it")
+	f.StringVar(&dir, "state", "", "prove that the state in this `directory` is sound: the one that serve --state names")
+	db.AddPlace(f)
+	f.BoolVar(&db.SingleNode, "single-node", false, "accept a database without a synchronous standby")
 	f.BoolVar(&asObject, "json", false, "print {ok, checks: [{check, level, what, do}]}")
 	_ = cmd.MarkFlagDirname("state")
 	return cmd

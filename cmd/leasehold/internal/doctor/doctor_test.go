@@ -69,7 +69,7 @@ func TestConfigurationsThatHurtAreFound(t *testing.T) {
 		{".claude.json", `{"mcpServers": {"leasehold": {"command": "leasehold", "timeout": 1000}}, "projects": {"HERE": {"mcpServers": {"leasehold2": {"command": "leasehold"}}}, "/elsewhere": {"mcpServers": {"leasehold3": {"timeout": 1}}}}}`, []string{"fault cuts calls at 1s", "ok "}},
 		{".codex/config.toml", "[mcp_servers.leasehold]\ncommand = \"leasehold\" # it\ntool_timeout_sec = 1_0.5 # short\n[mcp_servers.leasehold.env]\ntool_timeout_sec = 900\n", []string{"fault cuts calls at 10.5s", "note makes one call at a time"}},
 		{".codex/config.toml", "[mcp_servers.leasehold]\ncommand = 'leasehold'\nsupports_parallel_tool_calls = true\n", []string{"note has no tool_timeout_sec"}},
-		{".gemini/settings.json", `{"mcpServers": {"leasehold": {"url": "http://127.0.0.1:7711/mcp", "timeout": 600000}}}`, []string{"fault has a url"}},
+		{".gemini/settings.json", `{"mcpServers": {"leasehold": {"url": "http://127.0.0.1:7711/mcp", "timeout": 600000}}}`, []string{"fault has url"}},
 		{"opencode.jsonc", "{ // here\n \"mcp\": {\"servers\": {\"leasehold\": {\"command\": [\"leasehold\", \"mcp\"], /* ms */ \"timeout\": {\"request\": 40000,},},},},}", []string{"fault cuts calls at 40s"}},
 		{"opencode.json", `{"mcp": {"leasehold": {"command": ["leasehold", "mcp"], "environment": {"x": "// no comment, }"}}}}`, []string{"note has no timeout"}},
 	} {

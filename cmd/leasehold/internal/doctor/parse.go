@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 
 	"github.com/pelletier/go-toml/v2"
@@ -39,13 +40,9 @@ func claudeServers(text []byte) (map[string]entry, error) {
 		return nil, err
 	}
 	servers := make(map[string]entry)
-	for name, e := range config.Servers {
-		servers[name] = e
-	}
+	maps.Copy(servers, config.Servers)
 	here, _ := os.Getwd()
-	for name, e := range config.Projects[here].Servers {
-		servers[name] = e
-	}
+	maps.Copy(servers, config.Projects[here].Servers)
 	return servers, nil
 }
 

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -47,11 +47,8 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 			"leasehold restart: no session ends by that",
 		}), clocks
 	}
-	if c.Version != build.Version() {
-		return append(found, finding{
-			"socket", note, fmt.Sprintf("the daemon at %s is version %s, this command %s", socket, c.Version, build.Version()),
-			"leasehold restart: no session ends by that",
-		}), clocks
+	if what, do, other := strings.Cut(connection.VersionAdvice(c.Version), ": "); other {
+		return append(found, finding{"socket", note, what, do}), clocks
 	}
 	return append(found, finding{Check: "socket", Level: fine, What: fmt.Sprintf(
 		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))}), clocks
@@ -77,7 +74,7 @@ func noDaemon(socket string, err error) finding {
 	}
 	f := faultOf("socket", err)
 	if f.Do == "" {
-		f.Do = "see its log, and start it anew: no session ends by that"
+		f.Do = "see its log, and start it again: no session ends by that"
 	}
 	return f
 }
@@ -99,7 +96,7 @@ func examinePlace() []finding {
 	wrong(openToOthers(db, 0o077))
 	at := nearest(db)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), "give it to yourself, or set XDG_STATE_HOME to a place that is yours")
+		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), "make yourself its owner, or set XDG_STATE_HOME to a directory of yours")
 	}
 	room, err := freeSpace(at)
 	if err != nil {
@@ -114,7 +111,7 @@ func examinePlace() []finding {
 	}
 	what := fmt.Sprintf("%s is yours alone, with %.1f GiB free", db, float64(room)/(1<<30))
 	if at != db {
-		what = fmt.Sprintf("%s is not there yet; the first daemon makes it, with %.1f GiB free", db, float64(room)/(1<<30))
+		what = fmt.Sprintf("%s does not exist yet and is made by the first daemon; %.1f GiB are free", db, float64(room)/(1<<30))
 	}
 	return []finding{{Check: "state", Level: fine, What: what}}
 }

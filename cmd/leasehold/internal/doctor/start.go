@@ -44,9 +44,9 @@ func (c clientConfig) start(ctx context.Context, socket string, e entry, say say
 	var exit *osexec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		say(fault, fmt.Sprintf("starts a server that says nothing for %v", startTimeout), "run it by hand: "+strings.Join(cmd.Args, " "))
+		say(fault, fmt.Sprintf("starts a server that does not answer within %v", startTimeout), "run it by hand: "+strings.Join(cmd.Args, " "))
 	case strings.Contains(why, "--probe"):
-		say(note, "starts another version of leasehold, which cannot be looked at", "install this version where the client finds it")
+		say(note, "starts another version of leasehold, which cannot be checked", "install this version where the client finds it")
 	case errors.As(err, &exit):
 		hint = strings.TrimPrefix(hint, "hint: ")
 		if hint == "" {
@@ -62,7 +62,7 @@ func (c clientConfig) start(ctx context.Context, socket string, e entry, say say
 			return ""
 		}
 		if p.Socket != socket {
-			say(fault, fmt.Sprintf("comes to the daemon at %s, and this command to the one at %s", p.Socket, socket),
+			say(fault, fmt.Sprintf("reaches the daemon at %s, and this command the one at %s", p.Socket, socket),
 				"give both the same LEASEHOLD_SOCKET, XDG_RUNTIME_DIR and XDG_STATE_HOME; in Codex, env_vars passes them on, and leasehold setup codex writes it")
 			return ""
 		}

@@ -72,14 +72,14 @@ func checkState(dir, db string) error {
 	info, err := os.Stat(db)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return exit.Hint(fmt.Errorf("no state in %s", dir), "name the directory that leasehold serve has for --state; it holds one named db")
+		return exit.Hint(fmt.Errorf("no state in %s", dir), "name the directory that serve --state names; it contains one named db")
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return fmt.Errorf("%s is no directory", db)
+		return fmt.Errorf("%s is not a directory", db)
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Getuid() {
-		return exit.Hint(fmt.Errorf("%s belongs to user %d", db, stat.Uid), "run doctor as that user: what another left there, its daemon could not open")
+		return exit.Hint(fmt.Errorf("%s belongs to user %d", db, stat.Uid), "run doctor as that user: files of another user would keep its daemon from opening the state")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func flatten(err error) (list []error) {
 // mend says what to do about a fault of a state.
 func mend(err error) string {
 	if errors.Is(err, engine.ErrCorrupt) {
-		return "restore the directory from a copy, or move it away to begin anew without its runs, leases and tasks"
+		return "restore the directory from a copy, or move it away to start without its runs, leases and tasks"
 	}
-	return "keep a copy of the directory, which shows the fault; then restore an older one, or move it away to begin anew"
+	return "keep a copy of the directory, which shows the fault; then restore an older one, or move it away to start"
 }

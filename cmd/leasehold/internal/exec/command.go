@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	osexec "os/exec"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,50 +32,62 @@ const (
 
 // execConfig is what exec is told by its command line.
 type execConfig struct {
-	keys  []string
-	layer bool
-	ttl   time.Duration
-	wait  time.Duration
-	argv  []string
+	wanted []wanted
+	reason string
+	ttl    time.Duration
+	wait   time.Duration
+	argv   []string
 }
+
+// A wanted lease is one to take.
+type wanted struct {
+	Scope string `json:"scope"`
+	Key   string `json:"key,omitempty"`
+	Path  string `json:"path,omitempty"`
+	Mode  string `json:"mode,omitempty"`
+}
+
+// maxLeases is how many the daemon gives at once.
+const maxLeases = 16
 
 func NewCommand() *cobra.Command {
 	var cfg execConfig
 	var run, name string
 	var ttl, wait float64
-	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
-		Use:   "exec --lease KEY [flags] -- CMD [ARG ...]",
+	var layer, shared, asObject bool
+	cmd := place.WithServer(&cobra.Command{
+		Use:   "exec {--lease KEY | --path PATH} [flags] -- CMD [ARG ...]",
 		Short: "Run a program while holding a lease",
 		Long: `Run a program while holding a lease. The lease is renewed for as long as the
 program runs, and is free when it has ended.
 
-The program gets standard input, output and error as they are, a process group
-of its own, which is put into the foreground of the terminal, and
+The program gets the standard input, output and error of exec, its own process group
+in the foreground of the terminal, and
 
-  LEASEHOLD_FENCE  the fencing token of the lease, to hand to what checks it
+  LEASEHOLD_FENCE  the fencing token of the lease, for whatever checks it
   LEASEHOLD_LEASE  its key
 
-With several --lease it runs with all of the leases or not at all, and the
-variables have a line for each. They are taken one after the other in the order
-of their keys, so that no two commands wait for one another. INT, TERM and HUP are passed on. What the program leaves running
-when it ends is ended before the lease is given back.
+--lease and --path may be given up to 16 times together. The program then runs with
+all of the leases or not at all, and the variables have a line for each. The leases
+are granted all at once, so two such commands never wait for each other.
 
-If the lease is lost, the program and all that it has started get SIGTERM, and
-SIGKILL 5 s later. If the daemon cannot be reached to renew it, that happens in
-time for all of it to be gone before another can have the lease. The same goes
-for a kill -9 of exec: the program ends, and then the lease is free.
+exec passes on INT, TERM and HUP. When the program ends, exec ends whatever it left
+running, then releases the lease.
 
-It acts as the actor whose token is in LEASEHOLD_TOKEN, in a session of its own,
-also where LEASEHOLD_SESSION names one to share: else the lease would stay when
-exec dies. It cannot re-enter a lease that the calling agent already holds; it
-waits for it. Without a token it joins the run of this directory's project as a new worker of
-the root layer.
+If the lease is lost, the program and all that it has started get SIGTERM, and SIGKILL
+5 s later. If the daemon cannot be reached to renew it, exec does this early enough
+that nothing of the program runs when another can get the lease. If exec itself is
+killed with kill -9, the program is ended first; then the lease is released.
 
-Exit codes: that of the program; 128 and the number of the signal that ended it;
-75 the lease was not obtained, stderr says who holds it; 76 it was lost; 126 the
-program cannot be executed; 127 it was not found; 1 the daemon refused or is not
-there; 2 wrong usage; 130 interrupted while waiting.`,
+exec acts as the actor whose token is in LEASEHOLD_TOKEN. It opens its own session
+even if LEASEHOLD_SESSION names one, so that the lease ends if exec dies. It cannot
+re-enter a lease that the calling agent already holds; it waits for it. Without a
+token it joins the run of this directory's project as a new worker of the root layer.
+
+Exit codes: that of the program; 128 and the number of the signal that ended it; 75
+the lease was not obtained, stderr says who holds it; 76 it was lost; 126 the program
+cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be reached;
+2 wrong usage; 130 interrupted while waiting.`,
 		Example: `  leasehold exec --lease deploy -- ./deploy.sh production
 
   # wait up to ten minutes in line, then give up
@@ -83,16 +96,20 @@ there; 2 wrong usage; 130 interrupted while waiting.`,
   # all or nothing
   leasehold exec --lease port:8080 --lease port:8081 -- npm test
 
+  # everything below a directory, shared with other readers
+  leasehold exec --path 'src/**' --shared -- npm test
+
   # a lease of the actor's own layer
   leasehold exec --layer --lease output.json -- ./generate output.json`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.argv = args
 			cfg.ttl, cfg.wait = asSeconds(ttl), asSeconds(wait)
+			cfg.all(layer, shared)
 			if err := cfg.check(); err != nil {
 				return err
 			}
-			hello, err := whoExecs(run, name)
+			hello, err := whoExecs(cmd, run, name)
 			if err != nil {
 				return err
 			}
@@ -114,13 +131,18 @@ there; 2 wrong usage; 130 interrupted while waiting.`,
 	})
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows CMD is its own
-	f.StringArrayVar(&cfg.keys, "lease", nil, "`KEY` of the lease; may be given several times")
-	f.BoolVar(&cfg.layer, "layer", false, "a lease of the actor's own layer, not of the whole run")
-	f.Float64Var(&ttl, "ttl", 60, "`SECS` for which each renewal keeps the lease")
-	f.Float64Var(&wait, "wait", 0, "`SECS` to wait in line if it is held")
+	f.Func("lease", "lease this `KEY`", func(key string) error { return cfg.add(wanted{Key: key}) })
+	f.Func("path", "lease the file at this `PATH` from the root of the project, or with DIR/** everything below a directory", func(path string) error {
+		return cfg.add(wanted{Path: path})
+	})
+	f.BoolVar(&layer, "layer", false, "leases of the actor's own layer, not of the whole run")
+	f.BoolVar(&shared, "shared", false, "share the leases with others that only read")
+	f.StringVar(&cfg.reason, "reason", "", "`TEXT` that refused agents are shown")
+	f.Float64Var(&ttl, "ttl", 60, "`SECS` that each renewal lasts")
+	f.Float64Var(&wait, "wait", 0, "`SECS` to wait in line if the lease is held")
 	view.JoinFlag(cmd, &run)
 	f.StringVar(&name, "name", "exec", "the name to join it under")
-	f.BoolVar(&asObject, "json", false, "print the object of a refusal")
+	f.BoolVar(&asObject, "json", false, "print a refusal as JSON")
 	view.CompleteWith(cmd, "lease", view.CompleteLeases)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault // programs and files, which the shell knows
@@ -130,13 +152,40 @@ there; 2 wrong usage; 130 interrupted while waiting.`,
 
 func asSeconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-func (cfg execConfig) check() error {
+// add adds a lease to those that are wanted, unless it is one of them.
+func (cfg *execConfig) add(w wanted) error {
+	if w == (wanted{}) {
+		return errors.New("must not be empty")
+	}
+	if !slices.Contains(cfg.wanted, w) {
+		cfg.wanted = append(cfg.wanted, w)
+	}
+	return nil
+}
+
+// all says what is the same for all leases.
+func (cfg *execConfig) all(layer, shared bool) {
+	for i := range cfg.wanted {
+		w := &cfg.wanted[i]
+		w.Scope = "run"
+		if layer {
+			w.Scope = "layer"
+		}
+		if shared {
+			w.Mode = "shared"
+		}
+	}
+}
+
+func (cfg *execConfig) check() error {
 	const maxWait = 30 * 24 * time.Hour
 	switch {
-	case len(cfg.keys) == 0:
-		return exit.Hint(exit.Usagef("say which lease to take, with --lease KEY"), "leasehold leases shows those that are held")
+	case len(cfg.wanted) == 0:
+		return exit.Hint(exit.Usagef("say which lease to take, with --lease KEY or --path PATH"), "leasehold leases shows those that are held")
+	case len(cfg.wanted) > maxLeases:
+		return exit.Usagef("--lease and --path: %d leases, of at most %d", len(cfg.wanted), maxLeases)
 	case len(cfg.argv) == 0:
-		return exit.Hint(exit.Usagef("say which program to run"), "leasehold exec --lease %s -- PROGRAM ARGUMENTS", cfg.keys[0])
+		return exit.Hint(exit.Usagef("say which program to run"), "leasehold exec --lease KEY -- PROGRAM ARGUMENTS")
 	case cfg.ttl < time.Second || cfg.ttl > 24*time.Hour:
 		return exit.Usagef("--ttl %v: must be from 1 to 86400", cfg.ttl.Seconds())
 	case cfg.wait < 0 || cfg.wait > maxWait:
@@ -146,9 +195,9 @@ func (cfg execConfig) check() error {
 }
 
 // whoExecs says as whom to connect: never in a session that others share.
-func whoExecs(run, name string) (server.Hello, error) {
-	if token := os.Getenv("LEASEHOLD_TOKEN"); token != "" {
-		return server.Hello{Token: token, Directory: connection.Here()}, nil
+func whoExecs(cmd *cobra.Command, run, name string) (server.Hello, error) {
+	if token, err := place.ActorToken(cmd); token != "" || err != nil {
+		return server.Hello{Token: token, Directory: connection.Here()}, err
 	}
 	if os.Getenv("LEASEHOLD_SESSION") != "" {
 		return server.Hello{}, exit.Hint(errors.New("there is a LEASEHOLD_SESSION to share, but exec needs one of its own"),

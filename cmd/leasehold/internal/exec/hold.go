@@ -35,13 +35,13 @@ const (
 
 // A hold is leases that exec has, or wants.
 //
-// By a clock that goes on during a sleep, it trusts them until the time at which it sent the last renewal that
-// succeeded, and their ttl from there, less a margin for drift: the daemon
-// counts from when it was received, which was later.
+// By a clock that goes on during a sleep, it trusts them until the time at which it
+// sent the last renewal that succeeded, and their ttl from there, less a margin for
+// drift: the daemon counts from when it was received, which was later.
 type hold struct {
 	cfg    execConfig
 	link   *execLink
-	leases []execLease
+	leases []lease
 
 	// linked is called with each connection but the first.
 	linked func()
@@ -50,14 +50,12 @@ type hold struct {
 	until time.Time // by now()
 }
 
-// An execLease is a lease as it was granted.
-type execLease struct {
+// A lease is one as it was granted.
+type lease struct {
 	LeaseID string `json:"lease_id"`
 	Name    string
 	Key     string
 	Token   uint64
-
-	asked string // the key as it was asked for
 }
 
 func (h *hold) deadline() time.Time {

@@ -54,7 +54,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	defer link.close()
 	h := &hold{cfg: cfg, link: link}
 	ctx := context.WithoutCancel(cmd.Context())
-	defer h.release(ctx) // also of several, where one was not to be had
+	defer h.release(ctx)
 	err = h.obtain(waiting)
 	if err == nil {
 		err = waiting.Err()

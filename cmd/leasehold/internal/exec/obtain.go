@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,34 +15,18 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// obtain takes the leases, all or none, waiting in line for as long as may be.
-// One refusal is the last word, as a [*client.Refusal].
-//
-// It takes one after the other in an order that is the same for everybody, so
-// that no two wait for what the other has.
+// obtain takes the leases, all or none, waiting in line for as long as may be. Sent
+// again, the call is answered with the same grant. One refusal is the last word, as
+// a [*client.Refusal].
 func (h *hold) obtain(ctx context.Context) error {
 	end := time.Now().Add(h.cfg.wait)
-	for _, key := range slices.Compact(slices.Sorted(slices.Values(h.cfg.keys))) {
-		if err := h.obtainOne(ctx, key, end); err != nil {
-			return err
-		}
-	}
-	// As they were asked for: the variables have them in this order.
-	slices.SortStableFunc(h.leases, func(a, b execLease) int {
-		return slices.Index(h.cfg.keys, a.asked) - slices.Index(h.cfg.keys, b.asked)
-	})
-	return h.confirm(ctx)
-}
-
-func (h *hold) obtainOne(ctx context.Context, key string, end time.Time) error {
-	tool, args := h.request(key)
-	longest := maxCall
-	if len(h.leases) > 0 {
-		longest = min(longest, h.cfg.ttl/3) // those there are want to be renewed
+	args := map[string]any{"leases": h.cfg.wanted, "ttl_secs": h.cfg.ttl.Seconds(), "request_id": uuid.NewString()}
+	if h.cfg.reason != "" {
+		args["reason"] = h.cfg.reason
 	}
 	patience := time.Time{} // for a daemon that was there
 	for failures := 0; ; {
-		wait := min(max(time.Until(end), 0), longest)
+		wait := min(max(time.Until(end), 0), maxCall)
 		args["wait_secs"] = wait.Seconds()
 		bounded, cancel := context.WithTimeoutCause(ctx, wait+connection.HelloTimeout, errors.New("the daemon does not answer"))
 		before := h.link.client
@@ -53,13 +36,18 @@ func (h *hold) obtainOne(ctx context.Context, key string, end time.Time) error {
 		}
 		var answer client.Answer
 		if err == nil {
-			answer, err = h.link.call(bounded, tool, args)
+			answer, err = h.link.call(bounded, "lease_acquire_many", args)
 		}
 		cancel()
 		var refusal *client.Refusal
 		switch {
 		case err == nil:
-			return h.take(key, answer)
+			granted, err := connection.Decode[struct{ Leases []lease }](answer.Object)
+			if err != nil {
+				return err
+			}
+			h.leases = granted.Leases
+			return h.confirm(ctx)
 		case ctx.Err() != nil:
 			return context.Canceled
 		case errors.As(err, &refusal):
@@ -69,11 +57,6 @@ func (h *hold) obtainOne(ctx context.Context, key string, end time.Time) error {
 			}
 			args["ticket"] = ticket // and with it the place in line
 			failures = 0
-			if len(h.leases) > 0 {
-				if err := h.confirm(ctx); err != nil {
-					return err
-				}
-			}
 		case h.link.hello.Handle == "" || permanent(err):
 			return err // it was never there, or has ended the session
 		case failures > 0 && time.Now().After(patience):
@@ -87,28 +70,6 @@ func (h *hold) obtainOne(ctx context.Context, key string, end time.Time) error {
 			}
 		}
 	}
-}
-
-// request is the call that takes a lease. Sent again it is answered with the
-// same grant.
-func (h *hold) request(key string) (tool string, args map[string]any) {
-	args = map[string]any{"ttl_secs": h.cfg.ttl.Seconds(), "request_id": uuid.NewString()}
-	if h.cfg.layer {
-		args["name"] = key
-		return "lease_acquire", args
-	}
-	args["key"] = key
-	return "run_lease_acquire", args
-}
-
-func (h *hold) take(key string, answer client.Answer) error {
-	l, err := connection.Decode[execLease](answer.Object)
-	if err != nil {
-		return err
-	}
-	l.asked = key
-	h.leases = append(h.leases, l)
-	return nil
 }
 
 func ticketOf(r *client.Refusal) string {

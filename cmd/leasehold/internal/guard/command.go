@@ -7,9 +7,11 @@ package guard
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -24,10 +26,7 @@ import (
 //go:embed pre-commit
 var script []byte
 
-const (
-	mark  = "# leasehold:pre-commit"
-	aside = ".before-leasehold" // behind the name of a hook that was there
-)
+const mark = "# leasehold:pre-commit" // in the hook, whatever its version
 
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -35,85 +34,118 @@ func NewCommand() *cobra.Command {
 		Short: "Refuse commits of files that others have leased",
 		Long: `Refuse commits of files that others have leased, by a pre-commit hook of git.
 
-A commit is refused if somebody else than the committing agent holds the lease of a
-file in it, or of a directory above. An agent is known by its client's process; a
-person holds no lease. Nothing is refused while no daemon runs, for then nobody
-holds a lease. git commit --no-verify passes the hook by.`,
+A commit is refused if another party than the committing agent holds the lease of a
+file in it, or of a directory above it. An agent is recognized by its client's process;
+a person holds no leases. While no daemon runs, nobody holds a lease and nothing is
+refused. git commit --no-verify skips the hook.`,
 		Example: `  leasehold guard install git
   leasehold guard status git
   leasehold guard uninstall git`,
 	}
 	for _, c := range []struct {
 		use, short string
-		run        func(cmd *cobra.Command, hook string) error
+		run        func(out io.Writer, hook string) error
 	}{
-		{"install", "Put the hook into this repository", install},
-		{"status", "Say whether the hook is there; exit code 1 if not", status},
-		{"uninstall", "Take the hook back; what was there before is there again", uninstall},
+		{"install", "Install the hook in this repository", install},
+		{"status", "Say whether the hook is installed; exit code 1 if not", status},
+		{"uninstall", "Remove the hook, and restore the one that was there before", uninstall},
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: c.use + " git", Short: c.short, Long: c.short + ".",
 			Example:   "  leasehold guard " + c.use + " git",
 			ValidArgs: []string{"git"}, Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				hook, err := find(cmd)
+				hook, err := Find(cmd.Context(), ".")
 				if err != nil {
 					return err
 				}
-				return c.run(cmd, hook)
+				return c.run(cmd.OutOrStdout(), hook)
 			},
 		})
 	}
 	return cmd
 }
 
-// find is where git looks for the hook.
-func find(cmd *cobra.Command) (string, error) {
-	git := exec.CommandContext(cmd.Context(), "git", "rev-parse", "--git-path", "hooks")
+// Find is where git looks for the hook of the repository that dir is in.
+func Find(ctx context.Context, dir string) (string, error) {
+	git := exec.CommandContext(ctx, "git", "rev-parse", "--git-path", "hooks")
+	git.Dir = dir
 	var said bytes.Buffer
 	git.Stderr = &said
 	out, err := git.Output()
 	if err != nil {
 		return "", exit.Hint(fmt.Errorf("git does not say where its hooks are: %s", strings.TrimSpace(said.String())), "run it in a repository")
 	}
-	dir, err := filepath.Abs(strings.TrimSuffix(string(out), "\n"))
-	return filepath.Join(dir, "pre-commit"), err
+	hooks := strings.TrimSuffix(string(out), "\n")
+	if !filepath.IsAbs(hooks) { // it is below dir
+		hooks = filepath.Join(dir, hooks)
+	}
+	hooks, err = filepath.Abs(hooks)
+	return filepath.Join(hooks, "pre-commit"), err
 }
 
-// ours reports whether the hook is there and ours, and whether any is.
-func ours(hook string) (our, any bool, err error) {
+// A State is what there is where git looks for the hook.
+type State string
+
+const (
+	None    State = "none"
+	Current State = "current" // ours
+	Old     State = "old"     // ours, of another version of leasehold
+	Other   State = "other"   // somebody else's
+)
+
+// Look says which hook is there, and what it reads.
+func Look(hook string) (State, []byte, error) {
 	if _, err := os.Lstat(hook); errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
+		return None, nil, nil
 	}
 	text, err := os.ReadFile(hook)
-	if errors.Is(err, fs.ErrNotExist) { // a link that leads nowhere
-		return false, true, nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a link that leads nowhere
+		return Other, nil, nil
+	case err != nil:
+		return None, nil, err
+	case bytes.Equal(text, script):
+		return Current, text, nil
+	case bytes.Contains(text, []byte(mark)):
+		return Old, text, nil
 	}
-	return bytes.Contains(text, []byte(mark)), true, err
+	return Other, text, nil
 }
 
-func install(cmd *cobra.Command, hook string) error {
-	our, any, err := ours(hook)
+// Script is the hook.
+func Script() string { return string(script) }
+
+// Aside is where a hook is moved that was there before.
+func Aside(hook string) string { return hook + ".before-leasehold" }
+
+// Install puts the hook in its place, and moves another one aside.
+func Install(hook string) error {
+	state, _, err := Look(hook)
 	if err != nil {
 		return err
 	}
-	if any && !our {
-		if _, err := os.Lstat(hook + aside); err == nil {
-			return exit.Hint(fmt.Errorf("%s is there, so the hook that is there now cannot be moved to it", hook+aside), "look what it is, and move it away")
+	if state == Other {
+		if err := Movable(hook); err != nil {
+			return err
 		}
-		if err := os.Rename(hook, hook+aside); err != nil {
+		if err := os.Rename(hook, Aside(hook)); err != nil {
 			return err
 		}
 	}
 	if err := write(hook); err != nil {
-		if any && !our {
-			err = errors.Join(err, os.Rename(hook+aside, hook))
+		if state == Other {
+			err = errors.Join(err, os.Rename(Aside(hook), hook))
 		}
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "installed %s\n", hook)
-	if _, err := os.Lstat(hook + aside); err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "the hook that was there is called first: %s\n", hook+aside)
+	return nil
+}
+
+// Movable refuses to move a hook to where another is.
+func Movable(hook string) error {
+	if _, err := os.Lstat(Aside(hook)); err == nil {
+		return exit.Hint(fmt.Errorf("%s exists, so the present hook cannot be moved there", Aside(hook)), "look what it is, and move it away")
 	}
 	return nil
 }
@@ -134,40 +166,58 @@ func write(hook string) error {
 	return os.Rename(f.Name(), hook)
 }
 
-func status(cmd *cobra.Command, hook string) error {
-	our, any, err := ours(hook)
-	text, _ := os.ReadFile(hook)
+// Uninstall removes the hook, and puts back the one that was there before.
+func Uninstall(hook string) error {
+	state, _, err := Look(hook)
 	switch {
 	case err != nil:
 		return err
-	case our && bytes.Equal(text, script):
-		fmt.Fprintf(cmd.OutOrStdout(), "installed: %s\n", hook)
-		return nil
-	case our:
-		fmt.Fprintf(cmd.OutOrStdout(), "of another version of leasehold: %s; leasehold guard install git replaces it\n", hook)
-	case any:
-		fmt.Fprintf(cmd.OutOrStdout(), "not installed: %s is another hook\n", hook)
-	default:
-		fmt.Fprintf(cmd.OutOrStdout(), "not installed: there is no %s\n", hook)
-	}
-	return exit.ErrReported
-}
-
-func uninstall(cmd *cobra.Command, hook string) error {
-	our, any, err := ours(hook)
-	switch {
-	case err != nil:
-		return err
-	case any && !our:
+	case state == Other:
 		return exit.Hint(fmt.Errorf("%s is not the hook of leasehold", hook), "remove the call of leasehold hook git from it by hand, if there is one")
-	case any:
+	case state != None:
 		if err := os.Remove(hook); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(hook+aside, hook); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(Aside(hook), hook); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "there is no hook of leasehold at %s\n", hook)
+	return nil
+}
+
+func install(out io.Writer, hook string) error {
+	if err := Install(hook); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "installed %s\n", hook)
+	if _, err := os.Lstat(Aside(hook)); err == nil {
+		fmt.Fprintf(out, "the hook that was there is called first: %s\n", Aside(hook))
+	}
+	return nil
+}
+
+func status(out io.Writer, hook string) error {
+	state, _, err := Look(hook)
+	switch {
+	case err != nil:
+		return err
+	case state == Current:
+		fmt.Fprintf(out, "installed: %s\n", hook)
+		return nil
+	case state == Old:
+		fmt.Fprintf(out, "of another version of leasehold: %s; leasehold guard install git replaces it\n", hook)
+	case state == Other:
+		fmt.Fprintf(out, "not installed: %s is another hook\n", hook)
+	default:
+		fmt.Fprintf(out, "not installed: there is no %s\n", hook)
+	}
+	return exit.ErrReported
+}
+
+func uninstall(out io.Writer, hook string) error {
+	if err := Uninstall(hook); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "there is no hook of leasehold at %s\n", hook)
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 // claude is Claude Code, whose words Codex has taken over.
 var claude = client{
-	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{before, stop},
+	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{before, stop, partyEnd},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {
@@ -59,7 +59,7 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	if err := readJSON(stdin, &in); err != nil {
 		return in, e, err
 	}
-	e = event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: strings.HasPrefix(in.Tool, "mcp__leasehold__")}
+	e = event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: ours(in.Tool)}
 	switch in.Event {
 	case "PreToolUse":
 		e.kind = before
@@ -73,6 +73,12 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 		e.kind = sessionEnd
 	}
 	return in, e, nil
+}
+
+// ours reports whether a tool is Leasehold's, by how clients name the tools of a
+// server that setup has configured, or of one that their plugin brings.
+func ours(tool string) bool {
+	return strings.HasPrefix(tool, "mcp__leasehold__") || strings.HasPrefix(tool, "mcp__plugin_leasehold_leasehold__")
 }
 
 // named are those of the names that are given.
@@ -105,7 +111,7 @@ func answerClaude(out io.Writer, e event, v verdict) error {
 		return writeJSON(out, answer{Specific: &specific{Event: e.name, Decision: "deny", Reason: v.refuse}})
 	case v.note != "" && (e.kind == before || e.kind == after):
 		return writeJSON(out, answer{Specific: &specific{Event: e.name, Context: v.note}, Message: v.note})
-	case v.note != "" && e.kind == stop:
+	case v.note != "" && (e.kind == stop || e.kind == partyEnd):
 		return writeJSON(out, answer{Decision: "block", Reason: v.note})
 	case v.note != "":
 		return writeJSON(out, answer{Message: v.note})

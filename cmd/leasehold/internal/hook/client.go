@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -36,7 +35,8 @@ type event struct {
 	kind  kind
 	name  string // as the client calls it
 	dir   string // where the client works
-	party string // the sub-agent; "" where there is one agent only
+	party string // the agent that does it; "": the client's main one
+	main  bool   // it has a name, and is nobody's sub-agent
 
 	// Of a use of a tool.
 	use       string   // its id
@@ -86,10 +86,7 @@ func (c client) process() int {
 		return pid
 	}
 	pid := os.Getppid()
-	for range 3 {
-		if !isShell(pid) {
-			break
-		}
+	for n := 0; n < 3 && slices.Contains(shells, process.Name(pid)); n++ {
 		pid = process.Find(pid).Parent
 	}
 	if pid <= 1 {
@@ -98,16 +95,8 @@ func (c client) process() int {
 	return pid
 }
 
-// isShell reports whether a process is a shell that runs one command, where the
-// system tells.
-func isShell(pid int) bool {
-	name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
-	if err != nil {
-		return false
-	}
-	switch strings.TrimSpace(string(name)) {
-	case "sh", "bash", "dash", "zsh", "fish", "ksh", "busybox":
-		return true
-	}
-	return false
-}
+// A shell runs commands for whoever typed or sent them.
+var shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "busybox"}
+
+// An init becomes the parent of processes that have lost theirs.
+var inits = []string{"init", "systemd", "launchd", "runit", "s6-svscan", "tini", "dumb-init", "docker-init", "catatonit", "conmon"}

@@ -14,7 +14,7 @@ var codex = client{
 		if err != nil {
 			return e, err
 		}
-		e.party = cmp.Or(in.AgentID, in.Session) // as its calls name the thread
+		e.party, e.main = cmp.Or(in.AgentID, in.Session), in.AgentID == "" // as its calls name the thread
 		switch {
 		case strings.Contains(string(in.Input.Command), beginPatch):
 			e.files = patched(string(in.Input.Command))

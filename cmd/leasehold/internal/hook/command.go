@@ -58,7 +58,8 @@ Before a write it takes the lease of each file for the agent that writes, or
 refuses the write and says who holds the lease, until when, and what to do next.
 The lease ends with the agent's session, or when the agent has been quiet for
 five minutes. Sub-agents are told apart where the client says which of them
-writes. Shell commands are not checked.
+writes. A shell command cannot be checked before it runs: files of others that
+have changed after it are reported to both sides, and recorded.
 
 It also gives the model what it has not been told yet, before its next tool call or
 when it is about to stop: leases it lost, messages of other agents, and who waits
@@ -110,9 +111,22 @@ func run(cmd *cobra.Command, c client) error {
 	cmd.SetContext(ctx)
 	g := guard{cmd: cmd, client: c, event: e, pid: c.process()}
 	defer g.close()
+	if e.kind == partyEnd { // with news it goes on, and ends later
+		if news := g.news(ctx); news != "" {
+			return c.answer(cmd.OutOrStdout(), e, verdict{note: news})
+		}
+	}
 	v, err := g.judge(ctx)
 	if err != nil {
 		return err
+	}
+	if e.shell && v.refuse == "" {
+		if v.note, err = g.watch(ctx, v.note); err != nil {
+			return err
+		}
+	}
+	if e.kind == partyEnd {
+		return nil
 	}
 	if news := g.news(ctx); news != "" && v.refuse != "" {
 		v.refuse += "\n" + news
@@ -146,15 +160,30 @@ func (g *guard) judge(ctx context.Context) (verdict, error) {
 	case e.kind == before && e.ours && e.party != "" && e.use != "":
 		return g.tell(ctx, "hook_tool_use", map[string]any{"party": e.party, "tool_use_id": e.use})
 	case e.kind == before && e.delegates:
-		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "let_go": "own"})
+		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": e.main, "let_go": "own"})
 	case e.kind == before, e.kind == after:
-		return g.tell(ctx, "hook_present", map[string]any{"party": e.party})
+		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": e.main})
 	case e.kind == partyEnd && e.party != "":
 		return g.tell(ctx, "hook_party_end", map[string]any{"party": e.party})
 	case e.kind == sessionEnd:
 		return g.tell(ctx, "hook_present", map[string]any{"let_go": "all"})
 	}
 	return verdict{}, nil
+}
+
+// watch looks at the files of others before a shell command and after it.
+func (g *guard) watch(ctx context.Context, note string) (string, error) {
+	if g.daemon == nil {
+		return note, nil // nobody has leased anything
+	}
+	switch g.event.kind {
+	case before:
+		return note, g.commandBegins(ctx)
+	case after:
+		changed, err := g.commandEnded(ctx)
+		return strings.TrimSpace(note + "\n" + changed), err
+	}
+	return note, nil
 }
 
 // tell tells the daemon, if one runs. Without one there is nothing to know.
@@ -176,7 +205,7 @@ func (g *guard) news(ctx context.Context) string {
 	if g.daemon == nil && g.connect(false) != nil {
 		return "" // without a daemon there is nothing to know
 	}
-	answer, err := g.call(ctx, "hook_notices", map[string]any{})
+	answer, err := g.call(ctx, "hook_notices", map[string]any{"party": g.event.party, "main": g.event.main})
 	if err != nil {
 		return "" // the next answer tells it
 	}
@@ -223,7 +252,7 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 		return withoutDaemon(settings.Guard, g.event.files, err), nil
 	}
 	args := map[string]any{
-		"writes": list, "party": g.event.party, "hold_secs": settings.Guard.Hold().Seconds(),
+		"writes": list, "party": g.event.party, "main": g.event.main, "hold_secs": settings.Guard.Hold().Seconds(),
 		"overrule": settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report,
 		"name":     guestName(g.client, g.event.dir), "directory": g.event.dir,
 	}

@@ -132,10 +132,17 @@ func committed(cmd *cobra.Command, top string) (files []string, err error) {
 	return slices.DeleteFunc(files, func(name string) bool { return !slices.Contains(theirs, name) }), err
 }
 
-// ancestors are the processes that this one comes from, the nearest first.
+// ancestors are the processes that this one comes from and that may be a client, the
+// nearest first. A shell is none, though what somebody started in it may have a
+// session; nor is an init, which is the parent of every shim whose client is gone.
 func ancestors() (pids []string) {
-	for pid := os.Getppid(); pid > 1 && len(pids) < 32; pid = process.Find(pid).Parent {
-		pids = append(pids, strconv.Itoa(pid))
+	for pid := os.Getppid(); pid > 1 && len(pids) < maxAncestors; pid = process.Find(pid).Parent {
+		if name := process.Name(pid); !slices.Contains(shells, name) && !slices.Contains(inits, name) {
+			pids = append(pids, strconv.Itoa(pid))
+		}
 	}
 	return pids
 }
+
+// maxAncestors bounds what is asked about.
+const maxAncestors = 32

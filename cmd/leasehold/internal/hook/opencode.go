@@ -13,6 +13,7 @@ var opencode = client{
 			Event   string
 			Dir     string
 			Session string
+			Main    bool // it is nobody's sub-agent
 			Call    string
 			Tool    string
 			Args    struct {
@@ -23,7 +24,7 @@ var opencode = client{
 		if err := readJSON(stdin, &in); err != nil {
 			return event{}, err
 		}
-		e := event{name: in.Event, dir: in.Dir, use: in.Call, party: in.Session}
+		e := event{name: in.Event, dir: in.Dir, use: in.Call, party: in.Session, main: in.Main}
 		switch in.Event {
 		case "before":
 			e.kind = before

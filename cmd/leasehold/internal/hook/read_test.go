@@ -40,23 +40,23 @@ func TestWhatClientsSay(t *testing.T) {
 		{"claude", `{"hook_event_name":"TeammateIdle"}`, event{name: "TeammateIdle"}},
 		{
 			"codex", `{"session_id":"thread","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"` + patch + `"}}`,
-			event{kind: before, name: "PreToolUse", dir: "/w", party: "thread", files: patched},
+			event{kind: before, name: "PreToolUse", dir: "/w", party: "thread", main: true, files: patched},
 		},
 		{"codex", `{"session_id":"thread","agent_id":"sub","hook_event_name":"SubagentStop"}`, event{kind: partyEnd, name: "SubagentStop", party: "sub"}},
 		{
 			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"apply_patch <<'EOF'\n` + patch + `\nEOF"}}`,
-			event{kind: before, name: "PreToolUse", files: patched, shell: true},
+			event{kind: before, name: "PreToolUse", main: true, files: patched, shell: true},
 		},
-		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, event{kind: before, name: "PreToolUse", shell: true}},
+		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, event{kind: before, name: "PreToolUse", main: true, shell: true}},
 		{
 			"gemini", `{"cwd":"/w","hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":"a"}}`,
 			event{kind: before, name: "BeforeTool", dir: "/w", files: []string{"a"}},
 		},
-		{"gemini", `{"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`, event{kind: after, name: "AfterTool", shell: true}},
+		{"gemini", `{"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`, event{kind: after, name: "AfterTool", use: fingerprint("make"), shell: true}},
 		{"gemini", `{"hook_event_name":"BeforeTool","tool_name":"mcp_leasehold_lease_renew"}`, event{kind: before, name: "BeforeTool", ours: true}},
 		{
-			"opencode", `{"event":"before","dir":"/w","session":"ses_1","call":"c","tool":"edit","args":{"filePath":"/w/a"}}`,
-			event{kind: before, name: "before", dir: "/w", use: "c", party: "ses_1", files: []string{"/w/a"}},
+			"opencode", `{"event":"before","dir":"/w","session":"ses_1","main":true,"call":"c","tool":"edit","args":{"filePath":"/w/a"}}`,
+			event{kind: before, name: "before", dir: "/w", use: "c", party: "ses_1", main: true, files: []string{"/w/a"}},
 		},
 		{"opencode", `{"event":"before","tool":"apply_patch","args":{"patchText":"` + patch + `"}}`, event{kind: before, name: "before", files: patched}},
 		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
@@ -95,7 +95,7 @@ func TestWhatClientsAreTold(t *testing.T) {
 // that is about to stop is kept at work.
 func TestWhatIsToldReachesTheModel(t *testing.T) {
 	for name, want := range map[string]map[kind]string{
-		"claude":   {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
+		"claude":   {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"codex":    {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
 		"gemini":   {after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
 		"opencode": {after: `{"note":"news"}`},

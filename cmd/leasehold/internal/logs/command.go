@@ -37,15 +37,15 @@ func NewCommand() *cobra.Command {
 	var base string
 	var follow bool
 	var tail int
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "logs RUN ACTOR",
 		Short: "Show what a launched agent has written",
-		Long: `Show what an agent of a dispatched run has written: its stdout on stdout, its stderr
-on stderr, all of it that is kept. RUN is the name of a run, of which the latest is
-meant, or a run directory. ACTOR is a path, such as root or S1/W1.
+		Long: `Show what an agent of a dispatched run has written, as far as it is kept: its stdout
+on stdout, its stderr on stderr. RUN is a run directory, or the name of a run, which
+means the latest run of that name. ACTOR is a path, such as root or S1/W1.
 
---follow shows what is written from now on, too, until the agent ends or Ctrl-C. No
-daemon is needed.`,
+--follow keeps showing new output, until the agent ends or you press Ctrl-C. No daemon
+is needed.`,
 		Example: `  leasehold logs release root
   leasehold logs release S1/W1 --follow --tail 20
   leasehold logs release S1/W1 2>/dev/null | jq .`,
@@ -66,10 +66,10 @@ daemon is needed.`,
 		},
 	})
 	f := cmd.Flags()
-	f.BoolVarP(&follow, "follow", "f", false, "show what is written from now on, too")
+	f.BoolVarP(&follow, "follow", "f", false, "keep showing new output")
 	f.IntVar(&tail, "tail", allLines, "only the last `N` lines of each of stdout and stderr (default all)")
 	f.StringVar(&base, "dir", "", "where run `directories` are (default <state>/runs)")
-	f.Lookup("tail").DefValue = ""
+	f.Lookup("tail").DefValue = "0" // which is not shown
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:

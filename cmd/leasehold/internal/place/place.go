@@ -25,9 +25,10 @@ import (
 
 // A Target is the daemon that a command means.
 type Target struct {
-	Socket string
-	Named  bool   // the user named the socket
-	State  string // the user's own
+	Socket  string
+	Named   bool     // the user named the socket
+	State   string   // the user's own
+	Servers *Servers // nil: it is on this machine
 }
 
 // Log is where a daemon writes that a client started.
@@ -74,7 +75,11 @@ func WithSocket(cmd *cobra.Command) *cobra.Command {
 
 // TargetOf is the daemon that a command means, by --socket, LEASEHOLD_SOCKET or
 // the user's directories.
+// With --server or LEASEHOLD_SERVER it is elsewhere.
 func TargetOf(cmd *cobra.Command) (t Target, err error) {
+	if t.Servers, err = serversOf(cmd); err != nil {
+		return Target{}, err
+	}
 	flag, err := cmd.Flags().GetString("socket")
 	if err != nil {
 		return Target{}, err

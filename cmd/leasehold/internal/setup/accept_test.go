@@ -15,8 +15,9 @@ import (
 
 var realClients = flag.String("clients", "", "the directory with the programs of the real clients, as just clients installs them")
 
-// Each real client reads what setup wrote, starts the server as configured, in a
-// desktop's environment, and says that it is connected.
+// Each real client reads what setup wrote, or what its plugin or extension brings,
+// starts the server as configured, in a desktop's environment, and says that it is
+// connected.
 func TestRealClientsAcceptTheConfiguration(t *testing.T) {
 	if *realClients == "" {
 		t.Skip("just clients installs the clients and runs this")
@@ -35,10 +36,22 @@ func TestRealClientsAcceptTheConfiguration(t *testing.T) {
 		list []string
 		want string
 		env  string
+
+		install, uninstall [][]string // instead of setup
 	}{
 		{name: "claude", list: []string{"mcp", "list"}, want: `leasehold: .*leasehold mcp - .*Connected`},
 		{name: "codex", list: []string{"mcp", "get", "leasehold"}, want: `(?s)enabled: true.*command: leasehold.*args: mcp.*LEASEHOLD_TOKEN`},
 		{name: "gemini", list: []string{"mcp", "list"}, want: `leasehold: leasehold mcp \(stdio\).*Connected`, env: "GEMINI_CLI_TRUST_WORKSPACE=true"},
+		{
+			name: "claude", list: []string{"mcp", "list"}, want: `plugin:leasehold:leasehold: leasehold mcp - .*Connected`,
+			install:   [][]string{{"plugin", "validate", top}, {"plugin", "marketplace", "add", top}, {"plugin", "install", "leasehold@leasehold"}},
+			uninstall: [][]string{{"plugin", "uninstall", "leasehold@leasehold"}},
+		},
+		{
+			name: "gemini", list: []string{"mcp", "list"}, want: `leasehold \(from leasehold\): leasehold mcp \(stdio\).*Connected`, env: "GEMINI_CLI_TRUST_WORKSPACE=true",
+			install:   [][]string{{"extensions", "validate", top + "/plugins/gemini-cli"}, {"extensions", "install", top + "/plugins/gemini-cli", "--consent"}},
+			uninstall: [][]string{{"extensions", "uninstall", "leasehold"}},
+		},
 		{name: "opencode", list: []string{"mcp", "list"}, want: `leasehold.*connected`},
 		{name: "copilot", list: []string{"mcp", "get", "leasehold"}, want: `(?s)leasehold.*Command: +leasehold`},
 	} {
@@ -70,14 +83,24 @@ func TestRealClientsAcceptTheConfiguration(t *testing.T) {
 				return out.String()
 			}
 			leasehold := filepath.Join(bin, "leasehold")
-			run(leasehold, "setup", c.name, "--yes")
+			for _, args := range c.install {
+				run(program, args...)
+			}
+			if c.install == nil {
+				run(leasehold, "setup", c.name, "--yes")
+			}
 			out := colours.ReplaceAllString(run(program, c.list...), "")
 			if !regexp.MustCompile(c.want).MatchString(out) {
 				t.Errorf("it says\n%s", out)
 			}
-			run(leasehold, "setup", c.name, "--check") // it has rewritten nothing of it
+			if c.install == nil {
+				run(leasehold, "setup", c.name, "--check") // it has rewritten nothing of it
+			}
 			if _, err := os.Stat(filepath.Join(home, "leasehold", "leasehold.sock")); err == nil {
 				run(leasehold, "stop")
+			}
+			for _, args := range c.uninstall {
+				run(program, args...)
 			}
 			run(leasehold, "setup", c.name, "--uninstall", "--yes")
 			for _, left := range []string{".claude.json", ".codex/config.toml", ".gemini/settings.json", ".config/opencode/opencode.json", ".copilot/mcp-config.json"} {

@@ -17,15 +17,15 @@ const (
 // protocol is what an agent must know that the descriptions of the tools do not say.
 const protocol = `## Leases
 
-Other agents work on the same files. Leasehold (the MCP server "leasehold") keeps you off each other's toes.
+Other agents work on the same files. Leasehold (the MCP server "leasehold") lets one agent at a time change a file.
 
-- Before you change a file, call run_lease_acquire with its path from the top of the repository as key, such as
-  "src/app.ts", and a reason. Take what you need together in one order, sorted by path.
+- Before you change a file, call run_lease_acquire with its path, such as {"path": "src/app.ts"}, and a reason. If a
+  change needs several files, take all of them in one call of lease_acquire_many.
 - Set ttl_secs to about twice as long as the change takes: 60 for an edit, 600 for a long build. Call lease_renew
-  before it expires if you need longer. Use keep_alive only if you cannot say how long: the lease then lasts until you
-  release it or your session ends.
-- If it is held, the reply names the holder and how long. Do something else first, or call again with wait_secs up to
-  50 and you wait in line. Never change the file without the lease.
+  before the lease expires if you need longer. Use keep_alive only if you cannot say how long: the lease then lasts
+  until you release it or your session ends.
+- If another agent holds the lease, the reply names it and says until when. Do something else first, or call again
+  with wait_secs up to 50 to wait in line. Never change the file without the lease.
 - Call run_lease_release as soon as the change is written.
 - If a reply says that you lost a lease, stop writing, acquire it again, and read the file again.
 - If you are a sub-agent, pass your name in the argument "as", so that you and the other sub-agents are kept apart.

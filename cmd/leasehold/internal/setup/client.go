@@ -28,12 +28,15 @@ type file struct {
 	text language
 	want config
 
+	hook bool // it is git's hook, and the rest is not needed
+
 	// alternative, where want depends on what is in the file, chooses.
 	alternative func(text []byte) config
 }
 
-// clients are all that setup knows, in the order in which they are shown.
-var clients = []client{claude, codex, gemini, opencode, copilot, cursor, vscode}
+// clients are all that setup knows, git among them, in the order in which they are
+// shown.
+var clients = []client{claude, codex, gemini, opencode, copilot, cursor, vscode, git}
 
 // A machine is where setup looks and writes.
 type machine struct {

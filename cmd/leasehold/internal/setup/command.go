@@ -38,22 +38,24 @@ func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "setup [CLIENT ...]",
-		Short: "Write the configurations of MCP clients, and take them back",
+		Short: "Write the configurations of MCP clients, check or remove them",
 		Long: `Write what MCP clients need to use leasehold: the server in their configuration,
-the permission to call it, and a marked block in the file that tells their models
-how to work (CLAUDE.md, AGENTS.md, GEMINI.md). Without CLIENT, it does so for each
-client on this machine. The clients are claude, codex, gemini, opencode, copilot,
-cursor and vscode; the configurations of the last two are not tried with them.
+the permission to call it, the hooks of the guard, and a marked block in CLAUDE.md,
+AGENTS.md or GEMINI.md that tells their models how to work. CLIENT is claude, codex,
+gemini, opencode, copilot, cursor, vscode or git; without any, setup does all that it
+finds on this machine. The configurations of cursor and vscode were not tried with
+these editors. For git it installs the pre-commit hook of the repository that this
+directory is in, as leasehold guard install git does.
 
-It shows what it would write and asks. Only the lines that it writes are shown,
-since others may hold secrets. Without a terminal it writes nothing unless --yes is
-given. What is there already and serves is left, and so are comments and the order
-of things. A file that cannot be read is refused, with line and column, and not
-touched. With --project it writes the files of this project, which can be committed.
+setup shows what it would write, and asks. It shows only the lines that it writes,
+since other lines may hold secrets. Without a terminal it writes nothing unless --yes
+is given. Comments, order and settings that work already stay as they are. A file that
+setup cannot read is refused, with line and column, and not touched. With --project it
+writes the files of this project, which can be committed.
 
---check writes nothing, and exits with 1 if something is missing. --uninstall
-restores what setup has changed on this machine, byte for byte unless the file has
-been changed since; then it removes only what setup wrote.`,
+--check writes nothing, and exits with 1 if something is missing. --uninstall restores
+the files that setup has changed on this machine, byte for byte. From a file that has
+been changed since, it removes only what setup wrote.`,
 		Example: `  leasehold setup
   leasehold setup claude codex --yes
   leasehold setup --project --check
@@ -61,10 +63,10 @@ been changed since; then it removes only what setup wrote.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd, o, args) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.check, "check", false, "only see whether all is there; exit code 1 if not")
-	f.BoolVar(&o.uninstall, "uninstall", false, "take back what setup wrote")
-	f.BoolVar(&o.user, "user", false, "the files of this user, for all projects (the default)")
-	f.BoolVar(&o.project, "project", false, "the files of the project that this directory is in")
+	f.BoolVar(&o.check, "check", false, "only check whether everything is there; exit code 1 if not")
+	f.BoolVar(&o.uninstall, "uninstall", false, "remove what setup wrote, and restore what it changed")
+	f.BoolVar(&o.user, "user", false, "write the files of this user, for all projects (the default)")
+	f.BoolVar(&o.project, "project", false, "write the files of the project that this directory is in")
 	f.BoolVar(&o.yes, "yes", false, "write without asking")
 	f.BoolVar(&o.json, "json", false, "print {ok, files: [{file, clients, state, edits, problem}], notes}")
 	cmd.MarkFlagsMutuallyExclusive("check", "uninstall")
@@ -289,13 +291,31 @@ func (p plan) steps() func(yield func(int, edit) bool) {
 	return func(yield func(int, edit) bool) {
 		text := p.file.text
 		for _, e := range p.edits {
-			line, _ := position(text, e.At)
-			if !yield(line, e) {
+			seen := e.fromLineStart(text)
+			line, _ := position(text, seen.At)
+			if !yield(line, seen) {
 				return
 			}
 			text = e.apply(text)
 		}
 	}
+}
+
+// fromLineStart is an edit as people see it. A deletion of "b,\n  " in "a,\n  b,\n  c"
+// leaves the same as one of "  b,\n", which is a whole line.
+func (e edit) fromLineStart(text []byte) edit {
+	seen := e
+	for e.Ins == "" && seen.At > 0 && seen.Del != "" {
+		before, last := text[seen.At-1], len(seen.Del)-1
+		switch {
+		case before == '\n':
+			return seen
+		case before != seen.Del[last]:
+			return e // it is no run of whole lines
+		}
+		seen.At, seen.Del = seen.At-1, string(before)+seen.Del[:last]
+	}
+	return e
 }
 
 // linesOf are the lines of an edit, as a terminal may show them.
@@ -319,6 +339,9 @@ func (s summary) draw(out io.Writer) {
 		}
 		if !plan.writes() {
 			continue
+		}
+		if plan.note != "" {
+			fmt.Fprintf(out, "         %s\n", plan.note)
 		}
 		for line, e := range plan.steps() {
 			removed, added := linesOf(e.Del), linesOf(e.Ins)

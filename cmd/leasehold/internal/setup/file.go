@@ -34,10 +34,7 @@ func read(path string) (s snapshot, err error) {
 	s = snapshot{path: path, mode: 0o600} // its client may put secrets into it
 	_, err = os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A directory above may be a link: a file has one name in the record.
-		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-			s.path = filepath.Join(dir, filepath.Base(path))
-		}
+		s.path = realPath(path)
 		return s, nil
 	}
 	if err != nil {
@@ -62,6 +59,15 @@ func read(path string) (s snapshot, err error) {
 	s.exists, s.mode = true, info.Mode().Perm()
 	s.text, err = os.ReadFile(s.path)
 	return s, err
+}
+
+// realPath is a file's path with the links of the directories above it followed: a
+// file has one name in the record.
+func realPath(path string) string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
 }
 
 // replace puts another text in the place of a file that nobody has changed since

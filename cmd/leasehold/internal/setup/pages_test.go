@@ -8,13 +8,12 @@ import (
 
 const root = "../../../../"
 
+// top is the root of the repository, for tests that change their directory.
+var top, _ = filepath.Abs(root)
+
 // The configurations that the book shows are those that setup writes. A test of
 // the book sees to it that the README shows the same.
 func TestPagesShowWhatSetupWrites(t *testing.T) {
-	top, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := newHome(t)
 	h.write(".config/opencode/opencode.json", "{\n  \"mcp\": {\n    \"servers\": {\n    }\n  }\n}\n") // as version 2 has it
 	h.ok("opencode", "--yes")
@@ -36,17 +35,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 		"cursor.json":                  h.read(".cursor/mcp.json"),
 		"vscode.json":                  h.read(".config/Code/User/mcp.json"),
 	} {
-		shown, err := os.ReadFile(filepath.Join(top, "book", "clients", page))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(shown) != text {
-			t.Errorf("book/clients/%s shows\n%s\nand setup writes\n%s", page, shown, text)
-		}
+		is(t, "book/clients/"+page, text)
 	}
-	block := h.read(".claude/CLAUDE.md")
-	page, err := os.ReadFile(filepath.Join(top, "book", "clients", "block.md"))
-	if err != nil || string(page) != block {
-		t.Errorf("book/clients/block.md is not the block that setup writes: %v\n%s", err, block)
-	}
+	is(t, "book/clients/block.md", h.read(".claude/CLAUDE.md"))
 }

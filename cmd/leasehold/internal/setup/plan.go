@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 )
 
 // A plan is what is to become of one file.
@@ -18,7 +20,9 @@ type plan struct {
 	state   state
 	edits   []edit // one after the other
 	after   []byte
-	problem error // why nothing can be done
+	problem error  // why nothing can be done
+	note    string // that is shown with it
+	hook    bool   // it is git's hook, which package guard installs and uninstalls
 }
 
 // A state is how a file stands, and what is to be done about it.
@@ -68,6 +72,9 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 }
 
 func (f file) plan(client string) plan {
+	if f.hook {
+		return planHook(f.path)
+	}
 	p := plan{clients: []string{client}, shown: f.path, state: same}
 	refuse := func(err error) plan {
 		p.state, p.problem = refused, err
@@ -118,6 +125,9 @@ func planUninstall(r *record, chosen []string, scope string) (plans []plan) {
 }
 
 func (w *written) planBack(path string, own []string) plan {
+	if w.Hook {
+		return planHookBack(path, w.Created)
+	}
 	p := plan{clients: own, shown: path, state: same}
 	refuse := func(err error) plan {
 		p.state, p.problem = refused, err
@@ -179,7 +189,14 @@ func carryOut(r *record, plans []plan, scope string) (failed error) {
 		if !p.writes() {
 			continue
 		}
-		made, err := p.file.replace(p.after)
+		write := func() ([]string, error) { return p.file.replace(p.after) }
+		if p.hook {
+			write = func() ([]string, error) {
+				made, err := makeDirs(filepath.Dir(p.file.path), 0o755)
+				return made, errors.Join(err, guard.Install(p.file.path))
+			}
+		}
+		made, err := write()
 		w := r.Files[p.file.path]
 		w.Dirs = append(w.Dirs, made...)
 		if err != nil {
@@ -198,14 +215,18 @@ func takeBack(r *record, plans []plan) (failed error) {
 			continue // another setup was quicker
 		}
 		var err error
-		switch p.state {
-		case change:
+		switch {
+		case p.state == change:
 			_, err = p.file.replace(p.after)
-		case remove:
-			if err = p.file.remove(); err == nil {
+		case p.state == remove:
+			remove := p.file.remove
+			if p.hook {
+				remove = func() error { return guard.Uninstall(p.file.path) }
+			}
+			if err = remove(); err == nil {
 				dirs = append(dirs, w.Dirs)
 			}
-		case refused:
+		case p.state == refused:
 			continue
 		}
 		if err != nil {

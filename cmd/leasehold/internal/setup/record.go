@@ -29,6 +29,7 @@ type written struct {
 	After   string   `json:"after"`   // hash of the text with them
 	Created bool     `json:"created,omitempty"`
 	Dirs    []string `json:"dirs,omitempty"` // made for it, the deepest first
+	Hook    bool     `json:"hook,omitempty"` // it is git's, and Created says that setup installed it
 }
 
 // openRecord reads the record, and keeps other setups from writing until it is
@@ -105,6 +106,10 @@ func (r *record) add(p plan, scope string) {
 		if !slices.Contains(w.Clients, client) {
 			w.Clients = append(w.Clients, client)
 		}
+	}
+	if p.hook {
+		w.Hook, w.Created = true, w.Created || p.writes()
+		return
 	}
 	if len(p.edits) == 0 {
 		return

@@ -41,25 +41,25 @@ type Config struct {
 // NewCommand is the command that MCP clients start.
 func NewCommand() *cobra.Command {
 	var probing bool
-	cfg := Config{Start: true, Token: os.Getenv("LEASEHOLD_TOKEN")}
-	cmd := place.WithSocket(&cobra.Command{
+	cfg := Config{Start: true}
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "mcp",
 		Short: "Connect an MCP client to the daemon, over stdio",
 		Long: `Connect an MCP client to the daemon, over stdio.
 
-MCP clients start this command. It starts the daemon if none runs, connects
-again after a restart of the daemon, and goes away with the client; what the
-client held is then free at once.
+MCP clients start this command. It starts the daemon if none runs, connects again
+after a restart of the daemon, and ends with the client. The leases of the client are
+then released at once.
 
 The client acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it
 joins the run of its project as a new worker of the root layer. The project is
 the git repository that the directory is in, with all its worktrees, or else the
 directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 .leasehold.toml at the root of the main checkout with the line: run = "NAME"`,
-		Example: `  # what the clients on this machine start, once they are set up
+		Example: `  # configure the clients on this machine to start it
   leasehold setup
 
-  # no more tools than a model needs that only leases what it edits
+  # only the tools that a model needs to lease what it edits
   leasehold mcp --tools leases
 
   # another run, under a name of your choice
@@ -68,6 +68,9 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Target, err = place.TargetOf(cmd); err != nil {
+				return err
+			}
+			if cfg.Token, err = place.ActorToken(cmd); err != nil {
 				return err
 			}
 			if _, err := tools.ParseGroups(cfg.Tools); err != nil {
@@ -90,8 +93,8 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 	f := cmd.Flags()
 	view.JoinFlag(cmd, &cfg.Run)
 	f.StringVar(&cfg.Name, "name", "", "the `name` to join it under (default: the client's and its directory's)")
-	f.StringVar(&cfg.Directory, "directory", "", "the `path` that the client works in, if it starts this command elsewhere")
-	f.StringVar(&cfg.Tools, "tools", "all", "show the client these `groups` of tools alone: leases (of the run), layer (its leases and store), tree, messages, queue, with commas between them")
+	f.StringVar(&cfg.Directory, "directory", "", "the `path` of the directory that the client works in, if it starts this command in another")
+	f.StringVar(&cfg.Tools, "tools", "all", "show the client only these `groups` of tools, separated by commas: leases (of the run), layer (its leases and store), tree, messages, queue")
 	f.BoolVar(&probing, "probe", false, "say what this would connect to, for leasehold doctor")
 	_ = f.MarkHidden("probe")
 	_ = cmd.MarkFlagDirname("directory")

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
@@ -160,10 +162,18 @@ func (s *shim) attempted(a attempt) {
 		s.retry = time.After(min(connection.FirstRetry<<min(s.failures, 10), connection.LastRetry))
 	default:
 		for _, r := range s.inOrder() {
-			s.refuse(r, "UNAVAILABLE", fmt.Sprintf("no daemon: %v; start one with: leasehold serve", a.err))
+			s.refuse(r, "UNAVAILABLE", s.unreached(a.err))
 		}
 		s.retry = time.After(idleRetry)
 	}
+}
+
+// unreached says that no daemon could be reached.
+func (s *shim) unreached(err error) string {
+	if s.dialer.Elsewhere() {
+		return err.Error()
+	}
+	return fmt.Sprintf("no daemon: %v; start one with: leasehold serve", err)
 }
 
 // resume brings a new link to where the last one was.
@@ -178,6 +188,10 @@ func (s *shim) resume(w server.Welcome) {
 		}
 		if s.logLevel != nil {
 			s.link.write(wire.WithID(s.logLevel, replayID))
+		}
+		for i, uri := range slices.Sorted(maps.Keys(s.subscribed)) {
+			s.link.write(wire.WithID(s.subscribed[uri], fmt.Sprint(replayID, i)))
+			s.tell(wire.Notification(wire.ResourceUpdated, map[string]string{"uri": uri})) // it may have been, meanwhile
 		}
 	}
 	if again && !w.Resumed && s.initialized != nil {

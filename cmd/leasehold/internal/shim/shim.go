@@ -57,11 +57,13 @@ type shim struct {
 	requests map[string]*request
 	sequence int
 	unread   []outgoing // for the client
+	delivery *delivery  // to it
 
 	// The handshake, for the daemon that comes after this one.
 	initialize  []byte // answered
 	initialized []byte
-	logLevel    []byte // the last logging/setLevel
+	logLevel    []byte            // the last logging/setLevel
+	subscribed  map[string][]byte // resources/subscribe, by URI
 
 	// While there is no link.
 	attempt  <-chan attempt // one that is under way
@@ -84,7 +86,7 @@ func newShim(cfg Config, stderr io.Writer) *shim {
 	return &shim{
 		cfg: cfg, stderr: stderr, id: uuid.NewString(), name: cfg.Name,
 		dialer:   connection.NewDialer(cfg.Target),
-		requests: make(map[string]*request),
+		requests: make(map[string]*request), subscribed: make(map[string][]byte),
 	}
 }
 
@@ -93,11 +95,12 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 	defer cancel()
 	client := make(chan []byte)
 	go readLines(stdin, maxClientLine, client, ctx.Done()) // ends with stdin or the process
+	s.delivery = newDelivery(stdout)
 	toClient := make(chan []byte)
 	deaf := make(chan struct{})
 	go func() { // ends with toClient
 		defer close(deaf)
-		if err := writeLines(stdout, toClient); err != nil {
+		if err := writeLines(s.delivery, toClient); err != nil {
 			s.logf("the client is gone: %v", err)
 		}
 	}()
@@ -132,7 +135,10 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 			}
 			s.fromClient(ctx, line)
 		case out <- next:
+			s.delivery.hand(s.unread[0].answer)
 			s.unread = s.unread[1:]
+		case <-s.delivery.timer:
+			s.delivery.look()
 		case line, ok := <-daemon:
 			if !ok {
 				s.lose(ctx)
@@ -218,9 +224,12 @@ func (s *shim) notified(m wire.Message, line []byte) {
 	case wire.Initialized:
 		s.initialized = line
 	case wire.Cancelled:
+		key := wire.Key(m.Params.RequestID)
+		if s.delivery.has(key) {
+			return // nothing is left to cancel
+		}
 		// Whether or not the daemon has answered: the client has not seen it,
 		// so it is not to see it, and the daemon undoes the call.
-		key := wire.Key(m.Params.RequestID)
 		delete(s.requests, key)
 		s.unread = slices.DeleteFunc(s.unread, func(o outgoing) bool { return key != "" && o.answer == key })
 	}
@@ -276,6 +285,10 @@ func (s *shim) fromDaemon(line []byte) {
 			s.initialize = r.line
 		case wire.SetLevel:
 			s.logLevel = r.line
+		case wire.Subscribe:
+			s.subscribed[r.message.Params.URI] = r.line
+		case wire.Unsubscribe:
+			delete(s.subscribed, r.message.Params.URI)
 		}
 	}
 	s.unread = append(s.unread, outgoing{line, m.Key})

@@ -23,9 +23,9 @@ func NewCommand() *cobra.Command {
 		Short: "List the stories of what leasehold promises, or run one",
 		Long: `List the stories of what leasehold promises, or run one, narrated.
 
-A story is told to a daemon of its own, a process with a state that goes with it:
-it touches neither your daemon nor your runs. Some dispatch a tree of real
-processes, and kill some of them.`,
+Each story runs against its own daemon with a temporary state, so it touches neither
+your daemon nor your runs. Some stories dispatch a tree of real processes, and kill
+some of them.`,
 		Example: `  leasehold spotlight
   leasehold spotlight crashed-holder`,
 		Args: cobra.MaximumNArgs(1),

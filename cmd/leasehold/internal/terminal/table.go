@@ -42,17 +42,25 @@ type Row struct {
 // A Cell is a text, or several of which a narrow column shows the first.
 type Cell struct {
 	items []string
-	more  int // that are not among the items
+	more  int      // that are not among the items
+	last  []string // what is shown behind them, the longest first, of which one always is
 }
 
 func Text(s string) Cell { return Cell{items: []string{s}} }
 
 // Several is a cell of the first of so many items; without any it is empty.
-func Several(items []string, of int) Cell { return Cell{items, max(0, of-len(items))} }
+func Several(items []string, of int) Cell { return Cell{items: items, more: max(0, of-len(items))} }
+
+// Last is the cell with a text at its end that is not among those which a narrow
+// column hides: the longest that there is room for.
+func (c Cell) Last(texts ...string) Cell {
+	c.last = texts
+	return c
+}
 
 // empty reports whether there is nothing to know of a cell.
 func (c Cell) empty() bool {
-	return len(c.items) == 0 || len(c.items) == 1 && (c.items[0] == "" || c.items[0] == none)
+	return len(c.items) == 0 && c.last == nil || len(c.items) == 1 && (c.items[0] == "" || c.items[0] == none)
 }
 
 // none stands where there is nothing, so that the eye finds what is there.
@@ -131,6 +139,7 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 	if width <= 0 {
 		return widths, nil, nil
 	}
+	whole := slices.Clone(widths)
 	want, bare := make([]int, len(widths)), make([]int, len(widths))
 	for i, c := range t.Columns {
 		want[i], bare[i] = widths[i], widths[i]
@@ -142,6 +151,7 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 			bare[i] = min(want[i], c.Bare)
 		}
 	}
+	var gone []int
 	for total(want, widths) > width {
 		out := leftOut
 		for i, c := range t.Columns {
@@ -156,15 +166,27 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 			break
 		}
 		widths[out] = leftOut
-		if blank[out] {
-			empty = append(empty, t.Columns[out].Head)
-		} else {
-			without = append(without, t.Columns[out].Head)
+		gone = append(gone, out)
+	}
+	// What was left out before a wide column may fit in the place of that: the last
+	// that gave way, which matters most, comes back first.
+	for _, i := range slices.Backward(gone) {
+		if widths[i] = whole[i]; blank[i] || total(want, widths) > width {
+			widths[i] = leftOut
+		}
+	}
+	for i, c := range t.Columns {
+		switch {
+		case widths[i] != leftOut:
+		case blank[i]:
+			empty = append(empty, c.Head)
+		default:
+			without = append(without, c.Head)
 		}
 	}
 	t.narrow(widths, want, width)
 	t.narrow(widths, bare, width)
-	return widths, inOrder(t.Columns, empty), inOrder(t.Columns, without)
+	return widths, empty, without
 }
 
 // before reports whether a column is left out before another.
@@ -173,15 +195,6 @@ func before(rank Rank, blank bool, other Rank, otherBlank bool) bool {
 		return blank
 	}
 	return rank >= other // of the same rank the last
-}
-
-func inOrder(columns []Column, heads []string) (sorted []string) {
-	for _, c := range columns {
-		if slices.Contains(heads, c.Head) {
-			sorted = append(sorted, c.Head)
-		}
-	}
-	return sorted
 }
 
 // narrow takes width from columns down to their floors until they fit: from those
@@ -228,43 +241,62 @@ func (r Row) line(columns []Column, widths []int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-func (c Cell) full() string { return c.first(len(c.items)) }
-
-// first is a cell with its first n items, and how many more there are.
-func (c Cell) first(n int) string {
-	if len(c.items) == 0 {
-		return none
+func (c Cell) full() string {
+	last := ""
+	if c.last != nil {
+		last = c.last[0]
 	}
-	return Printable(strings.Join(c.items[:n], ", ")) + c.rest(n)
+	return c.first(len(c.items), last)
 }
 
-func (c Cell) rest(n int) string {
-	if more := len(c.items) - n + c.more; more > 0 {
-		return fmt.Sprintf(", +%d", more)
+// first is a cell with its first n items, how many more there are, and its last text.
+func (c Cell) first(n int, last string) string {
+	if len(c.items) == 0 && last == "" {
+		return none
 	}
-	return ""
+	return Printable(strings.Join(c.items[:n], ", ")) + c.rest(n, last)
+}
+
+func (c Cell) rest(n int, last string) (rest string) {
+	if more := len(c.items) - n + c.more; more > 0 {
+		rest = fmt.Sprintf(", +%d", more)
+	}
+	if last != "" {
+		rest += ", " + Printable(last)
+	}
+	if n == 0 {
+		rest = strings.TrimPrefix(rest, ", ")
+	}
+	return rest
 }
 
 // within is a cell in so much width: as many items as fit, of which a single one
 // is shortened.
 func (c Cell) within(width int, left bool) string {
-	for n := len(c.items); n > 0; n-- {
-		if s := c.first(n); Width(s) <= width {
-			return s
-		}
+	last := c.last
+	if last == nil {
+		last = []string{""}
 	}
-	if len(c.items) == 0 {
-		return Clip(none, width)
+	for n := len(c.items); n > 0 || n == 0 && len(c.items) == 0; n-- {
+		for _, text := range last {
+			if s := c.first(n, text); Width(s) <= width {
+				return s
+			}
+		}
 	}
 	shorten := Clip
 	if left {
 		shorten = ClipLeft
 	}
-	rest := c.rest(1)
+	short := last[len(last)-1]
+	if len(c.items) == 0 {
+		return Clip(c.first(0, short), width)
+	}
+	rest := c.rest(1, short)
 	if room := width - Width(rest); room > 1 {
 		return shorten(Printable(c.items[0]), room) + rest
 	}
-	return Clip(c.first(1), width)
+	return Clip(c.first(1, short), width)
 }
 
 // Width is how many columns of a terminal a text takes.

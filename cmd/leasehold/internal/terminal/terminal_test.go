@@ -125,3 +125,23 @@ func TestTablesKeepTheirWidth(t *testing.T) {
 		}
 	})
 }
+
+// What stands at the end of a cell is there in every width that has room for it, and
+// hides behind no number.
+func TestACellKeepsItsLastText(t *testing.T) {
+	for width, want := range map[int]string{
+		60: "a.go, b.go, c.go, task 1 of compile, task 2 of compile",
+		40: "a.go, b.go, c.go, 2 tasks of compile",
+		30: "a.go, b.go, c.go, 2 tasks",
+		20: "a.go, +2, 2 tasks",
+		15: "…o, +2, 2 tasks",
+	} {
+		table := &Table{Columns: []Column{{Head: "HOLDS", Want: 8, Bare: 8, Left: true}}}
+		table.Add(Several([]string{"a.go", "b.go", "c.go"}, 3).Last("task 1 of compile, task 2 of compile", "2 tasks of compile", "2 tasks"))
+		table.Add(Several(nil, 0).Last("task 1 of compile, task 2 of compile", "2 tasks of compile", "2 tasks"))
+		lines, _ := table.Lines(Paint{Width: width})
+		if lines[1] != want || !strings.Contains(lines[2], "task") {
+			t.Errorf("at %d it is\n%s\n%s\nwant\n%s", width, lines[1], lines[2], want)
+		}
+	}
+}

@@ -42,12 +42,12 @@ func newActorAddCommand() *cobra.Command {
 	var run, name, role, parent string
 	var readDown, asObject bool
 	var maxDepth int
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "add",
 		Short: "Make an actor, and print its path and its token",
-		Long: `Make an actor, without launching it, and print its path and its token in two
-lines. The token is a secret and told only now: give it to the agent in its
-environment, as LEASEHOLD_TOKEN. It is void from the end of the actor on.`,
+		Long: `Make an actor, without launching it, and print its path and its token in two lines.
+The token is a secret and is shown only once: give it to the agent in its environment,
+as LEASEHOLD_TOKEN. It is void once the actor has ended.`,
 		Example: `  leasehold actor add --run build --name lead --role root
   leasehold actor add --run build --name W1 --role worker --parent S1
 
@@ -91,7 +91,7 @@ environment, as LEASEHOLD_TOKEN. It is void from the end of the actor on.`,
 	f.StringVar(&role, "role", "", "root, sublead or worker (required)")
 	f.StringVar(&parent, "parent", "", "`path` of its lead, as S1/S2 or S1→S2 (default root)")
 	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
-	f.IntVar(&maxDepth, "max-depth", 0, "with role root: names in a path of this run (default the daemon's)")
+	f.IntVar(&maxDepth, "max-depth", 0, "with --role root: how many names a path in this run may have (default the daemon's)")
 	f.BoolVar(&asObject, "json", false, "print {actor_id, path, token}")
 	for _, required := range []string{"name", "role"} {
 		_ = cmd.MarkFlagRequired(required)
@@ -105,7 +105,7 @@ environment, as LEASEHOLD_TOKEN. It is void from the end of the actor on.`,
 func newActorTokenCommand() *cobra.Command {
 	var run string
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",
 		Long: `Issue a new token for an actor, in place of one that was lost or has become known,
@@ -139,11 +139,11 @@ and print it. The old one is void from then on.`,
 func newActorEndCommand() *cobra.Command {
 	var run, reason string
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "end PATH",
 		Short: "End an actor and all below it",
-		Long: `End an actor and all below it: tokens are void, sessions end, and what they held
-goes to those who wait. Ending root ends the run.`,
+		Long: `End an actor and all below it: their tokens are void, their sessions end, and their
+leases go to those who wait. Ending root ends the run.`,
 		Example: `  leasehold actor end --run build S1/W1 --reason 'went in circles'
   leasehold actor end --run build root`,
 		Args: cobra.ExactArgs(1),

@@ -45,14 +45,14 @@ func NewDispatchCommand() *cobra.Command {
 		Short: "Run a tree of agents, and leave nothing behind",
 		Long: `Run a tree of agents. The root agent of the manifest is started first; leads start
 sub-leads and workers below them with the tools spawn_sublead and spawn_worker.
-Shows the tree as it changes until all of it is done: redrawn in place on a
-terminal, a line for each event elsewhere. At the end stand a summary and the run
-directory, which has every agent's output.
+dispatch shows the tree until all of it is done: redrawn in place on a terminal, one
+line per event elsewhere. It ends with a summary and the path of the run directory,
+which contains every agent's output.
 
-Ctrl-C drains: nothing new is started, and agents have the manifest's grace to
-finish before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a
-third kills. No process of the run outlives it, not even if the dispatcher is
-killed; such a run goes on with --resume: who had finished stays finished.
+Ctrl-C drains: nothing new is started, and agents have the manifest's grace to finish
+before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a third
+kills. No process of the run outlives it, not even if the dispatcher is killed; such a
+run can be continued with --resume: actors that had finished are not run again.
 
 Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
 		Example: `  leasehold init
@@ -62,7 +62,7 @@ Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
   # what the agents say, beside what happens to them
   leasehold dispatch leasehold.toml --logs
 
-  # for programs: an event a line, the summary last
+  # for programs: one event per line, the summary last
   leasehold dispatch leasehold.toml --json | jq -r 'select(.event == "actor_exited").text'
 
   # go on with a run whose dispatcher died
@@ -73,9 +73,9 @@ Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
 			case len(args) == 0 && job.resume == "":
 				return exit.Hint(exit.Usagef("say which manifest to dispatch"), "leasehold init writes one")
 			case len(args) > 0 && job.resume != "":
-				return exit.Usagef("--resume has its manifest in the run directory: leave out %s", args[0])
+				return exit.Usagef("--resume takes the manifest from the run directory: leave out %s", args[0])
 			case job.resume != "" && (job.run != "" || job.dir != "" || job.check):
-				return exit.Usagef("--resume goes on as the run began: leave out --run, --dir and --check")
+				return exit.Usagef("--resume continues the run as it began: leave out --run, --dir and --check")
 			}
 			return job.do(cmd, args)
 		},
@@ -84,9 +84,9 @@ Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
 	f.StringVar(&job.run, "run", "", "the run's `name` (default the manifest's)")
 	f.StringVar(&job.dir, "dir", "", "where run `directories` are made (default <state>/runs)")
 	f.StringVar(&job.resume, "resume", "", "go on with `RUN`: its name, or its run directory")
-	f.BoolVar(&job.check, "check", false, "only say what is wrong with the manifest")
+	f.BoolVar(&job.check, "check", false, "only check the manifest")
 	f.BoolVar(&job.json, "json", false, "print events and the summary as JSON, one object in a line")
-	f.BoolVar(&job.logs, "logs", false, "print what agents write, each line after its path")
+	f.BoolVar(&job.logs, "logs", false, "print what agents write, each line after the agent's path")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
@@ -171,7 +171,7 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 	if j.resume == "" {
 		m, err := manifest.Load(args[0])
 		if err != nil {
-			return nil, nil, exit.Usage(exit.Hint(err, "leasehold init writes a manifest to begin with; the book has all its fields"))
+			return nil, nil, exit.Usage(exit.Hint(err, "leasehold init writes a manifest to start from; the book lists all fields"))
 		}
 		if j.run != "" {
 			if err := dispatch.CheckRun(j.run); err != nil {
@@ -183,7 +183,7 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 	}
 	dir, err := launcher.FindDirectory(base, j.resume)
 	if err != nil {
-		return nil, nil, exit.Usage(exit.Hint(err, "the last line of a dispatch names its run directory; what is to be run anew needs no --resume"))
+		return nil, nil, exit.Usage(exit.Hint(err, "the last line of a dispatch names its run directory; to start a new run, leave out --resume"))
 	}
 	if dir.Finished() {
 		return nil, nil, fmt.Errorf("run %s is over: its summary is in %s", j.resume, dir.Path)

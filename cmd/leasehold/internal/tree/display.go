@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // A display shows a run while it is dispatched.
@@ -92,7 +93,13 @@ type lineView struct {
 	began time.Time
 }
 
-func (v *lineView) event(e launcher.Event) { v.line(e.Time, e.Text) }
+func (v *lineView) event(e launcher.Event) {
+	switch e.Event {
+	case event.SessionBegan.String(), event.SessionEnded.String(), event.ActorBegan.String(), event.ActorEnded.String():
+		return // the dispatch tells of processes
+	}
+	v.line(e.Time, e.Text)
+}
 
 func (v *lineView) line(at time.Time, text string) {
 	d := max(at.Sub(v.began), 0)

@@ -24,11 +24,11 @@ func NewInitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a manifest to start from",
-		Long: `Write a manifest to start from, with comments that say what else there is, into
-FILE or leasehold.toml. What is there already stays, unless --force is given.
+		Long: `Write a manifest to start from into FILE or leasehold.toml, with comments that
+describe the other settings. An existing file is replaced only with --force.
 
---agent chooses who does the work. With command, which is the default, that is a
-plain shell, and the manifest runs as it stands: two workers contend for a file.`,
+--agent chooses who does the work. With command, which is the default, that is a plain
+shell, and the manifest runs unchanged: two workers contend for a file.`,
 		Example: `  leasehold init
   leasehold dispatch leasehold.toml
 
@@ -57,7 +57,7 @@ plain shell, and the manifest runs as it stands: two workers contend for a file.
 		},
 	}
 	cmd.Flags().StringVar(&profile, "agent", agent.Command, "the built-in `profile` of the agents: "+strings.Join(agent.BuiltIns(), ", "))
-	cmd.Flags().BoolVar(&force, "force", false, "replace what is there")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	view.Complete(cmd, "agent", agent.BuiltIns()...)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -55,8 +56,8 @@ func CompleteWith(cmd *cobra.Command, flag string, fn cobra.CompletionFunc) {
 // completeTimeout is how long a shell waits for what the daemon knows.
 const completeTimeout = time.Second
 
-// knownRuns asks the daemon. Without one there is nothing to suggest.
-func knownRuns(cmd *cobra.Command) []ShownRun {
+// known asks the daemon for what a shell completes.
+func known(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
 	parent := cmd.Context()
 	if parent == nil {
 		parent = context.Background()
@@ -64,11 +65,17 @@ func knownRuns(cmd *cobra.Command) []ShownRun {
 	ctx, cancel := context.WithTimeout(parent, completeTimeout)
 	defer cancel()
 	cmd.SetContext(ctx)
-	answer, err := connection.AsOperator(cmd, false, "operator_tree", map[string]any{})
+	answer, err := connection.AsOperator(cmd, false, tool, args)
+	return answer.Object, err
+}
+
+// knownRuns asks the daemon. Without one there is nothing to suggest.
+func knownRuns(cmd *cobra.Command) []ShownRun {
+	answer, err := known(cmd, "operator_tree", map[string]any{})
 	if err != nil {
 		return nil
 	}
-	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer.Object)
+	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer)
 	return list.Runs
 }
 

@@ -3,6 +3,7 @@ package view_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -29,11 +30,16 @@ type daemon struct {
 
 func newDaemon(t *testing.T) *daemon {
 	t.Helper()
+	return newDaemonThatKeeps(t, dispatch.Retention{})
+}
+
+func newDaemonThatKeeps(t *testing.T, keep dispatch.Retention) *daemon {
+	t.Helper()
 	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := dispatch.Open(t.Context(), eng, dispatch.Options{})
+	state, err := dispatch.Open(t.Context(), eng, dispatch.Options{Keep: keep})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +128,7 @@ func (d *daemon) busyRun(run string) (lead agent) {
 
 	enqueue := func(queue string, more args) (id string) {
 		with := args{"queue": queue, "payload": args{"file": "a.go"}}
-		for name, value := range more {
-			with[name] = value
-		}
+		maps.Copy(with, more)
 		var made struct {
 			TaskID string `json:"task_id"`
 		}

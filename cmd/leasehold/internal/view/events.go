@@ -33,16 +33,16 @@ type stream struct {
 func NewEventsCommand() *cobra.Command {
 	var run, key, actor string
 	var s stream
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "events",
 		Short: "Show what happened in a run",
-		Long: `Show what happened in a run, in order: who was granted which lease, waited for it,
-gave it back or lost it; writes that were refused; sessions and actors that began
-and ended; and the moves of tasks.
+		Long: `Show what happened in a run, in order: who was granted a lease, waited for it,
+released or lost it; which writes were refused; which sessions and actors began and
+ended; and what happened to tasks.
 
-Each event has a revision. Whoever goes on with --since and the last one that it
-saw misses nothing, also through a restart of the daemon. Exit code 3: some of the
-events after that revision are no longer kept.`,
+Each event has a revision. If you pass the last one that you saw to --since, you miss
+no event, even across a restart of the daemon. Exit code 3: some of the events after
+that revision are no longer kept.`,
 		Example: `  leasehold events --follow
   leasehold events --key file:src/app.ts
   leasehold events --since 1041 --json | jq -r '.revision'`,
@@ -54,7 +54,7 @@ events after that revision are no longer kept.`,
 	})
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
-	f.BoolVar(&s.follow, "follow", false, "go on with what happens from now on, until Ctrl-C")
+	f.BoolVar(&s.follow, "follow", false, "keep showing new events, until Ctrl-C")
 	f.Uint64Var(&s.since, "since", 0, "only what came after this `revision`")
 	f.StringVar(&key, "key", "", "only what concerns this lease or task")
 	f.StringVar(&actor, "actor", "", "only what concerns the actor at this `path`")
@@ -65,11 +65,11 @@ events after that revision are no longer kept.`,
 func NewHistoryCommand() *cobra.Command {
 	var run, layer string
 	var s stream
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "history KEY",
 		Short: "Show what happened to a lease or a task",
 		Long: `Show what happened to a lease of the run, in order: who was granted it, waited for
-it, gave it back or lost it, when and why. With --layer it is a lease of a layer.
+it, released or lost it, when and why. With --layer it is a lease of a layer.
 KEY may also be the id of a task.`,
 		Example: `  leasehold history file:src/app.ts
   leasehold history output.json --layer S1`,
@@ -115,7 +115,7 @@ func (s *stream) run(cmd *cobra.Command) error {
 		c, err = awaitDaemon(cmd)
 	}
 	for err == nil {
-		err = s.copy(ctx, c, out)
+		err = s.copy(ctx, c, out, cmd.ErrOrStderr())
 		c.Close()
 		if !s.follow || err == nil {
 			break
@@ -127,14 +127,19 @@ func (s *stream) run(cmd *cobra.Command) error {
 			c, err = awaitDaemon(cmd)
 		}
 	}
+	return connection.AsJSON(s.json, out, explained(err))
+}
+
+// explained is err with what to do next, if it is that events are forgotten.
+func explained(err error) error {
 	if connection.IsCode(err, "COMPACTED") {
-		err = exit.WithCode(exit.Hint(err, "leave out --since, to see what is kept"), exitCompacted)
+		return exit.WithCode(exit.Hint(err, "leave out --since, to see what is kept"), exitCompacted)
 	}
-	return connection.AsJSON(s.json, out, err)
+	return err
 }
 
 // copy shows events from s.since on: those that are there or, to follow them, all.
-func (s *stream) copy(ctx context.Context, c *client.Client, out io.Writer) error {
+func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writer) error {
 	var table *terminal.Table
 	defer func() {
 		if table != nil {
@@ -187,10 +192,14 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out io.Writer) erro
 		}
 		s.since, more = page.Next, page.More
 	}
-	if table == nil {
-		return s.nothing(out)
+	if table != nil {
+		return nil
 	}
-	return nil
+	name := func(argument string) string { text, _ := s.args[argument].(string); return text }
+	if hint := connection.MeantInstead(ctx, c, name("run"), name("actor"), name("key")); hint != "" && !s.json {
+		fmt.Fprintf(stderr, "hint: %s\n", hint)
+	}
+	return s.nothing(out)
 }
 
 // nothing says that there are no events; a program is told nothing.

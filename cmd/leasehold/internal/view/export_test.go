@@ -2,11 +2,21 @@ package view
 
 import (
 	"context"
+	"strings"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
 )
+
+// Events is what leasehold events --json --since says of a run, and its exit code.
+func Events(ctx context.Context, c *client.Client, run string, since uint64) (out, said string, code int) {
+	var stdout, stderr strings.Builder
+	s := stream{args: map[string]any{"run": run}, since: since, json: true}
+	code = exit.Report(ctx, &stderr, explained(s.copy(ctx, c, &stdout, &stderr)))
+	return stdout.String(), stderr.String(), code
+}
 
 // Drawn is what a view shows of a run at a width, asked of a daemon.
 func Drawn(ctx context.Context, c *client.Client, name, run string, width int) (string, error) {

@@ -31,26 +31,31 @@ func newLeaseCheckCommand() *cobra.Command {
 	var run, layer, scope, key string
 	var token uint64
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "check --key KEY --token N",
 		Short: "Check whether a token is still current",
-		Long: `Check whether a token is that of the latest grant of a lease, for a script that
-guards a resource. Exit code 0: it is current. Exit code 1: it is not, or nobody can
-tell, because no daemon runs for instance; do not write.
+		Long: `Check whether a token is that of the latest grant of a lease, for a script that guards
+a resource. Exit code 0: it is current. Exit code 1: it is not, or nobody can tell,
+for instance because no daemon runs; do not write.
 
 Between the check and the write the lease may still go to somebody else. A resource
 that keeps the greatest token that it has seen, and refuses smaller ones, has no
 such gap.
 
-It asks as the actor of LEASEHOLD_SESSION or LEASEHOLD_TOKEN, whose layer and run are
-meant then. Without them it asks as the operator.`,
+It asks as the actor of LEASEHOLD_SESSION or LEASEHOLD_TOKEN, about that actor's run
+and layer. Without them it asks as the operator.`,
 		Example: `  leasehold lease check --key deploy --token "$LEASEHOLD_FENCE" && ./deploy
   leasehold lease check --scope layer --layer S1 --key output.json --token 17 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			args := map[string]any{"scope": scope, "key": key, "token": token}
 			hello, tool := server.Hello{Operator: true}, "operator_lease_check"
-			if handle, secret := os.Getenv("LEASEHOLD_SESSION"), os.Getenv("LEASEHOLD_TOKEN"); handle != "" || secret != "" {
+			handle := os.Getenv("LEASEHOLD_SESSION")
+			secret, err := place.ActorToken(cmd)
+			if err != nil {
+				return err
+			}
+			if handle != "" || secret != "" {
 				hello, tool = server.Hello{Handle: handle, Token: secret}, "lease_check"
 				if handle != "" {
 					hello.Token = ""

@@ -61,6 +61,7 @@ type shownLease struct {
 	Token     uint64
 	Mode      string
 	Reason    string
+	OfferedTo string `json:"offered_to"`
 	Holder    shownHolder
 	KeepAlive bool            `json:"keep_alive"`
 	Held      terminal.Millis `json:"held_ms"`
@@ -150,6 +151,9 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		holder := l.Holder.String()
 		if l.Mode == "shared" {
 			holder += " (shared)"
+		}
+		if l.OfferedTo != "" {
+			holder += " (offered to " + l.OfferedTo + ")"
 		}
 		cells := []terminal.Cell{
 			terminal.Text(l.Name + l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),

@@ -37,7 +37,7 @@ type look struct {
 func (l *look) flags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&l.json, "json", false, "print JSON, one object in a line")
 	cmd.Flags().BoolVar(&l.watch, "watch", false, "show it again whenever it changes, until Ctrl-C")
-	return place.WithSocket(cmd)
+	return place.WithServer(cmd)
 }
 
 func (l *look) run(cmd *cobra.Command) error {

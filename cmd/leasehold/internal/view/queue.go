@@ -28,7 +28,8 @@ A task goes delayed → ready → in_progress → completed, failed, dead or can
   leasehold queue dead --run build
   leasehold queue redrive --run build compile`
 	cmd.AddCommand(newQueueStatsCommand("stats"), newQueueListCommand(), newQueueShowCommand(),
-		newQueueDeadCommand(), newQueueRedriveCommand(), newQueueCancelCommand())
+		newQueueDeadCommand(), newQueueRedriveCommand(), newQueueCancelCommand(),
+		newQueuePauseCommand(), newQueueResumeCommand())
 	return cmd
 }
 
@@ -119,17 +120,21 @@ for 7 days, in which queue redrive gives them all their attempts again.`,
 func newQueueShowCommand() *cobra.Command {
 	var run string
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "show TASK_ID",
 		Short: "Show everything about a task",
-		Long: `Show everything about a task: where it stands, what is in it, what came of it, and
-each attempt with how it ended.`,
+		Long: `Show everything about a task: its state, its payload, its result, and how each attempt
+ended. The last part of an id is enough, as narrow tables show it.`,
 		Example: `  leasehold queue show --run build 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f
   leasehold queue show 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f --json | jq .payload`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, false, "operator_task", map[string]any{"run": run, "task_id": args[0]})
+			id, err := taskNamed(cmd, run, args[0])
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			answer, err := connection.AsOperator(cmd, false, "operator_task", map[string]any{"run": run, "task_id": id})
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
@@ -152,25 +157,21 @@ each attempt with how it ended.`,
 func newQueueCancelCommand() *cobra.Command {
 	var run string
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "cancel TASK_ID",
 		Short: "Cancel a task",
-		Long: `Cancel a task. One that is finished stays as it is, and the answer says how. Who
-works on the task learns it at its next heartbeat, or when its submit is refused.`,
+		Long: `Cancel a task. A finished task stays as it is, and the answer gives its state. The
+worker that has claimed the task learns of it at its next heartbeat, or when its
+submit is refused. The last part of an id is enough, as narrow tables show it.`,
 		Example: `  leasehold queue cancel --run build 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, true, "operator_task_cancel", map[string]any{"run": run, "task_id": args[0]})
+			id, err := taskNamed(cmd, run, args[0])
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
-			text := answer.Line()
-			if asObject {
-				text = string(answer.Object)
-			}
-			_, err = fmt.Fprintln(out, text)
-			return err
+			return act(cmd, "operator_task_cancel", map[string]any{"run": run, "task_id": id}, asObject)
 		},
 	})
 	RunFlag(cmd, &run)
@@ -179,10 +180,70 @@ works on the task learns it at its next heartbeat, or when its submit is refused
 	return cmd
 }
 
+// act makes a call that changes something, and prints its answer.
+func act(cmd *cobra.Command, tool string, args map[string]any, asObject bool) error {
+	out := cmd.OutOrStdout()
+	answer, err := connection.AsOperator(cmd, true, tool, args)
+	if err != nil {
+		return connection.AsJSON(asObject, out, err)
+	}
+	text := answer.Line()
+	if asObject {
+		text = string(answer.Object)
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
+}
+
+func newQueuePauseCommand() *cobra.Command {
+	var run, reason string
+	var asObject bool
+	cmd := place.WithServer(&cobra.Command{
+		Use:   "pause QUEUE --reason TEXT",
+		Short: "Give no tasks of a queue to workers until it is resumed",
+		Long: `Give no tasks of a queue to workers until it is resumed. Tasks in progress go on,
+and tasks can still be enqueued. Workers that ask for a task wait as if the queue
+were empty. The reason is shown to whoever looks at the queue. A pause outlasts a
+restart of the daemon.`,
+		Example: `  leasehold queue pause --run build compile --reason 'the compiler is broken'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return exit.Usagef("--reason is missing: it is shown to whoever looks at the queue")
+			}
+			return act(cmd, "operator_queue_pause", map[string]any{"run": run, "queue": args[0], "reason": reason}, asObject)
+		},
+	})
+	RunFlag(cmd, &run)
+	cmd.Flags().StringVar(&reason, "reason", "", "shown to whoever looks at the queue")
+	cmd.Flags().BoolVar(&asObject, "json", false, "print {queue, paused, changed}")
+	cmd.ValidArgsFunction = completeOneQueue
+	return cmd
+}
+
+func newQueueResumeCommand() *cobra.Command {
+	var run string
+	var asObject bool
+	cmd := place.WithServer(&cobra.Command{
+		Use:     "resume QUEUE",
+		Short:   "End the pause of a queue",
+		Long:    `End the pause of a queue. Workers that wait get its tasks, first come, first served.`,
+		Example: `  leasehold queue resume --run build compile`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return act(cmd, "operator_queue_resume", map[string]any{"run": run, "queue": args[0]}, asObject)
+		},
+	})
+	RunFlag(cmd, &run)
+	cmd.Flags().BoolVar(&asObject, "json", false, "print {queue, paused, changed}")
+	cmd.ValidArgsFunction = completeOneQueue
+	return cmd
+}
+
 func newQueueRedriveCommand() *cobra.Command {
 	var run string
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "redrive QUEUE [TASK_ID ...]",
 		Short: "Give dead tasks all their attempts again",
 		Long: fmt.Sprintf(`Give dead tasks of a queue all their attempts again: those named, or else the

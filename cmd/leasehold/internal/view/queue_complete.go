@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 
@@ -27,6 +26,14 @@ func completeQueues(cmd *cobra.Command, _ []string, _ string) (names []string, _
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeOneQueue suggests queues as the first argument.
+func completeOneQueue(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completeQueues(cmd, args, word)
+}
+
 // completeTasks suggests tasks in a state as the argument after those there are
 // to be; from the second on, those of the queue that is the first.
 func completeTasks(state string, at int) cobra.CompletionFunc {
@@ -50,21 +57,12 @@ func completeTasks(state string, at int) cobra.CompletionFunc {
 	}
 }
 
-// knownOf asks the daemon for what a shell completes, about the run that is
-// named already.
+// knownOf is known about the run that is named already.
 func knownOf(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
-	parent := cmd.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(parent, completeTimeout)
-	defer cancel()
-	cmd.SetContext(ctx)
 	run, err := meantRun(cmd)
 	if err != nil {
 		return nil, err
 	}
 	args["run"] = run
-	answer, err := connection.AsOperator(cmd, false, tool, args)
-	return answer.Object, err
+	return known(cmd, tool, args)
 }

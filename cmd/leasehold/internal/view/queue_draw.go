@@ -24,6 +24,9 @@ type shownQueue struct {
 	Dead       int
 	Cancelled  int
 	Corrupt    int
+
+	Paused       bool
+	PausedReason string `json:"paused_reason"`
 }
 
 // queueList is what operator_queue_stats answers.
@@ -59,10 +62,17 @@ func queueTable(list []shownQueue) *terminal.Table {
 	for _, head := range states {
 		t.Columns = append(t.Columns, terminal.Column{Head: head, Rank: terminal.IfEmpty, Bare: 5})
 	}
+	paused := slices.ContainsFunc(list, func(q shownQueue) bool { return q.Paused })
+	if paused {
+		t.Columns = append(t.Columns, terminal.Column{Head: "PAUSED", Want: 20, Bare: 8})
+	}
 	for _, q := range list {
 		cells := []string{q.Queue}
 		for _, n := range []int{q.Ready, q.Delayed, q.InProgress, q.Completed, q.Failed, q.Dead, q.Cancelled, q.Corrupt}[:len(states)] {
 			cells = append(cells, count(n))
+		}
+		if paused {
+			cells = append(cells, q.PausedReason)
 		}
 		t.AddTexts(cells...)
 	}
@@ -141,7 +151,7 @@ func (t shownTask) note() string {
 // drawTasks draws a list of which no more than limit were asked for.
 func drawTasks(limit int, state string) drawing {
 	columns := []terminal.Column{
-		{Head: "TASK", Want: 36, Bare: 9, Left: true}, // the ends of ids differ
+		{Head: "TASK", Want: 13, Bare: 9, Left: true}, // the ends of ids differ
 		{Head: "QUEUE", Want: 12, Bare: 8, Left: true},
 		{Head: "STATE"},
 		{Head: "HOLDER", Rank: terminal.IfEmpty, Want: 10, Bare: 8, Left: true},
@@ -162,7 +172,7 @@ func drawTasks(limit int, state string) drawing {
 // drawDead draws dead tasks with the cause of each attempt.
 func drawDead(limit int) drawing {
 	columns := []terminal.Column{
-		{Head: "TASK", Want: 36, Bare: 9, Left: true},
+		{Head: "TASK", Want: 13, Bare: 9, Left: true},
 		{Head: "QUEUE", Want: 12, Bare: 8, Left: true},
 		{Head: "DIED", Rank: terminal.Minor},
 		{Head: "ATTEMPTS", Want: 20, Bare: 10},

@@ -16,17 +16,17 @@ import (
 func NewRevokeCommand() *cobra.Command {
 	var run, layer, holder, reason string
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "revoke KEY --reason TEXT",
 		Short: "Take a lease away from its holder",
-		Long: `Take a lease away from whoever holds it, without a question. The next in line gets
-it at once. The holder is told who revoked it and why, in its next answer and by a
-notification, and its token is refused from then on: a write that names the lease
-fails. A write that names none is not stopped, and nor is the holder: see actor end.
+		Long: `Take a lease away from its holder, without asking first. The next in line gets it at
+once. The holder is told who revoked it and why, in its next answer and by a
+notification. Its token is refused from then on: a write that names the lease fails.
+Other writes are not stopped, and neither is the holder: for that see actor end.
 
-KEY is a lease across the run, or with --layer one of that layer. If several share
-it, all of them lose it, or the one that --holder names. A claim on a task is no
-lease of this kind: queue cancel ends the task.
+KEY is a lease of the run, or with --layer of that layer. If several parties share it,
+all of them lose it, or only the one that --holder names. To take back a task that a
+worker has claimed, use queue cancel.
 
 Exit code 1: nobody held it.`,
 		Example: `  leasehold revoke deploy --reason 'the release is stopped'
@@ -69,7 +69,7 @@ Exit code 1: nobody held it.`,
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
 	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
-	f.StringVar(&holder, "holder", "", "of those who share it only the actor at this `path`")
+	f.StringVar(&holder, "holder", "", "if several share it, take it only from the actor at this `path`")
 	f.StringVar(&reason, "reason", "", "told to the holder")
 	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
 	CompleteWith(cmd, "layer", CompleteLeads)

@@ -19,7 +19,8 @@ func NewRunsCommand() *cobra.Command {
 	cmd := l.flags(&cobra.Command{
 		Use:   "runs",
 		Short: "Show the runs, and remove those that have ended",
-		Long:  `Show the runs, those that have ended too: how old each is and how many actors it has.`,
+		Long: `Show all runs, including those that have ended: how old each is and how many actors it
+has.`,
 		Example: `  leasehold runs
   leasehold runs rm release-42`,
 		Args: cobra.NoArgs,
@@ -57,7 +58,7 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 
 func newRunsRemoveCommand() *cobra.Command {
 	var asObject bool
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "rm NAME",
 		Short: "Forget a run that has ended",
 		Long: `Forget a run that has ended, with its actors, its stores and its tasks, before its

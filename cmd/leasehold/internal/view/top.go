@@ -21,17 +21,17 @@ import (
 // NewTopCommand shows a run live, on a whole terminal.
 func NewTopCommand() *cobra.Command {
 	var run string
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "top",
-		Short: "Show a run live, on a whole terminal",
-		Long: `Show the actors, leases and queues of a run on a whole terminal, as they change. One
-actor, lease or queue can be looked at alone, with the output of an agent that
-leasehold dispatch launched. An actor can be cancelled, a lease revoked and a queue
-redriven, after a question.
+		Short: "Show a run live, on the whole terminal",
+		Long: `Show the actors, leases and queues of a run on the whole terminal, as they change. You
+can open one actor, one lease with its history, the tasks of one queue, and the output
+of an agent that leasehold dispatch launched. You can cancel an actor, revoke a lease
+and redrive a queue; top asks before it does so.
 
-Keys: tab or 1 2 3 for actors, leases, queues; arrows, page up, page down, g and G
-move; / searches, esc ends that; enter looks at one, l at an agent's output; x
-cancels an actor or revokes a lease, d redrives a queue; q ends.`,
+Keys: tab or 1 2 3 for actors, leases, queues; arrows, page up, page down, g and G to
+move; / to search, esc to end that; enter to open one, l for an agent's output; x to
+cancel an actor or revoke a lease, d to redrive a queue; q to quit.`,
 		Example: `  leasehold top
   leasehold top --run release-42`,
 		Args: cobra.NoArgs,
@@ -166,6 +166,12 @@ type (
 		of    *topDetail
 		lines []string
 	}
+	topHistory struct { // what has happened to a lease after a revision
+		of          *topDetail
+		since, next uint64
+		more        bool
+		events      []shownEvent
+	}
 )
 
 // A topTab is one of the lists.
@@ -209,6 +215,9 @@ type topDetail struct {
 	lines  []string
 	scroll int
 	moved  bool // by the user: the end is not followed
+
+	history []shownEvent // of a lease: what has happened to it
+	since   uint64       // up to this revision
 }
 
 // A topQuestion is asked before what cannot be undone.
@@ -257,6 +266,13 @@ func (m *top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case topPage:
 		if msg.of == m.detail {
 			m.detail.lines = msg.lines
+		}
+	case topHistory:
+		if msg.of == m.detail && msg.since == m.detail.since {
+			m.detail.since, m.detail.history = msg.next, append(m.detail.history, msg.events...)
+			if msg.more {
+				return m, m.readPage()
+			}
 		}
 	case topDone:
 		m.said = msg.what

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
@@ -53,22 +54,22 @@ func (m *top) title(p terminal.Paint) string {
 	case r.Run != "":
 		age = ", " + terminal.Brief(time.Since(r.CreatedAt)) + " old"
 	}
-	tabs := ""
+	var tabs strings.Builder
 	counts := []int{len(m.seen.run.Actors), len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
 	for t := range topTabs {
 		tab := fmt.Sprintf("%d %s %d", t+1, t, counts[t])
 		if t == m.tab {
 			tab = "[" + tab + "]"
 		}
-		tabs += "  " + tab
+		tabs.WriteString("  " + tab)
 	}
-	if terminal.Width(text+age+tabs) > m.width {
+	if terminal.Width(text+age+tabs.String()) > m.width {
 		age = "" // tree says it too
 	}
-	if room := m.width - terminal.Width(tabs); room > 8 {
+	if room := m.width - terminal.Width(tabs.String()); room > 8 {
 		text = terminal.Clip(text, room)
 	}
-	return p.Bold(text + age + tabs)
+	return p.Bold(text + age + tabs.String())
 }
 
 func (m *top) drawSaid(p terminal.Paint) string {
@@ -209,15 +210,25 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 			lines = append(lines, p.Bold(fmt.Sprintf("%-10s", name))+" "+part)
 		}
 	}
+	history := func() {
+		name := "history"
+		for _, e := range m.detail.history {
+			line(name, fmt.Sprintf("%s ago: %s", terminal.Brief(time.Since(e.At)), e.Text))
+			name = ""
+		}
+	}
 	if m.detail.tab == topLeases {
 		i := slices.IndexFunc(m.seen.leases.Leases, func(l shownLease) bool { return l.id() == m.detail.id })
 		if i < 0 {
-			return []string{"nobody holds it any more"}
+			lines = []string{"nobody holds it any more"}
+			history()
+			return lines
 		}
 		l, since := m.seen.leases.Leases[i], time.Since(m.seen.at)
 		line("lease", l.Name+l.Key)
 		line("scope", strings.TrimSpace(l.Scope+" "+l.Layer))
 		line("holder", l.Holder.String())
+		line("where", l.Holder.shownOrigin.String())
 		line("held for", terminal.Brief(l.Held.Duration()+since))
 		if l.KeepAlive {
 			line("expires", "kept alive while its holder is connected")
@@ -232,6 +243,11 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 		if more := l.InLine - len(l.Waiters); more > 0 {
 			line("", fmt.Sprintf("and %d more", more))
 		}
+		if l.OfferedTo != "" {
+			line("offered to", l.OfferedTo)
+		}
+		line("reason", l.Reason)
+		history()
 		return lines
 	}
 	i := slices.IndexFunc(m.seen.run.Actors, func(a ShownActor) bool { return a.Path == m.detail.id })
@@ -244,9 +260,7 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 	line("state", a.state())
 	line("note", a.note())
 	line("agent", strings.TrimSpace(a.Agent+" "+a.Model))
-	if a.PID > 0 {
-		line("pid", strconv.Itoa(a.PID))
-	}
+	line("where", a.shownOrigin.String())
 	line("age", a.age())
 	if cost := a.cost(); cost != "-" {
 		line("cost", cost)
@@ -278,8 +292,11 @@ const (
 // readPage reads what a page shows that is not among what was seen of the run.
 func (m *top) readPage() tea.Cmd {
 	d := m.detail
-	if d == nil || !d.logs && d.tab != topQueues {
+	if d == nil || !d.logs && d.tab == topActors {
 		return nil
+	}
+	if d.tab == topLeases {
+		return m.readHistory(d)
 	}
 	width, name, on := m.width, m.name, m.on
 	return func() tea.Msg {
@@ -295,6 +312,33 @@ func (m *top) readPage() tea.Cmd {
 			text = err.Error()
 		}
 		return topPage{d, strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
+	}
+}
+
+// readHistory reads what has happened to a lease since the last that was read.
+func (m *top) readHistory(d *topDetail) tea.Cmd {
+	scope, layer, key := lease(d.id)
+	since := d.since
+	args := map[string]any{"run": m.name, "key": key, "scope": scope, "since": since}
+	if layer != "" {
+		args["layer"] = layer
+	}
+	return func() tea.Msg {
+		read := topHistory{of: d, since: since}
+		answer, err := m.link.call(m.ctx, "operator_events", args)
+		if err != nil {
+			return topDone{err.Error()}
+		}
+		page, err := connection.Decode[struct {
+			Events []shownEvent
+			Next   uint64
+			More   bool
+		}](answer.Object)
+		if err != nil {
+			return topDone{err.Error()}
+		}
+		read.next, read.more, read.events = page.Next, page.More, page.Events
+		return read
 	}
 }
 

@@ -185,7 +185,7 @@ func (m *top) ask(rows []topRow, at int) {
 			return
 		}
 		m.question = &topQuestion{
-			fmt.Sprintf("give %s of queue %s all their attempts again?", terminal.Plural(m.seen.queues.Queues[i].Dead, "dead task"), terminal.Printable(id)),
+			fmt.Sprintf("redrive %s of queue %s?", terminal.Plural(m.seen.queues.Queues[i].Dead, "dead task"), terminal.Printable(id)),
 			"operator_queue_redrive",
 			map[string]any{"run": m.name, "queue": id},
 		}
@@ -239,6 +239,12 @@ func (l shownLease) id() string {
 		id += "\x00" + l.Holder.String()
 	}
 	return id
+}
+
+// lease is what an id tells a lease by.
+func lease(id string) (scope, layer, key string) {
+	parts := strings.SplitN(id, "\x00", 4)
+	return parts[0], parts[1], parts[2]
 }
 
 // at is where the chosen row is; the first if it is gone.

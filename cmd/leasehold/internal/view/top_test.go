@@ -151,12 +151,14 @@ func TestTopActsAfterAQuestion(t *testing.T) {
 			t.Errorf("after y %d hold it", n)
 		}
 		m.Look()
-		m.Press("enter", "x")
+		m.Press("enter")
+		has(t, m, `history    0s ago: reader1 holds run lease "shared key", token`, `run lease "shared key" of reader2 was revoked`)
+		m.Press("x")
 		has(t, m, "revoke run lease shared key of reader1?")
 		m.Press("n", "esc", "esc")
 
 		m.Press("3", "d")
-		has(t, m, "give 1 dead task of queue compile all their attempts again?")
+		has(t, m, "redrive 1 dead task of queue compile?")
 		m.Press("q") // is no y
 		if got := dead(); got != "1" {
 			t.Errorf("%s dead", got)

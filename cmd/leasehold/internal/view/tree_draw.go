@@ -64,7 +64,7 @@ func drawActors(shown []ShownActor) *terminal.Table {
 		{Head: "ACTOR", Want: 18, Bare: 10},
 		{Head: "ROLE", Rank: terminal.Minor + 2},
 		{Head: "STATE"},
-		{Head: "HOLDS", Want: 14, Bare: 8, Left: true},
+		{Head: "HOLDS", Want: 16, Bare: 8, Left: true},
 		{Head: "WAITS FOR", Want: 14, Bare: 9, Left: true},
 		{Head: "AGE", Rank: terminal.Minor + 1},
 	}}
@@ -151,11 +151,23 @@ func (a ShownActor) cost() string {
 const keyWidth = 40
 
 func (a ShownActor) holds() terminal.Cell {
-	var names []string
+	var names, tasks, queues []string
 	for _, l := range a.Holds {
-		names = append(names, terminal.ClipLeft(l.String(), keyWidth))
+		if l.Queue == "" {
+			names = append(names, terminal.ClipLeft(l.Key, keyWidth))
+			continue
+		}
+		tasks = append(tasks, l.String())
+		if !slices.Contains(queues, l.Queue) {
+			queues = append(queues, l.Queue)
+		}
 	}
-	return terminal.Several(names, a.Leases)
+	cell := terminal.Several(names, a.Leases-len(tasks))
+	if tasks == nil {
+		return cell
+	}
+	claims := terminal.Plural(len(tasks), "task")
+	return cell.Last(strings.Join(tasks, ", "), claims+" of "+strings.Join(queues, ", "), claims)
 }
 
 func (a ShownActor) waitsFor() terminal.Cell {

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+var (
+	apiClientCount = flag.Int("api.clients", 60, "HTTP clients that mix leases and tasks")
+	apiFor         = flag.Duration("api.for", time.Second, "how long they do")
+)
+
+// Many clients mix leases and tasks: they get expected answers alone, and the daemon's
+// memory does not grow with what is over.
+func TestManyHTTPClients(t *testing.T) {
+	newDir(t)
+	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	url := regexp.MustCompile(`http://[^/]+`).FindString(line)
+	if err != nil || url == "" {
+		t.Fatalf("the daemon says %q: %v", line, err)
+	}
+
+	const perActor = 200 // an actor has 256 sessions over HTTP
+	tokens := actorsOfRun(t, (*apiClientCount+perActor-1)/perActor)
+	ctx, cancel := context.WithTimeout(t.Context(), *apiFor+time.Minute)
+	defer cancel()
+	l := &load{t: t, ctx: ctx, url: url + "/api/v1", answers: make(map[string]int), byRoute: make(map[string][]time.Duration)}
+	var wg sync.WaitGroup
+	memory := make(chan [2]int, 1)
+	for i := range *apiClientCount {
+		wg.Go(func() {
+			transport := new(http.Transport) // of a program: a connection that it keeps
+			defer transport.CloseIdleConnections()
+			c := &apiClient{load: l, token: tokens[i/perActor], http: &http.Client{Transport: transport}}
+			c.session = c.open()
+			for end := time.Now().Add(*apiFor); time.Now().Before(end) && ctx.Err() == nil; {
+				c.step()
+			}
+			c.flush()
+		})
+	}
+	go func() { // ends before the clients do
+		time.Sleep(*apiFor / 3)
+		early := residentKB(cmd.Process.Pid)
+		time.Sleep(*apiFor * 5 / 9)
+		memory <- [2]int{early, residentKB(cmd.Process.Pid)}
+	}()
+	wg.Wait()
+	kb := <-memory
+	t.Logf("%d clients, %d requests in %v: %v", *apiClientCount, len(l.calls), *apiFor, l.answers)
+	t.Logf("p50 %v, p99 %v; of an empty handler %v, %v; memory %d MB after a third, %d MB near the end",
+		percentile(l.calls, 50), percentile(l.calls, 99), percentile(l.empty, 50), percentile(l.empty, 99), kb[0]>>10, kb[1]>>10)
+	for _, route := range slices.Sorted(maps.Keys(l.byRoute)) {
+		took := l.byRoute[route]
+		t.Logf("%-16s %6d requests, p50 %v, p99 %v", route, len(took), percentile(took, 50), percentile(took, 99))
+	}
+	if kb[1] > kb[0]*13/10+fillKB {
+		t.Errorf("memory has grown from %d to %d kB", kb[0], kb[1])
+	}
+	if len(l.calls) < *apiClientCount {
+		t.Errorf("%d clients made %d requests", *apiClientCount, len(l.calls))
+	}
+}
+
+// actorsOfRun makes workers of a run, and gives their tokens.
+func actorsOfRun(t *testing.T, n int) (tokens []string) {
+	t.Helper()
+	nc, err := net.Dial("unix", inDir("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range n + 1 {
+		in := map[string]any{"run": "load", "name": fmt.Sprint("w", i), "role": "worker"}
+		if i == 0 {
+			in["name"], in["role"] = "root", "root"
+		}
+		answer, err := c.Call(t.Context(), "operator_actor_add", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made struct{ Token string }
+		if err := json.Unmarshal(answer.Object, &made); err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, made.Token)
+	}
+	return tokens[1:]
+}
+
+// A load is what all clients do, and were answered.
+type load struct {
+	t   *testing.T
+	ctx context.Context
+	url string
+
+	mu           sync.Mutex
+	answers      map[string]int // by route and status
+	calls, empty []time.Duration
+	byRoute      map[string][]time.Duration
+}
+
+// fillKB is by how much memory grows until the tables and the cache of the store are full,
+// and the collector has as much again.
+const fillKB = 160 << 10
+
+// emptyRoute is that of a handler that does nothing.
+const emptyRoute = "GET /healthz"
+
+// expected are the statuses of each route while nobody errs.
+var expected = map[string][]int{
+	"POST /sessions": {201}, "GET /healthz": {200}, "GET /queues": {200},
+	"POST /leases": {200, 201, 202, 409}, "DELETE /leases/": {200}, "POST /renew": {200},
+	"POST /tasks": {201}, "POST /tasks/next": {200, 204}, "POST /complete": {200}, "POST /nack": {200},
+}
+
+// A apiClient is one program.
+type apiClient struct {
+	*load
+	token, session string
+	http           *http.Client
+	took           map[string][]time.Duration // by route
+	got            map[string]int
+}
+
+func (c *apiClient) open() string {
+	var opened struct{ Session string }
+	c.do("POST /sessions", http.MethodPost, "/sessions", "", &opened)
+	return opened.Session
+}
+
+func (c *apiClient) do(route, method, path, body string, answer any) (status int) {
+	base, empty := c.url, route == emptyRoute
+	if empty {
+		base = strings.TrimSuffix(c.url, "/api/v1")
+	}
+	r, err := http.NewRequestWithContext(c.ctx, method, base+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Error(err)
+		return 0
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	if c.session != "" {
+		r.Header.Set("Leasehold-Session", c.session)
+	}
+	began := time.Now()
+	resp, err := c.http.Do(r)
+	if err != nil {
+		c.t.Errorf("%s: %v", route, err)
+		return 0
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Errorf("%s: %v", route, err)
+	}
+	took := time.Since(began)
+	if c.got == nil {
+		c.got, c.took = make(map[string]int), make(map[string][]time.Duration)
+	}
+	c.took[route] = append(c.took[route], took)
+	c.got[fmt.Sprint(route, " ", resp.StatusCode)]++
+	if !slices.Contains(expected[route], resp.StatusCode) {
+		c.t.Errorf("%s: %d %s", route, resp.StatusCode, b)
+	}
+	if answer != nil && resp.StatusCode < 202 {
+		if err := json.Unmarshal(b, answer); err != nil {
+			c.t.Errorf("%s: %v: %s", route, err, b)
+		}
+	}
+	return resp.StatusCode
+}
+
+// step is what a program does at a time.
+func (c *apiClient) step() {
+	switch rand.IntN(10) {
+	case 0:
+		c.do("GET /healthz", http.MethodGet, "/healthz", "", nil)
+	case 1:
+		c.do("GET /queues", http.MethodGet, "/queues", "", nil)
+	case 2, 3, 4:
+		var l struct {
+			LeaseID string `json:"lease_id"`
+		}
+		wait := 0.0
+		if rand.IntN(50) == 0 { // whoever has waited in vain keeps a place for a while, and there are bounds of those
+			wait = rand.Float64() / 10
+		}
+		body := fmt.Sprintf(`{"key":"key %d","ttl_secs":60,"wait_secs":%g}`, rand.IntN(500), wait)
+		if status := c.do("POST /leases", http.MethodPost, "/leases", body, &l); status == http.StatusCreated || status == http.StatusOK {
+			c.do("POST /renew", http.MethodPost, "/leases/"+l.LeaseID+"/renew", `{}`, nil)
+			c.do("DELETE /leases/", http.MethodDelete, "/leases/"+l.LeaseID, "", nil)
+		}
+	case 5, 6, 7:
+		c.do("POST /tasks", http.MethodPost, "/queues/q/tasks", `{"payload":{"n":1}}`, nil)
+	default:
+		var got struct {
+			Tasks []struct {
+				TaskID string `json:"task_id"`
+				Token  uint64
+			}
+		}
+		c.do("POST /tasks/next", http.MethodPost, "/tasks/next", `{"queues":["q"],"ttl_secs":60,"count":2,"wait_secs":0.01}`, &got)
+		for _, task := range got.Tasks {
+			if token := strconv.FormatUint(task.Token, 10); rand.IntN(20) == 0 {
+				c.do("POST /nack", http.MethodPost, "/tasks/"+task.TaskID+"/nack", `{"token":`+token+`,"reason":"not now","delay_secs":0}`, nil)
+			} else {
+				c.do("POST /complete", http.MethodPost, "/tasks/"+task.TaskID+"/complete", `{"token":`+token+`}`, nil)
+			}
+		}
+	}
+}
+
+func (c *apiClient) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for route, took := range c.took {
+		c.byRoute[route] = append(c.byRoute[route], took...)
+		if route == emptyRoute {
+			c.empty = append(c.empty, took...)
+		} else {
+			c.calls = append(c.calls, took...)
+		}
+	}
+	for what, n := range c.got {
+		c.answers[what] += n
+	}
+}
+
+// residentKB is how much memory a process has.
+func residentKB(pid int) int {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := bytes.Cut(b, []byte("VmRSS:"))
+	kb, _, _ := strings.Cut(strings.TrimSpace(string(rest)), " ")
+	n, _ := strconv.Atoi(kb)
+	return n
+}

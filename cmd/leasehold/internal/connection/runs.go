@@ -1,0 +1,65 @@
+package connection
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// toolOfRuns answers in pages, each of so many actors.
+const toolOfRuns = "operator_tree"
+
+// A runsPage is a page of runs. One run may begin on a page and go on on the next.
+type runsPage struct {
+	Runs []map[string]json.RawMessage `json:"runs"`
+	Next string                       `json:"next,omitempty"`
+}
+
+// theRest adds to a first page of runs those that follow it.
+func theRest(ctx context.Context, c *client.Client, args any, first client.Answer) (client.Answer, error) {
+	all, err := Decode[runsPage](first.Object)
+	if err != nil || all.Next == "" {
+		return first, err
+	}
+	asked := make(map[string]any)
+	if given, ok := args.(map[string]any); ok {
+		maps.Copy(asked, given)
+	}
+	for all.Next != "" {
+		asked["after"] = all.Next
+		answer, err := c.Call(ctx, toolOfRuns, asked)
+		if err != nil {
+			return answer, err
+		}
+		page, err := Decode[runsPage](answer.Object)
+		if err != nil {
+			return answer, err
+		}
+		if err := all.add(page); err != nil {
+			return answer, err
+		}
+	}
+	first.Object, err = json.Marshal(all)
+	return first, err
+}
+
+func (p *runsPage) add(page runsPage) error {
+	if n := len(p.Runs); n > 0 && len(page.Runs) > 0 && string(p.Runs[n-1]["run_id"]) == string(page.Runs[0]["run_id"]) {
+		before, err := Decode[[]json.RawMessage](p.Runs[n-1]["actors"])
+		if err != nil {
+			return err
+		}
+		more, err := Decode[[]json.RawMessage](page.Runs[0]["actors"])
+		if err != nil {
+			return err
+		}
+		if p.Runs[n-1]["actors"], err = json.Marshal(append(before, more...)); err != nil {
+			return err
+		}
+		page.Runs = page.Runs[1:]
+	}
+	p.Runs, p.Next = append(p.Runs, page.Runs...), page.Next
+	return nil
+}

@@ -1,0 +1,190 @@
+package connection
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// ErrNoServer is what a client finds if none of the servers answers that it may
+// connect to.
+var ErrNoServer = errors.New("no server answers")
+
+const (
+	// dialTimeout is how long one server may take to take a connection, before the next
+	// is tried.
+	dialTimeout = 3 * time.Second
+
+	// goodbyeTimeout bounds what is said to a server that may not listen any more.
+	goodbyeTimeout = 100 * time.Millisecond
+
+	maxProblem = 16 << 10 // of an answer that refuses
+)
+
+// keepAlive notices within seconds that a server's machine is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
+
+// reachServer connects to a server elsewhere: to the one that it was connected to last,
+// or else to the next that answers. A server that refuses is asked no more, but for one
+// that cannot serve anybody now.
+func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
+	urls := d.target.Servers.URLs
+	var failed error
+	for range urls {
+		u := urls[d.at%len(urls)]
+		nc, err := d.upgrade(ctx, u)
+		if err == nil {
+			d.Socket = u.String()
+			return nc, nil
+		}
+		refused, _ := errors.AsType[*server.HelloError](err)
+		if refused != nil && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT" || ctx.Err() != nil {
+			return nil, err
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", u, err))
+		d.at++
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNoServer, oneLine{failed})
+}
+
+// oneLine words several errors as one.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e oneLine) Unwrap() error { return e.error }
+
+// upgrade connects to one server.
+func (d *Dialer) upgrade(ctx context.Context, u *url.URL) (net.Conn, error) {
+	s := d.target.Servers
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	raw, err := dialer.DialContext(ctx, "tcp", place.Address(u))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	nc, err := ask(ctx, raw, u, s)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// ask makes a connection to the session protocol of one over HTTP.
+func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.Conn, error) {
+	c := &upgraded{Conn: raw, raw: raw}
+	_ = raw.SetDeadline(time.Now().Add(HelloTimeout))
+	if u.Scheme == "https" {
+		config := s.TLS.Clone()
+		config.ServerName = u.Hostname()
+		secure := tls.Client(raw, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, notTrusted(err)
+		}
+		c.Conn = secure
+	}
+	at := *u
+	at.Path += server.RemotePath
+	r := &http.Request{
+		Method: http.MethodGet, URL: &at, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {server.RemoteProtocol}, "Authorization": {"Bearer " + s.Token}},
+	}
+	if err := r.Write(c.Conn); err != nil {
+		return nil, err
+	}
+	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
+	resp, err := http.ReadResponse(c.in, r)
+	if err != nil {
+		return nil, fmt.Errorf("it does not answer as a server of leasehold: %w", err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols || !strings.EqualFold(resp.Header.Get("Upgrade"), server.RemoteProtocol) {
+		defer resp.Body.Close()
+		return nil, refusal(resp)
+	}
+	_ = raw.SetDeadline(time.Time{})
+	return c, nil
+}
+
+func notTrusted(err error) error {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return &server.HelloError{Code: "UNAUTHENTICATED", Message: fmt.Sprintf("the server's certificate is not trusted: %v; LEASEHOLD_SERVER_CA names the file with that of its authority", err)}
+	}
+	return err
+}
+
+// refusal is why a server does not take a connection.
+func refusal(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	var problem struct{ Detail, Message string }
+	message := strings.TrimSpace(string(text))
+	if json.Unmarshal(text, &problem) == nil {
+		message = problem.Detail + problem.Message
+	}
+	var code string
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
+		code = "UNAUTHENTICATED"
+	case http.StatusForbidden:
+		code = "FORBIDDEN"
+	case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
+		code = "UNAVAILABLE"
+	case http.StatusTooManyRequests:
+		code = "LIMIT"
+	default:
+		return &server.HelloError{Code: "NOT_FOUND", Message: fmt.Sprintf("it answers %s (%.200q) to a command that connects: it is no server of leasehold, or an older one, or a proxy before it passes no upgrade on", resp.Status, message)}
+	}
+	return &server.HelloError{Code: code, Message: message}
+}
+
+// An upgraded connection is past its exchange over HTTP.
+type upgraded struct {
+	net.Conn
+	raw net.Conn // below TLS
+	in  *bufio.Reader
+}
+
+func (c *upgraded) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// Close tells the server that the client goes, so that it need not wait for its return.
+func (c *upgraded) Close() error {
+	_ = c.SetWriteDeadline(time.Now().Add(goodbyeTimeout))
+	_, _ = c.Write(wire.Notification(wire.Goodbye, nil)) // or the server will find out
+	return c.Conn.Close()
+}
+
+// SyscallConn gives the connection that another process can keep open.
+func (c *upgraded) SyscallConn() (syscall.RawConn, error) {
+	return c.raw.(syscall.Conn).SyscallConn()
+}
+
+// serverHint says what to do about a server that does not let somebody in.
+func serverHint(err error) error {
+	refused, _ := errors.AsType[*server.HelloError](err)
+	switch {
+	case refused == nil:
+		return err
+	case refused.Code == "UNAUTHENTICATED" && !strings.Contains(refused.Message, "certificate"):
+		return exit.Hint(err, "the token in LEASEHOLD_TOKEN, or in the file that LEASEHOLD_TOKEN_FILE names, is not known there, or no longer: leasehold actor add or leasehold token issue makes one, where the server runs")
+	case refused.Code == "FORBIDDEN" && strings.Contains(refused.Message, "host "):
+		return exit.Hint(err, "start the server with --http-host and the name that --server has")
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/cluster"
+	"github.com/leasehold/leasehold/engine/postgres"
+	"github.com/rs/zerolog"
+)
+
+// partitions is how many there are in a database.
+const partitions = 1
+
+// A seat is this daemon's among those that share a database.
+type seat struct {
+	options postgres.Options
+	where   *postgres.Cluster
+	member  *cluster.Member
+}
+
+// takeSeat readies the database. The caller runs the member and closes the seat.
+func takeSeat(ctx context.Context, d *database.Database, door *door, connections func() int64, log zerolog.Logger, lead func(context.Context, *postgres.Engine) error) (*seat, error) {
+	dsn, err := d.DSN()
+	if err != nil {
+		return nil, err
+	}
+	s := &seat{options: postgres.Options{DSN: dsn, SingleNode: d.SingleNode, Logf: logf(log)}}
+	if s.where, err = postgres.OpenCluster(ctx, s.options, partitions); err != nil {
+		return nil, err
+	}
+	var tell func(cluster.Server)
+	if door.ln != nil {
+		tell = door.tell
+	}
+	s.member = cluster.NewMember(cluster.Options{
+		Database: s.where, Process: ownProcess(), Name: hostName(), Version: build.Version(), Connections: connections, Gone: gone, Address: door.Advertise, Tell: tell,
+		Lead: func(ctx context.Context, p cluster.Partition, t *cluster.Term) error {
+			o := s.options
+			o.Partition, o.Epoch, o.Leader, o.Confirm = p.Number, p.Epoch, t.ID, t.Confirm
+			eng, err := postgres.Open(ctx, o)
+			if errors.Is(err, postgres.ErrSuperseded) {
+				return nil // another was faster
+			}
+			if err != nil {
+				return err
+			}
+			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads")
+			s.member.Announce()
+			err = lead(ctx, eng)
+			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads no more")
+			return errors.Join(err, eng.Close())
+		},
+		Logf: logf(log),
+	})
+	door.member = s.member
+	return s, nil
+}
+
+// ownProcess names this process for the others of its machine.
+func ownProcess() string {
+	return fmt.Sprintf("%s %d %s", process.Machine(), os.Getpid(), process.Find(os.Getpid()).Start)
+}
+
+// hostName is what people call this machine; "" if nobody says.
+func hostName() string {
+	name, _ := os.Hostname()
+	return name
+}
+
+// gone reports whether a server ran here and has ended.
+func gone(s cluster.Server) bool {
+	rest, here := strings.CutPrefix(s.Process, process.Machine()+" ")
+	pid, start, whole := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(pid)
+	return here && whole && err == nil && !process.Peer{PID: n, Start: start}.Alive()
+}
+
+func logf(log zerolog.Logger) func(string, ...any) {
+	return func(format string, args ...any) { log.Warn().Msgf(format, args...) }
+}
+
+// lockPlace keeps two daemons with a database from having one directory for what is
+// theirs alone. One that has its state there is kept out by that.
+func lockPlace(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "server.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("%w: %s", engine.ErrLocked, dir)
+		}
+		return nil, err
+	}
+	return f.Close, nil
+}

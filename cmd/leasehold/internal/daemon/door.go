@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/cluster"
+)
+
+// A door is where other servers pass clients on to this one, and the way by which this
+// one passes clients on to others.
+type door struct {
+	Listen    string // address; "": there is none
+	Advertise string // where the others find it; "": Listen
+	Secret    string // the file that has it
+
+	tls    *tls.Config
+	ln     net.Listener
+	member *cluster.Member
+
+	mu  sync.Mutex
+	to  uuid.UUID // the server that way leads to
+	way *server.Way
+}
+
+func (d *door) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&d.Listen, "listen", "", "pass clients on between the servers that share --postgres: the `address` where this one is reached")
+	f.StringVar(&d.Advertise, "advertise", "", "the `address` by which the other servers find --listen, if that is not it")
+	f.StringVar(&d.Secret, "cluster-secret", "", "the `file` with the secret that the servers know one another by, 32 bytes or more")
+}
+
+func (d *door) check(shared bool) error {
+	switch {
+	case d.Listen == "" && (d.Advertise != "" || d.Secret != ""):
+		return errors.New("--advertise and --cluster-secret are about --listen, which is not given")
+	case d.Listen != "" && !shared:
+		return errors.New("--listen is for servers that share a database: give --postgres")
+	case d.Listen != "" && d.Secret == "":
+		return errors.New("--listen needs --cluster-secret, by which the servers know one another")
+	}
+	return nil
+}
+
+// keepAlive notices within seconds that the other machine is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
+
+// open listens.
+func (d *door) open(ctx context.Context) error {
+	secret, err := os.ReadFile(d.Secret)
+	if err != nil {
+		return err
+	}
+	if d.tls, err = server.ClusterTLS(bytes.TrimSpace(secret)); err != nil {
+		return fmt.Errorf("%s: %w", d.Secret, err)
+	}
+	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	ln, err := config.Listen(ctx, "tcp", d.Listen)
+	if err != nil {
+		return err
+	}
+	if d.Advertise == "" {
+		if ln.Addr().(*net.TCPAddr).IP.IsUnspecified() {
+			ln.Close()
+			return fmt.Errorf("--listen %s is no address at which others find this server: say with --advertise what is", d.Listen)
+		}
+		d.Advertise = ln.Addr().String()
+	}
+	d.ln = tls.NewListener(ln, d.tls)
+	return nil
+}
+
+// dialTimeout is how long another server may take to answer.
+const dialTimeout = 3 * time.Second
+
+func (d *door) dial(ctx context.Context, address string) (net.Conn, error) {
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}, Config: d.tls}
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// tell has another server look at the cluster.
+func (d *door) tell(s cluster.Server) {
+	if s.Address == "" {
+		return
+	}
+	go func() { // ends with the attempt
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		way := server.Way{Dial: func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, s.Address) }}
+		_ = way.Poke(ctx) // it looks by itself before long
+	}()
+}
+
+// elsewhere gives the way to the server that leads, if that is another.
+func (d *door) elsewhere() (*server.Way, <-chan struct{}) {
+	leader, self, changed := d.member.Leader(0)
+	if self || leader.Address == "" {
+		return nil, changed
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.way == nil || d.to != leader.ID || d.way.Over.Err() != nil {
+		over, end := context.WithCancel(context.Background())
+		d.to = leader.ID
+		d.way = &server.Way{Over: over, Dial: func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, leader.Address) }}
+		go func() { // ends with that server's lead
+			defer end()
+			for now, changed := leader, changed; now.ID == leader.ID; now, _, changed = d.member.Leader(0) {
+				<-changed
+			}
+		}()
+	}
+	return d.way, changed
+}

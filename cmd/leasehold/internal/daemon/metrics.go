@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// listenMetrics opens the port of the metrics, on the loopback: who may read them is not
+// asked there. No address is no port.
+func listenMetrics(addr string) (net.Listener, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if !ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		ln.Close()
+		return nil, fmt.Errorf("--metrics %s is reachable from other machines, and asks nobody for a token: use 127.0.0.1, or /metrics of --http", addr)
+	}
+	return ln, nil
+}
+
+// serveMetrics serves them until ctx ends.
+func serveMetrics(ctx context.Context, ln net.Listener, metrics http.Handler) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	web := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	stop := context.AfterFunc(ctx, func() { _ = web.Close() })
+	defer stop()
+	if err := web.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

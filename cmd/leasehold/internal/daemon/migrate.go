@@ -1,0 +1,161 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
+	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/engine/postgres"
+)
+
+// A migration is what migrate was told.
+type migration struct {
+	state string
+	db    database.Database
+	out   io.Writer
+	err   io.Writer
+}
+
+// NewMigrateCommand copies a state from one store to another.
+func NewMigrateCommand() *cobra.Command {
+	var m migration
+	cmd := &cobra.Command{
+		Use:   "migrate {postgres | directory}",
+		Short: "Copy a state into a database, or from there into a directory",
+		Long: `Copy the state of a directory into a PostgreSQL database that has none, with migrate
+postgres, or that of a database into a directory that has none, with migrate directory.
+No daemon may serve either. Everything comes along: runs, actors, sessions, leases,
+lines, stores, tasks, events and tokens, which go on to rise.
+
+Both are read again at the end, and compared by count and checksum; until then nobody
+can serve the copy. The original stays as it is: do not serve it any more.`,
+		Example: `  leasehold stop
+  leasehold migrate postgres --postgres-file /etc/leasehold/dsn
+  leasehold serve --postgres-file /etc/leasehold/dsn
+
+  # and back
+  leasehold migrate directory --state ~/lease-state --postgres-file /etc/leasehold/dsn`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"postgres", "directory"},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			m.out, m.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if args[0] != "postgres" && args[0] != "directory" {
+				return exit.Usagef("migrate %q: say postgres or directory", args[0])
+			}
+			if m.state == "" {
+				if m.state, err = place.State(); err != nil {
+					return err
+				}
+			}
+			if err := m.db.Check(false); err != nil {
+				return exit.Usage(err)
+			}
+			if !m.db.Given() {
+				return exit.Usage(exit.Hint(errors.New("say which database"), "with --postgres, --postgres-file or LEASEHOLD_POSTGRES"))
+			}
+			return explain(m.run(cmd.Context(), args[0] == "postgres"))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&m.state, "state", "", "`directory` of the state (default the user's own)")
+	m.db.AddFlags(f)
+	_ = cmd.MarkFlagDirname("state")
+	return cmd
+}
+
+// silence is above the time between two beats of a server.
+const silence = 2 * time.Second
+
+func (m *migration) run(ctx context.Context, toDatabase bool) error {
+	if err := place.CheckPrivate(m.state); err != nil {
+		return err
+	}
+	dir := filepath.Join(m.state, "db")
+	if toDatabase && !pebble.Exists(dir) {
+		return exit.Hint(fmt.Errorf("there is no state in %s", m.state), "--state names the directory that leasehold serve has")
+	}
+	o, err := m.db.Options()
+	if err != nil {
+		return err
+	}
+	note := func(format string, args ...any) { fmt.Fprintf(m.err, "leasehold: "+format+"\n", args...) }
+	o.Logf = note
+	if err := postgres.Unserved(ctx, o, silence); err != nil {
+		return served(err)
+	}
+	local := func() (memory.Store, error) { return pebble.OpenStore(pebble.Options{Dir: dir, Logf: note}) }
+	remote := func() (memory.Store, error) { return postgres.OpenStore(ctx, o) }
+	from, to, where := remote, local, m.state
+	if toDatabase {
+		from, to, where = local, remote, "the database"
+	}
+	sum, err := m.copy(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(m.out, "copied %d rows, %s, checksum %x; both were read again and agree\nserve %s from now on, and no more what it was copied from\n",
+		sum.Hot+sum.Cold, terminal.Size(sum.Bytes), sum.Checksum[:8], where)
+	return err
+}
+
+func served(err error) error {
+	if errors.Is(err, postgres.ErrServed) {
+		return exit.Hint(err, "stop them all; leasehold cluster shows them")
+	}
+	return err
+}
+
+// copy copies, closes both, reads both again and compares them.
+func (m *migration) copy(ctx context.Context, from, to func() (memory.Store, error)) (sum memory.Sum, err error) {
+	source, err := from()
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := to()
+	if err != nil {
+		return sum, err
+	}
+	told := time.Now()
+	sum, err = memory.Copy(ctx, source, target, func(records int64) {
+		if now := time.Now(); now.Sub(told) >= time.Second {
+			told = now
+			fmt.Fprintf(m.err, "%d rows copied\n", records)
+		}
+	})
+	if err = errors.Join(err, target.Close()); err != nil {
+		if errors.Is(err, memory.ErrNotEmpty) {
+			err = exit.Hint(err, "nothing was changed: copy into a database or directory without one")
+		}
+		return sum, err
+	}
+	if target, err = to(); err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	there, err := memory.SumOf(ctx, target)
+	if err != nil {
+		return sum, err
+	}
+	again, err := memory.SumOf(ctx, source)
+	if err != nil {
+		return sum, err
+	}
+	if sum != there || sum != again {
+		return sum, fmt.Errorf("%w: the copy has %d rows with checksum %x, and the original %d with %x", engine.ErrCorrupt,
+			there.Hot+there.Cold, there.Checksum[:8], again.Hot+again.Cold, again.Checksum[:8])
+	}
+	return sum, memory.Complete(target)
+}

@@ -1,0 +1,102 @@
+// Package database is how commands are told of the database that has a state.
+package database
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/engine/postgres"
+)
+
+// A Database is where a daemon keeps its state that does not keep it on a disk of
+// its own.
+type Database struct {
+	Name       string // its DSN; "": none is meant, or File has it
+	File       string
+	SingleNode bool
+}
+
+// AddFlags gives a command the flags that say where the database is.
+func (d *Database) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&d.Name, "postgres", "", "keep the state in the PostgreSQL database of this `DSN` (default $LEASEHOLD_POSTGRES)")
+	f.StringVar(&d.File, "postgres-file", "", "the `file` that has the DSN")
+	f.BoolVar(&d.SingleNode, "single-node", false, "accept a database without a synchronous standby, whose loss loses what was acknowledged")
+}
+
+// AddPlace gives a command the flags that say where a database is that servers use.
+func (d *Database) AddPlace(f *pflag.FlagSet) {
+	f.StringVar(&d.Name, "postgres", "", "the PostgreSQL database of this `DSN` (default $LEASEHOLD_POSTGRES)")
+	f.StringVar(&d.File, "postgres-file", "", "the `file` that has the DSN")
+}
+
+// Given reports whether a database is meant. It is known after Check.
+func (d *Database) Given() bool { return d.Name != "" || d.File != "" }
+
+// Check reads the environment, but for a daemon that a client starts: the client's
+// environment is not meant for it.
+func (d *Database) Check(onDemand bool) error {
+	own := os.Getenv("LEASEHOLD_POSTGRES")
+	if !onDemand && d.File == "" {
+		d.Name = cmp.Or(d.Name, own)
+	}
+	switch {
+	case d.Name != "" && d.File != "":
+		return errors.New("--postgres and --postgres-file both say where the database is; give one")
+	case d.SingleNode && !d.Given():
+		return errors.New("--single-node is about --postgres, which is not given")
+	case d.Name != own && hasPassword(d.Name):
+		return errors.New("--postgres has a password, which everybody on this machine can read there: put the DSN into LEASEHOLD_POSTGRES or --postgres-file, or the password into ~/.pgpass")
+	}
+	return nil
+}
+
+// Options are those of an engine in the database.
+func (d *Database) Options() (o postgres.Options, err error) {
+	o.SingleNode = d.SingleNode
+	o.DSN, err = d.DSN()
+	return o, err
+}
+
+func hasPassword(dsn string) bool {
+	if u, err := url.Parse(dsn); err == nil && u.User != nil {
+		if _, has := u.User.Password(); has {
+			return true
+		}
+	}
+	return strings.Contains(strings.ToLower(strings.ReplaceAll(dsn, " ", "")), "password=")
+}
+
+// DSN reads the DSN.
+func (d *Database) DSN() (string, error) {
+	if d.File == "" {
+		return d.Name, nil
+	}
+	text, err := os.ReadFile(d.File)
+	if err != nil {
+		return "", err
+	}
+	if dsn := strings.TrimSpace(string(text)); dsn != "" {
+		return dsn, nil
+	}
+	return "", fmt.Errorf("%s has no DSN", d.File)
+}
+
+// Explain adds what to do about a database that is of no use.
+func Explain(err error) error {
+	switch {
+	case errors.Is(err, postgres.ErrNoSchema):
+		return exit.Hint(err, "leasehold serve --postgres makes what it needs there when it first starts")
+	case errors.Is(err, postgres.ErrNotReplicated):
+		return exit.Hint(err, "set synchronous_standby_names on it, or accept with --single-node that the loss of its machine loses what was acknowledged")
+	case errors.Is(err, postgres.ErrNotDurable):
+		return exit.Hint(err, "turn that setting on, for the database and for the user that leasehold connects as")
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package hook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/project"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A shell command cannot be checked before it runs. So the hook looks at the files
+// that others have leased before it and after it, and reports those that changed.
+
+// A look is what the files of a lease are like.
+type look struct {
+	Key  string `json:"key"`
+	Look string `json:"look"`
+}
+
+// maxLooks bounds how many files are looked at, and maxBelow how many below a
+// directory that is leased: a command is not to wait for it.
+const maxLooks, maxBelow = 1000, 1000
+
+// commandBegins remembers what the files of others are like.
+func (g *guard) commandBegins(ctx context.Context) error {
+	of, run, ok := g.here()
+	if !ok {
+		return nil
+	}
+	answer, err := g.daemon.Call(ctx, "hook_check", map[string]any{"run": run, "pids": []string{strconv.Itoa(g.pid)}})
+	if err != nil {
+		return err
+	}
+	held, err := connection.Decode[struct{ Held []struct{ Key string } }](answer.Object)
+	if err != nil || len(held.Held) == 0 {
+		return err
+	}
+	var files []look
+	for _, lease := range held.Held[:min(len(held.Held), maxLooks)] {
+		files = append(files, look{lease.Key, lookAt(of.Top, lease.Key)})
+	}
+	_, err = g.call(ctx, "hook_command", map[string]any{"party": g.event.party, "tool_use_id": g.event.use, "files": files})
+	return err
+}
+
+// commandEnded reports those of the files that have changed, and says so.
+func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
+	of, run, ok := g.here()
+	if !ok {
+		return "", nil
+	}
+	args := map[string]any{"party": g.event.party, "tool_use_id": g.event.use}
+	answer, err := g.call(ctx, "hook_command", args)
+	if err != nil {
+		return "", err
+	}
+	before, err := connection.Decode[struct{ Files []look }](answer.Object)
+	if err != nil {
+		return "", err
+	}
+	var files []look
+	for _, file := range before.Files {
+		if now := lookAt(of.Top, file.Key); now != file.Look {
+			files = append(files, look{file.Key, now})
+		}
+	}
+	if len(files) == 0 {
+		return "", nil
+	}
+	args["files"], args["run"], args["directory"], args["name"] = files, run, g.event.dir, guestName(g.client, g.event.dir)
+	if answer, err = g.call(ctx, "hook_changed", args); err != nil {
+		return "", err
+	}
+	changed, err := connection.Decode[struct {
+		Changed []struct{ Key, Text string }
+	}](answer.Object)
+	if err != nil || len(changed.Changed) == 0 {
+		return "", err
+	}
+	var texts []string
+	for _, file := range changed.Changed {
+		texts = append(texts, file.Text)
+	}
+	return "leasehold: while this command ran, files changed that others have leased: " + strings.Join(texts, "; ") +
+		". They have been told. If the command changed them, tell them what you did, with actor_message, and change such files only while you hold their lease", nil
+}
+
+// here is the project that the client works in and its run, if its settings let the
+// guard look.
+func (g *guard) here() (of project.Project, run string, ok bool) {
+	of, err := project.Of(g.event.dir)
+	if err != nil {
+		return of, "", false
+	}
+	run, err = place.Run("", g.event.dir)
+	return of, run, err == nil && g.pid > 1
+}
+
+// lookAt is what changes when a file does, or something below a directory: never
+// what is in it. Nothing is changed by looking.
+func lookAt(top, key string) string {
+	name := strings.TrimPrefix(key, registry.PathPrefix)
+	dir, tree := strings.CutSuffix(name, "/**")
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(top, filepath.FromSlash(dir))
+	}
+	if !tree && name != "**" {
+		return lookOf(os.Lstat(dir))
+	}
+	if name == "**" {
+		dir = top
+	}
+	sum, below := sha256.New(), 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if below++; below > maxBelow {
+			return fs.SkipAll
+		}
+		switch {
+		case err != nil:
+			fmt.Fprintln(sum, path, "cannot be read")
+		case d.Name() == ".git":
+			return fs.SkipDir
+		case !d.IsDir():
+			fmt.Fprintln(sum, path, lookOf(d.Info()))
+		}
+		return nil
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// fingerprint is an id of a text.
+func fingerprint(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+func lookOf(info fs.FileInfo, err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "none"
+	case err != nil:
+		return err.Error()
+	}
+	return fmt.Sprintf("%s %d %d", info.Mode(), info.Size(), info.ModTime().UnixNano())
+}

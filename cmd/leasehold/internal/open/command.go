@@ -1,0 +1,148 @@
+// Package open signs a browser in to the page.
+package open
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// A link is what signs a browser in, once.
+type link struct {
+	URL       string  `json:"url"`
+	Role      string  `json:"role"`
+	ExpiresIn float64 `json:"expires_in_secs"`
+}
+
+// NewCommand opens the page.
+func NewCommand() *cobra.Command {
+	var role, base string
+	var onlyPrint, asObject bool
+	cmd := place.WithSocket(&cobra.Command{
+		Use:   "open",
+		Short: "Open the web page, signed in by a one-time link",
+		Long: `Open the web page in your browser: the tree, leases, queues, events and output of your
+runs, live. The link signs one browser in, within two minutes, for twelve hours.
+leasehold token list shows who is signed in, and leasehold token revoke ends it.
+
+The daemon serves the page wherever it serves HTTP. One that serves none opens a port
+of the loopback for it, which stays until the daemon ends.
+
+With --role reader the page shows everything and changes nothing.`,
+		Example: `  leasehold open
+
+  # print the link, and open nothing
+  leasehold open --print
+
+  # for somebody who is only to look, at a daemon that others reach by a name
+  leasehold open --print --role reader --url https://leases.example.org`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			l, err := ask(cmd, role, base)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			switch {
+			case asObject:
+				encoder := json.NewEncoder(out)
+				encoder.SetEscapeHTML(false)
+				return encoder.Encode(l)
+			case onlyPrint:
+				_, err = fmt.Fprintln(out, l.URL)
+				return err
+			}
+			browser := start(l.URL)
+			if browser {
+				fmt.Fprintln(out, "Opening the page in your browser. If nothing opens, use this link:")
+			} else {
+				fmt.Fprintln(out, "There is no desktop here. Open this link in a browser:")
+			}
+			_, err = fmt.Fprintf(out, "\n  %s\n\nIt works once, within %s.\n", l.URL, time.Duration(l.ExpiresIn*float64(time.Second)))
+			return err
+		},
+	})
+	f := cmd.Flags()
+	f.StringVar(&role, "role", "operator", "operator may act, reader only look")
+	f.StringVar(&base, "url", "", "the `address` by which the browser reaches the daemon, if that is not where it listens")
+	f.BoolVar(&onlyPrint, "print", false, "print the link, and open no browser")
+	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line, and open no browser")
+	view.Complete(cmd, "role", "operator", "reader")
+	return cmd
+}
+
+// ask has the daemon make a link.
+func ask(cmd *cobra.Command, role, base string) (link, error) {
+	if role != "operator" && role != "reader" {
+		return link{}, exit.Usagef("--role %s: must be operator or reader", role)
+	}
+	if base != "" {
+		u, err := url.Parse(base)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return link{}, exit.Usagef("--url %s: must be an address such as https://leases.example.org", base)
+		}
+		base = u.Scheme + "://" + u.Host
+	}
+	d, err := connection.For(cmd)
+	if err != nil {
+		return link{}, err
+	}
+	c, err := d.Open(cmd.Context(), server.Hello{Operator: true}, true)
+	if err != nil {
+		return link{}, err
+	}
+	defer c.Close()
+	if base == "" {
+		base = served(d)
+	}
+	answer, err := connection.Call(cmd.Context(), c, "operator_page_open", map[string]any{"role": role, "port": base == ""})
+	if err != nil {
+		return link{}, err
+	}
+	made, err := connection.Decode[struct {
+		Code        string `json:"one_time_code"`
+		ExpiresInMS int64  `json:"expires_in_ms"`
+		URL         string
+	}](answer.Object)
+	if base == "" {
+		base = made.URL
+	}
+	if err == nil && base == "" {
+		err = errors.New("the daemon's answer names no address")
+	}
+	return link{base + "/#code=" + made.Code, role, float64(made.ExpiresInMS) / 1000}, err
+}
+
+// served is where the daemon serves HTTP; "" if it does not.
+func served(d *connection.Dialer) string {
+	if d.Elsewhere() {
+		if u, err := url.Parse(d.Socket); err == nil {
+			return u.Scheme + "://" + u.Host
+		}
+	}
+	r, ok := place.ReadRecord(d.State())
+	if !ok || !r.Alive() || r.Socket != d.Socket {
+		return ""
+	}
+	u, err := url.Parse(r.HTTP)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(u.Host)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() { // it listens at all addresses
+		u.Host = net.JoinHostPort("127.0.0.1", port)
+	}
+	return u.Scheme + "://" + strings.TrimSuffix(u.Host, "/")
+}

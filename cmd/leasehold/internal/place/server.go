@@ -1,0 +1,153 @@
+package place
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// Servers are those of another machine that a command means, any of which will do.
+type Servers struct {
+	URLs  []*url.URL
+	Token string      // shown to each
+	TLS   *tls.Config // of https
+}
+
+// WithServer gives a command --socket and --server.
+func WithServer(cmd *cobra.Command) *cobra.Command {
+	WithSocket(cmd).Flags().StringSlice("server", nil, "a server elsewhere, in place of --socket: the first `URL` of these that answers, with the token in LEASEHOLD_TOKEN (default $LEASEHOLD_SERVER)")
+	return cmd
+}
+
+// serversOf are the servers that a command means; nil if it means a daemon of this
+// machine. A socket that is named by a flag comes before a server that the environment
+// names.
+func serversOf(cmd *cobra.Command) (*Servers, error) {
+	f := cmd.Flags()
+	if f.Lookup("server") == nil {
+		return nil, nil
+	}
+	named, err := f.GetStringSlice("server")
+	if err != nil {
+		return nil, err
+	}
+	if len(named) > 0 && f.Changed("socket") {
+		return nil, exit.Usagef("--socket and --server both say where to connect; give one")
+	}
+	if from := os.Getenv("LEASEHOLD_SERVER"); len(named) == 0 && from != "" && !f.Changed("socket") {
+		named = strings.Split(from, ",")
+	}
+	if len(named) == 0 {
+		return nil, nil
+	}
+	s := new(Servers)
+	for _, name := range named {
+		u, err := serverURL(strings.TrimSpace(name))
+		if err != nil {
+			if strings.Contains(name, "@") {
+				name = "URL with a password" // which is shown to nobody
+				err = errors.New("must have no name or password: a token comes from LEASEHOLD_TOKEN or a file")
+			}
+			return nil, exit.Usagef("server %q: %w", name, err)
+		}
+		s.URLs = append(s.URLs, u)
+	}
+	if s.TLS, err = serverTLS(os.Getenv("LEASEHOLD_SERVER_CA")); err != nil {
+		return nil, err
+	}
+	if s.Token, err = token(); err != nil {
+		return nil, err
+	}
+	if s.Token == "" {
+		return nil, exit.Usage(exit.Hint(errors.New("a server elsewhere knows its clients by their tokens, and there is none"),
+			"put it into LEASEHOLD_TOKEN, or its file into LEASEHOLD_TOKEN_FILE; leasehold actor add or leasehold token issue makes one, where that server runs"))
+	}
+	return s, nil
+}
+
+// token is the one that a command is given, by the environment or in a file.
+func token() (string, error) {
+	token, file := os.Getenv("LEASEHOLD_TOKEN"), os.Getenv("LEASEHOLD_TOKEN_FILE")
+	if token != "" || file == "" {
+		return token, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if token := strings.TrimSpace(string(text)); token != "" {
+		return token, nil
+	}
+	return "", fmt.Errorf("%s has no token", file)
+}
+
+// ActorToken is the token of the actor as whom a command connects; "" if it joins a run.
+// An operator's token opens a server elsewhere to somebody who joins.
+func ActorToken(cmd *cobra.Command) (string, error) {
+	own, err := token()
+	if servers, _ := serversOf(cmd); servers != nil && dispatch.IsAccess(own) {
+		return "", err
+	}
+	return own, err
+}
+
+// serverURL reads where a server is. What it is told to tokens in the clear stays on
+// this machine.
+func serverURL(name string) (*url.URL, error) {
+	u, err := url.Parse(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must begin with https://, or with http:// for a server of this machine")
+	case u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("must be as https://leases.example.org:7711")
+	case u.User != nil:
+		return nil, errors.New("must have no name or password")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, exit.Hint(errors.New("http:// would show the token to everybody on the way"), "serve it with --tls-cert and --tls-key, and use https://")
+	}
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/mcp")
+	return u, nil
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
+
+// serverTLS trusts the certificates of a file, or the system's.
+func serverTLS(file string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if file == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM(text) {
+		return nil, exit.Hint(fmt.Errorf("%s has no certificate", file), "LEASEHOLD_SERVER_CA names a file in PEM")
+	}
+	return c, nil
+}
+
+// Address is where a server is dialled.
+func Address(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+}

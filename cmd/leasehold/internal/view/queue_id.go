@@ -1,0 +1,59 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/queue"
+)
+
+// minTaskEnd is how much of an id names a task, in digits.
+const minTaskEnd = 4
+
+// maxSearched is in how many tasks of each state an end is looked for.
+const maxSearched = 1000
+
+// taskNamed is the id of the task that is given by its id, or by the end of it, as
+// narrow listings show it: ids begin with a time, so their ends tell them apart.
+// Whatever else is given is for the daemon to refuse.
+func taskNamed(cmd *cobra.Command, run, given string) (string, error) {
+	end := strings.TrimPrefix(given, "…")
+	if _, err := uuid.Parse(end); err == nil || len(end) < minTaskEnd || strings.Trim(end, "0123456789abcdef-") != "" {
+		return end, nil
+	}
+	found := make(map[string]string) // and what it is
+	for _, state := range []string{liveTasks, queue.Completed.String(), queue.Failed.String(), queue.Dead.String(), queue.Cancelled.String()} {
+		answer, err := connection.AsOperator(cmd, false, "operator_queue_list", map[string]any{"run": run, "state": state, "limit": maxSearched})
+		if err != nil {
+			return "", err
+		}
+		list, err := connection.Decode[struct{ Tasks []shownTask }](answer.Object)
+		if err != nil {
+			return "", err
+		}
+		for _, t := range list.Tasks {
+			if strings.HasSuffix(t.TaskID, end) {
+				found[t.TaskID] = t.State + " in queue " + t.Queue
+			}
+		}
+	}
+	if len(found) == 0 {
+		return "", exit.Hint(fmt.Errorf("no task of run %s has an id that ends in %s", run, end),
+			"leasehold queue list --run %s shows the tasks that are not finished; of each state the first %d are searched", run, maxSearched)
+	}
+	var all []string
+	for id, what := range found {
+		if len(found) == 1 {
+			return id, nil
+		}
+		all = append(all, id+" ("+what+")")
+	}
+	slices.Sort(all)
+	return "", exit.Usagef("the ids of several tasks end in %s: %s", end, strings.Join(all[:min(len(all), 5)], ", "))
+}

@@ -1,0 +1,152 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
+)
+
+// NewTokenCommand issues tokens for programs that are in no tree.
+func NewTokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Issue tokens of operators and readers, for the HTTP API",
+		Long: `Issue tokens for programs that use the HTTP API and are not part of a tree. The token
+of an operator opens all that your own commands do; that of a reader changes nothing.
+An actor's token comes from leasehold actor.`,
+		Example: `  leasehold token issue grafana --role reader
+  leasehold token list
+  leasehold token rotate grafana
+  leasehold token revoke grafana`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("say what to do with a token: issue, list, rotate or revoke")
+			}
+			return exit.Usagef("unknown command %q: it is leasehold token issue, list, rotate or revoke", args[0])
+		},
+	}
+	cmd.AddCommand(newTokenIssueCommand(), newTokenListCommand(), newTokenRotateCommand(), newTokenRevokeCommand())
+	return cmd
+}
+
+func newTokenIssueCommand() *cobra.Command {
+	var role string
+	var ttl time.Duration
+	cmd := tokenCommand("operator_token_issue", printToken, func(args map[string]any) {
+		args["role"] = role
+		if ttl > 0 {
+			args["ttl_secs"] = ttl.Seconds()
+		}
+	})
+	cmd.Use, cmd.Short = "issue NAME", "Issue a token, and print it"
+	cmd.Long = `Issue a token and print it. It is a secret and is shown only once: keep it in a file
+that only its program reads. The name is for you, and for rotate and revoke.`
+	cmd.Example = `  leasehold token issue grafana --role reader
+  leasehold token issue deploy --role operator --expires 24h`
+	cmd.Flags().StringVar(&role, "role", "", "operator or reader (required)")
+	cmd.Flags().DurationVar(&ttl, "expires", 0, "void after this long, from 1s (default never)")
+	_ = cmd.MarkFlagRequired("role")
+	Complete(cmd, "role", "operator", "reader")
+	return cmd
+}
+
+func newTokenRotateCommand() *cobra.Command {
+	cmd := tokenCommand("operator_token_rotate", printToken, nil)
+	cmd.Use, cmd.Short = "rotate NAME", "Replace a token, and print the new one; the old one is void"
+	cmd.Example = `  leasehold token rotate grafana`
+	return cmd
+}
+
+func newTokenRevokeCommand() *cobra.Command {
+	cmd := tokenCommand("operator_token_revoke", func(answer client.Answer) (string, error) { return answer.Line(), nil }, nil)
+	cmd.Use, cmd.Short = "revoke NAME", "Make a token void"
+	cmd.Example = `  leasehold token revoke grafana`
+	return cmd
+}
+
+func printToken(answer client.Answer) (string, error) {
+	issued, err := connection.Decode[struct{ Token string }](answer.Object)
+	return issued.Token, err
+}
+
+// tokenCommand calls a tool with the name of a token.
+func tokenCommand(tool string, show func(client.Answer) (string, error), more func(args map[string]any)) *cobra.Command {
+	var asObject bool
+	cmd := place.WithServer(&cobra.Command{
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			args := map[string]any{"name": given[0]}
+			if more != nil {
+				more(args)
+			}
+			out := cmd.OutOrStdout()
+			answer, err := connection.AsOperator(cmd, true, tool, args)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			text := string(answer.Object)
+			if !asObject {
+				if text, err = show(answer); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintln(out, text)
+			return err
+		},
+	})
+	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	return cmd
+}
+
+func newTokenListCommand() *cobra.Command {
+	l := &look{title: "tokens", tool: "operator_token_list", empty: `{"tokens":[]}`, args: map[string]any{}, draw: drawTokens}
+	return l.flags(&cobra.Command{
+		Use:   "list",
+		Short: "Show who has a token, and until when",
+		Long: `Show who has a token of an operator or reader, and until when. The tokens themselves
+are kept nowhere.`,
+		Example: `  leasehold token list`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
+	})
+}
+
+func drawTokens(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
+	list, err := connection.Decode[struct {
+		Tokens []struct {
+			Name      string
+			Role      string
+			CreatedAt time.Time  `json:"created_at"`
+			ExpiresAt *time.Time `json:"expires_at"`
+		}
+	}](object)
+	if err != nil {
+		return "", err
+	}
+	if len(list.Tokens) == 0 {
+		return "no tokens\n", nil
+	}
+	t := terminal.Table{Columns: []terminal.Column{
+		{Head: "NAME", Want: 24, Bare: 10},
+		{Head: "ROLE"},
+		{Head: "AGE", Rank: terminal.Minor},
+		{Head: "EXPIRES"},
+	}}
+	for _, token := range list.Tokens {
+		expires := "never"
+		if token.ExpiresAt != nil {
+			expires = "in " + terminal.Brief(time.Until(*token.ExpiresAt))
+		}
+		t.Rows = append(t.Rows, terminal.TextRow(token.Name, token.Role, terminal.Brief(time.Since(token.CreatedAt)), expires))
+	}
+	return t.Render(p), nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The generated clients do what a program needs: they lease, are refused with a code, do a
+// task once, keep values, and give back what they hold.
+func TestClientsInOtherLanguages(t *testing.T) {
+	d := startMeasured(t)
+	for language, script := range map[string][]string{
+		"python3": {"-c", pythonProgram},
+		"node":    {"--input-type=module", "-e", nodeProgram},
+	} {
+		t.Run(language, func(t *testing.T) {
+			binary, err := exec.LookPath(language)
+			if err != nil {
+				t.Skip(language + " is not here")
+			}
+			run := language + "-run"
+			one, two := d.actor(run, "root", "root"), d.actor(run, "w", "worker")
+			dir, err := filepath.Abs(filepath.Join("..", "..", "client"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), binary, script...)
+			cmd.Env = append(cmd.Environ(), "URL="+d.url, "SOCKET=unix://"+inDir("s"), "ONE="+one, "TWO="+two,
+				"PYTHONPATH="+filepath.Join(dir, "python"), "PYTHONDONTWRITEBYTECODE=1", "MODULE="+filepath.Join(dir, "javascript", "leasehold.js"))
+			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "LEASE_HELD STALE_TOKEN completed 42" {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+const pythonProgram = `
+import os
+from leasehold import Client, Refusal
+env = os.environ
+said = []
+with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as two:
+    lease = one.run_lease_acquire(key="deploy", reason="tests")
+    one.lease_renew(lease["lease_id"], ttl_secs=90)
+    try:
+        two.run_lease_acquire(key="deploy")
+    except Refusal as e:
+        assert e.status == 409 and "root" in str(e), (e.status, str(e))
+        said.append(e.code)
+    assert one.run_lease_release(lease["lease_id"])["released"]
+    lease = two.run_lease_acquire(key="deploy")
+    try:
+        one.task_enqueue("q", payload=1, require_leases=[{"scope": "run", "key": "deploy", "token": lease["token"] - 1}])
+    except Refusal as e:
+        said.append(e.code)
+    task = one.task_enqueue("q", payload={"n": 41}, call_key="once")
+    assert one.task_enqueue("q", payload={"n": 41}, call_key="once") == task
+    claimed, = two.task_claim(queues=["q"], ttl_secs=30, count=2)["tasks"]
+    two.task_complete(claimed["task_id"], token=claimed["token"], result=claimed["payload"]["n"] + 1)
+    assert two.task_claim(queues=["q"], ttl_secs=30) is None
+    done = one.task_result(task["task_id"], wait_secs=1)
+    said += [done["state"], str(done["result"])]
+    one.kv_set("/shared/plan", value=[1, 2])
+    assert two.kv_get("/shared/plan")["entry"]["value"] == [1, 2]
+with Client(env["URL"], env["ONE"]) as other:
+    other.run_lease_acquire(key="deploy")
+print(*said)
+`
+
+const nodeProgram = `
+import assert from "node:assert";
+const { Client, Refusal } = await import(process.env.MODULE);
+const client = async (token) => {
+  const c = new Client({ url: process.env.URL, token });
+  await c.open();
+  return c;
+};
+const refused = (call) => call.then(() => assert.fail("not refused"), (e) => {
+  assert(e instanceof Refusal, e);
+  return e.code;
+});
+const [one, two] = [await client(process.env.ONE), await client(process.env.TWO)];
+const said = [];
+let lease = await one.run_lease_acquire({ key: "deploy", reason: "tests" });
+await one.lease_renew({ lease_id: lease.lease_id, ttl_secs: 90 });
+said.push(await refused(two.run_lease_acquire({ key: "deploy" })));
+assert((await one.run_lease_release({ lease_id: lease.lease_id })).released);
+lease = await two.run_lease_acquire({ key: "deploy" });
+const gate = { scope: "run", key: "deploy", token: lease.token - 1 };
+said.push(await refused(one.task_enqueue({ queue: "q", payload: 1, require_leases: [gate] })));
+const task = await one.task_enqueue({ queue: "q", payload: { n: 41 } }, { idempotencyKey: "once" });
+assert.deepEqual(await one.task_enqueue({ queue: "q", payload: { n: 41 } }, { idempotencyKey: "once" }), task);
+const { tasks: [claimed] } = await two.task_claim({ queues: ["q"], ttl_secs: 30, count: 2 });
+await two.task_complete({ task_id: claimed.task_id, token: claimed.token, result: claimed.payload.n + 1 });
+assert.equal(await two.task_claim({ queues: ["q"], ttl_secs: 30 }), null);
+const done = await one.task_result({ task_id: task.task_id, wait_secs: 1 });
+said.push(done.state, done.result);
+await one.kv_set({ path: "/shared/plan", value: [1, 2] });
+assert.deepEqual((await two.kv_get({ path: "/shared/plan" })).entry.value, [1, 2]);
+await one.close();
+await two.close();
+const other = await client(process.env.ONE);
+await other.run_lease_acquire({ key: "deploy" });
+await other.close();
+console.log(...said);
+`

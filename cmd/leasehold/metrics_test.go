@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	prometheus "github.com/prometheus/common/model"
+
+	programs "github.com/leasehold/leasehold/client"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/metrics"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// What is scraped from a daemon is what was done there, and no more series come with
+// more runs and queues.
+func TestMetrics(t *testing.T) {
+	d := startMeasured(t)
+	token := d.actor("load", "root", "root")
+	one, two := d.program(token), d.program(d.actor("load", "w", "worker"))
+	before := d.scrape()
+
+	held := take(t, one, "held", time.Minute)
+	waited := make(chan *programs.Lease)
+	go func() {
+		l, err := two.Acquire(t.Context(), "held", programs.LeaseOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		waited <- l
+	}()
+	d.until("leasehold_lease_waiters", labels{"scope": "run"}, 1)
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := <-waited
+	d.equal(d.scrape(), "leasehold_leases_held", labels{"scope": "run"}, 1)
+	if err := second.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost := map[string]any{"key": "lost", "ttl_secs": 1}
+	for range 2 { // the second finds its own, and gets it again
+		if err := one.Do(t.Context(), http.MethodPost, "/leases", lost, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.until("leasehold_lease_ends_total", labels{"scope": "run", "cause": "expired"}, 1)
+	if err := two.Do(t.Context(), http.MethodPost, "/leases", map[string]any{"key": "other"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Do(t.Context(), http.MethodPost, "/leases", map[string]any{"key": "other"}, nil); programs.CodeOf(err) != "LEASE_HELD" {
+		t.Fatal(err)
+	}
+	gated := map[string]any{"payload": 1, "require_leases": []any{map[string]any{"scope": "run", "key": "lost", "token": held.Token()}}}
+	if err := one.Do(t.Context(), http.MethodPost, "/queues/q/tasks", gated, nil); programs.CodeOf(err) != "STALE_TOKEN" {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := one.Enqueue(t.Context(), programs.NewTask{Queue: "q", Payload: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var claimed struct {
+		Tasks []struct {
+			TaskID string `json:"task_id"`
+			Token  uint64
+		}
+	}
+	if err := one.Do(t.Context(), http.MethodPost, "/tasks/next", map[string]any{"queues": []string{"q"}, "count": 2, "ttl_secs": 60}, &claimed); err != nil || len(claimed.Tasks) != 2 {
+		t.Fatal(claimed, err)
+	}
+	if err := one.Do(t.Context(), http.MethodPost, "/tasks/"+claimed.Tasks[0].TaskID+"/complete", map[string]any{"token": claimed.Tasks[0].Token}, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	now := d.scrape()
+	run := labels{"scope": "run"}
+	d.equal(now, "leasehold_leases_held", run, 1)
+	d.equal(now, "leasehold_lease_waiters", run, 0)
+	d.equal(now, "leasehold_lease_grants_total", labels{"scope": "run", "how": "free"}, 3)
+	d.equal(now, "leasehold_lease_grants_total", labels{"scope": "run", "how": "handed_over"}, 1)
+	d.equal(now, "leasehold_lease_ends_total", labels{"scope": "run", "cause": "released"}, 2)
+	d.equal(now, "leasehold_lease_ends_total", labels{"scope": "run", "cause": "expired"}, 1)
+	d.equal(now, "leasehold_lease_wait_seconds", run, 1)
+	d.equal(now, "leasehold_lease_hold_seconds", run, 3)
+	d.equal(now, "leasehold_gated_writes_refused_total", nil, 1)
+	d.equal(now, "leasehold_deadlocks_total", nil, 0)
+	d.equal(now, "leasehold_partitions_led", nil, 1)
+	d.equal(now, "leasehold_sessions", nil, 2)
+	q := func(state string) labels { return labels{"queue": "q", "state": state} }
+	d.equal(now, "leasehold_queue_tasks", q("ready"), 1)
+	d.equal(now, "leasehold_queue_tasks", q("in_progress"), 1)
+	d.equal(now, "leasehold_task_events_total", labels{"queue": "q", "event": "enqueued"}, 3)
+	d.equal(now, "leasehold_task_events_total", labels{"queue": "q", "event": "claimed"}, 2)
+	d.equal(now, "leasehold_task_events_total", labels{"queue": "q", "event": "completed"}, 1)
+	if age := d.value(now, "leasehold_queue_oldest_ready_seconds", labels{"queue": "q"}); age <= 0 {
+		t.Errorf("the oldest task is %v s old", age)
+	}
+	if n, was := d.value(now, "leasehold_commit_seconds", nil), d.value(before, "leasehold_commit_seconds", nil); n < was+10 {
+		t.Errorf("%v commits, %v before", n, was)
+	}
+
+	for i := range 250 {
+		worker := d.program(d.actor(fmt.Sprint("run-", i), "root", "root"))
+		take(t, worker, fmt.Sprint("key ", i), time.Minute)
+		for n := range 4 {
+			if _, err := worker.Enqueue(t.Context(), programs.NewTask{Queue: fmt.Sprintf("q-%d-%d", i, n), Payload: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := worker.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	series := 0
+	values := make(map[string]bool)
+	for _, f := range d.scrape() {
+		series += len(f.Metric)
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				values[l.GetValue()] = true
+				if slices.Contains([]string{"run", "key", "actor", "session", "path"}, l.GetName()) || strings.Contains(l.GetValue(), "key ") {
+					t.Errorf("%s has the label %s", f.GetName(), l)
+				}
+			}
+		}
+	}
+	t.Logf("%d series with %d values after 1000 queues in 250 runs", series, len(values))
+	if !values[metrics.OtherQueues] || len(values) > metrics.MaxQueues+200 || series > 10*metrics.MaxQueues+400 {
+		t.Errorf("%d series with %d values: %v", series, len(values), slices.Sorted(maps.Keys(values)))
+	}
+	d.refuses(token)
+}
+
+type labels map[string]string
+
+// A measured is a daemon that is scraped.
+type measured struct {
+	*testing.T
+	url, scraped string
+	operator     *client.Client
+}
+
+func startMeasured(t *testing.T) *measured {
+	t.Helper()
+	newDir(t)
+	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d := &measured{T: t}
+	lines := bufio.NewScanner(out)
+	for d.url == "" && lines.Scan() {
+		var line struct{ Message, Address, HTTP string }
+		_ = json.Unmarshal(lines.Bytes(), &line)
+		if line.Address != "" {
+			d.scraped = "http://" + line.Address + "/metrics"
+		}
+		d.url = regexp.MustCompile(`http://[^/]+`).FindString(line.HTTP)
+	}
+	go func() { _, _ = io.Copy(t.Output(), out) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if d.url == "" || d.scraped == "" {
+		t.Fatalf("the daemon serves %q and %q", d.url, d.scraped)
+	}
+	nc, err := net.Dial("unix", inDir("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.operator, err = client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.operator.Close() })
+	return d
+}
+
+// actor makes an actor, and gives its token.
+func (d *measured) actor(run, name, role string) string {
+	d.Helper()
+	var made struct{ Token string }
+	d.operate("operator_actor_add", map[string]any{"run": run, "name": name, "role": role}, &made)
+	return made.Token
+}
+
+func (d *measured) operate(tool string, in, out any) {
+	d.Helper()
+	answer, err := d.operator.Call(d.Context(), tool, in)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if err := json.Unmarshal(answer.Object, out); err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d *measured) program(token string) *programs.Client {
+	d.Helper()
+	c, err := programs.Open(d.Context(), programs.Options{Servers: []string{d.url}, Token: token})
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() { c.Close() })
+	return c
+}
+
+func take(t *testing.T, c *programs.Client, key string, ttl time.Duration) *programs.Lease {
+	t.Helper()
+	l, err := c.TryAcquire(t.Context(), key, programs.LeaseOptions{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (d *measured) get(url, token string) (status int, body io.ReadCloser) {
+	d.Helper()
+	r, err := http.NewRequestWithContext(d.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return resp.StatusCode, resp.Body
+}
+
+func (d *measured) scrape() map[string]*dto.MetricFamily {
+	d.Helper()
+	status, body := d.get(d.scraped, "")
+	defer body.Close()
+	parser := expfmt.NewTextParser(prometheus.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(body)
+	if err != nil || status != http.StatusOK {
+		d.Fatal(status, err)
+	}
+	return families
+}
+
+// value is that of a series, of a histogram how often it was measured.
+func (d *measured) value(families map[string]*dto.MetricFamily, name string, of labels) float64 {
+	d.Helper()
+	for _, m := range families[name].GetMetric() {
+		got := make(labels)
+		for _, l := range m.Label {
+			got[l.GetName()] = l.GetValue()
+		}
+		if !maps.Equal(got, of) {
+			continue
+		}
+		if m.Histogram != nil {
+			return float64(m.Histogram.GetSampleCount())
+		}
+		return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	}
+	d.Errorf("there is no %s%v", name, of)
+	return -1
+}
+
+func (d *measured) equal(families map[string]*dto.MetricFamily, name string, of labels, want float64) {
+	d.Helper()
+	if got := d.value(families, name, of); got != want {
+		d.Errorf("%s%v is %v, not %v", name, of, got, want)
+	}
+}
+
+// until scrapes until a series has a value.
+func (d *measured) until(name string, of labels, want float64) {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	defer cancel()
+	for d.value(d.scrape(), name, of) != want {
+		select {
+		case <-ctx.Done():
+			d.Fatalf("%s%v does not become %v", name, of, want)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// refuses checks who may read the metrics at the door for everybody.
+func (d *measured) refuses(token string) {
+	d.Helper()
+	var reader struct{ Token string }
+	d.operate("operator_token_issue", map[string]any{"name": "prometheus", "role": "reader"}, &reader)
+	for token, want := range map[string]int{"": http.StatusUnauthorized, token: http.StatusForbidden, reader.Token: http.StatusOK} {
+		status, body := d.get(d.url+"/metrics", token)
+		body.Close()
+		if status != want {
+			d.Errorf("with a token of %d bytes /metrics answers %d, not %d", len(token), status, want)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// The page of a server that does not lead shows what the leader knows, and acts there.
+func TestPageThroughAnotherServer(t *testing.T) {
+	b := startChromium(t)
+	dsn := postgrestest.Database(t)
+	newDir(t)
+	t.Setenv("LEASEHOLD_POSTGRES", dsn)
+	secret := inDir("secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve := func(socket string, args ...string) {
+		cmd := exec.Command(os.Args[0], append([]string{"serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--socket", socket}, args...)...)
+		cmd.Stderr = t.Output()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		awaitTrue(t, "a server listens", func() bool { return listenerOf(socket) == cmd.Process.Pid })
+	}
+	serve(inDir("s"))
+	s := &site{t: t, operator: connectAgent(t, server.Hello{Operator: true})}
+	root := s.works(s.actor("far", "root", "root", ""), inDir("src"))
+	s.acquire(root, "led elsewhere", 600)
+	serve(inDir("b.s"), "--state", inDir("b"), "--http", "127.0.0.1:0")
+
+	p := b.open(s.link("--socket", inDir("b.s")))
+	p.sees("the tree", row("root"))
+	p.view("leases")
+	p.sees("a lease", row("led elsewhere"))
+	s.acquire(root, "taken now", 600)
+	p.sees("what happens", row("taken now"))
+	p.eval(row("taken now")+".click()", nil)
+	p.answer("Revoke lease", "needed")
+	p.sees("that it is revoked", "!"+row("taken now"))
+	p.tidy()
+}
