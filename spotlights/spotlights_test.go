@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,8 +22,8 @@ import (
 	"github.com/leasehold/leasehold/spotlights"
 )
 
-// Every story goes as promised. One that has no processes is told in a bubble of
-// fake time, to agents that read texts alone.
+// Every story goes as promised, to agents that read texts alone. One that has no
+// processes is told in a bubble of fake time.
 func TestStories(t *testing.T) {
 	leasehold := filepath.Join(t.TempDir(), "leasehold")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, "../cmd/leasehold")
@@ -59,6 +61,27 @@ func tell(t *testing.T, story spotlights.Story, leasehold string) error {
 	}
 	err = story.Tell(t.Context(), m, t.Output())
 	return errors.Join(err, m.Close())
+}
+
+// The scripts of processes read what leasehold call prints, which is the text of a
+// reply, and no object.
+func TestScriptsReadTextsAlone(t *testing.T) {
+	source, err := os.ReadFile("processes.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for line := range strings.Lines(string(source)) {
+		if strings.Contains(line, "leasehold call ") {
+			calls++
+			if strings.Contains(line, "--json") || strings.Contains(line, "--field") {
+				t.Errorf("a script reads an object: %s", line)
+			}
+		}
+	}
+	if calls == 0 {
+		t.Error("there is no script")
+	}
 }
 
 // A story of processes is not told where there are none.

@@ -191,7 +191,7 @@ type answer struct {
 }
 
 // wait asks for a lease and stays in line. It returns once the daemon shows it
-// there.
+// there, or has answered.
 func (g *agent) wait(tool, key string, more ...any) <-chan answer {
 	before := g.st.waiting(key)
 	c := make(chan answer, 1)
@@ -206,7 +206,7 @@ func (g *agent) wait(tool, key string, more ...any) <-chan answer {
 		}()
 		a.lease, a.refusal = g.try(tool, key, append([]any{"wait_secs", 50}, more...)...)
 	})
-	for g.st.waiting(key) == before {
+	for g.st.waiting(key) == before && len(c) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	return c

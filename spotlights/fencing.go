@@ -1,0 +1,142 @@
+package spotlights
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+var lateWrite = Story{
+	Name:    "late-write",
+	Title:   "A zombie writes",
+	Promise: "a write that names its lease happens only while nobody else has had that lease; the zombie reads who has it, and the refusal is on record",
+	tell: func(st *stage) {
+		root := st.root()
+		zombie, next := root.worker("W1").connect(), root.worker("W2").connect()
+		write := func(l lease, text string) args {
+			return args{"path": "/shared/config", "value": text, "require_leases": []args{{"scope": "run", "key": "config", "token": l.Token}}}
+		}
+		st.say("W1 takes the lease %q for 2 s, writes under it, and stops in the middle of its work.", "config")
+		old := zombie.acquire(runTool, "config", "ttl_secs", 2)
+		zombie.ask("kv_set", write(old, "half of it"), nil)
+		st.say("Its ttl ends. W2, who waited, has the lease, and writes.")
+		held := next.acquire(runTool, "config", "wait_secs", 50)
+		next.ask("kv_set", write(held, "all of it"), nil)
+		st.say("W1 wakes up, knows nothing of this, and writes with its token %d.", old.Token)
+		st.show("W1", zombie.rejected("STALE_TOKEN", "kv_set", write(old, "the other half")))
+		var got struct{ Entry struct{ Value string } }
+		next.ask("kv_get", args{"path": "/shared/config"}, &got)
+		st.want(got.Entry.Value == "all of it", "the entry is %q", got.Entry.Value)
+		st.say("The entry is W2's: %q. The operator can see it all afterwards, with leasehold history.", got.Entry.Value)
+		for _, e := range st.history("config") {
+			st.say("    %s", e)
+		}
+	},
+}
+
+var readersAndWriter = Story{
+	Name:    "readers-and-writer",
+	Title:   "Readers and a writer",
+	Promise: "many share a lease to read; a writer waits until the last of them is done, and readers that come later wait behind it",
+	tell: func(st *stage) {
+		root := st.root()
+		one, two, late := root.worker("R1").connect(), root.worker("R2").connect(), root.worker("R3").connect()
+		writer := root.worker("W").connect()
+		st.say("R1 and R2 read the schema together.")
+		first := one.acquire(runTool, "schema", "mode", "shared")
+		second := two.acquire(runTool, "schema", "mode", "shared")
+		st.show("R2", withoutID(second))
+		st.say("W wants to change it, alone, and waits. R3, who comes after it to read, waits behind it.")
+		writes := writer.wait(runTool, "schema")
+		reads := late.wait(runTool, "schema", "mode", "shared")
+		one.release("run_lease_release", first)
+		st.stillWaits("W", writes)
+		st.say("R1 and R2 are done: W has it, and R3 still waits.")
+		two.release("run_lease_release", second)
+		mine := st.granted("W", writes)
+		st.show("W", withoutID(mine.lease))
+		st.stillWaits("R3", reads)
+		writer.release("run_lease_release", mine.lease)
+		st.say("W is done: now R3 reads.")
+		st.show("R3", withoutID(st.granted("R3", reads).lease))
+	},
+}
+
+var revoked = Story{
+	Name:    "revoked",
+	Title:   "The operator takes a lease away",
+	Promise: "a lease that is revoked is the next one's in the same instant; its former holder reads who took it and why, and its token is void",
+	tell: func(st *stage) {
+		root := st.root()
+		stuck, next := root.worker("W1").connect(), root.worker("W2").connect()
+		st.say("W1 holds %q for an hour, and is stuck. W2 waits.", "deploy")
+		old := stuck.acquire(runTool, "deploy", "ttl_secs", 3600)
+		waits := next.wait(runTool, "deploy")
+		const reason = "the deploy hangs"
+		st.say("The operator: leasehold revoke deploy --reason %q", reason)
+		at := time.Now()
+		st.operate("operator_lease_revoke", args{"scope": "run", "key": "deploy", "reason": reason})
+		mine := st.granted("W2", waits)
+		st.show("W2", withoutID(mine.lease))
+		st.say("    %v after the command", mine.at.Sub(at).Round(time.Microsecond))
+		st.say("Whatever W1 calls next, it reads what happened.")
+		text := stuck.ask("lease_list", nil, nil)
+		st.show("W1", text)
+		st.want(strings.Contains(text, "operator") && strings.Contains(text, reason), "W1 is not told who took it and why: %s", text)
+		var check struct{ Current bool }
+		stuck.ask("lease_check", args{"scope": "run", "key": "deploy", "token": old.Token}, &check)
+		st.want(!check.Current && mine.Token > old.Token, "token %d is current after %d", old.Token, mine.Token)
+	},
+}
+
+// history is what happened to a lease of the run, a line for each event.
+func (st *stage) history(key string) (lines []string) {
+	var page struct{ Events []struct{ Text string } }
+	st.must(json.Unmarshal(st.operate("operator_events", args{"key": key, "scope": "run"}).Object, &page))
+	for _, e := range page.Events {
+		lines = append(lines, e.Text)
+	}
+	return lines
+}
+
+var deadlockRefused = Story{
+	Name:    "deadlock",
+	Title:   "Two agents that would wait for each other",
+	Promise: "the request that would close a cycle is refused at once, and names the cycle; nobody waits for ever",
+	tell: func(st *stage) {
+		root := st.root()
+		one, two := root.worker("W1").connect(), root.worker("W2").connect()
+		st.say("W1 holds %q, W2 holds %q.", "schema", "api")
+		one.acquire(runTool, "schema")
+		api := two.acquire(runTool, "api")
+		st.say("W1 wants W2's as well, and waits.")
+		waits := one.wait(runTool, "api")
+		st.say("W2 wants W1's. Now each would wait for the other: W2 is refused, though it was ready to wait.")
+		st.show("W2", two.refused("DEADLOCK", runTool, "schema", "wait_secs", 50).Message)
+		st.stillWaits("W1", waits)
+		st.say("W2 releases what it has, and W1 goes on with both.")
+		two.release("run_lease_release", api)
+		st.show("W1", withoutID(st.granted("W1", waits).lease))
+	},
+}
+
+var twoFiles = Story{
+	Name:    "two-files",
+	Title:   "Two files at once",
+	Promise: "several leases are granted together or not at all",
+	tell: func(st *stage) {
+		root := st.root()
+		one, two, three := root.worker("W1").connect(), root.worker("W2").connect(), root.worker("W3").connect()
+		both := args{"leases": []args{{"scope": "run", "key": "a.go"}, {"scope": "run", "key": "a_test.go"}}}
+		st.say("W1 holds %q. W2 wants that and %q, both or none, and is refused.", "a_test.go", "a.go")
+		held := one.acquire(runTool, "a_test.go")
+		st.show("W2", two.rejected("LEASE_HELD", "lease_acquire_many", both))
+		st.say("It was not given the free one either: W3 has it for a moment.")
+		three.release("run_lease_release", three.acquire(runTool, "a.go"))
+		st.say("W1 is done. W2 asks again, and has both.")
+		one.release("run_lease_release", held)
+		st.show("W2", two.ask("lease_acquire_many", both, nil))
+		st.show("W3", three.refused("LEASE_HELD", runTool, "a.go").Text)
+		st.show("W3", three.refused("LEASE_HELD", runTool, "a_test.go").Text)
+	},
+}
