@@ -38,6 +38,8 @@ type config struct {
 	Window  time.Duration
 	JSON    bool
 
+	Database bool // measure what many machines have: leases and tasks on one database
+
 	HandOver string // the leasehold command, to measure only how it hands over
 }
 
@@ -66,6 +68,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if cfg.HandOver != "" {
 		measure = handOver
 	}
+	if cfg.Database {
+		measure = compareDatabases
+	}
 	if err := measure(ctx, cfg, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return 1
@@ -82,6 +87,7 @@ func parse(args []string, stderr io.Writer) (cfg config, err error) {
 	f.DurationVar(&cfg.Window, "window", 500*time.Millisecond, "how long each operation is measured in a round")
 	f.BoolVar(&cfg.JSON, "json", false, "print JSON, every round with it")
 	f.StringVar(&cfg.HandOver, "handover", "", "measure only hand-overs between two shims of this leasehold `command`")
+	f.BoolVar(&cfg.Database, "database", false, "compare leases and tasks on a PostgreSQL, and etcd's mutex, instead")
 	quick := f.Bool("quick", false, "3 rounds of 150 ms, for a first look")
 	peers := f.String("peers", strings.Join(known(), ","), "whom to measure beside Leasehold")
 	workers := f.String("workers", "1,8,64", "how many workers, one run for each number")

@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -32,57 +26,26 @@ func (jobArgs) MarshalJSON() ([]byte, error) {
 }
 
 // startRiver is River on a PostgreSQL of its own, with PostgreSQL's defaults,
-// which sync every commit. Jobs are claimed and completed by the statements of
-// River's own workers, through its driver, so that each worker takes one job
-// at a time; River's client would fetch for all of them and complete in the
-// background.
+// which sync every commit.
 func startRiver(ctx context.Context, p place) (_ *contender, err error) {
-	postgres, err := find("postgresql", "postgres", "/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin")
+	db, err := startPostgres(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	user, err := postgresUser()
+	c, err := riverOn(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, db.close())
 	}
-	dir, err := p.own(user)
-	if err != nil {
-		return nil, err
-	}
-	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(filepath.Dir(postgres), "initdb"), "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--no-locale")
-	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: user}
-	initdb.Dir = dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	d, err := start(user, postgres, "-D", data, "-k", dir,
-		"-c", "listen_addresses=", "-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on", "-c", "max_connections=100")
-	if err != nil {
-		return nil, err
-	}
-	// SIGINT ends it without waiting for clients.
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.stop(syscall.SIGINT))
-		}
-	}()
-	pc, err := pgxpool.ParseConfig(fmt.Sprintf("host=%s user=bench dbname=postgres pool_max_conns=%d", dir, maxWorkers))
-	if err != nil {
-		return nil, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.up(ctx, pool.Ping); err != nil {
-		return nil, err
-	}
-	var version string
-	if err := pool.QueryRow(ctx, "show server_version").Scan(&version); err != nil {
-		return nil, err
-	}
-	driver := riverpgxv5.New(pool)
+	c.close = db.close
+	return c, nil
+}
+
+// riverOn is River on a database that is up. Jobs are claimed and completed by the
+// statements of River's own workers, through its driver, so that each worker takes one
+// job at a time; River's client would fetch for all of them and complete in the
+// background.
+func riverOn(ctx context.Context, db *sqlServer) (*contender, error) {
+	driver := riverpgxv5.New(db.pool)
 	migrator, err := rivermigrate.New(driver, nil)
 	if err != nil {
 		return nil, err
@@ -96,36 +59,14 @@ func startRiver(ctx context.Context, p place) (_ *contender, err error) {
 	}
 	r := &riverQueue{client, driver.GetExecutor()}
 	return &contender{
-		version: fmt.Sprintf("river %s, postgresql %s", module("github.com/riverqueue/river"), version),
+		version: fmt.Sprintf("river %s, postgresql %s", module("github.com/riverqueue/river"), db.version),
 		steps: map[operation]step{
 			enqueue:     r.enqueue,
 			cycle:       r.cycle(1),
 			enqueueMany: r.enqueueMany,
 			cycleMany:   r.cycle(many),
 		},
-		close: func() error {
-			pool.Close()
-			return d.stop(syscall.SIGINT)
-		},
 	}, nil
-}
-
-// postgresUser is who PostgreSQL is to run as, nil for who this is: it refuses
-// to run as root.
-func postgresUser() (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		return nil, fmt.Errorf("postgresql does not run as root, and there is no user for it: %w", err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
 }
 
 type riverQueue struct {

@@ -31,6 +31,7 @@ var entrants = []*entrant{
 	{name: api, ours: true, syncs: "1 + 2", start: startAPI},
 	{name: bare, ours: true, syncs: "1 + 2", start: startBare},
 	{name: socket, ours: true, syncs: "1 + 2", start: startSocket},
+	{name: program, ours: true, syncs: "1 + 2", start: startProgram},
 	{name: "river", syncs: "1 + 2", start: startRiver},
 	{name: "asynq", syncs: "1 + 2", start: startAsynq},
 	{name: "beanstalkd", syncs: "1 + 1", start: startBeanstalkd},
@@ -38,9 +39,10 @@ var entrants = []*entrant{
 }
 
 const (
-	api    = "leasehold"
-	bare   = "bare pebble"
-	socket = "leasehold, socket"
+	api     = "leasehold"
+	bare    = "bare pebble"
+	socket  = "leasehold, socket"
+	program = "leasehold, client"
 )
 
 func known() (peers []string) {

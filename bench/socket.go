@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"reflect"
 	"syscall"
@@ -18,14 +19,21 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/engine/postgres"
 )
 
 const socketName = "sock"
 
 // serveLeasehold is the daemon, with a tool more that does nothing.
 func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
-	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "db")})
+	var eng engine.Engine
+	if dsn := os.Getenv(databaseEnv); dsn != "" {
+		eng, err = postgres.Open(ctx, postgres.Options{DSN: dsn, SingleNode: true, Partition: daemonPartition})
+	} else {
+		eng, err = pebble.Open(pebble.Options{Dir: filepath.Join(dir, "db")})
+	}
 	if err != nil {
 		return err
 	}
@@ -49,7 +57,8 @@ func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
 // add one, and should have none for this alone. It panics if the server no
 // longer keeps its tools as this expects.
 func addEmptyTool(s *server.Server) {
-	table := open(reflect.ValueOf(s).Elem().FieldByName("agents").Elem().FieldByName("tools"))
+	home := open(reflect.ValueOf(s).Elem().FieldByName("homes")).FieldByName("now").Elem()
+	table := open(home.FieldByName("agents").Elem().FieldByName("tools"))
 	empty := reflect.New(table.Type().Elem()).Elem()
 	open(empty.FieldByName("call")).Set(reflect.ValueOf(func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply {
 		return tools.Reply{}
@@ -95,6 +104,8 @@ func startSocket(ctx context.Context, p place) (*contender, error) {
 	return &contender{
 		version: "the working tree, by unix socket",
 		steps: map[operation]step{
+			takeOwn:   func(_ context.Context, w int) (int, error) { return clients[w].take(fmt.Sprint("own", w)) },
+			takeTurns: func(_ context.Context, w int) (int, error) { return clients[w].take("baton") },
 			enqueue:   func(_ context.Context, w int) (int, error) { return clients[w].enqueue() },
 			cycle:     func(_ context.Context, w int) (int, error) { return clients[w].cycle() },
 			emptyTool: func(_ context.Context, w int) (int, error) { return 1, clients[w].call("empty", `{}`, nil) },
@@ -135,7 +146,13 @@ func (c *client) request(method, params string) ([]byte, error) {
 	if _, err := fmt.Fprintf(c.nc, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", c.id, method, params); err != nil {
 		return nil, err
 	}
-	return c.br.ReadSlice('\n')
+	for {
+		line, err := c.br.ReadSlice('\n')
+		if err != nil || !bytes.HasPrefix(line, []byte(`{"jsonrpc":"2.0","method":`)) {
+			return line, err
+		}
+		// a notice, that somebody waits for what this client holds
+	}
 }
 
 // call reads the structured content of the answer into answer, if that is not
@@ -158,6 +175,17 @@ func (c *client) call(tool, arguments string, answer any) error {
 		return err
 	}
 	return json.Unmarshal(m.Result.StructuredContent, answer)
+}
+
+// take acquires a lease, in line if need be, and releases it.
+func (c *client) take(key string) (int, error) {
+	var got struct {
+		LeaseID string `json:"lease_id"`
+	}
+	if err := c.call("run_lease_acquire", `{"key":"`+key+`","wait_secs":50}`, &got); err != nil {
+		return 0, err
+	}
+	return 1, c.call("run_lease_release", `{"lease_id":"`+got.LeaseID+`"}`, nil)
 }
 
 func (c *client) enqueue() (int, error) {
