@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// A daemon is a leasehold serve of our own.
+type daemon struct {
+	servers []string
+	program string
+	dir     string
+	cmd     *exec.Cmd
+}
+
+func startDaemon(ctx context.Context, program string) (*daemon, error) {
+	dir, err := os.MkdirTemp("", "jobs")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{program: program, dir: dir, servers: []string{"unix://" + filepath.Join(dir, "sock")}}
+	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "serve", "--state", filepath.Join(dir, "state"), "--socket", d.socket())
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	out, err := d.cmd.StdoutPipe()
+	if err == nil {
+		err = d.cmd.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, errors.Join(fmt.Errorf("leasehold serve: %q: %w", line, err), d.stop())
+	}
+	return d, nil
+}
+
+func (d *daemon) socket() string { return filepath.Join(d.dir, "sock") }
+
+// token makes an actor of the run, and gives its token.
+func (d *daemon) token(ctx context.Context, name string) (string, error) {
+	role := "worker"
+	if name == "root" {
+		role = "root"
+	}
+	out, err := exec.CommandContext(ctx, d.program, "actor", "add", "--socket", d.socket(), "--run", "jobs", "--name", name, "--role", role).Output()
+	if err != nil {
+		return "", fmt.Errorf("leasehold actor add: %w", err)
+	}
+	lines := strings.Fields(string(out))
+	return lines[len(lines)-1], nil
+}
+
+func (d *daemon) stop() error {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // or it has ended
+	return errors.Join(d.cmd.Wait(), os.RemoveAll(d.dir))
+}
