@@ -21,15 +21,19 @@ const (
 // arrows are the packages from the top to the bottom, a level each. A package
 // imports only what stands below its own level.
 var arrows = [][]string{
-	{"dispatch/simulation"}, // a test of all below
+	{"dispatch/simulation"},  // a test of all below
+	{"examples/job-manager"}, // a program as others write it
+	{"client/generate"},      // of clients in other languages, from the API
 	{"cmd/leasehold"},
 	{command + "doctor"},
-	{command + "call", command + "daemon", command + "exec", command + "guard", command + "hook", command + "setup", command + "shim", command + "story", command + "tree"},
-	{command + "view"},
+	{command + "call", command + "daemon", command + "exec", command + "hook", command + "open", command + "setup", command + "shim", command + "story", command + "tree"},
+	{command + "guard", command + "view"},
 	{command + "logs"},
 	{command + "connection"},
+	{command + "database"},
 	{command + "place"},
 	{command + "exit"},
+	{command + "manual"}, // of whatever commands there are
 	{command + "build", command + "terminal"},
 	{"spotlights"},
 	{"dispatch/launcher"},
@@ -38,8 +42,9 @@ var arrows = [][]string{
 	{"dispatch/agent"},
 	{"dispatch/client"},
 	{"dispatch/server"},
+	{"dispatch/server/api", "dispatch/server/page"},
 	{"dispatch/server/tools"},
-	{"dispatch/server/wire", "dispatch/project"},
+	{"dispatch/server/wire", "dispatch/project", "dispatch/metrics"},
 	{"dispatch"},
 	{"dispatch/work", "dispatch/mail", "layer"}, // launched work and messages know nothing of the tree of actors above them
 	{"dispatch/rows", "dispatch/process"},
@@ -47,6 +52,8 @@ var arrows = [][]string{
 	{"registry"},
 	{"engine/call", "engine/event"},
 	{"engine"},
+	{"engine/cluster"},
+	{"client"}, // what others import: it knows nothing of the daemon but the API
 	{"engine/clock", "engine/record"},
 }
 
@@ -63,6 +70,7 @@ var outside = []struct {
 	{"github.com/mark3labs/mcp-go", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", command + "call", command + "connection", "spotlights"}},
 	{"charm.land/bubbletea", []string{command + "view"}},
 	{"github.com/cockroachdb/pebble", []string{"engine/pebble"}},
+	{"github.com/prometheus", []string{"dispatch/metrics"}},
 	{"github.com/modelcontextprotocol", []string{"dispatch/agent/agenttest"}}, // whose packages are tests
 }
 
@@ -104,11 +112,13 @@ func downward(from, to string, test bool) bool {
 		return true
 	case test && strings.HasPrefix(from, "dispatch/") && strings.HasPrefix(to, "dispatch/"):
 		return true // what they serve is tested from the client's end
+	case test && from == "client" && (to == "dispatch" || strings.HasPrefix(to, "dispatch/")):
+		return true // and the client against what it is served
 	case slices.Contains(keepers, from):
 		return level(to) >= level("engine") || from != "engine/enginetest" && to == keepers[0] && from != to
 	case slices.Contains(keepers, to):
 		// Only those who start a daemon choose an engine.
-		return !strings.HasSuffix(to, "test") && (from == command+"daemon" || from == command+"doctor" || from == "spotlights")
+		return !strings.HasSuffix(to, "test") && (from == command+"daemon" || from == command+"database" || from == command+"doctor" || from == "spotlights")
 	}
 	return level(from) >= 0 && level(to) > level(from)
 }

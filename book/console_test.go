@@ -3,6 +3,7 @@ package book
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,6 +42,7 @@ func home(t *testing.T, bin string) []string {
 	return []string{
 		"PATH=" + bin + string(filepath.ListSeparator) + os.Getenv("PATH"),
 		"HOME=" + dir, "TMPDIR=" + dir, "XDG_STATE_HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "NO_COLOR=1",
+		"npm_config_update_notifier=false",
 	}
 }
 
@@ -55,8 +57,11 @@ func TestConsoleSessions(t *testing.T) {
 			continue
 		}
 		t.Run(filepath.Base(p.file), func(t *testing.T) {
+			if _, err := exec.LookPath("curl"); err != nil && strings.Contains(steps[len(steps)-1].command, "curl ") {
+				t.Skip("its sessions use curl, which is not here")
+			}
 			env := home(t, bin)
-			serve(t, env)
+			env = append(env, "API="+serve(t, env)+"/api/v1")
 			for _, s := range steps {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				cmd := exec.CommandContext(ctx, "sh", "-c", s.command)
@@ -100,11 +105,11 @@ func pattern(output string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^` + strings.ReplaceAll(quoted, "…", ".*") + `$`)
 }
 
-// serve runs a daemon until the test ends.
-func serve(t *testing.T, env []string) {
+// serve runs a daemon until the test ends, and gives the URL of its HTTP.
+func serve(t *testing.T, env []string) (url string) {
 	t.Helper()
 	var said bytes.Buffer
-	cmd := exec.Command("sh", "-c", "exec leasehold serve")
+	cmd := exec.Command("sh", "-c", "exec leasehold serve --http 127.0.0.1:0")
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -116,14 +121,16 @@ func serve(t *testing.T, env []string) {
 		}
 	})
 	for range 200 {
-		look := exec.Command("sh", "-c", "leasehold status")
+		look := exec.Command("sh", "-c", "leasehold status --json")
 		look.Env = env
-		if look.Run() == nil {
-			return
+		var status struct{ HTTP string }
+		if out, err := look.Output(); err == nil && json.Unmarshal(out, &status) == nil && status.HTTP != "" {
+			return strings.TrimSuffix(status.HTTP, "/mcp")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatal("the daemon did not come up")
+	return ""
 }
 
 // Every command that the book and the README list is there, has an example,

@@ -59,6 +59,14 @@ func (p *play) does(code, who, tool string, a args) reply {
 	return r
 }
 
+// waits makes a call that waits, and returns once it does. The call is no scene.
+func (p *play) waits(who, tool string, a args) (done <-chan reply) {
+	c := make(chan reply, 1)
+	go func() { c <- p.call(p.cast[who], tool, a) }()
+	synctest.Wait()
+	return c
+}
+
 // fits holds a value against a schema.
 func fits(t *testing.T, what string, schema *jsonschema.Schema, value any) {
 	t.Helper()
@@ -141,6 +149,13 @@ func (p *play) leases() {
 	p.does("REQUEST_ID_REUSED", "S1", "run_lease_acquire", args{"key": "deploy production", "ttl_secs": 300, "request_id": "deploy-1"})
 	p.does("", "S1", "run_lease_acquire", args{"key": "schema.sql", "mode": "shared"})
 	p.does("", "S2", "run_lease_acquire", args{"key": "schema.sql", "mode": "shared"})
+
+	p.does("", "S1→W1", "lease_acquire_many", args{"leases": []args{{"scope": "run", "key": "port 3000"}, {"scope": "layer", "key": "schema", "mode": "shared"}}, "reason": "end-to-end tests"})
+	p.does("LEASE_HELD", "S1→W2", "lease_acquire_many", args{"leases": []args{{"scope": "run", "key": "port 3001"}, {"scope": "run", "key": "port 3000"}}})
+	p.does("", "S2", "run_lease_acquire", args{"key": "port 4000"})
+	waiter := p.waits("S1→W1", "run_lease_acquire", args{"key": "port 4000", "wait_secs": 5})
+	p.does("DEADLOCK", "S2", "run_lease_acquire", args{"key": "port 3000", "wait_secs": 5})
+	<-waiter
 
 	p.does("", "S1→W1", "lease_renew", args{"lease_id": held.leaseID(p.t)})
 	p.does("NOT_HOLDER", "S1→W2", "lease_renew", args{"lease_id": held.leaseID(p.t)})
