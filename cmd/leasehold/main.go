@@ -7,9 +7,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,19 +49,37 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	began := noteRun(cmd)
-	err := cmd.ExecuteContext(ctx)
+	called, err := cmd.ExecuteContextC(ctx)
 	if err != nil && !*began {
 		err = exit.Usage(err)
 	}
-	return exit.Report(ctx, stderr, err)
+	return exit.Report(ctx, stderr, usage(called), err)
 }
 
-// noteRun tells whether a command got as far as to run: what fails before that
-// is a matter of usage.
+// usage says in a line how a command is called.
+func usage(c *cobra.Command) string {
+	if c.HasAvailableSubCommands() {
+		return c.CommandPath() + " --help lists the commands and options"
+	}
+	return c.UseLine() + "; " + c.CommandPath() + " --help explains it"
+}
+
+// noteRun tells whether a command got as far as to run: an error before that is one of
+// usage. It also says of a command without arguments that it has none, where cobra says
+// that they are unknown commands.
 func noteRun(cmd *cobra.Command) *bool {
 	began := new(bool)
 	var wrap func(*cobra.Command)
 	wrap = func(c *cobra.Command) {
+		if check := c.Args; check != nil && !c.HasSubCommands() {
+			c.Args = func(c *cobra.Command, args []string) error {
+				err := check(c, args)
+				if err != nil && strings.HasPrefix(err.Error(), "unknown command") { // of cobra.NoArgs
+					return fmt.Errorf("%s takes no argument, and %q was given", strings.TrimPrefix(c.CommandPath(), "leasehold "), args[0])
+				}
+				return err
+			}
+		}
 		if inner := c.RunE; inner != nil {
 			c.RunE = func(c *cobra.Command, args []string) error {
 				*began = true

@@ -43,7 +43,7 @@ func Hint(err error, format string, args ...any) error {
 // ErrReported ends a command that has already said why.
 var ErrReported = errors.New("reported")
 
-// An Code ends a command, which has said what there is to say, with it.
+// A Code ends a command that has already said what there is to say.
 type Code int
 
 func (c Code) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -59,8 +59,9 @@ func (e exitWith) Unwrap() error { return e.error }
 // WithCode is err with the exit code that it ends its command with.
 func WithCode(err error, code int) error { return exitWith{err, code} }
 
-// Report says what went wrong, once, and returns the exit code.
-func Report(ctx context.Context, stderr io.Writer, err error) int {
+// Report says what went wrong, once, and returns the exit code. Usage is the hint for a
+// command that was called wrongly.
+func Report(ctx context.Context, stderr io.Writer, usage string, err error) int {
 	var (
 		wrong  usageError
 		advice Hinted
@@ -90,7 +91,7 @@ func Report(ctx context.Context, stderr io.Writer, err error) int {
 		return Failed
 	}
 	if advice.Hint == "" {
-		fmt.Fprintf(stderr, "%s leasehold --help, or --help after any command\n", p.Bold("hint:"))
+		fmt.Fprintf(stderr, "%s %s\n", p.Bold("hint:"), usage)
 	}
 	return Misused
 }

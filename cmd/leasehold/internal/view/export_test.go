@@ -14,7 +14,7 @@ import (
 func Events(ctx context.Context, c *client.Client, run string, since uint64) (out, said string, code int) {
 	var stdout, stderr strings.Builder
 	s := stream{args: map[string]any{"run": run}, since: since, json: true}
-	code = exit.Report(ctx, &stderr, explained(s.copy(ctx, c, &stdout, &stderr)))
+	code = exit.Report(ctx, &stderr, "", explained(s.copy(ctx, c, &stdout, &stderr)))
 	return stdout.String(), stderr.String(), code
 }
 
