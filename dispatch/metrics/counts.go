@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -123,8 +124,8 @@ func (s *Set) count(e *event.Event) {
 	case event.SessionEnded:
 		c.sessions.WithLabelValues("ended").Inc()
 	default:
-		if e.Queue != "" {
-			c.tasks.WithLabelValues(s.label(e.Queue), e.Kind.String()[len("task_"):]).Inc()
+		if what, ok := strings.CutPrefix(e.Kind.String(), "task_"); ok {
+			c.tasks.WithLabelValues(s.label(e.Queue), what).Inc()
 		}
 	}
 }

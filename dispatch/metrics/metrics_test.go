@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/metrics"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -53,6 +54,40 @@ func TestAmountsAreThoseOfTheStatesThatAreOpen(t *testing.T) {
 	})
 }
 
+// Each kind of event is counted under a name of its own, or not at all: what happens to a
+// queue is no event of a task.
+func TestEventsOfTasksAreThoseOfTasks(t *testing.T) {
+	fs, set := vfs.NewMem(), metrics.New(metrics.Options{})
+	within(t, fs, set, func(ctx context.Context, state *dispatch.State) {
+		_, token, err := state.AddActor(ctx, dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		se, err := state.Connect(ctx, dispatch.Credentials{Token: token}, process.Peer{Transport: "http"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := se.Tasks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.Enqueue(ctx, queue.NewTask{Queue: "mail", Payload: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		tasks, err := state.RunTasks(ctx, "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if paused, err := tasks.Pause(ctx, "mail", "they bounce"); err != nil || !paused {
+			t.Fatal(paused, err)
+		}
+	})
+	shows(t, set, `leasehold_task_events_total{event="enqueued",queue="mail"} 1`)
+	if n := strings.Count(scrape(t, set), "\nleasehold_task_events_total{"); n != 1 {
+		t.Errorf("a task was enqueued and its queue paused, which is %d events of tasks, not 1", n)
+	}
+}
+
 // within opens a state for as long as the story lasts.
 func within(t *testing.T, fs vfs.FS, set *metrics.Set, story func(context.Context, *dispatch.State)) {
 	t.Helper()
@@ -79,11 +114,16 @@ func within(t *testing.T, fs vfs.FS, set *metrics.Set, story func(context.Contex
 
 func shows(t *testing.T, set *metrics.Set, lines ...string) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	set.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	text := scrape(t, set)
 	for _, line := range lines {
-		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
-			t.Errorf("no %s in\n%s", line, w.Body)
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("no %s in\n%s", line, text)
 		}
 	}
+}
+
+func scrape(t *testing.T, set *metrics.Set) string {
+	w := httptest.NewRecorder()
+	set.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	return w.Body.String()
 }
