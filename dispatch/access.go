@@ -13,18 +13,18 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// An Access is the way in for a program that is in no tree: a monitor, a script of the
-// operator's. Its token is known here by its hash alone.
+// An Access lets a program that is not an actor connect: a monitor, or one of
+// the operator's scripts. The state stores only a hash of its token.
 type Access struct {
 	ID        uuid.UUID
 	Name      string // for people
-	Role      Role   // Operator, or Reader, who changes nothing
+	Role      Role   // Operator, or Reader (read only)
 	CreatedAt time.Time
 	ExpiresAt time.Time // by the wall clock; zero: never
 	TokenHash []byte
 }
 
-// MaxAccesses bounds how many there are.
+// MaxAccesses is the greatest number of accesses in a state.
 const MaxAccesses = 1000
 
 const accessPrefix = "access/"
@@ -37,13 +37,13 @@ func getAccess(tx engine.Tx, id uuid.UUID) (Access, bool) {
 
 func putAccess(tx engine.Tx, a Access) { rows.Put(tx, accessKey(a.ID), a, uuid.Nil) }
 
-// valid reports whether the token still opens anything.
+// valid reports whether the access has not expired.
 func (a Access) valid(tx engine.Tx) bool {
 	return a.ExpiresAt.IsZero() || tx.Wall().Before(a.ExpiresAt)
 }
 
-// IssueAccess makes an access and its token, which is told once. A ttl of zero means
-// that it does not expire.
+// IssueAccess creates an access and its token. The token is returned only here.
+// A ttl of zero means that the access does not expire.
 func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl time.Duration) (a Access, token string, err error) {
 	if err := CheckName(name); err != nil {
 		return Access{}, "", err
@@ -58,7 +58,7 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 			switch {
 			case !ok:
 			case !other.valid(tx):
-				tx.Delete(row.Key) // it opens nothing, and its name can be used again
+				tx.Delete(row.Key) // expired, so its name is free again
 			case other.Name == name:
 				return say(ErrExists, "there is a token %q already; rotate or revoke it, or choose another name", name)
 			default:
@@ -79,7 +79,7 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 	return a, token, err
 }
 
-// RotateAccess makes a new token for an access; the one before is void at once.
+// RotateAccess gives an access a new token. The old token is void at once.
 func (s *State) RotateAccess(ctx context.Context, name string) (a Access, token string, err error) {
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		if a, err = accessNamed(tx, name); err != nil {
@@ -95,7 +95,7 @@ func (s *State) RotateAccess(ctx context.Context, name string) (a Access, token 
 	return a, token, nil
 }
 
-// RevokeAccess makes the token of an access void.
+// RevokeAccess deletes an access, which voids its token.
 func (s *State) RevokeAccess(ctx context.Context, name string) (a Access, err error) {
 	return a, rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
 		if a, err = accessNamed(tx, name); err == nil {
@@ -105,7 +105,7 @@ func (s *State) RevokeAccess(ctx context.Context, name string) (a Access, err er
 	})
 }
 
-// Accesses are those that there are, without their hashes.
+// Accesses lists all valid accesses, without their token hashes.
 func (s *State) Accesses(ctx context.Context) (list []Access, err error) {
 	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		list = nil
@@ -128,7 +128,7 @@ func accessNamed(tx engine.Tx, name string) (Access, error) {
 	return Access{}, notFound("token %q", name)
 }
 
-// authenticateAccess is authenticate for the token of an access.
+// authenticateAccess is like authenticate, for the token of an access.
 func authenticateAccess(tx engine.Tx, token string) (Actor, error) {
 	id, secret, ok := openSecret(accessMark, token)
 	if !ok {
@@ -144,9 +144,9 @@ func authenticateAccess(tx engine.Tx, token string) (Actor, error) {
 	return Actor{ID: a.ID, Name: a.Name, Role: a.Role, Path: operatorPath}, nil
 }
 
-// connectOutside gives one who is in no tree a session, which holds nothing and needs
-// no record: the user of the daemon, or an access.
-// handle is what its transport knows it by; no session of theirs is resumed.
+// connectOutside opens a session for a caller that is not an actor: the user of
+// the daemon, or an access. Such a session holds no leases and has no record.
+// handle is the transport's name for it; these sessions are never resumed.
 func (s *State) connectOutside(a Actor, handle string, peer process.Peer) *Session {
 	p := s.newParty(uuid.New(), handle)
 	p.become(a, Run{}, peer, nil)

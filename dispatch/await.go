@@ -16,19 +16,19 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// An Outcome is an actor as it stands, with what it reported.
+// An Outcome is the current state of an actor, with its report.
 type Outcome struct {
 	ActorInfo
-	Result json.RawMessage // nil: nothing yet
+	Result json.RawMessage // nil: no report yet
 }
 
-// Finished reports whether nothing more comes of the actor in this life.
+// Finished reports whether the actor has ended or its current work is final.
 func (i ActorInfo) Finished() bool {
 	return i.Ended() || i.Work != nil && i.Work.Status.Final()
 }
 
-// Status returns an actor of the session's sub-tree, itself among them: by its
-// name in the session's layer, its path or its id.
+// Status returns the session's own actor or one in its sub-tree. ref is a name
+// in the session's layer, a path or an id.
 func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error) {
 	return o, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		a, err := find(tx, se.actor, ref)
@@ -44,8 +44,9 @@ func (s *State) outcome(tx engine.Tx, a, viewer Actor) Outcome {
 	return Outcome{s.info(tx, a, viewer), work.Result(tx, a.ID)}
 }
 
-// Await returns the actors that refs name once one of them is finished, or all
-// are; or how they stand when wait is over.
+// Await returns the actors that refs name as soon as one of them is finished,
+// or all of them if all is set. When wait is over it returns their current
+// states.
 func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time.Duration) (list []Outcome, done bool, err error) {
 	if wait < 0 || wait > registry.MaxWait {
 		return nil, false, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
@@ -69,12 +70,12 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 		}
 		defer over()
 	}
-	var layersChange engine.Hub // one watch of several rows: the end of a member changes its layer
+	var layersChange engine.Hub // joins watches of several rows: the end of a member changes its layer's row
 	watch := layersChange.Watch(anyLayer)
 	for _, id := range layers {
 		one := se.state.eng.Watch(layerKey(id))
 		defer one.Stop()
-		go forward(ctx, one, &layersChange) // ends with ctx, which ends with this call
+		go forward(ctx, one, &layersChange) // ends with ctx when this call returns
 	}
 	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
 		list, done, err = se.look(ctx, ids, all)
@@ -89,8 +90,9 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 	return list, done, nil
 }
 
-// noteAwait notes for whom the session begins to wait, so that they do not wait for it
-// as well.
+// noteAwait records which actors the session waits for. The deadlock check then
+// refuses a wait of theirs for this session. The caller calls over when the
+// wait ends.
 func (se *Session) noteAwait(ctx context.Context, list []Outcome, all bool) (over func(), err error) {
 	var ids []uuid.UUID
 	var paths []string
@@ -102,7 +104,7 @@ func (se *Session) noteAwait(ctx context.Context, list []Outcome, all bool) (ove
 	return se.state.core.AwaitActors(ctx, se.Holder(), ids, paths, all)
 }
 
-// anyLayer is what a wait for members of several layers watches.
+// anyLayer is the key that a wait for members of several layers watches.
 const anyLayer = "layer"
 
 func forward(ctx context.Context, from *engine.Watch, to *engine.Hub) {
@@ -116,7 +118,8 @@ func forward(ctx context.Context, from *engine.Watch, to *engine.Hub) {
 	}
 }
 
-// awaited resolves whom a call waits for, and the layers they are in.
+// awaited resolves refs to the ids of actors, and also returns the layers that
+// they are in.
 func (se *Session) awaited(ctx context.Context, refs []string) (ids, layers []uuid.UUID, err error) {
 	seen := make(map[uuid.UUID]bool)
 	return ids, layers, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
@@ -162,7 +165,7 @@ func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []
 	})
 }
 
-// find resolves what an actor calls another one of its sub-tree.
+// find resolves ref to an actor in the sub-tree of a.
 func find(tx engine.Tx, a Actor, ref string) (Actor, error) {
 	unknown := say(ErrNotFound, "no actor %q in your sub-tree; call actor_list to see who is there", ref)
 	var m Actor
@@ -197,7 +200,7 @@ func getActorOr(tx engine.Tx, a Actor) (Actor, error) {
 	return now, nil
 }
 
-// within reports whether m is a or below it.
+// within reports whether m is a or in the sub-tree of a.
 func within(a, m Actor) bool {
 	switch {
 	case m.Run != a.Run:
@@ -209,9 +212,9 @@ func within(a, m Actor) bool {
 	}
 }
 
-// Cancel ends an actor below the session's own, and its whole sub-tree: who
-// has a process is told to stop and ends with it. One that is finished stays
-// as it is.
+// Cancel ends an actor below the session's own, and its whole sub-tree. An
+// actor that has a process is told to stop, and ends when its process ends. An
+// actor that is already finished does not change.
 func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, err error) {
 	if !se.actor.Role.Leads() {
 		return Outcome{}, forbidden("%s is a %s and leads nobody it could cancel; end your own work with actor_report and exit", se.actor.Path, se.actor.Role)
@@ -240,8 +243,8 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 	return o, nil
 }
 
-// Report keeps what the session's actor has to say for whoever waits for it.
-// The last report counts.
+// Report stores the result of the session's actor for the callers of Await. A
+// later report replaces an earlier one.
 func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
 	if se.actor.Role.Outside() {
 		return forbidden("an operator is in no tree and has nobody to report to")

@@ -13,17 +13,18 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A Dispatch begins a run whose actors are launched, or goes on with one.
+// A Dispatch is a request to start a run whose actors are launched, or to
+// continue one.
 type Dispatch struct {
 	Run      string
 	Root     work.Order
-	Agents   []string // those that an order can name
+	Agents   []string // those that an order may name
 	Settings work.Settings
-	Resume   bool      // go on with a run whose launcher is gone
-	Attach   uuid.UUID // the same launcher again: its run's id; Root, Agents and Settings stand
+	Resume   bool      // continue a run whose launcher is gone
+	Attach   uuid.UUID // id of the run that the same launcher reconnects to; Root, Agents and Settings are not read
 
-	// A process may attach while its last connection is still believed to
-	// stand: that one is no launcher from then on.
+	// A launcher may attach while its last connection is still counted as open.
+	// That connection is then no longer the launcher.
 }
 
 // DispatchRun makes se, an operator's session, the launcher of a run.
@@ -35,8 +36,8 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		return RunInfo{}, err
 	}
 	if req.Resume {
-		// Whoever went with the launcher is counted as lost before it is asked
-		// whether anybody is left.
+		// Agents that died with the launcher are counted as lost first, so that
+		// they do not count as unfinished below.
 		for _, l := range s.launchers.Away() {
 			if l.Name != req.Run {
 				continue
@@ -57,7 +58,7 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		d, _ := work.RunOf(tx, run.Name)
 		root, _ := getActor(tx, run.Root)
 		info = RunInfo{run, &d, s.tree(ctx, tx, root)}
-		undo = s.setLauncher(l) // here, since the next transaction may ask whether there is one
+		undo = s.setLauncher(l) // set here, because the next transaction may check for a launcher
 		return nil
 	})
 	if err != nil {
@@ -68,15 +69,15 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 	return info, nil
 }
 
-// setLauncher makes l the launcher of its run. undo takes that back.
+// setLauncher makes l the launcher of its run. undo restores the previous one.
 func (s *State) setLauncher(l *work.Launcher) (undo func()) {
 	s.mu.Lock()
-	clear(s.layers) // the bounds of their stores may have changed
+	clear(s.layers) // the limits of their stores may have changed
 	s.mu.Unlock()
 	return s.launchers.Set(l)
 }
 
-// launcherOf is the launcher of a run, if se is it.
+// launcherOf returns the launcher of a run if that launcher is se.
 func (s *State) launcherOf(se *Session, name string) (*work.Launcher, error) {
 	l, ok := s.launchers.Of(se.ctx, name)
 	if !ok {
@@ -85,7 +86,8 @@ func (s *State) launcherOf(se *Session, name string) (*work.Launcher, error) {
 	return l, nil
 }
 
-// begin makes the run that is asked for, or finds it as it must be.
+// begin creates the requested run, or checks that an existing one can be
+// continued.
 func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error) {
 	run, exists := getRun(tx, req.Run)
 	d, dispatched := work.RunOf(tx, req.Run)
@@ -127,12 +129,13 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 	return run, nil
 }
 
-// capsOf are the bounds that a manifest sets.
+// capsOf returns the limits that a manifest sets.
 func capsOf(s work.Settings) Caps {
 	return Caps{Depth: s.Depth, LayerActors: s.LayerActors, RunActors: s.RunActors, Store: s.Store}
 }
 
-// rootOrder is the root's order: the budget of a run is its root's.
+// rootOrder returns the order of the root. The budget of the run is the budget
+// of its root.
 func rootOrder(req Dispatch) work.Order {
 	o := req.Root
 	if req.Settings.Budget > 0 {
@@ -141,8 +144,8 @@ func rootOrder(req Dispatch) work.Order {
 	return o
 }
 
-// resumeRun begins another life of a run: its root is started again, and those
-// it spawns again are met as they are.
+// resumeRun starts a run again: its root gets a new order. Actors that the root
+// spawns again keep the state they have.
 func (s *State) resumeRun(tx engine.Tx, run Run, d work.Dispatched, req Dispatch, peer process.Peer) error {
 	root, _ := getActor(tx, run.Root)
 	w, _ := work.Get(tx, run.Root)
@@ -152,8 +155,8 @@ func (s *State) resumeRun(tx engine.Tx, run Run, d work.Dispatched, req Dispatch
 	case d.Unfinished > 0:
 		return fmt.Errorf("run %q cannot be resumed yet: %d of its actors have processes, or a dispatcher that may come back; end those processes, or try again in %s", run.Name, d.Unfinished, s.opts.DetachedGrace)
 	case w.Status == work.Succeeded:
-		// Its launcher did not come to finish it, or to note that it had. That
-		// is left to do, and nothing else: no life begins.
+		// The launcher did not finish the run, or could not record that it had.
+		// Only that is left to do, so no new life begins.
 		work.AmendRun(tx, run.Name, func(d *work.Dispatched) { d.Launcher = peer })
 		return nil
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// Check proves that the records of the tree, of works, sessions, leases and
-// stores agree with one another. It reports every disagreement it finds.
+// Check verifies that the records of the tree, works, sessions, leases and
+// stores agree with one another. It reports every disagreement that it finds.
 func (s *State) Check(ctx context.Context) error { return s.Prove(ctx, func(int) {}) }
 
-// Prove is Check for a large state: it calls progress now and then with how many
-// records of tasks it has read, and holds up nobody.
+// Prove is Check for a large state. It reads a snapshot, so it blocks nobody.
+// It calls progress from time to time with the number of task records read so
+// far.
 func (s *State) Prove(ctx context.Context, progress func(records int)) error {
 	return rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		tasks := s.queue.Check(tx, func(rows int64) error {
@@ -70,8 +71,8 @@ func (s *State) Prove(ctx context.Context, progress func(records int)) error {
 	})
 }
 
-// checkWorks proves that a work is unfinished as long as its actor lives, and is
-// of its actor's lead and run.
+// checkWorks verifies that a work is unfinished exactly as long as its actor
+// lives, and that it belongs to the lead and the run of its actor.
 func checkWorks(tx engine.Tx, fault func(format string, args ...any)) {
 	for w := range work.All(tx) {
 		a, ok := getActor(tx, w.Actor)

@@ -11,11 +11,11 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Conflicts are the leases of a run, on files or on directories above them, that
-// somebody else holds than the caller. An operator speaks for the client that its
-// process comes from: pids are its ancestors, the nearest first. If none of them has
-// a session, every holder is somebody else. Without keys it is about all files and
-// directories that somebody has leased.
+// Conflicts returns the leases of a run that others hold on the given files or
+// on directories above them. A caller that is an operator speaks for the client
+// that started it: pids are its ancestors, the nearest first. If none of them
+// has a session, every holder counts as another. If keys is empty, Conflicts
+// checks every leased file and directory.
 func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run string, keys []string) (list []*registry.HeldError, err error) {
 	own := caller.OfActor()
 	if caller.Actor().Role == Operator {
@@ -32,7 +32,7 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run 
 		list = nil
 		r, ok := getRun(tx, run)
 		if !ok {
-			return nil // nobody has joined it
+			return nil // nobody has joined this run
 		}
 		leases := s.leasesOf(r)
 		keys := keys

@@ -18,33 +18,34 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Credentials say who connects.
+// Credentials identify the caller that connects.
 type Credentials struct {
 	Handle   string    // of an earlier session, tried first
-	Actor    uuid.UUID // whose session that must be; zero: whoever's it is
+	Actor    uuid.UUID // zero: any actor
 	Token    string    // of an actor
-	Operator bool      // the user of the daemon; the transport vouches for it
+	Operator bool      // the user of the daemon, as the transport has verified
 
 	// Without any of these, the caller joins Run as a new worker of its root
-	// layer, called Name, or Name-2, Name-3, … where that is taken.
+	// layer. The worker is called Name, or Name-2, Name-3, … if that name is
+	// taken.
 	Run  string
 	Name string
 
 	Origin Origin // where the caller works
 }
 
-// An Origin is where the process of a session works, as it was when it
-// connected. It is for people, and decides nothing.
+// An Origin is where the process of a session was working when it connected. It
+// is only shown to people; no decision depends on it.
 type Origin struct {
-	Directory string `json:",omitempty"` // absolute; "": not known
+	Directory string `json:",omitempty"` // absolute; "": unknown
 	PID       int    `json:",omitempty"` // of the client, which may be the parent of the peer
 }
 
-// Connect opens a session, or resumes one. Where the process at the other end
-// comes from one that is launched, that decides before anything it says.
+// Connect opens a session, or resumes one. If the peer process descends from a
+// launched process, that ancestry takes precedence over the credentials.
 func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (*Session, error) {
 	k := s.launchers.Kin(peer)
-	var own Actor // zero: the process is nobody's
+	var own Actor // zero: the process does not belong to an actor
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) (err error) {
 		own, err = assign(tx, c, k)
 		return err
@@ -81,7 +82,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 				err = actor.endedError()
 			}
 		case k.Run != "":
-			err = ErrUnauthenticated // its handle was of no use
+			err = ErrUnauthenticated // its handle could not be resumed
 		default:
 			actor, err = s.join(tx, c.Run, c.Name)
 		}
@@ -89,11 +90,12 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	})
 }
 
-// open makes the record of a session and holds the session open, for the actor
-// that choose finds or makes in the same transaction.
+// open creates the record of a session and opens the session, for the actor
+// that choose finds or creates in the same transaction.
 func (s *State) open(ctx context.Context, record sessionRecord, handle string, choose func(engine.Tx) (Actor, error)) (*Session, error) {
-	// The party is known before the record is there: so whoever ends the actor
-	// from then on finds it, as one who resumes is found.
+	// The party is registered before the record exists. A transaction that ends
+	// the actor after this point therefore finds the party, as it does when a
+	// session is resumed.
 	p, _ := s.attach(record.ID, handle)
 	var actor Actor
 	var run Run
@@ -136,7 +138,7 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 	return p
 }
 
-// become says whose party p is. State.mu is held.
+// become sets the actor that p belongs to. The caller holds State.mu.
 func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
 	p.actor, p.run, p.peer = a, run, peer
 	p.drain.Store(drain)
@@ -145,8 +147,8 @@ func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
 	context.AfterFunc(p.ctx, func() { p.losses.changes.Stop(); p.mail.changes.Stop() })
 }
 
-// connectAccess opens a session for one whose token is an access's. A launched process
-// has no use for such a token, wherever it found it.
+// connectAccess opens a session for the token of an access. It refuses a
+// launched process, which must connect as its own actor.
 func (s *State) connectAccess(ctx context.Context, token string, k work.Kin, peer process.Peer) (*Session, error) {
 	if err := notOutside(k); err != nil {
 		return nil, err
@@ -167,7 +169,8 @@ func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err er
 	})
 }
 
-// Vet refuses a process that shows the token of an actor which it is not.
+// Vet refuses a process that presents the token of an actor that it does not
+// belong to.
 func (s *State) Vet(ctx context.Context, a Actor, peer process.Peer) error {
 	k := s.launchers.Kin(peer)
 	switch {
@@ -197,7 +200,8 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 	return a, nil
 }
 
-// join makes a worker of the root layer of a run, and the run if need be.
+// join creates a worker in the root layer of a run. It creates the run if
+// necessary.
 func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 	if err := CheckRun(run); err != nil {
 		return Actor{}, err
@@ -228,7 +232,8 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 	}
 }
 
-// endedWith is why a session ended that ended with its actor; nil if it did not.
+// endedWith returns the error of a session that ended together with its actor,
+// or nil if it ended otherwise.
 func endedWith(tx engine.Tx, id uuid.UUID, secret []byte) error {
 	record, ok := rows.Get[sessionRecord](tx, closedPrefix+string(id[:]))
 	if !ok || !matches(record.Secret, secret) {
@@ -241,12 +246,14 @@ func endedWith(tx engine.Tx, id uuid.UUID, secret []byte) error {
 	return a.endedError()
 }
 
-// resume attaches to the session that the handle opens; nil if it has ended. A
-// token beside it must be its actor's.
+// resume attaches to the session that the handle belongs to. It returns nil if
+// that session has ended. If there is a token as well, it must belong to the
+// session's actor.
 //
-// The party is attached before the record is read, and whoever ends a session
-// marks the party before removing the record: so either the record is still
-// there and will be seen to be attached, or this finds it gone.
+// The party is attached before the record is read, and a session that ends has
+// its party marked before its record is removed. So either the record still
+// exists and the ending sees that the party is attached, or this transaction
+// finds no record.
 func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session, error) {
 	id, secret, ok := openSecret(handleMark, c.Handle)
 	if !ok {
@@ -292,7 +299,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.actor.ID == uuid.Nil { // else an earlier connection has set it, and may be reading it
+	if p.actor.ID == uuid.Nil { // otherwise an earlier connection has set it, and may be reading it
 		p.become(actor, run, peer, drain)
 		p.agents.recall(agents)
 	}

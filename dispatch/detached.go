@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// httpIdle is how long a client over HTTP may be silent, after a restart as
-// before: no connection tells whether it is there. The answer to initialize
-// says so.
+// httpIdle is how long an HTTP client may be silent, also after a restart. No
+// connection shows whether the client still exists. The reply to initialize
+// tells the client this limit.
 const httpIdle = 15 * time.Minute
 
 // A detached session was connected before a restart and has not been resumed.
@@ -24,22 +24,23 @@ type detached struct {
 	missed time.Duration // while this machine was awake
 }
 
-// errProcessGone is why a session ends that a restart found without its
-// process.
+// errProcessGone is the cause when a session ends because its process was gone
+// after a restart.
 var errProcessGone = errors.New("its process had gone when the daemon restarted")
 
-// errNotResumed is why a session ends whose process never connected again.
+// errNotResumed is the cause when a session ends because its process did not
+// connect again.
 var errNotResumed = errors.New("it was not resumed after the daemon restarted")
 
-// recoverSessions ends the sessions whose process is gone, and keeps the
-// others for it to come back.
+// recoverSessions ends the sessions whose process is gone. It keeps the others
+// so that their processes can resume them.
 func (s *State) recoverSessions(ctx context.Context) error {
 	var guests []sessionRecord
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		for row := range tx.Scan(SessionPrefix) {
 			record, ok := rows.Decode[sessionRecord](tx, row)
 			if !ok || s.launchers.KeptOpen(record.ID) {
-				continue // its launcher, or the sweep, says when it ends
+				continue // ended by its launcher, or by the sweep
 			}
 			if record.Guest && s.opts.Alive(record.Peer) {
 				guests = append(guests, record)
@@ -70,13 +71,14 @@ func (s *State) recoverSessions(ctx context.Context) error {
 	return nil
 }
 
-// detachedPoll is how often the processes of detached sessions are looked at.
-// Nothing tells when a process that is not our child ends.
+// detachedPoll is the interval at which the processes of detached sessions are
+// checked. The system does not report the end of a process that is not our
+// child.
 const detachedPoll = time.Second
 
-// tendDetached ends detached sessions whose process goes, and those that hold
-// nothing after a grace. It returns nil once none is left: only a restart
-// makes them.
+// tendDetached ends detached sessions whose process has ended, and after a
+// grace period those that hold nothing. It returns nil once none is left,
+// because only a restart creates them.
 func (s *State) tendDetached(ctx context.Context) error {
 	tick := time.NewTicker(detachedPoll)
 	defer tick.Stop()
@@ -97,7 +99,7 @@ func (s *State) tendDetached(ctx context.Context) error {
 			}
 		}
 		select {
-		case <-tick.C: // which stands still while the machine sleeps
+		case <-tick.C: // does not tick while the machine sleeps
 			s.missDetached(detachedPoll)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -105,7 +107,8 @@ func (s *State) tendDetached(ctx context.Context) error {
 	}
 }
 
-// missDetached counts how long the detached sessions have been missed.
+// missDetached adds step to the time for which each detached session has been
+// away.
 func (s *State) missDetached(step time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +126,7 @@ func (s *State) waitingDetached() map[uuid.UUID]detached {
 	return waiting
 }
 
-// detachedEnd says why a detached session is to end now, if it is.
+// detachedEnd returns the cause if a detached session must end now, or nil.
 func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (cause, err error) {
 	if d.peer.PID != 0 && !s.opts.Alive(d.peer) {
 		return errProcessGone, nil
@@ -144,8 +147,8 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 	return cause, err
 }
 
-// abandon makes sure that a detached session is not resumed while it ends. It
-// reports false if it has been resumed.
+// abandon prevents a detached session from being resumed while it ends. It
+// returns false if the session has already been resumed.
 func (s *State) abandon(id uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +157,7 @@ func (s *State) abandon(id uuid.UUID) bool {
 	}
 	p, ok := s.parties[id]
 	if ok && p.attached > 0 {
-		return false // a resume is under way
+		return false // a resume is in progress
 	}
 	if !ok {
 		p = s.newParty(id, "")

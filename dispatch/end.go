@@ -8,10 +8,10 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// EndActor ends the actor at path and, if it leads, its whole sub-tree: tokens
-// are void, sessions end, what they held is handed over. Ending the root ends
-// the run. Actors that are launched, and have a process, are told to stop, and
-// end with it.
+// EndActor ends the actor at path and, if it leads, its whole sub-tree. Their
+// tokens become void, their sessions end, and their leases go to the next
+// waiters. Ending the root ends the run. A launched actor that has a process is
+// told to stop, and ends when its process ends.
 func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	isRoot := false
 	err := s.ending(ctx, func(e *ender) error {

@@ -14,45 +14,46 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// What ends, ends in steps, so that nobody waits behind it however much there
-// is. It is first marked as ended, and can be given nothing from then on. What
-// is then left to do is in rows, in the order of their keys: those below an
-// actor that has ended are ended, then each session that has ended gives back
-// what it held, so that nothing is handed over among them; then what is gone
-// for good is removed. A restart goes on with these rows.
+// Endings happen in steps, so that nobody waits long, however large the
+// sub-tree is. First the actor or session is marked as ended; from then on it
+// can be given nothing. The remaining work is in rows, which are handled in the
+// order of their keys. All actors below an ended actor are ended before any
+// ended session gives back what it held, so that no lease passes from one to
+// another. Then the rows of what is gone for good are removed. After a restart
+// the remaining rows are handled.
 const (
 	endingPrefix   = "ending/"
-	endingTree     = endingPrefix + "1" // <actor id>: those below it are yet to be ended
+	endingTree     = endingPrefix + "1" // <actor id>: the actors below it have yet to be ended
 	endingSession  = endingPrefix + "2" // <session id>: it has yet to give back what it held
-	endingRemoval  = endingPrefix + "3" // <run, layer or actor id>: its rows are yet to be removed
-	removalsUnder  = "removing"         // there may be some of these, for who watches
+	endingRemoval  = endingPrefix + "3" // <run, layer or actor id>: its rows have yet to be removed
+	removalsUnder  = "removing"         // watched: there may be rows to remove
 	closedPrefix   = "closed/"          // <session id>: it ended with its actor
-	formerPrefix   = "former/"          // <layer id><actor id>: ended, and its name is another's
-	retirePrefix   = "retire/"          // <kind><wall clock><id>: since when it is to be forgotten
+	formerPrefix   = "former/"          // <layer id><actor id>: ended, and another actor has its name
+	retirePrefix   = "retire/"          // <kind><wall clock><id>: when its retention began
 	retireRunKind  = "r"
 	retireDeadKind = "a"
 )
 
-// endStep is how many actors, or rows that are given back or removed, one
-// transaction does.
+// endStep is how many actors are ended, or rows given back or removed, in one
+// transaction.
 const endStep = 128
 
 // An end says why an actor ends.
 type end struct {
 	Cause string
-	By    string    // path of who ended it; "": nobody else
-	Stop  work.Stop // what those are told that have a process
+	By    string    // path of the actor that ended it; "": nobody else
+	Stop  work.Stop // the stop order for actors that have a process
 }
 
-// A treeEnding is what is left to do about those below an actor.
+// A treeEnding is the remaining work below an actor that has ended.
 type treeEnding struct {
 	end
 	Actor uuid.UUID
 	Layer uuid.UUID
-	After string // the last name that was seen to
+	After string // the last name that was handled
 }
 
-// A cut is a session that has ended, and why.
+// A cut is a session that has ended, and the cause.
 type cut struct {
 	session uuid.UUID
 	cause   error
@@ -63,14 +64,14 @@ type ender struct {
 	s    *State
 	tx   engine.Tx
 	cuts []cut
-	left int // of what one transaction does
+	left int // how much more this transaction may do
 }
 
-// spent reports whether the transaction has done what one may.
+// spent reports whether the transaction has reached its limit.
 func (e *ender) spent() bool { return e.left <= 0 || e.tx.Spent() }
 
-// ending runs fn, which ends actors, and gives back what they held: in the same
-// transaction, or in as many as that takes.
+// ending runs fn, which ends actors, and gives back what they held, in the same
+// transaction or in as many as that takes.
 func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
 	more := false
 	step := func(ctx context.Context, fn func(*ender) error) error {
@@ -91,7 +92,7 @@ func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
 	if err := step(ctx, fn); err != nil {
 		return err
 	}
-	for more { // whoever is gone cannot stop this
+	for more { // not cancelled: the caller may be gone, and this must finish
 		if err := step(context.Background(), func(*ender) error { return nil }); err != nil {
 			return err
 		}
@@ -99,8 +100,8 @@ func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
 	return nil
 }
 
-// stop ends an actor, if that needs nobody else, and all those below it; whoever
-// has a process is told to stop, and ends with it.
+// stop ends an actor and all those below it. An actor that has a process is
+// only told to stop, and ends when its process ends.
 func (e *ender) stop(a Actor, why end) {
 	if !a.Ended() && work.Halt(e.tx, a.Run, a.ID, why.Stop) {
 		e.actor(a, why)
@@ -108,16 +109,16 @@ func (e *ender) stop(a Actor, why end) {
 	e.below(a, why)
 }
 
-// below notes that those below an actor are to be ended.
+// below records that the actors below a have to be ended.
 func (e *ender) below(a Actor, why end) {
 	if a.Role.Leads() {
 		rows.Put(e.tx, endingTree+string(a.ID[:]), treeEnding{end: why, Actor: a.ID, Layer: a.Leads}, uuid.Nil)
 	}
 }
 
-// actor ends one actor: its token is void, and its sessions can be given nothing
-// any more. With its root a run ends, unless its actors are launched: then its
-// launcher says when.
+// actor ends one actor: its token is void, and its sessions can be given
+// nothing more. The end of a root ends its run, unless the actors of the run
+// are launched; then the launcher says when the run ends.
 func (e *ender) actor(a Actor, why end) {
 	tx := e.tx
 	e.left--
@@ -150,8 +151,8 @@ func (e *ender) actor(a Actor, why end) {
 	tx.Put(engine.Row{Key: retireKey(retireDeadKind, ended.EndedAt, ended.ID)})
 }
 
-// some does what is left to do about actors and sessions that have ended. It
-// reports true if that was not all.
+// some handles actors and sessions that have ended, up to the limit of a
+// transaction. It returns true if more is left.
 func (e *ender) some() (more bool) {
 	for row := range e.tx.Scan(endingTree) {
 		if e.spent() {
@@ -162,7 +163,7 @@ func (e *ender) some() (more bool) {
 		}
 	}
 	for range e.tx.Scan(endingTree) {
-		return true // added behind where this was
+		return true // added behind the position of the scan
 	}
 	for row := range e.tx.Scan(endingSession) {
 		if e.spent() {
@@ -178,7 +179,7 @@ func (e *ender) some() (more bool) {
 	return false
 }
 
-// layer ends members of a layer, as many as one transaction does.
+// layer ends members of a layer, up to the limit of a transaction.
 func (e *ender) layer(t treeEnding, key string) {
 	for row := range e.tx.ScanFrom(memberKeys(t.Layer), memberKey(t.Layer, t.After)+"\x00") {
 		if e.spent() {
@@ -194,11 +195,11 @@ func (e *ender) layer(t treeEnding, key string) {
 	e.tx.Delete(key)
 }
 
-// giveBack gives back what a session held that can be given nothing any more,
-// as much as one transaction does. It reports true once that is all.
+// giveBack gives back what an ended session held, up to the limit of a
+// transaction. It returns true once all has been given back.
 func (e *ender) giveBack(se sessionRecord) (done bool) {
 	key := endingSession + string(se.ID[:])
-	e.left -= endStep / 4 // it may hold nothing, or much
+	e.left -= endStep / 4 // a rough cost: it may hold nothing, or much
 	if !e.s.core.EndSession(e.tx, se.ID, endStep) {
 		e.left = 0
 		rows.Put(e.tx, key, se, se.Actor)
@@ -211,8 +212,8 @@ func (e *ender) giveBack(se sessionRecord) (done bool) {
 	return true
 }
 
-// leave ends an actor that had joined by itself and has gone by itself: no trace
-// of it is left.
+// leave ends an actor that joined without being spawned and has disconnected.
+// Its rows are removed.
 func (e *ender) leave(a Actor) {
 	run, _ := getRun(e.tx, a.Run)
 	run.Actors--
@@ -251,7 +252,8 @@ func retireKey(kind string, since time.Time, id uuid.UUID) string {
 	return retirePrefix + kind + record.Fixed(uint64(since.UnixNano())) + string(id[:])
 }
 
-// scopeOf is the scope of a lease as agents know it; false for a claim.
+// scopeOf returns the scope of a lease as agents know it. ok is false for a
+// claim.
 func scopeOf(scope string) (Scope, bool) {
 	kind, _, _ := strings.Cut(scope, ":")
 	return Scope(kind), Scope(kind) == RunScope || Scope(kind) == LayerScope

@@ -9,23 +9,23 @@ import (
 )
 
 var (
-	// ErrUnauthenticated answers credentials that open nothing: a token
-	// missing, unknown, or void since its actor ended.
+	// ErrUnauthenticated is returned for invalid credentials: a token that is
+	// missing, unknown, or void because its actor has ended.
 	ErrUnauthenticated = errors.New("unauthenticated: the token is missing, unknown, or void since its actor ended; ask your lead or operator for one")
 
-	// ErrNotFound answers a run, layer or actor that is not there; the
+	// ErrNotFound is returned if a run, layer or actor does not exist. The
 	// error that wraps it says which.
 	ErrNotFound = errors.New("not found")
 
-	// ErrExists answers a name that is taken; the error that wraps it says
+	// ErrExists is returned if a name is taken. The error that wraps it says
 	// which.
 	ErrExists = errors.New("exists already")
 
-	// ErrNoLauncher answers a spawn where nothing starts processes.
+	// ErrNoLauncher is returned by a spawn if the run has no launcher.
 	ErrNoLauncher = errors.New("nothing starts processes for this run")
 )
 
-// A saidError says what an error means here. It is that error.
+// A saidError has a text of its own in place of the text of the error it wraps.
 type saidError struct {
 	error
 	text string
@@ -38,7 +38,7 @@ func say(err error, format string, args ...any) error {
 	return &saidError{err, fmt.Sprintf(format, args...)}
 }
 
-// A DrainingError answers a spawn where an end is in sight.
+// A DrainingError is returned by a spawn if the run or the lead is ending.
 type DrainingError struct {
 	What   string // what ends
 	Reason string
@@ -48,15 +48,15 @@ func (e *DrainingError) Error() string {
 	return fmt.Sprintf("%s ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", e.What, e.Reason)
 }
 
-// An EndedError answers an actor that has ended, as long as its record is kept:
-// it is void, and this is why.
+// An EndedError is returned for an actor that has ended, as long as its record
+// is kept.
 type EndedError struct {
 	Path  string
 	Run   string
-	By    string // path of who ended it; "": nobody else
+	By    string // path of the actor that ended it; "": nobody else
 	Cause string
 	At    time.Time        // by the wall clock
-	Held  []work.LeaseName // what it lost with its end, the first of them
+	Held  []work.LeaseName // leases it lost when it ended, at most work.MaxLeaseNames
 }
 
 func (e *EndedError) Error() string {
@@ -76,7 +76,8 @@ func (e *EndedError) Error() string {
 	return s + "; stop working, and connect as another actor if you are told to go on"
 }
 
-// Is makes an EndedError an ErrUnauthenticated: the credentials open nothing.
+// Is makes an EndedError match ErrUnauthenticated, because its credentials are
+// void.
 func (e *EndedError) Is(target error) bool { return target == ErrUnauthenticated }
 
 // A ForbiddenError says what the caller may not do, and what it may.

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// What is kept of the events of each run by default.
+// Default retention of the events of each run.
 const (
 	KeepEvents      = 7 * 24 * time.Hour
 	KeepEventsCount = 100_000
@@ -28,7 +28,7 @@ func note(tx engine.Tx, run Run, a Actor, e event.Event) {
 	event.Record(tx, run.ID, e)
 }
 
-// noteSession is note for a session of an actor.
+// noteSession records an event of a session of an actor.
 func noteSession(tx engine.Tx, a Actor, session uuid.UUID, kind event.Kind, cause string) {
 	run, _ := getRun(tx, a.Run)
 	note(tx, run, a, event.Event{Kind: kind, Key: session.String(), Cause: cause})
@@ -40,8 +40,9 @@ type place struct {
 	path string
 }
 
-// layerOf tells whose events those of a layer's leases are. It never changes, and
-// is asked for with each of them.
+// layerOf returns the run and the path that events of a layer's leases are
+// recorded under. The result never changes and is needed for each event, so it
+// is cached.
 func (s *State) layerOf(tx registry.Tx, scope string) (run uuid.UUID, path string) {
 	if p, ok := s.places.Load(scope); ok {
 		return p.(place).run, p.(place).path
@@ -55,9 +56,9 @@ func (s *State) layerOf(tx registry.Tx, scope string) (run uuid.UUID, path strin
 	return l.RunID, l.Path
 }
 
-// NoteRefused records that a write of the session was refused, if err says that it
-// needed a lease or a claim which had ended. The refusal has changed nothing, so the
-// event is in a commit of its own.
+// NoteRefused records a refused write of the session, if err says that a lease
+// or a claim that the write needed was no longer valid. The refusal has changed
+// nothing, so the event gets its own commit.
 func (se *Session) NoteRefused(ctx context.Context, write string, err error) error {
 	e := event.Event{Kind: event.WriteRefused, Cause: write + ": the token is stale"}
 	var lease *registry.StaleError
@@ -88,8 +89,8 @@ func (se *Session) NoteRefused(ctx context.Context, write string, err error) err
 	})
 }
 
-// NoteOverruled records that a client of the session writes to a file that another
-// holds, since the guard was told to refuse nothing.
+// NoteOverruled records that a client of the session writes to a file that
+// another party has leased, because the guard is set to refuse nothing.
 func (se *Session) NoteOverruled(ctx context.Context, party, reason string, held *registry.HeldError) error {
 	return se.noteAlone(ctx, func(engine.Tx) event.Event {
 		return event.Event{Kind: event.WriteOverruled, Key: held.Key, Party: party, By: held.Holder.Path, Reason: reason}
@@ -108,8 +109,8 @@ func (se *Session) noteAlone(ctx context.Context, what func(tx engine.Tx) event.
 	})
 }
 
-// tendEvents forgets events that have been kept for long enough, and those of runs
-// that are removed.
+// tendEvents deletes events whose retention is over, and the events of runs
+// that have been removed.
 func (s *State) tendEvents(ctx context.Context) error {
 	keeper := event.Keeper{Retention: s.opts.Keep.Events}
 	marked, removals := s.eng.Watch(event.MarkKey), s.eng.Watch(removalsUnder)
@@ -118,7 +119,7 @@ func (s *State) tendEvents(ctx context.Context) error {
 	tick := time.NewTicker(retirePoll)
 	defer tick.Stop()
 	for {
-		runs := make(map[uuid.UUID]bool) // that exist
+		runs := make(map[uuid.UUID]bool) // cache of the runs that exist
 		keeper.Exists = func(tx engine.Tx, run uuid.UUID) bool {
 			if !runs[run] {
 				for row := range tx.Scan(runPrefix) {
@@ -143,35 +144,36 @@ func (s *State) tendEvents(ctx context.Context) error {
 
 // An EventQuery asks for events of a run.
 type EventQuery struct {
-	Since uint64        // only later ones; 0: from where what is kept begins
-	Back  uint64        // with a Since of 0: begin at most so many revisions before the last, of all runs
-	Wait  time.Duration // for one, if there is none; at most registry.MaxWait
-	Limit int           // 1 to MaxEventList; 0: that
+	Since uint64        // only later ones; 0: from the oldest that is kept
+	Back  uint64        // if Since is 0: begin at most this many revisions (of all runs) before the last
+	Wait  time.Duration // how long to wait if there are none; at most registry.MaxWait
+	Limit int           // 1 to MaxEventList; 0: MaxEventList
 
 	Key   string // only of this lease or task
-	Scope Scope  // with Key: of this scope, and for a layer's of the layer of Layer; "": of any
+	Scope Scope  // with Key: only of this scope ("": any); for LayerScope also of the layer of Layer
 	Layer string
 	Actor string // only by or about the actor at this path
 }
 
-// Bounds of a page of events.
+// Limits of a page of events.
 const (
 	MaxEventList  = 500
-	MaxEventBytes = 64 << 10 // about
+	MaxEventBytes = 64 << 10 // approximate
 
 	maxEventsRead = 20_000
-	eventOverhead = 260 // bytes of an event as JSON, its texts aside
+	eventOverhead = 260 // bytes of an event as JSON, without its texts
 )
 
 // An EventPage is a part of the events of a run.
 type EventPage struct {
 	Events []event.Event
-	Next   uint64 // Since of the next page
-	More   bool   // there may be some already
+	Next   uint64 // Since for the next page
+	More   bool   // there may be more events now
 }
 
-// RunEvents gives events of a run in order. If there are none it waits for one. It is
-// an [event.CompactedError] if some that were asked for are forgotten.
+// RunEvents returns events of a run in order. If there are none, it waits for
+// one. It returns an [event.CompactedError] if some of the requested events
+// have been deleted.
 func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p EventPage, err error) {
 	q.Limit = cmp.Or(q.Limit, MaxEventList)
 	if q.Limit < 1 || q.Limit > MaxEventList {
@@ -191,7 +193,7 @@ func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p Eve
 			p, err = q.page(ctx, tx, run)
 			return err
 		})
-		q.Since = max(q.Since, p.Next) // what has been seen is not looked at again
+		q.Since = max(q.Since, p.Next) // do not read the same events again
 		if err == nil && len(p.Events) == 0 && !last {
 			return engine.ErrWait
 		}
@@ -203,8 +205,8 @@ func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p Eve
 	return p, nil
 }
 
-// History is [State.RunEvents] for a lease that the session can ask for; q's Layer is
-// filled in.
+// History is [State.RunEvents] for a lease in one of the session's own scopes.
+// It fills in q.Layer.
 func (se *Session) History(ctx context.Context, q EventQuery) (EventPage, error) {
 	if _, err := se.registry(q.Scope); err != nil {
 		return EventPage{}, err

@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// work ends a launched actor: its work is final, its sessions end, and whoever
-// is launched below it is told to stop. They keep their sessions until their own
-// processes are gone.
+// work ends a launched actor: its work becomes final, its sessions end, and the
+// launched actors below it are told to stop. Those keep their sessions until
+// their own processes are gone.
 func (e *ender) work(run Run, a Actor, exit work.Exit) {
 	held, lost := e.s.leasesAtExit(e.tx, run, a)
 	work.Conclude(e.tx, run.Name, a.ID, exit, held, lost)
@@ -28,8 +28,8 @@ func (e *ender) work(run Run, a Actor, exit work.Exit) {
 	e.below(a, end{Cause: cause, By: a.Path, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
 }
 
-// leasesAtExit are the first of the leases that the actor holds, and of those
-// it has lost.
+// leasesAtExit returns the leases that the actor holds and those that it has
+// lost, at most work.MaxLeaseNames of each.
 func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.LeaseName) {
 	scope := func(of string) (Scope, bool) {
 		switch of {
@@ -55,11 +55,11 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.
 	return held, lost
 }
 
-// MaxResults is how many results are told in one answer.
+// MaxResults is the greatest number of results in one answer.
 const MaxResults = 64
 
-// RunResults are the results of actors of a run, of those that have any. The
-// run is se's: it is its launcher.
+// RunResults returns the results of those of the actors that have reported one.
+// se must be the launcher of the run.
 func (s *State) RunResults(ctx context.Context, se *Session, name string, actors []uuid.UUID) (results map[uuid.UUID]json.RawMessage, err error) {
 	l, err := s.launcherOf(se, name)
 	if err != nil {
@@ -82,9 +82,9 @@ func (s *State) RunResults(ctx context.Context, se *Session, name string, actors
 	})
 }
 
-// FinishRun ends a run whose works are all final, and with it its root and
-// whoever is left in its tree. It can be resumed until a run takes its name.
-// What its actors reported is asked for before: see [State.RunResults].
+// FinishRun ends a run whose works are all final: it ends the root and every
+// actor still in the tree. The run can be resumed until another run takes its
+// name. Read the reports of its actors before: see [State.RunResults].
 func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summary RunInfo, err error) {
 	l, err := s.launcherOf(se, name)
 	if err != nil {
@@ -114,13 +114,13 @@ func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summar
 	})
 }
 
-// DrainRun lets nobody in the run spawn any more, and has its agents told.
-// With stop all of them are stopped.
+// DrainRun stops all spawning in the run and notifies its agents. If stop is
+// set, it also stops all of them.
 func (s *State) DrainRun(ctx context.Context, se *Session, name, reason string, stop bool) (left int, err error) {
 	if _, err := s.launcherOf(se, name); err != nil {
 		return 0, err
 	}
-	var drain *work.Drain // nil: all have been told
+	var drain *work.Drain // nil: the run was already draining
 	for more := true; more; {
 		more = false
 		err = s.ending(ctx, func(e *ender) error {
@@ -148,8 +148,8 @@ func (s *State) DrainRun(ctx context.Context, se *Session, name, reason string, 
 	return left, nil
 }
 
-// stopUnfinished stops those of a run whose works are not final, as many as one
-// transaction does. It reports true if that was not all.
+// stopUnfinished stops actors of a run whose works are not final, up to the
+// limit of a transaction. It returns true if more are left.
 func (e *ender) stopUnfinished(run Run, why end) (more bool) {
 	for id, todo := range work.Unfinished(e.tx, run.ID) {
 		if todo == work.ToStop {
@@ -166,7 +166,7 @@ func (e *ender) stopUnfinished(run Run, why end) (more bool) {
 	return false
 }
 
-// tellDrain has each session of a run told, with its next answer.
+// tellDrain notifies each session of a run, with its next answer.
 func (s *State) tellDrain(run string, drain *work.Drain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

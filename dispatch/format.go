@@ -7,13 +7,14 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Format is the format of all the rows of a state: see Versions in the package doc.
+// Format is the format number of a state as a whole; see Versions in the
+// package doc.
 const Format = 1
 
 const formatKey = "format"
 
-// checkFormat refuses a state that a later version has written, and marks an
-// earlier one as of this.
+// checkFormat refuses a state that a later version has written. It gives a
+// state of an earlier version the current number.
 func checkFormat(tx engine.Tx) error {
 	row, ok := tx.Get(formatKey)
 	found := 0
@@ -32,8 +33,8 @@ func checkFormat(tx engine.Tx) error {
 	return nil
 }
 
-// A FormatError is why a state is not opened: a later version of leasehold has
-// written it.
+// A FormatError is returned if a later version of leasehold has written the
+// state.
 type FormatError struct{ Found int }
 
 func (e *FormatError) Error() string {

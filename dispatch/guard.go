@@ -16,10 +16,11 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A guard knows which leases were taken for writes that a client's hook asked for.
-// Their holder did not ask for them by itself, so it does not renew them either:
-// they last as long as it is heard from. The guard is in memory: after a restart
-// such a lease lasts until its holder writes to the file again, or its ttl is over.
+// A guard records which leases were taken for writes that a client's hook
+// announced. The holder did not ask for these leases itself, so it does not
+// renew them either; they are extended whenever the holder is heard from. The
+// guard is in memory only. After a restart such a lease lasts until its ttl is
+// over, unless its holder writes to the file again.
 type guard struct {
 	some   atomic.Bool // there may be leases in held
 	writes writes
@@ -34,9 +35,10 @@ type writer struct {
 	party   string
 }
 
-// Guard takes the leases of the files that one write will change, all or none, for
-// hold from now. What the party has otherwise taken is prolonged with them: it is
-// there. What it holds in another session of its client stays there.
+// Guard takes the leases of all files that one write will change, or none, each
+// for hold from now. It also extends the other leases that the guard has taken
+// for the party, because the party is evidently alive. A lease that the party
+// holds in another session of the same client stays in that session.
 func (se *Session) Guard(ctx context.Context, party string, keys []string, hold time.Duration, reason string) (grants []registry.Grant, err error) {
 	g := &se.state.guard
 	req := registry.Request{Holder: registry.Holder{Party: party}, TTL: hold, Reason: reason}
@@ -75,7 +77,7 @@ func runWants(keys []string) []Want {
 	return wants
 }
 
-// GiveBack releases what a write has got that is not to happen.
+// GiveBack releases the new leases of a write that will not happen.
 func (se *Session) GiveBack(ctx context.Context, grants []registry.Grant) error {
 	for _, g := range grants {
 		if g.Reentrant {
@@ -88,8 +90,8 @@ func (se *Session) GiveBack(ctx context.Context, grants []registry.Grant) error 
 	return nil
 }
 
-// Present prolongs what the guard has taken for a party that is heard from, but for
-// what others wait for.
+// Present extends the leases that the guard has taken for a party, because the
+// party was heard from. Leases that others wait for are not extended.
 func (se *Session) Present(ctx context.Context, party string) error {
 	g := &se.state.guard
 	ids := g.of(writer{se.id, party})
@@ -103,8 +105,8 @@ func (se *Session) Present(ctx context.Context, party string) error {
 	return err
 }
 
-// LetGo gives back what the guard has taken for a party, or for all parties of the
-// session.
+// LetGo releases the leases that the guard has taken for a party, or for all
+// parties of the session.
 func (se *Session) LetGo(ctx context.Context, party string, all bool) error {
 	g := &se.state.guard
 	g.mu.Lock()
@@ -131,7 +133,7 @@ func (g *guard) note(s *State, l registry.Lease) {
 	p := s.parties[w.session]
 	s.mu.Unlock()
 	if p == nil {
-		return // it has just ended
+		return // the session has just ended
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -150,14 +152,14 @@ func (g *guard) note(s *State, l registry.Lease) {
 	g.some.Store(true)
 }
 
-// of are the leases of a writer, by key.
+// of returns the leases of a writer, by key.
 func (g *guard) of(w writer) map[string]uuid.UUID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.held[w])
 }
 
-// keep forgets those of the leases that a writer had which it holds no more.
+// keep removes from the leases in had those that are no longer in held.
 func (g *guard) keep(w writer, had map[string]uuid.UUID, held []uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,10 +170,10 @@ func (g *guard) keep(w writer, had map[string]uuid.UUID, held []uuid.UUID) {
 	}
 }
 
-// takeOver moves what the guard has taken for the same party in another session of
-// the same client to this one, which is about to ask for the key itself. A client
-// has several sessions if each of its sub-agents starts a server of its own, or if
-// it wrote before its server was there.
+// takeOver moves guard leases of the same party from another session of the
+// same client to se, which is about to acquire key itself. A client has several
+// sessions if each of its sub-agents starts its own server, or if it wrote a
+// file before its server was running.
 func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) error {
 	if !g.some.Load() { // nearly always
 		return nil
@@ -214,8 +216,9 @@ func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) er
 	return nil
 }
 
-// sameClient is another session, if the process of p's client has that too: the
-// processes of both were started by it, or both are a launched actor's.
+// sameClient returns the party of another session if p and that session belong
+// to the same client: either one process started the processes of both, or both
+// belong to the same launched actor.
 func (s *State) sameClient(p *party, session uuid.UUID) *party {
 	s.mu.Lock()
 	other := s.parties[session]
@@ -238,8 +241,8 @@ func (s *State) sameClient(p *party, session uuid.UUID) *party {
 	return nil
 }
 
-// clientOf is the process of a session's client, which has started the process that
-// connects, or is a guest itself.
+// clientOf returns the pid of a session's client. This is the parent of the
+// process that connected, or the process itself if the session is a guest.
 func (s *State) clientOf(p *party, pid int) int {
 	if p.guest {
 		return pid

@@ -15,18 +15,19 @@ import (
 )
 
 // A Writer is a client on this machine whose hook asks before it writes. It may
-// have a session, over the shim that it started; else it becomes a guest.
+// already have a session, through a shim that it started. Otherwise it becomes
+// a guest.
 type Writer struct {
-	PID  int    // of the client; 0: not known
+	PID  int    // of the client; 0: unknown
 	Run  string // of the project that it writes to
-	Home bool   // that is the project it works in, so its session counts whatever its run is
-	Name string // as a guest
+	Home bool   // the client works in that project, so its session is used whatever run that session is in
+	Name string // its name if it becomes a guest
 	Origin
 }
 
-// A guest is a session that the daemon holds open for a client that has no
-// connection: its MCP server is not configured, or it writes to the project of
-// another run. It lasts as long as the client's process.
+// A guest is a session that the daemon keeps open for a client that has no
+// connection in this run: its MCP server is not configured, or it writes to a
+// project of another run. The session lasts as long as the client's process.
 type guest struct {
 	client process.Peer
 	run    string
@@ -35,14 +36,15 @@ type guest struct {
 var (
 	errNoClient = errors.New("the process of the client is not known, so nothing could tell when it ends")
 
-	// ErrComingBack answers a client whose session was there before the daemon was
-	// started again and is not resumed yet.
+	// ErrComingBack is returned to a client that had a session before a restart
+	// of the daemon and has not resumed it yet.
 	ErrComingBack = errors.New("the client's session is about to be resumed; try again in a second")
 )
 
-// SessionFor is the session that a write counts for: one of the client's own, or
-// that of a guest. Of several the oldest process counts. A caller that is an actor
-// only speaks for sessions of that actor, and has one.
+// SessionFor returns the session that a write is attributed to: one of the
+// client's own sessions, or that of a guest. If there are several, the oldest
+// process is used. If the caller is an actor, only sessions of that actor are
+// considered.
 func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Session, error) {
 	operator := caller.Actor().Role == Operator
 	for _, p := range s.partiesOf(w.PID) {
@@ -64,8 +66,8 @@ func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Ses
 	return s.guestOf(ctx, client, w)
 }
 
-// SessionsOf are the sessions of a client's process: those whose connection
-// comes from it, or from a process that it has started, as a shim is.
+// SessionsOf returns the sessions of a client's process: those that connect
+// from it, or from a process that it started, such as a shim.
 func (s *State) SessionsOf(pid int) (list []*Session) {
 	for _, p := range s.partiesOf(pid) {
 		list = append(list, &Session{party: p})
@@ -73,7 +75,7 @@ func (s *State) SessionsOf(pid int) (list []*Session) {
 	return list
 }
 
-// OfActor are all sessions of the session's actor.
+// OfActor returns all sessions of the session's actor.
 func (se *Session) OfActor() (list []*Session) {
 	se.state.mu.Lock()
 	defer se.state.mu.Unlock()
@@ -85,8 +87,8 @@ func (se *Session) OfActor() (list []*Session) {
 	return list
 }
 
-// partiesOf are the sessions of a client's process, the oldest process first
-// and guests last.
+// partiesOf returns the parties of a client's process: the oldest process
+// first, guests last.
 func (s *State) partiesOf(pid int) (list []*party) {
 	if pid == 0 {
 		return nil
@@ -114,7 +116,8 @@ func last(guest bool) int {
 	return 0
 }
 
-// comingBack reports whether a session of the client waits to be resumed.
+// comingBack reports whether the client has a session that has not been resumed
+// yet.
 func (s *State) comingBack(pid int) bool {
 	for _, d := range s.waitingDetached() {
 		if d.peer.PID != 0 && (d.peer.PID == pid || s.opts.Process(d.peer.PID).Parent == pid) {
@@ -124,9 +127,9 @@ func (s *State) comingBack(pid int) bool {
 	return false
 }
 
-// guestOf is the session of a guest, which it makes.
+// guestOf returns the session of a guest, which it creates if necessary.
 func (s *State) guestOf(ctx context.Context, client process.Peer, w Writer) (*Session, error) {
-	s.guests.mu.Lock() // one writer makes it, the others find it
+	s.guests.mu.Lock() // one writer creates it, the others find it
 	defer s.guests.mu.Unlock()
 	key := guest{client, w.Run}
 	if se := s.guests.open[key]; se != nil && se.Context().Err() == nil {
@@ -147,11 +150,11 @@ func (s *State) holdGuestLocked(key guest, se *Session) {
 	s.guests.open[key] = se
 	select {
 	case s.guests.came <- struct{}{}:
-	default: // tendGuests has not looked since the last
+	default: // tendGuests already has a wake-up pending
 	}
 }
 
-// recoverGuest holds the session of a guest open again, whose process lives.
+// recoverGuest reopens the session of a guest whose process still lives.
 func (s *State) recoverGuest(ctx context.Context, record sessionRecord) error {
 	p, _ := s.attach(record.ID, "")
 	var actor Actor
@@ -173,11 +176,11 @@ func (s *State) recoverGuest(ctx context.Context, record sessionRecord) error {
 	return nil
 }
 
-// errClientGone is why the session of a guest ends.
+// errClientGone is the cause when the session of a guest ends.
 var errClientGone = errors.New("the client's process has ended")
 
-// tendGuests ends the sessions of guests whose process is gone, looking once a
-// second while there are any.
+// tendGuests ends the sessions of guests whose process has ended. It checks
+// once a second while there are any.
 func (s *State) tendGuests(ctx context.Context) error {
 	tick := time.NewTicker(detachedPoll)
 	defer tick.Stop()

@@ -17,29 +17,29 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// An ActorInfo is an actor and what it has at the moment.
+// An ActorInfo is an actor and its current leases, waits and work.
 type ActorInfo struct {
 	Actor
-	Connected bool // a session of it is connected to this process
+	Connected bool // one of its sessions is connected to this daemon
 	Sessions  int
-	Leases    int        // held, claims on tasks among them
-	Waiting   int        // for how many leases
-	Holds     []Contend  // the first of the leases it holds
-	WaitsFor  []Contend  // and of those it waits for
+	Leases    int        // leases held, including claims on tasks
+	Waiting   int        // leases it waits for
+	Holds     []Contend  // the leases it holds, at most maxContends
+	WaitsFor  []Contend  // the leases it waits for, at most maxContends
 	Work      *work.Work // nil: it was not launched
 	Origin    Origin     // of its first session that has one
 }
 
-// A Contend is a lease that an actor holds or waits for, or a claim that it has
-// on a task.
+// A Contend is a lease that an actor holds or waits for, or a task that it has
+// claimed.
 type Contend struct {
 	Scope  Scope
 	Key    string // of a claim: the task's id
 	Queue  string // of a claim
-	Holder string // path of who holds it
+	Holder string // path of the holder
 }
 
-// maxContends bounds how many leases are told of an actor, of each kind.
+// maxContends is the greatest number of leases in Holds, and in WaitsFor.
 const maxContends = 8
 
 // A RunInfo is a run and its actors, each lead before its layer.
@@ -49,9 +49,10 @@ type RunInfo struct {
 	Actors     []ActorInfo
 }
 
-// Actors lists whom the session's actor works with: a lead its whole sub-tree, a
-// worker the layer it is in. It lists those after the one at a path, at most limit;
-// next is the path to go on after, if there are more.
+// Actors lists the actors that the session's actor works with: for a lead its
+// whole sub-tree, for a worker its layer. The list has at most limit actors and
+// begins after the actor at path after. next is the path to continue after, or
+// "" if there are no more.
 func (se *Session) Actors(ctx context.Context, after string, limit int) (list []ActorInfo, next string, err error) {
 	a := se.actor
 	if a.Role.Outside() {
@@ -80,7 +81,7 @@ func (se *Session) Actors(ctx context.Context, after string, limit int) (list []
 
 const afterGone = "must be next of the answer before; that actor is gone: list again from the start"
 
-// others are the actors that [Session.Actors] lists.
+// others yields the actors that [Session.Actors] lists.
 func (se *Session) others(tx engine.Tx) iter.Seq[Actor] {
 	if se.actor.Role.Leads() {
 		return subtree(tx, se.actor)
@@ -98,16 +99,17 @@ func (se *Session) others(tx engine.Tx) iter.Seq[Actor] {
 	}
 }
 
-// An actorPage is how far a page of actors has come.
+// An actorPage tracks the progress of one page of actors.
 type actorPage struct {
-	skip  string // still looking for the actor with this path
+	skip  string // path of the actor to begin after; "": already found
 	limit int
-	last  string // the actor that was shown last
-	shown bool   // the actor that was taken last belongs to the page
-	next  string // there are more, after this one
+	last  string // path of the last actor on the page
+	shown bool   // whether the last call of take put its actor on the page
+	next  string // not "": there are more, after this path
 }
 
-// take takes the next actor. It reports false if the page is full.
+// take decides whether the next actor is on the page. It returns false if the
+// page is full.
 func (p *actorPage) take(path string) bool {
 	switch {
 	case p.skip != "":
@@ -124,14 +126,15 @@ func (p *actorPage) take(path string) bool {
 	return true
 }
 
-// Runs describes the runs of that name, or with "" all of them, by name.
+// Runs returns the run with that name, or all runs by name if name is "".
 func (s *State) Runs(ctx context.Context, name string) ([]RunInfo, error) {
 	list, _, err := s.RunsAfter(ctx, name, "", math.MaxInt)
 	return list, err
 }
 
-// RunsAfter is a page of [State.Runs] with at most limit actors, which may end
-// within a run. If there are more, next is the after with which the list goes on.
+// RunsAfter returns a page of [State.Runs] with at most limit actors. A page
+// may end within a run. If there are more, next is the value of after for the
+// next page.
 func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (list []RunInfo, next string, err error) {
 	return list, next, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		seen, from, actor := false, "", ""
@@ -176,7 +179,7 @@ func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (l
 			if p.skip != "" {
 				return &registry.ArgumentError{Argument: "after", Problem: afterGone}
 			}
-			// Of a run whose actors have all been listed, nothing is left to say.
+			// Skip a run whose actors were all on the page before.
 			if len(info.Actors) > 0 || run.Name != from {
 				list = append(list, info)
 			}
@@ -192,7 +195,7 @@ func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (l
 	})
 }
 
-// endOf is the after that goes on behind a list of runs.
+// endOf returns the value of after that continues behind list.
 func endOf(list []RunInfo) string {
 	if len(list) == 0 {
 		return ""
@@ -201,8 +204,9 @@ func endOf(list []RunInfo) string {
 	return run.Name + "/" + run.Actors[len(run.Actors)-1].Path
 }
 
-// RunLeases lists the leases of a run: those that span it, then each layer's, by
-// the layer's path. A layer's path narrows it to that layer.
+// RunLeases lists the leases of a run: those of the run scope first, then those
+// of each layer by the layer's path. If path is not "", only the leases of that
+// layer are listed.
 func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) (p LeasePage, err error) {
 	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
@@ -227,8 +231,8 @@ func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) 
 	})
 }
 
-// CheckToken says what a token of a lease of a run is worth now, or of a lease of
-// the layer of the lead at a path of it.
+// CheckToken reports whether a token is current for a lease of the run or, with
+// LayerScope, of the layer whose lead is at path.
 func (s *State) CheckToken(ctx context.Context, name, path string, scope Scope, key string, token uint64) (standing registry.TokenStanding, err error) {
 	return standing, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
@@ -248,8 +252,8 @@ func (s *State) CheckToken(ctx context.Context, name, path string, scope Scope, 
 	})
 }
 
-// RunStore is the store of the layer at a path of a run, as its operator sees
-// it: everything, and nothing to write.
+// RunStore returns the store of the layer at path as the operator sees it: the
+// operator can read everything and write nothing.
 func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.View, err error) {
 	return view, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
@@ -266,8 +270,8 @@ func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.Vi
 	})
 }
 
-// layersAt gives the layer of the lead at path, or with "" all layers of a
-// run, by path, the root's first.
+// layersAt returns the layer of the lead at path. If path is "", it returns all
+// layers of the run by path, the root's first.
 func layersAt(tx engine.Tx, run Run, path string) ([]layerRecord, error) {
 	if path != "" {
 		lead, err := actorAt(tx, run, path)
@@ -294,7 +298,8 @@ func sublayers(tx engine.Tx, l layerRecord, list []layerRecord) []layerRecord {
 	return list
 }
 
-// subtree is an actor and all below it, living or ended, each lead before its layer.
+// subtree yields an actor and all below it, living or ended, each lead before
+// its layer.
 func subtree(tx engine.Tx, a Actor) iter.Seq[Actor] {
 	return func(yield func(Actor) bool) { walk(tx, a, yield) }
 }
@@ -313,8 +318,8 @@ func walk(tx engine.Tx, a Actor, yield func(Actor) bool) bool {
 	return true
 }
 
-// tree describes an actor and all below it as the operator sees them. It stops where
-// ctx ends.
+// tree describes an actor and all below it as the operator sees them. It stops
+// early when ctx ends.
 func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor) (list []ActorInfo) {
 	for a := range subtree(tx, a) {
 		if ctx.Err() != nil {
@@ -325,14 +330,14 @@ func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor) (list []ActorIn
 	return list
 }
 
-// operatorActor sees everything.
+// operatorActor is a viewer that sees everything.
 var operatorActor = Actor{Role: Operator, Path: operatorPath}
 
-// maxStands bounds how many leases of a session are counted.
+// maxStands is the greatest number of leases that are counted for one session.
 const maxStands = 10_000
 
-// info describes an actor as viewer sees it: what it holds and waits for in a
-// layer is for the members of that layer.
+// info describes an actor as viewer sees it. Leases of a layer are included
+// only if viewer belongs to that layer.
 func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 	a.TokenHash = nil
 	info := ActorInfo{Actor: a}
@@ -368,8 +373,8 @@ func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 	return info
 }
 
-// visible are those of the leases of an actor that has ended which viewer may
-// know of: a layer's are named for its members alone.
+// visible returns those leases of an ended actor that viewer may see. Leases of
+// a layer are visible only to its members.
 func visible(leases []work.LeaseName, a, viewer Actor) []work.LeaseName {
 	if viewer.Role == Operator || a.HomeLayer() == viewer.HomeLayer() {
 		return leases
@@ -395,8 +400,8 @@ func (s *State) appendContend(tx engine.Tx, list []Contend, l registry.Lease) []
 	return append(list, c)
 }
 
-// OriginOf is where a party to leases works: the zero Origin if that is not
-// known, or its session has ended.
+// OriginOf returns the origin of a holder of leases, or the zero Origin if it
+// is unknown or the holder's session has ended.
 func (s *State) OriginOf(ctx context.Context, h registry.Holder) (o Origin, err error) {
 	return o, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		o = originOf(tx, h)
@@ -404,7 +409,7 @@ func (s *State) OriginOf(ctx context.Context, h registry.Holder) (o Origin, err 
 	})
 }
 
-// OriginOf is where another party to leases works.
+// OriginOf returns the origin of a holder of leases, as [State.OriginOf] does.
 func (se *Session) OriginOf(ctx context.Context, h registry.Holder) (Origin, error) {
 	return se.state.OriginOf(ctx, h)
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// assign compares what a connection says it is with where its process comes
-// from. It returns the actor that it is in any case, or the zero one.
+// assign compares the credentials of a connection with the ancestry of its
+// process. If the process belongs to a launched actor, it returns that actor;
+// otherwise it returns the zero Actor.
 func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 	switch {
 	case k.Actor != uuid.Nil:
@@ -28,7 +29,8 @@ func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 	return Actor{}, nil
 }
 
-// notOutside refuses a launched process what is for those who are in no run.
+// notOutside refuses a launched process that connects as an operator or a
+// reader.
 func notOutside(k work.Kin) error {
 	if k.Run == "" && k.Actor == uuid.Nil {
 		return nil
@@ -36,8 +38,9 @@ func notOutside(k work.Kin) error {
 	return forbidden("process %d was started by a dispatcher, and is no operator's", k.Process.PID)
 }
 
-// mayBe refuses an actor that the process of a connection is not. Where a
-// connection over HTTP comes from cannot be told, so launched actors have none.
+// mayBe refuses credentials of an actor that the connecting process does not
+// belong to. The process behind an HTTP connection is unknown, so a launched
+// actor cannot connect over HTTP.
 func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
 	_, launched := work.Get(tx, a.ID)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Scope says how far a lease reaches.
+// A Scope is the set of actors that a lease excludes one another among.
 type Scope string
 
 const (
@@ -37,15 +37,15 @@ type LeaseInfo struct {
 	Origin Origin // of its holder
 }
 
-// As is the session as a party to leases, for one of the sub-agents that share it;
-// "" if it is one.
+// As returns the session as a holder of leases, for one of the sub-agents that
+// share it. party is "" if the session has no sub-agents.
 func (se *Session) As(party string) registry.Holder {
 	h := se.Holder()
 	h.Party = party
 	return h
 }
 
-// Acquire takes a lease for the session; of req's Holder only Party is read.
+// Acquire takes a lease for the session. It reads only Party of req.Holder.
 func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Request) (registry.Grant, error) {
 	r, err := se.registry(scope)
 	if err != nil {
@@ -62,15 +62,15 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	return r.Acquire(ctx, req)
 }
 
-// A Want is one of several leases that are to be taken together.
+// A Want is one of several leases to be taken together.
 type Want struct {
 	Scope  Scope
 	Key    string
 	Shared bool
 }
 
-// AcquireAll takes several leases for the session, or none; of req's Holder only Party
-// is read.
+// AcquireAll takes several leases for the session, or none. It reads only Party
+// of req.Holder.
 func (se *Session) AcquireAll(ctx context.Context, wants []Want, req registry.Request) ([]registry.Grant, error) {
 	list := make([]registry.Want, len(wants))
 	req.Holder = se.As(req.Holder.Party)
@@ -91,17 +91,19 @@ func (se *Session) AcquireAll(ctx context.Context, wants []Want, req registry.Re
 	return se.state.core.AcquireAll(ctx, list, req)
 }
 
-// Renew extends a lease of the session's actor, of either scope, for a party.
+// Renew extends a lease of the session's actor, of either scope, on behalf of
+// party.
 func (se *Session) Renew(ctx context.Context, party string, id uuid.UUID, ttl time.Duration) (registry.Lease, error) {
 	return se.state.core.Renew(ctx, se.As(party), id, ttl)
 }
 
-// Release gives back a lease of the session's actor, of either scope.
+// Release releases a lease of the session's actor, of either scope.
 func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, why string, err error) {
 	return se.state.core.Release(ctx, se.Holder(), id)
 }
 
-// Requirement names a lease as the session sees it, for a [registry.Fence].
+// Requirement names one of the leases that the session can see, for a
+// [registry.Fence].
 func (se *Session) Requirement(scope Scope, key string, token uint64) (registry.Requirement, error) {
 	r, err := se.registry(scope)
 	if err != nil {
@@ -110,7 +112,7 @@ func (se *Session) Requirement(scope Scope, key string, token uint64) (registry.
 	return r.Requirement(key, token), nil
 }
 
-// CheckToken says what a token of a lease is worth now.
+// CheckToken reports whether a token is current for a lease.
 func (se *Session) CheckToken(ctx context.Context, scope Scope, key string, token uint64) (s registry.TokenStanding, err error) {
 	need, err := se.Requirement(scope, key, token)
 	if err != nil {
@@ -122,9 +124,10 @@ func (se *Session) CheckToken(ctx context.Context, scope Scope, key string, toke
 	})
 }
 
-// Undo takes back what a call did whose client will never have the answer. What
-// finishes or gives up something stands, and so does what another call was told
-// of too. It is no error if there is nothing to undo.
+// Undo reverses the effect of a call whose answer will never reach the client.
+// A call that finished or gave up something is not undone, and neither is an
+// effect that another call has been told of. If there is nothing to undo, Undo
+// returns nil.
 func (se *Session) Undo(ctx context.Context, c call.Call) error {
 	if !c.Undoable() {
 		return nil
@@ -147,7 +150,7 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		case spawning:
 			e.tx = tx
 			e.undoSpawn(a.Value)
-		default: // stands
+		default: // the effect stays
 		}
 		return nil
 	})
@@ -155,12 +158,12 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		return err
 	}
 	se.state.cutOff(e.cuts...)
-	return se.state.ending(ctx, func(*ender) error { return nil }) // those below it
+	return se.state.ending(ctx, func(*ender) error { return nil }) // ends those below the undone actors
 }
 
-// EndParty releases what a sub-agent of the session holds, and gives up its
-// places in lines. It is forgotten first, so that the main agent is told what this
-// cannot end.
+// EndParty releases what a sub-agent of the session holds and removes it from
+// all lines. The sub-agent is forgotten first, so that the main agent receives
+// notices of anything that could not be released.
 func (se *Session) EndParty(ctx context.Context, party string) error {
 	if err := se.note(ctx, se.agents.forget(party)); err != nil {
 		return err
@@ -168,24 +171,24 @@ func (se *Session) EndParty(ctx context.Context, party string) error {
 	return se.state.core.EndParty(ctx, se.As(party))
 }
 
-// A LeaseQuery asks for leases.
+// A LeaseQuery selects leases for a listing.
 type LeaseQuery struct {
 	Scopes []Scope
-	Prefix string // of the key; of a layer's lease also with /leases/ before it
-	After  string // Next of the page before
+	Prefix string // of the key; a layer's lease also matches with /leases/ before its key
+	After  string // Next of the previous page
 	Limit  int    // 1 to MaxLeaseList; 0: DefaultLeaseList
 }
 
-// Bounds of a page of leases.
+// Limits of a page of leases.
 const (
 	DefaultLeaseList = 100
 	MaxLeaseList     = 1000
 )
 
-// A LeasePage is a part of a listing, by scope and key.
+// A LeasePage is a part of a listing, ordered by scope and key.
 type LeasePage struct {
 	Leases []LeaseInfo
-	Next   string // After of the next page; "": there is none
+	Next   string // After for the next page; "": no more
 }
 
 // A shelf is one registry that a listing reads.
@@ -195,8 +198,8 @@ type shelf struct {
 	layer string // path of its lead
 }
 
-// page fills a page from shelves in their order. The cursor says in which of them
-// the page before ended, and after which key.
+// page reads a page from shelves, in their order. The cursor says in which
+// shelf the previous page ended, and after which key.
 func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error) {
 	limit := cmp.Or(q.Limit, DefaultLeaseList)
 	if limit < 1 || limit > MaxLeaseList {
@@ -230,8 +233,8 @@ func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error)
 	return p, nil
 }
 
-// cursor says in which shelf a page ended, and after which lease: its number, if it
-// is one of several that share the key, and its key.
+// cursor encodes the shelf and the lease at which a page ended. The lease is
+// given by its key and, if it shares that key with others, by its number.
 func cursor(shelf int, after string) string {
 	key, number, shared := strings.Cut(after, "\x00")
 	n := uint64(0)
@@ -241,7 +244,7 @@ func cursor(shelf int, after string) string {
 	return fmt.Sprintf("%d:%d:%s", shelf, n, key)
 }
 
-// readCursor reads what cursor gave; "" is where a listing begins.
+// readCursor decodes the result of cursor. "" is the start of a listing.
 func readCursor(s string) (shelf int, after string, ok bool) {
 	if s == "" {
 		return 0, "", true
@@ -256,7 +259,8 @@ func readCursor(s string) (shelf int, after string, ok bool) {
 	return shelf, after, ok && err == nil && wrong == nil && shelf >= 0
 }
 
-// Leases lists what is held in the scopes that the session can take leases in.
+// Leases lists the leases that are held in the scopes of q, which must be
+// scopes in which the session can take leases.
 func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err error) {
 	var shelves []shelf
 	for _, scope := range q.Scopes {
@@ -278,10 +282,11 @@ func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err e
 	})
 }
 
-// LeasesOn lists what is held on one key of a scope: more than one if it is shared.
+// LeasesOn lists the leases held on one key of a scope. There are several if
+// the key is held in shared mode.
 func (se *Session) LeasesOn(ctx context.Context, scope Scope, key string) (list []LeaseInfo, err error) {
 	q := LeaseQuery{Scopes: []Scope{scope}, Prefix: key, Limit: MaxLeaseList}
-	p, err := se.Leases(ctx, q) // in the order of keys: those on this one come first
+	p, err := se.Leases(ctx, q) // ordered by key: those on this key come first
 	for _, l := range p.Leases {
 		if l.Key == key {
 			list = append(list, l)
@@ -290,7 +295,7 @@ func (se *Session) LeasesOn(ctx context.Context, scope Scope, key string) (list 
 	return list, err
 }
 
-// registry is where the session's leases of a scope are.
+// registry returns the registry of the session's leases of a scope.
 func (se *Session) registry(scope Scope) (*registry.Registry, error) {
 	if se.actor.Role.Outside() {
 		return nil, forbidden("an operator is in no run and takes no leases; connect with an actor's token")
@@ -301,15 +306,16 @@ func (se *Session) registry(scope Scope) (*registry.Registry, error) {
 	return se.state.leasesOf(se.run), nil
 }
 
-// Within bounds ctx by the session: its end cancels what it has under way.
+// Within returns a context that also ends when the session ends.
 func (se *Session) Within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(se.ctx, func() { cancel(context.Cause(se.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// withinWait is Within for a call that may wait. One that does not finds in its
-// transaction that the session has ended.
+// withinWait is Within for a call that may wait. A call that does not wait
+// needs no such context: its transaction finds out whether the session has
+// ended.
 func (se *Session) withinWait(ctx context.Context, wait time.Duration) (context.Context, func()) {
 	if wait == 0 {
 		return ctx, func() {}

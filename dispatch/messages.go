@@ -18,22 +18,23 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// HolderOf is what a recipient begins with that is the holder of a lease.
+// HolderOf is the prefix of a recipient that is given as the holder of a lease.
 const HolderOf = "holder of "
 
-// maxHolders bounds to how many holders of one lease a message goes.
+// maxHolders is the greatest number of holders of one lease that a message can
+// go to.
 const maxHolders = 32
 
-// The kinds of the answers of calls about messages.
+// Kinds of recorded answers of calls about messages.
 const (
 	sending call.Kind = "message"
 	reading call.Kind = "inbox"
 )
 
-// A Sent is a message that was sent.
+// A Sent describes a message that has been sent.
 type Sent struct {
 	ID uuid.UUID
-	To []string // paths; several if they share the lease
+	To []string // paths; several if the lease is shared
 	At time.Time
 
 	actors []uuid.UUID
@@ -63,18 +64,19 @@ func (s *Sent) decode(value string) bool {
 	return true
 }
 
-// A recipient is whom a message goes to.
+// A recipient is an actor that a message goes to.
 type recipient struct {
 	Actor
-	about string // the lease that it holds
-	party string // for which sub-agent
+	about string // the lease that it holds, if it was addressed as the holder
+	party string // the sub-agent that holds the lease
 }
 
-// Send sends a message to another living actor of the run: by its path, its id, or
-// its name if the session's actor leads it; or with [HolderOf] to the holder of a
-// lease of the run, or of the session's layer. replyTo is the message that it
-// answers, or zero. Everybody of a run may write to everybody: paths are no secret
-// there, as refusals name holders by them.
+// Send sends a message to another living actor of the run. to is the actor's
+// path, its id, or its name if the session's actor leads it; or it is
+// [HolderOf] and the key of a lease of the run or of the session's layer.
+// replyTo is the id of the message that this one answers, or zero. Any actor
+// may write to any other of its run. Paths are not secret within a run, because
+// refusals name holders by path.
 func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID) (sent Sent, err error) {
 	if se.actor.Role.Outside() {
 		return Sent{}, forbidden("an operator is in no run and has no inbox for the answer; connect with an actor's token")
@@ -109,7 +111,7 @@ func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID)
 	})
 }
 
-// recipients resolves whom a message goes to.
+// recipients resolves to.
 func (se *Session) recipients(tx engine.Tx, to string) ([]recipient, error) {
 	if key, ok := strings.CutPrefix(to, HolderOf); ok {
 		return se.holders(tx, key)
@@ -138,8 +140,9 @@ func (se *Session) correspondent(tx engine.Tx, to string) (a Actor, err error) {
 	return a, nil
 }
 
-// holders finds who holds a lease of the run, or else of the session's layer. A
-// name that begins with /leases/ is of the layer first.
+// holders returns the holders of a lease of the run or, if nobody holds that,
+// of the session's layer. For a key that begins with /leases/ the layer comes
+// first.
 func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err error) {
 	name := strings.TrimPrefix(key, "/"+kvstore.Leases+"/")
 	layer := se.state.core.Registry(layerScope(se.actor.HomeLayer()))
@@ -158,8 +161,8 @@ func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err erro
 	return list, nil
 }
 
-// holdersIn are the living actors that hold a key, each once, and of several not
-// the session's own.
+// holdersIn returns the living actors that hold a key, each once. The session's
+// own actor is returned only if it is the only one.
 func (se *Session) holdersIn(tx engine.Tx, leases *registry.Registry, key string) (list []recipient) {
 	seen := make(map[uuid.UUID]bool)
 	var own []recipient
@@ -184,7 +187,8 @@ func (se *Session) holdersIn(tx engine.Tx, leases *registry.Registry, key string
 	return list
 }
 
-// unsend takes back a message from those who have not been told of it.
+// unsend retracts a message from those recipients that have not been told it
+// yet.
 func (se *Session) unsend(tx engine.Tx, value string) {
 	var sent Sent
 	if !sent.decode(value) {
@@ -197,13 +201,13 @@ func (se *Session) unsend(tx engine.Tx, value string) {
 	}
 }
 
-// asked is how much of the messages an answer tells that was asked for them.
+// asked is how much one call of Inbox returns.
 var asked = mail.Portion{Count: 20, Bytes: 64 << 10, Whole: true}
 
-// Inbox returns the oldest messages that the session's actor has not been told and that
-// are for an agent of the session, counts them as told, and says how many more there are. If there are none it waits
-// for one, and answers with none when wait is over. A call that is sent again gets
-// the messages of the first.
+// Inbox returns the oldest messages for an agent of the session that the
+// session's actor has not been told, and marks them as told. more is the number
+// of messages left. If there are none, Inbox waits for one, and returns none
+// when wait is over. A repeated call returns the messages of the first call.
 func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) (list []mail.Message, more int, err error) {
 	if wait < 0 || wait > registry.MaxWait {
 		return nil, 0, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
@@ -233,7 +237,7 @@ func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) 
 	return list, more, err
 }
 
-// takeAsked is the rule of Inbox.
+// takeAsked implements Inbox within a transaction.
 func (se *Session) takeAsked(tx engine.Tx, agent string, c call.Call) (ids []uuid.UUID, more int, err error) {
 	if !sessionOpen(tx, se.id) {
 		return nil, 0, registry.ErrSessionEnded

@@ -13,16 +13,17 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// What a session is to be told without having asked is told beside its next
-// answer: losses of leases, who waits for one and who offers one, messages, and the end of its run. An answer that nobody
-// reads has told nothing, see [Session.Retell].
+// A session receives notices together with its next answer: lost leases,
+// waiters for its leases, leases offered to it, messages, and the end of its
+// run. If nobody reads that answer, the notices are told again: see
+// [Session.Retell].
 
-// A bulletin knows whether there may be something to tell a session. Where there
-// is nothing, which is nearly always, it looks at nothing that others contend for.
+// A bulletin knows whether there may be something to tell a session. Usually
+// there is nothing, and then it reads no shared state.
 type bulletin struct {
 	changes *engine.Watch
-	turn    chan struct{} // has one in it while somebody reads it, who may wait for the disk
-	unsure  atomic.Bool   // there may be something, whatever changes says; changed under turn
+	turn    chan struct{} // holds one token while a call reads; that call may wait for the disk
+	unsure  atomic.Bool   // there may be something, even if changes has not fired; written only with turn held
 }
 
 func (b *bulletin) init() {
@@ -30,11 +31,11 @@ func (b *bulletin) init() {
 	b.unsure.Store(true)
 }
 
-// read calls take if there may be something to tell. It reports false if that left
-// nothing that another call would have to tell.
+// read calls take if there may be something to tell. take returns more as true
+// if something is left for another call to tell.
 func (b *bulletin) read(ctx context.Context, take func() (more bool, err error)) error {
 	if !b.unsure.Load() && len(b.changes.C) == 0 {
-		return nil // or another call has just begun to tell it
+		return nil // nothing, or another call has just begun to tell it
 	}
 	select {
 	case b.turn <- struct{}{}:
@@ -57,11 +58,12 @@ func (b *bulletin) read(ctx context.Context, take func() (more bool, err error))
 	return err
 }
 
-// MaxNotices is how many notices of leases one answer has.
+// MaxNotices is the greatest number of notices of leases in one answer.
 const MaxNotices = 20
 
-// TakeNotices returns notices of leases that an agent of the session has not been told,
-// counts them as told, and says how many more there are. The next answers tell those.
+// TakeNotices returns notices of leases that an agent of the session has not
+// been told, and marks them as told. more is the number of notices left for
+// later answers.
 func (se *Session) TakeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
 	h := se.Holder()
 	tells := func(party string) bool { return se.agents.tells(agent, party) }
@@ -100,13 +102,13 @@ func (se *Session) TakeNotices(ctx context.Context, agent string) (list []regist
 	return list, more, nil
 }
 
-// noticed is how much of the messages an answer tells that was asked for something
-// else.
+// noticed is how many messages are added to the answer of another call.
 var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
 
-// TakeMessages returns messages that the session's actor has not been told and that are
-// for an agent of the session, counts them as told, and says how many more there are if
-// that are more than when it said so last: those are for [Session.Inbox].
+// TakeMessages returns messages for an agent of the session that the session's
+// actor has not been told, and marks them as told. more is the number of
+// messages left, or 0 if it has not grown since the last call. The rest can be
+// read with [Session.Inbox].
 func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
 	var ids []uuid.UUID
 	left, others := 0, 0
@@ -140,7 +142,7 @@ func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.
 	return list, more, err
 }
 
-// local is ctx for what the session alone is told.
+// local returns the context for an update that only this session is told of.
 func (se *Session) local(ctx context.Context) context.Context {
 	if se.Holder().Local {
 		return engine.Local(ctx)
@@ -148,8 +150,8 @@ func (se *Session) local(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Retell is called when an answer of the session will not be read: what it may have
-// told is told again.
+// Retell is called when an answer of the session will not be read. Notices and
+// messages that the answer may have carried will be told again.
 func (se *Session) Retell(ctx context.Context) error {
 	se.state.mu.Lock()
 	others := se.toldFor
@@ -172,15 +174,15 @@ func (se *Session) Retell(ctx context.Context) error {
 	})
 }
 
-// WatchNotices calls tell with each notice of a lease as it comes, until
-// ctx or the session ends. It does not count them as told: a notification may
-// never be read, the next answer is.
+// WatchNotices calls tell with each new notice of a lease, until ctx or the
+// session ends. It does not mark the notices as told, because a client may
+// ignore notifications; the next answer tells them too.
 func (se *Session) WatchNotices(ctx context.Context, tell func(registry.Notice)) {
 	ctx, stop := se.Within(ctx)
 	defer stop()
 	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
 	defer watch.Stop()
-	type about struct { // a claim has no lease_id
+	type about struct { // identifies a notice; a claim has no lease_id
 		kind  registry.NoticeKind
 		token uint64
 	}
@@ -207,12 +209,12 @@ func (se *Session) WatchNotices(ctx context.Context, tell func(registry.Notice))
 				tell(n)
 			}
 		}
-		told = untold // what an answer has told since is forgotten here, too
+		told = untold // also drops notices that an answer has told in the meantime
 	}
 }
 
-// TakeDrain returns the end of the session's run that is in sight, once, or
-// nil.
+// TakeDrain returns the pending end of the session's run. It returns it once,
+// and nil afterwards or if there is none.
 func (se *Session) TakeDrain() *work.Drain {
 	if se.drain.Load() == nil { // nearly always
 		return nil

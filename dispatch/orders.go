@@ -17,17 +17,17 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Orders are what a launcher is to do next.
+// Orders are the next orders for a launcher.
 type Orders struct {
 	Launch     []Launch
 	Stop       []StopOrder // deepest first
 	Draining   bool
 	Unfinished int
 
-	more bool // works that this answer had no time for
+	more bool // works that this answer did not have room for
 }
 
-// A Launch is the order to start a process.
+// A Launch is an order to start a process.
 type Launch struct {
 	Actor  Actor
 	Life   int
@@ -36,20 +36,21 @@ type Launch struct {
 	Order  work.Order
 }
 
-// A StopOrder is the order to end one, and with it all that it started.
+// A StopOrder is an order to end an actor's process and everything that it
+// started.
 type StopOrder struct {
 	Actor Actor
 	work.Stop
 }
 
-// errOrdersWithdrawn ends a transaction whose caller is gone.
+// errOrdersWithdrawn aborts a transaction whose caller has gone.
 var errOrdersWithdrawn = errors.New("the launcher has given up this call")
 
-// NextOrders returns what the launcher has not been told yet, as soon as there
-// is any, or nothing is unfinished, or wait is over. Each order is given once
-// to each attachment. One that is given again, to a launcher that came back
-// before it said that the process had started, comes with a new token and a
-// new session: it says so first.
+// NextOrders returns the orders that the launcher has not been given yet. It
+// waits until there are some, until nothing is unfinished, or until wait is
+// over. Each order is given once per attachment. After a reconnect the launcher
+// first reports which processes it has started. An order that is given again
+// then comes with a new token and a new session.
 func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait time.Duration) (Orders, error) {
 	if wait < 0 || wait > registry.MaxWait {
 		return Orders{}, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
@@ -78,10 +79,11 @@ func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait t
 	return o, nil
 }
 
-// maxLaunches bounds one answer: an order may be as large as its prompt.
+// maxLaunches is the greatest number of launches in one answer. One order may
+// be as large as its prompt.
 const maxLaunches = 16
 
-// handOut puts one answer together.
+// handOut assembles one answer.
 func (s *State) handOut(ctx context.Context, l *work.Launcher) (o Orders, err error) {
 	return o, l.Tell(func(given map[uuid.UUID]work.Todo) error {
 		o, err = s.pickOrders(ctx, l, given)
@@ -101,8 +103,8 @@ func (s *State) handOut(ctx context.Context, l *work.Launcher) (o Orders, err er
 	})
 }
 
-// pickOrders finds what the launcher was not given yet, and opens a session for
-// each process that it is to start.
+// pickOrders finds the orders that the launcher has not been given yet, and
+// creates a session for each process that is to be started.
 func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid.UUID]work.Todo) (o Orders, err error) {
 	var opened []uuid.UUID // sessions
 	var replaced []cut
@@ -115,14 +117,14 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 		o = Orders{Draining: d.Drain != nil}
 		for id, todo := range work.Unfinished(tx, l.Run) {
 			if todo == work.Nothing || given[id] == todo {
-				continue // nearly all, each time: their works are not read
+				continue // true of nearly all, so their works are not read
 			}
 			w, _ := work.Get(tx, id)
 			a, _ := getActor(tx, id)
 			if todo == work.ToStop && w.Status == work.Pending && given[w.Actor] == "" {
-				// It was handed out before this attachment, which said what
-				// was started: nothing was. If it is being started just now,
-				// that is refused.
+				// The launch was handed out before this attachment, and on
+				// attaching the launcher did not report a process. If a start
+				// is in progress nevertheless, its report will be refused.
 				run, _ := getRun(tx, l.Name)
 				if e.left <= 0 {
 					o.more = true
@@ -136,7 +138,7 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 				continue
 			}
 			if len(o.Launch) == maxLaunches {
-				continue // the next answer has it
+				continue // left for the next answer
 			}
 			if w.HandedOut() {
 				replaced = append(replaced, cut{w.Session, errReplaced})
@@ -146,12 +148,12 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 			o.Launch = append(o.Launch, launch)
 		}
 		if ctx.Err() != nil {
-			return errOrdersWithdrawn // nobody reads it: it is not given
+			return errOrdersWithdrawn // nobody reads the answer, so the orders are not given
 		}
 		d, _ = work.RunOf(tx, l.Name)
 		o.Unfinished = d.Unfinished
-		// Before the commit, so that whoever ends one of these actors next
-		// finds its session kept open and takes that back.
+		// This happens before the commit. A later transaction that ends one of
+		// these actors then finds its session kept open, and ends that.
 		for _, id := range opened {
 			s.launchers.KeepOpen(id)
 		}
@@ -165,10 +167,11 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 	return o, nil
 }
 
-// errReplaced is why the session of an order ends that was given again.
+// errReplaced is the cause when a session ends because its order was given
+// again.
 var errReplaced = errors.New("its launcher was told again to start this actor")
 
-// depth is how far an actor is below its root.
+// depth returns how many levels an actor is below the root.
 func depth(a Actor) int {
 	if a.Role == Root {
 		return 0
@@ -176,9 +179,9 @@ func depth(a Actor) int {
 	return strings.Count(a.Path, Separator) + 1
 }
 
-// openLaunch makes the token of an actor and the session that is kept open for
-// its process. Those that were made before, for a launcher that never said
-// that it started one, are void.
+// openLaunch creates the token of an actor and the session that is kept open
+// for its process. If the order was handed out before, to a launcher that never
+// reported a start, the earlier token and session become void.
 func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, session uuid.UUID) {
 	if w.HandedOut() {
 		if before, ok := rows.Get[sessionRecord](tx, sessionKey(w.Session)); ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// connectedSession finds a session that is connected to this process.
+// connectedSession finds a session that is connected to this daemon.
 func (s *State) connectedSession(id uuid.UUID) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -19,8 +19,9 @@ func (s *State) connectedSession(id uuid.UUID) (*Session, error) {
 	return &Session{party: p}, nil
 }
 
-// OnBehalf gives another session, for an answer of this one, an operator's, to tell
-// what that is to be told. If nobody reads the answer, it is told again.
+// OnBehalf returns another session, so that an answer of se, an operator's
+// session, can carry that session's notices. If nobody reads the answer, the
+// notices are told again.
 func (se *Session) OnBehalf(of uuid.UUID) (*Session, error) {
 	other, err := se.state.connectedSession(of)
 	if err != nil || of == se.id {

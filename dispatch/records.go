@@ -16,24 +16,24 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// A Role is what an actor is in the tree.
+// A Role is the role of an actor in the tree.
 type Role string
 
 const (
 	Root     Role = "root"
 	Sublead  Role = "sublead"
 	Worker   Role = "worker"
-	Operator Role = "operator" // the user of the daemon, in no tree
-	Reader   Role = "reader"   // sees what an operator sees, and changes nothing
+	Operator Role = "operator" // the user of the daemon, not part of a tree
+	Reader   Role = "reader"   // sees what an operator sees, and can change nothing
 )
 
-// operatorPath stands for the operator where a path is told.
+// operatorPath is shown as the path of the operator.
 const operatorPath = "operator"
 
-// Leads reports whether actors of the role have a layer of their own.
+// Leads reports whether actors with this role have their own layer.
 func (r Role) Leads() bool { return r == Root || r == Sublead }
 
-// Outside reports whether those of the role are in no tree.
+// Outside reports whether this role is outside every tree.
 func (r Role) Outside() bool { return r == Operator || r == Reader }
 
 // An Actor is a party of a run.
@@ -43,24 +43,24 @@ type Actor struct {
 	Name      string
 	Role      Role
 	Path      string    // names below the root joined by →; the root's is "root"
-	Layer     uuid.UUID // of which it is a member; for the root, the one it leads
-	Leads     uuid.UUID // its own layer; zero for a worker
+	Layer     uuid.UUID // that it is a member of; for the root, the layer it leads
+	Leads     uuid.UUID // the layer it leads; zero for a worker
 	ReadDown  bool      // its parent may read its layer
-	Transient bool      // joined by itself: ends with its last session
+	Transient bool      // joined without being spawned; ends with its last session
 	CreatedAt time.Time
 	EndedAt   time.Time // zero while it lives
 	EndCause  string
-	EndedBy   string           `json:",omitempty"` // path of who ended it
-	Held      []work.LeaseName `json:",omitempty"` // when it was ended, the first of them
-	Leaving   bool             `json:",omitempty"` // what it has in its layer is being removed
-	TokenHash []byte           `json:",omitempty"` // nil: nobody can connect as it; of no use once it has ended
+	EndedBy   string           `json:",omitempty"` // path of the actor that ended it
+	Held      []work.LeaseName `json:",omitempty"` // leases it held when it ended, at most work.MaxLeaseNames
+	Leaving   bool             `json:",omitempty"` // its entries in its layer are being removed
+	TokenHash []byte           `json:",omitempty"` // nil: nobody can connect as it; unused once it has ended
 }
 
 // Ended reports whether the actor has ended.
 func (a Actor) Ended() bool { return !a.EndedAt.IsZero() }
 
-// HomeLayer is the layer an actor means by its own: the one it leads, else the
-// one it is a member of.
+// HomeLayer returns the layer that the actor's own calls refer to: the layer it
+// leads, or else the layer it is a member of.
 func (a Actor) HomeLayer() uuid.UUID {
 	if a.Role.Leads() {
 		return a.Leads
@@ -82,30 +82,30 @@ type Run struct {
 
 func (r Run) scope() string { return "run:" + r.ID.String() }
 
-// Caps bound the tree of a run. Zero fields stand for the defaults.
+// Caps limit the tree of a run. A zero field means the default, which is given
+// behind it.
 type Caps struct {
-	Depth       int            // names in a path; 4
-	LayerActors int            // living actors of a layer, its lead not counted; 1000
+	Depth       int            // greatest number of names in a path; 4
+	LayerActors int            // living actors of a layer without its lead; 1000
 	RunActors   int            // living actors of a run; 10 000
 	Store       kvstore.Limits // of each layer's store
 }
 
-// layerRecord is one layer.
 type layerRecord struct {
 	ID      uuid.UUID
 	Run     string
 	RunID   uuid.UUID
 	Lead    uuid.UUID
-	Parent  uuid.UUID // layer of which the lead is a member; zero for the root's
+	Parent  uuid.UUID // the layer that the lead is a member of; zero for the root's
 	Path    string    // of the lead
-	Members int       // living, the lead not counted
+	Members int       // living, without the lead
 }
 
 func (l layerRecord) scope() string { return layerScope(l.ID) }
 
 func layerScope(id uuid.UUID) string { return "layer:" + id.String() }
 
-// sessionRecord is what a restart needs of a session.
+// A sessionRecord holds what is needed to continue a session after a restart.
 type sessionRecord struct {
 	ID       uuid.UUID
 	Actor    uuid.UUID
@@ -113,7 +113,7 @@ type sessionRecord struct {
 	Peer     process.Peer
 	OpenedAt time.Time
 	Origin   Origin `json:",omitzero"`
-	Guest    bool   `json:",omitempty"` // no connection holds it open
+	Guest    bool   `json:",omitempty"` // the daemon keeps it open without a connection
 
 	Subscribed []string     `json:",omitempty"` // URIs of resources
 	Agents     agentsRecord `json:",omitzero"`
@@ -125,7 +125,8 @@ const (
 	actorPrefix  = "actor/"
 	memberPrefix = "member/"
 
-	// SessionPrefix is of the rows of sessions, one each, for an [engine.Observer].
+	// SessionPrefix is the prefix of the keys of session rows, for an
+	// [engine.Observer].
 	SessionPrefix = "session/"
 )
 
@@ -163,7 +164,7 @@ func memberNamed(tx engine.Tx, layer uuid.UUID, name string) (Actor, bool) {
 	return memberOf(tx, row)
 }
 
-// members yields the actors of a layer by name, its lead not among them.
+// members yields the actors of a layer by name, without its lead.
 func members(tx engine.Tx, layer uuid.UUID) iter.Seq[Actor] {
 	return func(yield func(Actor) bool) {
 		for row := range tx.Scan(memberKeys(layer)) {
@@ -197,12 +198,12 @@ func sessionsOf(tx engine.Tx, actor uuid.UUID) iter.Seq[sessionRecord] {
 	}
 }
 
-// endedError says who ended the actor, why, and what it lost.
+// endedError describes who ended the actor, why, and which leases it lost.
 func (a Actor) endedError() *EndedError {
 	return &EndedError{Path: a.Path, Run: a.Run, By: a.EndedBy, Cause: a.EndCause, At: a.EndedAt, Held: a.Held}
 }
 
-// checkRecords refuses a state with a record that cannot be read.
+// checkRecords returns an error if a record cannot be read.
 func checkRecords(tx engine.Tx) error {
 	return cmp.Or(
 		rows.Check[Run](tx, runPrefix),

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// LaunchStarted notes the process of an actor.
+// LaunchStarted records the process of an actor.
 func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, actor uuid.UUID, pid int) error {
 	l, err := s.launcherOf(se, name)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 	return nil
 }
 
-// LaunchExited notes how the process of an actor ended. To report an end again
+// LaunchExited records how the process of an actor ended. A repeated report
 // changes nothing.
 func (s *State) LaunchExited(ctx context.Context, se *Session, name string, actor uuid.UUID, exit work.Exit) (info ActorInfo, result []byte, err error) {
 	if !exit.Status.Known() || !exit.Status.Final() {
@@ -76,7 +76,7 @@ func (s *State) LaunchExited(ctx context.Context, se *Session, name string, acto
 	return info, result, nil
 }
 
-// workIn finds a work of a launcher's run.
+// workIn finds a work in the run of a launcher.
 func workIn(tx engine.Tx, l *work.Launcher, actor uuid.UUID) (work.Work, Actor, error) {
 	w, ok := work.Get(tx, actor)
 	a, _ := getActor(tx, actor)

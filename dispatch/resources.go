@@ -10,8 +10,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// LayerLeases lists what is held in the layer whose lead is at a path. The session
-// reads its own layer, and those that [Session.Store] lets it look into.
+// LayerLeases lists the leases held in the layer whose lead is at path. The
+// session can read its own layer and those that [Session.Store] gives it access
+// to.
 func (se *Session) LayerLeases(ctx context.Context, path string, q LeaseQuery) (p LeasePage, err error) {
 	return p, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) (err error) {
 		l, err := se.layerAt(tx, path)
@@ -22,8 +23,8 @@ func (se *Session) LayerLeases(ctx context.Context, path string, q LeaseQuery) (
 	})
 }
 
-// layerAt is the layer whose lead is at a path, if the session's actor reads it.
-// Otherwise it is not told whether there is one.
+// layerAt returns the layer whose lead is at path, if the session's actor may
+// read it. Otherwise the error does not reveal whether that layer exists.
 func (se *Session) layerAt(tx engine.Tx, path string) (l layerRecord, err error) {
 	a := se.actor
 	if a.Role == Operator {
@@ -49,8 +50,8 @@ func (se *Session) layerAt(tx engine.Tx, path string) (l layerRecord, err error)
 	return l, nil
 }
 
-// ReadableLayers are the paths of the leads whose layers the session reads, its own
-// first, and at most limit.
+// ReadableLayers returns the paths of the leads whose layers the session can
+// read: at most limit, its own first.
 func (se *Session) ReadableLayers(ctx context.Context, limit int) (paths []string, err error) {
 	a := se.actor
 	return paths, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
@@ -75,7 +76,7 @@ func (se *Session) ReadableLayers(ctx context.Context, limit int) (paths []strin
 	})
 }
 
-// Revision is that of the last event there is, of any run.
+// Revision returns the revision of the last event of any run.
 func (se *Session) Revision(ctx context.Context) (n uint64, err error) {
 	return n, se.state.eng.View(ctx, func(tx engine.Tx) error {
 		n = event.NumbersOf(tx).Revision
@@ -83,11 +84,12 @@ func (se *Session) Revision(ctx context.Context) (n uint64, err error) {
 	})
 }
 
-// NewEvents wakes when there may be new events.
+// NewEvents returns a watch that fires when there may be new events.
 func (se *Session) NewEvents() *engine.Watch { return se.state.eng.Watch(event.NumberKey) }
 
-// Events gives a page of what has happened in the session's run. It is for those
-// that tell its client no more of it than which of what it reads has changed.
+// Events returns a page of the events of the session's run. It is meant for a
+// caller that tells its client no more than which of the resources it can read
+// have changed.
 func (se *Session) Events(ctx context.Context, since uint64) (p EventPage, err error) {
 	q := EventQuery{Since: since, Limit: MaxEventList}
 	return p, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) (err error) {
@@ -96,8 +98,8 @@ func (se *Session) Events(ctx context.Context, since uint64) (p EventPage, err e
 	})
 }
 
-// Subscriptions are what the session's client has asked to be told of, as
-// [Session.Subscribe] noted it.
+// Subscriptions returns the URIs that the session's client is subscribed to, as
+// recorded by [Session.Subscribe].
 func (se *Session) Subscriptions(ctx context.Context) (uris []string, err error) {
 	return uris, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		record, _ := rows.Get[sessionRecord](tx, sessionKey(se.id))
@@ -106,8 +108,8 @@ func (se *Session) Subscriptions(ctx context.Context) (uris []string, err error)
 	})
 }
 
-// Subscribe notes all that the session's client has asked to be told of, so that it
-// is told also by the daemon that comes after this one.
+// Subscribe records all URIs that the session's client is subscribed to, so
+// that the subscriptions continue after a restart of the daemon.
 func (se *Session) Subscribe(ctx context.Context, uris []string) error {
 	return rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
 		record, ok := rows.Get[sessionRecord](tx, sessionKey(se.id))

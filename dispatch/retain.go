@@ -17,17 +17,18 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// What is kept, and how long by default.
+// Default retention of runs and actors that have ended.
 const (
 	KeepRuns   = 7 * 24 * time.Hour
 	KeepActors = 24 * time.Hour
 )
 
-// Retention is how long what has ended is kept, by the wall clock. It may change
-// from one start of the daemon to the next, and then holds for what has ended before.
+// Retention is how long ended runs and actors, and events, are kept, by the
+// wall clock. If it changes at a restart of the daemon, it also applies to what
+// has ended before.
 type Retention struct {
-	Runs   time.Duration   // after the end of a run, all of it; zero: KeepRuns
-	Actors time.Duration   // after the end of an actor of a run that lives; zero: KeepActors
+	Runs   time.Duration   // of a whole run, after its end; zero: KeepRuns
+	Actors time.Duration   // of an actor, after its end, while its run lives; zero: KeepActors
 	Events event.Retention // of each run; zero: KeepEvents and KeepEventsCount
 }
 
@@ -36,7 +37,7 @@ func (k Retention) withDefaults() Retention {
 	return Retention{cmp.Or(k.Runs, KeepRuns), cmp.Or(k.Actors, KeepActors), events}
 }
 
-// RemoveRun forgets a run that has ended, now.
+// RemoveRun removes an ended run at once.
 func (s *State) RemoveRun(ctx context.Context, name string) error {
 	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
@@ -51,11 +52,11 @@ func (s *State) RemoveRun(ctx context.Context, name string) error {
 	})
 }
 
-// A removal is something that is gone for good, and whose rows are yet to be
-// removed.
+// A removal is something that has been removed while some of its rows still
+// exist.
 type removal struct {
-	Run   Run       // if it has an id: all that the run has
-	Layer uuid.UUID // if not zero: the layer and those in it
+	Run   Run       // if its id is set: everything that the run has
+	Layer uuid.UUID // if not zero: the layer and its actors
 	Actor uuid.UUID // if not zero: the actor, and its entries in its layer
 	Caps  Caps
 }
@@ -65,7 +66,7 @@ func putRemoval(tx engine.Tx, id uuid.UUID, r removal) {
 	tx.Put(engine.Row{Key: removalsUnder})
 }
 
-// removeRun forgets an ended run: its name is free at once.
+// removeRun removes an ended run. Its name is free at once.
 func (s *State) removeRun(tx engine.Tx, run Run) {
 	tx.Delete(runKey(run.Name))
 	tx.Delete(retireKey(retireRunKind, run.EndedAt, run.ID))
@@ -73,8 +74,8 @@ func (s *State) removeRun(tx engine.Tx, run Run) {
 	putRemoval(tx, run.ID, removal{Run: run})
 }
 
-// removeActor removes an actor that has ended, with its entries in its layer,
-// and for a lead its own layer.
+// removeActor removes an ended actor with its entries in its layer and, for a
+// lead, its own layer.
 func (s *State) removeActor(tx engine.Tx, a Actor) {
 	run, _ := getRun(tx, a.Run)
 	if a.Role.Leads() {
@@ -84,13 +85,13 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 		s.dropActor(tx, a)
 		return
 	}
-	a.Leaving = true // nobody takes its name while its entries go
+	a.Leaving = true // its name stays taken until its entries are removed
 	putActor(tx, a)
 	putRemoval(tx, a.ID, removal{Actor: a.ID, Caps: run.Caps})
 }
 
-// dropPeer removes entries that an actor has in its layer, unless its name is
-// another's by now. It reports true once none is left.
+// dropPeer removes up to limit entries that an actor has in its layer, unless
+// another actor has its name now. It returns true once none is left.
 func (s *State) dropPeer(tx engine.Tx, a Actor, caps Caps, limit int) (done bool) {
 	if m, ok := memberNamed(tx, a.Layer, a.Name); !ok || m.ID != a.ID || a.Role == Root {
 		return true
@@ -115,8 +116,8 @@ func (s *State) dropActor(tx engine.Tx, a Actor) {
 	mail.Drop(tx, a.ID)
 }
 
-// removeSome removes some of what is gone for good. It reports true if that was
-// not all.
+// removeSome removes some rows of pending removals. It returns true if more may
+// be left.
 func (s *State) removeSome(tx engine.Tx) (more bool) {
 	for row := range tx.Scan(endingRemoval) {
 		r, ok := rows.Decode[removal](tx, row)
@@ -129,7 +130,7 @@ func (s *State) removeSome(tx engine.Tx) (more bool) {
 	return false
 }
 
-// remove reports true once all of a removal is removed.
+// remove removes some rows of a removal. It returns true once none is left.
 func (s *State) remove(tx engine.Tx, r removal) (done bool) {
 	switch {
 	case r.Run.ID != uuid.Nil:
@@ -185,7 +186,7 @@ func (s *State) forgetLayer(id uuid.UUID) {
 	s.places.Delete(layerScope(id))
 }
 
-// of is how long what has ended is kept, by its kind.
+// of returns the retention for a kind of retire row.
 func (k Retention) of(kind string) time.Duration {
 	if kind == retireRunKind {
 		return k.Runs
@@ -193,12 +194,12 @@ func (k Retention) of(kind string) time.Duration {
 	return k.Actors
 }
 
-// retirePoll is how often is looked whether something has been kept for long
-// enough. The wall clock may be set, so nothing can be waited for.
+// retirePoll is the interval at which expired retentions are looked for. The
+// wall clock may be set, so a timer for the next one could be wrong.
 const retirePoll = 10 * time.Minute
 
-// tendEndings goes on with what a restart found half ended, and removes what is
-// gone for good or has been kept for long enough.
+// tendEndings continues what a restart found half ended. After that it removes
+// the rows of pending removals, and whatever has outlived its retention.
 func (s *State) tendEndings(ctx context.Context) error {
 	watch := s.eng.Watch(removalsUnder)
 	defer watch.Stop()
@@ -222,7 +223,7 @@ func (s *State) tendEndings(ctx context.Context) error {
 				return err
 			}
 			if err != nil {
-				break // of one run, which is not removed; look again later
+				break // that run is damaged and is not removed; try again later
 			}
 		}
 		select {
@@ -234,8 +235,8 @@ func (s *State) tendEndings(ctx context.Context) error {
 	}
 }
 
-// somethingToForget reports whether anything is gone for good, or has been kept
-// for long enough.
+// somethingToForget reports whether there is a pending removal, or something
+// that has outlived its retention.
 func (s *State) somethingToForget(ctx context.Context) (found bool, err error) {
 	return found, s.eng.View(ctx, func(tx engine.Tx) error {
 		_, found = tx.Get(removalsUnder)
@@ -250,8 +251,8 @@ func (s *State) somethingToForget(ctx context.Context) (found bool, err error) {
 	})
 }
 
-// retireSome forgets some of what has been kept for long enough. It reports true
-// if that may not have been all.
+// retireSome removes some runs and actors that have outlived their retention.
+// It returns true if more may be left.
 func (s *State) retireSome(tx engine.Tx) (more bool) {
 	n := 0
 	for _, kind := range []string{retireRunKind, retireDeadKind} {
@@ -275,8 +276,8 @@ func (s *State) retireSome(tx engine.Tx) (more bool) {
 	return false
 }
 
-// retireRun forgets a run, unless it was resumed and has not ended since, or not
-// for long enough.
+// retireRun removes a run whose retention is over. A run that has been resumed
+// since stays; if it has ended again, its retention starts from that end.
 func (s *State) retireRun(tx engine.Tx, name string, id uuid.UUID) {
 	run, there := getRun(tx, name)
 	switch {
@@ -288,9 +289,9 @@ func (s *State) retireRun(tx engine.Tx, name string, id uuid.UUID) {
 	}
 }
 
-// retireActor forgets an ended actor of a run that lives. Those of a run that has
-// ended go with it, also if that is resumed, for then it meets them again. A lead
-// stays until all below it have ended.
+// retireActor removes an ended actor of a living run. Actors of a run that has
+// ended are removed with the run; until then a resume can find them again. A
+// lead is kept until all actors below it have ended.
 func (s *State) retireActor(tx engine.Tx, id uuid.UUID) {
 	a, there := getActor(tx, id)
 	if !there || !a.Ended() {
@@ -301,15 +302,15 @@ func (s *State) retireActor(tx engine.Tx, id uuid.UUID) {
 	case a.Role == Root || !run.EndedAt.IsZero(): // goes with its run
 	case a.Role.Leads() && !deserted(tx, a.Leads, new(int(endStep))):
 		again := tx.Wall().Add(retirePoll - s.opts.Keep.Actors)
-		tx.Put(engine.Row{Key: retireKey(retireDeadKind, again, a.ID)}) // look again later
+		tx.Put(engine.Row{Key: retireKey(retireDeadKind, again, a.ID)}) // check again later
 	default:
 		s.removeActor(tx, a)
 	}
 }
 
-// deserted reports whether nobody lives in a layer, nor below it. It looks at as many
-// actors as one transaction does, and reports false if there are more: those retire
-// by themselves.
+// deserted reports whether no actor lives in a layer or below it. It checks at
+// most *left actors and returns false if there are more, because their number
+// shrinks as they retire themselves.
 func deserted(tx engine.Tx, layer uuid.UUID, left *int) bool {
 	l, _ := getLayer(tx, layer)
 	if l.Members > 0 {
@@ -323,7 +324,7 @@ func deserted(tx engine.Tx, layer uuid.UUID, left *int) bool {
 	return true
 }
 
-// readRetireKey gives since when what is to be forgotten has ended.
+// readRetireKey decodes the result of retireKey.
 func readRetireKey(key string) (since time.Time, id uuid.UUID) {
 	rest := strings.TrimPrefix(key, retirePrefix)[1:]
 	copy(id[:], rest[8:])

@@ -9,17 +9,17 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Revocation names a lease that is taken away.
+// A Revocation describes a lease that is to be revoked.
 type Revocation struct {
 	Scope  Scope
-	Layer  string // path of the lead of the layer, for a layer's lease; "": the caller's own, or the root's
+	Layer  string // for a layer's lease, path of the layer's lead; "": the caller's own layer, or the root's
 	Key    string
-	Holder string // path of the one that loses it; "": all who share it
+	Holder string // path of the holder that loses it; "": all holders of a shared lease
 	Reason string
 }
 
-// Revoke takes a lease away from actors of the session's sub-tree. It does not for
-// claims on tasks: Tasks.Cancel and Session.Cancel end those.
+// Revoke revokes a lease of actors in the session's sub-tree. It does not end
+// claims on tasks: Tasks.Cancel and Session.Cancel do that.
 func (se *Session) Revoke(ctx context.Context, v Revocation) (registry.Revoked, error) {
 	a := se.actor
 	if !a.Role.Leads() {
@@ -56,7 +56,7 @@ func (se *Session) Revoke(ctx context.Context, v Revocation) (registry.Revoked, 
 	})
 }
 
-// Revoke takes a lease of a run away, as its operator.
+// Revoke revokes a lease of a run, on behalf of the operator.
 func (s *State) Revoke(ctx context.Context, name string, v Revocation) (registry.Revoked, error) {
 	var leases *registry.Registry
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
@@ -77,6 +77,7 @@ func (s *State) Revoke(ctx context.Context, name string, v Revocation) (registry
 	if err != nil {
 		return registry.Revoked{}, err
 	}
-	// An operator's session is in no record, so it cannot send the call again.
+	// An operator's session has no record, so its calls are not recorded
+	// either.
 	return leases.Revoke(call.With(ctx, call.Call{}), registry.Revocation{Key: v.Key, Holder: v.Holder, By: operatorPath, Reason: v.Reason})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A secret is handed out once, as text that names what it opens; only its hash
-// is kept.
+// A secret is handed out once, as a text that contains the id it belongs to.
+// Only a hash of it is stored.
 const (
 	tokenMark  = "lht_" // an actor's token
 	accessMark = "lha_" // the token of an operator or reader
@@ -20,15 +20,16 @@ const (
 	secretBytes = 32
 )
 
-// newSecret makes the secret that opens id, and its hash.
+// newSecret creates a secret for id and returns it with its hash.
 func newSecret(mark string, id uuid.UUID) (text string, hash []byte) {
 	b := make([]byte, 16+secretBytes)
 	copy(b, id[:])
-	rand.Read(b[16:]) // never fails: crypto/rand ends the program instead
+	rand.Read(b[16:]) // never fails: crypto/rand aborts the program instead
 	return mark + base64.RawURLEncoding.EncodeToString(b), hashSecret(b[16:])
 }
 
-// openSecret reads what newSecret made. A text of another form opens nothing.
+// openSecret decodes the result of newSecret. ok is false if text has another
+// form.
 func openSecret(mark, text string) (id uuid.UUID, secret []byte, ok bool) {
 	rest, ok := strings.CutPrefix(text, mark)
 	if !ok {
@@ -41,7 +42,8 @@ func openSecret(mark, text string) (id uuid.UUID, secret []byte, ok bool) {
 	return uuid.UUID(b[:16]), b[16:], true
 }
 
-// IsAccess reports whether a token is one of an operator or a reader, by its form.
+// IsAccess reports whether a token has the form of an operator's or reader's
+// token.
 func IsAccess(token string) bool { return strings.HasPrefix(token, accessMark) }
 
 func hashSecret(secret []byte) []byte {
@@ -49,7 +51,7 @@ func hashSecret(secret []byte) []byte {
 	return sum[:]
 }
 
-// matches compares in constant time; no hash matches nothing.
+// matches compares in constant time. An empty hash matches nothing.
 func matches(hash, secret []byte) bool {
 	return len(hash) > 0 && subtle.ConstantTimeCompare(hash, hashSecret(secret)) == 1
 }

@@ -17,67 +17,68 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Session is one connection's hold on a session. Several connections may
-// hold one; it ends with the last of them, or with its actor.
+// A Session is one connection's reference to a session. Several connections may
+// share a session. It ends with the last of them, or with its actor.
 type Session struct {
 	*party
 	resumed bool
-	dir     string // where the process of this connection works; "": not known
+	dir     string // working directory of this connection's process; "": unknown
 	once    sync.Once
 	err     error
 }
 
-// A party is a session that is connected to this process.
+// A party is a session that is connected to this daemon. All connections of the
+// session share it.
 type party struct {
 	state  *State
 	id     uuid.UUID
 	actor  Actor
 	run    Run
 	handle string
-	losses bulletin                   // of the actor's sessions
-	mail   bulletin                   // the actor's messages
-	unread atomic.Int64               // messages that the session knows it can ask for
-	told   atomic.Bool                // some of either was told lately
-	drain  atomic.Pointer[work.Drain] // the end of its run, to be told of once; nil: told, or not in sight
+	losses bulletin                   // about leases of the session's actor
+	mail   bulletin                   // about messages to the actor
+	unread atomic.Int64               // messages that the session knows are waiting
+	told   atomic.Bool                // some notices or messages have been told since the last Retell
+	drain  atomic.Pointer[work.Drain] // the pending end of its run, to be told once; nil: none, or already told
 	ctx    context.Context
 	end    context.CancelCauseFunc
 
-	agents   subAgents    // that its client tells apart
-	calls    call.Log     // whose answers its clients have
+	agents   subAgents    // those that its client distinguishes
+	calls    call.Log     // which answers its clients have received
 	peer     process.Peer // of its first connection
-	guest    bool         // the daemon holds it open, for a client without a connection
-	attached int          // connections; under State.mu
-	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
-	ending   bool         // cannot be resumed any more; under State.mu
+	guest    bool         // the daemon keeps it open, for a client without a connection
+	attached int          // number of connections; guarded by State.mu
+	toldFor  []*party     // parties whose notices an operator's answers have carried; guarded by State.mu
+	ending   bool         // can no longer be resumed; guarded by State.mu
 }
 
-// ID names the session. It is not a secret.
+// ID identifies the session. It is not secret.
 func (p *party) ID() uuid.UUID { return p.id }
 
-// Actor is whom the session acts for, as it was when it connected.
+// Actor is the session's actor, as it was when the session connected.
 func (p *party) Actor() Actor { return p.actor }
 
-// Handle is the secret by which the session is resumed; "" for an operator's.
+// Handle is the secret that resumes the session; "" for an operator's session.
 func (p *party) Handle() string { return p.handle }
 
-// Context ends, with the cause, when the session has ended.
+// Context is cancelled, with the cause, when the session has ended.
 func (p *party) Context() context.Context { return p.ctx }
 
-// Holder is the session as a party to leases.
+// Holder is the session as a holder of leases.
 func (p *party) Holder() registry.Holder {
 	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path, Local: p.peer.PID != 0}
 }
 
-// CallLog knows which of the session's calls have an answer, and whose answers
-// its clients have.
+// CallLog knows which of the session's calls have been answered, and which
+// answers its clients have received.
 func (p *party) CallLog() *call.Log { return &p.calls }
 
-// Resumed reports whether this connection went on with an earlier one's
-// session.
+// Resumed reports whether this connection resumed an existing session.
 func (se *Session) Resumed() bool { return se.resumed }
 
-// Directory is where the process of this connection works, or else where that of its
-// session's first one does; "" if neither is known.
+// Directory returns the working directory of this connection's process or, if
+// that is unknown, the one recorded for the session. It returns "" if neither
+// is known.
 func (se *Session) Directory(ctx context.Context) (string, error) {
 	if se.dir != "" {
 		return se.dir, nil
@@ -86,7 +87,7 @@ func (se *Session) Directory(ctx context.Context) (string, error) {
 	return o.Directory, err
 }
 
-// attach counts one more connection to a session, unless it is ending.
+// attach adds a connection to a session, unless the session is ending.
 func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
 	return p, true
 }
 
-// detachFailed takes back an attach that found no session to resume.
+// detachFailed reverses an attach that found no session to resume.
 func (s *State) detachFailed(p *party) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,15 +113,15 @@ func (s *State) detachFailed(p *party) {
 	}
 }
 
-// present reports whether a session is there: connected to this process, or
-// kept open for a process that is launched.
+// present reports whether a session is connected to this daemon, or is kept
+// open for a launched process.
 func (s *State) present(session uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connectedLocked(session) || s.launchers.KeptOpen(session)
 }
 
-// connected reports whether a connection holds a session.
+// connected reports whether a session has a connection.
 func (s *State) connected(session uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,10 +133,10 @@ func (s *State) connectedLocked(session uuid.UUID) bool {
 	return ok && p.attached > 0 && !p.ending
 }
 
-// Close ends this connection's hold. The last one ends the session: its calls
-// are cancelled, it can be given nothing any more, and everything it held and
-// waited for is given back, in as many transactions as that takes. Closing again
-// answers the same.
+// Close ends this connection's use of the session. When the last connection
+// closes, the session ends: its calls are cancelled, it can be given nothing
+// more, and everything it held or waited for is given back, in as many
+// transactions as that takes. Calling Close again returns the same result.
 func (se *Session) Close(cause error) error {
 	se.once.Do(func() { se.err = se.state.detach(se.party, cause) })
 	return se.err
@@ -158,10 +159,10 @@ func (s *State) detach(p *party, cause error) error {
 	}
 }
 
-// endSession ends one session that nobody can resume any more. The calls that
-// wait are cancelled first, so that none of them is granted what is freed. The
-// party stays known, as ending, until the record is gone: a resume in between
-// finds it.
+// endSession ends a session that nobody can resume any more. The waiting calls
+// are cancelled first, so that none of them is granted what the session frees.
+// The party stays registered, marked as ending, until the record is deleted, so
+// that a resume in between finds it.
 func (s *State) endSession(id uuid.UUID, cause error) error {
 	s.mu.Lock()
 	if p, ok := s.parties[id]; ok {
@@ -170,10 +171,10 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 	s.mu.Unlock()
 	defer s.cutOff(cut{id, cause})
 	for done, first := false, true; !done; first = false {
-		if !first { // sessions that held much take turns: each step is one that others wait for
+		if !first { // sessions that held much take turns: others wait for each step
 			s.ends <- struct{}{}
 		}
-		// Whoever is gone cannot cancel this: it must happen.
+		// The caller may be gone, but the session must end nevertheless.
 		err := rows.Update(engine.Needed(context.Background()), s.eng, func(tx engine.Tx) error {
 			record, ok := rows.Get[sessionRecord](tx, endingSession+string(id[:]))
 			if !ok {
@@ -184,7 +185,7 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 				}
 			}
 			if !ok {
-				done = true // an operator's, or ended with its actor
+				done = true // an operator's session, or one that ended with its actor
 				return nil
 			}
 			e := &ender{s: s, tx: tx, left: endStep}
@@ -201,7 +202,7 @@ func (s *State) endSession(id uuid.UUID, cause error) error {
 	return nil
 }
 
-// cutOff forgets sessions whose records are gone, and ends their contexts.
+// cutOff removes sessions whose records are gone, and ends their contexts.
 func (s *State) cutOff(cuts ...cut) {
 	for _, c := range cuts {
 		s.launchers.UnkeepOpen(c.session)

@@ -14,13 +14,14 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A shell command writes to what it wants, and nobody knows before what that is.
-// After it, the hook of its client says which files have changed meanwhile that
-// others have leased. What a holder has written to itself meanwhile is its own
-// change.
+// A shell command may write to any file, and nobody knows in advance to which.
+// After the command, the hook of the client reports which files have changed
+// that others have leased. A file that its holder has written to in that time
+// does not count.
 
-// writes number the writes of holders to what they hold, and know the last of each.
-// It is in memory: without it a report is made that nobody needs.
+// writes numbers the writes that holders make to files they have leased, and
+// remembers the last write to each. It is in memory only; if an entry is lost,
+// the result is one unnecessary report.
 type writes struct {
 	mu   sync.Mutex
 	n    uint64
@@ -32,7 +33,7 @@ type heldKey struct {
 	key     string
 }
 
-// maxWrites bounds how many are remembered.
+// maxWrites is the greatest number of files that are remembered.
 const maxWrites = 1 << 14
 
 func (w *writes) note(session uuid.UUID, key string) {
@@ -51,7 +52,7 @@ func (w *writes) since(session uuid.UUID, key string, n uint64) bool {
 	return w.last[heldKey{session, key}] > n
 }
 
-// Writes is the number of the last write that the guard allowed.
+// Writes returns the number of the last write that the guard allowed.
 func (s *State) Writes() uint64 {
 	w := &s.guard.writes
 	w.mu.Lock()
@@ -59,9 +60,10 @@ func (s *State) Writes() uint64 {
 	return w.n
 }
 
-// NoteChanged records that what held is about has changed while a shell command of
-// the session ran, and tells its holder. It reports whether that is to be told: not if
-// the holder itself has written to it since, as [State.Writes] counts.
+// NoteChanged records that a leased file changed while a shell command of the
+// session ran, and sends text to its holder. It returns false, and does
+// neither, if the holder itself has written to the file after write number
+// since (see [State.Writes]).
 func (se *Session) NoteChanged(ctx context.Context, party string, since uint64, held *registry.HeldError, text string) (told bool, err error) {
 	if se.state.guard.writes.since(held.Holder.Session, held.Key, since) {
 		return false, nil
@@ -72,7 +74,7 @@ func (se *Session) NoteChanged(ctx context.Context, party string, since uint64, 
 			ID: uuid.New(), Sender: se.actor.ID, From: se.actor.Path, Text: text, At: tx.Wall(), About: held.Key, Party: held.Holder.Party,
 		})
 		if _, full := errors.AsType[*registry.LimitError](err); full {
-			return nil // it has not read what it was told before, either
+			return nil // its inbox is full, so it has not read the earlier ones either
 		}
 		return err
 	})

@@ -21,14 +21,14 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Spawn asks for an actor below its lead, launched.
+// A Spawn is a request for a launched actor below the caller.
 type Spawn struct {
 	Role       Role   // Sublead or Worker
-	Name       string // "": S1, S2, … or W1, W2, …
+	Name       string // "": generated (S1, S2, … or W1, W2, …)
 	Prompt     string
-	Agent      string // "", here and below: as the manifest says for the role
+	Agent      string // "", here and below: the manifest's default for the role
 	Model      string
-	Directory  string // relative to its lead's
+	Directory  string // relative to the lead's
 	Env        map[string]string
 	Tools      []string
 	Timeout    time.Duration
@@ -39,7 +39,7 @@ type Spawn struct {
 	InitialRef map[string]json.RawMessage // entries of its layer, below /ref/
 }
 
-// wish is the order that the spawn asks for, with what it leaves open.
+// wish returns the requested order, in which fields may be unset.
 func (sp Spawn) wish() work.Wish {
 	return work.Wish{
 		Order: work.Order{
@@ -50,20 +50,20 @@ func (sp Spawn) wish() work.Wish {
 	}
 }
 
-// A Spawned is the actor that a spawn came to.
+// A Spawned is the result of a spawn.
 type Spawned struct {
 	ActorInfo
-	Finished bool            // in an earlier life of the run, which is the answer
-	Result   json.RawMessage // of that
+	Finished bool            // the actor succeeded in an earlier life of the run, so it was not started
+	Result   json.RawMessage // of that earlier life
 }
 
-// Spawn makes an actor below the session's own and orders its process, all in
-// one transaction: a refusal leaves nothing.
+// Spawn creates an actor below the session's own and orders its process, in one
+// transaction. If it is refused, nothing changes.
 //
-// In a run that was resumed, a name that an actor of an earlier life has means
-// that actor: if it succeeded the answer is what became of it, else it is
-// started again. Names that are given by the daemon mean it if the order is
-// the same.
+// In a run that has been resumed, a name that belongs to an actor of an earlier
+// life refers to that actor. If the actor succeeded, Spawn returns its result.
+// Otherwise it is started again. A generated name refers to an earlier actor
+// only if the order is the same.
 func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error) {
 	if !se.actor.Role.Leads() {
 		return Spawned{}, forbidden("%s is a %s and leads nobody: ask your lead to spawn, or put the work in a queue with task_enqueue", se.actor.Path, se.actor.Role)
@@ -90,7 +90,8 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	return made, nil
 }
 
-// spawning is the kind of answer that a spawn leaves: the id of its actor.
+// spawning is the kind of the recorded answer of a spawn, which is the id of
+// the actor.
 const spawning call.Kind = "spawn"
 
 func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, error) {
@@ -164,8 +165,8 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 	return Spawned{ActorInfo: info}, nil
 }
 
-// undoSpawn stops an actor that a lead will never hear of: at once if it has no
-// process yet.
+// undoSpawn stops an actor that its lead will never be told of. If it has no
+// process yet, it ends at once.
 func (e *ender) undoSpawn(answer string) {
 	id, err := uuid.FromBytes([]byte(answer))
 	a, ok := getActor(e.tx, id)
@@ -176,7 +177,7 @@ func (e *ender) undoSpawn(answer string) {
 	e.stop(a, end{Cause: "cancelled: " + reason, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
 }
 
-// maySpawn refuses where there is nobody to start what lead spawns.
+// maySpawn returns an error if nothing can start what lead spawns.
 func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, boss work.Work, err error) {
 	d, ok := work.RunOf(tx, run.Name)
 	switch {
@@ -197,9 +198,9 @@ func (s *State) maySpawn(tx engine.Tx, run Run, lead Actor) (d work.Dispatched, 
 	return d, boss, nil
 }
 
-// MaySpawn reports whether the session's actor is one whose spawns are launched:
-// a lead of a dispatched run, and launched itself. If that cannot be read, it may
-// try.
+// MaySpawn reports whether the session's actor may spawn: it must be a launched
+// lead of a dispatched run. If the records cannot be read, MaySpawn returns
+// true, and a spawn reports the error.
 func (se *Session) MaySpawn(ctx context.Context) bool {
 	if !se.actor.Role.Leads() {
 		return false
@@ -213,8 +214,8 @@ func (se *Session) MaySpawn(ctx context.Context) bool {
 	return err != nil || dispatched && launched
 }
 
-// nameFor gives the name of who is spawned, and whom it means of an earlier
-// life.
+// nameFor returns the name of the actor to be spawned and, if that name refers
+// to an actor of an earlier life, that actor.
 func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spawn, o work.Order) (name string, earlier *Actor, err error) {
 	if sp.Name != "" {
 		if err := CheckName(sp.Name); err != nil {
@@ -225,7 +226,7 @@ func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spa
 		if taken && launched && w.Before(d.Life) && m.Role == sp.Role {
 			return sp.Name, &m, nil
 		}
-		answered := launched && w.Met == d.Life // with what became of it in an earlier life
+		answered := launched && w.Met == d.Life // an earlier spawn of this life has returned its old result
 		if taken && (answered || !reusable(tx, m)) || sp.Name == lead.Name {
 			return "", nil, say(ErrExists, "the layer of %s already has an actor named %q; choose another name", lead.Path, sp.Name)
 		}
@@ -262,7 +263,7 @@ func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spa
 	return name, nil, nil
 }
 
-// revive makes an actor live again that has ended.
+// revive makes an ended actor live again.
 func revive(tx engine.Tx, run Run, a *Actor) {
 	run, _ = getRun(tx, run.Name)
 	run.Actors++
@@ -277,12 +278,12 @@ func revive(tx engine.Tx, run Run, a *Actor) {
 	note(tx, run, *a, event.Event{Kind: event.ActorBegan, Cause: string(a.Role) + ", again"})
 }
 
-// publish writes what a sub-lead's layer begins with.
+// publish writes the initial entries of a sub-lead's layer.
 func (s *State) publish(tx engine.Tx, run Run, a, lead Actor, entries map[string]json.RawMessage) error {
 	if len(entries) > 0 && a.Role != Sublead {
 		return &registry.ArgumentError{Argument: "initial_ref", Problem: "must be left out for a worker, which has no layer"}
 	}
-	// Not the State's own for the layer, which would outlive a refusal.
+	// Not the store that s.layer keeps: that would stay after a refused spawn.
 	store := kvstore.New(s.eng, s.core.Registry(layerScope(a.Leads)), a.Leads, run.Caps.Store).In(tx)
 	paths := make([]string, 0, len(entries))
 	for path := range entries {

@@ -23,39 +23,37 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Options of a State. The zero value is a production one.
+// Options of a State. The zero value is suitable for production.
 type Options struct {
-	Caps   Caps             // of runs that are made without their own
-	Leases registry.Options // bounds; its SessionOpen and Present are the State's own
+	Caps   Caps             // for runs that are created without their own
+	Leases registry.Options // limits; SessionOpen, Present and LayerOf are set by Open
 	Tasks  queue.Options
 
-	// Alive reports whether the process of a session that was connected
-	// before a restart still runs. Nil: [process.Peer.Alive].
+	// Alive reports whether the process of a session that was connected before
+	// a restart still runs. Nil: [process.Peer.Alive].
 	Alive func(process.Peer) bool
 
-	// Process describes a running process, and where it comes from. Nil:
+	// Process describes a running process and its ancestry. Nil:
 	// [process.Find].
 	Process func(pid int) process.Running
 
-	// DetachedGrace is how long such a session is kept, once it holds no
-	// lease, for its process to connect again, and how long a run waits for
+	// DetachedGrace is how long a session that holds no lease is kept after a
+	// restart for its process to reconnect. It is also how long a run waits for
 	// its launcher. Zero: 30 s.
 	DetachedGrace time.Duration
 
-	// Clock is what the engine reads time from. The zero value is the
-	// machine's.
+	// Clock is the clock that the engine uses. Zero: the machine's.
 	Clock clock.Clock
 
-	// Above is a number that every token is greater than which this opening of the
-	// state issues.
+	// Above is a lower bound for tokens: every token issued from now on is
+	// greater.
 	Above uint64
 
-	// Keep is how long what has ended is kept.
+	// Keep is the retention of what has ended.
 	Keep Retention
 }
 
-// State is all runs of one engine: the trees, the leases that span them, and
-// the sessions.
+// State holds all runs of one engine: their trees, leases and sessions.
 type State struct {
 	eng   engine.Engine
 	core  *registry.Core
@@ -63,27 +61,27 @@ type State struct {
 	opts  Options
 
 	launchers *work.Launchers
-	places    sync.Map // of layers, by scope: see layerOf
+	places    sync.Map // place by scope, of layers; see layerOf
 
-	ahead time.Duration // of the running clock: the wall clock, when the state was opened
+	ahead time.Duration // how far the wall clock was ahead of the running clock when the state was opened
 
-	ends chan struct{} // has one in it while a session that held much gives some of it back
+	ends chan struct{} // holds one token while a session that held much gives back a part of it
 
 	mu       sync.Mutex
-	parties  map[uuid.UUID]*party // the sessions that are connected to this process
+	parties  map[uuid.UUID]*party // sessions connected to this daemon
 	layers   map[uuid.UUID]*layer.Layer
-	detached map[uuid.UUID]detached // the sessions that wait to be resumed
+	detached map[uuid.UUID]detached // sessions that may be resumed
 
 	guard  guard
 	guests struct {
 		mu   sync.Mutex
 		open map[guest]*Session
-		came chan struct{} // has one in it when there may be a new one
+		came chan struct{} // holds one token if there may be a new one
 	}
 }
 
-// Open readies the state that eng holds: every lease gets its ttl anew, and
-// sessions whose process is gone are ended. The caller runs [State.Tend].
+// Open prepares the state in eng for use: every lease gets a full ttl, and
+// sessions whose process is gone are ended. The caller must run [State.Tend].
 func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) {
 	if opts.Alive == nil {
 		opts.Alive = process.Peer.Alive
@@ -148,15 +146,17 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	return s, nil
 }
 
-// sessionOpen is asked by the lease rules in the transaction that grants.
+// sessionOpen reports whether a session is open. The lease rules call it in the
+// transaction that grants.
 func sessionOpen(tx registry.Tx, session uuid.UUID) bool {
 	_, ok := tx.Get(sessionKey(session))
 	return ok
 }
 
-// Tend does what falls due, until ctx ends: leases expire and are handed over,
-// sessions that nobody resumes end, and so does what a launcher leaves behind. It is the one long-lived goroutine of a
-// State, owned by its caller.
+// Tend performs whatever falls due, until ctx ends: leases expire and are
+// handed over, sessions that nobody resumes end, and what an absent launcher
+// has left behind is cleaned up. The caller owns this goroutine; a State has no
+// other long-lived one.
 func (s *State) Tend(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(engine.Needed(ctx))
 	g.Go(func() error { return s.tendRows(ctx) })
@@ -182,13 +182,13 @@ func (s *State) tendRows(ctx context.Context) error {
 	}
 }
 
-// Changes wakes on every change of the state, for those who show it.
+// Changes returns a watch that fires on every change of the state.
 func (s *State) Changes() *engine.Watch { return s.eng.Watch("") }
 
-// leasesOf is the registry that spans a run.
+// leasesOf returns the registry of the leases of a whole run.
 func (s *State) leasesOf(run Run) *registry.Registry { return s.core.Registry(run.scope()) }
 
-// layer returns the store of a layer, one for all its callers.
+// layer returns a layer, which all callers share.
 func (s *State) layer(id uuid.UUID, caps Caps) *layer.Layer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,8 @@ func (s *State) layer(id uuid.UUID, caps Caps) *layer.Layer {
 	return l
 }
 
-// memberName resolves ids to names among those who belong to a layer.
+// memberName returns a function that resolves the ids of a layer's members to
+// their names.
 func memberName(id uuid.UUID) func(engine.Tx, uuid.UUID) (string, bool) {
 	return func(tx engine.Tx, actor uuid.UUID) (string, bool) {
 		row, ok := tx.Get(actorKey(actor))

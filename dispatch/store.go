@@ -10,15 +10,15 @@ import (
 	"github.com/leasehold/leasehold/layer"
 )
 
-// Words for the layers a session can name; any other is a sub-lead's name.
+// Names for layers. Any other name is that of a sub-lead.
 const (
 	SelfLayer   = "self"
 	ParentLayer = "parent"
 )
 
-// Store is a layer's store as the session's actor may use it: its own layer,
-// for a sub-lead the one above, where it is a peer, or for a lead that of a
-// sub-lead it spawned with read_down, to read.
+// Store returns the store of a layer as the session's actor may use it: its own
+// layer; for a sub-lead also the layer above, where it is a peer; and for a
+// lead, read only, the layer of a sub-lead that was spawned with read_down.
 func (se *Session) Store(ctx context.Context, name string) (view *layer.View, err error) {
 	a := se.actor
 	if a.Role.Outside() {
@@ -38,7 +38,8 @@ func (se *Session) Store(ctx context.Context, name string) (view *layer.View, er
 	})
 }
 
-// standing is where another layer's name leads an actor, and what it is there.
+// standing resolves the name of another layer to its id and to what the actor
+// is in that layer.
 func standing(tx engine.Tx, a Actor, name string) (id uuid.UUID, m layer.Member, err error) {
 	m = layer.Member{ID: a.ID, Name: a.Name, Path: a.Path}
 	switch {

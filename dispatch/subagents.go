@@ -10,49 +10,52 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// subAgents are those of a session that its client tells apart, as far as it has said
-// so. What there is to tell of a lease of one of them is told to that one alone, and
-// what there is to tell the session to its main agent. A party that nothing is known
-// of, as a model may make them up, is the main agent: somebody has to be told.
+// subAgents are the agents of a session that its client distinguishes. A notice
+// about a lease of one of these agents is told to that agent only. A notice for
+// the session is told to its main agent. A party that is not registered counts
+// as the main agent, because a model may make up party names and somebody has
+// to be told.
 //
-// They are in the record of the session, so that the daemon after this one knows them
-// when a client sends it again a call that was waiting, and tells each its own.
+// The agents are part of the session's record. After a restart of the daemon, a
+// repeated call that was waiting is therefore still attributed to the right
+// agent.
 type subAgents struct {
 	mu sync.Mutex
 	agentsRecord
 }
 
 type agentsRecord struct {
-	Known map[string]bool `json:",omitempty"` // whether it is a main agent
-	Alone string          `json:",omitempty"` // the only one of the connection; "": it may be shared
+	Known map[string]bool `json:",omitempty"` // by name: whether it is a main agent
+	Alone string          `json:",omitempty"` // the only agent of the connection; "": there may be several
 	Uses  []toolUse       `json:",omitempty"` // oldest first
 }
 
-// A toolUse is a call of a sub-agent's that its client's hook has told of just before.
+// A toolUse is a tool call of an agent, announced by the hook of the client.
 type toolUse struct{ ID, Party string }
 
 const (
-	maxSubAgents = 256 // that a session knows; the others are the main agent
-	maxToolUses  = 64  // that a session remembers
+	maxSubAgents = 256 // in one session; further ones count as the main agent
+	maxToolUses  = 64  // remembered in one session
 )
 
-// Heard says that one of the session's agents is there; main, that it is no other
-// agent's sub-agent. Without a name it is the main one.
+// Heard registers one of the session's agents. main says that it is not a
+// sub-agent of another one. An empty name is the main agent, which needs no
+// registration.
 func (se *Session) Heard(ctx context.Context, name string, main bool) error {
 	return se.note(ctx, name != "" && se.agents.hear(name, main))
 }
 
-// HeardAlone is Heard for an agent that has a connection of its own.
+// HeardAlone is Heard for an agent that has its own connection.
 func (se *Session) HeardAlone(ctx context.Context, name string) error {
 	return se.note(ctx, se.agents.hearAlone(name))
 }
 
-// UsesTool says which of the session's agents makes a use of a tool.
+// UsesTool records which of the session's agents makes a tool call.
 func (se *Session) UsesTool(ctx context.Context, id, name string) error {
 	return se.note(ctx, se.agents.bind(id, name))
 }
 
-// UserOf is the agent that makes a use of a tool; "" if nobody has said.
+// UserOf returns the agent that makes a tool call; "" if it was not announced.
 func (se *Session) UserOf(id string) string {
 	if id == "" {
 		return ""
@@ -65,7 +68,7 @@ func (se *Session) UserOf(id string) string {
 	return ""
 }
 
-// note writes down what is known of the session's agents, if that is news.
+// note stores the session's agents if they have changed.
 func (se *Session) note(ctx context.Context, news bool) error {
 	if !news || se.actor.Role.Outside() {
 		return nil
@@ -75,7 +78,7 @@ func (se *Session) note(ctx context.Context, news bool) error {
 		if !ok {
 			return nil // it has ended, and its agents with it
 		}
-		record.Agents = se.agents.copy() // of now: the latest write has it all
+		record.Agents = se.agents.copy() // read here, so the latest write includes all changes
 		putSession(tx, record)
 		return nil
 	})
@@ -87,7 +90,7 @@ func (a *subAgents) copy() agentsRecord {
 	return agentsRecord{maps.Clone(a.Known), a.Alone, slices.Clone(a.Uses)}
 }
 
-// recall takes up what an earlier daemon has written down.
+// recall restores agents from a record.
 func (a *subAgents) recall(record agentsRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,7 +136,8 @@ func (a *subAgents) bind(id, name string) (news bool) {
 	return true
 }
 
-// forget forgets an agent that has ended. What it was not told the main one is.
+// forget removes an agent that has ended. The main agent is told what it was
+// not.
 func (a *subAgents) forget(name string) (news bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,8 +146,8 @@ func (a *subAgents) forget(name string) (news bool) {
 	return news
 }
 
-// tells reports whether what there is to tell of a party's lease, or with "" of the
-// session, is told to a call of name.
+// tells reports whether a call of agent name is told notices about a lease of
+// party or, if party is "", notices for the session.
 func (a *subAgents) tells(name, party string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// errUnwatched is why a session ends whose process went while nobody who would
-// tell was there.
+// errUnwatched is the cause when a session ends because its process ended while
+// no launcher was there to report it.
 var errUnwatched = errors.New("its process is gone")
 
-// tendLaunchers looks after the runs whose launcher is away, once a second
-// while there are any: nothing tells when a process that is not our child
-// ends.
+// tendLaunchers checks the runs whose launcher is away, once a second while
+// there are any. It polls because the system does not report the end of a
+// process that is not our child.
 func (s *State) tendLaunchers(ctx context.Context) error {
 	tick := time.NewTicker(detachedPoll)
 	defer tick.Stop()
@@ -46,10 +46,10 @@ func (s *State) tendLaunchers(ctx context.Context) error {
 	}
 }
 
-// sweep ends what went while a run's launcher was away: the sessions of
-// processes that are gone, at once, and their works as lost if the launcher
-// cannot come back and say more. One that can is given the time that detached
-// sessions have; step is the time since the look before.
+// sweep handles processes that ended while the launcher of their run was away.
+// Their sessions end at once. Their works become lost if the launcher cannot
+// come back and report more; a launcher that still can is given the same time
+// as detached sessions. step is the time since the last check.
 func (s *State) sweep(ctx context.Context, l *work.Launcher, step time.Duration) error {
 	var run Run
 	var works []work.Work
@@ -67,7 +67,8 @@ func (s *State) sweep(ctx context.Context, l *work.Launcher, step time.Duration)
 	if err != nil {
 		return err
 	}
-	// The end of a lead would cancel those below it that have not begun.
+	// Deepest first: the end of a lead cancels those below it that have not
+	// begun.
 	slices.SortFunc(works, func(a, b work.Work) int { return deep[b.Actor] - deep[a.Actor] })
 	if run.ID != l.Run || !run.EndedAt.IsZero() {
 		s.launchers.Forget(l)
@@ -95,7 +96,7 @@ func (s *State) sweep(ctx context.Context, l *work.Launcher, step time.Duration)
 	return nil
 }
 
-// lose makes a work lost, unless its launcher is back.
+// lose gives a work the status lost, unless its launcher is back.
 func (s *State) lose(ctx context.Context, run Run, w work.Work) error {
 	cause := "its dispatcher is gone, and so is its process"
 	if w.Process.PID == 0 {
@@ -121,7 +122,7 @@ func (s *State) lose(ctx context.Context, run Run, w work.Work) error {
 	return nil
 }
 
-// endSessionsOf ends the sessions of an actor that lives on in the books.
+// endSessionsOf ends the sessions of an actor whose work stays unfinished.
 func (s *State) endSessionsOf(ctx context.Context, actor uuid.UUID) error {
 	var sessions []uuid.UUID
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
@@ -147,8 +148,8 @@ func (s *State) endSessionsOf(ctx context.Context, actor uuid.UUID) error {
 	return nil
 }
 
-// recoverLaunched remembers, after a restart, the runs whose works are not
-// final: their launchers are away, and the sessions of their processes are
+// recoverLaunched registers, after a restart, the runs whose works are not
+// final. Their launchers count as away, and the sessions of their processes are
 // kept open.
 func (s *State) recoverLaunched(ctx context.Context) error {
 	return rows.View(ctx, s.eng, func(tx engine.Tx) error {

@@ -11,13 +11,13 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// Tasks is the queues of the session's run, as its actor uses them.
+// Tasks gives access to the queues of the session's run on behalf of its actor.
 type Tasks struct {
 	se *Session
 	q  *queue.Queue
 }
 
-// Tasks gives the queues of the session's run.
+// Tasks returns the queues of the session's run.
 func (se *Session) Tasks() (Tasks, error) {
 	if se.actor.Role.Outside() {
 		return Tasks{}, forbidden("an operator is in no run; leasehold queue shows the queues of every run")
@@ -25,13 +25,13 @@ func (se *Session) Tasks() (Tasks, error) {
 	return Tasks{se, se.state.queue}, nil
 }
 
-// Enqueue writes a task; n's Run, Actor and By are filled in.
+// Enqueue adds a task. It fills in Run, Actor and By of n.
 func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error) {
 	n.Run, n.Actor, n.By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
 	return t.q.Enqueue(ctx, n)
 }
 
-// EnqueueMany is Enqueue of several, all of them or none.
+// EnqueueMany adds several tasks, or none.
 func (t Tasks) EnqueueMany(ctx context.Context, list []queue.NewTask) ([]queue.Task, error) {
 	for i := range list {
 		list[i].Run, list[i].Actor, list[i].By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
@@ -39,7 +39,7 @@ func (t Tasks) EnqueueMany(ctx context.Context, list []queue.NewTask) ([]queue.T
 	return t.q.EnqueueMany(ctx, list)
 }
 
-// Claim takes tasks; c's Run is filled in, and of its Holder only Party is read.
+// Claim claims tasks. It fills in Run of c, and reads only Party of its Holder.
 func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error) {
 	ctx, stop := t.se.withinWait(ctx, c.Wait)
 	defer stop()
@@ -47,7 +47,7 @@ func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error
 	return t.q.Claim(ctx, c)
 }
 
-// Heartbeat extends a claim for a party, and returns the time that is left.
+// Heartbeat extends a claim on behalf of party, and returns the remaining time.
 func (t Tasks) Heartbeat(ctx context.Context, party string, id uuid.UUID, token uint64, ttl time.Duration) (time.Duration, error) {
 	return t.q.Heartbeat(ctx, t.se.As(party), t.se.run.ID, id, token, ttl)
 }
@@ -57,17 +57,18 @@ func (t Tasks) Submit(ctx context.Context, s queue.Submission) (queue.Task, erro
 	return t.q.SubmitOne(ctx, t.se.Holder(), t.se.run.ID, s)
 }
 
-// SubmitMany is Submit of several, each with an answer of its own.
+// SubmitMany finishes several tasks, each with its own result.
 func (t Tasks) SubmitMany(ctx context.Context, list []queue.Submission) ([]queue.Submitted, error) {
 	return t.q.SubmitMany(ctx, t.se.Holder(), t.se.run.ID, list)
 }
 
-// Nack gives a task back for another attempt after delay, nil for a backoff.
+// Nack returns a task to its queue for another attempt after delay. A nil delay
+// means the backoff.
 func (t Tasks) Nack(ctx context.Context, id uuid.UUID, token uint64, delay *time.Duration, reason string) (queue.Task, error) {
 	return t.q.Nack(ctx, t.se.Holder(), t.se.run.ID, id, token, delay, reason)
 }
 
-// Abandon gives a task back for another attempt at once.
+// Abandon returns a task to its queue for another attempt at once.
 func (t Tasks) Abandon(ctx context.Context, id uuid.UUID, token uint64) (queue.Task, error) {
 	return t.q.Abandon(ctx, t.se.Holder(), t.se.run.ID, id, token)
 }
@@ -77,20 +78,20 @@ func (t Tasks) Get(ctx context.Context, id uuid.UUID) (queue.Detail, error) {
 	return t.q.Get(ctx, t.se.run.ID, id)
 }
 
-// Wait is Get once the task is finished, or wait is over.
+// Wait returns the task once it is finished, or when wait is over.
 func (t Tasks) Wait(ctx context.Context, id uuid.UUID, wait time.Duration) (queue.Detail, error) {
 	ctx, stop := t.se.withinWait(ctx, wait)
 	defer stop()
 	return t.q.Wait(ctx, t.se.run.ID, id, wait)
 }
 
-// Cancel finishes a task without a result.
+// Cancel ends a task without a result.
 func (t Tasks) Cancel(ctx context.Context, id uuid.UUID) (queue.Task, error) {
 	return t.q.Cancel(ctx, t.se.run.ID, id, t.se.actor.Path, t.mayEnd)
 }
 
-// mayEnd refuses to have a task cancelled or redriven by an actor that is neither
-// who enqueued it, nor its last claimant, nor a lead.
+// mayEnd returns an error unless the actor enqueued the task, is its last
+// claimant, or is a lead.
 func (t Tasks) mayEnd(task queue.Task) error {
 	a := t.se.actor
 	if a.Role != Worker || task.EnqueuedBy == a.Path {
@@ -102,8 +103,9 @@ func (t Tasks) mayEnd(task queue.Task) error {
 	return forbidden("only %s, who enqueued task %s, its claimant and the leads of the run may cancel or redrive it; ask one of them", task.EnqueuedBy, task.ID)
 }
 
-// Stats counts the tasks of a queue, or with "" of the queues of the run whose
-// names come after a name, up to limit. It reports whether there are more.
+// Stats counts the tasks of the queue with that name. If name is "", it counts
+// those of the run's queues whose names come after after, up to limit queues;
+// more reports whether there are further ones.
 func (t Tasks) Stats(ctx context.Context, name, after string, limit int) (list []queue.Stats, more bool, err error) {
 	if name == "" {
 		return t.q.AllStats(ctx, t.se.run.ID, after, limit)
@@ -115,28 +117,29 @@ func (t Tasks) Stats(ctx context.Context, name, after string, limit int) (list [
 	return []queue.Stats{s}, false, nil
 }
 
-// List returns tasks of a queue in a state, and where to go on if there are more.
+// List returns tasks of a queue in a state. next is the value of after for the
+// next page, or "".
 func (t Tasks) List(ctx context.Context, name string, state queue.State, after string, limit int) (list []queue.Task, next string, err error) {
 	return t.q.List(ctx, t.se.run.ID, name, state, after, limit)
 }
 
-// Redrive gives dead tasks their attempts again.
+// Redrive returns dead tasks to their queue with a fresh set of attempts.
 func (t Tasks) Redrive(ctx context.Context, name string, ids []uuid.UUID) ([]uuid.UUID, error) {
 	return t.q.Redrive(ctx, t.se.run.ID, name, ids, t.mayEnd)
 }
 
-// Pause has a queue give no tasks to claims until Resume. It reports whether that
-// changed anything.
+// Pause stops a queue from handing out tasks until Resume. It reports whether
+// the queue was running before.
 func (t Tasks) Pause(ctx context.Context, name, reason string) (bool, error) {
 	return t.q.Pause(ctx, t.se.run.ID, name, t.se.actor.Path, reason)
 }
 
-// Resume ends a pause.
+// Resume ends a pause. It reports whether the queue was paused before.
 func (t Tasks) Resume(ctx context.Context, name string) (bool, error) {
 	return t.q.Resume(ctx, t.se.run.ID, name, t.se.actor.Path)
 }
 
-// RunTasks is the queues of a run, for its operator, who claims nothing.
+// RunTasks returns the queues of a run for its operator, who claims nothing.
 func (s *State) RunTasks(ctx context.Context, name string) (t Tasks, err error) {
 	return t, rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)

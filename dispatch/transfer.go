@@ -9,9 +9,11 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Transfer offers a lease of the session's actor to the actor at a path, which accepts
-// it by acquiring the key; "" takes the offer back. It reports whether the other has
-// it already, as it waited for it. A layer's lease is for those who take leases there.
+// Transfer offers a lease of the session's actor to the actor at path, which
+// accepts by acquiring the key. An empty path withdraws the offer. accepted
+// reports whether the other actor was already waiting and so has the lease now.
+// A layer's lease can only be offered to an actor that takes leases in that
+// layer.
 func (se *Session) Transfer(ctx context.Context, id uuid.UUID, path string) (accepted bool, err error) {
 	var to func(engine.Tx, registry.Lease) (registry.Holder, error)
 	if path != "" {

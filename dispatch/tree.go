@@ -24,18 +24,19 @@ const Separator = "→"
 // RootPath is the path of every run's root.
 const RootPath = "root"
 
-// NewActor says which actor to make.
+// NewActor describes an actor to be created.
 type NewActor struct {
 	Run      string
 	Name     string
 	Role     Role   // root, sublead or worker
 	Parent   string // path of the lead; "": the root
-	ReadDown bool   // a sub-lead's parent may read its layer
+	ReadDown bool   // the sub-lead's parent may read its layer
 	Caps     Caps   // of the run, with role root
 }
 
-// AddActor makes an actor and its token, which is told once. A root makes its
-// run, or takes the root's place in one that came to be without.
+// AddActor creates an actor and its token. The token is returned only here. A
+// root creates its run, or takes the place of the root in a run that workers
+// joined before it had a named root.
 func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string, err error) {
 	if err := CheckRun(n.Run); err != nil {
 		return Actor{}, "", err
@@ -55,8 +56,8 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	return a, token, err
 }
 
-// ReissueToken makes a new token for the living actor at a path. The one before
-// is void; sessions that were opened with it last.
+// ReissueToken gives the living actor at path a new token. The old token is
+// void. Sessions that were opened with it stay open.
 func (s *State) ReissueToken(ctx context.Context, name, path string) (a Actor, token string, err error) {
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
@@ -108,7 +109,8 @@ func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 	}
 }
 
-// makeRun makes a run and its root, in place of an ended run of that name.
+// makeRun creates a run and its root. It replaces an ended run of the same
+// name.
 func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 	if old, ok := getRun(tx, n.Run); ok {
 		s.removeRun(tx, old)
@@ -127,7 +129,8 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 	return a
 }
 
-// claimRoot names the root of a run that workers joined before it had one.
+// claimRoot names the root of a run that workers joined before an operator
+// added its root.
 func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	root, _ := getActor(tx, run.Root)
 	if _, launched := work.RunOf(tx, run.Name); launched || root.TokenHash != nil {
@@ -140,7 +143,8 @@ func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
 	return root, nil
 }
 
-// admit refuses what cannot be below lead under a name of its own.
+// admit returns the path that an actor would have below lead, or an error if it
+// may not be there.
 func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err error) {
 	if name == RootPath {
 		return "", &registry.ArgumentError{Argument: "name", Problem: "must not be \"root\", which is the path of the root"}
@@ -180,7 +184,7 @@ func addMember(tx engine.Tx, run Run, lead Actor, n NewActor) (Actor, error) {
 	return makeMember(tx, run, lead, n, path), nil
 }
 
-// makeMember makes an actor that has been admitted.
+// makeMember creates an actor that admit has accepted.
 func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Actor {
 	l, _ := getLayer(tx, lead.Leads)
 	a := Actor{
@@ -205,8 +209,8 @@ func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Acto
 	return a
 }
 
-// reusable reports whether another actor can have the name of an actor: it has
-// ended, and so have all below it. It is found by its id from then on.
+// reusable reports whether another actor can take the name of a: a has ended,
+// and so have all actors below it. From then on a can only be found by its id.
 func reusable(tx engine.Tx, a Actor) bool {
 	if !a.Ended() || a.Leaving {
 		return false
@@ -233,8 +237,8 @@ func actorAt(tx engine.Tx, run Run, path string) (Actor, error) {
 
 var runPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// CheckRun refuses, with a [registry.ArgumentError], what cannot be the name of
-// a run: a directory is named after it.
+// CheckRun returns a [registry.ArgumentError] if name cannot be the name of a
+// run. Run names are also used for directories.
 func CheckRun(name string) error {
 	if !runPattern.MatchString(name) || name == "." || name == ".." {
 		return &registry.ArgumentError{Argument: "run", Problem: "must be 1 to 64 of A-Z a-z 0-9 . _ - and neither . nor .."}
@@ -242,7 +246,8 @@ func CheckRun(name string) error {
 	return nil
 }
 
-// CheckName refuses, with a [registry.ArgumentError], what could not be told from another party or its path.
+// CheckName returns a [registry.ArgumentError] if name could be confused with
+// another party or its path.
 func CheckName(name string) error {
 	switch name {
 	case ParentLayer, operatorPath:
@@ -253,7 +258,7 @@ func CheckName(name string) error {
 
 var defaultCaps = Caps{Depth: 4, LayerActors: 1000, RunActors: 10_000}
 
-// or fills what c leaves open from d.
+// or replaces the zero fields of c by those of d.
 func (c Caps) or(d Caps) Caps {
 	return Caps{
 		Depth:       cmp.Or(c.Depth, d.Depth),
