@@ -16,7 +16,8 @@ import (
 // restart or a step.
 var timeless = []string{
 	"registry", "queue", "kvstore", "layer", "engine/call",
-	"dispatch", "dispatch/work", "dispatch/rows", "dispatch/server/tools",
+	"dispatch", "dispatch/work", "dispatch/mail", "dispatch/rows", "dispatch/metrics",
+	"dispatch/server/api", "dispatch/server/page", "dispatch/server/tools",
 }
 
 func TestTimesComeFromTheTransaction(t *testing.T) {

@@ -28,7 +28,7 @@ func Strangers(s *Server) int64 { return s.shares.strangers.Load() }
 const MaxSubscriptions = maxSubscriptions
 
 // PageCode is a one-time code as leasehold open gets it.
-func (s *Server) PageCode(ctx context.Context, role dispatch.Role) (string, error) {
-	made, err := s.openPage(ctx, role, false)
+func (s *Server) PageCode(ctx context.Context, state *dispatch.State, role dispatch.Role) (string, error) {
+	made, err := s.openPage(ctx, state, role, false)
 	return made.Code, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -32,7 +33,13 @@ type daemon struct {
 
 func newDaemon(t *testing.T, opts server.Options) *daemon {
 	t.Helper()
-	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+	return newDaemonAt(t, clock.Clock{}, opts)
+}
+
+// newDaemonAt is newDaemon with a clock of its own.
+func newDaemonAt(t *testing.T, clk clock.Clock, opts server.Options) *daemon {
+	t.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem(), Clock: clk})
 	if err != nil {
 		t.Fatal(err)
 	}

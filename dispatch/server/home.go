@@ -25,10 +25,13 @@ type home struct {
 
 func (s *Server) newHome(ctx context.Context, state *dispatch.State, failed func() error) *home {
 	hooks := tools.Hooks(state)
+	openPage := func(ctx context.Context, role dispatch.Role, port bool) (tools.PageCode, error) {
+		return s.openPage(ctx, state, role, port)
+	}
 	return &home{
 		state: state, ctx: ctx, failed: failed,
 		agents:    newService(s.opts, tools.Agents(), slices.Concat(hooks, tools.Programs())),
-		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(s.opts.Logs), tools.Page(s.openPage)), hooks),
+		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(s.opts.Logs), tools.Page(openPage)), hooks),
 		readers:   newService(s.opts, slices.Concat(tools.Readers(state), tools.Logs(s.opts.Logs)), nil),
 	}
 }

@@ -129,7 +129,11 @@ var errCode = errors.New("this link has been used or has expired")
 // exchange gives the token for what a browser has shown.
 func (e *endpoint) exchange(ctx context.Context, state *dispatch.State, code, token string) (dispatch.Actor, string, error) {
 	if token == "" {
-		role, ok := e.server.pages.codes.Redeem(code, time.Now())
+		clocks, err := state.Clocks(ctx)
+		if err != nil {
+			return dispatch.Actor{}, "", err
+		}
+		role, ok := e.server.pages.codes.Redeem(code, clocks.Now)
 		if !ok {
 			return dispatch.Actor{}, "", &codeError{errCode}
 		}

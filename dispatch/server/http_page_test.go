@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/page"
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // A visitor is a browser, as far as the server can tell.
@@ -65,7 +67,7 @@ const (
 // code is the body that shows a fresh one.
 func (v visitor) code(role dispatch.Role) string {
 	v.t.Helper()
-	code, err := v.PageCode(v.t.Context(), role)
+	code, err := v.PageCode(v.t.Context(), v.state, role)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -130,6 +132,21 @@ func TestPageSignsInOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.want(201, "POST", "/page/session", `{"token":"`+token+`"}`, "Origin", ours)
+	})
+}
+
+// A link that was made before the machine slept is not good for hours after it.
+func TestPageCodeExpiresWhileTheMachineSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		clk := clock.Go()
+		awake := clk.Running
+		clk.Running = func() time.Duration { return awake() + time.Duration(slept.Load()) }
+		v := visitor{newWebOf(t, newDaemonAt(t, clk, server.Options{})), t}
+		code := v.code(dispatch.Operator)
+		slept.Store(int64(page.CodeLasts))
+		v.want(401, "POST", "/page/session", code, "Origin", ours)
+		v.want(201, "POST", "/page/session", v.code(dispatch.Operator), "Origin", ours)
 	})
 }
 

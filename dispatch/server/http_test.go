@@ -57,7 +57,11 @@ type web struct {
 
 func newWeb(t *testing.T, opts server.Options) *web {
 	t.Helper()
-	d := newDaemon(t, opts)
+	return newWebOf(t, newDaemon(t, opts))
+}
+
+func newWebOf(t *testing.T, d *daemon) *web {
+	t.Helper()
 	d.token(t, "root")
 	w := &web{daemon: d, token: d.token(t, "w")}
 	w.listen(t)

@@ -27,14 +27,19 @@ type pagePort struct {
 	err error
 }
 
-// openPage is the tool operator_page_open.
-func (s *Server) openPage(ctx context.Context, role dispatch.Role, port bool) (made tools.PageCode, err error) {
+// openPage is the tool operator_page_open of a state. The state's clock measures how long
+// the code lasts: it runs while the machine sleeps.
+func (s *Server) openPage(ctx context.Context, state *dispatch.State, role dispatch.Role, port bool) (made tools.PageCode, err error) {
 	if port {
 		if made.URL, err = s.pagePort(ctx); err != nil {
 			return tools.PageCode{}, err
 		}
 	}
-	made.Code, made.For = s.pages.codes.Issue(string(role), time.Now()), page.CodeLasts
+	clocks, err := state.Clocks(ctx)
+	if err != nil {
+		return tools.PageCode{}, err
+	}
+	made.Code, made.For = s.pages.codes.Issue(string(role), clocks.Now), page.CodeLasts
 	return made, nil
 }
 
