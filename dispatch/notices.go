@@ -23,7 +23,7 @@ import (
 type bulletin struct {
 	changes *engine.Watch
 	turn    chan struct{} // holds one token while a call reads; that call may wait for the disk
-	unsure  atomic.Bool   // there may be something, even if changes has not fired; written only with turn held
+	unsure  atomic.Bool   // there may be something, even if changes has not fired; cleared only with turn held
 }
 
 func (b *bulletin) init() {

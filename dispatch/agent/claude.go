@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// configureClaude runs Claude Code headless. --strict-mcp-config leaves out
-// the servers of the user, of which one may be leasehold as somebody else. Its
-// flags take several values each, so what follows a list must be a flag.
+// configureClaude runs Claude Code headless. --strict-mcp-config leaves out the
+// user's MCP servers, because one of them may be leasehold as a different
+// actor. Its flags take several values each, so a list must be followed by a
+// flag.
 func configureClaude(_ Profile, t Task) (configuration, error) {
 	file, err := t.writeServers()
 	if err != nil {
 		return configuration{}, err
 	}
 	flags := []string{"-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config", file}
-	allowed := []string{"mcp__leasehold"} // all of it
+	allowed := []string{"mcp__leasehold"} // all tools of the server
 	if len(t.Tools) > 0 {
 		allowed = make([]string, len(t.Tools))
 		for i, tool := range t.Tools {
@@ -31,7 +32,7 @@ func configureClaude(_ Profile, t Task) (configuration, error) {
 	if err != nil {
 		return configuration{}, err
 	}
-	flags = append(flags, "--settings", string(settings)) // beside those of the user
+	flags = append(flags, "--settings", string(settings)) // added to the user's settings
 	flags = append(flags, "--allowedTools", strings.Join(slices.Concat(allowed, t.Allow), ","))
 	if t.Model != "" {
 		flags = append(flags, "--model", t.Model)
@@ -39,12 +40,13 @@ func configureClaude(_ Profile, t Task) (configuration, error) {
 	if t.BudgetUSD > 0 {
 		flags = append(flags, "--max-budget-usd", strconv.FormatFloat(t.BudgetUSD, 'f', -1, 64))
 	}
-	// It refuses to start within itself, and this is how it knows.
+	// Claude Code refuses to start within itself, which it detects by this
+	// variable.
 	return configuration{flags: flags, file: file, drop: []string{"CLAUDECODE"}}, nil
 }
 
-// readClaude reads stream-json, whose last line is the result, or the one
-// object of json, which is that line.
+// readClaude reads stream-json, whose last line is the result. It also reads
+// the format json, which consists of only that line.
 func readClaude(in *lines) (o Outcome) {
 	for line := range in.objects() {
 		var event struct {

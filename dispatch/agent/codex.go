@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// configureCodex runs codex exec. Its server is told by flags, whose values are
-// TOML, over the user's own configuration, which has the account. Codex gives a
-// server none of its environment but what env_vars names, and without a person
-// it refuses a tool that it would ask about, unless that is approved.
+// configureCodex runs codex exec. Flags whose values are TOML add the server to
+// the user's own configuration, which has the account. Codex passes a server
+// only those variables that env_vars names. Without a user to ask, it refuses a
+// tool that needs approval unless the tool is approved in advance.
 func configureCodex(_ Profile, t Task) (configuration, error) {
 	flags := []string{"--json", "--skip-git-repo-check"}
 	set := func(key string, value any) {
-		text, err := json.Marshal(value) // strings, lists, numbers and truths are the same in TOML
+		text, err := json.Marshal(value) // strings, lists, numbers and booleans are written the same way in TOML
 		if err != nil {
-			panic("agent: " + err.Error()) // of strings, lists, numbers and truths
+			panic("agent: " + err.Error()) // cannot happen for these types
 		}
 		flags = append(flags, "-c", "mcp_servers.leasehold."+key+"="+string(text))
 	}
@@ -30,7 +30,7 @@ func configureCodex(_ Profile, t Task) (configuration, error) {
 	if len(t.Tools) > 0 {
 		set("enabled_tools", t.Tools)
 	}
-	// A hook that is told by a flag is nobody's to trust before.
+	// A hook that is set by a flag has not been trusted by the user before.
 	groups := t.hookGroups(Codex, 1)
 	for _, event := range slices.Sorted(maps.Keys(groups)) {
 		flags = append(flags, "-c", "hooks."+event+"="+groups[event].inTOML())
@@ -42,7 +42,7 @@ func configureCodex(_ Profile, t Task) (configuration, error) {
 	return configuration{flags: flags, last: []string{"-"}}, nil
 }
 
-// readCodex reads the events of --json. Codex reports tokens and no cost.
+// readCodex reads the events of --json. Codex reports tokens but no cost.
 func readCodex(in *lines) (o Outcome) {
 	for line := range in.objects() {
 		var event struct {
@@ -60,7 +60,7 @@ func readCodex(in *lines) (o Outcome) {
 				o.Result = event.Item.Text
 			}
 		case "turn.completed":
-			o.Failed = "" // an error before it was got over
+			o.Failed = "" // it recovered from an earlier error
 		case "turn.failed":
 			o.Failed = firstOf(event.Error.Message, "the turn failed")
 		case "error":

@@ -1,6 +1,7 @@
 package agent
 
-// configureCommand knows of its command nothing but what the user says.
+// configureCommand adds nothing to the user's command except the MCP
+// configuration file, if the profile mentions it.
 func configureCommand(p Profile, t Task) (configuration, error) {
 	if !p.mentions("{mcp_config}") {
 		return configuration{}, nil

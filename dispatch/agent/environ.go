@@ -11,15 +11,16 @@ import (
 	"strings"
 )
 
-// ours begins the names that only leasehold sets.
+// ours is the prefix of variables that only leasehold sets.
 const ours = "LEASEHOLD_"
 
 // env is the environment of a process.
 type env map[string]string
 
-// environ is what leasehold dispatch itself has, without what is only its own,
-// and over it in this order: what the client should have, the profile, the task,
-// what the client must have, and what Leasehold tells every process.
+// environ returns the environment of a process. It starts with that of
+// leasehold dispatch without its own variables. Later ones override earlier
+// ones: the client's defaults, the profile, the task, what the client requires,
+// and Leasehold's variables for every process.
 func environ(p Profile, t Task, conf configuration, fill filler) (env, error) {
 	e := make(env)
 	for _, pair := range os.Environ() {
@@ -40,7 +41,8 @@ func environ(p Profile, t Task, conf configuration, fill filler) (env, error) {
 	return e, nil
 }
 
-// variables are what Leasehold tells every process that it launches.
+// variables returns the variables that Leasehold sets for every process that it
+// launches.
 func (t Task) variables() map[string]string {
 	v := map[string]string{
 		"LEASEHOLD_SOCKET": t.Socket, "LEASEHOLD_TOKEN": t.Token, "LEASEHOLD_SESSION": t.Session,
@@ -52,10 +54,11 @@ func (t Task) variables() map[string]string {
 	return v
 }
 
-// variableNames are those that the MCP server of a client must get, in order:
-// the secrets to act as the actor; the others of ours, so that its process is
-// known as one of the actor's wherever it ends up; and where the state is, for
-// it may have to start a daemon.
+// variableNames returns, sorted in two groups, the names of the variables that
+// a client must pass to its MCP server: first Leasehold's own, which have the
+// secrets of the actor and identify the server's process as one of the actor's;
+// then those that locate the state, because the server may have to start a
+// daemon.
 func (t Task) variableNames() []string {
 	names := slices.Sorted(maps.Keys(t.variables()))
 	for _, name := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME"} {
@@ -66,7 +69,7 @@ func (t Task) variableNames() []string {
 	return names
 }
 
-// leadToLeasehold sees that leasehold, called by its name, is the binary that
+// leadToLeasehold makes sure that the name leasehold runs the binary that
 // dispatched the run.
 func (e env) leadToLeasehold(t Task) error {
 	if t.Leasehold == "" {
@@ -89,7 +92,7 @@ func (e env) leadToLeasehold(t Task) error {
 			return err
 		}
 		link := filepath.Join(dir, name)
-		_ = os.Remove(link) // of an earlier launch
+		_ = os.Remove(link) // from an earlier launch
 		if err := os.Symlink(t.Leasehold, link); err != nil {
 			return err
 		}
@@ -98,7 +101,7 @@ func (e env) leadToLeasehold(t Task) error {
 	return nil
 }
 
-// find is where the process will find a program.
+// find returns the path at which the process will find a program.
 func (e env) find(program, dir string) (string, error) {
 	if strings.Contains(program, "/") {
 		if !filepath.IsAbs(program) {
@@ -108,7 +111,7 @@ func (e env) find(program, dir string) (string, error) {
 	}
 	for _, in := range filepath.SplitList(e["PATH"]) {
 		if !filepath.IsAbs(in) {
-			continue // as exec.LookPath, it takes nothing from where it happens to stand
+			continue // like exec.LookPath, it ignores relative entries
 		}
 		if path := filepath.Join(in, program); executable(path) == nil {
 			return path, nil
@@ -128,8 +131,8 @@ func executable(path string) error {
 	return nil
 }
 
-// Find says where the profile's program is, for a process that runs in dir, or
-// why there is none.
+// Find returns the path of the profile's program, for a process that runs in
+// dir. The error says why it was not found.
 func (p Profile) Find(dir string) (string, error) {
 	if len(p.Command) == 0 {
 		return "", exec.ErrNotFound

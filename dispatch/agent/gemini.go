@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// geminiHome names the directory in which Gemini CLI looks for .gemini, instead
-// of the user's home.
+// geminiHome is the variable for the directory in which Gemini CLI looks for
+// .gemini instead of the user's home.
 const geminiHome = "GEMINI_CLI_HOME"
 
-// configureGemini runs Gemini CLI headless, which it is without a terminal. It
-// takes no server by flag, and settings of the system only from directories of
-// root, so it gets a home of its own: everything in it is the user's, but that
-// the settings have Leasehold as well. It starts no server in a folder that
-// nobody has trusted.
+// configureGemini runs Gemini CLI headless, as it runs without a terminal. It
+// has no flag for servers, and reads system settings only from directories of
+// root. So it gets a separate home, which links to the user's files except for
+// the settings, to which Leasehold is added. In a folder that is not trusted it
+// starts no servers, so the folder is trusted.
 func configureGemini(p Profile, t Task) (configuration, error) {
 	home := firstOf(t.Env[geminiHome], p.Env[geminiHome], os.Getenv(geminiHome), os.Getenv("HOME"))
 	mine := filepath.Join(t.Scratch, "gemini")
@@ -27,10 +27,10 @@ func configureGemini(p Profile, t Task) (configuration, error) {
 	if err != nil {
 		return configuration{}, err
 	}
-	// Gemini CLI takes variables whose names sound like secrets out of the
-	// environment of a server, unless env has them.
+	// Gemini CLI removes variables whose names look like secrets from the
+	// environment of a server, unless env lists them.
 	s := t.server(func(name string) string { return "$" + name })
-	s.Trust, s.IncludeTools = true, t.Tools // trust: its tools are not asked about
+	s.Trust, s.IncludeTools = true, t.Tools // Trust: call its tools without asking
 	servers, _ := settings["mcpServers"].(map[string]any)
 	if servers == nil {
 		servers = make(map[string]any)
@@ -64,8 +64,8 @@ func configureGemini(p Profile, t Task) (configuration, error) {
 	}, nil
 }
 
-// borrowHome makes of dir what home is, by links, and returns the settings in
-// home, for they are to be others in dir.
+// borrowHome links the files of home in dir, except for the settings. It
+// returns the settings of home, which the caller writes to dir with changes.
 func borrowHome(home, dir string) (settings map[string]any, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -83,20 +83,20 @@ func borrowHome(home, dir string) (settings map[string]any, err error) {
 				return nil, err
 			}
 			dec := json.NewDecoder(bytes.NewReader(withoutComments(text)))
-			dec.UseNumber() // as they are written
+			dec.UseNumber() // keep the digits as they are
 			if err := dec.Decode(&settings); err != nil || settings == nil {
 				return nil, fmt.Errorf("%s must be a JSON object, for leasehold to be in it: %v", from, err)
 			}
 			continue
 		}
-		if err := os.Symlink(from, to); err != nil && !errors.Is(err, fs.ErrExist) { // of an earlier launch
+		if err := os.Symlink(from, to); err != nil && !errors.Is(err, fs.ErrExist) { // the link may be from an earlier launch
 			return nil, err
 		}
 	}
 	return settings, nil
 }
 
-// withoutComments makes JSON of JSON with comments.
+// withoutComments removes comments from JSON with comments.
 func withoutComments(text []byte) []byte {
 	var out []byte
 	for i := 0; i < len(text); i++ {
@@ -126,8 +126,8 @@ func withoutComments(text []byte) []byte {
 	return out
 }
 
-// readGemini reads the one object of json. Gemini CLI reports tokens and no
-// cost.
+// readGemini reads the single object of the format json. Gemini CLI reports
+// tokens but no cost.
 func readGemini(in *lines) Outcome {
 	var answer struct {
 		Response string

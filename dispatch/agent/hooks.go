@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// A Hook is an event of a client for which leasehold hook runs.
+// A Hook is a client's event for which leasehold hook runs.
 type Hook struct {
 	Event   string
-	Matcher string // of the names of tools; "": the event has none
+	Matcher string // for names of tools; "": the event has no matcher
 }
 
 // HookTimeout is how long a client waits for a hook, in seconds.
 const HookTimeout = 15
 
-// Hooks are the events of a client that leasehold hook has to know of. opencode has
-// none, but a plugin; see [OpenCodePlugin].
+// Hooks returns the events of a client for which leasehold hook must run.
+// opencode has no hooks but plugins; see [OpenCodePlugin].
 func Hooks(client string) []Hook {
 	switch client {
 	case Claude:
@@ -33,12 +33,14 @@ func Hooks(client string) []Hook {
 //go:embed opencode_plugin.js
 var openCodePlugin string
 
-// OpenCodePlugin is the plugin that runs leasehold hook, which command starts.
+// OpenCodePlugin returns the plugin for opencode that runs leasehold hook.
+// command starts leasehold.
 func OpenCodePlugin(command string) string {
 	return strings.Replace(openCodePlugin, "LEASEHOLD_COMMAND", quoted(command), 1)
 }
 
-// A hookGroup is a matcher and what runs, as Claude Code and Gemini CLI have it.
+// A hookGroup is a matcher and its commands, in the format of Claude Code and
+// Gemini CLI.
 type hookGroup struct {
 	Matcher string        `json:"matcher,omitempty"`
 	Hooks   []hookCommand `json:"hooks"`
@@ -50,8 +52,8 @@ type hookCommand struct {
 	Timeout int    `json:"timeout"`
 }
 
-// hookGroups are the hooks of a client, by event. unit is what a second is in its
-// words.
+// hookGroups returns the hooks of a client, by event. unit is the number of the
+// client's time units in a second.
 func (t Task) hookGroups(client string, unit int) map[string]hookGroup {
 	groups := make(map[string]hookGroup)
 	for _, h := range Hooks(client) {
@@ -60,7 +62,7 @@ func (t Task) hookGroups(client string, unit int) map[string]hookGroup {
 	return groups
 }
 
-// HookCommand is what a shell runs for a hook, where leasehold is started by program.
+// HookCommand returns the shell command for a hook. program starts leasehold.
 func HookCommand(program, client string) string {
 	if strings.ContainsAny(program, " \t\"'\\$&;()<>|*?[]`#~!") {
 		program = "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
@@ -68,7 +70,7 @@ func HookCommand(program, client string) string {
 	return program + " hook " + client
 }
 
-// inTOML is the group in the inline form of a flag of Codex.
+// inTOML returns the group in TOML's inline form, for a flag of Codex.
 func (g hookGroup) inTOML() string {
 	matcher := ""
 	if g.Matcher != "" {
@@ -78,11 +80,11 @@ func (g hookGroup) inTOML() string {
 	return fmt.Sprintf("[{%shooks=[{type=%s,command=%s,timeout=%d}]}]", matcher, quoted(h.Type), quoted(h.Command), h.Timeout)
 }
 
-// quoted is a string in JSON, which is one in TOML, too.
+// quoted returns s as a JSON string, which is also a TOML string.
 func quoted(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic("agent: " + err.Error()) // of a string
+		panic("agent: " + err.Error()) // cannot happen for a string
 	}
 	return string(text)
 }

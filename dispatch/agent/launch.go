@@ -11,40 +11,40 @@ import (
 )
 
 // A Task is one piece of work for one agent, with everything that its process
-// is told.
+// needs.
 type Task struct {
 	Run, RunID, ActorID string
 	Name, Path, Role    string
 	Prompt              string
 	Model               string // "": the profile's
 	Directory           string // where the process runs
-	Scratch             string // a directory of this launch alone, for configurations
+	Scratch             string // a directory for the configurations of this launch only
 	RunDir              string
-	Leasehold           string // the leasehold binary, by its whole path
+	Leasehold           string // absolute path of the leasehold binary
 	Socket              string
 	Token, Session      string // secrets
 	Life                int
 	Tools               []string // Leasehold's tools for the role
-	Allow               []string // the client's own tools that it may use without being asked, besides the profile's
-	BudgetUSD           float64  // what it may spend; 0: nothing is said of it
+	Allow               []string // the client's own tools that it may use without asking, besides those of the profile
+	BudgetUSD           float64  // what it may spend; 0: no limit is passed on
 	Env                 map[string]string
-	Resumed             bool   // the run goes on after it was interrupted
-	Notes               string // what every agent of the run that speaks with a model should know
+	Resumed             bool   // the run continues after an interruption
+	Notes               string // what every agent that is driven by a model should know
 }
 
-// A Launch is what a process needs to start. Env is all of its environment.
+// A Launch has what is needed to start a process. Env is its whole environment.
 type Launch struct {
 	Argv, Env []string
 	Dir       string
 	Stdin     []byte
 }
 
-// maxArgument is what Linux takes as one argument.
+// maxArgument is the greatest length of an argument on Linux.
 const maxArgument = 128<<10 - 1
 
-// Launch makes the command line, the environment and the configuration of one
-// process. What it writes stands in t.Scratch, readable by its owner alone. An
-// error says what is missing and what to do; nothing has been started then.
+// Launch prepares the command line, the environment and the configuration of
+// one process. It writes files to t.Scratch, readable by their owner only. An
+// error says what is missing and what to do. Launch does not start anything.
 func (p Profile) Launch(t Task) (Launch, error) {
 	c := p.client()
 	if t.Model == "" {
@@ -70,7 +70,8 @@ func (p Profile) Launch(t Task) (Launch, error) {
 	switch p.Prompt {
 	case stdin:
 		argv = append(argv, conf.last...)
-		// A shell's read takes what ends a line, and fails without it.
+		// The read command of a shell consumes a newline, and fails without
+		// one.
 		l.Stdin = []byte(strings.TrimSuffix(t.Prompt, "\n") + "\n")
 	case argument:
 		argv = append(argv, c.asArgument(t.Prompt)...)
@@ -93,8 +94,9 @@ func (p Profile) Launch(t Task) (Launch, error) {
 	return l, nil
 }
 
-// toldPrompt is the prompt with what a model should know besides: who it is, how
-// to keep out of the way of others, and how the run stands.
+// toldPrompt returns the prompt with what a model needs to know besides: who it
+// is, how to stay out of the way of other agents, and whether the run was
+// interrupted.
 func (t Task) toldPrompt() string {
 	parts := []string{strings.TrimRight(t.Prompt, "\n"), t.whoItIs() + "\n" + tools.Protocol}
 	if t.Resumed {
@@ -106,7 +108,7 @@ func (t Task) toldPrompt() string {
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
-// whoItIs tells a model its place in the tree, and how its work gets to its lead.
+// whoItIs tells a model its place in the tree and how to report to its lead.
 func (t Task) whoItIs() string {
 	who := fmt.Sprintf("You are %s, the lead of the run %q.", t.Path, t.Run)
 	if t.Path != rootPath {
@@ -122,7 +124,7 @@ func (t Task) whoItIs() string {
 // rootPath is the path of the root of every run.
 const rootPath = "root"
 
-// write writes a configuration that only its owner may read.
+// write writes a configuration file that only its owner may read.
 func (t Task) write(name string, text []byte) (path string, err error) {
 	path = filepath.Join(t.Scratch, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -131,7 +133,7 @@ func (t Task) write(name string, text []byte) (path string, err error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// filler puts values in the place of {name} and the like.
+// A filler replaces placeholders such as {name} by their values.
 type filler struct{ pairs map[string]string }
 
 func (t Task) placeholders(mcpConfig string) filler {
@@ -141,7 +143,8 @@ func (t Task) placeholders(mcpConfig string) filler {
 	}}
 }
 
-// fill leaves alone what it does not know, and ${name}, which is a shell's.
+// fill leaves unknown placeholders unchanged, and ${name}, which is for a
+// shell.
 func (f filler) fill(s string) string {
 	var b strings.Builder
 	for {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxLine is how long a line may be that is read as an event. The answer of
-	// a model is far below it; a longer line is passed over.
+	// maxLine is the greatest length of a line that is read as an event. The
+	// answer of a model is far shorter; longer lines are skipped.
 	maxLine = 4 << 20
 
-	// maxTail is how much of the end is kept.
+	// maxTail is how much of the end of the output is kept.
 	maxTail = 4 << 20
 )
 
-// lines reads an output line by line, and keeps its end.
+// lines reads an output line by line and keeps its end.
 type lines struct {
 	in   *bufio.Reader
 	tail []byte
@@ -27,8 +27,8 @@ type lines struct {
 
 func newLines(r io.Reader) *lines { return &lines{in: bufio.NewReaderSize(r, 64<<10)} }
 
-// objects yields the lines that may be a JSON object. A line is valid until the
-// next.
+// objects yields the lines that may be a JSON object. A line is valid only
+// until the next one.
 func (l *lines) objects() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		var line []byte
@@ -48,7 +48,7 @@ func (l *lines) objects() iter.Seq[[]byte] {
 				return
 			}
 			if err != nil {
-				return // the end, or a file that cannot be read further
+				return // the end of the file, or a read error
 			}
 			line, long = line[:0], false
 		}
@@ -62,20 +62,21 @@ func (l *lines) keep(part []byte) {
 	}
 }
 
-// drain reads what is left.
+// drain reads the rest.
 func (l *lines) drain() {
 	for range l.objects() {
 		continue
 	}
 }
 
-// lastObject is the last JSON object of the end that begins at the beginning of
-// a line and has its last line for itself; nil if there is none. It reads what
-// is left first.
+// lastObject reads the rest and returns the last JSON object in the kept end of
+// the output. The object must begin at the start of a line, and nothing may
+// follow it in its last line. It returns nil if there is none.
 func (l *lines) lastObject() json.RawMessage {
 	l.drain()
 	text := l.tail
-	// Few objects are tried: an output may be full of lines that are none.
+	// The number of attempts is limited, because an output may be full of lines
+	// that begin with { and are not objects.
 	for range 1000 {
 		at := bytes.LastIndex(text, []byte("\n{"))
 		if at < 0 && (len(text) == 0 || text[0] != '{') {
@@ -98,8 +99,8 @@ func (l *lines) lastObject() json.RawMessage {
 	return nil
 }
 
-// end is the end of the output as text: whole lines, if it is longer than what
-// is kept of a result.
+// end returns the end of the output as text. If that is longer than MaxResult,
+// it begins at the start of a line.
 func (l *lines) end() string {
 	text := bytes.TrimSpace(l.tail)
 	if len(text) > MaxResult {
@@ -111,8 +112,8 @@ func (l *lines) end() string {
 	return strings.ToValidUTF8(string(text), "")
 }
 
-// understood decodes an event. A field of another type than is documented is
-// left out, and the rest taken.
+// understood decodes an event. A field whose type differs from the
+// documentation is skipped.
 func understood(event []byte, v any) bool {
 	var other *json.UnmarshalTypeError
 	err := json.Unmarshal(event, v)

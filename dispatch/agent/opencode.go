@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// configureOpenCode runs opencode without a person. Its server is told in a
-// variable, for only that stands above the configuration of a project; what a
-// file of OPENCODE_CONFIG says goes on. A tool of a server is called after both;
-// the last rule that fits decides, so all are denied first.
+// configureOpenCode runs opencode without a user. A variable adds its server,
+// because only that overrides the configuration of a project. A file named by
+// OPENCODE_CONFIG still applies. The name of a tool begins with that of its
+// server. The last permission rule that matches decides, so the first rule
+// denies all tools.
 func configureOpenCode(p Profile, t Task) (configuration, error) {
-	// opencode puts a value where its reference stands before it reads the file
-	// as JSON, so only what has no quotes in it is referred to. A server gets
-	// all of opencode's own environment besides.
+	// opencode inserts the value of a reference before it parses the JSON, so
+	// only values without quotes can be referred to. A server also inherits the
+	// whole environment of opencode.
 	secrets := make(map[string]string)
 	for _, name := range []string{"LEASEHOLD_TOKEN", "LEASEHOLD_SESSION"} {
 		if t.variables()[name] != "" {
@@ -57,7 +58,7 @@ func configureOpenCode(p Profile, t Task) (configuration, error) {
 	return conf, err
 }
 
-// rules are an object whose order means something.
+// rules are a JSON object in which the order of the keys matters.
 type rules []rule
 
 type rule struct{ tool, effect string }
@@ -84,8 +85,8 @@ func (r rules) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readOpenCode reads the events of --format json: the texts of the last message
-// that has any are the answer, and each step reports its cost.
+// readOpenCode reads the events of --format json. The answer consists of the
+// texts of the last message that has any. Each step reports its cost.
 func readOpenCode(in *lines) (o Outcome) {
 	var texts []string
 	message, cost, costs := "", 0.0, false

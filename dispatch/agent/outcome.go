@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// Outcome is what an agent's output says of how it went. An agent that printed
-// nothing of the form that is expected has the zero Outcome.
+// An Outcome is what the output of an agent says about its work. It is zero if
+// the output does not have the expected format.
 type Outcome struct {
 	Result     string          // at most MaxResult bytes
-	ResultJSON json.RawMessage // where the result is more than text; nil if it is not, or too long
-	CostUSD    *float64        // nil: it says nothing
-	Failed     string          // why, if the agent says that it failed
+	ResultJSON json.RawMessage // set if the result is not plain text and not too long
+	CostUSD    *float64        // nil: not reported
+	Failed     string          // the reason, if the agent reports that it failed
 }
 
-// MaxResult is how much of a result is kept, in bytes: of one that is said, the
-// beginning; of mere output, the end.
+// MaxResult is how many bytes of a result are kept: the beginning of a reported
+// result, or the end of plain output.
 const MaxResult = 64 << 10
 
-// Outcome reads the recorded standard output of a process that was launched by
-// the profile, in memory that does not grow with it.
+// Outcome reads the recorded standard output of a process that was launched
+// with the profile. Its memory use does not grow with the output.
 func (p Profile) Outcome(stdout io.Reader) Outcome {
 	in := newLines(stdout)
 	var o Outcome
@@ -41,7 +41,7 @@ func (p Profile) Outcome(stdout io.Reader) Outcome {
 	return o.bounded()
 }
 
-// point takes result and cost from where the profile says they are.
+// point reads the result and the cost from where the profile says they are.
 func (p Profile) point(o *Outcome, in *lines) {
 	var object []byte
 	if isPointer(p.Result) || isPointer(p.Cost) {
@@ -79,7 +79,7 @@ func (o Outcome) bounded() Outcome {
 	return o
 }
 
-// beginning is as much of s as is kept, in whole characters.
+// beginning returns the part of s that is kept, in whole characters.
 func beginning(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if len(s) <= MaxResult {

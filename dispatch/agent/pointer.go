@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// isPointer reports whether s is a JSON pointer (RFC 6901) to something within
-// an object.
+// isPointer reports whether s is a JSON pointer (RFC 6901) to a value within an
+// object.
 func isPointer(s string) bool { return strings.HasPrefix(s, "/") }
 
-// pointed is the value in object to which pointer points.
+// pointed returns the value in object that pointer refers to.
 func pointed(object json.RawMessage, pointer string) (value json.RawMessage, ok bool) {
 	value = object
 	for _, step := range strings.Split(pointer, "/")[1:] {

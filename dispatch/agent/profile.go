@@ -1,27 +1,27 @@
-// Package agent knows how to start a coding agent, and how to read what it has
-// said: its command line, its environment, its MCP configuration, its output.
-// It starts nothing itself and imports nothing of the project, so that what a
-// client wants to be told is written in one place and can be tested alone.
+// Package agent knows how to start a coding agent and how to read its output:
+// the command line, the environment, the MCP configuration and the output
+// format. It starts no process itself, so everything about one client is in one
+// place and can be tested on its own.
 //
-// A [Profile] is one [agents.NAME] table of a manifest over the built-in that
-// it extends. [Profile.Launch] makes of it and of a [Task] what a process needs;
-// [Profile.Outcome] reads the recorded output of that process.
+// A [Profile] is one [agents.NAME] table of a manifest, merged with the
+// built-in that it extends. [Profile.Launch] turns it and a [Task] into what a
+// process needs. [Profile.Outcome] reads the recorded output of that process.
 //
 // # The contract
 //
-//   - Secrets (the actor's token and its session) go by environment alone: they
-//     are in no argument, where every user of the machine could read them, and
-//     in no file. Configurations name the variables, each in its client's way.
-//   - A prompt goes by stdin where the client documents it.
-//   - Of Leasehold's tools, an agent is allowed exactly those of its task, and
-//     is not asked about them. What else it may do is the client's own
-//     configuration, and what args add to it.
-//   - A call of a tool may take as long as Leasehold lets it wait, and longer.
-//   - Reading an output takes bounded memory whatever the agent has printed.
+//   - Secrets (the actor's token and its session) are passed only in the
+//     environment. They are in no argument, which every user of the machine
+//     could read, and in no file. Configurations refer to the variables, each in
+//     its client's syntax.
+//   - A prompt is passed by stdin if the client documents that.
+//   - Of Leasehold's tools, an agent may use exactly those of its task, without
+//     asking. Its own tools depend on the client's configuration and on args.
+//   - A tool call may take as long as Leasehold lets it wait, and longer.
+//   - Reading an output takes bounded memory, however long the output is.
 //
-// Not chosen: one configuration for all clients in a format of our own, with a
-// translation for each. They differ in what they can say, and a user who reads
-// a client's documentation shall find its words here.
+// Not chosen: one configuration for all clients in a format of our own,
+// translated for each. Clients differ in what can be configured, and users who
+// read a client's documentation should find its terms here.
 package agent
 
 import (
@@ -31,8 +31,8 @@ import (
 	"strings"
 )
 
-// A Profile says how to run one kind of agent. The zero value of a field means
-// that of the built-in.
+// A Profile describes how to run one kind of agent. A zero field means that of
+// the built-in.
 type Profile struct {
 	Extends string            `toml:"extends" enum:"claude|codex|gemini|opencode|command" doc:"the built-in profile that this one changes; by default the one of the same name, or else command"`
 	Command []string          `toml:"command" doc:"the program and its first arguments; a program with a / in it is found from the manifest's directory, any other in the PATH; the built-ins bring their own, command has none"`
@@ -59,34 +59,34 @@ const (
 	argument = "argument"
 )
 
-// output is the result that is no pointer.
+// output is the value of Result for the end of the output.
 const output = "output"
 
-// A client is what a built-in knows: what no table of a manifest could say.
+// A client is the part of a built-in profile that a manifest cannot express.
 type client struct {
 	command []string
-	model   bool // speaks with a model, and so reads more than its bare prompt
+	model   bool // driven by a model, so that its prompt is extended
 	allows  bool // can be told which of its own tools it may use
 
-	// configure makes what tells the client of Leasehold. Flags stand before
-	// the profile's args.
+	// configure returns what tells the client about Leasehold. Its flags go
+	// before the profile's args.
 	configure func(p Profile, t Task) (configuration, error)
 
 	// read reads the output in the client's own format.
 	read func(*lines) Outcome
 
-	// asArgument are the arguments that bring a prompt, and its last.
+	// asArgument returns the last arguments, which pass the prompt.
 	asArgument func(prompt string) []string
 }
 
 // A configuration is what one launch of a client needs.
 type configuration struct {
 	flags []string
-	last  []string          // after the profile's args, where the prompt comes by stdin
-	env   map[string]string // under the profile's
-	set   map[string]string // over the profile's and the task's
+	last  []string          // after the profile's args, if the prompt is passed by stdin
+	env   map[string]string // defaults, which the profile overrides
+	set   map[string]string // overrides the profile and the task
 	drop  []string          // variables that the process must not inherit
-	file  string            // for {mcp_config}; "" where the client takes no file
+	file  string            // for {mcp_config}; "": the client takes no file
 }
 
 var clients = map[string]client{
@@ -99,10 +99,11 @@ var clients = map[string]client{
 
 func afterDashes(prompt string) []string { return []string{"--", prompt} }
 
-// BuiltIns are the names of the built-in profiles, in the order of the book.
+// BuiltIns returns the names of the built-in profiles, in the order of the
+// book.
 func BuiltIns() []string { return []string{Claude, Codex, Gemini, OpenCode, Command} }
 
-// BuiltIn is the profile of that name, and whether there is one.
+// BuiltIn returns the built-in profile of that name, if there is one.
 func BuiltIn(name string) (Profile, bool) {
 	if _, ok := clients[name]; !ok {
 		return Profile{}, false
@@ -110,8 +111,8 @@ func BuiltIn(name string) (Profile, bool) {
 	return Profile{Extends: name}.Over(name), true
 }
 
-// Over is p, as the table of that name in a manifest says it, over the built-in
-// that it extends.
+// Over merges p, which a manifest has under name, with the built-in that it
+// extends.
 func (p Profile) Over(name string) Profile {
 	if p.Extends == "" {
 		p.Extends = Command
@@ -125,14 +126,15 @@ func (p Profile) Over(name string) Profile {
 	if p.Prompt == "" {
 		p.Prompt = stdin
 		if p.mentions("{prompt}") {
-			p.Prompt = "" // it stands where it is mentioned
+			p.Prompt = "" // the placeholder says where it goes
 		}
 	}
 	p.Env = maps.Clone(p.Env)
 	return p
 }
 
-// client is what the profile extends; one that extends nothing is a command.
+// client returns the built-in that the profile extends, by default that of
+// commands.
 func (p Profile) client() client {
 	if c, ok := clients[p.Extends]; ok {
 		return c
@@ -140,20 +142,20 @@ func (p Profile) client() client {
 	return clients[Command]
 }
 
-// mentions reports whether a placeholder stands anywhere in the profile.
+// mentions reports whether the profile contains a placeholder.
 func (p Profile) mentions(placeholder string) bool {
 	in := func(s string) bool { return strings.Contains(s, placeholder) }
 	return slices.ContainsFunc(p.Command, in) || slices.ContainsFunc(p.Args, in) || slices.ContainsFunc(slices.Collect(maps.Values(p.Env)), in)
 }
 
-// A Fault is what is wrong with one field of a profile.
+// A Fault is an error in one field of a profile.
 type Fault struct {
-	Field string // as the table names it
+	Field string // the key in the table
 	Text  string // what is wrong, and what to do
 }
 
-// Faults are what no process could be launched with. It looks at the profile
-// alone, not at whether its program is there.
+// Faults returns the errors that would keep every process from being launched.
+// It does not check whether the program exists.
 func (p Profile) Faults() (faults []Fault) {
 	say := func(field, format string, args ...any) {
 		faults = append(faults, Fault{field, fmt.Sprintf(format, args...)})

@@ -2,14 +2,16 @@ package agent
 
 import "encoding/json"
 
-// callTimeout is how long a client is told to let a call take. A call of
-// Leasehold waits 50 s at most; the rest is for machines that are busy.
+// callTimeout is the time-out for tool calls that clients are configured with.
+// A call to Leasehold waits at most 50 s; the rest is a reserve for busy
+// machines.
 const (
 	callTimeout  = 600 // seconds
 	startTimeout = 30
 )
 
-// mcpServer is an entry of mcpServers, as Claude Code and Gemini CLI read it.
+// mcpServer is an entry of mcpServers, in the format of Claude Code and Gemini
+// CLI.
 type mcpServer struct {
 	Type         string            `json:"type,omitempty"`
 	Command      string            `json:"command"`
@@ -21,8 +23,8 @@ type mcpServer struct {
 	IncludeTools []string          `json:"includeTools,omitempty"`
 }
 
-// server is Leasehold as an MCP server over stdio, with each variable by
-// reference in the words of the client.
+// server returns the entry for Leasehold as an MCP server over stdio. Variables
+// are given as references in the syntax of the client.
 func (t Task) server(reference func(name string) string) mcpServer {
 	s := mcpServer{Command: t.Leasehold, Args: []string{"mcp"}, Timeout: callTimeout * 1000, Env: make(map[string]string)}
 	for _, name := range t.variableNames() {
@@ -34,9 +36,9 @@ func (t Task) server(reference func(name string) string) mcpServer {
 func inBraces(name string) string { return "${" + name + "}" }
 
 // writeServers writes {"mcpServers": {"leasehold": …}}, which Claude Code and
-// many others read. Claude Code begins before its servers are there, and looks
-// for their tools only when it thinks that it needs one, but for those that it
-// always loads.
+// many other clients read. AlwaysLoad is needed because Claude Code starts
+// before its servers are ready, and otherwise looks for their tools only when
+// it thinks that it needs one.
 func (t Task) writeServers() (file string, err error) {
 	s := t.server(inBraces)
 	s.Type, s.AlwaysLoad = "stdio", true

@@ -1,5 +1,5 @@
-// Package client is an MCP client of a daemon's socket, for leasehold's own
-// commands and stories.
+// Package client is an MCP client for the daemon's socket. leasehold's own
+// commands and stories use it.
 package client
 
 import (
@@ -27,12 +27,13 @@ type Client struct {
 	mcp *mcpclient.Client
 }
 
-// Connect opens a session over nc, which is the Client's from then on, and
-// shakes hands. A daemon that refuses is a [*server.HelloError].
+// Connect opens a session over nc, which the Client owns from then on, and
+// performs the handshakes. If the daemon refuses, the error is a
+// [*server.HelloError].
 func Connect(ctx context.Context, nc net.Conn, hello server.Hello, name, version string) (*Client, error) {
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	c, err := connect(ctx, nc, hello, mcp.Implementation{Name: name, Version: version})
-	if !stop() && err == nil { // nc is closed already
+	if !stop() && err == nil { // ctx has ended and nc is closed
 		c.Close()
 		err = context.Cause(ctx)
 	}
@@ -61,8 +62,8 @@ func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Impl
 	return &Client{Welcome: welcome, nc: nc, mcp: m}, nil
 }
 
-// untilEnd takes every failure to read for the end: the caller learns of it by
-// the calls that fail, and mcp-go would log it.
+// untilEnd reports every read error as io.EOF. The caller learns of the error
+// from the calls that fail, and mcp-go would log it.
 type untilEnd struct{ io.Reader }
 
 func (r untilEnd) Read(p []byte) (int, error) {
@@ -73,7 +74,7 @@ func (r untilEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection, and with it the session if no other has it.
+// Close closes the connection. The session ends if no other connection uses it.
 func (c *Client) Close() error {
 	err := c.mcp.Close() // closes nc
 	if errors.Is(err, net.ErrClosed) {
@@ -82,19 +83,19 @@ func (c *Client) Close() error {
 	return err
 }
 
-// An Answer is what a tool said.
+// An Answer is the result of a tool call.
 type Answer struct {
 	Text   string
 	Object json.RawMessage
 }
 
-// Line is the part of the text that is for people.
+// Line is the first line of the text, which is written for people.
 func (a Answer) Line() string {
 	line, _, _ := strings.Cut(a.Text, "\n")
 	return line
 }
 
-// A Refusal is an answer that refuses.
+// A Refusal is a result that reports a refusal.
 type Refusal struct {
 	Code    string
 	Message string
@@ -103,14 +104,14 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// Call calls a tool. A refusal is a [*Refusal].
+// Call calls a tool. A refusal is returned as a [*Refusal].
 func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error) {
 	return c.call(ctx, tool, args, nil)
 }
 
-// CallAs is Call for one that has a name, unique among all calls, and may have
-// been sent before on another connection of the session. What it changes is
-// changed once.
+// CallAs is Call with a name that is unique among all calls. With again set,
+// the call may already have been sent on another connection of the session; it
+// still takes effect only once.
 func (c *Client) CallAs(ctx context.Context, name string, again bool, tool string, args any) (Answer, error) {
 	return c.call(ctx, tool, args, &mcp.Meta{AdditionalFields: map[string]any{
 		wire.CallMark: name, wire.ResentMark: again,
@@ -130,7 +131,7 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta *mcp.Meta
 			a.Text += text.Text
 		}
 	}
-	a.Object = result.RawStructuredContent // as it came: numbers keep their digits
+	a.Object = result.RawStructuredContent // unparsed, so that numbers keep their digits
 	if !result.IsError {
 		return a, nil
 	}

@@ -23,33 +23,34 @@ type inbox struct {
 // An entry is a message without its text.
 type entry struct {
 	id, sender uuid.UUID
-	party      string    // of the recipient, that it is to; ""
+	party      string    // the sub-agent of the recipient that it is for; ""
 	size       int       // of its text
-	told       time.Time // on the running clock; zero: it is not
-	session    uuid.UUID // that was told
-	lasting    bool      // by a call that can be sent again
+	told       time.Time // instant of the running clock; zero: not told
+	session    uuid.UUID // the session that was told
+	lasting    bool      // told by a call that can be repeated
 }
 
-// untell reports false if there was nothing to do.
+// untell marks a message as not told. It returns false if it was not told
+// anyway.
 func (e *entry) untell() bool {
 	was := !e.told.IsZero()
 	e.told, e.session, e.lasting = time.Time{}, uuid.Nil, false
 	return was
 }
 
-// late reports whether the message was told in the last minute.
+// late reports whether the message was told within the last minute.
 func (e *entry) late(tx engine.Tx) bool { return !e.told.IsZero() && tx.Now().Sub(e.told) < retold }
 
-// actorOf is whose inbox a row is.
+// actorOf returns the actor of an inbox row.
 func actorOf(row engine.Row) (id uuid.UUID) {
 	copy(id[:], row.Key[len(inboxPrefix):])
 	return id
 }
 
-const inboxFormat = 2 // 1 had no parties, and reads the same
+const inboxFormat = 2 // format 1 had no parties; the same code reads it
 
-// open reads an inbox. One that cannot be read is refused when the state is
-// opened, see [CheckRecords].
+// open reads an inbox. It ignores damage: [CheckRecords] refuses a damaged
+// inbox when the state is opened.
 func open(tx engine.Tx, actor uuid.UUID) inbox {
 	in := inbox{actor: actor}
 	if row, ok := tx.Get(Key(actor)); ok {
@@ -58,7 +59,7 @@ func open(tx engine.Tx, actor uuid.UUID) inbox {
 	return in
 }
 
-// put writes the inbox, without what has been told for long enough.
+// put writes the inbox without the messages that were told long enough ago.
 func (in *inbox) put(tx engine.Tx) {
 	excess := -maxTold
 	for _, e := range in.list {
@@ -80,7 +81,7 @@ func (in *inbox) put(tx engine.Tx) {
 	tx.Put(engine.Row{Key: Key(in.actor), Value: in.encode()})
 }
 
-// drop removes messages.
+// drop removes the messages for which gone returns true.
 func (in *inbox) drop(tx engine.Tx, gone func(entry) bool) {
 	in.list = slices.DeleteFunc(in.list, func(e entry) bool {
 		if !gone(e) {
@@ -148,8 +149,9 @@ func (in *inbox) decode(value string) bool {
 	return (format == inboxFormat || format == 1) && r.Done()
 }
 
-// Read gives messages that were taken, by their ids. One whose record is damaged
-// says so in its text; one that was forgotten since is left out.
+// Read returns messages that were taken, by their ids. If a record is damaged,
+// the text of its message says so. A message that has since been removed is
+// left out.
 func Read(ctx context.Context, eng engine.Engine, actor uuid.UUID, ids []uuid.UUID) (list []Message, err error) {
 	for _, id := range ids {
 		m := Message{ID: id}
@@ -167,7 +169,7 @@ func Read(ctx context.Context, eng engine.Engine, actor uuid.UUID, ids []uuid.UU
 	return list, nil
 }
 
-// CheckRecords refuses a state with an inbox that cannot be read.
+// CheckRecords returns an error if an inbox cannot be read.
 func CheckRecords(tx engine.Tx) error {
 	for row := range tx.Scan(inboxPrefix) {
 		if in := (inbox{}); len(row.Key) != len(inboxPrefix)+16 || !in.decode(row.Value) {
@@ -177,8 +179,8 @@ func CheckRecords(tx engine.Tx) error {
 	return nil
 }
 
-// Check proves that inboxes are of actors that are there, within their bounds, and
-// have the texts of their messages.
+// Check verifies that each inbox belongs to an existing actor, is within its
+// limits and has the texts of its messages.
 func Check(tx engine.Tx, there func(actor uuid.UUID) bool, fault func(format string, args ...any)) {
 	known := make(map[string]bool)
 	for row := range tx.Scan(inboxPrefix) {

@@ -12,15 +12,15 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Bounds of messages.
+// Limits of messages.
 const (
 	MaxText   = 16 << 10 // bytes in a message
 	MaxUnread = 100      // messages of one actor
 	MaxFrom   = 20       // of those, from one sender
-	maxTold   = 100      // messages that are kept for calls that are sent again
+	maxTold   = 100      // told messages that are kept for repeated calls
 )
 
-// A Message is what one actor told another.
+// A Message is a message from one actor to another.
 type Message struct {
 	ID      uuid.UUID
 	Sender  uuid.UUID // the actor
@@ -88,7 +88,7 @@ func Post(tx engine.Tx, to uuid.UUID, m Message) error {
 	return nil
 }
 
-// Retract takes a message back, unless it has been told.
+// Retract deletes a message unless it has been told. It reports whether it did.
 func Retract(tx engine.Tx, to, id uuid.UUID) bool {
 	in := open(tx, to)
 	e := in.find(id)
@@ -100,16 +100,17 @@ func Retract(tx engine.Tx, to, id uuid.UUID) bool {
 	return true
 }
 
-// A Portion bounds what one answer tells.
+// A Portion is a limit on the messages that one answer tells.
 type Portion struct {
 	Count int  // messages
 	Bytes int  // of text in all
-	Whole bool // the first one is told however long it is
+	Whole bool // the first one is told even if it is longer than Bytes
 }
 
-// Take counts the first messages that have not been told as told to a session, as
-// many as fit, and gives their ids; but only those to a party that tells names. left is
-// how many of these are not told after that. What a call was told that can be sent again is told to no other, unless the call is undone.
+// Take marks the first untold messages as told to a session, as many as fit in
+// p, and returns their ids. It considers only messages for parties that tells
+// accepts; left is how many of these remain untold. With lasting, the call can
+// be repeated; its messages are told to no other call unless it is undone.
 func Take(tx engine.Tx, actor, session uuid.UUID, p Portion, tells func(party string) bool, lasting bool) (ids []uuid.UUID, left int) {
 	in := open(tx, actor)
 	size, full := 0, false
@@ -134,8 +135,8 @@ func Take(tx engine.Tx, actor, session uuid.UUID, p Portion, tells func(party st
 	return ids, left
 }
 
-// Untold reports how many messages of an actor have not been told: those to the
-// parties that tells names, and the others.
+// Untold counts the untold messages of an actor: n for parties that tells
+// accepts, others for the rest.
 func Untold(tx engine.Tx, actor uuid.UUID, tells func(party string) bool) (n, others int) {
 	for _, e := range open(tx, actor).list {
 		switch {
@@ -149,7 +150,7 @@ func Untold(tx engine.Tx, actor uuid.UUID, tells func(party string) bool) (n, ot
 	return n, others
 }
 
-// Retake counts messages as told again to a call that is sent again.
+// Retake marks messages as told again, for a repeated call.
 func Retake(tx engine.Tx, actor, session uuid.UUID, ids []uuid.UUID) {
 	in := open(tx, actor)
 	in.amend(tx, func(e *entry) bool {
@@ -161,29 +162,29 @@ func Retake(tx engine.Tx, actor, session uuid.UUID, ids []uuid.UUID) {
 	})
 }
 
-// Untell makes messages that a call was told ones to tell again: the call is
-// undone.
+// Untell marks messages as untold, because the call that told them is undone.
 func Untell(tx engine.Tx, actor uuid.UUID, ids []uuid.UUID) {
 	in := open(tx, actor)
 	in.amend(tx, func(e *entry) bool { return slices.Contains(ids, e.id) && e.untell() })
 }
 
-// retold is how long messages may have been told that are told again: the answer
-// that told them may not have been read.
+// retold is how far back messages are told again. Answers within that time may
+// not have been read.
 const retold = time.Minute
 
-// Retell lets a session be told again what it was told in the last minute, unless
-// by a call that can be sent again: an answer of that time will not be read.
+// Retell marks what a session was told in the last minute as untold, because an
+// answer will not be read. What a repeatable call was told stays as it is.
 func Retell(tx engine.Tx, actor, session uuid.UUID) {
 	in := open(tx, actor)
 	in.amend(tx, func(e *entry) bool { return e.session == session && !e.lasting && e.late(tx) && e.untell() })
 }
 
-// recoverStep is how many inboxes one transaction of [Recover] looks at.
+// recoverStep is how many inboxes one transaction of [Recover] reads.
 const recoverStep = 128
 
-// Recover readies the inboxes after a restart: what was told in the minute before
-// is told again, as its answer may never have been sent.
+// Recover prepares the inboxes after a restart. Messages that were told in the
+// last minute before it are told again, because their answers may never have
+// been sent.
 func Recover(ctx context.Context, eng engine.Engine) error {
 	ctx = engine.Needed(ctx)
 	for after, more := inboxPrefix, true; more; {
@@ -207,8 +208,8 @@ func Recover(ctx context.Context, eng engine.Engine) error {
 	return nil
 }
 
-// Drop removes the inbox of an actor that is gone, and reports how many messages
-// that were.
+// Drop removes the inbox of an actor that is gone, and returns the number of
+// its messages.
 func Drop(tx engine.Tx, actor uuid.UUID) int {
 	in := open(tx, actor)
 	n := len(in.list)

@@ -21,7 +21,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// complete fills in what follows from elsewhere, and checks what no tag says.
+// complete fills in values that depend on others, and checks what no tag can
+// express.
 func (m *Manifest) complete(d *document) {
 	m.completeRun(d)
 	m.completeRoot(d)
@@ -45,7 +46,7 @@ func (m *Manifest) completeRun(d *document) {
 	}
 }
 
-// name checks what an actor or a run is to be called, as the daemon does.
+// name checks the name of an actor or a run with the daemon's own rule.
 func (d *document) name(key, name string, check func(string) error) {
 	var wrong *registry.ArgumentError
 	if err := check(name); errors.As(err, &wrong) && !d.wrong(key) {
@@ -95,7 +96,7 @@ func (m *Manifest) readPrompt(d *document) {
 	m.Root.PromptFile = file
 }
 
-// path is where a path of the manifest leads.
+// path resolves a path of the manifest.
 func (m *Manifest) path(p string) string {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p)
@@ -116,8 +117,8 @@ func (d *document) variables(key string, env map[string]string) {
 	}
 }
 
-// completeAgents merges the agents over their built-ins, adds the built-ins
-// that are named without a table, and looks for the programs of all.
+// completeAgents merges the agents with their built-ins, adds built-ins that
+// are used without a table, and looks for the programs of all of them.
 func (m *Manifest) completeAgents(d *document) {
 	agents := make(map[string]agent.Profile)
 	for name, p := range m.Agents {
@@ -150,7 +151,7 @@ func (m *Manifest) completeAgents(d *document) {
 	}
 }
 
-// instead says what could be meant by the name of an agent.
+// instead suggests what may have been meant by the name of an agent.
 func (m *Manifest) instead(name string) string {
 	known := slices.Concat(slices.Sorted(maps.Keys(m.Agents)), []string{agent.Claude, agent.Codex, agent.Gemini, agent.OpenCode})
 	if meant := nearest(name, known); meant != "" {
@@ -162,7 +163,7 @@ func (m *Manifest) instead(name string) string {
 // profile checks one agent that has a table.
 func (d *document) profile(m *Manifest, key, name string) {
 	if d.wrong(key) || d.wrong(join(key, "extends")) {
-		return // what else it lacks may come of that
+		return // other problems may be a consequence of this one
 	}
 	p := m.Agents[name]
 	for _, f := range p.Faults() {
@@ -171,7 +172,7 @@ func (d *document) profile(m *Manifest, key, name string) {
 		}
 	}
 	if len(p.Command) == 0 || p.Command[0] == "" || strings.Contains(p.Command[0], "{") {
-		return // where it is shows when it is launched
+		return // the program is known only at launch
 	}
 	if program := p.Command[0]; strings.Contains(program, "/") {
 		p.Command = slices.Clone(p.Command)
@@ -181,14 +182,14 @@ func (d *document) profile(m *Manifest, key, name string) {
 	d.lookFor(m, join(key, "command"), name)
 }
 
-// lookFor says so if an agent's program is not there.
+// lookFor reports a problem if an agent's program does not exist.
 func (d *document) lookFor(m *Manifest, key, name string) {
 	if _, err := m.Agents[name].Find(m.Dir); err != nil && !d.wrong(key) {
 		d.say(key, "cannot be run: %v", err)
 	}
 }
 
-// checkBudgets refuses what could never be spawned.
+// checkBudgets reports default budgets that no spawn could get.
 func (m *Manifest) checkBudgets(d *document) {
 	all := m.Run.BudgetUSD
 	for key, budget := range map[string]float64{"sublead.budget_usd": m.Sublead.BudgetUSD, "worker.budget_usd": m.Worker.BudgetUSD} {
@@ -198,7 +199,7 @@ func (m *Manifest) checkBudgets(d *document) {
 	}
 }
 
-// checkLeases refuses what no agent could take.
+// checkLeases reports leases that no agent could take.
 func (m *Manifest) checkLeases(d *document) {
 	seen := make(map[Lease]bool)
 	for i, l := range m.Leases {
@@ -217,7 +218,8 @@ func (m *Manifest) checkLeases(d *document) {
 	}
 }
 
-// unusable is why no agent could take a lease of that key; "" if one can.
+// unusable returns the reason why no agent could take a lease of that key; ""
+// if one could.
 func unusable(l Lease) string {
 	if l.Scope == "layer" {
 		var wrong *registry.ArgumentError
@@ -234,7 +236,7 @@ func unusable(l Lease) string {
 	return ""
 }
 
-// inRepository reports whether a directory stands in a git repository.
+// inRepository reports whether a directory is in a git repository.
 func inRepository(dir string) bool {
 	for {
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// A field is one key of a table, read from the tags of a struct field:
+// A field is one key of a table. It is read from the tags of a struct field:
 //
 //	toml      its name
-//	doc       what it means
+//	doc       its meaning
 //	min, max  the range of a number, or the length of a text in bytes
-//	default   what it is when left out
-//	required  that it must be given
-//	enum      the words it may be, separated by |
+//	default   its value if it is not given
+//	required  whether it must be given
+//	enum      the allowed words, separated by |
 type field struct {
 	name, doc, def string
 	typ            reflect.Type
@@ -32,7 +32,7 @@ func fieldsOf(t reflect.Type) (list []field) {
 		tag := t.Field(i).Tag
 		name := tag.Get("toml")
 		if name == "" {
-			continue // not of the file
+			continue // not a key of the file
 		}
 		f := field{
 			name: name, doc: tag.Get("doc"), def: tag.Get("default"), typ: t.Field(i).Type, index: i,
@@ -53,8 +53,8 @@ func number(s string) *float64 {
 	return nil
 }
 
-// table takes the table at key into the struct v, and sets what it leaves out
-// to the default.
+// table decodes the table at key into the struct v. Keys that are not given get
+// their defaults.
 func (d *document) table(key string, v reflect.Value, given map[string]any) {
 	fields := fieldsOf(v.Type())
 	known := make([]string, len(fields))
@@ -92,7 +92,8 @@ func (d *document) table(key string, v reflect.Value, given map[string]any) {
 	}
 }
 
-// elsewhere is the first table within t that has that key, or else one like it.
+// elsewhere returns the first table within t that has the key name, or else one
+// with a similar key.
 func elsewhere(t reflect.Type, name string) (table, key string) {
 	for _, f := range fieldsOf(t) {
 		if f.typ.Kind() != reflect.Struct {
@@ -119,7 +120,7 @@ func within(key string) string {
 	return "[" + key + "]"
 }
 
-// fallback is the default, as the file would give it.
+// fallback returns the default as a decoded value.
 func (f field) fallback() any {
 	switch f.typ.Kind() {
 	case reflect.Int, reflect.Float64:
@@ -131,7 +132,7 @@ func (f field) fallback() any {
 	}
 }
 
-// set takes one value, if it is as it must be.
+// set decodes one value, or reports a problem if its type or range is wrong.
 func (d *document) set(key string, f field, v reflect.Value, value any) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -211,7 +212,7 @@ func (d *document) text(key string, f field, v reflect.Value, s string) {
 	}
 }
 
-// list takes a list of texts, or of tables.
+// list decodes a list of texts or of tables.
 func (d *document) list(key string, f field, v reflect.Value, list []any) {
 	out := reflect.MakeSlice(v.Type(), len(list), len(list))
 	for i, value := range list {
@@ -220,7 +221,7 @@ func (d *document) list(key string, f field, v reflect.Value, list []any) {
 	v.Set(out)
 }
 
-// entries takes a table of texts, or of tables, by names that the user chose.
+// entries decodes a table of texts or of tables whose names the user chose.
 func (d *document) entries(key string, f field, v reflect.Value, t map[string]any) {
 	out := reflect.MakeMap(v.Type())
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -231,7 +232,7 @@ func (d *document) entries(key string, f field, v reflect.Value, t map[string]an
 	v.Set(out)
 }
 
-// items are those of a list, of tables or not.
+// items returns the elements of a list or of an array of tables.
 func items(value any) ([]any, bool) {
 	switch list := value.(type) {
 	case []any:
@@ -246,7 +247,7 @@ func items(value any) ([]any, bool) {
 	return nil, false
 }
 
-// kind is what a value must be, in words.
+// kind describes the required type of a value.
 func (f field) kind() string {
 	switch f.typ.Kind() {
 	case reflect.Struct:
@@ -291,7 +292,7 @@ func kindOf(value any) string {
 	}
 }
 
-// span is the range of a number in words.
+// span describes the range of a number.
 func (f field) span() string {
 	switch {
 	case f.max == nil:

@@ -11,17 +11,17 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A document is what a file says, and where.
+// A document is a decoded file with the positions of its keys.
 type document struct {
 	file     string
 	values   map[string]any
-	places   map[string]place // by key, as run.max_depth or leases[0].key
+	places   map[string]place // by key, such as run.max_depth or leases[0].key
 	problems Problems
 }
 
 type place struct{ line, column int }
 
-// read parses the text. What is no TOML is the one problem then.
+// read parses the text. If it is not TOML, that is the only problem.
 func read(file string, text []byte) (*document, error) {
 	d := &document{file: file, places: make(map[string]place)}
 	if err := toml.Unmarshal(text, &d.values); err != nil {
@@ -37,12 +37,13 @@ func read(file string, text []byte) (*document, error) {
 	return d, nil
 }
 
-// locate notes where each key stands. The text is known to parse.
+// locate records the position of each key. The text has already been parsed
+// successfully.
 func (d *document) locate(text []byte) {
 	var p unstable.Parser
 	p.Reset(text)
 	table := ""
-	count := make(map[string]int) // of the tables in an array of tables
+	count := make(map[string]int) // tables seen so far, by the name of their array
 	for p.NextExpression() {
 		e := p.Expression()
 		switch e.Kind {
@@ -60,8 +61,8 @@ func (d *document) locate(text []byte) {
 	}
 }
 
-// keys notes the parts of a dotted key below prefix, and returns the whole of
-// it: below an array of tables, in the last of them.
+// keys records the parts of a dotted key below prefix and returns the full key.
+// A part that names an array of tables refers to its last table.
 func (d *document) keys(p *unstable.Parser, prefix string, it unstable.Iterator, count map[string]int) string {
 	for it.Next() {
 		prefix = join(prefix, string(it.Node().Data))
@@ -92,7 +93,7 @@ func (d *document) value(p *unstable.Parser, key string, v *unstable.Node) {
 	}
 }
 
-// note keeps the first place of a key.
+// note records the first position of a key.
 func (d *document) note(p *unstable.Parser, key string, n *unstable.Node) {
 	if _, known := d.places[key]; !known {
 		at := p.Shape(n.Raw).Start
@@ -116,14 +117,14 @@ func join(table, key string) string {
 
 func element(key string, i int) string { return fmt.Sprintf("%s[%d]", key, i) }
 
-// has reports whether the file says something about a key.
+// has reports whether the file has a key.
 func (d *document) has(key string) bool {
 	_, ok := d.places[key]
 	return ok
 }
 
-// say notes a problem with a key, at its place or that of what it should stand
-// in.
+// say reports a problem with a key, at its position or that of the nearest
+// enclosing key.
 func (d *document) say(key, format string, args ...any) {
 	at, ok := d.places[key]
 	for above := key; !ok; {
@@ -138,12 +139,12 @@ func (d *document) say(key, format string, args ...any) {
 	d.problems = append(d.problems, Problem{d.file, at.line, at.column, key, fmt.Sprintf(format, args...)})
 }
 
-// wrong reports whether there is a problem with a key already.
+// wrong reports whether a problem with a key has already been reported.
 func (d *document) wrong(key string) bool {
 	return slices.ContainsFunc(d.problems, func(p Problem) bool { return p.Key == key })
 }
 
-// decode takes what the file says into m.
+// decode decodes the file into m.
 func (m *Manifest) decode(d *document) {
 	d.table("", reflect.ValueOf(m).Elem(), d.values)
 }

@@ -1,23 +1,24 @@
-// Package manifest is the file that says how a tree of agents is to be run.
+// Package manifest reads the file that describes how a tree of agents is run.
 //
-// It is TOML, and each table is a struct here, whose tags are its
-// documentation: [Load] checks by them, the reference in the book is made of
-// them, and a test holds the template against both.
+// The file is TOML. Each table is a struct in this package, and the tags of the
+// struct are its documentation: [Load] checks against them, the reference in
+// the book is generated from them, and a test compares the template with both.
 //
 // # The contract
 //
-//   - [Load] and [Parse] say everything that is wrong at once, as [Problems]:
-//     where it is by line and column, what it is, what is allowed, what to do.
-//     Nothing is ignored; a key that is not known is refused.
-//   - A Manifest that they return has every default in it, paths are whole,
-//     agents are merged over their built-ins, and their programs are there.
-//   - Durations are seconds, with fractions, and end in _secs. Zero means no
-//     limit only where the reference says so.
+//   - [Load] and [Parse] report all problems at once, as [Problems]: the line
+//     and column, what is wrong, what is allowed and what to do. Nothing is
+//     ignored; an unknown key is refused.
+//   - In the Manifest that they return all defaults are filled in, paths are
+//     absolute, agents are merged with their built-ins, and the programs of the
+//     agents exist.
+//   - Durations are seconds, with fractions, and their keys end in _secs. Zero
+//     means no limit only where the reference says so.
 //
-// Not chosen: to let the TOML package decode into the structs. It stops at the
-// first value of a wrong type, and knows no place of a value that is only out
-// of range. So it parses, and one walk over what it found decodes, checks and
-// remembers places.
+// Not chosen: letting the TOML package decode into the structs. It stops at the
+// first value of a wrong type, and cannot give the position of a value that is
+// out of range. So it only parses, and one walk over the result decodes, checks
+// and records positions.
 package manifest
 
 import (
@@ -29,11 +30,11 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
-// A Manifest is how a run is to be.
+// A Manifest describes how a run is to be executed.
 type Manifest struct {
 	Name string // of the file
-	Dir  string // from which paths in it are found
-	Text []byte // as it was read
+	Dir  string // absolute; paths in the file are relative to it
+	Text []byte // the file as it was read
 
 	Run     Run                      `toml:"run" doc:"the run as a whole"`
 	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; claude, codex, gemini and opencode need no table"`
@@ -43,7 +44,7 @@ type Manifest struct {
 	Leases  []Lease                  `toml:"leases" doc:"a lease that is known in advance: agents driven by a model are told of it, and nobody holds it yet"`
 }
 
-// Run is [run].
+// Run is the table [run].
 type Run struct {
 	Name               string  `toml:"name" doc:"name of the run, which no live run may have; default: the name of the file, without .toml"`
 	BudgetUSD          float64 `toml:"budget_usd" min:"0" doc:"the most that all agents together may spend, in dollars, as they report it; 0: no limit"`
@@ -55,14 +56,15 @@ type Run struct {
 	Store              Store   `toml:"store" doc:"the store of every layer"`
 }
 
-// Store is [run.store].
+// Store is the table [run.store].
 type Store struct {
 	MaxValueBytes int `toml:"max_value_bytes" min:"1" max:"3145728" default:"1048576" doc:"one value, as JSON"`
 	MaxBytes      int `toml:"max_bytes" min:"1" max:"1073741824" default:"67108864" doc:"all values of a layer"`
 	MaxEntries    int `toml:"max_entries" min:"1" max:"1000000" default:"10000" doc:"entries of a layer"`
 }
 
-// Root is [root]. After Load, Prompt is that of the file, if a file was named.
+// Root is the table [root]. After Load, Prompt has the text of PromptFile if
+// that was given.
 type Root struct {
 	Agent       string            `toml:"agent" required:"true" doc:"which agent: a table of agents, or a built-in"`
 	Name        string            `toml:"name" default:"lead" doc:"its name"`
@@ -74,7 +76,7 @@ type Root struct {
 	Env         map[string]string `toml:"env" doc:"environment variables, which override those of the agent"`
 }
 
-// Sublead is [sublead].
+// Sublead is the table [sublead].
 type Sublead struct {
 	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
 	Model       string  `toml:"model" doc:"model; default: the agent's"`
@@ -84,7 +86,7 @@ type Sublead struct {
 	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
 }
 
-// Worker is [worker].
+// Worker is the table [worker].
 type Worker struct {
 	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
 	Model       string  `toml:"model" doc:"model; default: the agent's"`
@@ -93,14 +95,14 @@ type Worker struct {
 	Worktree    bool    `toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
 }
 
-// Lease is one of [[leases]].
+// Lease is an element of [[leases]].
 type Lease struct {
 	Scope   string `toml:"scope" required:"true" enum:"run|layer" doc:"of the whole run, or of each layer"`
 	Key     string `toml:"key" required:"true" max:"512" doc:"its key (run) or name (layer)"`
 	Purpose string `toml:"purpose" required:"true" max:"1000" doc:"what to hold it for"`
 }
 
-// Load reads and checks a manifest. What is wrong in it comes as [Problems].
+// Load reads and checks a manifest. Problems in it are returned as [Problems].
 func Load(path string) (*Manifest, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -113,7 +115,7 @@ func Load(path string) (*Manifest, error) {
 	return Parse(path, text, filepath.Dir(whole))
 }
 
-// Parse checks a manifest that is called name and stands in dir.
+// Parse checks the text of a manifest that is called name and is in dir.
 func Parse(name string, text []byte, dir string) (*Manifest, error) {
 	m := &Manifest{Name: name, Dir: dir, Text: text}
 	doc, err := read(name, text)
@@ -128,8 +130,9 @@ func Parse(name string, text []byte, dir string) (*Manifest, error) {
 	return m, nil
 }
 
-// Notes are what every agent that speaks with a model is told besides its
-// prompt: the leases that are known in advance. It is empty if there are none.
+// Notes returns what every agent that is driven by a model is told in addition
+// to its prompt: the leases that are known in advance. It is empty if there are
+// none.
 func (m *Manifest) Notes() string {
 	if len(m.Leases) == 0 {
 		return ""

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A Problem is one thing that is wrong with a manifest.
+// A Problem is one error in a manifest.
 type Problem struct {
 	File         string
 	Line, Column int    // from 1
-	Key          string // as run.max_depth; "" where there is none
+	Key          string // such as run.max_depth; "": no key
 	Text         string // what is wrong, what is allowed, what to do
 }
 
@@ -23,8 +23,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, what)
 }
 
-// Problems is the error of a manifest that cannot be run: everything that is
-// wrong with it, in the order of the file.
+// Problems is the error for a manifest that cannot be run. It lists everything
+// that is wrong, in the order of the file.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -42,8 +42,8 @@ func (d *document) sorted() Problems {
 	return d.problems
 }
 
-// nearest is what was probably meant by word: what begins as it, or else what
-// is written much like it; "" if that is none of them.
+// nearest returns the known word that was probably meant: one that begins with
+// word, or else one with a similar spelling; "" if there is none.
 func nearest(word string, known []string) string {
 	for _, k := range known {
 		if len(word) > 2 && strings.HasPrefix(k, strings.ToLower(word)) {
@@ -59,8 +59,8 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// distance is how many letters must be put in, left out, changed or swapped
-// with their neighbour to make b of a.
+// distance is the number of letters that must be inserted, deleted, changed or
+// swapped with their neighbour to turn a into b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Reference is the page of the book that lists every key, in Markdown. It says
-// what Load checks by, for it is made of the same tags.
+// Reference returns the book's page that lists every key, in Markdown. It is
+// generated from the tags that Load checks against.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Manifest reference\n\n")
@@ -51,7 +51,7 @@ func section(b *strings.Builder, key, doc string, t reflect.Type) {
 	}
 }
 
-// bare is what stands before the name of a table in a table.
+// bare returns the prefix of the name of a table within a table.
 func bare(key string) string {
 	if key == "" {
 		return ""
@@ -59,7 +59,8 @@ func bare(key string) string {
 	return key + "."
 }
 
-// inner is the struct of a table, or of each of several; nil for a value.
+// inner returns the struct type of a table or of several tables; nil for a
+// value.
 func inner(t reflect.Type) reflect.Type {
 	switch {
 	case t.Kind() == reflect.Struct:
@@ -72,7 +73,7 @@ func inner(t reflect.Type) reflect.Type {
 
 func sentence(doc string) string { return escape(strings.ToUpper(doc[:1]) + doc[1:]) }
 
-// words are the type of a value, and what it may be.
+// words describes the type of a value and its range.
 func (f field) words() string {
 	if len(f.enum) > 0 {
 		words := make([]string, len(f.enum))

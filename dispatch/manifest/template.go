@@ -14,11 +14,10 @@ import (
 //go:embed template.toml
 var templateText string
 
-// Each comment of the template ends with its line, as in any TOML.
 var templates = template.Must(template.New("manifest").Parse(templateText))
 
-// samples are what a template suggests for each client: what lets it edit files
-// without being asked, and a model.
+// samples are the suggestions of a template for each client: arguments that let
+// it edit files without asking, and a model.
 var samples = map[string]struct{ Args, Model string }{
 	agent.Claude:   {`["--permission-mode", "acceptEdits"]`, "sonnet"},
 	agent.Codex:    {`["--sandbox", "workspace-write"]`, "gpt-5-codex"},
@@ -26,17 +25,17 @@ var samples = map[string]struct{ Args, Model string }{
 	agent.OpenCode: {"", "anthropic/claude-sonnet-4-5"},
 }
 
-// Template is a manifest that runs as it stands, with a plain shell for an
-// agent, and says in comments what else there is.
+// Template returns a manifest that runs without changes. Its agent is a plain
+// shell. Comments in it describe the other settings.
 func Template() []byte {
 	text, err := TemplateFor(agent.Command, "leasehold.toml")
 	if err != nil {
-		panic("manifest: " + err.Error()) // of what is embedded
+		panic("manifest: " + err.Error()) // the template is embedded and valid
 	}
 	return text
 }
 
-// TemplateFor is the template with another of the built-in profiles, for a file
+// TemplateFor returns the template for another built-in profile and for a file
 // of that name.
 func TemplateFor(profile, file string) ([]byte, error) {
 	if _, ok := agent.BuiltIn(profile); !ok {

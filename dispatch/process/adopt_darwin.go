@@ -1,6 +1,6 @@
 package process
 
-// Adopt does nothing: no process adopts others here.
+// Adopt does nothing: macOS has no way for a process to adopt others.
 func Adopt() (release func(), err error) { return func() {}, nil }
 
 func adoptedIn(*table) []*entry { return nil }

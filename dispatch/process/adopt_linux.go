@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopting says whether this process adopts the descendants that lose their
-// parent, and whom it has to tell from them.
+// adopting says whether this process adopts descendants that lose their parent,
+// and which watchdogs it tells of them.
 var adopting struct {
 	sync.Mutex
 	users    int
-	children map[int]bool                    // that this package started in a session of their own, until they are reaped
-	dogs     map[*Watchdog]map[identity]bool // and whom each has been told of
+	children map[int]bool                    // pids of processes that this package started in a session of their own and that are not reaped yet
+	dogs     map[*Watchdog]map[identity]bool // the adopted processes that each watchdog has been told of
 }
 
-// adoptPoll is how often adopted processes are looked for.
+// adoptPoll is the interval at which adopted processes are looked for.
 const adoptPoll = 50 * time.Millisecond
 
 // Adopt makes this process the parent of every descendant that loses its own,
-// until release is called (PR_SET_CHILD_SUBREAPER). So a process that leaves its
-// parents, its session and its environment still belongs to what it comes from:
-// [End] ends it, and a [Watchdog] is told of it. Where the system cannot do that,
-// it does nothing.
+// until release is called (PR_SET_CHILD_SUBREAPER). A process that leaves its
+// parents, its session and its environment can then still be found: [End] ends
+// it, and a [Watchdog] is told of it. On systems without this feature Adopt
+// does nothing.
 func Adopt() (release func(), err error) {
 	adopting.Lock()
 	defer adopting.Unlock()
@@ -59,13 +59,13 @@ func Adopt() (release func(), err error) {
 		adopting.Lock()
 		defer adopting.Unlock()
 		if adopting.users--; adopting.users == 0 {
-			_ = setSubreaper(0) // it was possible to set it
+			_ = setSubreaper(0) // cannot fail: setting it worked
 		}
 	}), nil
 }
 
-// seeToAdopted reaps adopted processes that have ended and tells the watchdogs of
-// the others.
+// seeToAdopted reaps adopted processes that have ended, and tells the watchdogs
+// about the others.
 func seeToAdopted() {
 	adopting.Lock()
 	defer adopting.Unlock()
@@ -75,7 +75,7 @@ func seeToAdopted() {
 			continue
 		}
 		if dead {
-			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // nobody else waits for it
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // nothing else waits for it
 			continue
 		}
 		for dog, told := range adopting.dogs {
@@ -96,9 +96,9 @@ func seeToAdopted() {
 	}
 }
 
-// adoptedLocked tells an adopted child from one that this process started. What
-// an agent starts is never in the session of the dispatcher: only what a process
-// starts itself is.
+// adoptedLocked distinguishes an adopted child from one that this process
+// started. The processes of an agent are never in the dispatcher's session;
+// children that the dispatcher itself starts are.
 func adoptedLocked(e entry) bool {
 	return e.parent == os.Getpid() && !adopting.children[e.pid] && e.session != ownSession()
 }
@@ -108,7 +108,7 @@ var ownSession = sync.OnceValue(func() int {
 	return e.session
 })
 
-// adoptedIn are the adopted processes of a table.
+// adoptedIn returns the adopted processes of a table.
 func adoptedIn(t *table) (list []*entry) {
 	adopting.Lock()
 	defer adopting.Unlock()
@@ -123,11 +123,11 @@ func adoptedIn(t *table) (list []*entry) {
 	return list
 }
 
-// childrenOf are the children of this process, dead ones too.
+// childrenOf returns the children of this process, zombies included.
 func childrenOf() (pids []int) {
 	files, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // of a thread that has just ended there is none
+		text, _ := os.ReadFile(file) // fails if the thread has just ended
 		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
@@ -137,7 +137,7 @@ func childrenOf() (pids []int) {
 	return pids
 }
 
-// startChild starts a process that is not to be taken for an adopted one.
+// startChild starts a process that must not be mistaken for an adopted one.
 func startChild(start func() (pid int, err error)) error {
 	adopting.Lock()
 	defer adopting.Unlock()
@@ -151,7 +151,7 @@ func startChild(start func() (pid int, err error)) error {
 	return err
 }
 
-// reapChild reaps such a process.
+// reapChild reaps a process that startChild started.
 func reapChild(pid int, reap func()) {
 	adopting.Lock()
 	defer adopting.Unlock()
@@ -159,8 +159,8 @@ func reapChild(pid int, reap func()) {
 	delete(adopting.children, pid)
 }
 
-// reapedChild is for one that was reaped elsewhere. An adopted process that has
-// its pid by now is known from the next look on.
+// reapedChild is for a process that was reaped elsewhere. An adopted process
+// that may already have its pid is recognised from the next check on.
 func reapedChild(pid int) { reapChild(pid, func() {}) }
 
 func tellOfAdopted(w *Watchdog) {
@@ -178,8 +178,8 @@ func tellNoMore(w *Watchdog) {
 	delete(adopting.dogs, w)
 }
 
-// withoutAdopting runs start, which starts a process that is to be nobody's
-// here.
+// withoutAdopting runs start, which starts a process that this one must not
+// adopt.
 func withoutAdopting(start func() error) error {
 	adopting.Lock()
 	defer adopting.Unlock()
@@ -189,7 +189,7 @@ func withoutAdopting(start func() error) error {
 	if err := setSubreaper(0); err != nil {
 		return err
 	}
-	defer func() { _ = setSubreaper(1) }() // it was possible before
+	defer func() { _ = setSubreaper(1) }() // cannot fail: it was set before
 	return start()
 }
 

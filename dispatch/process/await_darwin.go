@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// await waits for the end of the process and reaps it: there is no way here to
-// learn how a process ended and leave it. Its pid is not given to another as
-// long as there is a process in the session or the group it led.
+// await waits for the end of the process and reaps it, because macOS has no way
+// to read how a process ended without reaping it. The system does not reuse the
+// pid as long as the session or the group that it led has a process.
 func (p *Process) await() {
 	defer close(p.done)
 	options := 0
@@ -21,7 +21,7 @@ func (p *Process) await() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil: // somebody else has reaped it
+		case err != nil: // another part of the program has reaped it
 			p.exit = exited(-1)
 		case status.Stopped():
 			p.tellStop(status.StopSignal())
@@ -35,7 +35,7 @@ func (p *Process) await() {
 	}
 }
 
-// reapLocked lets go of what is reaped already.
+// reapLocked only releases the process, because await has already reaped it.
 func (p *Process) reapLocked() {
 	if !p.reaped {
 		p.reaped = true

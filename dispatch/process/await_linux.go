@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// await waits for the end of the process and leaves it a zombie: as long as it
-// is one, its pid and with it the session and the group it led are no others'.
+// await waits for the end of the process and leaves it a zombie. As long as it
+// is a zombie, the system reuses neither its pid nor the ids of the session and
+// the group that it led.
 func (p *Process) await() {
 	defer close(p.done)
 	what := unix.WEXITED | unix.WNOWAIT
@@ -20,10 +21,11 @@ func (p *Process) await() {
 		code, status, err := waitid(p.id.pid, what)
 		const exitedByItself, stopped = 1, 5 // CLD_EXITED, CLD_STOPPED
 		switch {
-		case err != nil: // somebody else has reaped it
+		case err != nil: // another part of the program has reaped it
 			p.exit = exited(-1)
 		case code == stopped:
-			// Taken, or it would be told again and again.
+			// Consume this state; otherwise waitid would report it again and
+			// again.
 			_, _, _ = waitid(p.id.pid, unix.WSTOPPED|unix.WNOHANG)
 			p.tellStop(syscall.Signal(status))
 			continue
@@ -47,17 +49,17 @@ func waitid(pid, options int) (code, status int32, err error) {
 			return 0, 0, err
 		}
 	}
-	// What is behind the code depends on the signal and has no fields in
-	// x/sys. For SIGCHLD it is pid, uid and status, aligned as a pointer is.
+	// The fields after Code depend on the signal, and x/sys does not define
+	// them. For SIGCHLD they are pid, uid and status, aligned like a pointer.
 	type child struct{ pid, uid, status int32 }
 	const offset = (unsafe.Offsetof(info.Code) + unsafe.Sizeof(info.Code) + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
 	return info.Code, (*child)(unsafe.Add(unsafe.Pointer(&info), offset)).status, nil
 }
 
-// reapLocked gives the pid back.
+// reapLocked reaps the process, which frees its pid.
 func (p *Process) reapLocked() {
 	if !p.reaped {
 		p.reaped = true
-		reapChild(p.id.pid, func() { _ = p.cmd.Wait() }) // how it ended is known
+		reapChild(p.id.pid, func() { _ = p.cmd.Wait() }) // how it ended is already known
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Detached says what [StartDetached] starts.
+// Detached describes a process for [StartDetached].
 type Detached struct {
 	Args   []string
 	Dir    string
@@ -18,14 +18,16 @@ type Detached struct {
 	Stderr *os.File
 }
 
-// StartDetached starts self with arguments as a process that is no descendant of
-// the caller: an intermediate process, `self detach ARGS`, starts it in a session
-// of its own and ends, so that the init process, or what stands in for it, becomes
-// its parent. Some MCP clients end all descendants of a server that they started,
-// sessions of their own included.
+// StartDetached starts self with arguments as a process that is not a
+// descendant of the caller. An intermediate process, `self detach ARGS`, starts
+// it in a session of its own and exits, so that its parent becomes the init
+// process or a replacement of it. This is needed because some MCP clients end
+// all descendants of a server that they started, even those in other sessions.
 //
-// The process holds a pipe open by which the caller sees its end: nobody here may
-// wait for it. On the pipe it says that it is ready, with [TellReady].
+// The caller cannot wait for a process that is not its child. Instead the
+// process keeps a pipe open, whose end the caller reads: it shows when the
+// process ends. The process also reports on it that it is ready, with
+// [TellReady].
 func StartDetached(self string, d Detached) (*Background, error) {
 	alive, theirs, err := os.Pipe()
 	if err != nil {
@@ -41,7 +43,7 @@ func StartDetached(self string, d Detached) (*Background, error) {
 		return nil, fmt.Errorf("start %s in the background: %w", self, err)
 	}
 	b := &Background{ended: make(chan struct{})}
-	go func() { // ends with the process, or with this one
+	go func() { // ends with the process
 		defer close(b.ended)
 		defer alive.Close()
 		var word [16]byte
@@ -67,27 +69,28 @@ type Background struct {
 // Ended is closed when the process has ended.
 func (b *Background) Ended() <-chan struct{} { return b.ended }
 
-// Ready reports whether the process has said that it is ready.
+// Ready reports whether the process has called [TellReady].
 func (b *Background) Ready() bool { return b.ready.Load() }
 
-// aliveVariable names the descriptor of the pipe, in the detached process.
+// aliveVariable is the environment variable with the descriptor of the pipe, in
+// the detached process.
 const aliveVariable = "LEASEHOLD_ALIVE_FD"
 
-// TellReady tells whoever started this process detached, if anybody did, that
-// it is ready.
+// TellReady reports to the process that started this one detached, if there is
+// one, that this process is ready.
 func TellReady() {
 	fd, err := strconv.Atoi(os.Getenv(aliveVariable))
 	if err != nil {
 		return
 	}
 	_ = os.Unsetenv(aliveVariable)
-	// The starter may have gone; the pipe then breaks, which is no signal for
-	// descriptors other than standard output and error.
+	// The starter may have ended and the pipe be broken. That raises SIGPIPE
+	// only for standard output and standard error.
 	_, _ = syscall.Write(fd, []byte("ready\n"))
 }
 
-// RunDetach is what the intermediate process does. It returns as soon as the
-// other has started, and its caller must end at once.
+// RunDetach is the intermediate process of [StartDetached]. It returns as soon
+// as the other process has started, and its caller must exit at once.
 func RunDetach(args []string) error {
 	if len(args) == 0 {
 		return errors.New("nothing to start")
@@ -96,8 +99,8 @@ func RunDetach(args []string) error {
 	if err != nil {
 		return err
 	}
-	// A descriptor that the client had from others, as a lock that it runs under,
-	// must not stay open for as long as the daemon lives.
+	// A descriptor that the client inherited, such as a lock that it runs
+	// under, must not stay open for as long as the daemon lives.
 	inherited, err := os.ReadDir("/dev/fd")
 	if err != nil {
 		return fmt.Errorf("look at the open files: %w", err)

@@ -12,35 +12,37 @@ import (
 )
 
 const (
-	// settle is the time between two looks that find nothing: what was being
-	// made during the first is there at the second.
+	// settle is the time between two scans that find nothing. A process that
+	// was being forked during the first is visible in the second.
 	settle = 20 * time.Millisecond
 
-	// lookAgain is how long those that were signalled are waited for before
-	// somebody looks for others.
+	// lookAgain is how long to wait for signalled processes to end before the
+	// next scan.
 	lookAgain = time.Second
 
 	firstPoll = 2 * time.Millisecond
 	lastPoll  = 50 * time.Millisecond
 
-	// maxFreezes bounds the looks for those that were not frozen yet, for the
-	// sake of a tree that grows faster than one can look.
+	// maxFreezes limits the scans for processes that are not stopped yet, in
+	// case the tree grows faster than it can be scanned.
 	maxFreezes = 20
 )
 
-// A hunt ends the processes of one tree. It remembers whom it has seen.
+// A hunt ends the processes of one tree. It remembers the processes it has
+// seen.
 type hunt struct {
 	mark   string
-	adopts bool // what this process has adopted belongs to the tree
+	adopts bool // processes that this process has adopted belong to the tree
 
 	known   map[identity]bool
-	led     map[int]uint64 // sessions and groups by their leader, and when that started
+	led     map[int]uint64 // leaders of sessions and groups, with their start times
 	spared  map[identity]bool
-	refused map[identity]error // to take a signal
+	refused map[identity]error // why a signal could not be sent
 	reached map[identity]bool
 }
 
-// newHunt hunts what has the mark, and what the roots have led.
+// newHunt returns a hunt for the processes with the mark and for the trees of
+// roots.
 func newHunt(mark string, roots ...identity) *hunt {
 	h := &hunt{
 		mark: mark, known: make(map[identity]bool), led: make(map[int]uint64),
@@ -53,13 +55,13 @@ func newHunt(mark string, roots ...identity) *hunt {
 	return h
 }
 
-// members are the processes that belong to the tree, its root first. See the
-// package for what belongs.
+// members returns the processes that belong to the tree, its root first. The
+// package documentation says which ones belong.
 func (h *hunt) members(t *table) []*entry {
 	own := t.own()
 	for leader, start := range h.led {
 		if e, ok := t.entries[leader]; ok && e.start != start {
-			delete(h.led, leader) // all it led is gone, or its pid would be taken
+			delete(h.led, leader) // the pid was reused, so nothing it led is left
 		}
 	}
 	in := make(map[int]bool)
@@ -112,13 +114,13 @@ func (h *hunt) members(t *table) []*entry {
 	return list
 }
 
-// mayEnd reports whether a process is the user's, and takes signals.
+// mayEnd reports whether a process belongs to this user and accepts signals.
 func (h *hunt) mayEnd(id identity) bool {
 	if h.refused[id] != nil || h.spared[id] {
 		return false
 	}
 	if !ofUser(id.pid, os.Getuid()) {
-		if id.there() { // it became another's, as sudo does; or it will be seen to be gone
+		if id.there() { // it changed its user, as sudo does; otherwise the next scan will miss it
 			h.spared[id] = true
 		}
 		return false
@@ -126,7 +128,7 @@ func (h *hunt) mayEnd(id identity) bool {
 	return true
 }
 
-// send signals processes, in this order.
+// send signals processes in the given order.
 func (h *hunt) send(to []*entry, s syscall.Signal) {
 	for _, e := range to {
 		if err := e.send(s); err != nil {
@@ -137,7 +139,7 @@ func (h *hunt) send(to []*entry, s syscall.Signal) {
 	}
 }
 
-// unlessGone takes it for a success that a process has ended.
+// unlessGone treats the error for a process that has ended as success.
 func unlessGone(err error) error {
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
@@ -157,9 +159,9 @@ func (h *hunt) run(ctx context.Context, grace time.Duration) (int, error) {
 	return len(h.reached), err
 }
 
-// ask sends SIGTERM to the tree and waits until the deadline for its end. What
-// the processes start when they hear of it may be what they need to come to an
-// end: it is asked once they are gone.
+// ask sends SIGTERM to the tree and waits until the deadline for it to end.
+// Processes that are started in reaction may be needed for an orderly end, so
+// they are signalled only once the processes that were asked are gone.
 func (h *hunt) ask(ctx context.Context, deadline time.Time) (left bool, err error) {
 	asked := make(map[identity]bool)
 	for nothing := 0; time.Now().Before(deadline); {
@@ -179,7 +181,7 @@ func (h *hunt) ask(ctx context.Context, deadline time.Time) (left bool, err erro
 		nothing = 0
 		if !slices.ContainsFunc(members, func(e *entry) bool { return asked[e.identity] }) {
 			h.send(members, syscall.SIGTERM)
-			h.send(members, syscall.SIGCONT) // who is stopped cannot hear
+			h.send(members, syscall.SIGCONT) // a stopped process handles SIGTERM only after SIGCONT
 			for _, e := range members {
 				asked[e.identity] = true
 			}
@@ -192,9 +194,10 @@ func (h *hunt) ask(ctx context.Context, deadline time.Time) (left bool, err erro
 	return true, nil
 }
 
-// kill ends the tree with SIGKILL. First all of it is stopped, until no look
-// finds one that runs: what is stopped starts nothing while its kin are killed.
-// The leaves go first, since what loses its parent may be continued by that.
+// kill ends the tree with SIGKILL. First it stops all processes with SIGSTOP,
+// until a scan finds none that still runs; a stopped process cannot start
+// others while the tree is killed. The leaves are killed first, because the
+// system may continue a stopped process that loses its parent.
 func (h *hunt) kill(ctx context.Context) error {
 	for nothing := 0; ; {
 		frozen := make(map[identity]bool)
@@ -242,7 +245,7 @@ func (h *hunt) look(ctx context.Context) ([]*entry, error) {
 	return h.members(t), nil
 }
 
-// unfinished says that the caller has given up.
+// unfinished returns the error for a hunt whose context ended.
 func (h *hunt) unfinished(ctx context.Context) error {
 	return fmt.Errorf("gave up before all processes with %s had ended: %w", h.mark, context.Cause(ctx))
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
-// Machine names where pids mean what they mean here: this machine since its start,
-// and this container of it.
+// Machine identifies the machine (since its last boot) and the container in
+// which a pid of this process is valid.
 var Machine = sync.OnceValue(func() string {
-	space, _ := os.Readlink("/proc/self/ns/pid") // "" where there are no such things
+	space, _ := os.Readlink("/proc/self/ns/pid") // "" on systems without namespaces
 	return clock.Boot() + " " + space
 })

@@ -1,30 +1,31 @@
 package process
 
 // A Peer is the process at the other end of a connection. The zero Peer is
-// unknown, as one that comes over HTTP from another machine is.
+// unknown, such as one that connects over HTTP from another machine.
 type Peer struct {
 	PID   int    `json:",omitempty"`
-	Start string `json:",omitempty"` // when it started, so that a reused pid is another process
-	// Transport is how it came: "unix", "http", or "remote" for a connection over HTTP
-	// that lasts as one to the socket does.
+	Start string `json:",omitempty"` // start time, to tell it from a later process with the same pid
+	// Transport is "unix", "http", or "remote". A remote connection goes over
+	// HTTP but lasts as long as its process, as a connection to the socket
+	// does.
 	Transport string `json:",omitempty"`
-	// Machine is where it runs, if that may be another one than this: see [Machine].
+	// Machine is where it runs, if that may not be this machine: see [Machine].
 	Machine string `json:",omitempty"`
 }
 
 // Elsewhere reports whether the process runs where this one cannot see it.
 func (p Peer) Elsewhere() bool { return p.Machine != "" && p.Machine != Machine() }
 
-// A Running is a process that runs, and where it belongs.
+// A Running is a running process with its parent, group and session.
 type Running struct {
 	Peer
 	Parent  int
-	Group   int // the pid of the process that made its group
-	Session int // and of the one that made its session
+	Group   int // pid of the leader of its process group
+	Session int // pid of the leader of its session
 }
 
-// Find describes a running process of this machine; the zero Running if there
-// is none with that pid.
+// Find describes a running process of this machine. It returns the zero Running
+// if there is no process with that pid.
 func Find(pid int) Running {
 	if pid <= 0 {
 		return Running{}
@@ -39,8 +40,8 @@ func Find(pid int) Running {
 	}
 }
 
-// Alive reports whether the process still runs, or may run elsewhere. An unknown peer
-// never does.
+// Alive reports whether the process still runs. It returns true for a process
+// on another machine, and false for an unknown one.
 func (p Peer) Alive() bool {
 	if p.Elsewhere() {
 		return true
@@ -49,6 +50,7 @@ func (p Peer) Alive() bool {
 	return now.PID != 0 && now.Start == p.Start
 }
 
-// Name is what the system calls the program of a process, cut off where the system
-// does that (Linux keeps 15 bytes); "" if there is no such process.
+// Name returns the system's name for the program of a process, which the system
+// may shorten (Linux keeps 15 bytes). It returns "" if there is no such
+// process.
 func Name(pid int) string { return nameOf(pid) }

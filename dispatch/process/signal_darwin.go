@@ -2,7 +2,7 @@ package process
 
 import "syscall"
 
-// send signals the process that was seen, if it is still there.
+// send signals the process, if it still exists.
 func (id identity) send(s syscall.Signal) error {
 	if !id.there() {
 		return nil

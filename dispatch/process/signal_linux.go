@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// send signals the process that was seen, and no other. The pidfd is opened
-// before the start time is compared: it is either that process's for good, or
-// the comparison tells.
+// send signals exactly this process. The pidfd is opened before the start time
+// is compared, so either it refers to this process for good, or the comparison
+// fails.
 func (id identity) send(s syscall.Signal) error {
 	fd, err := unix.PidfdOpen(id.pid, 0)
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return nil
-	case err != nil: // a kernel without it, or no descriptor left
+	case err != nil: // the kernel has no pidfds, or no descriptor is left
 		if !id.there() {
 			return nil
 		}

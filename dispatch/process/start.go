@@ -13,36 +13,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Spec says what to start.
+// A Spec describes a process to start.
 type Spec struct {
-	Argv []string // the first is looked up in the caller's PATH if it is no path
-	Env  []string // all of it, Mark too
-	Dir  string   // "": the caller's
+	Argv []string // the first is looked up in the caller's PATH unless it is a path
+	Env  []string // the whole environment, including Mark
+	Dir  string   // "": the caller's directory
 
 	Stdin          []byte
-	Stdout, Stderr *os.File // nil: nowhere. They stay the caller's to close
+	Stdout, Stderr *os.File // nil: discarded. The caller closes them
 
-	// Mark is the pair NAME=value of Env by which what the process starts is
-	// known as its own.
+	// Mark is the pair NAME=value of Env that identifies everything the process
+	// starts.
 	Mark string
 
-	// Input makes the process the caller's own: it reads Input in place of
-	// Stdin and stays in the caller's session, as the leader of a group of its
-	// own. If Input is the terminal of the session and the caller's group is
-	// in its foreground, that group is put there; see [Process.Stopped].
+	// Input gives the process the caller's terminal: it reads Input in place of
+	// Stdin and stays in the caller's session, as the leader of its own group.
+	// If Input is the terminal of the session and the caller's group is in its
+	// foreground, the new group becomes the foreground group; see
+	// [Process.Stopped].
 	Input *os.File
 }
 
-// A Process is one that was started, with all it has started since.
+// A Process is a started process, with everything it has started since.
 type Process struct {
 	cmd   *exec.Cmd
 	id    identity
 	mark  string
-	alone bool      // what this process adopts is of its tree
-	term  *terminal // nil unless it has been given one
+	alone bool      // processes that this process adopts belong to its tree
+	term  *terminal // nil if it was not given one
 	stops chan struct{}
 	done  chan struct{}
-	exit  Exit // once done
+	exit  Exit // valid once done is closed
 
 	mu       sync.Mutex
 	reaped   bool
@@ -52,10 +53,10 @@ type Process struct {
 // An Exit is how a process ended.
 type Exit struct {
 	Code   int    // -1 if a signal ended it
-	Signal string // as "SIGKILL"; "" if none did
+	Signal string // such as "SIGKILL"; "" if no signal ended it
 }
 
-// Number is the signal that ended it; 0 if none did.
+// Number is the signal that ended the process; 0 if none did.
 func (e Exit) Number() syscall.Signal { return unix.SignalNum(e.Signal) }
 
 func (e Exit) String() string {
@@ -75,12 +76,12 @@ func killed(by syscall.Signal) Exit {
 	return Exit{Code: -1, Signal: name}
 }
 
-// Start starts a process. Its output goes to the files as it comes: no part of
-// it passes through the caller, whose death takes nothing of it away. An error
-// is that of [exec.Cmd.Start].
+// Start starts a process. Its output goes directly to the files and not through
+// the caller, so none of it is lost if the caller dies. An error is that of
+// [exec.Cmd.Start].
 //
-// Whoever starts a process must call Stop, also when it has ended by itself:
-// until then its pid is not given to another process.
+// The caller must call Stop, even if the process has ended by itself. Until
+// then the system does not reuse its pid.
 func Start(spec Spec) (*Process, error) {
 	if len(spec.Argv) == 0 {
 		return nil, errors.New("nothing to start: argv is empty")
@@ -125,15 +126,15 @@ func Start(spec Spec) (*Process, error) {
 	}
 	p.id = identity{pid: cmd.Process.Pid}
 	if p.term != nil {
-		p.term.give(p.id.pid) // soon: it may want to read
+		p.term.give(p.id.pid) // at once, because the process may want to read
 	}
-	p.id.start, _ = startOf(p.id.pid) // it is there: nobody has reaped it
+	p.id.start, _ = startOf(p.id.pid) // exists, because nothing has reaped it
 	go p.await()                      // ends with the process
 	return p, nil
 }
 
-// inputFile is a file without a name that holds text: the process reads as
-// much as it likes, when it likes, and nobody waits for it.
+// inputFile returns a file without a name that holds text. The process can read
+// it at its own pace, without a goroutine that writes to it.
 func inputFile(text []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "leasehold-input-*")
 	if err != nil {
@@ -161,20 +162,21 @@ func checkMark(mark string) error {
 	return nil
 }
 
-// PID is that of the process first started.
+// PID is the pid of the process that was started first.
 func (p *Process) PID() int { return p.id.pid }
 
-// Done is closed when the process first started has ended. What it has started
-// may still run: Stop ends it.
+// Done is closed when the process that was started first has ended. Processes
+// that it started may still run; Stop ends them.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit is how the process first started ended, once Done is closed.
+// Exit waits until Done is closed, and returns how the process that was started
+// first ended.
 func (p *Process) Exit() Exit {
 	<-p.done
 	return p.exit
 }
 
-// Signal sends a signal to the group of the process.
+// Signal sends a signal to the process group.
 func (p *Process) Signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Stop ends the process and all it has started: SIGTERM, and SIGKILL to what is
-// left after the grace. It returns when nothing of the tree runs. What has
-// become another user's, as sudo does, is neither touched nor waited for.
+// Stop ends the process and everything it has started: with SIGTERM, and with
+// SIGKILL what is left after the grace. It returns when no process of the tree
+// runs. Processes that have switched user, for example with sudo, are neither
+// signalled nor waited for.
 //
-// Calls may overlap: one with a shorter grace kills before the other would, and
-// both return. If ctx ends first the error says so, and processes may be left.
-// After a success, Stop does nothing.
+// Calls may overlap. If they have different graces, the shortest one decides,
+// and all of them return. If ctx ends first, Stop returns an error, and
+// processes may be left. After a successful call, Stop does nothing.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	p.mu.Lock()
 	reaped := p.reaped
@@ -26,14 +27,14 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 		return fmt.Errorf("stop process %d: %w", p.id.pid, err)
 	}
 	select {
-	case <-p.done: // it is at most a zombie, of which the kernel is about to tell
+	case <-p.done: // it is at most a zombie, which the kernel is about to report
 	case <-ctx.Done():
 		return fmt.Errorf("stop process %d: %w", p.id.pid, context.Cause(ctx))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.watchers {
-		w.tell(forgetWord, p.id.pid, p.id.start) // before its pid can be another's
+		w.tell(forgetWord, p.id.pid, p.id.start) // while its pid cannot have been reused
 	}
 	p.watchers = nil
 	p.reapLocked()
@@ -41,12 +42,13 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 }
 
 // End ends every process of this user that has the mark NAME=value in its
-// environment, with what descends from it and what is in the sessions and
-// groups that those lead, and what this process has adopted: SIGTERM, and SIGKILL to what is left after the grace.
-// It returns when none of them runs, with how many there were. The caller and
-// its ancestors are left alone, marked or not.
+// environment, with its descendants, the sessions and groups that it leads, and
+// the processes that this process has adopted. It uses SIGTERM, and SIGKILL for
+// what is left after the grace. It returns the number of processes when none of
+// them runs any more. The caller and its ancestors are never signalled, marked
+// or not.
 //
-// If ctx ends first the error says so, and processes may be left.
+// If ctx ends first, End returns an error, and processes may be left.
 func End(ctx context.Context, mark string, grace time.Duration) (int, error) {
 	if err := checkMark(mark); err != nil {
 		return 0, err

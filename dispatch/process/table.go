@@ -6,14 +6,15 @@ import (
 	"sync"
 )
 
-// An identity is a process for good: a pid alone may be given to another.
+// An identity identifies a process. A pid alone is not enough, because the
+// system reuses it.
 type identity struct {
 	pid   int
-	start uint64 // in a unit of the system's own; later is greater
+	start uint64 // start time in a unit of the system; a later one is greater
 }
 
-// An entry is one line of the table of processes. A zombie has none: it has
-// ended, and its children have another parent.
+// An entry is one process of a table. A zombie has no entry: it has ended, and
+// its children have another parent.
 type entry struct {
 	identity
 	parent, group, session int
@@ -25,12 +26,12 @@ func (id identity) there() bool {
 	return ok && start == id.start
 }
 
-// A table is a look at all processes.
+// A table is the result of one scan of all processes.
 type table struct {
 	entries map[int]*entry
 
 	mu       sync.Mutex
-	environs map[int][]byte // as read so far
+	environs map[int][]byte // cache of the environments read so far
 }
 
 func look() (*table, error) {
@@ -45,8 +46,8 @@ func look() (*table, error) {
 	return t, nil
 }
 
-// marked reports whether the process has the pair in the environment that it
-// was started with.
+// marked reports whether the environment that the process was started with has
+// the pair.
 func (t *table) marked(pid int, mark string) bool {
 	t.mu.Lock()
 	env, ok := t.environs[pid]
@@ -70,7 +71,7 @@ func (t *table) marked(pid int, mark string) bool {
 	return false
 }
 
-// own are the caller and its ancestors, which are nobody's to end.
+// own returns the caller and its ancestors, which must not be ended.
 func (t *table) own() map[int]bool {
 	line := map[int]bool{0: true, 1: true}
 	for pid := os.Getpid(); !line[pid]; {
@@ -84,7 +85,7 @@ func (t *table) own() map[int]bool {
 	return line
 }
 
-// depth is how many ancestors a process has.
+// depth returns the number of ancestors of a process.
 func (t *table) depth(e *entry) int {
 	n := 0
 	for ; e != nil && n < len(t.entries); n++ {
@@ -93,11 +94,11 @@ func (t *table) depth(e *entry) int {
 	return n
 }
 
-// A looker shares looks: a scan costs milliseconds where there are thousands
-// of processes, and a whole run may be stopped at once.
+// A looker shares scans among callers. A scan takes milliseconds on a machine
+// with thousands of processes, and a whole run may be stopped at once.
 type looker struct {
 	mu    sync.Mutex
-	next  *looking // not begun; nil if nobody wants one
+	next  *looking // the scan that begins next; nil if nobody has asked for one
 	doing bool
 }
 
@@ -109,7 +110,7 @@ type looking struct {
 
 var shared looker
 
-// look returns a look that began after the call.
+// look returns the result of a scan that began after the call.
 func (l *looker) look() (*table, error) {
 	l.mu.Lock()
 	if l.next == nil {
@@ -118,7 +119,7 @@ func (l *looker) look() (*table, error) {
 	mine := l.next
 	if !l.doing {
 		l.doing = true
-		go l.run() // ends when nobody wants one
+		go l.run() // ends when nobody asks for another scan
 	}
 	l.mu.Unlock()
 	<-mine.done

@@ -10,7 +10,7 @@ import (
 
 const zombie = 5 // SZOMB of sys/proc.h
 
-// readTable asks the kernel for all processes.
+// readTable reads all processes from the kernel.
 func readTable() ([]entry, error) {
 	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
@@ -34,7 +34,7 @@ func entryOf(info *unix.KinfoProc) (entry, bool) {
 		identity: identity{int(p.P_pid), uint64(p.P_starttime.Sec)*1e6 + uint64(p.P_starttime.Usec)},
 		parent:   int(info.Eproc.Ppid), group: int(info.Eproc.Pgid),
 	}
-	e.session, _ = unix.Getsid(e.pid) // 0, which nobody leads, if it has just gone
+	e.session, _ = unix.Getsid(e.pid) // 0 if it has just ended; no process leads session 0
 	return e, true
 }
 
@@ -43,7 +43,7 @@ func kinfo(pid int) (*unix.KinfoProc, bool) {
 	return info, err == nil && int(info.Proc.P_pid) == pid
 }
 
-// readEntry reads one process; not ok if there is none, or a zombie.
+// readEntry reads one process. ok is false if there is none, or only a zombie.
 func readEntry(pid int) (entry, bool) {
 	info, ok := kinfo(pid)
 	if !ok {
@@ -57,14 +57,15 @@ func startOf(pid int) (uint64, bool) {
 	return e.start, ok
 }
 
-// startText is a start time as text, in seconds since 1970.
+// startText returns a start time as text, in seconds since 1970.
 func startText(micros uint64) string {
 	return fmt.Sprintf("%d.%06d", micros/1e6, micros%1e6)
 }
 
-// readEnviron is nil if it may not be read, or there is none. The kernel gives
-// the number of arguments, the path of the program, zeros up to a boundary, the
-// arguments and then the environment, all ended by zeros.
+// readEnviron returns the environment of a process, or nil if it cannot be
+// read. The kernel returns the number of arguments, the path of the program,
+// padding zeros, the arguments and then the environment; each text ends with a
+// zero.
 func readEnviron(pid int) []byte {
 	raw, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil || len(raw) < 4 {
@@ -79,8 +80,8 @@ func readEnviron(pid int) []byte {
 	return rest
 }
 
-// ofUser reports whether a process is that user's: its real and its effective
-// user alike.
+// ofUser reports whether both the real and the effective user of a process are
+// user.
 func ofUser(pid, user int) bool {
 	info, ok := kinfo(pid)
 	return ok && int(info.Eproc.Ucred.Uid) == user && int(info.Eproc.Pcred.P_ruid) == user

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
-// readTable reads /proc.
+// readTable reads all processes from /proc.
 func readTable() ([]entry, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -34,25 +34,25 @@ func readTable() ([]entry, error) {
 	return entries, nil
 }
 
-// readEntry reads one process; not ok if there is none, or a zombie.
+// readEntry reads one process. ok is false if there is none, or only a zombie.
 func readEntry(pid int) (entry, bool) {
 	e, dead, ok := readStat(pid)
 	return e, ok && !dead
 }
 
-// readStat reads one process; dead if it is a zombie.
+// readStat reads one process. dead reports whether it is a zombie.
 func readStat(pid int) (e entry, dead, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return entry{}, false, false
 	}
-	// The command, field 2, is in parentheses and may hold anything.
+	// The command, field 2, is in parentheses and may contain any character.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const state, parent, group, session, threads, start = 0, 1, 2, 3, 20 - 3, 22 - 3 // proc(5), less the first two
 	if len(fields) <= start {
 		return entry{}, false, false
 	}
-	// The first thread of a process may have ended before the others.
+	// The main thread of a process may end before its other threads.
 	s := fields[state]
 	dead = s == "X" || s == "Z" && (fields[threads] == "1" || fields[threads] == "0")
 	e.pid = pid
@@ -73,7 +73,8 @@ func startOf(pid int) (uint64, bool) {
 	return e.start, ok
 }
 
-// readEnviron is nil if it may not be read, or there is none.
+// readEnviron returns the environment of a process, or nil if it cannot be
+// read.
 func readEnviron(pid int) []byte {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -82,9 +83,9 @@ func readEnviron(pid int) []byte {
 	return env
 }
 
-// ofUser reports whether a process is that user's through and through: its
-// real, effective and saved user alike. The owner of its directory is not
-// enough: that is root where the process may not be dumped.
+// ofUser reports whether the real, effective and saved user of a process are
+// all user. The owner of its directory in /proc is not enough: that is root for
+// a process that may not be dumped.
 func ofUser(pid, user int) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -103,7 +104,8 @@ func ofUser(pid, user int) bool {
 	return false
 }
 
-// startText is a start time for good: the ticks count from the boot.
+// startText returns a start time as text. The boot is part of it because the
+// ticks count from there.
 func startText(ticks uint64) string {
 	return clock.Boot() + ":" + strconv.FormatUint(ticks, 10)
 }

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is lent to a process by the one that had its foreground.
+// A terminal is the foreground of a terminal, lent to a process by the process
+// that had it.
 type terminal struct {
 	file *os.File
-	own  int // the lender's group
+	own  int // the group of the lender
 }
 
-// terminalOf is the terminal at f if the caller's group is in its foreground;
-// else nil, and there is nothing to lend.
+// terminalOf returns the terminal at f if the caller's group is in its
+// foreground, and otherwise nil.
 func terminalOf(f *os.File) *terminal {
 	own := unix.Getpgrp()
 	front, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
@@ -25,39 +26,41 @@ func terminalOf(f *os.File) *terminal {
 	return &terminal{f, own}
 }
 
-// give puts a group into the foreground.
+// give makes group the foreground group.
 func (t *terminal) give(group int) {
-	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) // or the group has ended
+	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) // an error means that the group has ended
 }
 
-// has reports whether a group is in the foreground.
+// has reports whether group is the foreground group.
 func (t *terminal) has(group int) bool {
 	front, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
 	return err == nil && front == group
 }
 
-// take takes the foreground back. Who is not in it is stopped for that unless
-// it ignores the signal, which must not last: what it starts would inherit it.
+// take takes the foreground back. A background process that does so is stopped
+// unless it ignores SIGTTOU. The signal is ignored only briefly, because
+// processes that are started would inherit that.
 func (t *terminal) take() {
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, t.own) // or it is gone
+	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, t.own) // an error means that the terminal is gone
 }
 
-// Stopped tells, for a process that was given a terminal, that it has been
-// stopped, as by Ctrl-Z. The caller is to stop as well, between TakeTerminal
-// and GiveTerminal, so that whoever started it takes over.
+// Stopped receives a value when a process that was given the terminal has been
+// stopped, for example by Ctrl-Z. The caller should then stop itself as well,
+// after TakeTerminal and before GiveTerminal, so that the shell that started it
+// takes over.
 func (p *Process) Stopped() <-chan struct{} { return p.stops }
 
 func (p *Process) tellStop(by syscall.Signal) {
 	if (by == syscall.SIGTTIN || by == syscall.SIGTTOU) && p.term.has(p.id.pid) {
-		// It was faster than Start, which had yet to give it the terminal.
+		// It read before Start had given it the terminal.
 		_ = syscall.Kill(-p.id.pid, syscall.SIGCONT)
 		return
 	}
 	select {
 	case p.stops <- struct{}{}:
-	default: // it is told already
+	default: // already pending
 	}
 }
 
@@ -68,8 +71,8 @@ func (p *Process) TakeTerminal() {
 	}
 }
 
-// GiveTerminal gives the process its terminal again, if the caller is in the
-// foreground, and lets it run on.
+// GiveTerminal gives the process the terminal again, if the caller is in the
+// foreground, and continues it.
 func (p *Process) GiveTerminal() {
 	if p.term == nil {
 		return
@@ -77,5 +80,5 @@ func (p *Process) GiveTerminal() {
 	if terminalOf(p.term.file) != nil {
 		p.term.give(p.id.pid)
 	}
-	_ = p.Signal(syscall.SIGCONT) // or it has ended
+	_ = p.Signal(syscall.SIGCONT) // an error means that it has ended
 }

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// A watchdog and its starter speak over two pipes, in lines. The watchdog says
-// that it is ready on the one. On the other it is told of processes, by pid and
-// start, which it would not know by their mark if they dropped that, and in the
-// end that all is done. The kernel closes that pipe with its starter, however
-// that ends.
+// A watchdog and its starter communicate over two pipes, in lines. On one the
+// watchdog reports that it is ready. On the other the starter names processes
+// by pid and start time, because the watchdog could not find them by their mark
+// if they dropped it. In the end the starter writes doneWord. If the starter
+// dies, the kernel closes its end of the pipe.
 const (
 	readyWord  = "ready\n"
 	watchWord  = "watch %d %d\n"
@@ -29,7 +29,7 @@ const (
 	readyTimeout = 10 * time.Second
 )
 
-// A Watchdog is a process that ends all marked processes should this one die.
+// A Watchdog is a process that ends all marked processes if this process dies.
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
@@ -37,10 +37,10 @@ type Watchdog struct {
 	result error
 }
 
-// StartWatchdog starts `self watchdog --mark MARK --grace GRACE` in a session of
-// its own, and returns once it watches. What it has to say goes to standard
-// error. What is to stay open until it has ended, as a connection that holds
-// something for the processes, it gets from keep.
+// StartWatchdog starts `self watchdog --mark MARK --grace GRACE` in a session
+// of its own, and returns once it watches. Its messages go to standard error.
+// It inherits the files in keep, which stay open until it has ended; one may be
+// a connection that holds leases for the processes.
 func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*Watchdog, error) {
 	if err := checkMark(mark); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 	w := &Watchdog{cmd: exec.Command(self, "watchdog", "--mark", mark, "--grace", grace.String()), pipe: ours, ended: make(chan struct{})}
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = theirs, says, os.Stderr
 	w.cmd.ExtraFiles = keep
-	w.cmd.Dir = "/" // not the caller's directory, which may be to go
+	w.cmd.Dir = "/" // not the caller's directory, which may be about to be removed
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = startChild(func() (int, error) {
 		if err := w.cmd.Start(); err != nil {
@@ -78,9 +78,9 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 		reapedChild(w.cmd.Process.Pid)
 		close(w.ended)
 	}()
-	_ = said.SetReadDeadline(time.Now().Add(readyTimeout)) // which every pipe has
+	_ = said.SetReadDeadline(time.Now().Add(readyTimeout)) // cannot fail for a pipe
 	if line, err := bufio.NewReader(said).ReadString('\n'); line != readyWord {
-		_ = w.cmd.Process.Kill() // or it has ended
+		_ = w.cmd.Process.Kill() // an error means that it has ended
 		<-w.ended
 		ours.Close()
 		return nil, fmt.Errorf("the watchdog %s said %q and not that it is ready (%v, %v)", self, line, err, w.cmd.ProcessState)
@@ -89,11 +89,11 @@ func StartWatchdog(self, mark string, grace time.Duration, keep ...*os.File) (*W
 	return w, nil
 }
 
-// PID is the watchdog's.
+// PID is the pid of the watchdog.
 func (w *Watchdog) PID() int { return w.cmd.Process.Pid }
 
-// Watch tells the watchdog of a process, until that is stopped. One that has
-// lost its mark is ended like the others then.
+// Watch makes the watchdog end p as well, even if p has dropped its mark. This
+// lasts until p is stopped.
 func (w *Watchdog) Watch(p *Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,18 +103,18 @@ func (w *Watchdog) Watch(p *Process) {
 	}
 }
 
-// tell writes a line, which is short enough to be written as one. Where it
-// fails the watchdog has ended, and Done says so.
+// tell writes one line, which is short enough to be written atomically. If it
+// fails, the watchdog has ended, which Done shows.
 func (w *Watchdog) tell(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.pipe, format, args...)
 }
 
-// Done is closed when the watchdog has ended: before Close, somebody has
-// killed it, and another is to be started.
+// Done is closed when the watchdog has ended. If that happens before Close, the
+// watchdog was killed, and the caller should start another one.
 func (w *Watchdog) Done() <-chan struct{} { return w.ended }
 
-// Close tells the watchdog that all is done, and waits for its end. It ends
-// nothing. An error says that it had ended before.
+// Close tells the watchdog that the work is done, and waits until it exits. No
+// process is ended. The error is not nil if the watchdog had ended before.
 func (w *Watchdog) Close() error {
 	_, err := io.WriteString(w.pipe, doneWord)
 	w.pipe.Close()
@@ -128,11 +128,11 @@ func (w *Watchdog) Close() error {
 	return nil
 }
 
-// RunWatchdog is what the watchdog does. It returns when stdin says that all is
-// done; if stdin ends without a word, its starter has died, and it ends the
-// processes that have the mark, and returns how many there were. What SIGKILL
-// does not end within patience it leaves. It is deaf to the signals that end a
-// terminal's processes, and so is this process from then on.
+// RunWatchdog is the main function of the watchdog. It returns when it reads
+// doneWord. If stdin ends without that, the starter has died; then it ends the
+// processes with the mark and returns their number. It gives up on processes
+// that SIGKILL does not end within patience. From this call on, the process
+// ignores the signals that a terminal sends to end processes.
 func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark string, grace, patience time.Duration) (int, error) {
 	if err := checkMark(mark); err != nil {
 		return 0, err

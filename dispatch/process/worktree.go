@@ -14,18 +14,19 @@ import (
 	"syscall"
 )
 
-// A Worktree is a git worktree, on a branch of its own, that an agent works in.
+// A Worktree is a git worktree that an agent works in, on a branch of its own.
 type Worktree struct {
-	Path   string // its top
-	Dir    string // the directory in it that the one asked for has become
+	Path   string // its top directory
+	Dir    string // the directory in it that corresponds to the requested one
 	Branch string
-	Base   string // the commit it began at
+	Base   string // the commit it started from
 
-	repository string // where git is told of it
+	repository string // the git directory of its repository
 }
 
-// Branch is the name of the branch for the worktree of an actor: the run and
-// the path below it. What git does not allow in a branch becomes a dash.
+// Branch returns the name of the branch for an actor's worktree: the run and
+// the actor's path. Characters that git does not allow in a branch become
+// dashes.
 func Branch(run, path string) string {
 	parts := append([]string{run}, strings.Split(path, "→")...)
 	for i, part := range parts {
@@ -52,16 +53,15 @@ func Branch(run, path string) string {
 	return "leasehold/" + strings.Join(parts, "/")
 }
 
-// worktrees is held while git changes its list of them, which it does not
+// worktrees is held while git changes its list of worktrees, which git does not
 // always lock.
 var worktrees sync.Mutex
 
-// MakeWorktree adds a worktree at path, on a new branch that begins at HEAD, to
-// the repository that dir is in. One that is there already, on that branch, is
-// taken over as it stands: it was kept for whoever goes on with it. Where an
-// earlier run left a branch of that name with work in it, the name gets a number
-// at its end. An error
-// leaves nothing.
+// MakeWorktree adds a worktree at path, on a new branch that starts at HEAD, to
+// the repository that dir is in. A worktree that already exists there on that
+// branch is used as it is, because it was kept to be continued. If an earlier
+// run left a branch of that name with commits in it, a number is added to the
+// new name. If there is an error, nothing is left behind.
 func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -83,15 +83,15 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	worktrees.Lock()
 	defer worktrees.Unlock()
 	if w.kept(ctx) {
-		// Where it began is where its branch left the base's line.
+		// Its base is where its branch left the history of HEAD.
 		if w.Base, err = git(ctx, path, "merge-base", "HEAD", head); err != nil {
-			w.Base = "" // they have nothing in common: there is work in it
+			w.Base = "" // no common history: it counts as having commits
 		}
 		return w, os.MkdirAll(w.Dir, 0o755)
 	}
 	w.Base = head
-	// A branch that an earlier run left with work in it stays: this worktree
-	// gets the next free name.
+	// A branch that an earlier run left with commits stays. This worktree gets
+	// the next free name.
 	for n := 2; dropEmpty(ctx, dir, branch, head) != nil; n++ {
 		if err := ctx.Err(); err != nil || n > maxBranches {
 			return nil, errors.Join(err, fmt.Errorf("worktree for %s: the branch is there already, and so are %d more of its name: "+
@@ -104,15 +104,15 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 		err = fmt.Errorf("worktree for %s at %s: %w", branch, path, err)
 		return nil, errors.Join(err, w.undo(dir))
 	}
-	// The directory asked for may hold nothing that git keeps.
+	// The requested directory may contain nothing that git tracks.
 	return w, os.MkdirAll(w.Dir, 0o755)
 }
 
-// maxBranches bounds how many branches of one name are looked at.
+// maxBranches is how many branches of one name are tried.
 const maxBranches = 1000
 
-// dropEmpty deletes a branch of that name that an earlier run has left without
-// a commit of its own. One that has any is somebody's work.
+// dropEmpty deletes a branch that an earlier run left without commits of its
+// own. A branch with commits is kept, because it has somebody's work.
 func dropEmpty(ctx context.Context, dir, branch, head string) error {
 	if _, err := git(ctx, dir, "worktree", "prune"); err != nil {
 		return err
@@ -123,7 +123,7 @@ func dropEmpty(ctx context.Context, dir, branch, head string) error {
 	}
 	_, err := git(ctx, dir, "merge-base", "--is-ancestor", ref, head)
 	if err == nil {
-		_, err = git(ctx, dir, "branch", "--quiet", "-D", branch) // which one that is checked out resists
+		_, err = git(ctx, dir, "branch", "--quiet", "-D", branch) // fails if the branch is checked out
 	}
 	if err != nil {
 		return fmt.Errorf("the branch is there already, from an earlier run: "+
@@ -132,7 +132,7 @@ func dropEmpty(ctx context.Context, dir, branch, head string) error {
 	return nil
 }
 
-// kept reports whether the worktree stands, on its branch.
+// kept reports whether the worktree exists, on its branch.
 func (w *Worktree) kept(ctx context.Context) bool {
 	top, err := git(ctx, w.Path, "rev-parse", "--show-toplevel")
 	if err != nil || !samePath(top, w.Path) {
@@ -161,10 +161,10 @@ func samePath(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// undo removes what git left of a worktree that it could not finish: it makes
-// the branch first. Nobody has worked in it.
+// undo removes what git left of a worktree that it could not finish. git
+// creates the branch first. Nobody has worked in the worktree yet.
 func (w *Worktree) undo(dir string) error {
-	ctx := context.Background() // also where the caller's has ended
+	ctx := context.Background() // the caller's context may have ended
 	_, _ = git(ctx, dir, "worktree", "remove", "--force", w.Path)
 	_, _ = git(ctx, dir, "worktree", "prune")
 	_, err := git(ctx, dir, "show-ref", "--verify", "--quiet", "refs/heads/"+w.Branch)
@@ -175,15 +175,15 @@ func (w *Worktree) undo(dir string) error {
 	return err
 }
 
-// RemoveIfClean removes the worktree unless there is work in it: files that
-// changed, or that git does not know and is not told to ignore, or commits. Its
-// branch goes with it. Otherwise both stay, and why says so, for people.
+// RemoveIfClean removes the worktree and its branch unless there is work in it:
+// changed files, untracked files that are not ignored, or commits. Otherwise
+// both stay, and why gives the reason, for people.
 func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string, err error) {
 	worktrees.Lock()
 	defer worktrees.Unlock()
 	if _, err := os.Stat(w.Path); errors.Is(err, os.ErrNotExist) {
 		_, err = git(ctx, w.repository, "worktree", "prune")
-		return true, "", err // somebody else has; the branch may be what they want
+		return true, "", err // somebody has removed it; they may still want the branch
 	}
 	status, err := git(ctx, w.Path, "status", "--porcelain")
 	if err != nil {
@@ -206,7 +206,7 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	if _, err := git(ctx, w.repository, "worktree", "remove", w.Path); err != nil {
 		return false, "", fmt.Errorf("remove worktree %s: %w", w.Path, err)
 	}
-	// Only if nobody has moved it since.
+	// Only if the branch has not moved since.
 	if _, err := git(ctx, w.repository, "update-ref", "-d", "refs/heads/"+w.Branch, head); err != nil {
 		return true, "", fmt.Errorf("remove branch %s: %w", w.Branch, err)
 	}
@@ -216,7 +216,8 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 // errNoGit says what is missing.
 var errNoGit = errors.New("git is not installed, or not in PATH: worktrees need it")
 
-// notRepository says so, where that is why git failed.
+// notRepository returns a clearer error if git failed because dir is in no
+// repository.
 func notRepository(dir string, err error) error {
 	if errors.Is(err, errNoGit) {
 		return err
@@ -232,12 +233,12 @@ func notRepository(dir string, err error) error {
 	return err
 }
 
-// git runs git in dir and returns what it printed, without the last line's
-// end. What the environment says of a repository is not about this one.
+// git runs git in dir and returns its output without the last newline.
+// Variables that name another repository are removed from its environment.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
-	// Ctrl-C at a terminal is for the caller, who lets git finish.
+	// Ctrl-C at a terminal goes only to the caller, which lets git finish.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "GIT_DIR=") && !strings.HasPrefix(v, "GIT_WORK_TREE=") && !strings.HasPrefix(v, "GIT_INDEX_FILE=") &&

@@ -7,21 +7,22 @@ import (
 	"unicode"
 )
 
-// fold writes those parts of a path below base in lower case that may be written in
-// any.
+// fold writes those names of a path below base in lower case whose case the
+// file system ignores.
 func fold(base, rel string) string {
 	parts := strings.Split(rel, "/")
 	for i, name := range parts {
 		if caseless(base, name) {
-			parts[i] = strings.ToLower(strings.ToUpper(name)) // by way of upper case, as some letters have two lower ones
+			parts[i] = strings.ToLower(strings.ToUpper(name)) // upper case first, because some letters have two lower-case forms
 		}
 		base = filepath.Join(base, name)
 	}
 	return strings.Join(parts, "/")
 }
 
-// caseless reports whether a directory takes a name in any case for the same. Where
-// there is nothing of the name, other names there tell, or the directory's own.
+// caseless reports whether a directory ignores the case of a name. If there is
+// no file of that name, it tests other names in the directory, or the
+// directory's own name.
 func caseless(dir, name string) bool {
 	if any, known := anyCase(dir, name); known {
 		return any
@@ -34,8 +35,8 @@ func caseless(dir, name string) bool {
 	return dir != "/" && caseless(filepath.Dir(dir), filepath.Base(dir))
 }
 
-// anyCase reports whether a name in the other case is the same file. It is not known
-// of what is not there, or has no letters.
+// anyCase reports whether name with its case swapped is the same file. known is
+// false if there is no such file, or the name has no letters.
 func anyCase(dir, name string) (any, known bool) {
 	other := strings.Map(func(r rune) rune {
 		if unicode.IsUpper(r) {
@@ -51,7 +52,7 @@ func anyCase(dir, name string) (any, known bool) {
 	return err == nil && os.SameFile(info, twin), true
 }
 
-// someNames are a few names in a directory.
+// someNames returns a few names in a directory.
 func someNames(dir string) []string {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -7,22 +7,24 @@ import (
 	"time"
 )
 
-// A Guard says what becomes of a write to a file of the project: see leasehold hook.
+// A Guard has the settings for guarded writes to files of the project: see
+// leasehold hook.
 type Guard struct {
-	Policy        string   `toml:"policy"`         // Refuse, Report; "": Refuse
-	Paths         []string `toml:"paths"`          // what is guarded; none: all
+	Policy        string   `toml:"policy"`         // Refuse or Report; "": Refuse
+	Paths         []string `toml:"paths"`          // patterns of guarded files; none: all files
 	HoldSecs      float64  `toml:"hold_secs"`      // 0: 300
-	WithoutDaemon string   `toml:"without_daemon"` // Allow, Refuse; "": Allow
+	WithoutDaemon string   `toml:"without_daemon"` // Allow or Refuse; "": Allow
 }
 
-// The words of a Guard.
+// Values of Policy and WithoutDaemon.
 const (
 	Refuse = "refuse"
-	Report = "report" // what somebody else has leased is written to, and recorded
+	Report = "report" // a write to a file that another party has leased is allowed and recorded
 	Allow  = "allow"
 )
 
-// Hold is how long an agent that is quiet keeps the files that it has written to.
+// Hold is how long an agent that is quiet keeps the files that it has written
+// to.
 func (g Guard) Hold() time.Duration {
 	if g.HoldSecs == 0 {
 		return 5 * time.Minute
@@ -56,9 +58,10 @@ func (g Guard) check() error {
 	return nil
 }
 
-// Guards reports whether a file is guarded, by its path from the top of its
-// checkout. Of the patterns that fit it the last one decides. One without a slash
-// fits at any depth, ** fits any number of directories, and ! takes out.
+// Guards reports whether a file is guarded. file is its path from the top of
+// its checkout. The last pattern that matches decides. A pattern without a
+// slash matches at any depth, ** matches any number of directories, and a
+// leading ! excludes what matches.
 func (g Guard) Guards(file string) bool {
 	guarded := len(g.Paths) == 0 || strings.HasPrefix(g.Paths[0], "!")
 	for _, pattern := range g.Paths {

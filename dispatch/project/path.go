@@ -14,22 +14,23 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Path is the key of the lease on a file or directory, whatever its spelling: file:
-// and the path from the top of the checkout, or the absolute path of what is in no
-// checkout of the project. With /** at its end it is the key of a directory and of all
-// below it.
+// Path returns the key of the lease on a file or directory. Every spelling of a
+// path has the same key: "file:" and the path from the top of the checkout, or
+// the absolute path if the file is in no checkout of the project. With /** at
+// its end it is the key of a directory and everything below it.
 //
-// A relative path starts at dir, which also decides which project it is. In every
-// worktree src/app.ts is src/app.ts of the project: two agents that change it in two
-// worktrees meet when their branches are merged. So a lease keeps agents from changing
-// the same file, wherever their copies are.
+// A relative path starts at dir, which also determines the project. In every
+// worktree src/app.ts is src/app.ts of the project, because two agents that
+// change it in two worktrees conflict when their branches are merged. So a
+// lease keeps agents from changing the same file wherever their copies are.
 //
-// Symbolic links are followed, also where the file does not exist yet. On a file
-// system that takes Src for src, the key is in lower case. A dir of "", as of a client
-// on another machine, leaves only the text: the path must be relative, to the top of
-// the project.
+// Symbolic links are followed, even if the file does not exist yet. On a file
+// system that ignores case, the key is in lower case. If dir is "", as for a
+// client on another machine, only the text is used, and the path must be
+// relative to the top of the project.
 //
-// The key of a path is a spelling of it. An error is a [registry.ArgumentError].
+// The key itself is a valid spelling of the path. An error is a
+// [registry.ArgumentError].
 func Path(dir, name string) (key string, err error) {
 	s := parse(name)
 	if err := s.check(); err != nil {
@@ -55,17 +56,17 @@ func wrong(format string, args ...any) error {
 	return &registry.ArgumentError{Argument: "path", Problem: fmt.Sprintf(format, args...)}
 }
 
-// A spelling is what a caller wrote for a path.
+// A spelling is a path as a caller wrote it.
 type spelling struct {
 	text string // with slashes, without /**
 	top  bool   // it starts at the top of the project
-	tree bool   // all below it, too
+	tree bool   // it includes everything below the directory
 }
 
 func parse(name string) (s spelling) {
 	text := strings.ReplaceAll(name, `\`, "/")
 	if rest, ok := strings.CutPrefix(text, registry.PathPrefix); ok {
-		text, s.top = rest, !path.IsAbs(rest) // also of a URL, file:///etc/hosts
+		text, s.top = rest, !path.IsAbs(rest) // an absolute one is a URL such as file:///etc/hosts
 	}
 	s.text = strings.TrimRight(text, "/")
 	if dir, ok := strings.CutSuffix(s.text, "**"); ok && (dir == "" || strings.HasSuffix(dir, "/")) {
@@ -77,7 +78,7 @@ func parse(name string) (s spelling) {
 	return s
 }
 
-// check reports what keeps the spelling from being that of a path.
+// check returns an error if the spelling is not that of a path.
 func (s spelling) check() error {
 	switch {
 	case s.text == "" && !s.tree:
@@ -93,7 +94,7 @@ func (s spelling) check() error {
 	}
 }
 
-// lexical is the canonical path by the text alone.
+// lexical returns the canonical path from the text alone.
 func (s spelling) lexical() (string, error) {
 	clean := path.Clean(s.text)
 	if path.IsAbs(clean) || strings.HasPrefix(clean+"/", "../") {
@@ -102,7 +103,8 @@ func (s spelling) lexical() (string, error) {
 	return clean, nil
 }
 
-// located is the canonical path by what there is, for one who works in dir.
+// located returns the canonical path from the files on disk, for a caller that
+// works in dir.
 func (s spelling) located(dir string) (string, error) {
 	p, err := Of(dir)
 	if err != nil {
@@ -130,8 +132,9 @@ func (s spelling) located(dir string) (string, error) {
 	return "/" + fold("/", real[1:]), nil
 }
 
-// checkoutOf finds the top of the checkout of the project that a path is in. Of one
-// within another, as git worktrees often are, it is the inner one.
+// checkoutOf finds the top of the project's checkout that a path is in. If one
+// checkout is inside another, as git worktrees often are, it returns the inner
+// one.
 func (p Project) checkoutOf(real string) (top string, ok bool) {
 	for dir := real; ; dir = filepath.Dir(dir) {
 		gitDir, ok := gitDirOf(dir)
@@ -144,7 +147,7 @@ func (p Project) checkoutOf(real string) (top string, ok bool) {
 	}
 }
 
-// above reports whether dir is a directory that name is in.
+// above reports whether dir is an ancestor of name.
 func above(dir, name string) bool {
 	for name != "/" {
 		if name = filepath.Dir(name); same(dir, name) {
@@ -154,7 +157,7 @@ func above(dir, name string) bool {
 	return false
 }
 
-// same reports whether two paths name one directory, in whatever case.
+// same reports whether two paths name the same directory.
 func same(a, b string) bool {
 	if a == b {
 		return true
@@ -167,17 +170,17 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(ia, ib)
 }
 
-// maxLinks is how many symbolic links a path may lead through.
+// maxLinks is the greatest number of symbolic links in a path.
 const maxLinks = 40
 
-// Resolve follows the symbolic links of an absolute path. What does not exist, or
-// cannot be seen, is taken for no link.
+// Resolve follows the symbolic links of an absolute path. A part that does not
+// exist or cannot be read counts as no link.
 func Resolve(name string) (string, error) {
 	real, links := "/", 0
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
 		part := todo[0]
 		todo = todo[1:]
-		next := filepath.Join(real, part) // of .. it is the directory above
+		next := filepath.Join(real, part) // for .. the parent directory
 		to, err := os.Readlink(next)
 		if err != nil || part == ".." {
 			real = next

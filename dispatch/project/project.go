@@ -1,15 +1,16 @@
-// Package project knows which project a directory belongs to. Agents of one
+// Package project finds the project that a directory belongs to. Agents of one
 // project work on the same files, so they join the same run.
 //
-// A project is a git repository: its main checkout and all its worktrees are one.
-// A directory outside of any repository is a project of its own. The file
-// .leasehold.toml at the root of a project can name its run; see [Settings].
+// A project is a git repository: its main checkout and all its worktrees are
+// one project. A directory outside of any repository is its own project. The
+// file .leasehold.toml at the root of a project can name its run; see
+// [Settings].
 //
-// Leases on files are named after the project, too: [Path] gives every spelling of
-// a file the same key, in whatever checkout it is.
+// Keys of leases on files depend on the project, too: [Path] gives every
+// spelling of a file the same key, in whatever checkout it is.
 //
-// Git itself is not asked. It refuses repositories of other owners, follows
-// GIT_DIR, which hooks set, and need not be there.
+// The package does not run git. Git refuses repositories of other owners,
+// follows GIT_DIR, which hooks set, and may not be installed.
 package project
 
 import (
@@ -31,26 +32,27 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// File is the name of the file with a project's [Settings], at its root.
+// File is the name of the file, at the root of a project, that has its
+// [Settings].
 const File = ".leasehold.toml"
 
-// A Project is what a directory belongs to.
+// A Project is the project of a directory.
 type Project struct {
-	Root string // the top of the main checkout; without git, the directory
+	Root string // the top of the main checkout; without git, the directory itself
 	Top  string // of the checkout that the directory is in
 
-	Repository bool // git has it
+	Repository bool // whether it is a git repository
 
 	identity string // a path that is the same for every checkout
 }
 
-// Settings are what the file of a project says.
+// Settings are the contents of a project's settings file.
 type Settings struct {
-	Run   string `toml:"run"`   // the name of its run; "": after the project
-	Guard Guard  `toml:"guard"` // of what its agents write
+	Run   string `toml:"run"`   // the name of its run; "": derived from the project
+	Guard Guard  `toml:"guard"` // settings for guarded writes
 }
 
-// Of finds the project of a directory.
+// Of returns the project of a directory.
 func Of(dir string) (Project, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -65,19 +67,19 @@ func Of(dir string) (Project, error) {
 	return Project{Root: dir, Top: dir, identity: dir}, nil
 }
 
-// projectAt is the project of a checkout.
+// projectAt returns the project of a checkout.
 func projectAt(top, gitDir string) Project {
 	common := commonDir(gitDir)
-	if filepath.Base(common) != ".git" { // a bare repository, a submodule, a git directory kept elsewhere
+	if filepath.Base(common) != ".git" { // a bare repository, a submodule, or a git directory in another place
 		return Project{Root: top, Top: top, Repository: true, identity: common}
 	}
-	root := filepath.Dir(common) // the main checkout is known from any worktree
+	root := filepath.Dir(common) // any worktree leads to the main checkout
 	return Project{Root: root, Top: top, Repository: true, identity: root}
 }
 
-// Run is the name of the project's run: what its file says, or else the name of
-// its directory and a hash of the path, so that two projects of one name have two
-// runs.
+// Run returns the name of the project's run: the one in its settings or, by
+// default, the name of its directory with a hash of the path. The hash gives
+// two projects with the same name different runs.
 func (p Project) Run() (string, error) {
 	s, err := p.Settings()
 	if err != nil {
@@ -86,7 +88,8 @@ func (p Project) Run() (string, error) {
 	return cmp.Or(s.Run, p.runName()), nil
 }
 
-// Settings reads the project's file. Without one there are none.
+// Settings reads the project's settings file. If there is none, all settings
+// are zero.
 func (p Project) Settings() (s Settings, err error) {
 	file := filepath.Join(p.Root, File)
 	text, err := readSmall(file)
@@ -112,7 +115,7 @@ func (p Project) Settings() (s Settings, err error) {
 	return s, nil
 }
 
-// tomlError says where a file is wrong.
+// tomlError adds the position of the error in the file.
 func tomlError(file string, err error) error {
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(strict.Errors) > 0 {
 		first := strict.Errors[0]
@@ -126,14 +129,15 @@ func tomlError(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
-// maxBase is how many bytes of a directory's name are in a run's.
+// maxBase is how many bytes of a directory's name are used in the name of its
+// run.
 const maxBase = 48
 
 func (p Project) runName() string {
 	sum := sha256.Sum256([]byte(p.identity))
 	dir := p.identity
 	base := strings.TrimSuffix(filepath.Base(dir), ".git")
-	for strings.HasPrefix(base, ".") && dir != filepath.Dir(dir) { // shop/.bare is shop's
+	for strings.HasPrefix(base, ".") && dir != filepath.Dir(dir) { // shop/.bare is named shop
 		dir = filepath.Dir(dir)
 		base = filepath.Base(dir)
 	}
@@ -141,15 +145,16 @@ func (p Project) runName() string {
 	return fmt.Sprintf("%s-%x", cmp.Or(strings.TrimRight(base[:min(len(base), maxBase)], "-."), "project"), sum[:4])
 }
 
-// Word makes a part of a name of any text: letters, digits, dots, dashes.
+// Word turns any text into a part of a name: letters, digits, dots, underscores
+// and dashes.
 func Word(text string) string {
 	return strings.Trim(foreign.ReplaceAllString(text, "-"), "-.")
 }
 
 var foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// Branch is the branch that is checked out where a directory is; of a detached
-// HEAD, the first digits of the commit; "" if there is none.
+// Branch returns the branch that is checked out in a directory. For a detached
+// HEAD it returns the first digits of the commit, and "" if there is neither.
 func Branch(dir string) string {
 	if !filepath.IsAbs(dir) {
 		return ""
@@ -189,10 +194,10 @@ func checkout(dir string) (top, gitDir string, ok bool) {
 	}
 }
 
-// gitDirOf is the git directory of the work tree whose top a directory is.
+// gitDirOf returns the git directory of the work tree whose top is dir.
 func gitDirOf(dir string) (gitDir string, ok bool) {
 	gitDir = filepath.Join(dir, ".git")
-	if text, err := readSmall(gitDir); err == nil { // of a worktree or a submodule
+	if text, err := readSmall(gitDir); err == nil { // a worktree or a submodule
 		if to, named := strings.CutPrefix(strings.TrimSpace(text), "gitdir: "); named {
 			gitDir = within(dir, to)
 		}
@@ -201,7 +206,7 @@ func gitDirOf(dir string) (gitDir string, ok bool) {
 	return gitDir, err == nil && info.Mode().IsRegular()
 }
 
-// commonDir is what all worktrees of a git directory's repository share.
+// commonDir returns the directory that all worktrees of a repository share.
 func commonDir(gitDir string) string {
 	common := gitDir
 	if text, err := readSmall(filepath.Join(gitDir, "commondir")); err == nil {
@@ -220,10 +225,10 @@ func within(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// maxFile is more than any of the files has.
+// maxFile is the greatest size of a file that is read; all of them are smaller.
 const maxFile = 64 << 10
 
-// readSmall reads a regular file. Anything else could block whoever opens it.
+// readSmall reads a regular file. Opening or reading anything else could block.
 func readSmall(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

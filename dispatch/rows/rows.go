@@ -1,10 +1,11 @@
-// Package rows reads and writes the records of a run: JSON, one to a row.
+// Package rows reads and writes the records of a run, which are JSON, one per
+// row.
 //
-// A record that cannot be read is treated as the engine treats a row that it
-// cannot read: it yields nothing, and the transaction fails with an
+// A record that cannot be read is handled like a row that the engine cannot
+// read: the read returns nothing, and the transaction fails with an
 // [engine.ErrCorrupt] that names the key, whatever its function returns. So
-// nothing is built on a record that is damaged, and rules need no error for
-// each read. Open reads every record that is kept in memory and fails first.
+// nothing is based on a damaged record, and rules need no error for each read.
+// Open reads every record that is kept in memory, and so fails first.
 package rows
 
 import (
@@ -49,7 +50,7 @@ func guard(fn func(engine.Tx) error) func(engine.Tx) error {
 	}
 }
 
-// Get reads the record under key; false if there is none.
+// Get reads the record under key. ok is false if there is none.
 func Get[T any](tx engine.Tx, key string) (v T, ok bool) {
 	row, ok := tx.Get(key)
 	if !ok {
@@ -58,7 +59,7 @@ func Get[T any](tx engine.Tx, key string) (v T, ok bool) {
 	return Decode[T](tx, row)
 }
 
-// Decode reads the record of a row; false if it cannot be read.
+// Decode reads the record of a row. ok is false if it cannot be read.
 func Decode[T any](tx engine.Tx, row engine.Row) (v T, ok bool) {
 	if err := json.Unmarshal([]byte(row.Value), &v); err != nil {
 		Corrupt(tx, row.Key, err)
@@ -68,23 +69,23 @@ func Decode[T any](tx engine.Tx, row engine.Row) (v T, ok bool) {
 	return v, true
 }
 
-// Corrupt notes that the record under key cannot be read.
+// Corrupt records that the record under key cannot be read.
 func Corrupt(tx engine.Tx, key string, err error) {
 	if g, ok := tx.(*guarded); ok && g.fault == nil {
 		g.fault = corrupt(key, err)
 	}
 }
 
-// Put writes v under key. It goes with the end of owner, if that is not zero.
+// Put writes v under key. If owner is not zero, the row is owned by it.
 func Put(tx engine.Tx, key string, v any, owner uuid.UUID) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("rows: %q: %v", key, err)) // plain data: a fault of the program
+		panic(fmt.Sprintf("rows: %q: %v", key, err)) // plain data: only a programming error can cause this
 	}
 	tx.Put(engine.Row{Key: key, Value: string(b), Owner: owner})
 }
 
-// Check refuses a record below prefix that cannot be read.
+// Check returns an error if a record below prefix cannot be read.
 func Check[T any](tx engine.Tx, prefix string) error {
 	for row := range tx.Scan(prefix) {
 		var v T

@@ -12,38 +12,38 @@ import (
 // Money is an amount in millionths of a US dollar.
 type Money int64
 
-// USD makes Money of dollars, at most a million of millions.
+// USD converts an amount in dollars, which is limited to a million million.
 func USD(dollars float64) Money {
 	return Money(math.Round(max(-1e12, min(dollars, 1e12)) * 1e6))
 }
 
-// USD is the amount in dollars.
+// USD returns the amount in dollars.
 func (m Money) USD() float64 { return float64(m) / 1e6 }
 
-// A Purse is what an actor may spend and has spent.
+// A Purse is an actor's budget and what has been spent of it.
 //
-// What a lead gives to a child is reserved from what it has, and taken back at
-// the child's end less what the child and all below it have spent. A child
-// without a budget of its own draws on its lead's. Two sums hold at all times,
-// over the children of a lead in this run:
+// The budget that a lead gives to a child is reserved from the lead's own. When
+// the child ends, the unspent part returns to the lead. A child without a
+// budget spends from that of its lead. Two sums hold at all times, over the
+// children of a lead in this run:
 //
 //	Reserved = Σ claim    what may yet be spent
 //	Below    = Σ settled  what is known to be spent, and Forgotten
 type Purse struct {
-	Budget    Money // zero: none of its own
-	Base      Money // spent, with all below it, before it was ordered anew
-	Spent     Money // by itself, as its agent reports
+	Budget    Money // zero: no budget of its own
+	Base      Money // spent, with all below it, before its latest order
+	Spent     Money // by the actor itself, as its agent reports
 	Below     Money
 	Reserved  Money
-	Forgotten Money `json:",omitempty"` // of Below, for children whose records are gone
-	Reported  bool  // its agent has reported a cost
+	Forgotten Money `json:",omitempty"` // the part of Below that is due to children whose records are gone
+	Reported  bool  // whether its agent has reported a cost
 }
 
-// Total is what the actor and all below it are known to have spent.
+// Total is the known spending of the actor and all below it.
 func (p Purse) Total() Money { return p.Spent + p.Below }
 
-// Claim is what the actor's lead keeps for it. One that has ended may leave
-// descendants that have yet to.
+// Claim is the part of the lead's budget that is reserved for the actor. After
+// the actor has ended, that is what its living descendants may still spend.
 func (w Work) Claim() Money {
 	switch {
 	case w.Status.Final():
@@ -55,7 +55,8 @@ func (w Work) Claim() Money {
 	}
 }
 
-// Settled is what the actor's lead has paid for it.
+// Settled is the part of the lead's budget that is known to be spent on the
+// actor.
 func (w Work) Settled() Money {
 	if w.Status.Final() {
 		return w.Total()
@@ -63,12 +64,12 @@ func (w Work) Settled() Money {
 	return w.Base
 }
 
-// Amend changes a work, and with it what its leads keep and have paid.
+// Amend changes a work and adjusts Reserved and Below of its leads.
 func Amend(tx engine.Tx, actor uuid.UUID, change func(*Work)) Work {
 	w, _ := Get(tx, actor)
 	claim, settled := w.Claim(), w.Settled()
 	if w.Actor == uuid.Nil {
-		claim, settled = 0, 0 // it comes to be
+		claim, settled = 0, 0 // the work is new
 	}
 	change(&w)
 	Put(tx, w)
@@ -82,8 +83,8 @@ func Amend(tx engine.Tx, actor uuid.UUID, change func(*Work)) Work {
 	return w
 }
 
-// available is what a lead may yet give away; limited is false where nobody
-// above it has a budget.
+// available returns what a lead can still give to children. limited is false if
+// neither it nor any actor above it has a budget.
 func available(tx engine.Tx, w Work) (left Money, limited bool) {
 	for {
 		if w.Budget > 0 {
@@ -97,8 +98,8 @@ func available(tx engine.Tx, w Work) (left Money, limited bool) {
 	}
 }
 
-// Afford refuses, with a [BudgetError], what the lead at path, whose work is w,
-// cannot give to a child.
+// Afford returns a [BudgetError] if the lead at path, whose work is w, cannot
+// give budget to a child.
 func Afford(tx engine.Tx, path string, w Work, budget Money) error {
 	left, limited := available(tx, w)
 	if limited && (left <= 0 || budget > left) {
@@ -107,7 +108,7 @@ func Afford(tx engine.Tx, path string, w Work, budget Money) error {
 	return nil
 }
 
-// A BudgetError says that a lead has not as much left as it was to give.
+// A BudgetError is returned if a lead has less left than it was asked to give.
 // Nothing was changed.
 type BudgetError struct {
 	Lead      string // its path

@@ -6,10 +6,10 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Check reports where works and runs disagree with one another: a work is among
-// the unfinished until it is final and has an order until then, each run counts
-// them, and leads keep and have paid what their children say. run is the name of
-// the run of an actor.
+// Check reports contradictions between the records of works and runs. A work
+// that is not final must be in the list of unfinished works, must have an order
+// and must be counted by its run. The sums in a lead's purse must match its
+// children. run returns the name of an actor's run.
 func Check(tx engine.Tx, run func(actor uuid.UUID) string, fault func(format string, args ...any)) {
 	left := make(map[string]int)
 	claims, settled := make(map[uuid.UUID]Money), make(map[uuid.UUID]Money)

@@ -11,19 +11,19 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// A Dispatched is what a run has beside its tree if its actors are launched.
+// A Dispatched is the additional record of a run whose actors are launched.
 type Dispatched struct {
 	RunID      uuid.UUID
-	Life       int // 1, and one more each time it is resumed
+	Life       int // 1, plus one for each resume
 	Agents     []string
 	Settings   Settings
 	Drain      *Drain
 	Unfinished int    // works that are not final
-	Orders     uint64 // one more with each order, which wakes its launcher
+	Orders     uint64 // incremented with each order, which wakes the launcher
 	Launcher   process.Peer
 }
 
-// Settings are what a run's manifest says for all of it.
+// Settings are the settings that a manifest makes for a whole run.
 type Settings struct {
 	Depth       int // zero, here and below: the default
 	LayerActors int
@@ -43,18 +43,19 @@ type Settings struct {
 	WorkerWorktree           bool
 }
 
-// A Drain is a run's end in sight: nothing is spawned any more.
+// A Drain says that a run is ending, so that nothing more can be spawned.
 type Drain struct {
 	Reason string
 	At     time.Time
 }
 
-// RunOf is what a run has if its actors are launched.
+// RunOf returns the record of a run; ok is false if its actors are not
+// launched.
 func RunOf(tx engine.Tx, run string) (Dispatched, bool) {
 	return rows.Get[Dispatched](tx, Key(run))
 }
 
-// AmendRun changes what a run has, or makes it.
+// AmendRun changes the record of a run, or creates it.
 func AmendRun(tx engine.Tx, run string, change func(*Dispatched)) {
 	d, _ := RunOf(tx, run)
 	change(&d)

@@ -1,9 +1,8 @@
-// Package work keeps what the launched actors of runs are told to do, and what
-// came of it.
+// Package work has the orders of launched actors and their outcomes.
 //
-// It is what package dispatch knows of processes. It knows actors, leads and
-// runs by their ids and names alone, calls nothing above it, and starts no
-// process. Three things are here:
+// It contains what package dispatch needs to know about processes. It refers to
+// actors, leads and runs only by their ids and names, calls nothing in package
+// dispatch, and starts no process. It has three parts:
 //
 //   - A [Work] is the record of one launched actor: its status, its budget, its
 //     process. The functions over an [engine.Tx] are its rules: [Give],
@@ -11,9 +10,9 @@
 //     the transaction that changes the tree, so that a work is final if and only
 //     if its actor has ended.
 //   - A [Dispatched] is the record of one run whose actors are launched.
-//   - [Launchers] is what this daemon knows in memory of the launchers, and of
-//     the processes they started: which sessions are kept open for them, and
-//     which actor a process that connects comes from ([Launchers.Kin]).
+//   - [Launchers] is the in-memory knowledge of this daemon: who launches each
+//     run, which sessions are kept open for launched processes, and which actor
+//     a connecting process belongs to ([Launchers.Kin]).
 //
 // # The states of a work
 //

@@ -12,25 +12,26 @@ type launchedProcess struct {
 	actor uuid.UUID
 }
 
-// A Kin is what a connection's process has to do with those that are launched.
+// A Kin is the relation of a connecting process to the launched processes.
 type Kin struct {
 	Process process.Peer
-	Actor   uuid.UUID // whose process it is or comes from; zero: nobody's
-	Run     string    // whose launcher it comes from, if it is nobody's; "": no one's
+	Actor   uuid.UUID // the actor that the process belongs to or descends from; zero: none
+	Run     string    // if Actor is zero: the run whose launcher the process descends from; "": none
 }
 
-// maxAncestors bounds the way up, in case it is read while it changes.
+// maxAncestors limits the walk up the ancestors, which may change meanwhile.
 const maxAncestors = 256
 
-// Kin finds out where the process of a connection comes from: up from parent
-// to parent, and by the group and the session of each, which outlive the
-// process that made them. So it finds a child whose parents are gone as long
-// as it has not left both, and one that has left as long as its parents are
-// there. A process that does both at once, on purpose, is nobody's; nor is one
-// that is not known, or that comes from where this machine's pids mean nothing.
+// Kin determines which launched process a connecting process descends from. It
+// walks up from parent to parent and checks the process group and the session
+// of each, which outlive the process that created them. It therefore finds a
+// process whose parents are gone as long as the process has not left both the
+// group and the session, and one that has left them as long as its parents
+// live. A process that evades both on purpose has no kin. Neither has a process
+// whose pid is unknown or does not belong to this machine.
 //
-// Of a launcher only the children are found: what it shares a session with is
-// the user's.
+// For a launcher only descendants count. Other processes in the same session
+// are the user's.
 func (ls *Launchers) Kin(peer process.Peer) Kin {
 	k := Kin{Process: peer}
 	if peer.PID == 0 || peer.Elsewhere() {
@@ -58,8 +59,8 @@ func (ls *Launchers) Kin(peer process.Peer) Kin {
 	return k
 }
 
-// processOf is the actor of whose process p is, or whose process made p's group
-// or session.
+// processOf returns the actor of a launched process if that process is p, or
+// created p's group or session.
 func (ls *Launchers) processOf(p process.Running) (actor uuid.UUID, ok bool) {
 	for _, pid := range []int{p.PID, p.Group, p.Session} {
 		ls.mu.Lock()
@@ -68,8 +69,9 @@ func (ls *Launchers) processOf(p process.Running) (actor uuid.UUID, ok bool) {
 		if !ok {
 			continue
 		}
-		// While a group or a session has its number no other process gets
-		// it; so who has the pid now made it, or is gone.
+		// No process gets the number of a group or a session that still exists.
+		// So the process that has this pid now is the one that created it, or
+		// there is no such process.
 		if now := ls.opts.Find(pid); now.PID == 0 && pid != p.PID || now.PID != 0 && now.Start == known.Start {
 			return known.actor, true
 		}
@@ -77,7 +79,7 @@ func (ls *Launchers) processOf(p process.Running) (actor uuid.UUID, ok bool) {
 	return uuid.Nil, false
 }
 
-// launchedBy is the run whose launcher p is.
+// launchedBy returns the run whose launcher is p, or "".
 func (ls *Launchers) launchedBy(p process.Peer) string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

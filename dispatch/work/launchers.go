@@ -11,17 +11,17 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Launchers is what a daemon knows, in memory alone, of those who start
+// Launchers is what a daemon knows, in memory only, about launchers and their
 // processes: who launches each run, which sessions are kept open for launched
 // processes, and which processes those are.
 type Launchers struct {
 	eng  engine.Engine
 	opts Options
-	left chan struct{} // a launcher has left
+	left chan struct{} // holds a token after a launcher has left
 
 	mu        sync.Mutex
 	keptOpen  map[uuid.UUID]struct{}  // sessions of launched processes
-	byRun     map[uuid.UUID]*Launcher // of runs that have not ended
+	byRun     map[uuid.UUID]*Launcher // launchers of runs that have not ended
 	processes map[int]launchedProcess // by pid
 }
 
@@ -31,7 +31,7 @@ type Options struct {
 	Find  func(pid int) process.Running
 }
 
-// NewLaunchers knows nobody yet.
+// NewLaunchers returns Launchers without any launcher.
 func NewLaunchers(eng engine.Engine, opts Options) *Launchers {
 	return &Launchers{
 		eng: eng, opts: opts, left: make(chan struct{}, 1),
@@ -41,40 +41,41 @@ func NewLaunchers(eng engine.Engine, opts Options) *Launchers {
 	}
 }
 
-// A Launcher starts the processes of one run: an operator's session, or the
-// memory of one that is away.
+// A Launcher starts the processes of one run. It is an operator's session, or
+// the record of a launcher that is away.
 type Launcher struct {
 	Run  uuid.UUID
 	Name string       // of the run
-	Peer process.Peer // its process; zero: not known
+	Peer process.Peer // its process; zero: unknown
 
-	session context.Context // of the operator; nil: it is away. Under Launchers.mu
-	away    time.Duration   // for how long, while this machine was awake. Under Launchers.mu
+	session context.Context // the operator's session; nil: the launcher is away. Guarded by Launchers.mu
+	away    time.Duration   // how long it has been away while this machine was awake. Guarded by Launchers.mu
 
-	mu    sync.Mutex         // one answer at a time is put together
-	given map[uuid.UUID]Todo // what this attachment was told to do about each actor
+	mu    sync.Mutex         // held while an answer is assembled
+	given map[uuid.UUID]Todo // the orders that this attachment has been given, by actor
 }
 
-// NewLauncher is an operator's session that becomes the launcher of the run
-// called name; session ends when that does.
+// NewLauncher returns the launcher of the run called name. session is the
+// context of the operator's session.
 func NewLauncher(session context.Context, name string, peer process.Peer) *Launcher {
 	return &Launcher{Name: name, Peer: peer, session: session, given: make(map[uuid.UUID]Todo)}
 }
 
-// Tell runs fn, which puts together one answer for the launcher. given says
-// what the launcher was told before about each actor; fn adds to it once the
-// answer is certain.
+// Tell runs fn, which assembles one answer for the launcher. given has the
+// orders that the launcher has been given so far, by actor. fn adds to it once
+// the answer is certain.
 func (l *Launcher) Tell(fn func(given map[uuid.UUID]Todo) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fn(l.given)
 }
 
-// attachedLocked reports whether the launcher's session lives. It asks the
-// session itself: that has ended before anybody is told.
+// attachedLocked reports whether the launcher's session lives. It checks the
+// session's context, because Leave is called only some time after the session
+// ends.
 func (l *Launcher) attachedLocked() bool { return l.session != nil && l.session.Err() == nil }
 
-// Set makes l the launcher of its run. undo takes that back.
+// Set makes l the launcher of its run. undo restores the previous one.
 func (ls *Launchers) Set(l *Launcher) (undo func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -93,8 +94,9 @@ func (ls *Launchers) Set(l *Launcher) (undo func()) {
 	}
 }
 
-// Recover remembers, after a restart, the launcher of a run and the works it
-// has not finished: it is away, and the sessions of its processes are kept open.
+// Recover registers, after a restart, the launcher of a run and its unfinished
+// works. The launcher counts as away, and the sessions of its processes are
+// kept open.
 func (ls *Launchers) Recover(name string, d Dispatched, works []Work) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -109,7 +111,7 @@ func (ls *Launchers) Recover(name string, d Dispatched, works []Work) {
 	}
 }
 
-// Forget forgets the launcher of a run that has ended.
+// Forget removes the launcher of a run that has ended.
 func (ls *Launchers) Forget(l *Launcher) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -118,7 +120,7 @@ func (ls *Launchers) Forget(l *Launcher) {
 	}
 }
 
-// Of is the launcher of the run called name, if it is that session.
+// Of returns the launcher of the run called name, if session is its session.
 func (ls *Launchers) Of(session context.Context, name string) (*Launcher, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -138,7 +140,8 @@ func (ls *Launchers) Attached(run uuid.UUID) bool {
 	return l != nil && l.attachedLocked()
 }
 
-// Returning reports whether a run's launcher is away and may come back.
+// Returning reports whether a run's launcher is away and its process still
+// lives.
 func (ls *Launchers) Returning(run uuid.UUID) bool {
 	ls.mu.Lock()
 	l := ls.byRun[run]
@@ -147,11 +150,12 @@ func (ls *Launchers) Returning(run uuid.UUID) bool {
 	return away && ls.opts.Alive(l.Peer)
 }
 
-// pause is how long a spawn waits for a launcher that may come back: after a
-// restart of the daemon its agents may be there before it.
+// pause is how long a spawn waits for a launcher that may come back. After a
+// restart of the daemon, agents may reconnect before their launcher does.
 const pause = 5 * time.Second
 
-// AwaitReturn waits until a run's launcher is back or will not be.
+// AwaitReturn waits until a run's launcher is back, can no longer come back, or
+// a pause has passed.
 func (ls *Launchers) AwaitReturn(ctx context.Context, name string, run uuid.UUID) {
 	watch := ls.eng.Watch(Key(name))
 	defer watch.Stop()
@@ -163,7 +167,7 @@ func (ls *Launchers) AwaitReturn(ctx context.Context, name string, run uuid.UUID
 	})
 }
 
-// Leave notes that a launcher's session has ended. Its run waits for it.
+// Leave records that a launcher's session has ended.
 func (ls *Launchers) Leave(l *Launcher) {
 	ls.mu.Lock()
 	l.session = nil
@@ -174,24 +178,24 @@ func (ls *Launchers) Leave(l *Launcher) {
 	}
 }
 
-// Left wakes when a launcher has left.
+// Left returns a channel that receives a value when a launcher has left.
 func (ls *Launchers) Left() <-chan struct{} { return ls.left }
 
-// Away are the launchers that have left a run behind.
+// Away returns the launchers of running runs that are not connected.
 func (ls *Launchers) Away() (list []*Launcher) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.byRun {
 		if !l.attachedLocked() {
-			l.session = nil // it may have ended just now
+			l.session = nil // it may have ended without Leave having been called yet
 			list = append(list, l)
 		}
 	}
 	return list
 }
 
-// Missed counts for how long a launcher has been away, in looks that are step
-// apart, so that the sleep of the machine does not count. It gives the sum.
+// Missed adds step to the time that a launcher has been away, and returns the
+// sum. Counting steps leaves out the time in which the machine sleeps.
 func (ls *Launchers) Missed(l *Launcher, step time.Duration) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -202,16 +206,16 @@ func (ls *Launchers) Missed(l *Launcher, step time.Duration) time.Duration {
 // Gone reports whether the process of a launcher has ended.
 func (ls *Launchers) Gone(l *Launcher) bool { return l.Peer.PID != 0 && !ls.opts.Alive(l.Peer) }
 
-// KeepOpen keeps a session open while no connection has it: that of a process
-// that is launched. It ends with its actor.
+// KeepOpen keeps the session of a launched process open while it has no
+// connection. The session ends with its actor.
 func (ls *Launchers) KeepOpen(session uuid.UUID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.keptOpen[session] = struct{}{}
 }
 
-// UnkeepOpen takes back KeepOpen of sessions that have ended or did not come to
-// be.
+// UnkeepOpen reverses KeepOpen for sessions that have ended or were not
+// created.
 func (ls *Launchers) UnkeepOpen(sessions ...uuid.UUID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -228,7 +232,7 @@ func (ls *Launchers) KeptOpen(session uuid.UUID) bool {
 	return ok
 }
 
-// Started notes the process of an actor, in place of the one it had before.
+// Started records the process of an actor, in place of its earlier process.
 func (ls *Launchers) Started(actor uuid.UUID, now process.Peer, before int) {
 	ls.Ended(actor, before)
 	ls.mu.Lock()
@@ -236,7 +240,7 @@ func (ls *Launchers) Started(actor uuid.UUID, now process.Peer, before int) {
 	ls.processes[now.PID] = launchedProcess{now, actor}
 }
 
-// Ended notes that the process of an actor is gone.
+// Ended records that the process of an actor is gone.
 func (ls *Launchers) Ended(actor uuid.UUID, pid int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

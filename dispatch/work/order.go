@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Bounds of an order.
+// Limits of an order.
 const (
 	MaxPrompt    = 256 << 10 // bytes
 	MaxEnv       = 32 << 10  // bytes of all names and values
@@ -26,10 +26,11 @@ const (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// ownEnv is what the names of the environment start with that launching sets.
+// ownEnv is the prefix of the environment variables that launching sets.
 const ownEnv = "LEASEHOLD_"
 
-// An Order is what an actor is told to do, and with what.
+// An Order is what a launched actor has to do, and with which agent and
+// resources.
 type Order struct {
 	Name      string
 	Agent     string
@@ -43,8 +44,8 @@ type Order struct {
 	Budget    Money
 }
 
-// Check refuses, with a [registry.ArgumentError], what cannot be handed to a
-// process. agents are those that the run has.
+// Check returns a [registry.ArgumentError] if the order cannot be given to a
+// process. agents are the agents of the run.
 func (o Order) Check(agents []string) error {
 	wrong := func(argument, format string, args ...any) error {
 		return &registry.ArgumentError{Argument: argument, Problem: fmt.Sprintf(format, args...)}
@@ -92,26 +93,27 @@ func (o Order) Check(agents []string) error {
 
 func unprintable(r rune) bool { return r < ' ' || r == 0x7f }
 
-// Sum tells the same order from another one, whatever its name.
+// Sum returns a hash of the order without its name. Equal orders have equal
+// sums.
 func (o Order) Sum() []byte {
 	o.Name = ""
-	b, err := json.Marshal(o) // maps in the order of their keys
+	b, err := json.Marshal(o) // maps are written in the order of their keys
 	if err != nil {
-		panic(fmt.Sprintf("work: an order: %v", err)) // plain data
+		panic(fmt.Sprintf("work: an order: %v", err)) // cannot happen: plain data
 	}
 	sum := sha256.Sum256(b)
 	return sum[:]
 }
 
-// A Wish is an order as a lead writes it, with what it leaves open.
+// A Wish is an order as a lead requests it. Fields may be unset.
 type Wish struct {
-	Order           // its zero fields are left open; Budget and Worktree are below
-	Budget   *Money // nil: as the manifest says for the role
-	Worktree *bool  // likewise
+	Order           // zero fields are unset; use Budget and Worktree below
+	Budget   *Money // nil: the manifest's default for the role
+	Worktree *bool  // nil: the manifest's default for the role
 }
 
-// OrderFor fills what a lead left open from what the manifest says for the
-// role, and from the lead's own work.
+// OrderFor fills in the unset fields from the manifest's settings for the role
+// and from the lead's own work.
 func (s Settings) OrderFor(lead Work, sublead bool, wish Wish) Order {
 	agent, model, timeout := s.WorkerAgent, s.WorkerModel, s.WorkerTimeout
 	budget, worktree := s.WorkerBudget, s.WorkerWorktree

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A Todo is what the launcher has yet to do about a work.
+// A Todo is what the launcher still has to do for a work.
 type Todo string
 
 const (
@@ -35,21 +35,22 @@ func resultKey(actor uuid.UUID) string       { return resultPrefix + string(acto
 func unfinishedKeys(run uuid.UUID) string    { return unfinishedPrefix + string(run[:]) }
 func unfinishedKey(run, id uuid.UUID) string { return unfinishedKeys(run) + string(id[:]) }
 
-// Key is the key of a run's [Dispatched], for an [engine.Watch]: it changes
-// with each order, and when the launcher comes back.
+// Key is the key of a run's [Dispatched], for an [engine.Watch]. The row
+// changes with each order, and when the launcher reconnects.
 func Key(run string) string { return dispatchedPrefix + run }
 
-// Get is the work of a launched actor.
+// Get returns the work of a launched actor.
 func Get(tx engine.Tx, actor uuid.UUID) (Work, bool) { return rows.Get[Work](tx, workKey(actor)) }
 
-// Put writes a change of a work that its lead need not know of.
+// Put stores a work. Use it for changes that do not affect the purse of its
+// lead, and [Amend] for the others.
 func Put(tx engine.Tx, w Work) { rows.Put(tx, workKey(w.Actor), w, uuid.Nil) }
 
 func putOrder(tx engine.Tx, actor uuid.UUID, o Order) {
 	rows.Put(tx, orderKey(actor), o, uuid.Nil)
 }
 
-// OrderOf is what an actor was told to do, until it has ended.
+// OrderOf returns the order of an actor, until the actor has ended.
 func OrderOf(tx engine.Tx, actor uuid.UUID) (Order, bool) {
 	return rows.Get[Order](tx, orderKey(actor))
 }
@@ -58,8 +59,8 @@ func putUnfinished(tx engine.Tx, run, actor uuid.UUID, todo Todo) {
 	tx.Put(engine.Row{Key: unfinishedKey(run, actor), Value: string(todo)})
 }
 
-// Unfinished yields the actors of a run whose works are not final, and what
-// remains to be done about each.
+// Unfinished yields the actors of a run whose works are not final, with what
+// remains to be done for each.
 func Unfinished(tx engine.Tx, run uuid.UUID) iter.Seq2[uuid.UUID, Todo] {
 	return func(yield func(uuid.UUID, Todo) bool) {
 		prefix := unfinishedKeys(run)
@@ -76,7 +77,8 @@ func Unfinished(tx engine.Tx, run uuid.UUID) iter.Seq2[uuid.UUID, Todo] {
 	}
 }
 
-// Result is what an actor reported, or the end of its output; nil: nothing.
+// Result returns what an actor reported, or the end of its output if it
+// reported nothing; nil if there is neither.
 func Result(tx engine.Tx, actor uuid.UUID) json.RawMessage {
 	row, ok := tx.Get(resultKey(actor))
 	if !ok {
@@ -85,20 +87,20 @@ func Result(tx engine.Tx, actor uuid.UUID) json.RawMessage {
 	return json.RawMessage(row.Value)
 }
 
-// PutResult keeps what an actor reported, which is JSON.
+// PutResult stores the report of an actor, which is JSON.
 func PutResult(tx engine.Tx, actor uuid.UUID, result string) {
 	tx.Put(engine.Row{Key: resultKey(actor), Value: result})
 }
 
-// Drop removes all that is kept of an actor's work.
+// Drop removes all rows of an actor's work.
 func Drop(tx engine.Tx, actor uuid.UUID) {
 	tx.Delete(workKey(actor))
 	tx.Delete(orderKey(actor))
 	tx.Delete(resultKey(actor))
 }
 
-// Forget drops the work of an actor that has ended, and of which nothing is left
-// below it. What was spent on it stays in the account of its lead.
+// Forget drops the work of an ended actor that has no actors below it any more.
+// What was spent on it stays in the purse of its lead.
 func Forget(tx engine.Tx, actor uuid.UUID) {
 	w, ok := Get(tx, actor)
 	Drop(tx, actor)
@@ -109,10 +111,10 @@ func Forget(tx engine.Tx, actor uuid.UUID) {
 	}
 }
 
-// DropRun removes what is kept of a run, whose works are dropped one by one.
+// DropRun removes the record of a run. Its works are dropped separately.
 func DropRun(tx engine.Tx, run string) { tx.Delete(Key(run)) }
 
-// CheckRecords refuses a state with a record that cannot be read.
+// CheckRecords returns an error if a record cannot be read.
 func CheckRecords(tx engine.Tx) error {
 	return cmp.Or(
 		rows.Check[Dispatched](tx, dispatchedPrefix),
@@ -130,7 +132,7 @@ func checkUnfinished(tx engine.Tx) error {
 	return nil
 }
 
-// All yields every work there is.
+// All yields every work.
 func All(tx engine.Tx) iter.Seq[Work] {
 	return func(yield func(Work) bool) {
 		for row := range tx.Scan(workPrefix) {

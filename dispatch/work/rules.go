@@ -11,14 +11,14 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Give gives a living actor something to do: the launcher of its run starts a
-// process for it. An actor that had a work before begins again.
+// Give gives a living actor an order, for which the launcher of its run starts
+// a process. An actor that already had a work starts again.
 func Give(tx engine.Tx, run string, actor, lead uuid.UUID, o Order) {
 	d, _ := RunOf(tx, run)
 	Amend(tx, actor, func(w *Work) {
 		purse := w.Purse
 		if lead != uuid.Nil {
-			purse.Base = purse.Total() // a root's budget is for all its lives
+			purse.Base = purse.Total() // a root's budget covers all its lives
 		}
 		purse.Budget = o.Budget
 		*w = Work{
@@ -35,14 +35,14 @@ func Give(tx engine.Tx, run string, actor, lead uuid.UUID, o Order) {
 	})
 }
 
-// HandOut notes that the launcher is told to start the process of a work, which
-// gets the session.
+// HandOut records that the launcher has been told to start the process of a
+// work, and which session that process gets.
 func HandOut(tx engine.Tx, w Work, session uuid.UUID) {
 	w.Session = session
 	Put(tx, w)
 }
 
-// Started notes the process of a work that is not final.
+// Started records the process of a work that is not final.
 func Started(tx engine.Tx, run uuid.UUID, w Work, p process.Peer) {
 	w.Status, w.Process = Running, p
 	if w.StartedAt.IsZero() {
@@ -54,9 +54,9 @@ func Started(tx engine.Tx, run uuid.UUID, w Work, p process.Peer) {
 	}
 }
 
-// Halt tells a living actor to stop. It reports true if that needs nobody else:
-// the actor was not launched, or its order had not been handed out. The caller
-// then ends the actor in the same transaction.
+// Halt tells a living actor to stop. It returns true if nothing has to stop
+// first, because the actor was not launched or its order had not been handed
+// out. The caller then ends the actor in the same transaction.
 func Halt(tx engine.Tx, run string, actor uuid.UUID, stop Stop) (now bool) {
 	w, launched := Get(tx, actor)
 	switch {
@@ -79,8 +79,8 @@ func Halt(tx engine.Tx, run string, actor uuid.UUID, stop Stop) (now bool) {
 }
 
 // Conclude makes a work final. The caller ends its actor in the same
-// transaction; held and lost are the actor's leases, the first [MaxLeaseNames]
-// of each.
+// transaction. held and lost are the actor's leases, at most [MaxLeaseNames] of
+// each.
 func Conclude(tx engine.Tx, run string, actor uuid.UUID, e Exit, held, lost []LeaseName) {
 	Amend(tx, actor, func(w *Work) {
 		w.Status, w.ExitCode, w.Signal, w.Cause = e.Status, e.ExitCode, e.Signal, Cut(e.Cause)
@@ -100,10 +100,10 @@ func Conclude(tx engine.Tx, run string, actor uuid.UUID, e Exit, held, lost []Le
 	AmendRun(tx, run, func(d *Dispatched) { d.Unfinished-- })
 }
 
-// MaxLeaseNames bounds how many leases are kept of an actor that has ended.
+// MaxLeaseNames is how many leases are recorded of an actor that has ended.
 const MaxLeaseNames = 100
 
-// Cut bounds a cause to what is kept of it.
+// Cut shortens a cause to the length that is stored.
 func Cut(cause string) string {
 	if len(cause) <= maxCause {
 		return cause
@@ -111,9 +111,10 @@ func Cut(cause string) string {
 	return strings.ToValidUTF8(cause[:maxCause], "")
 }
 
-// lastOf is the end of an output, as a JSON string of at most MaxResult bytes.
+// lastOf returns the end of an output as a JSON string of at most MaxResult
+// bytes.
 func lastOf(output string) string {
-	for n := MaxResult - 2; ; n -= max(1, n/8) { // what is escaped takes more
+	for n := MaxResult - 2; ; n -= max(1, n/8) { // escaped characters need more bytes
 		text := output[max(0, len(output)-n):]
 		for text != "" && !utf8.RuneStart(text[0]) {
 			text = text[1:]

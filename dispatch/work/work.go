@@ -14,12 +14,12 @@ type Status string
 const (
 	Pending     Status = "pending"   // ordered; no process yet
 	Running     Status = "running"   // has a process
-	Succeeded   Status = "succeeded" // its process ended well
+	Succeeded   Status = "succeeded" // its process ended without an error
 	Failed      Status = "failed"
 	TimedOut    Status = "timed_out"
 	Cancelled   Status = "cancelled"
 	SpawnFailed Status = "spawn_failed" // its process could not be started
-	Lost        Status = "lost"         // it went with its launcher, and nobody knows how
+	Lost        Status = "lost"         // it ended while its launcher was gone, so nobody knows how
 )
 
 // Final reports whether the status never changes again in this life.
@@ -34,14 +34,14 @@ func (s Status) Known() bool {
 	return false
 }
 
-// A Work is what a launched actor was told to do, and what came of it. Its
-// prompt is in its [Order] until it ends, and what it reported in its result;
-// both are cold rows.
+// A Work is the order of a launched actor and its outcome. The prompt is in the
+// [Order], which is kept until the actor ends. The report is in the result.
+// Both are cold rows.
 type Work struct {
 	Actor uuid.UUID
-	Lead  uuid.UUID // who spawned it; zero: a root
-	Life  int       // of the run, in which it was ordered last
-	Met   int       // of the run, in which a spawn was answered with what became of it
+	Lead  uuid.UUID // the actor that spawned it; zero: a root
+	Life  int       // the life of the run in which it was last ordered
+	Met   int       // the life of the run in which a spawn last returned its old result
 
 	Status     Status
 	Agent      string
@@ -49,15 +49,15 @@ type Work struct {
 	Directory  string
 	Worktree   bool
 	Timeout    time.Duration
-	MaxWorkers int    // in the layer it leads; zero: as many as the run allows
-	Auto       bool   // it was named for its lead
-	Sum        []byte // of its order, to recognise the same order again
+	MaxWorkers int    // limit of the layer it leads; zero: the limit of the run
+	Auto       bool   // its name was generated
+	Sum        []byte // of its order, to recognise the same order in a later life
 
-	Workers, Subleads int // names given for it as a lead, in this life
+	Workers, Subleads int // names generated for its children in this life
 
 	Purse
 
-	OrderedAt time.Time // these are wall-clock instants
+	OrderedAt time.Time // instants of the wall clock
 	StartedAt time.Time
 	EndedAt   time.Time
 	Session   uuid.UUID // kept open for its process; zero until its order is handed out
@@ -66,19 +66,19 @@ type Work struct {
 	ExitCode  *int
 	Signal    string
 	Cause     string
-	Kept      string      // where its worktree is, if that was kept
-	Held      []LeaseName // at its end, the first 100
-	Lost      []LeaseName // before it, as well
+	Kept      string      // path of its worktree, if that was kept
+	Held      []LeaseName // leases held at its end, at most MaxLeaseNames
+	Lost      []LeaseName // leases lost before its end, at most MaxLeaseNames
 }
 
 // A Stop is the order to end a process.
 type Stop struct {
 	Reason string
-	Status Status // what its actor ends as
+	Status Status // the status that its actor ends with
 	At     time.Time
 }
 
-// A LeaseName is a lease that an actor held at its end, or had lost before.
+// A LeaseName is a lease that an actor held when it ended, or had lost before.
 type LeaseName struct {
 	Scope  string // layer or run
 	Key    string
@@ -91,21 +91,21 @@ type Exit struct {
 	ExitCode *int
 	Signal   string
 	Cause    string
-	Cost     *Money // of its own, in this life; nil: not reported
-	Output   string // the end of its output: its result, if it has reported none
-	Worktree string // kept, and where
+	Cost     *Money // of the actor itself, in this life; nil: not reported
+	Output   string // the end of its output, which is its result if it has not reported one
+	Worktree string // path of its worktree, if that is kept
 }
 
 // HandedOut reports whether the launcher has been told to start the process.
-// From then on only the launcher, or the sweep, can say what becomes of it.
+// From then on only the launcher or the sweep can make the work final.
 func (w Work) HandedOut() bool { return w.Session != uuid.Nil }
 
-// Before reports whether a work is of a life before this one, and no spawn of
-// this one has been answered with it.
+// Before reports whether a work ended in an earlier life and no spawn of this
+// life has returned its result.
 func (w Work) Before(life int) bool { return w.Status.Final() && max(w.Life, w.Met) < life }
 
-// MaxResult is how many bytes an actor's result can have.
+// MaxResult is the greatest size of an actor's result in bytes.
 const MaxResult = 64 << 10
 
-// maxCause bounds what is kept of a cause, in bytes.
+// maxCause is the greatest stored size of a cause in bytes.
 const maxCause = 4 << 10
