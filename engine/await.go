@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// ErrWait is what a look of [Await] answers while there is nothing to tell.
+// ErrWait is returned by the look function of [Await] to continue waiting.
 var ErrWait = errors.New("engine: wait on")
 
-// Await calls look until it answers anything but [ErrWait]: at once, after each
-// change that watch tells of, and when patience is over, then with last true.
-// The end of ctx ends it with ctx's cause. The caller starts the watch before
-// Await and stops it after, so no change falls between a look and the wait.
+// Await calls look until it returns anything but [ErrWait]: at once, after each
+// change that watch reports, and finally when patience is over, with last set.
+// If ctx ends, Await returns its cause. The caller starts the watch before
+// Await and stops it afterwards, so that no change is missed between look and
+// the wait.
 //
-// It is the only loop in which a call waits for the state to change.
+// This is the only loop in which a call waits for a change of the state.
 func Await(ctx context.Context, watch *Watch, patience time.Duration, look func(last bool) error) error {
 	err := look(patience <= 0)
 	if patience <= 0 || !errors.Is(err, ErrWait) {

@@ -4,11 +4,11 @@ import "context"
 
 type localKey struct{}
 
-// Local says that the caller, and whoever it tells of the answer, are processes
-// of this machine. What they see and do must survive the end of the daemon; the
-// end of the machine ends them too, so they need not wait for the disk. After a
-// power cut the state is as it was at some earlier instant, without what came
-// later, and nobody is left who was told of that.
+// Local marks a caller that, together with everybody it passes the answer to,
+// runs on this machine. What it sees and does must survive the end of the
+// daemon. A crash of the machine ends these processes too, so they need not
+// wait for the disk. After a power cut the state is that of some earlier
+// instant, and nobody who was told of anything later is left.
 func Local(ctx context.Context) context.Context {
 	return context.WithValue(ctx, localKey{}, true)
 }
@@ -21,9 +21,9 @@ func IsLocal(ctx context.Context) bool {
 
 type neededKey struct{}
 
-// Needed says of an Update that it must happen on a full disk too, so that it is
-// not refused with [ErrFull]: it gives back, expires or ends something. The reserve
-// is for that.
+// Needed marks an Update that must succeed even on a full disk, because it
+// releases, expires or ends something. It is not refused with [ErrFull] but
+// uses the reserve.
 func Needed(ctx context.Context) context.Context {
 	return context.WithValue(ctx, neededKey{}, true)
 }
@@ -36,9 +36,9 @@ func IsNeeded(ctx context.Context) bool {
 
 type diskKey struct{}
 
-// AtDisk has fn called when the caller only waits for the disk any more: for what it
-// has written, or to confirm what it has seen. So one of few that may run at once lets
-// another do so meanwhile.
+// AtDisk makes the engine call fn as soon as the caller only waits for the
+// disk, for its own writes or to confirm what it has read. If only a limited
+// number of callers may run at once, fn can let another one run meanwhile.
 func AtDisk(ctx context.Context, fn func()) context.Context {
 	return context.WithValue(ctx, diskKey{}, fn)
 }

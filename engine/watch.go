@@ -5,30 +5,31 @@ import (
 	"sync/atomic"
 )
 
-// A Watch tells of changes: C holds one value when something changed since it
-// was last received. A burst of changes may be told as one.
+// A Watch reports changes: C holds one value if something has changed since the
+// last receive. Several changes may be reported as one.
 type Watch struct {
 	C    <-chan struct{}
 	c    chan struct{}
 	key  string
 	hub  *Hub
-	next *Watch // in hub's list for key
+	next *Watch // the next watch of the same key in hub's list
 }
 
 // Stop ends the Watch. C is not closed. Stopping again does nothing.
 func (w *Watch) Stop() { w.hub.remove(w) }
 
-// A Hub keeps the watches of an engine. Its zero value is ready.
+// A Hub has the watches of an engine. Its zero value is ready to use.
 type Hub struct {
-	count atomic.Int64 // of watches; changed under mu
+	count atomic.Int64 // number of watches; changed under mu
 
 	mu    sync.Mutex
 	watch map[string]*Watch
 }
 
-// Idle tells that nobody watches, so that a change need not be told. An
-// engine may ask as early as it makes the change, before that is durable:
-// whoever begins to watch after this answer, and then looks, sees the change.
+// Idle reports whether there are no watches, so that a change need not be
+// reported. An engine may call it when it makes the change, before that is
+// durable: a caller that starts a watch after this and then reads the state
+// sees the change.
 func (h *Hub) Idle() bool { return h.count.Load() == 0 }
 
 // Watch adds a watch for key.
@@ -59,7 +60,7 @@ func (h *Hub) Notify(keys ...string) {
 	}
 }
 
-// NotifyAll wakes every watch, for an engine that ends.
+// NotifyAll wakes every watch. It is for an engine that ends.
 func (h *Hub) NotifyAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +73,7 @@ func (h *Hub) wakeLocked(key string) {
 	for w := h.watch[key]; w != nil; w = w.next {
 		select {
 		case w.c <- struct{}{}:
-		default: // an earlier change is still to be received: it tells of this one too
+		default: // a pending value covers this change too
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// An Entry is one value under its path. Below /leases/ it is a lease: see
+// An Entry is a value and its path. Below /leases/ it describes a lease: see
 // [LeaseValue].
 type Entry struct {
 	Path      Path
@@ -24,18 +24,18 @@ type Entry struct {
 	UpdatedAt time.Time
 	UpdatedBy string // path of the actor
 
-	length int // of the value, whether or not it is here
+	length int // of the value, even if Value is not loaded
 }
 
-// Limits bound one store. A zero field stands for its default.
+// Limits are the limits of one store. A zero field means its default.
 type Limits struct {
-	ValueBytes int   // in one value, compact; 1 MiB, never more than MaxValueBytes
+	ValueBytes int   // in one value, compact; 1 MiB, at most MaxValueBytes
 	Bytes      int64 // in all paths and values; 64 MiB
 	Entries    int   // 10 000
 }
 
-// MaxValueBytes is the most that [Limits] can allow one value, for it must fit
-// a row and a message.
+// MaxValueBytes is the greatest ValueBytes of [Limits]. A value must fit into a
+// row and a message.
 const MaxValueBytes = 3 << 20
 
 func (l Limits) withDefaults() Limits {
@@ -45,11 +45,11 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// A VersionError says that a write expected another version than the one
-// there. Nothing was changed.
+// A VersionError is returned by a write that expected another version than the
+// current one. Nothing was changed.
 type VersionError struct {
 	Path    Path
-	Version uint64 // the one there; 0: there is no entry
+	Version uint64 // the current one; 0: there is no entry
 }
 
 func (e *VersionError) Error() string {
@@ -59,7 +59,7 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s is at version %d; read it again before you write", e.Path, e.Version)
 }
 
-// compact is the form in which a value is kept.
+// compact returns the stored form of a value.
 func compact(value json.RawMessage) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, value); err != nil {
@@ -73,8 +73,8 @@ func compact(value json.RawMessage) ([]byte, error) {
 
 const entryFormat = 2
 
-// coldValue is from how many bytes on a value is kept in a cold row: it takes no
-// memory, and no time to open.
+// coldValue is the size in bytes from which a value is stored in a cold row,
+// which takes no memory and no time when the state is opened.
 const coldValue = 4 << 10
 
 // put writes the entry under its key.
@@ -104,7 +104,8 @@ func remove(tx engine.Tx, key string) {
 
 var errEntryRecord = errors.New("not an entry record")
 
-// decodeEntry reads what put wrote, without its path. A cold value is not read.
+// decodeEntry decodes what put wrote, without the path. It does not read a cold
+// value.
 func decodeEntry(value string) (e Entry, cold bool, err error) {
 	r := record.Read(value)
 	format := r.Byte()

@@ -10,18 +10,19 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// maxAlternatives is how many patterns the braces of one glob can stand for.
+// maxAlternatives is the greatest number of patterns that the braces of a glob
+// may expand to.
 const maxAlternatives = 64
 
 // A Glob is a pattern of paths: * and ? within a segment, ** for any number of
-// segments, [a-z] and [!a-z], {a,b}. Only [ParseGlob] makes one.
+// segments, [a-z] and [!a-z], {a,b}. A Glob comes from [ParseGlob].
 type Glob struct {
-	patterns []string // the glob without its braces, each canonical
+	patterns []string // the glob with its braces expanded; each is canonical
 }
 
-// ParseGlob reads a glob. It keeps to the same one spelling that a path has,
-// and begins with one of the four roots or a pattern of them. One that could
-// match no path is refused, rather than to list nothing.
+// ParseGlob parses a glob. Like a path, a glob must be canonical, and it must
+// begin with one of the four roots or a pattern for them. A glob that can match
+// no path is refused, because it would silently list nothing.
 func ParseGlob(s string) (Glob, error) {
 	patterns, problem := parseGlob(s)
 	if problem != "" {
@@ -36,9 +37,9 @@ func (g Glob) Match(p Path) bool {
 	return ok
 }
 
-// WithPeers returns g with each second segment that is spelled out below /peer/
-// replaced by what name makes of it. Patterns in its place stay: they match
-// canonical paths.
+// WithPeers returns g with the segment after /peer/ replaced by name(segment),
+// where that segment has no wildcard. Segments with wildcards are not replaced:
+// they match the names in canonical paths.
 func (g Glob) WithPeers(name func(segment string) (string, error)) (Glob, error) {
 	patterns := slices.Clone(g.patterns)
 	for i, pattern := range patterns {
@@ -55,7 +56,7 @@ func (g Glob) WithPeers(name func(segment string) (string, error)) (Glob, error)
 	return Glob{patterns}, nil
 }
 
-// prefix is how every path begins that g matches.
+// prefix returns the longest known prefix of all paths that g matches.
 func (g Glob) prefix() string {
 	if len(g.patterns) == 0 {
 		return ""
@@ -72,8 +73,8 @@ func (g Glob) prefix() string {
 	return prefix
 }
 
-// literal is what comes before the first pattern. A slash at its end is not
-// part of it, for /shared/a/** also matches /shared/a.
+// literal returns the part of a pattern before the first wildcard. A slash at
+// its end is removed, because /shared/a/** also matches /shared/a.
 func literal(pattern string) string {
 	if i := strings.IndexAny(pattern, meta); i >= 0 {
 		return strings.TrimSuffix(pattern[:i], "/")
@@ -106,8 +107,8 @@ func parseGlob(s string) (patterns []string, problem string) {
 	return patterns, ""
 }
 
-// expand appends to list the patterns without braces that s stands for. It
-// gives up, with false, where they are too many.
+// expand appends the patterns without braces that s expands to. It returns
+// false if there are too many.
 func expand(list []string, s string) (_ []string, ok bool) {
 	open, commas, end := braces(s)
 	if open < 0 {
@@ -124,7 +125,8 @@ func expand(list []string, s string) (_ []string, ok bool) {
 }
 
 // braces finds the first pair of braces in a valid pattern, and the commas
-// between its alternatives. A class is no place for either.
+// between its alternatives. Braces and commas in a character class do not
+// count.
 func braces(s string) (open int, commas []int, end int) {
 	open = -1
 	for i, depth := 0, 0; i < len(s); i++ {
@@ -148,20 +150,20 @@ func braces(s string) (open int, commas []int, end int) {
 	return -1, nil, 0
 }
 
-// classEnd is where the class that opens at i closes.
+// classEnd returns the index at which the class that opens at i closes.
 func classEnd(s string, i int) int {
 	if i++; i < len(s) && (s[i] == '!' || s[i] == '^') {
 		i++
 	}
 	n := strings.IndexByte(s[min(i, len(s)):], ']')
 	if n < 0 {
-		return len(s) // not valid, which parseGlob has ruled out
+		return len(s) // invalid, but parseGlob has excluded that
 	}
 	return i + n
 }
 
-// patternProblem says what keeps a pattern without braces from being one of
-// paths.
+// patternProblem returns what is wrong with a pattern without braces; "" if it
+// is a valid pattern of paths.
 func patternProblem(pattern string) string {
 	if c := canonical(pattern); c != pattern {
 		return "must be canonical: " + c
@@ -179,7 +181,7 @@ func patternProblem(pattern string) string {
 	}
 	need := 2
 	if segments[0] == Peer {
-		need = 3 // the entries of a peer lie below its name
+		need = 3 // entries of a peer are below its name
 	}
 	if len(segments) < need && !slices.Contains(segments, "**") {
 		return "matches no path; to list all below, use " + strings.TrimSuffix(pattern, "/*") + "/**"

@@ -11,33 +11,33 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A LeaseValue is the value of an entry under /leases/: a lease of the layer,
-// as anybody may see it. The entry's version is the lease's token; it was
-// updated when and by whom it was acquired.
+// A LeaseValue is the value of an entry under /leases/. It describes a lease of
+// the layer, as every member may see it. The version of the entry is the token
+// of the lease; UpdatedAt and UpdatedBy say when and by whom it was acquired.
 type LeaseValue struct {
 	Holder      LeaseHolder   `json:"holder"`
 	Token       uint64        `json:"token"`
-	Mode        string        `json:"mode"` // exclusive, or shared: then this is the first of its holders
+	Mode        string        `json:"mode"` // exclusive or shared; if shared, the holder is the first of several
 	Reason      string        `json:"reason,omitempty"`
 	OfferedTo   string        `json:"offered_to,omitempty"` // path of an actor
 	ExpiresInMS int64         `json:"expires_in_ms"`
-	Waiters     []LeaseWaiter `json:"waiters"` // first in line first
+	Waiters     []LeaseWaiter `json:"waiters"` // in the order of the line
 }
 
-// A LeaseHolder is who holds a lease.
+// A LeaseHolder is the holder of a lease.
 type LeaseHolder struct {
 	ActorID uuid.UUID `json:"actor_id"`
 	Path    string    `json:"path"`
 }
 
-// A LeaseWaiter is who waits for one.
+// A LeaseWaiter is a waiter for a lease.
 type LeaseWaiter struct {
 	ActorID   uuid.UUID `json:"actor_id"`
 	Path      string    `json:"path"`
 	WaitingMS int64     `json:"waiting_ms"`
 }
 
-// leaseEntry reads one lease of the layer, or nil.
+// leaseEntry returns the entry of one lease of the layer, or nil.
 func leaseEntry(leases *registry.Registry, tx engine.Tx, p Path) *Entry {
 	key := strings.TrimPrefix(p.s, "/"+Leases+"/")
 	standing, ok := leases.Standing(tx, key)
@@ -63,7 +63,7 @@ func standingEntry(p Path, s registry.Standing) Entry {
 	}
 	b, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("kvstore: %T: %v", value, err)) // a plain struct: cannot fail
+		panic(fmt.Sprintf("kvstore: %T: %v", value, err)) // cannot happen: plain data
 	}
 	return Entry{Path: p, Value: b, Version: s.Token, UpdatedAt: s.AcquiredAt, UpdatedBy: s.Holder.Path}
 }

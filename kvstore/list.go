@@ -10,44 +10,44 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Bounds of a listing.
+// Limits of a listing.
 const (
 	DefaultList  = 100      // entries
 	MaxList      = 1000     // entries
 	MaxListBytes = 64 << 10 // of paths and values; one entry may be larger
 
-	// What one listing may look at before it answers with what it has: entries,
-	// and steps of matching. The next one goes on from there.
+	// A listing ends after it has examined this many entries or made this many
+	// matching steps. The next listing continues from there.
 	maxListLooks = 20_000
 	maxListSteps = 20_000_000
 
-	// listPause is how many entries are looked at between two looks at whether
-	// the caller is still there.
+	// listPause is the number of entries between two checks whether the caller
+	// is still there.
 	listPause = 256
 )
 
-// A Query asks for the entries that a glob matches.
+// A Query asks for the entries that match a glob.
 type Query struct {
 	Glob   Glob
-	After  string // list only paths greater than this; "": all
+	After  string // only paths greater than this; "": all
 	Limit  int    // 1 to MaxList; zero: DefaultList
-	Values bool   // whether values are wanted
+	Values bool   // whether to return values
 
-	// Visible hides the paths it is false for: they are not listed, not
-	// counted, and not what a listing is truncated for. It is the same for all
-	// that is below one peer. Nil: all are seen.
+	// Visible hides the paths for which it is false: they are neither listed
+	// nor counted, and do not make a listing truncated. It must return the same
+	// for all paths below one peer. Nil: all are visible.
 	Visible func(Path) bool
 }
 
-// A Listing is the first entries that a [Query] matches, in the order of
-// their paths.
+// A Listing has the first entries that match a [Query], ordered by path.
 type Listing struct {
 	Entries   []Entry
-	Truncated bool   // there may be more: beyond the limit, MaxListBytes or the budget of one call
-	Next      string // if truncated, the After of the query that goes on
+	Truncated bool   // there may be more: the limit, MaxListBytes or the budget was reached
+	Next      string // if truncated, After for the next query
 }
 
-// List answers q. It looks at ctx between entries, and ends with its cause.
+// List answers q. It checks ctx between entries and returns its cause if it has
+// ended.
 func (t Txn) List(ctx context.Context, q Query) (Listing, error) {
 	if q.Limit < 0 || q.Limit > MaxList {
 		return Listing{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxList)}
@@ -64,7 +64,7 @@ func (t Txn) List(ctx context.Context, q Query) (Listing, error) {
 	return l.Listing, nil
 }
 
-// A lister is a Listing that is being made.
+// A lister builds a Listing.
 type lister struct {
 	Query
 	Listing
@@ -73,17 +73,17 @@ type lister struct {
 	bytes int64
 	looks int
 	steps int
-	last  string // the last visible path that was looked at
+	last  string // the last visible path that was examined
 }
 
-// wants reports whether a visible path is to be listed. more is false once the
-// listing has used its budget, or its caller is gone.
+// wants reports whether a visible path matches. more is false if the budget of
+// the listing is used up or its caller is gone.
 func (l *lister) wants(p Path) (wanted, more bool) {
 	if l.looks%listPause == 0 {
 		if l.err = context.Cause(l.ctx); l.err != nil {
 			return false, false
 		}
-		runtime.Gosched() // nobody waits for a processor behind a long listing
+		runtime.Gosched() // lets other goroutines run during a long listing
 	}
 	if l.looks == maxListLooks || l.steps > maxListSteps {
 		l.truncate()
@@ -98,8 +98,7 @@ func (l *lister) wants(p Path) (wanted, more bool) {
 	return wanted, true
 }
 
-// add takes an entry that is wanted, and reports whether there is room for
-// another look.
+// add adds a matching entry. It returns false if the listing is full.
 func (l *lister) add(e Entry) bool {
 	if !l.Values {
 		e.Value = nil
@@ -138,11 +137,12 @@ func (t Txn) listEntries(l *lister, prefix string) {
 		if hidden == "" {
 			return
 		}
-		from = s.keys + hidden + "0" // which follows the slash: past all that is below
+		from = s.keys + hidden + "0" // '0' follows '/', so this skips everything below
 	}
 }
 
-// listLeases comes first: /leases/ sorts before the other three.
+// listLeases lists leases. They come first because /leases/ sorts before the
+// other roots.
 func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 	const root = "/" + Leases + "/"
 	below := ""
@@ -172,7 +172,7 @@ func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 		if !wanted {
 			continue
 		}
-		if e := leaseEntry(t.store.leases, t.tx, p); e != nil && !l.add(*e) { // nil: only reserved
+		if e := leaseEntry(t.store.leases, t.tx, p); e != nil && !l.add(*e) { // nil: the key is only reserved
 			return false
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// match reports whether g matches p, and how many steps it took to find out.
+// match reports whether g matches p, and how many steps that took.
 //
-// Only the last wildcard is ever tried again: if the rest fits behind a later
-// place of an earlier one, it fits behind that place of the last one too. So
-// there are at most as many steps as the pattern's length times the path's,
-// whatever the pattern is.
+// Only the last wildcard needs to be tried at other positions: if the rest of
+// the pattern fits after a longer match of an earlier wildcard, the last
+// wildcard can take up the difference. So the number of steps is at most the
+// length of the pattern times that of the path.
 func (g Glob) match(p Path) (ok bool, steps int) {
 	segments := strings.Split(p.s, "/")
 	for _, pattern := range g.patterns {
@@ -21,9 +21,10 @@ func (g Glob) match(p Path) (ok bool, steps int) {
 	return false, steps
 }
 
-// matchSegments matches a path with a pattern: ** is any number of segments.
+// matchSegments matches a path segment by segment. ** matches any number of
+// segments.
 func matchSegments(pattern, path []string, steps *int) bool {
-	star, mark := -1, 0 // the last **, and the first segment after what it takes
+	star, mark := -1, 0 // index of the last **, and the first segment after its match
 	i, j := 0, 0
 	for j < len(path) {
 		*steps++
@@ -47,8 +48,8 @@ func matchSegments(pattern, path []string, steps *int) bool {
 	return i == len(pattern)
 }
 
-// matchSegment matches one segment: * is any text, ? any character, [a-z] and
-// [!a-z] one of a class or none of it.
+// matchSegment matches one segment: * is any text, ? any character, [a-z] a
+// character of a class, and [!a-z] a character not in it.
 func matchSegment(pattern, text string, steps *int) bool {
 	star, mark := -1, 0
 	i, j := 0, 0
@@ -75,8 +76,8 @@ func matchSegment(pattern, text string, steps *int) bool {
 	return strings.Trim(pattern[i:], "*") == ""
 }
 
-// matchOne matches a character with what a pattern begins with, and gives the
-// length of that.
+// matchOne matches a character with the first element of a pattern. n is the
+// length of that element.
 func matchOne(pattern string, r rune) (n int, ok bool) {
 	if pattern == "" {
 		return 0, false
@@ -92,7 +93,7 @@ func matchOne(pattern string, r rune) (n int, ok bool) {
 	return n, p == r
 }
 
-// inClass reports whether a character is one of a class, written without its
+// inClass reports whether a character is in a class, which is given without
 // brackets.
 func inClass(class string, r rune) bool {
 	none := class[0] == '!' || class[0] == '^'

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// The first segments that a path can have.
+// First segments of a path.
 const (
 	Ref    = "ref"
 	Peer   = "peer"
@@ -21,25 +21,25 @@ const (
 	Leases = "leases"
 )
 
-// MaxPath is how many bytes a path or a glob can have.
+// MaxPath is the greatest length of a path or a glob in bytes.
 const MaxPath = 512
 
 const (
 	meta      = `*?[]{}\`
-	escape    = `\` // in a glob, before a meta character that stands for itself
+	escape    = `\` // in a glob, before a meta character that is meant literally
 	fourRoots = "must be under /ref/, /peer/, /shared/ or /leases/"
 )
 
-// A Path names one entry. Only [ParsePath] makes one, so two Paths are equal
-// if and only if they name the same entry.
+// A Path names one entry. It comes from [ParsePath], so two Paths are equal if
+// and only if they name the same entry.
 type Path struct{ s string }
 
-// ParsePath reads the one spelling a path has: absolute, under one of the four
-// roots, no empty, "." or ".." segment, no trailing slash, NFC, printable, no
-// character that a glob gives a meaning to. Under /leases/ only the backslash is
-// refused of those: a lease is often named after a file, such as app/[id].tsx.
-// Any other spelling is refused with a
-// [registry.ArgumentError] that gives the canonical form, if it has one.
+// ParsePath parses a canonical path: absolute, under one of the four roots,
+// without empty, "." or ".." segments or a trailing slash, in NFC, printable,
+// and without characters that have a meaning in globs. Under /leases/ only the
+// backslash is refused of these, because leases are often named after files
+// such as app/[id].tsx. For any other spelling it returns a
+// [registry.ArgumentError] with the canonical form, if there is one.
 func ParsePath(s string) (Path, error) {
 	if problem := pathProblem(s); problem != "" {
 		return Path{}, &registry.ArgumentError{Argument: "path", Problem: problem}
@@ -47,9 +47,9 @@ func ParsePath(s string) (Path, error) {
 	return Path{s}, nil
 }
 
-// LeaseName gives the registry's key for the name of a layer's lease. The name
-// is the path below /leases/ or that path itself: output-file and
-// /leases/output-file are the same lease, whose key is output-file.
+// LeaseName returns the registry key for the name of a layer's lease. The name
+// is given with or without /leases/: output-file and /leases/output-file are
+// the same lease, whose key is output-file.
 func LeaseName(name string) (string, error) {
 	const root = "/" + Leases + "/"
 	full, absolute := name, strings.HasPrefix(name, "/")
@@ -58,7 +58,7 @@ func LeaseName(name string) (string, error) {
 	}
 	problem := pathProblem(full)
 	key, below := strings.CutPrefix(full, root)
-	// leases/x would be taken for /leases/x by whoever reads it.
+	// A key such as leases/x could be mistaken for /leases/x.
 	if problem == "" && below && !strings.HasPrefix(key, Leases+"/") {
 		return key, nil
 	}
@@ -105,7 +105,8 @@ func (p Path) WithPeer(name string) (Path, error) {
 	return ParsePath("/" + Peer + "/" + name + rest)
 }
 
-// space is what a path shares its counter of versions with.
+// space returns the part of the store with which the path shares its version
+// counter.
 func (p Path) space() string {
 	if name := p.Peer(); name != "" {
 		return "/" + Peer + "/" + name
@@ -113,7 +114,7 @@ func (p Path) space() string {
 	return "/" + p.Root()
 }
 
-// pathProblem says what keeps s from being a path; "" if it is one.
+// pathProblem returns what is wrong with s as a path; "" if it is valid.
 func pathProblem(s string) string {
 	if problem := spellingProblem(s); problem != "" {
 		return problem
@@ -128,7 +129,7 @@ func pathProblem(s string) string {
 	return ""
 }
 
-// spellingProblem says what keeps s from being the text of a path.
+// spellingProblem returns what is wrong with the characters of s as a path.
 func spellingProblem(s string) string {
 	if problem := textProblem(s); problem != "" {
 		return problem
@@ -143,7 +144,7 @@ func spellingProblem(s string) string {
 	return ""
 }
 
-// placeProblem says where a canonical path leads that leads to no entry.
+// placeProblem returns why a canonical path can have no entry.
 func placeProblem(s string) string {
 	switch segments := strings.Split(s[1:], "/"); {
 	case !isRoot(segments[0]):
@@ -156,7 +157,7 @@ func placeProblem(s string) string {
 	return ""
 }
 
-// textProblem says what keeps s from being the text of a path or a glob.
+// textProblem returns what is wrong with s as the text of a path or a glob.
 func textProblem(s string) string {
 	switch {
 	case s == "":
@@ -174,8 +175,8 @@ func textProblem(s string) string {
 	return ""
 }
 
-// canonical is the one spelling of what s seems to mean. Spaces around a
-// segment are not part of it: nobody sees them.
+// canonical returns the canonical spelling of s. Spaces around a segment are
+// removed, because people cannot see them.
 func canonical(s string) string {
 	segments := strings.Split(norm.NFC.String(s), "/")
 	for i, segment := range segments {

@@ -12,20 +12,20 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// layerLen is the length of a layer's id as it is part of keys.
+// layerLen is the length of a layer's id in keys.
 const layerLen = 36
 
-// A Store holds the entries of one layer. It keeps no state of its own: two
+// A Store holds the entries of one layer. It has no state of its own: two
 // Stores of one layer are the same store.
 type Store struct {
 	eng    engine.Engine
 	leases *registry.Registry
 	limits Limits
-	layer  string // its id
-	keys   string // what the keys of its entries begin with
+	layer  string // id of the layer
+	keys   string // prefix of the keys of its entries
 }
 
-// New returns the store of a layer; leases is the registry of its /leases/.
+// New returns the store of a layer. leases is the registry of its /leases/.
 func New(eng engine.Engine, leases *registry.Registry, layerID uuid.UUID, limits Limits) *Store {
 	id := layerID.String()
 	return &Store{eng: eng, leases: leases, limits: limits.withDefaults(), layer: id, keys: entryPrefix + id}
@@ -34,10 +34,10 @@ func New(eng engine.Engine, leases *registry.Registry, layerID uuid.UUID, limits
 // Leases is the registry of the layer's /leases/.
 func (s *Store) Leases() *registry.Registry { return s.leases }
 
-// Limits are those of the store, with the defaults in their places.
+// Limits returns the limits of the store, with defaults filled in.
 func (s *Store) Limits() Limits { return s.limits }
 
-// In is the store inside tx.
+// In returns the store within tx.
 func (s *Store) In(tx engine.Tx) Txn { return Txn{store: s, tx: tx} }
 
 // Get returns the entry at p, or nil.
@@ -52,19 +52,21 @@ func (s *Store) Get(ctx context.Context, p Path) (e *Entry, err error) {
 	return e, nil
 }
 
-// Set writes an entry, whatever is there, and returns its version.
+// Set writes an entry whatever its current version is, and returns the new
+// version.
 func (s *Store) Set(ctx context.Context, p Path, value json.RawMessage, by string) (version uint64, err error) {
 	return s.update(ctx, Txn.Set, Write{Path: p, Value: value, By: by})
 }
 
-// CAS writes an entry if the one there has the expected version, with 0 if
-// there is none, and returns its version.
+// CAS writes an entry if its current version is expected (0: there is no
+// entry), and returns the new version.
 func (s *Store) CAS(ctx context.Context, p Path, expected uint64, value json.RawMessage, by string) (version uint64, err error) {
 	return s.update(ctx, Txn.Set, Write{Path: p, Value: value, Expected: &expected, By: by})
 }
 
-// Delete removes the entry at p, with expected only if it has that version. It
-// returns the version that was there, 0 if there was no entry.
+// Delete removes the entry at p. If expected is not nil, the entry must have
+// that version. It returns the version that was removed, or 0 if there was no
+// entry.
 func (s *Store) Delete(ctx context.Context, p Path, expected *uint64) (version uint64, err error) {
 	return s.update(ctx, Txn.Delete, Write{Path: p, Expected: expected})
 }
@@ -81,7 +83,7 @@ func (s *Store) update(ctx context.Context, rule func(Txn, Write) (uint64, error
 	return version, nil
 }
 
-// List answers q, and holds up nobody meanwhile.
+// List answers q. It reads a snapshot, so it blocks no other call.
 func (s *Store) List(ctx context.Context, q Query) (l Listing, err error) {
 	err = s.eng.Snapshot(ctx, func(tx engine.Tx) (err error) {
 		l, err = s.In(tx).List(ctx, q)
@@ -93,10 +95,10 @@ func (s *Store) List(ctx context.Context, q Query) (l Listing, err error) {
 	return l, nil
 }
 
-// Wait returns the entry at p as soon as its version is at least minVersion;
-// with 0 or 1, as soon as there is one. After wait it returns what is there,
-// nil if nothing is, and reached says whether that is what was waited for. It
-// ends with ctx, and with its cause.
+// Wait returns the entry at p as soon as its version is at least minVersion, or
+// as soon as it exists if minVersion is 0 or 1. When wait is over, it returns
+// the current entry or nil; reached reports whether it is the one that was
+// waited for. If ctx ends first, Wait returns its cause.
 func (s *Store) Wait(ctx context.Context, p Path, minVersion uint64, wait time.Duration) (e *Entry, reached bool, err error) {
 	if wait < 0 || wait > registry.MaxWait {
 		return nil, false, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}

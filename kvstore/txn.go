@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Txn is a [Store] inside one transaction: what it reads and writes stands
-// or falls with whatever else the transaction does, and what must be true of a
-// write besides its version, such as a lease, is checked beside it.
+// A Txn is a [Store] within one transaction. Its changes are committed or
+// undone together with everything else in the transaction, so other conditions
+// of a write, such as a lease, can be checked in the same transaction.
 type Txn struct {
 	store *Store
 	tx    engine.Tx
@@ -22,9 +22,9 @@ type Txn struct {
 type Write struct {
 	Path     Path
 	Value    json.RawMessage
-	Expected *uint64   // the version that must be there, 0: no entry; nil: any
+	Expected *uint64   // the version that the entry must have, 0: no entry; nil: any
 	By       string    // path of the actor
-	Call     call.Call // the zero Call is never sent again
+	Call     call.Call // the zero Call cannot be repeated
 	Fence    registry.Fence
 }
 
@@ -36,8 +36,9 @@ func (t Txn) Get(p Path) *Entry {
 	return t.read(p, true)
 }
 
-// Set writes an entry and returns its version. It is a [registry.StaleError], a
-// [registry.LimitError], a [VersionError] or a [registry.ArgumentError] otherwise.
+// Set writes an entry and returns its version. The error is a
+// [registry.StaleError], a [registry.LimitError], a [VersionError] or a
+// [registry.ArgumentError].
 func (t Txn) Set(w Write) (version uint64, err error) {
 	if err := checkWritable(w.Path); err != nil {
 		return 0, err
@@ -45,8 +46,8 @@ func (t Txn) Set(w Write) (version uint64, err error) {
 	return t.once(w, Txn.set)
 }
 
-// Delete removes the entry at w.Path and returns the version it had, 0 if
-// there was none. The Value of w is not looked at.
+// Delete removes the entry at w.Path and returns the version it had, or 0 if
+// there was none. It does not use w.Value.
 func (t Txn) Delete(w Write) (version uint64, err error) {
 	if err := checkWritable(w.Path); err != nil {
 		return 0, err
@@ -54,8 +55,8 @@ func (t Txn) Delete(w Write) (version uint64, err error) {
 	return t.once(w, Txn.delete)
 }
 
-// DropPeer removes entries of the member name, for a member that is gone for
-// good, at most limit of them. It reports true once none is left.
+// DropPeer removes at most limit entries of the member called name, which is
+// gone for good. It returns true once none is left.
 func (t Txn) DropPeer(name string, limit int) (done bool) {
 	s := t.store
 	use := s.usage(t.tx)
@@ -76,10 +77,9 @@ func (t Txn) DropPeer(name string, limit int) (done bool) {
 	return n < limit
 }
 
-// Drop removes what the layer has here, for a layer that is gone for good:
-// entries, versions, usage and leases, at most limit of them. It reports true
-// once nothing is left. Until then the store contradicts itself, so nobody may
-// use it any more.
+// Drop removes at most limit rows of a layer that is gone for good: entries,
+// versions, usage and leases. It returns true once nothing is left. Until then
+// the rows contradict one another, so the store must no longer be used.
 func (t Txn) Drop(limit int) (done bool) {
 	s := t.store
 	n := 0
@@ -99,7 +99,7 @@ func (t Txn) Drop(limit int) (done bool) {
 	return true
 }
 
-// Usage is how much the store holds.
+// Usage returns how much the store holds.
 func (t Txn) Usage() Usage { return t.store.usage(t.tx) }
 
 func checkWritable(p Path) error {
@@ -112,11 +112,12 @@ func checkWritable(p Path) error {
 	return nil
 }
 
-// writing is the kind of answer that a write leaves: the version it made or
-// removed.
+// writing is the kind of the recorded answer of a write, which is the version
+// that the write created or removed.
 const writing call.Kind = "kv"
 
-// once carries out a write, or answers as it was answered before.
+// once performs a write, or returns the recorded answer if the call is
+// repeated.
 func (t Txn) once(w Write, rule func(Txn, Write) (uint64, error)) (version uint64, err error) {
 	answer, ok, err := w.Call.Answered(t.tx, writing)
 	if err != nil {
@@ -135,7 +136,7 @@ func (t Txn) once(w Write, rule func(Txn, Write) (uint64, error)) (version uint6
 	return version, nil
 }
 
-// read returns the entry at p, or nil, with its value if that is wanted.
+// read returns the entry at p, or nil. It reads the value only if value is set.
 func (t Txn) read(p Path, value bool) *Entry {
 	row, ok := t.tx.Get(t.store.keys + p.s)
 	if !ok {
@@ -145,7 +146,7 @@ func (t Txn) read(p Path, value bool) *Entry {
 	return &e
 }
 
-// expect compares what is there with what the write expects.
+// expect compares the current version with the one that the write expects.
 func expect(w Write, was *Entry) error {
 	version := uint64(0)
 	if was != nil {
@@ -206,11 +207,12 @@ func (t Txn) delete(w Write) (version uint64, err error) {
 	return was.Version, nil
 }
 
-// size is what the entry counts for in [Limits].
+// size is the entry's share of [Limits.Bytes].
 func (e Entry) size() int64 { return int64(len(e.Path.s) + e.length) }
 
-// entry reads the entry of a row, with its value if that is wanted. A record
-// that cannot be read is one without a value: Recover has read all of them.
+// entry decodes the entry of a row. It reads the value only if value is set. An
+// unreadable record yields an entry without a value; Recover has already
+// checked all records.
 func (t Txn) entry(row engine.Row, value bool) Entry {
 	e, cold, _ := decodeEntry(row.Value)
 	e.Path = Path{strings.TrimPrefix(row.Key, t.store.keys)}

@@ -12,15 +12,15 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// The prefixes of the key schema in the package doc.
+// Prefixes of the key schema in the package doc.
 const (
 	entryPrefix   = "kv/"
 	usagePrefix   = "kvuse/"
 	versionPrefix = "kvver/"
 )
 
-// A Usage is how much a store holds. It is kept with every write and never
-// counted anew; [Txn.Check] proves it.
+// A Usage is how much a store holds. It is updated with every write and never
+// recounted; [Txn.Check] verifies it.
 type Usage struct {
 	Entries int64
 	Bytes   int64 // of paths and values
@@ -38,7 +38,8 @@ func (s *Store) putUsage(tx engine.Tx, u Usage) {
 	tx.Put(engine.Row{Key: usagePrefix + s.layer, Value: record.Fixed(uint64(u.Entries)) + record.Fixed(uint64(u.Bytes))})
 }
 
-// decodeUsage reads what putUsage wrote; what else it is given shows in Check.
+// decodeUsage decodes what putUsage wrote. For anything else it returns a value
+// that fails Check.
 func decodeUsage(value string) Usage {
 	if len(value) != 16 {
 		return Usage{-1, -1}
@@ -46,7 +47,8 @@ func decodeUsage(value string) Usage {
 	return Usage{int64(record.ReadFixed(value)), int64(record.ReadFixed(value[8:]))}
 }
 
-// nextVersion gives a version greater than any given in p's space before.
+// nextVersion returns a version greater than any that was issued in p's space
+// before.
 func (s *Store) nextVersion(tx engine.Tx, p Path) uint64 {
 	key := versionPrefix + s.layer + p.space()
 	version := uint64(1)
@@ -57,7 +59,7 @@ func (s *Store) nextVersion(tx engine.Tx, p Path) uint64 {
 	return version
 }
 
-// decodeVersion gives 0 for what nextVersion cannot have written.
+// decodeVersion returns 0 for a value that nextVersion cannot have written.
 func decodeVersion(value string) uint64 {
 	if len(value) != 8 {
 		return 0
@@ -65,22 +67,22 @@ func decodeVersion(value string) uint64 {
 	return record.ReadFixed(value)
 }
 
-// Check reports where the rows of the store contradict one another: an entry
-// that cannot be read, lies under no path or has a version that its space has
-// not given; a usage that is not the sum of the entries. The error names the
-// key and is an [engine.ErrCorrupt].
+// Check reports contradictions between the rows of the store: an entry that
+// cannot be read, has an invalid path or has a version that its space has not
+// issued; a usage that is not the sum of the entries. The error names the key
+// and is an [engine.ErrCorrupt].
 func (t Txn) Check() error { return check(t.tx, t.store.layer) }
 
-// Check reports where the stores of all layers contradict themselves.
+// Check reports contradictions in the stores of all layers.
 func Check(tx engine.Tx) error { return check(tx, "") }
 
-// Recover checks the stores of all layers of a state just opened, before
-// anything else runs. It changes nothing.
+// Recover checks the stores of all layers when a state is opened. It changes
+// nothing.
 func Recover(ctx context.Context, eng engine.Engine) error {
 	return eng.View(ctx, func(tx engine.Tx) error { return check(tx, "") })
 }
 
-// check checks one layer's rows, or with an empty layer those of all.
+// check checks the rows of one layer, or of all layers if layer is empty.
 func check(tx engine.Tx, layer string) error {
 	sum := make(map[string]Usage)
 	for row := range tx.Scan(entryPrefix + layer) {
@@ -109,7 +111,7 @@ func check(tx engine.Tx, layer string) error {
 	return nil
 }
 
-// checkEntry checks one row, and gives its layer and what it counts for.
+// checkEntry checks one row, and returns its layer and its size.
 func checkEntry(tx engine.Tx, row engine.Row) (layer string, size int64, err error) {
 	layer, at, ok := splitEntryKey(row.Key)
 	if !ok {

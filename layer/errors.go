@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// A ForbiddenError says that the access table does not allow something.
+// A ForbiddenError is returned if the access table does not allow something.
 // Nothing was read or changed.
 type ForbiddenError struct {
 	Who  string // path of the caller
@@ -21,8 +21,8 @@ func (e *ForbiddenError) Error() string {
 	return fmt.Sprintf("%s may not %s %s: %s", e.Who, e.Verb, e.Path, e.Next)
 }
 
-// An UnknownPeerError answers one who may read every /peer, and named a member
-// by an id that this layer does not have.
+// An UnknownPeerError is returned to a caller that may read every /peer and has
+// named a member by an id that is not in this layer.
 type UnknownPeerError struct {
 	ID uuid.UUID
 }
@@ -31,9 +31,9 @@ func (e *UnknownPeerError) Error() string {
 	return fmt.Sprintf("no member of this layer has the id %s; call actor_list to see who is there", e.ID)
 }
 
-// forbidden says why m has no access under /root/, or to that peer's entries
-// there, and what to do instead. It looks at no entry: whether there is one is
-// not for m to know.
+// forbidden returns the error for a refused access under /root/ or, there, to
+// the entries of peer. It does not depend on whether an entry exists, which m
+// may not know.
 func forbidden(m Member, want access, root, peer, shown string) *ForbiddenError {
 	e := &ForbiddenError{Who: m.Path, Verb: "write", Path: shown}
 	if want == read {

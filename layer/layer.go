@@ -15,13 +15,13 @@ import (
 
 // Options of a [Layer].
 type Options struct {
-	// Name gives the name of the member of this layer with the id. Nil: a
-	// member is known by its id to itself alone.
+	// Name returns the name of the member of this layer with that id. Nil: an
+	// id is resolved only for the member itself.
 	Name func(tx engine.Tx, id uuid.UUID) (name string, ok bool)
 }
 
-// A Layer is one layer's store behind the access table. Like the store it
-// keeps no state of its own.
+// A Layer is the store of one layer behind the access table. Like the store, it
+// has no state of its own.
 type Layer struct {
 	eng   engine.Engine
 	store *kvstore.Store
@@ -36,18 +36,17 @@ func New(eng engine.Engine, store *kvstore.Store, opts Options) *Layer {
 	return &Layer{eng: eng, store: store, opts: opts}
 }
 
-// Store is the store itself, which knows no callers.
+// Store is the underlying store, which checks no access.
 func (l *Layer) Store() *kvstore.Store { return l.store }
 
 // Leases is the registry of the layer's /leases/.
 func (l *Layer) Leases() *registry.Registry { return l.store.Leases() }
 
-// As is the Layer as m sees it. Whoever calls answers for m.
+// As returns the Layer for m. The caller must have authenticated m.
 func (l *Layer) As(m Member) *View { return &View{layer: l, member: m} }
 
-// A View is a Layer as one member sees it. Besides what each method names, it
-// answers a [registry.ArgumentError] for what cannot be read as a path or a
-// glob, and a [ForbiddenError].
+// A View is a Layer for one member. Each of its methods may also return a
+// [registry.ArgumentError] for an invalid path or glob, and a [ForbiddenError].
 type View struct {
 	layer  *Layer
 	member Member
@@ -56,9 +55,9 @@ type View struct {
 // A Write is one change of an entry.
 type Write struct {
 	Path     string
-	Value    json.RawMessage // of no meaning to Delete
-	Override bool            // the lead writes in the /peer of another
-	Fence    registry.Fence  // else it is a [registry.StaleError]
+	Value    json.RawMessage // not used by Delete
+	Override bool            // the lead writes to the /peer of another member
+	Fence    registry.Fence  // if it is not satisfied, the error is a [registry.StaleError]
 }
 
 // Get returns the entry at path, or nil.
@@ -77,35 +76,35 @@ func (v *View) Get(ctx context.Context, path string) (e *kvstore.Entry, err erro
 	return e, nil
 }
 
-// Set writes an entry, whatever is there, and returns its version. It may be
-// a [registry.LimitError].
+// Set writes an entry whatever its current version is, and returns the new
+// version. The error may be a [registry.LimitError].
 func (v *View) Set(ctx context.Context, w Write) (version uint64, err error) {
 	return v.write(ctx, w, nil, kvstore.Txn.Set)
 }
 
-// CAS writes an entry if the one there has the expected version, with 0 if
-// there is none, and returns its version. It may be a [kvstore.VersionError]
-// or a [registry.LimitError].
+// CAS writes an entry if its current version is expected (0: there is no
+// entry), and returns the new version. The error may be a
+// [kvstore.VersionError] or a [registry.LimitError].
 func (v *View) CAS(ctx context.Context, w Write, expected uint64) (version uint64, err error) {
 	return v.write(ctx, w, &expected, kvstore.Txn.Set)
 }
 
-// Delete removes an entry, with expected only if it has that version, else it
-// is a [kvstore.VersionError]. It returns the version that was there, 0 if
-// there was no entry.
+// Delete removes an entry. If expected is not nil and the entry has another
+// version, it returns a [kvstore.VersionError]. It returns the version that was
+// removed, or 0 if there was no entry.
 func (v *View) Delete(ctx context.Context, w Write, expected *uint64) (version uint64, err error) {
 	return v.write(ctx, w, expected, kvstore.Txn.Delete)
 }
 
-// A Listing asks for the entries that a glob matches.
+// A Listing asks for the entries that match a glob.
 type Listing struct {
 	Glob   string
-	After  string // the Next of the listing before; "": from the start
+	After  string // Next of the previous listing; "": from the start
 	Limit  int    // 0: [kvstore.DefaultList]
 	Values bool
 }
 
-// List returns the entries that the glob matches and that the caller may read.
+// List returns the entries that match the glob and that the caller may read.
 func (v *View) List(ctx context.Context, q Listing) (l kvstore.Listing, err error) {
 	err = v.layer.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		g, err := v.glob(tx, q.Glob)
@@ -123,7 +122,7 @@ func (v *View) List(ctx context.Context, q Listing) (l kvstore.Listing, err erro
 	return l, nil
 }
 
-// Wait is [kvstore.Store.Wait] for what the caller may read.
+// Wait is [kvstore.Store.Wait] for entries that the caller may read.
 func (v *View) Wait(ctx context.Context, path string, minVersion uint64, wait time.Duration) (e *kvstore.Entry, reached bool, err error) {
 	var p kvstore.Path
 	err = v.layer.eng.View(ctx, func(tx engine.Tx) (err error) {
@@ -151,7 +150,7 @@ func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(k
 	return version, nil
 }
 
-// reading gives the path that s means if the caller may read there.
+// reading resolves s to a path that the caller may read.
 func (v *View) reading(tx engine.Tx, s string) (kvstore.Path, error) {
 	p, err := v.path(tx, s)
 	if err != nil {
@@ -160,7 +159,7 @@ func (v *View) reading(tx engine.Tx, s string) (kvstore.Path, error) {
 	return p, v.member.may(read, p)
 }
 
-// writing gives the path that w means if the caller may write there.
+// writing resolves w.Path to a path that the caller may write.
 func (v *View) writing(tx engine.Tx, w Write) (kvstore.Path, error) {
 	p, err := v.path(tx, w.Path)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// self stands for the caller's own name below /peer/.
+// self is the name that every member can use for itself below /peer/.
 const self = "self"
 
-// MaxName is how many bytes a member's name can have.
+// MaxName is the greatest length of a member's name in bytes.
 const MaxName = 64
 
-// CheckName refuses, with a [registry.ArgumentError], what cannot be the name
-// of a member: it must be one segment of a path, and neither be taken for an
-// id, nor for "self", nor for a path of actors.
+// CheckName returns a [registry.ArgumentError] if name cannot be the name of a
+// member. It must be one segment of a path, and must not look like an id, like
+// "self" or like the path of an actor.
 func CheckName(name string) error {
 	problem := ""
 	switch _, err := kvstore.ParsePath("/" + kvstore.Peer + "/" + name + "/x"); {
@@ -36,7 +36,7 @@ func CheckName(name string) error {
 	return &registry.ArgumentError{Argument: "name", Problem: problem}
 }
 
-// path reads what the caller wrote, and gives the one path that it means.
+// path parses the caller's path and resolves the peer in it.
 func (v *View) path(tx engine.Tx, s string) (kvstore.Path, error) {
 	p, err := kvstore.ParsePath(s)
 	if err != nil || p.Root() != kvstore.Peer {
@@ -49,9 +49,10 @@ func (v *View) path(tx engine.Tx, s string) (kvstore.Path, error) {
 	return p.WithPeer(name)
 }
 
-// glob reads what the caller wrote. One that spells out whose entries it wants
-// is refused if the caller may not read them; what else it matches that the
-// caller may not read is for the listing to hide.
+// glob parses the caller's glob and resolves the peers in it. If it names a
+// peer without a wildcard, it is refused if the caller may not read that peer's
+// entries. Other entries that the caller may not read are hidden from the
+// listing.
 func (v *View) glob(tx engine.Tx, s string) (kvstore.Glob, error) {
 	g, err := kvstore.ParseGlob(s)
 	if err != nil {
@@ -69,9 +70,9 @@ func (v *View) glob(tx engine.Tx, s string) (kvstore.Glob, error) {
 	})
 }
 
-// peer gives the name of the member that segment stands for below /peer/. An
-// id that the caller has no business with is left as it is: the table refuses
-// it, like any name that is not the caller's.
+// peer returns the name of the member that segment refers to below /peer/. An
+// id that the caller may not resolve is returned unchanged, and the table then
+// refuses it like any other name that is not the caller's.
 func (v *View) peer(tx engine.Tx, argument, segment string) (name string, err error) {
 	m := v.member
 	if segment == self {

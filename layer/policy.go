@@ -6,26 +6,26 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// An access is what somebody may do with an entry. Each includes those before.
+// An access is a level of access to an entry. Each level includes those before
+// it.
 type access int
 
 const (
-	nothing     access = iota // not even learn that there is one
-	read                      // and wait for it
-	overridable               // write, where the caller says that it overrides the owner
-	write                     // and delete
+	nothing     access = iota // not even to know that the entry exists
+	read                      // includes waiting for it
+	overridable               // write if the caller says that it overrides the owner
+	write                     // includes deleting
 )
 
-// rights is one line of the table.
+// rights is one row of the table.
 type rights struct {
 	lead   access // of the layer
-	owner  access // whose name is in the path
-	member access // another one
-	reader access // the parent of the lead, and the operator, looking in
+	owner  access // the member whose name is in the path
+	member access // any other member
+	reader access // the parent of the lead, and the operator
 }
 
-// policy is the access table of the contract, and all there is of it. The
-// owner is a column of /peer alone.
+// policy is the whole access table of the contract. Only /peer has an owner.
 var policy = map[string]rights{
 	kvstore.Ref:    {lead: write, member: read, reader: read},
 	kvstore.Peer:   {lead: overridable, owner: write, member: nothing, reader: read},
@@ -33,18 +33,18 @@ var policy = map[string]rights{
 	kvstore.Leases: {lead: read, member: read, reader: read},
 }
 
-// A Member is a caller's standing in one layer. The zero Member may nothing.
+// A Member is the role of a caller in one layer. The zero Member has no access.
 type Member struct {
 	ID   uuid.UUID
 	Name string // in this layer, see CheckName
 	Path string // names below the root joined by →
 
 	Lead     bool // it leads this layer
-	ReadOnly bool // it is no member: it may read what the lead reads
+	ReadOnly bool // it is not a member, and may read what the lead reads
 }
 
-// access looks up in the table what m may do under /root/, with the name of
-// the peer where that is /peer/.
+// access looks up the access of m under /root/. If root is /peer/, peer is the
+// name in the path.
 func (m Member) access(root, peer string) access {
 	line := policy[root]
 	switch {
@@ -61,7 +61,8 @@ func (m Member) access(root, peer string) access {
 	}
 }
 
-// may refuses what the table does not allow m to do with p.
+// may returns a [ForbiddenError] unless the table allows m the access want to
+// p.
 func (m Member) may(want access, p kvstore.Path) error {
 	if m.access(p.Root(), p.Peer()) >= want {
 		return nil
@@ -69,5 +70,5 @@ func (m Member) may(want access, p kvstore.Path) error {
 	return forbidden(m, want, p.Root(), p.Peer(), p.String())
 }
 
-// sees reports whether m may know of p.
+// sees reports whether m may know that p exists.
 func (m Member) sees(p kvstore.Path) bool { return m.access(p.Root(), p.Peer()) >= read }
