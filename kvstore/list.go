@@ -161,7 +161,7 @@ func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 	}
 	for lease := range t.store.leases.Leases(t.tx, below, after) {
 		if lease.Key == last {
-			continue // several share it
+			continue // a shared lease has several rows
 		}
 		last = lease.Key
 		p := Path{root + lease.Key}

@@ -89,7 +89,7 @@ var revoked = Story{
 	},
 }
 
-// history is what happened to a lease of the run, a line for each event.
+// history returns a line for each event of a lease of the run.
 func (st *stage) history(key string) (lines []string) {
 	var page struct{ Events []struct{ Text string } }
 	st.must(json.Unmarshal(st.operate("operator_events", args{"key": key, "scope": "run"}).Object, &page))

@@ -184,7 +184,7 @@ var expiry = Story{
 	},
 }
 
-// withoutID is a grant as an audience may see it.
+// withoutID returns the text of a grant without its secret lease_id.
 func withoutID(l lease) string {
 	text, _, _ := strings.Cut(l.text, ", lease_id")
 	return text

@@ -19,9 +19,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A Machine is a daemon process of its own, and a place for what a story starts
-// beside it. All of that carries a mark in its environment, by which a watchdog
-// ends it should this process be killed.
+// A Machine is a separate daemon process and a directory for the files of a
+// story. Every process of the story carries a mark in its environment, by which
+// a watchdog ends it if this process is killed.
 type Machine struct {
 	leasehold string // the executable
 	dir       string // the state, the socket, scripts and run directories
@@ -30,10 +30,10 @@ type Machine struct {
 	daemon    *exec.Cmd
 }
 
-// grace is how long what is left of a story may take to end.
+// grace is how long the remaining processes of a story may take to end.
 const grace = time.Second
 
-// NewMachine starts a daemon, a process of that executable.
+// NewMachine starts a daemon with the executable leasehold.
 func NewMachine(ctx context.Context, leasehold string) (m *Machine, err error) {
 	dir, err := os.MkdirTemp("", "leasehold-")
 	if err != nil {
@@ -51,7 +51,8 @@ func NewMachine(ctx context.Context, leasehold string) (m *Machine, err error) {
 	return m, m.start(ctx)
 }
 
-// Close ends the daemon and whatever a story has left, and removes all files.
+// Close ends the daemon and the remaining processes of a story, and removes all
+// files.
 func (m *Machine) Close() error {
 	m.kill()
 	_, err := process.End(context.Background(), m.mark, grace)
@@ -63,9 +64,9 @@ func (m *Machine) Close() error {
 
 func (m *Machine) socket() string { return filepath.Join(m.dir, "s") }
 
-// command is a leasehold that finds the machine's daemon, and nobody else's
-// runs. It is in a process group of its own: Ctrl-C is for the story, which
-// then ends what it has started.
+// command returns a leasehold command that uses the machine's daemon and its
+// runs only. It runs in a separate process group, so that Ctrl-C reaches only
+// this process, which then ends what the story has started.
 func (m *Machine) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(m.leasehold, args...)
 	cmd.Dir = m.dir
@@ -76,7 +77,7 @@ func (m *Machine) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start returns once the daemon is ready, which it says in a line on its
+// start returns once the daemon is ready, which it reports in a line on its
 // standard output.
 func (m *Machine) start(ctx context.Context) error {
 	log, err := os.Create(filepath.Join(m.dir, "log"))
@@ -113,12 +114,12 @@ func (m *Machine) kill() {
 	m.daemon = nil
 }
 
-// Dial opens a connection to its socket.
+// Dial opens a connection to the daemon's socket.
 func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", m.socket())
 }
 
-// Restart kills the daemon and starts it again over what it had stored.
+// Restart kills the daemon and starts it again on the same state.
 func (m *Machine) Restart(ctx context.Context) error {
 	m.kill()
 	return m.start(ctx)

@@ -53,8 +53,9 @@ exec sleep 1000`,
 	},
 }
 
-// waiter is the script of one who waits for a run's lease, and reports when it
-// had it. As all scripts here, it knows the texts of replies and nothing else.
+// waiter returns the script of an agent that waits for a run's lease and
+// reports when it was granted. Like all scripts here, it uses nothing but the
+// texts of replies.
 func waiter(key string) string {
 	return `
 at=$(leasehold call run_lease_acquire key="` + key + `" wait_secs=50 | sed -n 's/.*"acquired_at":"\([^"]*\)".*/\1/p')
@@ -62,7 +63,7 @@ leasehold call actor_report result="$at"
 `
 }
 
-// grantedAfter says how long after an instant a waiter had its lease.
+// grantedAfter describes how long after an instant a waiter got its lease.
 func (st *stage) grantedAfter(waiter launcher.Actor, since time.Time) string {
 	var at time.Time
 	st.result(waiter, &at)
@@ -124,8 +125,8 @@ wait`,
 	},
 }
 
-// child is a process that an agent has started, by the file it wrote itself
-// into.
+// child returns the pid of an agent's child, which the child has written to
+// file.
 func (st *stage) child(file string) int {
 	pid, err := strconv.Atoi(strings.TrimSpace(st.file(file)))
 	st.must(err)
@@ -164,7 +165,7 @@ leasehold call actor_report result="done in life $LEASEHOLD_LIFE"`,
 		again := st.resume()
 		actors := again.over()
 		for line := range strings.Lines(again.output("root")) {
-			if !strings.HasPrefix(line, "{") { // what the line above it leaves out
+			if !strings.HasPrefix(line, "{") { // the JSON object repeats the line above it
 				st.show("the lead", strings.TrimSpace(line))
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A stage is what a story is told with.
+// A stage has what a story needs: its daemon, its output and its clients.
 type stage struct {
 	ctx    context.Context
 	daemon Daemon
@@ -22,11 +22,11 @@ type stage struct {
 
 	operator *client.Client
 	mu       sync.Mutex
-	cast     []*client.Client // everybody who connected
-	calls    sync.WaitGroup   // the goroutines of waiting calls
+	cast     []*client.Client // every client that connected
+	calls    sync.WaitGroup   // goroutines of waiting calls
 }
 
-// leave sends everybody home.
+// leave closes all connections.
 func (st *stage) leave() {
 	st.mu.Lock()
 	cast := st.cast
@@ -37,16 +37,16 @@ func (st *stage) leave() {
 	st.calls.Wait()
 }
 
-// say tells what happens.
+// say narrates what happens.
 func (st *stage) say(format string, args ...any) { fmt.Fprintf(st.out, format+"\n", args...) }
 
-// show quotes the line of what an agent reads, without the JSON below it.
+// show quotes the first line of what an agent reads, without the JSON below it.
 func (st *stage) show(who, text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	st.say("    %s reads: %s", who, line)
 }
 
-// want ends the story unless ok.
+// want ends the story unless ok is true.
 func (st *stage) want(ok bool, format string, args ...any) {
 	if !ok {
 		panic(broken{fmt.Errorf(format, args...)})
@@ -70,7 +70,7 @@ func (st *stage) connect(hello server.Hello, name string) *client.Client {
 	return c
 }
 
-// An actor is a party of the tree, made by the operator.
+// An actor is an actor of the tree that the operator added.
 type actor struct {
 	st    *stage
 	path  string
@@ -80,7 +80,7 @@ type actor struct {
 
 const run = "spotlight"
 
-// operate calls a tool of the operator's, about the run of the stories.
+// operate calls an operator's tool for the run of the stories.
 func (st *stage) operate(tool string, args map[string]any) client.Answer {
 	if st.operator == nil {
 		st.operator = st.connect(server.Hello{Operator: true}, "spotlight")
@@ -122,16 +122,16 @@ func (a actor) connect() *agent {
 	return &agent{a, a.st.connect(server.Hello{Token: a.token}, a.path)}
 }
 
-// resume goes on with the agent's session over a new connection.
+// resume continues the agent's session over a new connection.
 func (g *agent) resume() {
 	g.Client = g.st.connect(server.Hello{Handle: g.Handle, Token: g.token}, g.path)
 	g.st.want(g.Resumed, "%s could not resume its session", g.path)
 }
 
-// crash cuts the agent's connection without a word.
+// crash closes the agent's connection without a goodbye.
 func (g *agent) crash() { g.Client.Close() }
 
-// A lease is what an agent is told of a grant.
+// A lease is a grant as an agent receives it.
 type lease struct {
 	ID          string    `json:"lease_id"`
 	Token       uint64    `json:"token"`
@@ -141,13 +141,13 @@ type lease struct {
 	text        string
 }
 
-// Names of what the two acquires take.
+// Tools that acquire a lease.
 const (
 	layerTool = "lease_acquire"
 	runTool   = "run_lease_acquire"
 )
 
-// try asks for a lease, and may be refused.
+// try asks for a lease, which may be refused.
 func (g *agent) try(tool, key string, more ...any) (lease, *client.Refusal) {
 	args := map[string]any{"key": key}
 	if tool == layerTool {
@@ -182,7 +182,7 @@ func (g *agent) refused(code, tool, key string, more ...any) *client.Refusal {
 	return refusal
 }
 
-// An answer is what a call that waits comes to.
+// An answer is the result of a waiting call.
 type answer struct {
 	lease
 	refusal *client.Refusal
@@ -190,15 +190,15 @@ type answer struct {
 	at      time.Time
 }
 
-// wait asks for a lease and stays in line. It returns once the daemon shows it
-// there, or has answered.
+// wait asks for a lease and stays in line. It returns once the daemon lists the
+// waiter, or has answered.
 func (g *agent) wait(tool, key string, more ...any) <-chan answer {
 	before := g.st.waiting(key)
 	c := make(chan answer, 1)
 	g.st.calls.Go(func() {
 		a := answer{}
 		defer func() {
-			if b, ok := recover().(broken); ok { // the agent is gone: it has no answer
+			if b, ok := recover().(broken); ok { // the agent is gone and gets no answer
 				a.err = b.error
 			}
 			a.at = time.Now()
@@ -212,7 +212,8 @@ func (g *agent) wait(tool, key string, more ...any) <-chan answer {
 	return c
 }
 
-// waiting is how many wait for a key, in any scope, as the operator sees it.
+// waiting returns how many waiters a key has, in any scope, as the operator
+// sees it.
 func (st *stage) waiting(key string) (n int) {
 	seen := st.operate("operator_leases", map[string]any{})
 	var list struct {
@@ -238,7 +239,7 @@ func (st *stage) granted(who string, c <-chan answer) answer {
 	return a
 }
 
-// stillWaits makes sure that a wait has no answer yet.
+// stillWaits checks that a waiting call has no answer yet.
 func (st *stage) stillWaits(who string, c <-chan answer) {
 	select {
 	case a := <-c:

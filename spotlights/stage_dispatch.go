@@ -18,24 +18,24 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A dispatcher is a `leasehold dispatch` that a story has started. What it says
-// is read when the story asks for it.
+// A dispatcher is a `leasehold dispatch` process that a story has started. Its
+// output is read when the story asks for it.
 type dispatcher struct {
 	st      *stage
 	cmd     *exec.Cmd
 	says    *bufio.Reader
 	log     string
-	events  []launcher.Event // said so far
+	events  []launcher.Event // read so far
 	summary *launcher.Summary
 	reap    sync.Once
 }
 
-// drainGrace is that of the runs, in which there are processes that use all of
-// it.
+// drainGrace is the grace of the runs. It is short, because some processes use
+// all of it.
 const drainGrace = 500 * time.Millisecond
 
-// dispatch starts a tree of scripts: each is an agent by its name, and lead is
-// the root.
+// dispatch starts a tree of scripts. Each script is an agent of that name, and
+// lead is the root.
 func (st *stage) dispatch(scripts map[string]string) *dispatcher {
 	m := st.daemon.(*Machine)
 	var manifest strings.Builder
@@ -48,7 +48,7 @@ func (st *stage) dispatch(scripts map[string]string) *dispatcher {
 	return st.startDispatcher(run + ".toml")
 }
 
-// resume goes on with the run.
+// resume continues the run.
 func (st *stage) resume() *dispatcher { return st.startDispatcher("--resume", run) }
 
 func (st *stage) startDispatcher(args ...string) *dispatcher {
@@ -63,13 +63,13 @@ func (st *stage) startDispatcher(args ...string) *dispatcher {
 	d.says = bufio.NewReader(says)
 	st.must(d.cmd.Start())
 	st.calls.Go(func() {
-		<-st.ctx.Done() // the story is over, one way or another
+		<-st.ctx.Done() // the story is over, or has failed
 		d.kill()
 	})
 	return d
 }
 
-// kill ends the dispatcher without a warning, unless it has ended.
+// kill kills the dispatcher, unless it has ended.
 func (d *dispatcher) kill() {
 	d.reap.Do(func() {
 		_ = d.cmd.Process.Kill()
@@ -77,7 +77,7 @@ func (d *dispatcher) kill() {
 	})
 }
 
-// next reads the next event, or the summary, which is the last.
+// next reads the next event, or the summary, which comes last.
 func (d *dispatcher) next() {
 	line, err := d.says.ReadBytes('\n')
 	if err != nil {
@@ -96,7 +96,8 @@ func (d *dispatcher) next() {
 	d.events = append(d.events, said.Event)
 }
 
-// until returns the first event of a kind about an actor.
+// until reads events up to the first one of a kind about an actor, and returns
+// that one.
 func (d *dispatcher) until(kind, path string) launcher.Event {
 	for i := 0; ; i++ {
 		for i == len(d.events) {
@@ -109,7 +110,7 @@ func (d *dispatcher) until(kind, path string) launcher.Event {
 	}
 }
 
-// pid is the process of an actor that was started.
+// pid returns the process of an actor that was started.
 func (d *dispatcher) pid(path string) int { return d.until(launcher.ActorStarted, path).PID }
 
 // murder kills the process of an actor.
@@ -119,7 +120,7 @@ func (d *dispatcher) murder(path string) (at time.Time) {
 	return at
 }
 
-// over waits until the run is over, and has its actors by path.
+// over waits until the run is over, and returns its actors by path.
 func (d *dispatcher) over() map[string]launcher.Actor {
 	for d.summary == nil {
 		d.next()
@@ -131,32 +132,32 @@ func (d *dispatcher) over() map[string]launcher.Actor {
 	return actors
 }
 
-// output is what a process of an actor has printed.
+// output returns what the process of an actor has printed.
 func (d *dispatcher) output(path string) string {
 	text, err := os.ReadFile(d.until(launcher.ActorStarted, path).Logs[0])
 	d.st.must(err)
 	return string(text)
 }
 
-// file is one that a script has written.
+// file returns the contents of a file that a script has written.
 func (st *stage) file(name string) string {
 	text, err := os.ReadFile(filepath.Join(st.daemon.(*Machine).dir, name))
 	st.must(err)
 	return string(text)
 }
 
-// touch makes a file that a script waits for.
+// touch creates a file that a script waits for.
 func (st *stage) touch(name string) {
 	st.must(os.WriteFile(filepath.Join(st.daemon.(*Machine).dir, name), nil, 0o600))
 }
 
-// result reads what an actor reported.
+// result decodes what an actor reported.
 func (st *stage) result(a launcher.Actor, v any) {
 	st.want(len(a.Result) > 0, "%s %s and reported nothing: %s", a.Path, a.Status, a.Cause)
 	st.must(json.Unmarshal(a.Result, v))
 }
 
-// gone waits until a process runs no more.
+// gone waits until a process has ended.
 func (st *stage) gone(pid int) {
 	for process.Find(pid).PID != 0 {
 		st.must(st.ctx.Err())

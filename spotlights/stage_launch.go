@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// Where a story needs no process, it is the launcher of its run: it takes the
-// daemon's orders, and plays those whom it is to start.
+// A story that needs no processes acts as the launcher of its run: it takes the
+// daemon's orders, and connects as the actors that it is ordered to start.
 
-// begin begins the run and plays its root.
+// begin begins the run and connects as its root.
 func (st *stage) begin(settings args) *agent {
 	st.operate("operator_run_dispatch", args{
 		"root": args{"name": "lead", "agent": "script", "prompt": "Lead."}, "agents": []string{"script"}, "settings": settings,
@@ -18,7 +18,7 @@ func (st *stage) begin(settings args) *agent {
 	return st.launched("root")
 }
 
-// launched takes the order to start an actor, the only one there is.
+// launched takes the order to start an actor, which must be the only order.
 func (st *stage) launched(path string) *agent {
 	var orders struct {
 		Launch []struct {
@@ -35,7 +35,7 @@ func (st *stage) launched(path string) *agent {
 	return &agent{actor{st, path, o.ActorID, o.Token}, c}
 }
 
-// spawn has somebody spawned who must be, and plays them.
+// spawn makes a spawn that must succeed, and connects as the new actor.
 func (g *agent) spawn(tool string, a args) (made *agent, text string) {
 	var spawned struct{ Path string }
 	text = g.ask(tool, spawning(a), &spawned)
@@ -47,8 +47,8 @@ func spawning(a args) args {
 	return a
 }
 
-// overCap has somebody spawned who is too much. The refusal must leave
-// everything as it was: the tree, and that nobody is ordered to be started.
+// overCap makes a spawn that must be refused for exceeding a limit. The refusal
+// must change nothing: neither the tree nor the orders.
 func (g *agent) overCap(tool string, a args) (text string) {
 	before := g.tree()
 	text = g.rejected("LIMIT", tool, spawning(a))
@@ -59,14 +59,14 @@ func (g *agent) overCap(tool string, a args) (text string) {
 	return text
 }
 
-// tree is what an agent is shown of its sub-tree, all of it.
+// tree returns everything that an agent is shown of its sub-tree.
 func (g *agent) tree() string {
 	answer, err := g.Call(g.st.ctx, "actor_list", args{})
 	g.st.must(err)
 	return string(answer.Object)
 }
 
-// exit is the end of somebody's process.
+// exit ends the agent's process.
 func (g *agent) exit(costUSD float64) {
 	g.crash()
 	g.st.operate("operator_launch_exited", args{"actor_id": g.id, "status": "succeeded", "exit_code": 0, "cost_usd": costUSD})

@@ -9,10 +9,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// jobs is the queue of the stories.
+// jobs is the name of the stories' queue.
 const jobs = "jobs"
 
-// A task is what an agent is told of a task that it claimed.
+// A task is a claimed task as an agent receives it.
 type task struct {
 	ID          string          `json:"task_id"`
 	Payload     json.RawMessage `json:"payload"`
@@ -24,7 +24,7 @@ type task struct {
 
 type args = map[string]any
 
-// ask calls a tool, which must answer, and reads the object of the answer.
+// ask calls a tool, which must succeed, and decodes the object of the answer.
 func (g *agent) ask(tool string, a args, object any) (text string) {
 	answer, err := g.Call(g.st.ctx, tool, a)
 	g.st.must(err)
@@ -34,8 +34,8 @@ func (g *agent) ask(tool string, a args, object any) (text string) {
 	return answer.Text
 }
 
-// rejected calls a tool, which must refuse with the code, and gives the text of
-// the refusal.
+// rejected calls a tool, which must refuse with the code, and returns the text
+// of the refusal.
 func (g *agent) rejected(code, tool string, a args) (text string) {
 	answer, err := g.Call(g.st.ctx, tool, a)
 	var refusal *client.Refusal
@@ -58,7 +58,7 @@ func (g *agent) enqueue(payload any, more args) (id string) {
 	return made.ID
 }
 
-// claim takes what tasks there are.
+// claim claims the tasks that are ready.
 func (g *agent) claim(more args) []task {
 	a := args{"queues": []string{jobs}, "ttl_secs": 60}
 	maps.Copy(a, more)
@@ -70,7 +70,8 @@ func (g *agent) claim(more args) []task {
 	return got.Tasks
 }
 
-// claimOne takes the next task, which must be there, or come while it waits.
+// claimOne claims one task, which must be ready or become ready while the call
+// waits.
 func (g *agent) claimOne(more args) task {
 	got := g.claim(more)
 	g.st.want(len(got) == 1, "%s was given %d tasks, want one", g.path, len(got))
@@ -83,7 +84,7 @@ func completed(t task, result any) args {
 	return args{"task_id": t.ID, "token": t.Token, "status": "completed", "result": result}
 }
 
-// An outcome is what became of a task.
+// An outcome is the state of a task.
 type outcome struct {
 	State    string
 	Result   json.RawMessage
@@ -95,7 +96,7 @@ func (g *agent) see(id string) (o outcome) {
 	return o
 }
 
-// counts are the tasks of the queue by state.
+// counts are the numbers of tasks in the queue, by state.
 type counts struct {
 	Ready      int
 	Delayed    int
@@ -113,18 +114,18 @@ func (g *agent) counts() counts {
 	return stats.Queues[0]
 }
 
-// A claimed is what a claim that waits comes to.
+// A claimed is the result of a waiting claim.
 type claimed struct {
 	task
 	at time.Time
 }
 
-// waitForTask asks for a task in the background.
+// waitForTask claims a task in the background.
 func (g *agent) waitForTask() <-chan claimed {
 	c := make(chan claimed, 1)
 	g.st.calls.Go(func() {
 		defer close(c)
-		_ = caught(func() { // the agent is gone, or there was nothing: it has no task
+		_ = caught(func() { // no task: the agent is gone, or none became ready
 			t := g.claimOne(args{"wait_secs": 50})
 			c <- claimed{t, time.Now()}
 		})
@@ -132,14 +133,14 @@ func (g *agent) waitForTask() <-chan claimed {
 	return c
 }
 
-// given waits for a task that was asked for.
+// given waits for the result of waitForTask, which must be a task.
 func (st *stage) given(who string, c <-chan claimed) claimed {
 	t, ok := <-c
 	st.want(ok, "%s waited, and was given no task", who)
 	return t
 }
 
-// together does one thing with several agents at once.
+// together runs do for several agents at once.
 func (st *stage) together(agents []*agent, do func(i int, g *agent)) {
 	ends := make(chan error)
 	for i, g := range agents {
@@ -152,7 +153,8 @@ func (st *stage) together(agents []*agent, do func(i int, g *agent)) {
 	st.must(errors.Join(errs...))
 }
 
-// caught does a part of a story, and gives as an error why it broke.
+// caught runs a part of a story, and returns an error if the story failed in
+// it.
 func caught(do func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -7,28 +7,28 @@ import (
 	"net"
 )
 
-// A Story shows one guarantee.
+// A Story demonstrates one guarantee.
 type Story struct {
-	Name    string // as the command takes it
+	Name    string // the argument of the command
 	Title   string
-	Promise string // the guarantee, in a sentence
+	Promise string // the guarantee, in one sentence
 
-	// Real: it has processes, which only a [Machine] can start and kill.
+	// Real means that it has processes, which only a [Machine] can start and
+	// kill.
 	Real bool
 
 	tell func(*stage)
 }
 
-// A Daemon is what a story is told to.
+// A Daemon is the daemon that a story runs against.
 type Daemon interface {
 	// Dial opens a connection to its socket.
 	Dial(ctx context.Context) (net.Conn, error)
-	// Restart ends it without a warning, as kill -9 does, and starts it
-	// again over what it had stored.
+	// Restart kills it, as kill -9 does, and starts it again on the same state.
 	Restart(ctx context.Context) error
 }
 
-// Stories are all stories, in the order in which they are best read.
+// Stories returns all stories, in the order in which they are best read.
 func Stories() []Story {
 	return []Story{
 		strictTree,
@@ -57,8 +57,8 @@ func Stories() []Story {
 	}
 }
 
-// Tell tells the story to a daemon that has no runs yet, and narrates it to w.
-// It returns why the story did not go as promised.
+// Tell runs the story against a daemon that has no runs yet, and writes its
+// narration to w. The error says why the guarantee did not hold.
 func (s Story) Tell(ctx context.Context, d Daemon, w io.Writer) (err error) {
 	if _, ok := d.(*Machine); s.Real && !ok {
 		return fmt.Errorf("%s: has real processes, and is told to a machine alone", s.Name)
@@ -80,5 +80,5 @@ func (s Story) Tell(ctx context.Context, d Daemon, w io.Writer) (err error) {
 	return nil
 }
 
-// broken ends a story that does not go as promised.
+// broken is the panic value that ends a story whose guarantee did not hold.
 type broken struct{ error }

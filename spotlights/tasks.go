@@ -189,7 +189,7 @@ var thousandInFlight = Story{
 				g.enqueue(i*each*2+k, nil)
 			}
 		})
-		by := make(map[string]string) // who submitted each task
+		by := make(map[string]string) // path of the worker that submitted each task
 		for _, t := range workers[0].claim(args{"count": done}) {
 			workers[0].submit(t, t.ID)
 			by[t.ID] = workers[0].path

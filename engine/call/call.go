@@ -1,28 +1,30 @@
-// Package call gives every call one effect, however often it is sent.
+// Package call makes sure that every call takes effect once, however often it
+// is sent.
 //
-// A [Call] is one request of one session. Its name is unique there: the mark or
-// the JSON-RPC id that its client gave it. The model may add a request_id. What a
-// call did is written to one row, its answer, in the transaction that does it. A
-// rule that is asked again finds the row and answers from it. A call that is
-// cancelled before its client has the answer is undone from it. A call that waits
-// watches the row, which appears when another transaction serves it.
+// A [Call] is one request of one session. Its name is unique within the
+// session: the client's mark or the JSON-RPC id. A model may add a request_id.
+// What a call did is recorded in one row, its answer, in the same transaction.
+// If the call is repeated, the rule finds that row and answers from it. If the
+// call is cancelled before its client has received the answer, it is undone
+// with the help of that row. A call that waits watches the row, which appears
+// when another transaction serves the call.
 //
 // # Contract
 //
-//   - A rule that takes or creates something asks [Call.Answered] first, and
-//     ends with [Call.Record], both in its one transaction.
-//   - An answer is kept until nobody can ask again: until its client has it
-//     ([Log.Delivered]), its session ends, or [Keep] is over. One under a
-//     request_id is kept as long as the rule that owns it says.
-//   - Another request under the name of a delivered or forgotten call is a new
-//     call. Another one under a request_id is refused with [ErrReused].
-//   - An answer that two calls were told of is [Answer.Shared]: cancelling one of
-//     them undoes nothing.
+//   - A rule that takes or creates something begins with [Call.Answered] and
+//     ends with [Call.Record], both in one transaction.
+//   - An answer is kept until it cannot be asked for any more: until its client
+//     has received it ([Log.Delivered]), its session ends, or [Keep] is over. An
+//     answer under a request_id is kept as long as its rule says.
+//   - A different request under the name of a delivered or expired call is a new
+//     call. A different request under a request_id is refused with [ErrReused].
+//   - An answer that two calls have been told of is [Answer.Shared]: cancelling
+//     one of them undoes nothing.
 //
 // # Key schema
 //
-//	answer/<session>c<name>         kind, fingerprint of the request, what it did; owner session, due when it may be forgotten
-//	answer/<session>r<request_id>   the same, for a call with a request_id; then the row under its name holds this row's key
+//	answer/<session>c<name>         kind, fingerprint of the request, what it did; owner session, due when it may be deleted
+//	answer/<session>r<request_id>   the same, for a call with a request_id; the row under its name then has the key of this row
 package call
 
 import (
@@ -43,76 +45,77 @@ import (
 
 // How long an answer is kept.
 const (
-	Keep    = 10 * time.Minute  // unless its client confirms it before
-	Forever = time.Duration(-1) // until [Call.Expire], or the end of its session
+	Keep    = 10 * time.Minute  // unless its client confirms it earlier
+	Forever = time.Duration(-1) // until [Call.Expire] is called or its session ends
 )
 
-// Prefix is what the keys of answers start with.
+// Prefix is the prefix of the keys of answers.
 const Prefix = "answer/"
 
 var (
-	// ErrReused answers another request under a request_id that is taken.
+	// ErrReused is returned for a different request under a request_id that is
+	// taken.
 	ErrReused = errors.New("request_id was used for a different request; use a new one")
 
-	// ErrCutOff is the cause with which a call's context ends when its connection
-	// is lost, or the daemon stops, and its client may send the call again. What
-	// such a call was given and the place it has in a line are kept for that. A
-	// context that ends with any other cause is a cancelled call, which leaves
+	// ErrCutOff is the cause of the end of a call's context if its connection
+	// is lost or the daemon stops, so that the client may repeat the call. What
+	// the call was granted, and its place in a line, are then kept. If the
+	// context ends with any other cause, the call is cancelled and leaves
 	// nothing behind.
 	ErrCutOff = errors.New("the connection was lost; the call may be sent again")
 )
 
-// A Kind says which rules own an answer's value.
+// A Kind identifies the rules that encode an answer's value.
 type Kind string
 
-// A Call is one request of one session. The zero Call is nobody's: it is never
-// sent again, and nothing is recorded of it.
+// A Call is one request of one session. The zero Call belongs to no session: it
+// is never repeated, and its answer is not recorded.
 type Call struct {
 	Session uuid.UUID
-	Name    string // unique in the session among those that can be asked again
-	Print   uint64 // fingerprint of what is asked: the same name may ask something else later
+	Name    string // unique among those calls of the session that can be repeated
+	Print   uint64 // fingerprint of the request, because the name may be used for another request later
 	Log     *Log   // of its session; nil: answers are kept for Keep
 
 	request  string  // the request_id
-	reqPrint uint64  // fingerprint of what is asked under it
-	memory   bool    // Name is our own, for a call that nobody can send again
-	own      *Answer // in place of a row under Name, see Alone
+	reqPrint uint64  // fingerprint of the parameters of a call with a request_id
+	memory   bool    // Name is generated, for a call that cannot be repeated
+	own      *Answer // takes the place of a row, see Alone
 }
 
 type contextKey struct{}
 
-// With names the request that ctx belongs to.
+// With returns a context that belongs to the call c.
 func With(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }
 
-// Of is the call that ctx belongs to; the zero Call if it has no name.
+// Of returns the call that ctx belongs to, or the zero Call.
 func Of(ctx context.Context) Call {
 	c, _ := ctx.Value(contextKey{}).(Call)
 	return c
 }
 
-// Unnamed is a call of session that nobody can send again. It has a name of its
-// own, so it can wait for its answer.
+// Unnamed returns a call that cannot be repeated. It gets a generated name, so
+// that it can wait for its answer.
 func Unnamed(session uuid.UUID) Call {
 	id := uuid.New()
 	return Call{Session: session, Name: string(id[:]), memory: true}
 }
 
-// Alone is a call of session that nobody can send again and that is answered by its
-// own transaction, not by one that it waits for. So nobody but itself asks for its
-// answer, which is kept here and not in a row.
+// Alone returns a call that cannot be repeated and that is answered by its own
+// transaction, so that it never waits. Only the call itself needs the answer,
+// so it is kept in memory and not in a row.
 func Alone(session uuid.UUID) Call { return Call{Session: session, own: new(Answer)} }
 
-// Once is c for a call that nobody can send again: its answer need not survive
-// the daemon.
+// Once returns c as a call that cannot be repeated, so its answer need not
+// survive the daemon.
 func (c Call) Once() Call {
 	c.memory = true
 	return c
 }
 
-// Requested is c with the request_id that the model gave it; c itself if id is
-// empty. print is of the parameters, as the rule reads them.
+// Requested returns c with the model's request_id, or c itself if id is empty.
+// print is the fingerprint of the parameters.
 func (c Call) Requested(session uuid.UUID, id string, print uint64) Call {
 	if id != "" {
 		c.Session, c.request, c.reqPrint = session, id, print
@@ -120,7 +123,7 @@ func (c Call) Requested(session uuid.UUID, id string, print uint64) Call {
 	return c
 }
 
-// PrintOf is a fingerprint of some texts in order.
+// PrintOf returns a fingerprint of an ordered list of texts.
 func PrintOf(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, s := range texts {
@@ -129,11 +132,11 @@ func PrintOf(texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Recorded reports whether the call's answer is recorded.
+// Recorded reports whether the answer of the call is recorded.
 func (c Call) Recorded() bool { return c.Name != "" || c.request != "" || c.own != nil }
 
-// Lasting reports whether the call can be sent again after its connection is lost,
-// and so still has its answer then.
+// Lasting reports whether the call can be repeated after its connection is
+// lost, and then finds its answer.
 func (c Call) Lasting() bool { return c.Name != "" && !c.memory || c.request != "" }
 
 // Undoable reports whether the call may have an answer that can be undone.
@@ -165,22 +168,22 @@ func (c Call) print() uint64 {
 	return c.Print
 }
 
-// An Answer is what a call did.
+// An Answer records what a call did.
 type Answer struct {
 	Kind   Kind
 	Print  uint64
 	Shared bool   // several calls have been told of it
-	Value  string // as the owner of the kind encodes it
+	Value  string // encoded by the rules of Kind
 }
 
-// pointer is the kind of the row under the name of a call with a request_id. Its
-// value is the key of the answer.
+// pointer is the kind of the row under the name of a call with a request_id.
+// Its value is the key of the answer.
 const pointer Kind = "see"
 
-// Answered gives what the call did when it was made before. A call of the same
-// name is the same call, sent again because its client has no answer. One that
-// has only its request_id in common is another, so the answer is shared from
-// then on.
+// Answered returns what the call did if it was made before. A call with the
+// same name is the same call, repeated because its client has no answer. A call
+// that only has the same request_id is a different one, so the answer becomes
+// shared.
 func (c Call) Answered(tx engine.Tx, kind Kind) (value string, ok bool, err error) {
 	if !c.Recorded() || c.request == "" && (c.own != nil || c.Log.isDelivered(c.nameKey())) {
 		return "", false, nil
@@ -196,11 +199,12 @@ func (c Call) Answered(tx engine.Tx, kind Kind) (value string, ok bool, err erro
 	case c.request != "":
 		return "", false, ErrReused
 	default:
-		return "", false, nil // its name was given to another request, so the client has that answer
+		return "", false, nil // the client uses the name for a new request, so it has received that answer
 	}
 }
 
-// share notes that a second call is told of an answer, unless it is the same one.
+// share marks an answer as told to a second call, unless c is the call that it
+// was recorded for.
 func (c Call) share(tx engine.Tx, a Answer) {
 	if c.request == "" || a.Shared {
 		return
@@ -218,16 +222,16 @@ func (c Call) share(tx engine.Tx, a Answer) {
 	row, _ := tx.Get(c.Key())
 	a.Shared = true
 	row.Value = a.encode()
-	tx.Touch(row) // no call outlives the daemon, so none can be cancelled after it
+	tx.Touch(row) // Touch is enough: no call survives the daemon, so none can be cancelled after a crash
 }
 
-// Record writes what the call did. A later Record under its name replaces it.
-// A keep of zero is [Keep].
+// Record stores what the call did. A later Record under the same name replaces
+// it. If keep is zero, the answer is kept for [Keep].
 func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) {
 	if !c.Recorded() {
 		return
 	}
-	c.Log.sweep(tx) // first: an answer under the same name may be among them
+	c.Log.sweep(tx) // must come first: it may remove an answer under the same name
 	a := Answer{Kind: kind, Print: c.print(), Value: value}
 	if c.request == "" {
 		c.write(tx, a, keep)
@@ -237,7 +241,7 @@ func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) 
 	c.write(tx, Answer{Kind: pointer, Print: c.Print, Value: c.Key()}, Keep)
 }
 
-// write keeps an answer under the call's name.
+// write stores an answer under the call's name.
 func (c Call) write(tx engine.Tx, a Answer, keep time.Duration) {
 	switch {
 	case c.own != nil:
@@ -259,7 +263,7 @@ func (c Call) row(tx engine.Tx, key string, a Answer, keep time.Duration) engine
 	return row
 }
 
-// Expire forgets an answer that was to be kept [Forever], after keep.
+// Expire makes an answer that is kept [Forever] expire after keep.
 func (c Call) Expire(tx engine.Tx, keep time.Duration) {
 	if row, ok := tx.Get(c.Key()); ok && row.Due.IsZero() {
 		row.Due = tx.Now().Add(keep)
@@ -267,12 +271,12 @@ func (c Call) Expire(tx engine.Tx, keep time.Duration) {
 	}
 }
 
-// Forget removes the answer: the call may be made anew.
+// Forget deletes the answer, so that the call can take effect again.
 func (c Call) Forget(tx engine.Tx) { tx.Delete(c.Key()) }
 
-// Take removes the answer, for whoever undoes the call, and gives it. It gives
-// none that is shared, that the client has, or that is of another request under
-// the same name.
+// Take deletes and returns the answer, for a caller that undoes the call. It
+// returns no answer that is shared, that the client has received, or that
+// belongs to another request under the same name.
 func (c Call) Take(tx engine.Tx) (a Answer, ok bool) {
 	key, print := c.Key(), c.print()
 	switch {
@@ -310,10 +314,10 @@ func get(tx engine.Tx, key string) (Answer, bool) {
 	if !ok {
 		return Answer{}, false
 	}
-	return Decode(row.Value) // one that cannot be read answers nobody
+	return Decode(row.Value) // an answer that cannot be read is ignored
 }
 
-// Tend forgets an answer that is due. It reports false for a row of another
+// Tend deletes an answer that is due. It returns false for a row of another
 // package.
 func Tend(tx engine.Tx, row engine.Row) bool {
 	if !strings.HasPrefix(row.Key, Prefix) {
@@ -324,7 +328,7 @@ func Tend(tx engine.Tx, row engine.Row) bool {
 }
 
 // Append adds the call to a record, for a rule that answers it later. [Read]
-// reads it; it has no Log then.
+// reads it back, without its Log.
 func (c Call) Append(w *record.Writer) {
 	w.Flags(c.memory)
 	w.ID(c.Session)
@@ -341,20 +345,22 @@ func Read(r *record.Reader) (c Call) {
 	return c
 }
 
-// A Log knows which answers of a session are recorded and which its client has.
-// The next transaction that records an answer of the session removes the rows of
-// those. The zero Log is ready; a nil one forgets nothing.
+// A Log knows which answers of a session are recorded, and which of them its
+// client has received. The next transaction that records an answer of the
+// session deletes the rows of the latter. The zero Log is ready to use. With a
+// nil Log, answers are kept until they are due.
 type Log struct {
 	mu        sync.Mutex
-	recorded  map[string]struct{} // keys of answers that are not known to be delivered
-	delivered map[string]struct{} // keys of rows to remove
-	full      bool                // recorded lacks some
+	recorded  map[string]struct{} // keys of answers that may not have been delivered
+	delivered map[string]struct{} // keys of rows to be deleted
+	full      bool                // recorded is incomplete
 }
 
-// maxLog bounds each map of a Log. An answer beyond it goes when it is due.
+// maxLog is the greatest size of each map of a Log. Answers beyond it are
+// deleted when they are due.
 const maxLog = 4096
 
-// note remembers that c has an answer.
+// note records that c has an answer.
 func (l *Log) note(c Call) {
 	if l == nil || c.Name == "" {
 		return
@@ -379,7 +385,7 @@ func (l *Log) recordedAs(key string) bool {
 	return ok || l.full
 }
 
-// Delivered notes that the client has the answer of c.
+// Delivered records that the client has received the answer of c.
 func (l *Log) Delivered(c Call) {
 	if l == nil || c.Name == "" {
 		return
@@ -406,8 +412,8 @@ func (l *Log) isDelivered(key string) bool {
 	return ok
 }
 
-// sweep removes the answers that are delivered. What is left of them by a
-// transaction that fails goes when it is due.
+// sweep deletes the answers that have been delivered. If the transaction fails,
+// their rows stay until they are due.
 func (l *Log) sweep(tx engine.Tx) {
 	if l == nil {
 		return

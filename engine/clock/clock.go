@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// A Clock is what an engine reads time from.
+// A Clock is the source of time of an engine.
 type Clock struct {
-	// Boot names the life of the machine in which readings of Running can be
-	// compared. If it is empty they never can, between two opens of a state.
+	// Boot identifies the boot of the machine within which readings of Running
+	// can be compared. If it is empty, readings from before and after the state
+	// is opened can never be compared.
 	Boot string
-	// Running reads a clock that goes on while the machine sleeps and that
-	// nobody can set.
+	// Running reads a clock that runs while the machine sleeps and cannot be
+	// set.
 	Running func() time.Duration
 	// Wall reads the wall clock.
 	Wall func() time.Time
-	// Sleeps says that the machine can sleep and that somebody can set its
-	// wall clock. Timers stand still during a sleep, so whoever waits for an
-	// instant reads the clock every second.
+	// Sleeps reports whether the machine can sleep and its wall clock can be
+	// set. Timers stop during a sleep, so a wait for an instant then reads the
+	// clock every second.
 	Sleeps bool
 }
 
@@ -28,8 +29,8 @@ func Machine() Clock {
 	return Clock{Boot: Boot(), Running: Running, Wall: time.Now, Sleeps: true}
 }
 
-// Go reads the time of package time, which is a bubble's own within
-// testing/synctest. It is for tests.
+// Go returns a clock on the time of package time, which in a testing/synctest
+// bubble is the time of the bubble. It is for tests.
 func Go() Clock {
 	return Clock{
 		Boot:    "go",
@@ -38,10 +39,10 @@ func Go() Clock {
 	}
 }
 
-// Boot names the life of the machine; "" if that is not known. It is read once: it
-// cannot change while the process lives.
+// Boot identifies the boot of the machine; "" if it is unknown. It is read only
+// once, because it cannot change while the process lives.
 var Boot = sync.OnceValue(readBootID)
 
-// Running reads a clock that goes on while the machine sleeps and that nobody can
-// set. Only differences of its readings mean anything.
+// Running reads a clock that runs while the machine sleeps and cannot be set.
+// Only differences between its readings are meaningful.
 func Running() time.Duration { return sinceBoot() }

@@ -7,7 +7,7 @@ import (
 )
 
 // sinceBoot reads CLOCK_MONOTONIC_RAW, which on macOS is mach_continuous_time:
-// it goes on during sleep, and nothing adjusts it.
+// it runs during sleep, and is never adjusted.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &t); err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A Kind says what happened.
+// A Kind is what happened in an event.
 type Kind byte
 
-// The kinds. Their numbers are stored, so a new one comes last.
+// Kinds of events. Their numbers are stored, so a new kind is added at the end.
 const (
 	LeaseGranted    Kind = iota + 1
-	LeaseHandedOver      // granted to the first in line, when the key became free
-	LeaseWaiting         // took a place in the line; By holds the key
-	LeaseAdopted         // by another session or sub-agent of its actor; the token is new
-	LeaseReleased        // Cause says how: released, session ended, …
+	LeaseHandedOver      // granted to the first waiter when the key became free
+	LeaseWaiting         // joined the line; By holds the key
+	LeaseAdopted         // by another session or sub-agent of its actor, with a new token
+	LeaseReleased        // Cause says why: released, session ended, …
 	LeaseExpired
-	LeaseRevived // renewed after it had expired, as nobody had taken its key
+	LeaseRevived // renewed after it expired, because its key was still free
 	LeaseRevoked
-	LeaseOffered // to By; an offer that is taken back has no By
-	WriteRefused // a write that needed a lease or claim; By holds it now
-	Deadlock     // a request that was refused, as it would have closed a cycle
+	LeaseOffered // to By; By is empty if the offer was withdrawn
+	WriteRefused // it needed a lease or claim that By holds now
+	Deadlock     // a request that was refused because it would have closed a cycle
 	SessionBegan
 	SessionEnded
 	ActorBegan
@@ -34,17 +34,17 @@ const (
 	TaskEnqueued
 	TaskReady // its delay is over
 	TaskClaimed
-	TaskReturned // to be tried again: nack, abandon, expiry, end of a session, …
+	TaskReturned // for another attempt: nack, abandon, expiry, end of a session, …
 	TaskCompleted
 	TaskFailed
 	TaskDead
 	TaskCancelled
 	TaskRedriven
-	WriteOverruled // to a file that By holds; the guard was told to refuse nothing
-	LeaseWaitEnded // gave up its place in the line
-	MessageSent    // to By; Key is its id
+	WriteOverruled // to a file that By holds; the guard was set to refuse nothing
+	LeaseWaitEnded // left the line
+	MessageSent    // to By; Key is the id of the message
 	MessageRecalled
-	FileChanged // that By holds, while a shell command ran
+	FileChanged // a file that By holds changed while a shell command ran
 	QueuePaused // by Path
 	QueueResumed
 )
@@ -70,35 +70,36 @@ func Kinds() iter.Seq[Kind] {
 	}
 }
 
-// String is the kind as users see it.
+// String returns the name of the kind that users see.
 func (k Kind) String() string { return kinds[k] }
 
-// An Event is something that happened. What has no meaning for its kind is zero.
+// An Event describes something that happened. Fields that do not apply to its
+// kind are zero.
 type Event struct {
-	Revision uint64    // from [NextBoth], or given by [Record],
-	At       time.Time // as the wall clock
+	Revision uint64    // from [NextBoth], or set by [Record]
+	At       time.Time // by the wall clock
 	Kind     Kind
-	Layer    string // path of the lead of the layer whose lease it is; "": the run's
+	Layer    string // path of the lead of the lease's layer; "": a lease of the run
 	Queue    string // of a task
 	Key      string // of a lease; the id of a task, session or message
 	Token    uint64 // of the lease or claim
 	Shared   bool
-	Actor    uuid.UUID // whose lease, claim, task or session it is
+	Actor    uuid.UUID // the actor of the lease, claim, task or session
 	Path     string    // of that actor
-	Party    string    // which of its sub-agents
+	Party    string    // the sub-agent of that actor
 	By       string    // path of another actor, see the kinds
 	Cause    string
-	Reason   string // that an actor gave
+	Reason   string // as an actor gave it
 
-	// Took is how long the grant was waited for, or the lease held that ends. Zero:
-	// it is not known.
+	// Took is how long the grant was waited for, or how long the ended lease
+	// was held. Zero: unknown.
 	Took time.Duration
 }
 
 const (
 	prefix          = engine.ColdLog
 	compactedPrefix = "compacted/"
-	format          = 2 // 1 had no Took
+	format          = 2 // format 1 had no Took
 )
 
 func keysOf(run uuid.UUID) string          { return prefix + string(run[:]) }
@@ -106,14 +107,14 @@ func keyOf(run uuid.UUID, n uint64) string { return keysOf(run) + record.Fixed(n
 func compactedKey(run uuid.UUID) string    { return compactedPrefix + string(run[:]) }
 func revisionOf(row engine.Row) (n uint64) { return record.ReadFixed(row.Key[len(row.Key)-8:]) }
 
-// runOf is the run whose row it is, of those under prefix.
+// runOf returns the run of a row under prefix.
 func runOf(row engine.Row, prefix string) (run uuid.UUID) {
 	copy(run[:], row.Key[len(prefix):])
 	return run
 }
 
-// Record writes an event of a run. What happens outside all runs, whose id is
-// zero, is not recorded.
+// Record writes an event of a run. Events outside all runs, for which run is
+// zero, are not recorded.
 func Record(tx engine.Tx, run uuid.UUID, e Event) {
 	if run == uuid.Nil {
 		return
@@ -125,12 +126,12 @@ func Record(tx engine.Tx, run uuid.UUID, e Event) {
 	tx.Put(e.row(run))
 }
 
-// Size is how many bytes its texts have.
+// Size is the number of bytes in the texts of the event.
 func (e *Event) Size() int {
 	return len(e.Path) + len(e.Key) + len(e.Layer) + len(e.Queue) + len(e.Party) + len(e.By) + len(e.Cause) + len(e.Reason)
 }
 
-// row is the event as it is stored. Its key and its value are one piece of memory.
+// row returns the event as it is stored. Key and value share one allocation.
 func (e *Event) row(run uuid.UUID) engine.Row {
 	w := record.New(len(prefix) + 24 + 60 + e.Size())
 	w.Rest(prefix)
@@ -156,7 +157,7 @@ func (e *Event) row(run uuid.UUID) engine.Row {
 	return engine.Row{Key: both[:key], Value: both[key:]}
 }
 
-// read reads the row of an event.
+// read decodes the row of an event.
 func (e *Event) read(row engine.Row) (ok bool) {
 	if len(row.Key) != len(prefix)+24 {
 		return false
@@ -178,14 +179,15 @@ func (e *Event) read(row engine.Row) (ok bool) {
 	return r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
 }
 
-// Prefix is what the keys of events start with.
+// Prefix is the prefix of the keys of events.
 const Prefix = prefix
 
-// Parse reads an event from its row.
+// Parse decodes an event from its row.
 func Parse(row engine.Row) (e Event, ok bool) {
 	ok = e.read(row)
 	return e, ok
 }
 
-// Lease reports whether the event changed who holds a lease or waits for one.
+// Lease reports whether events of this kind change who holds a lease or waits
+// for one.
 func (k Kind) Lease() bool { return strings.HasPrefix(k.String(), "lease_") }

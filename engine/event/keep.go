@@ -11,35 +11,35 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// Retention bounds what is kept of the events of each run.
+// Retention limits how many events of each run are kept.
 type Retention struct {
 	Age   time.Duration // by the wall clock
-	Count int           // and about as many as one block of numbers more
+	Count int           // exceeded by at most about one block of numbers
 }
 
-// A Keeper forgets events that have been kept for long enough, in steps. It is used
-// by one goroutine.
+// A Keeper deletes events whose retention is over, in steps. It must be used by
+// one goroutine only.
 type Keeper struct {
 	Retention
-	Exists func(tx engine.Tx, run uuid.UUID) bool // all events of a run that does not are forgotten
+	Exists func(tx engine.Tx, run uuid.UUID) bool // if a run does not exist, all its events are deleted
 
 	tallies map[uuid.UUID]*tally
 }
 
-// A tally is how many events of a run are kept, of those up to a revision.
+// A tally is the number of stored events of a run, up to a revision.
 type tally struct {
 	last uint64
 	n    int
 }
 
-// step is how many events one transaction forgets.
+// step is how many events one transaction deletes.
 const step = 256
 
-// MarkKey is the key of a row that changes once in about a thousand numbers: when
-// a Keeper is wanted.
+// MarkKey is the key of a row that changes about once per thousand numbers. A
+// Keeper should run then.
 const MarkKey = markKey
 
-// Keep forgets what is to be forgotten now, run by run.
+// Keep deletes all events whose retention is over, run by run.
 func (k *Keeper) Keep(ctx context.Context, eng engine.Engine) error {
 	runs, err := recorded(ctx, eng)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *Keeper) Keep(ctx context.Context, eng engine.Engine) error {
 	return nil
 }
 
-// recorded are the runs of which there are rows here.
+// recorded returns the runs that have rows of this package.
 func recorded(ctx context.Context, eng engine.Engine) (runs map[uuid.UUID]bool, err error) {
 	return runs, eng.Snapshot(ctx, func(tx engine.Tx) error {
 		runs = make(map[uuid.UUID]bool)
@@ -81,7 +81,7 @@ func recorded(ctx context.Context, eng engine.Engine) (runs map[uuid.UUID]bool, 
 	})
 }
 
-// forget forgets some events of a run. It reports true if that may not be all.
+// forget deletes some events of a run. It returns true if there may be more.
 func (k *Keeper) forget(ctx context.Context, eng engine.Engine, run uuid.UUID, t *tally) (more bool, err error) {
 	var doomed []string
 	var through uint64

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	markKey = engine.Mark + "token" // also kept outside the log, as no number is to come back with it
+	markKey = engine.Mark + "token" // also kept outside the log, so that the loss of the log does not repeat a number
 
-	// NumberKey is the key of a row that changes with every number that is given,
-	// and so with every event.
+	// NumberKey is the key of a row that changes with every number that is
+	// issued, and therefore with every event.
 	NumberKey = "number"
 )
 
-// block is how many numbers one disk write reserves. A crash skips what is left of
-// it: numbers rise, they need not be dense.
+// block is how many numbers one disk write reserves. A crash skips the rest of
+// them, which is allowed: numbers rise, but may have gaps.
 const block = 1024
 
-// Numbers are the last token and the last revision that were given, and the
-// greatest that may be given without another disk write.
+// Numbers has the last token and the last revision that were issued, and the
+// greatest number that may be issued without another disk write.
 type Numbers struct{ Token, Revision, Reserved uint64 }
 
-// Next gives a token greater than any given before.
+// Next issues a token greater than any before.
 func Next(tx engine.Tx) uint64 {
 	n := NumbersOf(tx)
 	n.Token++
@@ -32,7 +32,7 @@ func Next(tx engine.Tx) uint64 {
 	return n.Token
 }
 
-// NextBoth gives a token, as Next does, and the revision of an event that tells of it.
+// NextBoth issues a token, as Next does, and the revision of an event about it.
 func NextBoth(tx engine.Tx) (token, revision uint64) {
 	n := NumbersOf(tx)
 	n.Token++
@@ -48,12 +48,12 @@ func nextRevision(tx engine.Tx) uint64 {
 	return n.Revision
 }
 
-// put writes the numbers, and reserves more if need be.
+// put stores the numbers, and reserves more if necessary.
 func (n Numbers) put(tx engine.Tx) {
 	if last := max(n.Token, n.Revision); last > n.Reserved {
 		n.Reserved = last + block
 		tx.Put(engine.Row{Key: markKey, Value: record.Fixed(n.Reserved)})
-		tx.Sync() // a power cut must not give them again
+		tx.Sync() // a power cut must not make numbers repeat
 	}
 	var b [24]byte
 	binary.BigEndian.PutUint64(b[:], n.Token)
@@ -62,8 +62,8 @@ func (n Numbers) put(tx engine.Tx) {
 	tx.Touch(engine.Row{Key: NumberKey, Value: string(b[:])})
 }
 
-// NumbersOf reads the numbers. A crash leaves the mark alone: then all of the block
-// is spent.
+// NumbersOf reads the numbers. After a crash only the mark is left, and the
+// whole block counts as issued.
 func NumbersOf(tx engine.Tx) (n Numbers) {
 	if row, ok := tx.Get(NumberKey); ok {
 		return Numbers{record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:]), record.ReadFixed(row.Value[16:])}
@@ -75,7 +75,7 @@ func NumbersOf(tx engine.Tx) (n Numbers) {
 	return n
 }
 
-// Raise makes the next token and the next revision greater than a number.
+// Raise makes the next token and the next revision greater than above.
 func Raise(tx engine.Tx, above uint64) {
 	if n := NumbersOf(tx); n.Token < above || n.Revision < above {
 		n.Token, n.Revision = max(n.Token, above), max(n.Revision, above)
@@ -83,13 +83,13 @@ func Raise(tx engine.Tx, above uint64) {
 	}
 }
 
-// Recover makes sure, before anything else runs, that the next token is greater
-// than every one before, of which highest is one. A record that cannot be read is
+// Recover makes sure, when a state is opened, that the next token is greater
+// than highest and every token before. If the record cannot be read, it returns
 // an [engine.ErrCorrupt].
 func Recover(tx engine.Tx, highest uint64) error {
 	row, ok := tx.Get(markKey)
 	switch {
-	// States from before there were revisions have the number twice.
+	// A state from before revisions were introduced has the number twice.
 	case ok && len(row.Value) != 8 && len(row.Value) != 16, !ok && highest > 0:
 		return fmt.Errorf("%w: %q", engine.ErrCorrupt, markKey)
 	case !ok:

@@ -10,20 +10,20 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A CompactedError answers whoever asks from behind a revision some of whose
-// followers are forgotten.
+// A CompactedError is returned if events after the requested revision have been
+// deleted.
 type CompactedError struct {
-	Since   uint64 // that was asked for
-	Through uint64 // the last revision that is forgotten
+	Since   uint64 // the requested revision
+	Through uint64 // the last deleted revision
 }
 
 func (e *CompactedError) Error() string {
 	return fmt.Sprintf("events after revision %d are no longer all kept: those up to %d are forgotten; ask without a revision for what is kept", e.Since, e.Through)
 }
 
-// Read yields the events of a run with a revision greater than since, in order. A
-// since of zero is where what is kept begins; another one from which events are
-// missing is a [CompactedError].
+// Read yields the events of a run with a revision greater than since, in order.
+// If since is zero, it begins with the oldest event that is kept. Otherwise it
+// returns a [CompactedError] if some of these events have been deleted.
 func Read(tx engine.Tx, run uuid.UUID, since uint64) (iter.Seq[Event], error) {
 	through := Compacted(tx, run)
 	if since > 0 && since < through {
@@ -43,7 +43,7 @@ func rows(tx engine.Tx, run uuid.UUID, since uint64) iter.Seq[engine.Row] {
 	return tx.ScanFrom(keysOf(run), keyOf(run, since)+"\x00")
 }
 
-// Compacted is the last revision of a run that is forgotten; 0: none is.
+// Compacted returns the last deleted revision of a run; 0: none.
 func Compacted(tx engine.Tx, run uuid.UUID) uint64 {
 	row, ok := tx.Get(compactedKey(run))
 	if !ok || len(row.Value) != 8 {

@@ -1,6 +1,7 @@
-// Package record reads and writes the fields of a row's value: small integers
-// in few bytes, strings with their length before them, ids as they are. Its
-// users choose the fields and their order, and begin with the version of that.
+// Package record encodes and decodes the fields of a row's value: small
+// integers in few bytes, strings with their length first, ids unchanged. Its
+// users choose the fields and their order, and begin each value with a format
+// number.
 package record
 
 import (
@@ -11,22 +12,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Writer is a value under way.
+// A Writer builds a value.
 type Writer struct{ b []byte }
 
-// New begins a value of about size bytes.
+// New returns a Writer for a value of about size bytes.
 func New(size int) *Writer { return &Writer{make([]byte, 0, size)} }
 
 func (w *Writer) Byte(v byte)              { w.b = append(w.b, v) }
 func (w *Writer) Int(v int64)              { w.Uint(uint64(v)<<1 ^ uint64(v>>63)) }
 func (w *Writer) ID(v uuid.UUID)           { w.b = append(w.b, v[:]...) }
 func (w *Writer) Text(v string)            { w.Uint(uint64(len(v))); w.b = append(w.b, v...) }
-func (w *Writer) Bytes(v []byte)           { w.Uint(uint64(len(v))); w.b = append(w.b, v...) } // read as a text
+func (w *Writer) Bytes(v []byte)           { w.Uint(uint64(len(v))); w.b = append(w.b, v...) } // read with Reader.Text
 func (w *Writer) Fixed(v uint64)           { w.b = binary.BigEndian.AppendUint64(w.b, v) }
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
-func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // the last field
+func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // must be the last field
 
-// Uint writes a number in as many groups of seven bits as it has. Most have one.
+// Uint writes a number in groups of seven bits. Most numbers need only one.
 func (w *Writer) Uint(v uint64) {
 	if v < 0x80 {
 		w.b = append(w.b, byte(v))
@@ -35,10 +36,10 @@ func (w *Writer) Uint(v uint64) {
 	w.b = binary.AppendUvarint(w.b, v)
 }
 
-// Len is how long the value is by now.
+// Len is the current length of the value.
 func (w *Writer) Len() int { return len(w.b) }
 
-// String ends the value: nothing is written after it.
+// String returns the value. Nothing may be written afterwards.
 func (w *Writer) String() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
 
 // Flags writes up to eight booleans as one byte.
@@ -52,7 +53,7 @@ func (w *Writer) Flags(flags ...bool) {
 	w.Byte(b)
 }
 
-// Time writes an instant; the zero one takes a byte.
+// Time writes an instant. The zero Time takes one byte.
 func (w *Writer) Time(v time.Time) {
 	if v.IsZero() {
 		w.Int(0)
@@ -61,17 +62,17 @@ func (w *Writer) Time(v time.Time) {
 	w.Int(v.UnixNano())
 }
 
-// A Reader takes fields off the front of a value. After a field that is not
-// there it yields zeros, and Done reports it.
+// A Reader takes fields from the front of a value. After a missing field it
+// returns zeros, and Done returns false.
 type Reader struct {
 	s   string
 	bad bool
 }
 
-// Read begins to read a value.
+// Read returns a Reader for a value.
 func Read(value string) Reader { return Reader{s: value} }
 
-// Done reports whether all that was asked for was there, and no more.
+// Done reports whether all fields that were read existed, and none are left.
 func (r *Reader) Done() bool { return !r.bad && r.s == "" }
 
 func (r *Reader) Byte() byte {
@@ -134,7 +135,7 @@ func (r *Reader) Time() time.Time {
 
 func (r *Reader) Duration() time.Duration { return time.Duration(r.Int()) }
 
-// Rest gives all that is left.
+// Rest returns everything that is left.
 func (r *Reader) Rest() string { return r.take(len(r.s)) }
 
 // Flags reads what Writer.Flags wrote.

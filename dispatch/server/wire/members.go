@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Members are the names and values of a JSON object, in order; of any other
-// value there are none. What is yielded lies in object, which must be valid:
-// so to take a message apart is to look for quotes and brackets, and not to
-// check and copy it once more at each level.
+// Members yields the names and values of a JSON object, in order. For any other
+// value it yields nothing. The yielded slices refer to object, which must be
+// valid JSON: then splitting it only requires a search for quotes and brackets,
+// and nothing is checked or copied again at each level.
 func Members(object []byte) iter.Seq2[[]byte, json.RawMessage] {
 	return func(yield func(name []byte, value json.RawMessage) bool) {
 		rest := skipBetween(object)
@@ -28,7 +28,7 @@ func Members(object []byte) iter.Seq2[[]byte, json.RawMessage] {
 	}
 }
 
-// TextOf is what a JSON string says, and false if value is none.
+// TextOf decodes a JSON string. ok is false if value is not a string.
 func TextOf(value json.RawMessage) (text string, ok bool) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", false
@@ -36,7 +36,7 @@ func TextOf(value json.RawMessage) (text string, ok bool) {
 	return string(unquote(value)), true
 }
 
-// unquote is what a string says, where it lies if that is how it is written.
+// unquote decodes a string. Without escapes the result refers to s.
 func unquote(s []byte) []byte {
 	if text := s[1 : len(s)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
 		return text
@@ -46,7 +46,7 @@ func unquote(s []byte) []byte {
 	return []byte(text)
 }
 
-// skipBetween goes on to the next value, or to the bracket that closes.
+// skipBetween skips to the next value or closing bracket.
 func skipBetween(b []byte) []byte {
 	for i, c := range b {
 		switch c {
@@ -58,7 +58,7 @@ func skipBetween(b []byte) []byte {
 	return nil
 }
 
-// cutValue cuts the value that b begins with from what follows it.
+// cutValue splits b after the value at its start.
 func cutValue(b []byte) (value, rest []byte) {
 	var end int
 	switch b[0] {
@@ -72,7 +72,7 @@ func cutValue(b []byte) (value, rest []byte) {
 	return b[:end:end], b[end:]
 }
 
-// nestedLen is the length of the object or list that b begins with.
+// nestedLen returns the length of the object or list at the start of b.
 func nestedLen(b []byte) int {
 	for end, depth := 0, 0; ; {
 		switch b[end] {
@@ -90,8 +90,8 @@ func nestedLen(b []byte) int {
 	}
 }
 
-// stringLen is the length of the string that b begins with, with its quotes.
-// The one that closes it has no backslash before it, or pairs of them.
+// stringLen returns the length of the string at the start of b, with its
+// quotes. The closing quote is preceded by an even number of backslashes.
 func stringLen(b []byte) int {
 	for end := 1; ; end++ {
 		end += bytes.IndexByte(b[end:], '"')

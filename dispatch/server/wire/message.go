@@ -1,10 +1,10 @@
-// Package wire is the messages of MCP as both ends of the daemon's socket see
-// them: what a message says about itself, how a request is changed when it is
-// sent again, and which JSON values every client can read.
+// Package wire has the messages of MCP on the daemon's socket, for both of its
+// ends: the fields of a message, the changes to a request that is sent again,
+// and the JSON values that every client can read.
 //
-// A [Message] is read without decoding what the reader does not need: its
-// fields refer to the line it came in. So a tool call is parsed once, and a
-// message of many megabytes that is only passed on costs one look.
+// A [Message] is read without decoding the parts that the reader does not need;
+// its fields refer to the line it was read from. So a tool call is parsed only
+// once, and a message of many megabytes that is only passed on is scanned once.
 package wire
 
 import (
@@ -18,16 +18,16 @@ import (
 // MaxMessage is the size of the largest message a client may send, in bytes.
 const MaxMessage = 4 << 20
 
-// The codes of JSON-RPC errors.
+// Codes of JSON-RPC errors.
 const (
 	ParseError     = -32700
 	InvalidRequest = -32600
 	InvalidParams  = -32602
 	InternalError  = -32603
-	NotFound       = -32002 // a resource that is not there, or not for who asks
+	NotFound       = -32002 // the resource does not exist, or the caller may not read it
 )
 
-// The methods that are treated specially.
+// Methods that are treated specially.
 const (
 	Initialize  = "initialize"
 	Initialized = "notifications/initialized"
@@ -43,24 +43,25 @@ const (
 	Unsubscribe     = ResourcesPrefix + "unsubscribe"
 	ResourceUpdated = "notifications/resources/updated"
 
-	// Goodbye is said by a client that ends its connection and its session, where the
-	// end of the connection alone does not say so.
+	// Goodbye is sent by a client that ends its connection and its session, on
+	// transports where the end of the connection alone does not end the
+	// session.
 	Goodbye = "notifications/leasehold/goodbye"
 )
 
-// The fields of a request's _meta that the daemon reads.
+// Fields of a request's _meta that the daemon reads.
 const (
-	// ResentMark says that the daemon may have had the request before.
+	// ResentMark says that the daemon may already have received the request.
 	ResentMark = "leasehold/resent"
 
-	// CallMark names a call, so that it can be sent again over another
-	// connection of its session, where the ids of requests start again.
+	// CallMark names a call, so that it can be repeated over another connection
+	// of its session, where the ids of requests start again.
 	CallMark = "leasehold/call"
 
 	versionMark = "io.modelcontextprotocol/protocolVersion"
 	clientMark  = "io.modelcontextprotocol/clientInfo"
-	threadMark  = "threadId"             // Codex: the agent that calls
-	toolUseMark = "claudecode/toolUseId" // Claude Code: this use of a tool
+	threadMark  = "threadId"             // Codex: the agent that makes the call
+	toolUseMark = "claudecode/toolUseId" // Claude Code: the id of the tool call
 )
 
 // A Message is one JSON-RPC message. Its fields refer to the line that was
@@ -70,38 +71,38 @@ type Message struct {
 	ID      json.RawMessage // nil: none
 	Key     string          // the id as a key, see Key
 	Method  string
-	Failed  bool // it answers with an error
-	Partial bool // a field was of the wrong type, and is left empty
+	Failed  bool // it is an error response
+	Partial bool // a field had the wrong type, and was left empty
 
 	Params struct {
 		Raw       json.RawMessage
 		RequestID json.RawMessage // of notifications/cancelled
-		Name      string          // of a call's tool
+		Name      string          // of the called tool
 		URI       string          // of a resource
 		Arguments json.RawMessage // an object or nil
 		Meta      Meta
 	}
 }
 
-// A Meta is what a request's _meta says.
+// A Meta is the _meta of a request.
 type Meta struct {
 	Version string // of the protocol
-	Call    string // the call's name: CallMark
+	Call    string // name of the call: CallMark
 	Resent  bool   // ResentMark
-	Thread  string // Codex: which agent calls
-	ToolUse string // Claude Code: which use of the tool this is
+	Thread  string // Codex: the agent that makes the call
+	ToolUse string // Claude Code: the id of the tool call
 
 	client json.RawMessage
 }
 
-// A Fault is why a line is no message that can be served.
+// A Fault says why a line is not a message that can be served.
 type Fault struct {
 	ID      json.RawMessage // of the message, if it has one
 	Code    int
 	Message string
 }
 
-// Reply is the answer to the line, as a line.
+// Reply returns the response to the line, as a line.
 func (f *Fault) Reply() []byte { return ErrorReply(f.ID, f.Code, f.Message, nil) }
 
 // Parse reads a message.
@@ -180,14 +181,14 @@ func (m *Meta) read(meta []byte) {
 	}
 }
 
-// text is a string, which a field of the message must be if it is not null.
+// text decodes a field that must be a string or null.
 func (m *Message) text(value json.RawMessage) string {
 	text, ok := TextOf(value)
 	m.Partial = m.Partial || !ok && string(value) != "null"
 	return text
 }
 
-// object is an object, which a field must be if it is not null.
+// object returns a field that must be an object or null.
 func (m *Message) object(value json.RawMessage) json.RawMessage {
 	if value[0] == '{' {
 		return value
@@ -196,14 +197,15 @@ func (m *Message) object(value json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// Request reports whether the message wants an answer.
+// Request reports whether the message needs a response.
 func (m *Message) Request() bool { return m.Method != "" && m.ID != nil }
 
-// Notification reports whether the message tells something and wants no answer.
+// Notification reports whether the message is a notification, which needs no
+// response.
 func (m *Message) Notification() bool { return m.Method != "" && m.ID == nil }
 
-// Waits reports whether the call asks to wait for something. Every tool that
-// can wait says so by the same argument; byDefault is for a call without it.
+// Waits reports whether the call asks to wait. Every tool that can wait has the
+// same argument for it; byDefault applies to a call without that argument.
 func (m *Message) Waits(byDefault bool) (waits bool) {
 	waits = byDefault
 	for name, value := range Members(m.Params.Arguments) {
@@ -216,7 +218,8 @@ func (m *Message) Waits(byDefault bool) (waits bool) {
 
 const waitArgument = "wait_secs"
 
-// ClientName is what the client calls itself, in initialize or with a request.
+// ClientName is the name that the client gives itself, in initialize or with a
+// request.
 func (m *Message) ClientName() string {
 	info := m.Params.Meta.client
 	for name, value := range Members(m.Params.Raw) {
@@ -233,11 +236,11 @@ func (m *Message) ClientName() string {
 	return ""
 }
 
-// maxCallName bounds the name of a call, which becomes part of a row's key.
+// maxCallName is the greatest length of a call's name in a row's key.
 const maxCallName = 64
 
-// CallName names the call within its session: as its client marked it, or by
-// its id.
+// CallName returns the name of the call within its session: the client's mark,
+// or else its id.
 func (m *Message) CallName() string {
 	name := m.Key
 	if marked := m.Params.Meta.Call; marked != "" {
@@ -250,9 +253,9 @@ func (m *Message) CallName() string {
 	return "hash " + hex.EncodeToString(sum[:16])
 }
 
-// Print is a fingerprint of what a call asks: the tool and its arguments, in
-// any order. How long the call waits is left out, because a call that is sent
-// again has less of its wait left.
+// Print returns a fingerprint of a call: the tool and its arguments, in any
+// order. The wait time is left out, because a repeated call has less of it
+// left.
 func (m *Message) Print() uint64 {
 	print := sum(fnvOffset, m.Params.Name)
 	for name, value := range Members(m.Params.Arguments) {
@@ -268,7 +271,8 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// sum is FNV-1a, inlined so that the hot path makes no hash.Hash.
+// sum is FNV-1a. It is written out because this path is hot and should not
+// allocate a hash.Hash.
 func sum[T ~string | ~[]byte](h uint64, text T) uint64 {
 	for i := range len(text) {
 		h = (h ^ uint64(text[i])) * fnvPrime
@@ -276,8 +280,8 @@ func sum[T ~string | ~[]byte](h uint64, text T) uint64 {
 	return h
 }
 
-// Key is a request id as a key; "" if it is none. A number and a string of the
-// same digits are two ids.
+// Key returns a request id as a key, or "" if it is not a valid id. A number
+// and a string with the same digits are different ids.
 func Key(id json.RawMessage) string {
 	id = bytes.TrimSpace(id)
 	if len(id) == 0 {

@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how many objects and lists may lie in one another.
+// MaxDepth is the greatest nesting depth of objects and lists.
 const MaxDepth = 64
 
-// Portable reports why a JSON value could not be read back by every client:
-// many parsers refuse deep nesting, numbers that no float64 can hold, or text
-// that is no Unicode, and a client that meets one such value in an answer may
-// drop its connection, and with it its session. Value must be valid JSON.
+// Portable returns an error if some clients could not read a JSON value. Many
+// parsers refuse deep nesting, numbers beyond float64, or text that is not
+// valid Unicode. A client that finds such a value in an answer may drop its
+// connection, and with it its session. The value must be valid JSON.
 func Portable(value []byte) error {
 	if !utf8.Valid(value) {
 		return errors.New("must be valid UTF-8")
@@ -54,8 +54,8 @@ func Portable(value []byte) error {
 	return nil
 }
 
-// finite reports whether a number is one as a float64. One with few digits and
-// no exponent is.
+// finite reports whether a number fits into a float64. A number with few digits
+// and no exponent always does.
 func finite(number []byte) bool {
 	if len(number) < 300 && bytes.IndexByte(number, 'e') < 0 && bytes.IndexByte(number, 'E') < 0 {
 		return true
@@ -64,7 +64,7 @@ func finite(number []byte) bool {
 	return err == nil && !math.IsInf(f, 0)
 }
 
-// clip keeps an error short.
+// clip shortens a number for an error text.
 func clip(number []byte) string {
 	if len(number) > 24 {
 		return string(number[:24]) + "…"
@@ -72,8 +72,8 @@ func clip(number []byte) string {
 	return string(number)
 }
 
-// pairedSurrogates reports whether each escape of a string that is half of a
-// surrogate pair stands beside its other half.
+// pairedSurrogates reports whether every escaped half of a surrogate pair is
+// next to its other half.
 func pairedSurrogates(text []byte) bool {
 	for {
 		i := bytes.IndexByte(text, '\\')
@@ -93,8 +93,9 @@ func pairedSurrogates(text []byte) bool {
 	}
 }
 
-// escape reads the escape that text begins with: its rune, if it is given by
-// number, and its length. Anything else has neither.
+// escape decodes the escape at the start of text and returns its length. The
+// rune is set only for a \u escape. If text does not begin with an escape, both
+// are zero.
 func escape(text []byte) (r rune, n int) {
 	if len(text) < 2 || text[0] != '\\' {
 		return 0, 0

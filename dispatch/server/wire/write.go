@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Line encodes a message as a line, its end included.
+// Line encodes a message as a line, including the newline.
 func Line(v any) []byte {
 	var buf bytes.Buffer
 	encode(&buf, v)
@@ -16,18 +16,19 @@ func Line(v any) []byte {
 
 func encode(buf *bytes.Buffer, v any) {
 	if err := json.NewEncoder(buf).Encode(v); err != nil {
-		// Both ends build what they send from types of their own.
+		// Cannot happen: both ends encode only their own types.
 		panic("wire: a message has no JSON: " + err.Error())
 	}
 }
 
-// Reply is the answer to a request as a line, with a result that is JSON in one
-// line. The id is the client's own text.
+// Reply returns the response to a request as a line. result must be JSON in one
+// line, and id the client's own text.
 func Reply(id, result json.RawMessage) []byte {
 	return ReplyWith(id, len(result), func(line []byte) []byte { return append(line, result...) })
 }
 
-// ReplyWith is Reply with a result that is appended to the line, of about size bytes.
+// ReplyWith is Reply with a function that appends the result, of about size
+// bytes, to the line.
 func ReplyWith(id json.RawMessage, size int, result func(line []byte) []byte) []byte {
 	const head, between = `{"jsonrpc":"2.0","id":`, `,"result":`
 	line := make([]byte, 0, len(head)+len(id)+len(between)+size+2)
@@ -36,8 +37,8 @@ func ReplyWith(id json.RawMessage, size int, result func(line []byte) []byte) []
 	return append(line, "}\n"...)
 }
 
-// ErrorReply is a JSON-RPC error as a line. Without an id it answers no request
-// in particular.
+// ErrorReply returns a JSON-RPC error as a line. If id is nil, it responds to
+// no particular request.
 func ErrorReply(id json.RawMessage, code int, message string, data any) []byte {
 	type details struct {
 		Code    int    `json:"code"`
@@ -51,7 +52,7 @@ func ErrorReply(id json.RawMessage, code int, message string, data any) []byte {
 	}{"2.0", id, details{code, message, data}})
 }
 
-// Notification is a JSON-RPC notification as a line.
+// Notification returns a JSON-RPC notification as a line.
 func Notification(method string, params any) []byte {
 	return Line(struct {
 		JSONRPC string `json:"jsonrpc"`
@@ -60,11 +61,11 @@ func Notification(method string, params any) []byte {
 	}{"2.0", method, params})
 }
 
-// Resent is a request that is sent again, after its client has waited for
-// spent: it has the ResentMark, and waits only for what is left of its wait, or
-// it would outlast the client's patience. The rest keeps its bytes, so that the
-// daemon knows the call again. A request without room for the mark goes out as
-// it is.
+// Resent returns a request as it is sent again after its client has already
+// waited for spent. It gets the ResentMark, and its wait is reduced, because
+// otherwise it could exceed the client's time-out. All other bytes stay the
+// same, so that the daemon recognises the call. A request to which the mark
+// cannot be added is returned unchanged.
 func Resent(line []byte, spent time.Duration) []byte {
 	params, ok := objectIn(line, "params")
 	if !ok {
@@ -84,8 +85,9 @@ func Resent(line []byte, spent time.Duration) []byte {
 	return set(line, "params", set(params, "_meta", meta))
 }
 
-// Marked is a call with a name, under which it can be sent again over another
-// connection of its session. A call without room for the mark is left as it is.
+// Marked returns a call with a name, under which it can be repeated over
+// another connection of its session. A call to which the mark cannot be added
+// is returned unchanged.
 func Marked(line []byte, name string) []byte {
 	params, ok := objectIn(line, "params")
 	if !ok {
@@ -99,8 +101,8 @@ func Marked(line []byte, name string) []byte {
 	return set(line, "params", set(params, "_meta", meta))
 }
 
-// lessWait is what is left of a wait. It stays a wait to the end: its answer
-// then says what the answer of a wait says.
+// lessWait returns the rest of a wait. It is never reduced to zero, so that the
+// answer is that of a waiting call.
 func lessWait(wait []byte, spent time.Duration) []byte {
 	secs, err := strconv.ParseFloat(string(wait), 64)
 	if err != nil || secs <= 0 {
@@ -110,13 +112,13 @@ func lessWait(wait []byte, spent time.Duration) []byte {
 	return strconv.AppendFloat(nil, left, 'f', -1, 64)
 }
 
-// WithID gives a request another id.
+// WithID returns a request with another id.
 func WithID(line []byte, id string) []byte {
 	return set(line, "id", bytes.TrimSpace(Line(id)))
 }
 
-// objectIn is the object under a name; an empty one if there is none. It is not
-// ok if something else is there, or object is none.
+// objectIn returns the object under a name, or an empty object if there is
+// none. ok is false if the value is not an object, or if object is not one.
 func objectIn(object []byte, name string) (value []byte, ok bool) {
 	start, end := find(object, name)
 	if end == 0 {
@@ -126,8 +128,8 @@ func objectIn(object []byte, name string) (value []byte, ok bool) {
 	return object[start:end], object[start] == '{'
 }
 
-// find is where the value under a name is, of several the last, which counts;
-// end is 0 if there is none.
+// find returns the position of the value under a name. If the name occurs
+// several times, the last one counts. end is 0 if it does not occur.
 func find(object []byte, name string) (start, end int) {
 	rest := skipBetween(object)
 	if len(rest) == 0 || rest[0] != '{' {
@@ -144,7 +146,8 @@ func find(object []byte, name string) (start, end int) {
 	return start, end
 }
 
-// set replaces or adds the value under a name, in a copy.
+// set returns a copy of object in which the value under a name is replaced or
+// added.
 func set(object []byte, name string, value []byte) []byte {
 	if start, end := find(object, name); end > 0 {
 		out := make([]byte, 0, len(object)-(end-start)+len(value))
