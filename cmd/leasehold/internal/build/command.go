@@ -37,7 +37,7 @@ A state opens in the version that wrote it and in every later one.`,
 	return cmd
 }
 
-// commit is the line that names the commit; "" if it is not known.
+// commit returns the line with the commit; "" if it is unknown.
 func (of Info) commit() string {
 	if of.Commit == "" {
 		return ""

@@ -1,4 +1,4 @@
-// Package build says what this binary was built from.
+// Package build describes the source that this binary was built from.
 package build
 
 import (
@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// release is set by the linker in the builds of a release.
+// release is set by the linker in release builds.
 var release string
 
-// Info is what this binary was built from.
+// Info describes the source that this binary was built from.
 type Info struct {
-	Version  string    `json:"version"` // of a release as 0.1.0, else what Go says of the module
+	Version  string    `json:"version"` // of a release such as 0.1.0, or else Go's version of the module
 	Commit   string    `json:"commit,omitempty"`
 	Time     time.Time `json:"time,omitzero"`     // of the commit
-	Modified bool      `json:"modified,omitzero"` // what was built is not all in the commit
+	Modified bool      `json:"modified,omitzero"` // the source had changes that are not in the commit
 	Go       string    `json:"go"`
 	Platform string    `json:"platform"`
 }
 
-// Read gives the Info of this binary.
+// Read returns the Info of this binary.
 func Read() Info {
 	of := Info{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// A pair is one NAME=VALUE of the command line.
+// A pair is one NAME=VALUE argument of the command line.
 type pair struct {
 	name, value string
 	asText      bool // NAME:=VALUE
@@ -43,7 +43,7 @@ func splitArguments(given []string) (pairs []pair, err error) {
 	return pairs, nil
 }
 
-// readArguments makes a tool's arguments of pairs.
+// readArguments converts pairs to the arguments of a tool.
 func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]json.RawMessage, error) {
 	args := make(map[string]json.RawMessage)
 	for _, p := range pairs {
@@ -65,7 +65,7 @@ func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]jso
 	return args, nil
 }
 
-// text is the value itself, or what it stands for.
+// text returns the value itself, or the contents of the file that it names.
 func (p pair) text(stdin io.Reader) (string, error) {
 	source, isFile := strings.CutPrefix(p.value, "@")
 	switch {
@@ -84,7 +84,7 @@ func (p pair) text(stdin io.Reader) (string, error) {
 	return readText(f)
 }
 
-// readText reads no more than the daemon would.
+// readText reads at most as much as the daemon would accept.
 func readText(r io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, wire.MaxMessage+1))
 	if err == nil && len(b) > wire.MaxMessage {
@@ -93,8 +93,8 @@ func readText(r io.Reader) (string, error) {
 	return string(b), err
 }
 
-// typeOf is the JSON type that a tool's schema gives an argument; "" is any,
-// and unknown arguments are the daemon's to refuse.
+// typeOf returns the JSON type that a tool's schema gives an argument, or ""
+// for any. An unknown argument is left for the daemon to refuse.
 func typeOf(tool mcp.Tool, name string) string {
 	property, ok := tool.InputSchema.Properties[name].(map[string]any)
 	if !ok {
@@ -104,8 +104,9 @@ func typeOf(tool mcp.Tool, name string) string {
 	return t
 }
 
-// checkJSON refuses what is meant to be JSON and is not: stored as text it would
-// surprise whoever reads it. It is for arguments that may be any JSON.
+// checkJSON returns an error if text looks like JSON and is not, because
+// storing it as text would be surprising. It applies to arguments that take any
+// JSON.
 func checkJSON(want, text string) error {
 	trimmed := strings.TrimSpace(text)
 	if want != "" || trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) {
@@ -119,8 +120,8 @@ func checkJSON(want, text string) error {
 	return err
 }
 
-// typed is text as JSON of a type, or as a JSON string if it is none. The
-// daemon says what it would rather have.
+// typed returns text as JSON of the wanted type if it is that, and otherwise as
+// a JSON string, which the daemon may refuse.
 func typed(want, text string) json.RawMessage {
 	trimmed := strings.TrimSpace(text)
 	if fits(want, trimmed) {
@@ -130,12 +131,12 @@ func typed(want, text string) json.RawMessage {
 		return mustJSON(strings.Split(trimmed, ","))
 	}
 	if want == "string" {
-		text = strings.TrimRight(text, "\r\n") // of a file with one line
+		text = strings.TrimRight(text, "\r\n") // the newline at the end of a file with one line
 	}
 	return mustJSON(text)
 }
 
-// mustJSON is for strings, which can always be JSON.
+// mustJSON encodes strings, which cannot fail.
 func mustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -87,7 +87,7 @@ up to 30 s.`,
 			answer, err := callTool(cmd, hello, args[0], args[1:])
 			if err != nil {
 				var refusal *client.Refusal
-				if errors.As(err, &refusal) && !asObject { // as the tool words it, and no more
+				if errors.As(err, &refusal) && !asObject { // printed in the tool's words only
 					fmt.Fprintln(cmd.ErrOrStderr(), shown(cmd.ErrOrStderr(), refusal.Text))
 					if advice, ok := errors.AsType[exit.Hinted](err); ok {
 						fmt.Fprintln(cmd.ErrOrStderr(), "hint: "+advice.Hint)
@@ -119,7 +119,7 @@ up to 30 s.`,
 	return cmd
 }
 
-// shown is the text of a reply: a line for people, and what it leaves out.
+// shown makes the lines of a reply safe for a terminal.
 func shown(out io.Writer, text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -128,8 +128,9 @@ func shown(out io.Writer, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// whoCalls says as whom to connect. A session that is named and has ended is
-// an error: a call that went on as somebody else would surprise.
+// whoCalls decides how to connect. If LEASEHOLD_SESSION names a session that
+// has ended, the call fails, because continuing as another actor would be
+// surprising.
 func whoCalls(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
 		return server.Hello{Handle: handle}, nil
@@ -150,13 +151,13 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 	if err != nil {
 		return client.Answer{}, err
 	}
-	c, err := reconnect(cmd, d, hello, hello.Handle != "") // whoever gave us a session has a daemon
+	c, err := reconnect(cmd, d, hello, hello.Handle != "") // if a session was passed on, its daemon exists and may only be restarting
 	if err != nil {
 		return client.Answer{}, err
 	}
 	defer func() { c.Close() }()
 	id := uuid.NewString()
-	var args map[string]json.RawMessage // nil: what the tool takes is not known yet
+	var args map[string]json.RawMessage // nil: the tool's arguments are not known yet
 	for again := false; ; again = args != nil {
 		var answer client.Answer
 		if args == nil {
@@ -180,11 +181,11 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 	}
 }
 
-// daemonPatience is how long a call waits for a daemon that has gone, as the
-// shim does.
+// daemonPatience is how long a call waits for a daemon that has gone away. The
+// shim waits as long.
 const daemonPatience = 30 * time.Second
 
-// reconnect connects, and if that is to be, waits for a daemon that is away.
+// reconnect connects. If wait is set, it waits for a daemon that is away.
 func reconnect(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, wait bool) (*client.Client, error) {
 	giveUp := time.Now().Add(daemonPatience)
 	for {
@@ -200,7 +201,7 @@ func reconnect(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, wai
 	}
 }
 
-// redial is how often to look for a daemon that has gone.
+// redial is the interval between attempts to reach a daemon that has gone away.
 const redial = 50 * time.Millisecond
 
 func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, error) {
@@ -211,7 +212,8 @@ func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, err
 	if i := slices.IndexFunc(known, func(t mcp.Tool) bool { return t.Name == name }); i >= 0 {
 		return known[i], nil
 	}
-	// Who is not shown a tool is told by its refusal why.
+	// If a tool is hidden from the caller's role, the daemon's refusal explains
+	// why.
 	for _, t := range slices.Concat(tools.Agents(), tools.Programs()) {
 		if t.Name == name {
 			hidden := t.Definition(true)
@@ -234,11 +236,11 @@ func listTools(p terminal.Paint) string {
 		}
 		t.AddTexts(tool.Name, tool.Title, strings.Join(args, " "))
 	}
-	p.Width = 0 // what a script needs is wrapped rather than cut
+	p.Width = 0 // for scripts, all text must be shown
 	return t.Render(p)
 }
 
-// completeCall suggests tools, then the arguments not given yet.
+// completeCall suggests tools, and then the arguments that have not been given.
 func completeCall(_ *cobra.Command, args []string, word string) (words []string, then cobra.ShellCompDirective) {
 	then = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {

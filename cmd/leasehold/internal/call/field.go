@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 )
 
-// fieldOf is the field of an object at a JSON pointer (RFC 6901): a text as it
-// is, anything else as JSON.
+// fieldOf returns the field of an object at a JSON pointer (RFC 6901): a string
+// unquoted, anything else as JSON.
 func fieldOf(object json.RawMessage, pointer string) (string, error) {
 	if !strings.HasPrefix(pointer, "/") {
 		return "", exit.Usagef("--field must be a JSON pointer such as /lease_id, and is %q", pointer)
@@ -32,7 +32,7 @@ func fieldOf(object json.RawMessage, pointer string) (string, error) {
 	return string(at), nil
 }
 
-// stepInto is a member of an object, or an element of an array.
+// stepInto returns a member of an object, or an element of an array.
 func stepInto(at json.RawMessage, step string) (json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(at, &members) == nil && members != nil {

@@ -1,5 +1,5 @@
-// Package exit turns the error of a command into what its user reads and the
-// exit code. Commands return errors made here; only main reports them.
+// Package exit turns the error of a command into a message and an exit code.
+// Commands return errors made here; only main reports them.
 package exit
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 )
 
-// The exit codes.
+// Exit codes.
 const (
 	OK          = 0
 	Failed      = 1 // or refused
@@ -28,7 +28,7 @@ func Usage(err error) error { return usageError{err} }
 
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// A Hinted error says what to do next.
+// A Hinted error has a hint about what to do next.
 type Hinted struct {
 	error
 	Hint string
@@ -40,15 +40,15 @@ func Hint(err error, format string, args ...any) error {
 	return Hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// ErrReported ends a command that has already said why.
+// ErrReported ends a command that has already printed its error.
 var ErrReported = errors.New("reported")
 
-// A Code ends a command that has already said what there is to say.
+// A Code ends a command with an exit code and without a message.
 type Code int
 
 func (c Code) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// An exitWith is an error that ends its command with a code of its own.
+// An exitWith is an error with its own exit code.
 type exitWith struct {
 	error
 	code int
@@ -56,10 +56,10 @@ type exitWith struct {
 
 func (e exitWith) Unwrap() error { return e.error }
 
-// WithCode is err with the exit code that it ends its command with.
+// WithCode returns err with the exit code for it.
 func WithCode(err error, code int) error { return exitWith{err, code} }
 
-// Report says what went wrong, once, and returns the exit code. Usage is the hint for a
+// Report prints err once and returns the exit code. usage is the hint for a
 // command that was called wrongly.
 func Report(ctx context.Context, stderr io.Writer, usage string, err error) int {
 	var (

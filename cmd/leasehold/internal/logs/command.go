@@ -1,4 +1,4 @@
-// Package logs shows what launched agents write.
+// Package logs shows the output of launched agents.
 package logs
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/leasehold/leasehold/dispatch/launcher"
 )
 
-// poll is how often files are looked at that an agent writes into: nothing stands
-// between it and them.
+// poll is the interval at which the files of an agent are read. The agent
+// writes directly into them.
 const poll = 100 * time.Millisecond
 
-// pollsToAsk is how many looks at the files there are to one at what has happened in
-// the run.
+// pollsToAsk is how many times the files are read for each check of the state
+// of the run.
 const pollsToAsk = 5
 
-// allLines is the --tail that leaves nothing out.
+// allLines is the value of --tail for all lines.
 const allLines = -1
 
 func NewCommand() *cobra.Command {
@@ -69,7 +69,7 @@ is needed.`,
 	f.BoolVarP(&follow, "follow", "f", false, "keep showing new output")
 	f.IntVar(&tail, "tail", allLines, "only the last `N` lines of each of stdout and stderr (default all)")
 	f.StringVar(&base, "dir", "", "where run `directories` are (default <state>/runs)")
-	f.Lookup("tail").DefValue = "0" // which is not shown
+	f.Lookup("tail").DefValue = "0" // hides the default in the help text
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:
@@ -84,7 +84,7 @@ is needed.`,
 	return cmd
 }
 
-// baseOr is where run directories are.
+// baseOr returns the directory of the run directories.
 func baseOr(base string) string {
 	state, err := place.State()
 	if err != nil {
@@ -93,12 +93,12 @@ func baseOr(base string) string {
 	return cmp.Or(base, filepath.Join(state, "runs"))
 }
 
-// Directory is the directory of the latest run of that name.
+// Directory returns the directory of the latest run of that name.
 func Directory(run string) (*launcher.Directory, error) {
 	return launcher.FindDirectory(baseOr(""), run)
 }
 
-// find finds a run directory, or says what may have been meant.
+// find finds a run directory, or suggests another one in its error.
 func find(cmd *cobra.Command, base, run string) (*launcher.Directory, error) {
 	dir, err := launcher.FindDirectory(baseOr(base), run)
 	if err == nil {
@@ -135,7 +135,7 @@ func actorsOf(dir *launcher.Directory) (paths []string) {
 	return paths
 }
 
-// Of are the logs of one actor.
+// Of returns the logs of one actor.
 func Of(dir *launcher.Directory, path string) (launcher.Logs, error) {
 	list, err := dir.Logs()
 	if err != nil {
@@ -163,8 +163,8 @@ func Of(dir *launcher.Directory, path string) (launcher.Logs, error) {
 	return launcher.Logs{}, exit.Hint(err, "those that were started are %s", connection.Some(paths))
 }
 
-// show prints what an actor wrote, and with follow what it goes on to write. An
-// actor that is started again writes into other files.
+// show prints the output of an actor and, with follow, new output as it
+// appears. An actor that is started again writes into new files.
 func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, follow bool) error {
 	streams := []*stream{newStream(cmd.OutOrStdout(), tail), newStream(cmd.ErrOrStderr(), tail)}
 	defer func() {
@@ -176,8 +176,8 @@ func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, fo
 	defer tick.Stop()
 	var l launcher.Logs
 	for n := 0; ; n++ {
-		// Whether it runs is asked before its files are read, so that the last of
-		// what it writes is read.
+		// Check whether the actor runs before reading its files, so that the
+		// end of its output is read.
 		if n%pollsToAsk == 0 {
 			var err error
 			if l, err = Of(dir, path); err != nil {
@@ -195,13 +195,13 @@ func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, fo
 		select {
 		case <-tick.C:
 		case <-cmd.Context().Done():
-			return nil // Ctrl-C is how it ends
+			return nil // Ctrl-C is the normal end
 		}
 	}
 }
 
-// Last are the last lines that an actor has written, of both streams, and whether
-// it still runs.
+// Last returns the last lines that an actor has written to both streams, and
+// whether it still runs.
 func Last(ctx context.Context, run, path string, lines int) (stdout, stderr []string, running bool, err error) {
 	dir, err := Directory(run)
 	if err != nil {
@@ -233,7 +233,7 @@ func Last(ctx context.Context, run, path string, lines int) (stdout, stderr []st
 	return stdout, stderr, l.Running, nil
 }
 
-// maxLast bounds how much of a file is read for its last lines.
+// maxLast is how many bytes of a file are read for its last lines.
 const maxLast = 1 << 20
 
 func lastLines(name string, n int) ([]string, error) {
@@ -249,7 +249,7 @@ func lastLines(name string, n int) ([]string, error) {
 	text := make([]byte, min(info.Size(), maxLast))
 	got, err := f.ReadAt(text, info.Size()-int64(len(text)))
 	if err != nil && got < len(text) {
-		text = text[:got] // it has begun again meanwhile
+		text = text[:got] // the file was truncated meanwhile
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if len(text) == 0 {

@@ -13,16 +13,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/launcher"
 )
 
-// A stream copies one stream of an actor, from all the files that it has written it
-// to. Elsewhere than on a terminal it copies each byte.
+// A stream copies one output stream of an actor from all of its files. If the
+// output is not a terminal, it copies every byte unchanged.
 type stream struct {
 	out   io.Writer
-	tail  int // lines to show of those written before; allLines: all
+	tail  int // earlier lines to show; allLines: all
 	clean bool
 
 	files  []*launcher.Tail
-	primed bool   // what was written before has been shown
-	part   []byte // on a terminal: of a line that has no end yet
+	primed bool   // the earlier lines have been shown
+	part   []byte // on a terminal: an incomplete line
 	err    error  // of out
 }
 
@@ -32,7 +32,7 @@ func newStream(out io.Writer, tail int) *stream {
 
 // read shows what is new in the files.
 func (s *stream) read(names []string) error {
-	var before [][]byte // the last lines before, if only some are shown
+	var before [][]byte // the last earlier lines, if only some are shown
 	give := s.write
 	if !s.primed && s.tail != allLines {
 		give = func(some []byte) { before = lastOf(before, some, s.tail) }
@@ -42,7 +42,7 @@ func (s *stream) read(names []string) error {
 		if i == len(s.files) {
 			f, err := os.Open(name)
 			if errors.Is(err, fs.ErrNotExist) {
-				break // it is about to be there
+				break // it is about to be created
 			}
 			if err != nil {
 				return err
@@ -61,8 +61,8 @@ func (s *stream) read(names []string) error {
 	return s.err
 }
 
-// lastOf adds some bytes to lines, of which the last n are kept. A line has its end,
-// but the last one may not.
+// lastOf appends bytes to lines and keeps the last n lines. Each line includes
+// its newline, which may be missing only in the last one.
 func lastOf(lines [][]byte, some []byte, n int) [][]byte {
 	for line := range bytes.Lines(some) {
 		if last := len(lines) - 1; last >= 0 && !bytes.HasSuffix(lines[last], []byte("\n")) {
@@ -77,7 +77,7 @@ func lastOf(lines [][]byte, some []byte, n int) [][]byte {
 	return lines[max(0, len(lines)-n):]
 }
 
-// maxPart is how much of a line without an end is held back.
+// maxPart is how many bytes of an incomplete line are held back.
 const maxPart = 64 << 10
 
 func (s *stream) write(some []byte) {
@@ -102,7 +102,7 @@ func (s *stream) write(some []byte) {
 	}
 }
 
-// Clean is a line of an agent's that can do nothing to a terminal.
+// Clean makes a line of an agent safe for a terminal.
 func Clean(line string) string {
 	return terminal.Printable(ansi.Strip(expandTabs(line)))
 }
@@ -111,7 +111,7 @@ func expandTabs(line string) string {
 	return string(bytes.ReplaceAll(bytes.TrimRight([]byte(line), "\r"), []byte("\t"), []byte("    ")))
 }
 
-// end shows the last line if it has no end.
+// end shows the last line if it has no newline.
 func (s *stream) end() error {
 	if len(s.part) > 0 && s.err == nil {
 		_, s.err = io.WriteString(s.out, Clean(string(s.part)))

@@ -1,4 +1,4 @@
-// Package manual writes the help of the commands as pages for man.
+// Package manual writes the help of the commands as manual pages.
 package manual
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 )
 
-// NewCommand is for whoever makes a package.
+// NewCommand returns the command man, which is for packagers.
 func NewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIRECTORY",
@@ -48,8 +48,8 @@ func write(c *cobra.Command, dir string) error {
 
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// page is the page of one command. The help is shown as it was written: its tables
-// and its lines mean something.
+// page returns the page of one command. The help text is not reflowed, because
+// its tables and line breaks matter.
 func page(c *cobra.Command) string {
 	c.InitDefaultHelpFlag()
 	var b strings.Builder
@@ -118,7 +118,7 @@ func option(b *strings.Builder, f *pflag.Flag) {
 	fmt.Fprintf(b, ".TP\n.B %s\n%s\n", escape(name+value), escape(usage))
 }
 
-// escape makes plain text of s: no line of it is a request of roff's.
+// escape makes s plain text for roff: no line of it is a request.
 func escape(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "~", `\(ti`, "^", `\(ha`, "→", `\(->`).Replace(s)
 	lines := strings.Split(s, "\n")

@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// start opens a link in the user's browser. It reports false where there is no desktop.
-// Nobody waits for the browser: some stay until they are closed.
+// start opens a link in the user's browser. It returns false if there is no
+// desktop. It does not wait for the browser, because some opener programs stay
+// until the browser is closed.
 func start(link string) bool {
 	opener := "xdg-open"
 	switch {
@@ -24,7 +25,7 @@ func start(link string) bool {
 		return false
 	}
 	cmd := exec.Command(path, link)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C here is not meant for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not reached by Ctrl-C
 	if cmd.Start() != nil {
 		return false
 	}

@@ -19,14 +19,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A link is what signs a browser in, once.
+// A link signs one browser in, once.
 type link struct {
 	URL       string  `json:"url"`
 	Role      string  `json:"role"`
 	ExpiresIn float64 `json:"expires_in_secs"`
 }
 
-// NewCommand opens the page.
+// NewCommand returns the command open.
 func NewCommand() *cobra.Command {
 	var role, base string
 	var onlyPrint, asObject bool
@@ -83,7 +83,7 @@ With --role reader the page shows everything and changes nothing.`,
 	return cmd
 }
 
-// ask has the daemon make a link.
+// ask asks the daemon for a link.
 func ask(cmd *cobra.Command, role, base string) (link, error) {
 	if role != "operator" && role != "reader" {
 		return link{}, exit.Usagef("--role %s: must be operator or reader", role)
@@ -125,7 +125,7 @@ func ask(cmd *cobra.Command, role, base string) (link, error) {
 	return link{base + "/#code=" + made.Code, role, float64(made.ExpiresInMS) / 1000}, err
 }
 
-// served is where the daemon serves HTTP; "" if it does not.
+// served returns the URL at which the daemon serves HTTP; "" if it does not.
 func served(d *connection.Dialer) string {
 	if d.Elsewhere() {
 		if u, err := url.Parse(d.Socket); err == nil {
@@ -141,7 +141,7 @@ func served(d *connection.Dialer) string {
 		return ""
 	}
 	host, port, err := net.SplitHostPort(u.Host)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() { // it listens at all addresses
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() { // it listens on all addresses
 		u.Host = net.JoinHostPort("127.0.0.1", port)
 	}
 	return u.Scheme + "://" + strings.TrimSuffix(u.Host, "/")

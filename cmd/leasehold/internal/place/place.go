@@ -1,4 +1,5 @@
-// Package place knows where the state, the logs and the socket are.
+// Package place knows where the state, the logs and the socket are, and which
+// daemon or server a command uses.
 package place
 
 import (
@@ -12,32 +13,32 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 )
 
-// Where things are:
+// The files of a daemon:
 //
 //	<state>/db             what the daemon stores (--state names another <state>)
-//	<state>/daemon.json    which daemon serves it and where: see Record
+//	<state>/daemon.json    which daemon serves the state and where: see Record
 //	<state>/daemon.log     the log of a daemon that a client started
-//	<state>/daemon.start   a lock: one client at a time starts a daemon
+//	<state>/daemon.start   a lock: only one client at a time starts a daemon
 //	<runtime>/leasehold/leasehold.sock, else <state>/leasehold.sock
-//	<socket>.owner         which state the socket belongs to: see Owner
+//	<socket>.owner         the state that the socket belongs to: see Owner
 //
 // <state> is $XDG_STATE_HOME/leasehold, <runtime> is $XDG_RUNTIME_DIR.
 
-// A Target is the daemon that a command means.
+// A Target is the daemon that a command uses.
 type Target struct {
 	Socket  string
-	Named   bool     // the user named the socket
-	State   string   // the user's own
-	Servers *Servers // nil: it is on this machine
+	Named   bool     // the user chose the socket
+	State   string   // the user's default state
+	Servers *Servers // nil: the daemon is on this machine
 }
 
-// Log is where a daemon writes that a client started.
+// Log is the log file of a daemon that a client started.
 func Log(state string) string { return filepath.Join(state, "daemon.log") }
 
-// StartLock is the file that is locked while a client starts a daemon.
+// StartLock is the file that a client locks while it starts a daemon.
 func StartLock(state string) string { return filepath.Join(state, "daemon.start") }
 
-// State is the default <state>.
+// State returns the default <state>.
 func State() (string, error) {
 	base := xdg("XDG_STATE_HOME")
 	if base == "" {
@@ -50,7 +51,8 @@ func State() (string, error) {
 	return filepath.Join(base, "leasehold"), nil
 }
 
-// xdg is a directory by XDG's rules, which ignore one that is not absolute.
+// xdg returns a directory from an XDG variable. As XDG requires, it ignores one
+// that is not absolute.
 func xdg(name string) string {
 	if dir := os.Getenv(name); filepath.IsAbs(dir) {
 		return dir
@@ -58,7 +60,7 @@ func xdg(name string) string {
 	return ""
 }
 
-// defaultSocket is where the daemon listens unless told otherwise.
+// defaultSocket returns the socket of the daemon if none is chosen.
 func defaultSocket() (string, error) {
 	if dir := xdg("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "leasehold", "leasehold.sock"), nil
@@ -67,15 +69,15 @@ func defaultSocket() (string, error) {
 	return filepath.Join(dir, "leasehold.sock"), err
 }
 
-// WithSocket gives a command --socket.
+// WithSocket adds the flag --socket to a command.
 func WithSocket(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().String("socket", "", "the daemon's socket (default $LEASEHOLD_SOCKET, else the user's own)")
 	return cmd
 }
 
-// TargetOf is the daemon that a command means, by --socket, LEASEHOLD_SOCKET or
-// the user's directories.
-// With --server or LEASEHOLD_SERVER it is elsewhere.
+// TargetOf returns the daemon that a command uses, by --socket,
+// LEASEHOLD_SOCKET or the user's directories, or on another machine by --server
+// or LEASEHOLD_SERVER.
 func TargetOf(cmd *cobra.Command) (t Target, err error) {
 	if t.Servers, err = serversOf(cmd); err != nil {
 		return Target{}, err
@@ -96,6 +98,6 @@ func TargetOf(cmd *cobra.Command) (t Target, err error) {
 	if t.Socket, err = filepath.Abs(named); err != nil {
 		return Target{}, err
 	}
-	t.State, _ = State() // without it the socket has to do
+	t.State, _ = State() // if it is unknown, the socket alone is enough
 	return t, nil
 }

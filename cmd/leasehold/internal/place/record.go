@@ -17,25 +17,25 @@ import (
 )
 
 // A Record says which daemon serves a state and where it listens. The daemon
-// writes it into its state when it is ready and removes it when it stops. One
-// that was killed leaves it behind.
+// writes it into its state when it is ready, and removes it when it stops. A
+// daemon that is killed leaves it behind.
 type Record struct {
 	State     string    `json:"state"`
 	Socket    string    `json:"socket"`
 	HTTP      string    `json:"http,omitempty"` // URL
 	PID       int       `json:"pid"`
-	Start     string    `json:"start"` // of the process, as the system tells it
+	Start     string    `json:"start"` // start time of the process, in the system's format
 	Boot      string    `json:"boot"`
 	StartedAt time.Time `json:"started_at"`
 	Version   string    `json:"version"`
 	Binary    string    `json:"binary"`
 	BinaryID  string    `json:"binary_id"` // changes when the file is replaced
 	Args      []string  `json:"args"`
-	Dir       string    `json:"dir"`       // where it was started
-	OnDemand  bool      `json:"on_demand"` // a client started it, not a person or a supervisor
+	Dir       string    `json:"dir"`       // its working directory
+	OnDemand  bool      `json:"on_demand"` // started by a client, not by a person or a supervisor
 }
 
-// An Owner is the state whose daemon listens, or last listened, at a socket.
+// An Owner is the state whose daemon listens, or last listened, on a socket.
 type Owner struct {
 	State    string `json:"state"`
 	OnDemand bool   `json:"on_demand"`
@@ -45,18 +45,18 @@ type Owner struct {
 func recordPath(state string) string { return filepath.Join(state, "daemon.json") }
 func ownerPath(socket string) string { return socket + ".owner" }
 
-// ThisProcess fills in what a daemon records of itself.
+// ThisProcess fills in the fields that describe this process.
 func (r Record) ThisProcess() Record {
 	self := process.Find(os.Getpid())
 	r.PID, r.Start, r.Boot = os.Getpid(), self.Start, clock.Boot()
 	r.StartedAt, r.Args = time.Now(), os.Args[1:]
-	r.Dir, _ = os.Getwd()         // without it a restart takes the state's
-	r.Binary, _ = os.Executable() // without it nobody can tell that it was replaced
+	r.Dir, _ = os.Getwd()         // if it is unknown, a restart uses the state's directory
+	r.Binary, _ = os.Executable() // if it is unknown, a replacement cannot be detected
 	r.BinaryID = BinaryID(r.Binary)
 	return r
 }
 
-// Write records the daemon, in its state and beside its socket.
+// Write stores the record in the state, and its owner beside the socket.
 func (r Record) Write() error {
 	if err := writeAtomically(recordPath(r.State), r); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r Record) Write() error {
 }
 
 // Remove removes the record of a daemon that stops. The socket still belongs to
-// its state.
+// the state.
 func (r Record) Remove() error {
 	if now, ok := ReadRecord(r.State); !ok || now.PID != r.PID || now.Start != r.Start {
 		return nil // another daemon has written it since
@@ -78,12 +78,12 @@ func (r Record) Alive() bool {
 	return process.Peer{PID: r.PID, Start: r.Start}.Alive()
 }
 
-// Replaced reports whether the daemon's binary is another file now, or gone.
+// Replaced reports whether the daemon's binary has been replaced or removed.
 func (r Record) Replaced() bool {
 	return r.BinaryID != "" && BinaryID(r.Binary) != r.BinaryID
 }
 
-// BinaryID tells one version of a file from the next; "" if it is not there.
+// BinaryID identifies one version of a file; "" if there is no file.
 func BinaryID(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -102,8 +102,8 @@ func ReadRecord(state string) (r Record, ok bool) {
 	return r, ok && r.State == state && r.PID > 0
 }
 
-// OwnerOf is the state that a socket belongs to. A socket belongs to nobody once
-// that state is gone.
+// OwnerOf returns the state that a socket belongs to. If that state no longer
+// exists, the socket belongs to none.
 func OwnerOf(socket string) (o Owner, ok bool) {
 	if !readOwn(ownerPath(socket), &o) || o.State == "" {
 		return Owner{}, false
@@ -114,8 +114,8 @@ func OwnerOf(socket string) (o Owner, ok bool) {
 	return o, true
 }
 
-// readOwn reads a file of JSON that this user wrote. What another user left
-// there says nothing.
+// readOwn decodes a JSON file that this user wrote. It ignores the files of
+// other users.
 func readOwn(path string, v any) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -132,7 +132,8 @@ func readOwn(path string, v any) bool {
 	return json.NewDecoder(f).Decode(v) == nil
 }
 
-// writeAtomically replaces a file by one that is complete, for this user alone.
+// writeAtomically replaces a file with a complete one that only this user can
+// read.
 func writeAtomically(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -162,8 +163,9 @@ func Open(state string) bool {
 	return err == nil && process.Find(pid).PID != 0
 }
 
-// CheckPrivate refuses a state that is another user's, or that others can write
-// to: they could replace what is in it. A directory that is not there is fine.
+// CheckPrivate returns an error if a state belongs to another user or is
+// writable by others, who could replace its contents. A directory that does not
+// exist is accepted.
 func CheckPrivate(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -185,6 +187,6 @@ func CheckPrivate(dir string) error {
 	return nil
 }
 
-// SameBoot reports whether the machine has not been started again since the
-// record was written.
+// SameBoot reports whether the machine has not been restarted since the record
+// was written.
 func (r Record) SameBoot() bool { return r.Boot == clock.Boot() }

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/project"
 )
 
-// Run is the run that a command means: the one that is named, else that of
-// LEASEHOLD_RUN, else the run of the project that dir belongs to.
+// Run returns the run that a command uses: named, or else LEASEHOLD_RUN, or
+// else the run of the project that dir belongs to.
 func Run(named, dir string) (string, error) {
 	if run := NamedRun(named); run != "" {
 		return run, nil
@@ -26,5 +26,5 @@ func Run(named, dir string) (string, error) {
 	return run, nil
 }
 
-// NamedRun is the run that a person named, if one did.
+// NamedRun returns the run that the user has named, or "".
 func NamedRun(flag string) string { return cmp.Or(flag, os.Getenv("LEASEHOLD_RUN")) }

@@ -17,22 +17,21 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// Servers are those of another machine that a command means, any of which will do.
+// Servers are servers on other machines, any of which a command may use.
 type Servers struct {
 	URLs  []*url.URL
-	Token string      // shown to each
-	TLS   *tls.Config // of https
+	Token string      // sent to each server
+	TLS   *tls.Config // for https
 }
 
-// WithServer gives a command --socket and --server.
+// WithServer adds the flags --socket and --server to a command.
 func WithServer(cmd *cobra.Command) *cobra.Command {
 	WithSocket(cmd).Flags().StringSlice("server", nil, "a server elsewhere, in place of --socket: the first `URL` of these that answers, with the token in LEASEHOLD_TOKEN (default $LEASEHOLD_SERVER)")
 	return cmd
 }
 
-// serversOf are the servers that a command means; nil if it means a daemon of this
-// machine. A socket that is named by a flag comes before a server that the environment
-// names.
+// serversOf returns the servers that a command uses, or nil for a daemon of
+// this machine. A --socket flag takes precedence over LEASEHOLD_SERVER.
 func serversOf(cmd *cobra.Command) (*Servers, error) {
 	f := cmd.Flags()
 	if f.Lookup("server") == nil {
@@ -56,7 +55,7 @@ func serversOf(cmd *cobra.Command) (*Servers, error) {
 		u, err := serverURL(strings.TrimSpace(name))
 		if err != nil {
 			if strings.Contains(name, "@") {
-				name = "URL with a password" // which is shown to nobody
+				name = "URL with a password" // never shown
 				err = errors.New("must have no name or password: a token comes from LEASEHOLD_TOKEN or a file")
 			}
 			return nil, exit.Usagef("server %q: %w", name, err)
@@ -76,7 +75,7 @@ func serversOf(cmd *cobra.Command) (*Servers, error) {
 	return s, nil
 }
 
-// token is the one that a command is given, by the environment or in a file.
+// token returns the token from the environment or from a file.
 func token() (string, error) {
 	token, file := os.Getenv("LEASEHOLD_TOKEN"), os.Getenv("LEASEHOLD_TOKEN_FILE")
 	if token != "" || file == "" {
@@ -92,8 +91,9 @@ func token() (string, error) {
 	return "", fmt.Errorf("%s has no token", file)
 }
 
-// ActorToken is the token of the actor as whom a command connects; "" if it joins a run.
-// An operator's token opens a server elsewhere to somebody who joins.
+// ActorToken returns the token of the actor that a command connects as; "" if
+// it joins a run. If a server is used, an operator's token only admits the
+// client, which then joins a run.
 func ActorToken(cmd *cobra.Command) (string, error) {
 	own, err := token()
 	if servers, _ := serversOf(cmd); servers != nil && dispatch.IsAccess(own) {
@@ -102,8 +102,8 @@ func ActorToken(cmd *cobra.Command) (string, error) {
 	return own, err
 }
 
-// serverURL reads where a server is. What it is told to tokens in the clear stays on
-// this machine.
+// serverURL parses the URL of a server. Plain http, which would expose the
+// token, is accepted only for this machine.
 func serverURL(name string) (*url.URL, error) {
 	u, err := url.Parse(name)
 	switch {
@@ -127,7 +127,7 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// serverTLS trusts the certificates of a file, or the system's.
+// serverTLS trusts the certificates in a file, or by default the system's.
 func serverTLS(file string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if file == "" {
@@ -144,7 +144,7 @@ func serverTLS(file string) (*tls.Config, error) {
 	return c, nil
 }
 
-// Address is where a server is dialled.
+// Address returns the host and port to dial.
 func Address(u *url.URL) string {
 	if u.Port() != "" {
 		return u.Host

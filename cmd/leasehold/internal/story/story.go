@@ -1,4 +1,4 @@
-// Package story is leasehold spotlight: it lists and tells the stories.
+// Package story is leasehold spotlight, which lists and runs the stories.
 package story
 
 import (
@@ -62,12 +62,12 @@ func listStories(p terminal.Paint) string {
 	for _, s := range spotlights.Stories() {
 		t.AddTexts(s.Name, s.Promise)
 	}
-	p.Width = 0 // a sentence is wrapped rather than cut
+	p.Width = 0 // for people, a sentence must be shown in full
 	return t.Render(p)
 }
 
-// tellStory tells a story to a machine of its own. Of what it has started
-// nothing outlives the command, killed or not.
+// tellStory runs a story against a new machine. No process of the story
+// outlives the command, even if the command is killed.
 func tellStory(ctx context.Context, s spotlights.Story, out io.Writer) (err error) {
 	self, err := os.Executable()
 	if err != nil {

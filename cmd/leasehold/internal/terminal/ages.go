@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Millis is a duration as answers tell it.
+// A Millis is a duration in milliseconds, as in answers.
 type Millis int64
 
 func (m Millis) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
 
-// Remaining is what is left of a time that was told a while ago, rounded up as
-// the daemon does.
+// Remaining returns what is left of m after since has passed, rounded up like
+// the daemon's texts.
 func Remaining(m Millis, since time.Duration) string {
 	left := m.Duration() - since
 	if left <= 0 {
@@ -20,7 +20,7 @@ func Remaining(m Millis, since time.Duration) string {
 	return Brief(left + time.Second - 1)
 }
 
-// Brief is a duration in the two units that matter.
+// Brief formats a duration with its two greatest units.
 func Brief(d time.Duration) string {
 	s := int64(d / time.Second)
 	switch {
@@ -35,7 +35,7 @@ func Brief(d time.Duration) string {
 	}
 }
 
-// Plural is a count of things.
+// Plural formats a count of things.
 func Plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Paint is what text is drawn for: how wide that is, and whether it has colours.
-// The zero Paint has none, and any width.
+// A Paint describes the output: its width, and whether it shows colours. The
+// zero Paint has no colours and an unlimited width.
 type Paint struct {
 	On    bool
-	Width int // 0: any
+	Width int // 0: unlimited
 }
 
-// PaintFor is the paint for what is written to w.
+// PaintFor returns the paint for output to w.
 func PaintFor(w io.Writer) Paint {
 	return Paint{Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", widthOf(w)}
 }
 
-// widthOf is how wide what is written to w may be: as wide as a terminal is,
-// elsewhere as COLUMNS says, or else as wide as it likes.
+// widthOf returns the width for output to w: that of a terminal, or else
+// COLUMNS, or else 0.
 func widthOf(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
@@ -54,7 +54,7 @@ func Is(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Line is a line of text as w can bear it.
+// Line makes a line of text safe for w.
 func Line(w io.Writer, text string) string {
 	if Is(w) {
 		return Printable(text)

@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// Printable keeps what agents wrote from speaking to the terminal.
+// Printable replaces control characters, so that texts of agents cannot control
+// the terminal.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A screen is a terminal's second one, which leaves the first as it was.
+// A screen is the terminal's alternate screen, which leaves the normal one
+// unchanged.
 type screen struct{ out io.Writer }
 
 const (
-	screenOpen  = "\x1b[?1049h\x1b[?25l\x1b[?7l" // second screen, no cursor, no wrapping
+	screenOpen  = "\x1b[?1049h\x1b[?25l\x1b[?7l" // alternate screen, no cursor, no wrapping
 	screenClose = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-	lineEnd     = "\x1b[K\n" // clears what was there before
+	lineEnd     = "\x1b[K\n" // clears the rest of the old line
 	screenHome  = "\x1b[H"
 	screenRest  = "\x1b[J"
 )
@@ -25,13 +26,13 @@ func OpenScreen(out io.Writer) (*screen, error) {
 	return &screen{out}, err
 }
 
-// Close leaves the last state behind.
+// Close returns to the normal screen and prints last there.
 func (s *screen) Close(last string) error {
 	_, err := io.WriteString(s.out, screenClose+last)
 	return err
 }
 
-// Draw shows a text in place of the last one, as far as it fits.
+// Draw shows a text in place of the last one, as much as fits.
 func (s *screen) Draw(text string) error {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if n := s.height(); n > 1 && len(lines) > n {
@@ -47,7 +48,7 @@ func (s *screen) Draw(text string) error {
 	return err
 }
 
-// height is 0 if it is not known.
+// height returns the number of lines, or 0 if it is unknown.
 func (s *screen) height() int {
 	f, ok := s.out.(*os.File)
 	if !ok {

@@ -2,7 +2,7 @@ package terminal
 
 import "fmt"
 
-// Size is a number of bytes for people.
+// Size formats a number of bytes.
 func Size(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	size, unit := float64(n), 0

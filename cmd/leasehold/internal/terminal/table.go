@@ -8,30 +8,30 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A Table is text in columns, for people. Where there is no room for all of it,
-// columns give way by their rank, and what is cut or left out is marked.
+// A Table is text in columns. If the table is too wide, columns are left out by
+// their rank or narrowed, and what is missing is marked.
 type Table struct {
 	Columns []Column
 	Rows    []Row
 }
 
-// A Column is one of a table. The zero Rank and Want make one that is always
-// shown, and whole.
+// A Column is a column of a table. With zero Rank and Want it is always shown
+// in full.
 type Column struct {
 	Head string
 	Rank Rank
-	Want int  // a width below which columns of a higher rank are left out; 0: all of it
-	Bare int  // a width that it is narrowed to where nothing else gives way; 0: Want
-	Left bool // shortened at the start, as paths are: their ends tell them apart
+	Want int  // columns of a higher rank are left out before it gets narrower than this; 0: its full width
+	Bare int  // least width if nothing else can be narrowed; 0: Want
+	Left bool // shortened at the start, for example for paths, which differ at their ends
 }
 
-// A Rank says when a column gives way: those with the highest rank go first.
+// A Rank says when a column is left out: the highest rank goes first.
 type Rank int
 
 const (
-	IfEmpty Rank = iota - 1 // left out only where no row has anything in it
+	IfEmpty Rank = iota - 1 // left out only if all its cells are empty
 	Always
-	Minor // and above: left out where there is no room, empty ones first
+	Minor // and greater: left out if there is no room, empty columns first
 )
 
 type Row struct {
@@ -39,36 +39,38 @@ type Row struct {
 	Dim   bool
 }
 
-// A Cell is a text, or several of which a narrow column shows the first.
+// A Cell has one text, or a list of texts of which a narrow column shows only
+// the first ones.
 type Cell struct {
 	items []string
-	more  int      // that are not among the items
-	last  []string // what is shown behind them, the longest first, of which one always is
+	more  int      // number of texts that are not in items
+	last  []string // alternatives for a last text that is always shown, the longest first
 }
 
 func Text(s string) Cell { return Cell{items: []string{s}} }
 
-// Several is a cell of the first of so many items; without any it is empty.
+// Several returns a cell with the first of a number of items. It is empty if
+// there are none.
 func Several(items []string, of int) Cell { return Cell{items: items, more: max(0, of-len(items))} }
 
-// Last is the cell with a text at its end that is not among those which a narrow
-// column hides: the longest that there is room for.
+// Last returns the cell with a last text that is never hidden: the longest of
+// texts that fits.
 func (c Cell) Last(texts ...string) Cell {
 	c.last = texts
 	return c
 }
 
-// empty reports whether there is nothing to know of a cell.
+// empty reports whether a cell shows nothing of interest.
 func (c Cell) empty() bool {
 	return len(c.items) == 0 && c.last == nil || len(c.items) == 1 && (c.items[0] == "" || c.items[0] == none)
 }
 
-// none stands where there is nothing, so that the eye finds what is there.
+// none is shown in an empty cell, so that the other cells stand out.
 const none = "-"
 
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, Row{Cells: cells}) }
 
-// AddTexts adds a row of cells that are texts.
+// AddTexts adds a row with one text for each cell.
 func (t *Table) AddTexts(texts ...string) { t.Rows = append(t.Rows, TextRow(texts...)) }
 
 func TextRow(texts ...string) (r Row) {
@@ -78,17 +80,18 @@ func TextRow(texts ...string) (r Row) {
 	return r
 }
 
-// gap is between two columns.
+// gap is the space between two columns.
 const gap = 2
 
-// Render is the table with its columns in line, no wider than the paint's width.
+// Render formats the table with its columns aligned, no wider than the paint's
+// width.
 func (t *Table) Render(p Paint) string {
 	lines, left := t.Lines(p)
 	return strings.Join(append(lines, left...), "\n") + "\n"
 }
 
-// Lines are the table's, its head first, and what it says of columns that are left
-// out.
+// Lines returns the lines of the table, its head first, and notes about columns
+// that are left out.
 func (t *Table) Lines(p Paint) (lines, left []string) {
 	widths, empty, without := t.fit(p.Width)
 	head := Row{}
@@ -124,8 +127,8 @@ func (t *Table) Lines(p Paint) (lines, left []string) {
 // leftOut is the width of a column that is not shown.
 const leftOut = -1
 
-// fit gives each column its width, and names those that are left out: those that
-// are empty, and those that there is no room for.
+// fit computes the widths of the columns, and names those that are left out:
+// empty ones, and those for which there is no room.
 func (t *Table) fit(width int) (widths []int, empty, without []string) {
 	widths = make([]int, len(t.Columns))
 	blank := make([]bool, len(t.Columns))
@@ -168,8 +171,8 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 		widths[out] = leftOut
 		gone = append(gone, out)
 	}
-	// What was left out before a wide column may fit in the place of that: the last
-	// that gave way, which matters most, comes back first.
+	// After a wide column was left out, narrower ones that were left out before
+	// may fit again. The last ones left out matter most, so they come first.
 	for _, i := range slices.Backward(gone) {
 		if widths[i] = whole[i]; blank[i] || total(want, widths) > width {
 			widths[i] = leftOut
@@ -189,16 +192,16 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 	return widths, empty, without
 }
 
-// before reports whether a column is left out before another.
+// before reports whether a column is left out before another one.
 func before(rank Rank, blank bool, other Rank, otherBlank bool) bool {
 	if blank != otherBlank {
 		return blank
 	}
-	return rank >= other // of the same rank the last
+	return rank >= other // of the same rank, the last column goes first
 }
 
-// narrow takes width from columns down to their floors until they fit: from those
-// of the highest rank first, and among them from the widest.
+// narrow reduces the widths of columns, not below their floors, until they fit:
+// the highest rank first, and the widest column of that rank.
 func (t *Table) narrow(widths, floors []int, width int) {
 	for total(widths, widths) > width {
 		from := leftOut
@@ -217,7 +220,7 @@ func (t *Table) narrow(widths, floors []int, width int) {
 	}
 }
 
-// total is the width of a line of the columns that are shown.
+// total returns the width of a line with the columns that are shown.
 func total(widths, shown []int) int {
 	sum := -gap
 	for i, w := range widths {
@@ -249,7 +252,8 @@ func (c Cell) full() string {
 	return c.first(len(c.items), last)
 }
 
-// first is a cell with its first n items, how many more there are, and its last text.
+// first formats a cell with its first n items, the number of the others, and
+// its last text.
 func (c Cell) first(n int, last string) string {
 	if len(c.items) == 0 && last == "" {
 		return none
@@ -270,8 +274,8 @@ func (c Cell) rest(n int, last string) (rest string) {
 	return rest
 }
 
-// within is a cell in so much width: as many items as fit, of which a single one
-// is shortened.
+// within formats a cell for a width: as many items as fit, or one shortened
+// item.
 func (c Cell) within(width int, left bool) string {
 	last := c.last
 	if last == nil {
@@ -299,7 +303,7 @@ func (c Cell) within(width int, left bool) string {
 	return Clip(c.first(1, short), width)
 }
 
-// Width is how many columns of a terminal a text takes.
+// Width returns the number of terminal columns of a text.
 func Width(s string) int { return ansi.StringWidth(s) }
 
 // Clip shortens a text to a width, at its end.
@@ -311,7 +315,7 @@ func ClipLeft(s string, width int) string {
 	if over <= 0 {
 		return s
 	}
-	for n := over + 1; n < Width(s); n++ { // a wide rune at the cut goes whole
+	for n := over + 1; n < Width(s); n++ { // a wide character at the cut is removed completely
 		if cut := ansi.TruncateLeft(s, n, "…"); Width(cut) <= width {
 			return cut
 		}
@@ -319,7 +323,7 @@ func ClipLeft(s string, width int) string {
 	return "…"
 }
 
-// Fold breaks a text between words into lines of a width; 0 is any width.
+// Fold breaks a text between words into lines of a width; 0 means unlimited.
 func Fold(s string, width int) []string {
 	if width <= 0 {
 		return []string{s}

@@ -101,7 +101,7 @@ as LEASEHOLD_TOKEN. It is void once the actor has ended.`,
 	return cmd
 }
 
-// newActorTokenCommand issues a token in place of one that was lost.
+// newActorTokenCommand issues a token that replaces a lost one.
 func newActorTokenCommand() *cobra.Command {
 	var run string
 	var asObject bool

@@ -12,15 +12,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A runDaemon is the daemon that a run is dispatched with. It is started on
-// demand.
+// A runDaemon is the daemon of a dispatched run. It is started on demand.
 type runDaemon struct {
 	mu     sync.Mutex
-	dialer *connection.Dialer // one attempt at a time uses it
+	dialer *connection.Dialer // used by one attempt at a time
 }
 
-// newRunDaemon finds the daemon, so that the run's agents are told where it
-// listens. One that cannot be reached now may be reached later.
+// newRunDaemon finds the daemon, so that the run's agents can be told its
+// socket. A daemon that cannot be reached now may be reached later.
 func newRunDaemon(cmd *cobra.Command) (*runDaemon, error) {
 	dialer, err := connection.For(cmd)
 	if err != nil {
@@ -33,7 +32,7 @@ func newRunDaemon(cmd *cobra.Command) (*runDaemon, error) {
 	return d, nil
 }
 
-// socket is where the daemon listens, or is expected to.
+// socket returns the socket on which the daemon listens, or is expected to.
 func (d *runDaemon) socket() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package tree has the commands that make a tree of agents: init, dispatch and
-// actor, and the watchdog that ends the processes of a dispatcher that died.
+// Package tree has the commands that work on trees of agents: init, dispatch
+// and actor, and the watchdog that ends the processes of a dispatcher that
+// died.
 package tree
 
 import (
@@ -28,10 +29,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/manifest"
 )
 
-// A dispatchJob is what a dispatch was told on the command line.
+// A dispatchJob has the arguments of a dispatch.
 type dispatchJob struct {
-	run    string // in place of the manifest's name
-	dir    string // in place of the default run directory
+	run    string // overrides the manifest's name
+	dir    string // overrides the default run directory
 	resume string
 	check  bool
 	json   bool
@@ -118,14 +119,15 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	// An interrupt is asked of the run, which ends in its own time. One that
-	// came before anybody heard it has ended the command's context.
+	// From here on an interrupt goes to the run, which ends in order. An
+	// interrupt before this point has ended the command's context.
 	interrupts, stop := interruptsOf()
 	defer stop()
 	if cmd.Context().Err() != nil {
 		return context.Cause(cmd.Context())
 	}
-	// What an earlier dispatcher left that was killed with its watchdog.
+	// End the processes of an earlier dispatcher that was killed together with
+	// its watchdog.
 	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
 	}
@@ -143,7 +145,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	})
 	closeErr := show.close()
 	if err != nil {
-		if summary.RunID != "" { // it came to its end; this is all that is left of it
+		if summary.RunID != "" { // the run finished, but its summary could not be stored
 			_ = j.report(cmd.OutOrStdout(), summary)
 		}
 		err = whatNext(err, m.Run.Name, resume)
@@ -152,7 +154,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 		}
 		return err
 	}
-	// Who reads no more, as head(1), has no part in how the run came out.
+	// A reader that stops reading, such as head(1), does not make the run fail.
 	if err := errors.Join(closeErr, j.report(cmd.OutOrStdout(), summary)); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
@@ -166,7 +168,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// manifest reads the manifest, and finds the directory of a run to resume.
+// manifest reads the manifest, and for --resume finds the run directory.
 func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, *launcher.Directory, error) {
 	if j.resume == "" {
 		m, err := manifest.Load(args[0])
@@ -192,7 +194,7 @@ func (j *dispatchJob) manifest(base string, args []string) (*manifest.Manifest, 
 	return m, dir, err
 }
 
-// checked says that a manifest is right.
+// checked reports that a manifest is valid.
 func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) error {
 	if j.json {
 		return json.NewEncoder(out).Encode(map[string]any{
@@ -203,7 +205,7 @@ func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) 
 	return err
 }
 
-// whatNext adds what to do about a run that could not begin.
+// whatNext adds a hint to the error of a run that could not begin.
 func whatNext(err error, run string, resumed bool) error {
 	if errors.Is(err, launcher.ErrDaemonGone) {
 		return exit.Hint(err, "leasehold dispatch --resume %s goes on with the run", run)
@@ -222,7 +224,7 @@ func whatNext(err error, run string, resumed bool) error {
 	return exit.Hint(err, "leasehold tree --run %s shows it; leasehold dispatch --resume %s goes on with it; --run gives this one another name", run, run)
 }
 
-// report says what a run came to.
+// report prints the summary of a run.
 func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
 	if j.json {
 		return json.NewEncoder(out).Encode(map[string]any{"event": "summary", "summary": s})
@@ -231,13 +233,13 @@ func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
 	return err
 }
 
-// interruptsOf turns the signals that ask the process to end into interrupts
-// of a run, until stop.
+// interruptsOf turns the signals that ask the process to end into interrupts of
+// a run, until stop is called.
 func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// Whoever read our output has gone: writing fails, and the run goes on. To
-	// ignore the signal would make every agent ignore it.
+	// If the reader of our output is gone, writing fails and the run goes on.
+	// SIGPIPE is caught and not ignored, because agents would inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 
@@ -253,7 +255,7 @@ func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 			}
 		}
 	}()
-	// The signals stay caught: one that comes while the command ends must not
-	// change its exit code.
+	// The signals stay caught, so that one that arrives while the command ends
+	// does not change its exit code.
 	return told, func() { close(done) }
 }

@@ -24,8 +24,8 @@ type display struct {
 	close func() error
 }
 
-// display is how this job shows a run: the tree, redrawn in place, on a terminal;
-// else a line for each event.
+// display returns the display of this job: on a terminal the tree, redrawn in
+// place, and otherwise a line for each event.
 func (j *dispatchJob) display(cmd *cobra.Command, run string, dir *launcher.Directory, daemon *runDaemon) display {
 	out := cmd.OutOrStdout()
 	switch {
@@ -47,8 +47,8 @@ func (j *dispatchJob) display(cmd *cobra.Command, run string, dir *launcher.Dire
 	}, logs.close}
 }
 
-// treeView draws the run in place, as leasehold tree --watch does, from its
-// first event to close.
+// treeView draws the run in place, like leasehold tree --watch, from its first
+// event until close.
 func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon) display {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -64,7 +64,7 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 				defer close(done)
 				for {
 					if c, err := daemon.connect(ctx); err == nil {
-						_ = l.Follow(ctx, c, out) // until the run is over, or the daemon goes
+						_ = l.Follow(ctx, c, out) // until the run is over, or the connection is lost
 						c.Close()
 					}
 					if ctx.Err() != nil {
@@ -96,7 +96,7 @@ type lineView struct {
 func (v *lineView) event(e launcher.Event) {
 	switch e.Event {
 	case event.SessionBegan.String(), event.SessionEnded.String(), event.ActorBegan.String(), event.ActorEnded.String():
-		return // the dispatch tells of processes
+		return // the events about processes say the same
 	}
 	v.line(e.Time, e.Text)
 }
@@ -106,7 +106,7 @@ func (v *lineView) line(at time.Time, text string) {
 	fmt.Fprintf(v.out, "%02d:%06.3f  %s\n", int(d.Minutes()), (d % time.Minute).Seconds(), terminal.Printable(text))
 }
 
-// drawSummary is a summary for people.
+// drawSummary formats a summary.
 func drawSummary(s launcher.Summary, p terminal.Paint) string {
 	var b strings.Builder
 	var counts []string
@@ -142,7 +142,7 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 	return b.String()
 }
 
-// resultWidth is how wide a result is in a table at most.
+// resultWidth is the greatest width of a result in the table.
 const resultWidth = 60
 
 func summaryRow(a launcher.Actor) terminal.Row {
@@ -166,7 +166,8 @@ func summaryRow(a launcher.Actor) terminal.Row {
 	return row
 }
 
-// resultText is a result in one line: a text as it is, anything else as JSON.
+// resultText returns a result in one line: a string unquoted, anything else as
+// JSON.
 func resultText(result json.RawMessage) string {
 	var text string
 	if json.Unmarshal(result, &text) != nil {

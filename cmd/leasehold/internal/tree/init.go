@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/manifest"
 )
 
-// defaultManifest is the file that init writes unless it is told of another.
+// defaultManifest is the file that init writes by default.
 const defaultManifest = "leasehold.toml"
 
 func NewInitCommand() *cobra.Command {
@@ -65,7 +65,7 @@ shell, and the manifest runs unchanged: two workers contend for a file.`,
 	return cmd
 }
 
-// writeNew writes a file that must not be there, unless force says otherwise.
+// writeNew writes a file, which must not exist unless force is set.
 func writeNew(file string, text []byte, force bool) error {
 	flags := os.O_CREATE | os.O_WRONLY
 	if force {

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// logPoll is how often agents' logs are looked at: they write into files
-	// of their own, which nothing stands between.
+	// logPoll is the interval at which the logs of agents are read. Agents
+	// write directly into their files.
 	logPoll = 100 * time.Millisecond
 
-	// maxLogLine is how much of a line is shown, in bytes.
+	// maxLogLine is how many bytes of a line are shown.
 	maxLogLine = 4 << 10
 )
 
-// A logView prints what agents write, each line after its path.
+// A logView prints the output of agents, each line after the agent's path.
 type logView struct {
 	dir   *launcher.Directory
 	lines *lineView
 
 	mu    sync.Mutex
-	tails map[string][]*tail // by the actor's path
+	tails map[string][]*tail // by the path of the actor
 	stop  chan struct{}
 	done  chan struct{}
 }
@@ -54,10 +54,10 @@ func (v *logView) follow() { // ends with close
 	}
 }
 
-// before is told of an event that is about to be shown: what an agent wrote
-// stands before its end.
+// before is called before an event is shown, so that an agent's output is shown
+// before its end.
 func (v *logView) before(e launcher.Event) {
-	v.mu.Lock() // held until after: lines do not mix
+	v.mu.Lock() // held until after, so that lines do not mix
 	if e.Event == launcher.ActorExited {
 		v.print(e.Path)
 		for _, t := range v.tails[e.Path] {
@@ -80,8 +80,7 @@ func (v *logView) after(e launcher.Event) {
 	}
 }
 
-// print shows what an agent has written since the last look. The caller holds
-// mu.
+// print shows an agent's new output. The caller holds mu.
 func (v *logView) print(path string) {
 	for _, t := range v.tails[path] {
 		t.read(func(line string) { v.lines.line(time.Now(), path+" | "+line) })
@@ -100,15 +99,15 @@ func (v *logView) close() error {
 	return err
 }
 
-// A tail is a file that another process appends to, by lines.
+// A tail reads a file line by line while another process appends to it.
 type tail struct {
 	launcher.Tail
-	part []byte // of a line that has no end yet
+	part []byte // an incomplete line
 }
 
-// read yields the lines that are new. One that is too long is several.
+// read yields the new lines. A line that is too long is split.
 func (t *tail) read(line func(string)) {
-	_ = t.Next(func(some []byte) { // a file that cannot be read has nothing new
+	_ = t.Next(func(some []byte) { // a read error counts as no new output
 		t.part = append(t.part, some...)
 		for {
 			switch i := bytes.IndexByte(t.part, '\n'); {
@@ -125,7 +124,7 @@ func (t *tail) read(line func(string)) {
 	})
 }
 
-// rest yields the last line, if it has no end.
+// rest yields the last line if it has no newline.
 func (t *tail) rest(line func(string)) {
 	if len(t.part) > 0 {
 		line(string(t.part))

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// NewWatchdogCommand is what a dispatcher starts beside itself, and nobody
-// else: it reads the dispatcher's word, or the end of it, from standard input.
+// NewWatchdogCommand is the watchdog, which only a dispatcher starts. It reads
+// the dispatcher's messages from standard input.
 func NewWatchdogCommand() *cobra.Command {
 	var mark string
 	var grace time.Duration
@@ -21,8 +21,8 @@ func NewWatchdogCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// No signal is to end this, and nobody waits for it: what the
-			// kernel cannot kill for so long stays.
+			// No signal may end the watchdog, and nobody waits for it. It gives
+			// up on processes that the kernel cannot kill within this time.
 			const patience = time.Minute
 			ctx := context.WithoutCancel(cmd.Context())
 			ended, err := process.RunWatchdog(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), mark, grace, patience)
