@@ -27,10 +27,11 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	}
 	asked, err := route.Call(r, nil)
 	if last := r.Header.Get("Last-Event-ID"); err == nil && last != "" {
-		asked.Given["since"] = json.RawMessage(last)
-		if _, wrong := strconv.ParseUint(last, 10, 64); wrong != nil {
+		revision, wrong := strconv.ParseUint(last, 10, 64)
+		if wrong != nil {
 			err = &registry.ArgumentError{Argument: "Last-Event-ID", Problem: "must be the id of an event"}
 		}
+		asked.Given["since"] = strconv.AppendUint(nil, revision, 10)
 	}
 	if err == nil && !hs.addStream() {
 		err = &registry.LimitError{Which: "streams of one session", Max: maxStreams}
