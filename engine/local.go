@@ -34,6 +34,33 @@ func IsNeeded(ctx context.Context) bool {
 	return needed
 }
 
+type reader struct{}
+
+// A Reader decides when the snapshots of a caller may work. Begin and Long may wait for
+// others, and end the snapshot with their error.
+type Reader interface {
+	Begin() error // a snapshot is about to be made
+	Long() error  // it is more work than most, or much has been read
+	End()         // it is over; called if Begin has given no error
+}
+
+// ReadIn has r decide when the snapshots of a caller may work.
+func ReadIn(ctx context.Context, r Reader) context.Context {
+	return context.WithValue(ctx, reader{}, r)
+}
+
+// ReaderOf gives the r of [ReadIn], or one that lets everybody work.
+func ReaderOf(ctx context.Context) Reader {
+	if r, ok := ctx.Value(reader{}).(Reader); ok {
+		return r
+	}
+	return reader{}
+}
+
+func (reader) Begin() error { return nil }
+func (reader) Long() error  { return nil }
+func (reader) End()         {}
+
 type diskKey struct{}
 
 // AtDisk makes the engine call fn as soon as the caller only waits for the

@@ -125,6 +125,38 @@ func isTimeout(err error) bool {
 	return ok && ne.Timeout()
 }
 
+// A client that sends calls faster than they are served is read no further, and none
+// of its calls is refused.
+func TestCallsBeyondTheLineAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		goOn := make(chan struct{})
+		d.AddTestTool("hold", func(context.Context, *dispatch.Session) string {
+			<-goOn
+			return "held"
+		})
+		p := d.dial(t, "hasty")
+		const all = 1000
+		var sent atomic.Int64
+		go func() {
+			for i := range all {
+				p.call(i, "hold", `{}`)
+				sent.Add(1)
+			}
+		}()
+		time.Sleep(time.Second)
+		if n := sent.Load(); n > all/2 {
+			t.Errorf("%d calls were read, and none is served", n)
+		}
+		close(goOn)
+		for range all {
+			if m := p.receive(); m.text() != "held" {
+				t.Fatalf("answer: %+v", m)
+			}
+		}
+	})
+}
+
 // Calls of one actor take turns, over all its connections; what waits says so
 // and takes none.
 func TestCallsOfOneActorTakeTurns(t *testing.T) {

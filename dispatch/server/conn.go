@@ -31,8 +31,8 @@ var errHungUp = errors.New("the client closed it")
 // ways.
 //
 // One goroutine at a time reads. A call that comes alone it serves itself, and
-// if that takes long another goroutine takes over the reading; each other call
-// runs on a goroutine of its own. So no call keeps the daemon from seeing that
+// if that takes long another goroutine takes over the reading; other calls run on
+// goroutines of their own, those that do not wait in [lanes]. So no call keeps the daemon from seeing that
 // the client is gone, has cancelled a call or releases what its other calls
 // wait for.
 //
@@ -50,10 +50,13 @@ type conn struct {
 	in       *bufio.Reader // of whoever reads
 	out      lineWriter
 	requests requests
+	lanes    lanes
+	room     chan struct{}  // has one in it for each call that does not wait
 	wg       sync.WaitGroup // the goroutines that read and of calls
 	ended    chan error     // why there is nothing more to read
 
-	goodbye atomic.Bool // the client ends it
+	leaving <-chan struct{} // closed when the daemon lets the client go
+	goodbye atomic.Bool     // the client ends it
 
 	turn   atomic.Uint64 // odd while the goroutine that reads serves a call
 	relief *time.Timer   // takes over the reading if it still does
@@ -93,6 +96,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	c := &conn{
 		server: s, service: v.home.serviceFor(v.se), visit: v, client: newClient(),
 		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
+		room: make(chan struct{}, maxLanes+maxInLine), leaving: ctx.Done(),
 	}
 	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)
@@ -263,12 +267,20 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 }
 
 func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (reading bool) {
-	r, err := c.begin(ctx, &env, len(line))
+	waits := c.waits(&env)
+	if !waits && !c.enter(ctx) {
+		return true
+	}
+	r, err := c.begin(ctx, &env, waits, len(line))
 	if err != nil {
+		if !waits {
+			<-c.room
+		}
 		c.out.write(refuseCall(&env, err))
 		return true
 	}
 	work := func() {
+		defer c.leave(r)
 		defer c.server.shares.done(len(line))
 		defer c.requests.free(r)
 		if r.name.Name != "" && env.Params.Meta.Call != "" {
@@ -291,19 +303,43 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 			c.server.retell(c.se)
 		}
 	}
-	if r.waits || c.in.Buffered() > 0 {
+	switch {
+	case r.waits:
 		c.wg.Go(work)
 		return true
+	case c.in.Buffered() > 0 || !c.lanes.take():
+		c.lanes.start(&c.wg, work)
+		return true
 	}
+	defer c.lanes.leave(&c.wg)
 	return c.serveAlone(work)
 }
 
+// enter waits until there is room for another call that does not wait. Nothing is read
+// meanwhile: such calls end by themselves, and those of a client that does not read its
+// answers end with it. It reports false if the connection ends.
+func (c *conn) enter(ctx context.Context) bool {
+	select {
+	case c.room <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-c.leaving:
+	case <-c.se.Context().Done():
+	}
+	return false
+}
+
+func (c *conn) leave(r *request) {
+	if !r.waits {
+		<-c.room
+	}
+}
+
 // begin takes the room that a request needs.
-func (c *conn) begin(ctx context.Context, env *wire.Message, size int) (*request, error) {
+func (c *conn) begin(ctx context.Context, env *wire.Message, waits bool, size int) (*request, error) {
 	if err := c.server.shares.arrive(size); err != nil {
 		return nil, err
 	}
-	waits := c.waits(env)
 	r, err := c.requests.begin(ctx, env, waits, size, c.nameOn(c.number, c.se, env, waits))
 	if err != nil {
 		c.server.shares.done(size)

@@ -16,6 +16,12 @@ const (
 	maxWaits = 256
 	maxCalls = 256
 
+	// maxLanes is how many of those of a connection to the socket that do not wait run
+	// at once, as many as an actor has turns, and maxInLine how many come after them.
+	// Then the connection is not read.
+	maxLanes  = maxTurns
+	maxInLine = 48
+
 	// maxCallBytes bounds the messages of the calls under way.
 	maxCallBytes = 8 * wire.MaxMessage
 
@@ -32,14 +38,8 @@ const (
 	// wait. More would not be faster: they would wait for the same lock.
 	maxTurns = 16
 
-	// largeMessage is from how many bytes on a call takes its turn among
-	// those that are long.
+	// largeMessage is from how many bytes on a call takes a long turn.
 	largeMessage = 64 << 10
-
-	// longListing is from how many bytes on a listing is a long call, the next time, and
-	// longWork from how much work on.
-	longListing = 8 << 10
-	longWork    = 2 * time.Millisecond
 
 	// maxAhead is how many bytes of answers a client may leave unread before
 	// its next calls wait for it to read.

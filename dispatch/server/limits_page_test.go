@@ -27,7 +27,7 @@ func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
 		"HTTP connections of one actor":                      fmt.Sprint(d.ActorHTTPConns),
 		"HTTP connections that have shown no token":          fmt.Sprint(d.HTTPStrangers),
 		"calls of one connection that wait":                  fmt.Sprint(maxWaits),
-		"calls of one connection that do not wait":           fmt.Sprint(maxCalls),
+		"calls of one HTTP session that do not wait":         fmt.Sprint(maxCalls),
 		"calls of one actor that run at once":                fmt.Sprint(maxTurns),
 		"messages of the calls under way, of one connection": mib(maxCallBytes),
 		"messages of all calls under way":                    mib(maxArrived),

@@ -234,7 +234,7 @@ func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *shar
 	s.mu.Lock()
 	since := s.since
 	s.mu.Unlock()
-	ctx, t, err := sh.turn(ctx, true, "")
+	ctx, t, err := sh.turn(ctx, false)
 	if err != nil {
 		return nil, false, err
 	}

@@ -35,7 +35,6 @@ type served struct {
 	call     toolFunc
 	readOnly bool // its calls have no effect that must happen once, or be undone
 	waits    bool // unless its call says otherwise
-	lists    bool // its answers may be long
 }
 
 // A listed tool is one, as lists of tools have it.
@@ -63,7 +62,7 @@ func newService(o Options, list, hidden []tools.Tool) *service {
 		s.mcp.AddTool(l.forLeads, refuseArguments)
 	}
 	for _, t := range slices.Concat(list, hidden) {
-		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits, t.Lists}
+		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits}
 	}
 	return s
 }
@@ -104,38 +103,24 @@ func (s *service) waits(m *wire.Message) bool {
 // none: those that it waits for do. A client with much to read, which out writes
 // to, is given no turn; nil: it has nothing else to read.
 func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
-	ctx, listing := r.ctx, ""
-	if s.tools[env.Params.Name].lists {
-		listing = env.Params.Name
-	}
-	var t *turn
+	ctx := r.ctx
 	for !r.waits {
 		if out.caughtUp(r.ctx); r.ctx.Err() != nil {
 			return f.refuse(env, context.Cause(r.ctx))
 		}
-		during, taken, err := sh.turn(r.ctx, len(msg) >= largeMessage || s.isLong(sh, env), listing)
+		during, t, err := sh.turn(r.ctx, len(msg) >= largeMessage)
 		if err != nil {
 			return f.refuse(env, err)
 		}
 		if out.behind() {
-			taken.listing = "" // nothing is known of it
-			taken.end()
+			t.end()
 			continue
 		}
-		defer taken.end()
-		ctx, t = during, taken
+		defer t.end()
+		ctx = during
 		break
 	}
-	line := s.answer(ctx, se, env, msg, r.name, f)
-	if t != nil {
-		t.large = len(line) > longListing
-	}
-	return line
-}
-
-// isLong reports whether the answer of a request may be long.
-func (s *service) isLong(sh *share, m *wire.Message) bool {
-	return strings.HasPrefix(m.Method, wire.ResourcesPrefix) || s.tools[m.Params.Name].lists && sh.lengthy.has(m.Params.Name)
+	return s.answer(ctx, se, env, msg, r.name, f)
 }
 
 // A form is how the answer to a request is written, as its protocol has it.

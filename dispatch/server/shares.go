@@ -27,9 +27,10 @@ type shares struct {
 	arrived   atomic.Int64 // bytes of calls under way
 	strangers atomic.Int64 // HTTP connections that have shown no token
 
-	// long has one in it for each long call that runs: a listing, or a call
-	// with a large message. Some processors are left for others.
-	long chan struct{}
+	// reads has one in it for each snapshot that runs and is not long so far, and
+	// long for each long call that runs: one that reads much, or has a large
+	// message. Some processors are left for others.
+	reads, long chan struct{}
 	// parsing is held while a large message is taken apart.
 	parsing sync.Mutex
 
@@ -39,7 +40,7 @@ type shares struct {
 
 func (s *shares) init(max Transport) {
 	s.max = max
-	s.long = make(chan struct{}, longTurns())
+	s.reads, s.long = make(chan struct{}, longTurns()), make(chan struct{}, longTurns())
 	s.comings.burst, s.comings.every = processBurst, processEvery
 	s.openings.burst, s.openings.every = sessionBurst, sessionEvery
 }
@@ -60,40 +61,11 @@ type share struct {
 
 	// turns is for the calls that run and do not wait. What an actor sends
 	// beyond waits here, and not at the lock of the state: there it would
-	// be ahead of what others send later. Of the long calls of an actor one
-	// is in line for its turn: so actors take turns.
+	// be ahead of what others send later.
 	turns chan struct{}
-	long  chan struct{}
-
-	// lengthy are the tools whose last listing for the actor was long. Until one is, a
-	// listing takes a turn as any other call.
-	lengthy lengthy
-}
-
-// lengthy is a set of tools.
-type lengthy struct {
-	mu    sync.Mutex
-	tools map[string]bool
-}
-
-func (l *lengthy) has(tool string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.tools[tool]
-}
-
-func (l *lengthy) note(tool string, is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.tools[tool] == is:
-	case is && l.tools == nil:
-		l.tools = map[string]bool{tool: true}
-	case is:
-		l.tools[tool] = true
-	default:
-		delete(l.tools, tool)
-	}
+	// reader is for the one of its calls that makes a snapshot, or is in line for
+	// a long turn: so actors take turns.
+	reader chan struct{}
 }
 
 // A use is one kind of thing that an actor has several of.
@@ -122,7 +94,7 @@ func (s *shares) take(actor uuid.UUID, u use) (*share, error) {
 	defer s.mu.Unlock()
 	sh := s.actors[actor]
 	if sh == nil {
-		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), long: make(chan struct{}, 1)}
+		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), reader: make(chan struct{}, 1)}
 	}
 	n, limit, which := sh.count(u)
 	if *n >= limit {
@@ -147,55 +119,97 @@ func (sh *share) giveBack(u use) {
 	}
 }
 
-// turn waits until the actor may run one call more, in the ctx that it gives. Listing is
-// the tool of one that lists, or "".
-func (sh *share) turn(ctx context.Context, long bool, listing string) (context.Context, *turn, error) {
-	t := &turn{share: sh, listing: listing, long: long}
-	if !long {
-		if err := enter(ctx, sh.turns); err != nil {
+// turn waits until the actor may run one call more, in the ctx that it gives. A
+// call with a large message is long.
+func (sh *share) turn(ctx context.Context, long bool) (context.Context, *turn, error) {
+	t := &turn{share: sh, ctx: ctx}
+	if long {
+		t.short.Store(true)
+		if err := enter(ctx, sh.reader); err != nil {
 			return ctx, nil, err
 		}
-	} else {
-		if err := enter(ctx, sh.long); err != nil {
+		if err := t.enterLong(); err != nil {
 			return ctx, nil, err
 		}
-		defer func() { <-sh.long }() // in line no more
-		if err := enter(ctx, sh.of.long); err != nil {
-			return ctx, nil, err
-		}
+	} else if err := enter(ctx, sh.turns); err != nil {
+		return ctx, nil, err
 	}
-	t.began = time.Now()
-	return engine.AtDisk(ctx, t.atDisk), t, nil
+	return engine.ReadIn(engine.AtDisk(ctx, t.atDisk), t), t, nil
 }
 
 // A turn is what a call takes to run. A short one ends when the call only waits for the
 // disk: so a sync of the disk is for as many calls of an actor as there are. It is not
 // taken again: the call may hold what others wait for in their turns.
+//
+// How much a call reads shows when it reads it. So it has a place for each of its
+// snapshots, and once one turns out to be long, a long turn, to the end of its answer.
+// Only the call uses its turn.
 type turn struct {
 	*share
-	listing string
-	large   bool // the answer
-	long    bool
-	began   time.Time
-	worked  atomic.Int64 // nanoseconds until it only waited for the disk; 0: it works
+	ctx     context.Context
+	short   atomic.Bool // its short turn was given back, or is not needed
+	reading bool        // it has a place in reads
+	long    time.Time   // since when it has a long turn; zero: it has none
+}
+
+// Begin implements [engine.Reader].
+func (t *turn) Begin() error {
+	if !t.long.IsZero() {
+		return nil
+	}
+	if err := enter(t.ctx, t.reader); err != nil {
+		return err
+	}
+	if err := enter(t.ctx, t.of.reads); err != nil {
+		<-t.reader
+		return err
+	}
+	t.reading = true
+	return nil
+}
+
+// Long implements [engine.Reader].
+func (t *turn) Long() error {
+	if !t.reading {
+		return nil
+	}
+	<-t.of.reads
+	t.reading = false
+	return t.enterLong()
+}
+
+// enterLong makes the turn a long one. The call is its actor's reader until then.
+func (t *turn) enterLong() error {
+	defer func() { <-t.reader }()
+	if err := enter(t.ctx, t.of.long); err != nil {
+		return err
+	}
+	t.long = time.Now()
+	return nil
+}
+
+// End implements [engine.Reader].
+func (t *turn) End() {
+	if t.reading {
+		<-t.of.reads
+		<-t.reader
+		t.reading = false
+	}
 }
 
 // atDisk may be called more than once: a call may do several things.
 func (t *turn) atDisk() {
-	if t.worked.CompareAndSwap(0, int64(max(1, time.Since(t.began)))) && !t.long {
+	if t.short.CompareAndSwap(false, true) {
 		<-t.turns
 	}
 }
 
-// end gives the turn back.
+// end gives the turn back. A long one is had by nobody until others had the processor
+// for as long as it worked.
 func (t *turn) end() {
 	t.atDisk()
-	worked := time.Duration(t.worked.Load())
-	if t.long {
-		t.of.endLong(worked)
-	}
-	if t.listing != "" {
-		t.lengthy.note(t.listing, t.large || worked > longWork)
+	if !t.long.IsZero() {
+		time.AfterFunc(min(time.Since(t.long), maxRest), func() { <-t.of.long })
 	}
 }
 
@@ -211,12 +225,6 @@ func enter(ctx context.Context, turns chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// endLong gives a long turn back, once others had the processor for as long as it
-// worked.
-func (s *shares) endLong(took time.Duration) {
-	time.AfterFunc(min(took, maxRest), func() { <-s.long })
 }
 
 const maxRest = 2 * time.Millisecond

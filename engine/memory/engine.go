@@ -165,7 +165,9 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 		}
 		e.hub.Notify(end.changed...)
 		e.committed(&end)
-		end.tx.pace.rest(end.held)
+		if end.tx.pace.spent {
+			end.tx.pace.rest(end.held)
+		}
 	}()
 	e.began.Add(1)
 	return e.locked(fn, &end)
@@ -233,7 +235,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 func (e *Engine) begin(t *tx) {
 	t.e, t.set, t.store, t.recent = e, e.set, e.store, e.recent
 	t.now, t.wall = e.clock.read()
-	t.pace = pace{&e.began, e.began.Load(), time.Now(), 0}
+	t.pace = pace{began: &e.began, seen: e.began.Load(), since: time.Now()}
 	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
 	t.cold, t.coldUndo = &e.fresh, e.coldUndo[:0]
 }
@@ -253,6 +255,10 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	reader := engine.ReaderOf(ctx)
+	if err := reader.Begin(); err != nil {
+		return err
+	}
 	e.reading.RLock() // Close waits for it
 	defer e.reading.RUnlock()
 	var t tx
@@ -261,9 +267,11 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	e.mu.Lock()
 	if err := e.refusalLocked(); err != nil {
 		e.mu.Unlock()
+		reader.End()
 		return err
 	}
 	e.begin(&t)
+	t.pace.reader = reader
 	t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil // those stay the engine's
 	snapshot := e.store.Snapshot()
 	t.set, t.store, t.recent, t.cold = e.set.copy(), snapshot, nil, e.fresh.Copy()
@@ -274,6 +282,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 		t.endWalks()
 		t.e = nil
 		err = errors.Join(err, snapshot.Close())
+		reader.End()
 		engine.WaitsForDisk(ctx)
 		if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
 			err = failure

@@ -18,7 +18,8 @@ const (
 	stretch = 500 * time.Microsecond
 	maxRest = 2 * time.Millisecond
 
-	restRows = 16 // a snapshot looks at the time once for so many
+	restRows = 16       // a snapshot looks at the time once for so many
+	longRead = 32 << 10 // bytes: what is read is also sorted, encoded and sent
 )
 
 // A pace is the work of one transaction since it began or rested.
@@ -26,17 +27,38 @@ type pace struct {
 	began *atomic.Uint64 // how many transactions have begun, ever
 	seen  uint64         // of those, when the work began
 	since time.Time
+	spent bool // others were told to wait no longer
 	rows  int
+
+	reader engine.Reader // of a snapshot that is not long yet, or nil
+	bytes  int           // that it has read
 }
 
 // between is yield with rests.
-func (p *pace) between(yield func(engine.Row) bool) func(engine.Row) bool {
-	return func(r engine.Row) bool {
-		if p.rows++; p.rows%restRows == 0 {
-			p.rest(time.Since(p.since))
-		}
-		return yield(r)
+func (t *tx) between(yield func(engine.Row) bool) func(engine.Row) bool {
+	return func(r engine.Row) bool { return t.hasRead(&r) && yield(r) }
+}
+
+// hasRead counts a row that a snapshot has read, and reports whether it may go on.
+func (t *tx) hasRead(r *engine.Row) bool {
+	p := &t.pace
+	p.bytes += len(r.Key) + len(r.Value)
+	p.rows++
+	if p.rows%restRows != 0 && p.bytes < longRead {
+		return true
 	}
+	worked := time.Since(p.since)
+	if p.reader != nil && (worked >= stretch || p.bytes >= longRead) {
+		long := p.reader.Long
+		p.reader = nil
+		if err := long(); err != nil {
+			t.poison(err)
+			return false
+		}
+		p.since, worked = time.Now(), 0
+	}
+	p.rest(worked)
+	return true
 }
 
 // rest lets others go first after a stretch of work.

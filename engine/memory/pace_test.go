@@ -48,7 +48,7 @@ func TestLongScansRestWhileOthersAreAtWork(t *testing.T) {
 			var began atomic.Uint64
 			p := pace{began: &began, since: time.Now()}
 			worked := 0
-			yield := p.between(func(engine.Row) bool {
+			yield := (&tx{pace: p}).between(func(engine.Row) bool {
 				if others {
 					began.Add(1)
 				}

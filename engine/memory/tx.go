@@ -57,7 +57,11 @@ func (t *tx) live() *set {
 func (t *tx) Now() time.Time  { return t.now }
 func (t *tx) Wall() time.Time { return t.wall }
 func (t *tx) Sync()           { t.disk = true }
-func (t *tx) Spent() bool     { return time.Since(t.pace.since) >= stretch }
+
+func (t *tx) Spent() bool {
+	t.pace.spent = t.pace.spent || time.Since(t.pace.since) >= stretch
+	return t.pace.spent
+}
 
 func (t *tx) Get(key string) (engine.Row, bool) {
 	if isCold(key) {
@@ -85,8 +89,12 @@ func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
 		}
 	}
 	r, ok, err = readCold(t.store, key)
-	if ok && t.recent != nil {
+	switch {
+	case !ok:
+	case t.recent != nil:
 		t.recent.set(key, coldWrite{value: r.Value})
+	case t.rests && !t.hasRead(&r):
+		return engine.Row{}, false, t.err
 	}
 	return r, ok, err
 }
@@ -110,7 +118,7 @@ func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
 	from = max(prefix, from)
 	return func(yield func(engine.Row) bool) {
 		if t.rests {
-			yield = t.pace.between(yield)
+			yield = t.between(yield)
 		}
 		if isCold(prefix) {
 			t.scanCold(prefix, from, yield)

@@ -28,7 +28,6 @@ type Tool struct {
 	Input       *jsonschema.Schema
 	Output      *jsonschema.Schema // of an answer; a refusal has a shape of its own
 	Waits       bool               // if its call does not say how long
-	Lists       bool               // it answers in pages, which may be long
 
 	fields []field
 	told   told // of the answer's members
@@ -58,7 +57,7 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 	fields, defaults := s.fields, s.defaults.(A)
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
-		Input: s.input, Output: s.output, Waits: waitsByDefault(fields), Lists: has(fields, "limit"),
+		Input: s.input, Output: s.output, Waits: waitsByDefault(fields),
 		fields: fields, told: s.told,
 		call: func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error) {
 			args := defaults
@@ -96,10 +95,6 @@ func waitsByDefault(fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool {
 		return f.name == "wait_secs" && f.def != nil && string(f.def) != "0"
 	})
-}
-
-func has(fields []field, name string) bool {
-	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
 }
 
 // Agents are the tools that agents see, in the order of the book.
