@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,22 @@ import (
 
 // A Cluster is where the servers that share a database meet.
 type Cluster struct {
-	pool *pgxpool.Pool
+	pool       *pgxpool.Pool
+	partitions int
 }
 
 var _ cluster.Database = (*Cluster)(nil)
 
-// OpenCluster makes or migrates the schema of a database, and the partitions. Of o it
-// takes what says where the database is and what it must be like.
+// DefaultPartitions is over how many partitions a database spreads its runs, unless it
+// is first used with another number.
+const DefaultPartitions = 1
+
+// MaxPartitions bounds it. Each costs its leader a connection to the database.
+const MaxPartitions = 64
+
+// OpenCluster makes or migrates the schema of a database, and the partitions: so many
+// if it has none yet. If it has, their number stays, and another than 0 is refused that
+// is not theirs. Of o it takes what says where the database is and what it must be like.
 func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, error) {
 	o = o.withDefaults()
 	cfg, err := o.config()
@@ -33,22 +43,52 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 	if err != nil {
 		return nil, err
 	}
+	var there int
 	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
 		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 			if err := migrate(ctx, conn.Conn()); err != nil {
 				return err
 			}
-			_, err := conn.Exec(ctx, `INSERT INTO leasehold_partition (partition, epoch)
-SELECT n, 0 FROM generate_series(0, $1::bigint - 1) AS n ON CONFLICT (partition) DO NOTHING`, partitions)
-			return err
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+				there, err = partition(ctx, tx, cmp.Or(partitions, DefaultPartitions))
+				return err
+			})
 		})
 	})
+	if err == nil && partitions != 0 && partitions != there {
+		err = fmt.Errorf("%w: it has %d, and not %d", ErrPartitions, there, partitions)
+	}
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("engine: open the database: %w", err)
 	}
-	return &Cluster{pool}, nil
+	return &Cluster{pool, there}, nil
 }
+
+// ErrPartitions says that the number of a database's partitions cannot be what was
+// asked for.
+var ErrPartitions = errors.New("the number of partitions is fixed when a database is first used")
+
+// partition makes the partitions of a database that has none, and says how many there
+// are.
+func partition(ctx context.Context, tx pgx.Tx, asked int) (there int, err error) {
+	// Whoever comes at the same time waits for the row. A partition without that was
+	// made by what copies a state into a database.
+	if _, err := tx.Exec(ctx, `INSERT INTO leasehold_cluster (partitions)
+SELECT CASE WHEN EXISTS (SELECT 1 FROM leasehold_partition) THEN (SELECT count(*) FROM leasehold_partition) ELSE $1::bigint END
+ON CONFLICT (whole) DO NOTHING`, asked); err != nil {
+		return 0, err
+	}
+	if err := tx.QueryRow(ctx, "SELECT partitions FROM leasehold_cluster").Scan(&there); err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO leasehold_partition (partition, epoch)
+SELECT n, 0 FROM generate_series(0, $1::bigint - 1) AS n ON CONFLICT (partition) DO NOTHING`, there)
+	return there, err
+}
+
+// Partitions is how many there are.
+func (c *Cluster) Partitions() int { return c.partitions }
 
 // ErrNoSchema says that no server has used a database yet.
 var ErrNoSchema = errors.New("no server has used this database yet")
@@ -65,6 +105,7 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	var partitions int
 	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		known, err := lastMigration()
 		if err != nil {
@@ -76,14 +117,16 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 			return ErrNoSchema
 		case err == nil && version != known:
 			return fmt.Errorf("its schema is version %d, and this program knows %d: use the version that its servers have", version, known)
+		case err != nil:
+			return err
 		}
-		return err
+		return conn.QueryRow(ctx, "SELECT count(*) FROM leasehold_partition").Scan(&partitions)
 	})
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("engine: find the cluster: %w", err)
 	}
-	return &Cluster{pool}, nil
+	return &Cluster{pool, partitions}, nil
 }
 
 // Close closes the connections.

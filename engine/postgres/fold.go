@@ -22,7 +22,13 @@ func (s *store) foldAll() {
 		case <-s.ctx.Done():
 			return
 		case f := <-s.toFold:
+			select { // before patience begins: others have theirs
+			case s.conns.folds <- struct{}{}:
+			case <-s.ctx.Done():
+				return
+			}
 			err := s.patiently(s.ctx, func(ctx context.Context) error { return s.fold(ctx, f) })
+			<-s.conns.folds
 			switch {
 			case s.ctx.Err() != nil:
 				return // the next Open reads the log
@@ -45,7 +51,7 @@ func (s *store) fold(ctx context.Context, f fold) error {
 	for _, sn := range f.older {
 		sn.begin()
 	}
-	return pgx.BeginFunc(ctx, s.one, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, s.conns.fold, func(tx pgx.Tx) error {
 		var one int
 		err := tx.QueryRow(ctx, "SELECT 1 FROM leasehold_partition WHERE partition = $1 AND epoch = $2 FOR SHARE", s.partition, s.epoch).Scan(&one)
 		if err == pgx.ErrNoRows {

@@ -33,6 +33,9 @@ type Options struct {
 	Leader  uuid.UUID
 	Epoch   int64
 	Confirm func() error
+	// Connections are what the partitions that a process leads share. Nil: the
+	// partition has its own.
+	Connections *Connections
 	// Patience is for how long a database that was lost is waited for. The zero
 	// value is [DefaultPatience].
 	Patience time.Duration
@@ -117,11 +120,6 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 // Epoch is how often the partition has been opened, this time included.
 func (e *Engine) Epoch() int64 { return e.store.epoch }
 
-const (
-	readers   = 4 // connections for reads, which are short
-	snapshots = 8 // and for snapshots, each of which keeps one
-)
-
 func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err error) {
 	cfg, err := o.config()
 	if err != nil {
@@ -138,12 +136,11 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 			s.release()
 		}
 	}()
-	for pool, size := range map[**pgxpool.Pool]int32{&s.short: readers, &s.long: snapshots, &s.one: 1} {
-		cfg := cfg.Copy()
-		cfg.MaxConns = size
-		if *pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+	if s.conns = o.Connections; s.conns == nil {
+		if s.conns, err = Connect(ctx, o); err != nil {
 			return nil, err
 		}
+		s.closes = true
 	}
 	if err = s.lead(ctx, o); err != nil {
 		return nil, err

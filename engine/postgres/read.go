@@ -71,7 +71,7 @@ func (s *store) Get(space memory.Space, key string, read func(value []byte) erro
 	}
 	var value []byte
 	err = s.reading(func(ctx context.Context) (err error) {
-		value, found, err = s.get(ctx, s.short, space, key)
+		value, found, err = s.get(ctx, s.conns.short, space, key)
 		return err
 	})
 	if err != nil || !found {
@@ -89,7 +89,7 @@ func (s *store) reading(read func(context.Context) error) error {
 func (s *store) Iterate(space memory.Space) (memory.Iterator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &iterator{s: s, q: s.short, space: space, layers: s.layersLocked(), again: true}, nil
+	return &iterator{s: s, q: s.conns.short, space: space, layers: s.layersLocked(), again: true}, nil
 }
 
 // Snapshot implements [memory.Store]. It has a transaction of its own from when it
@@ -132,7 +132,7 @@ func (sn *snapshot) beginLocked() {
 	sn.begun = true
 	s := sn.s
 	sn.err = s.reading(func(ctx context.Context) (err error) {
-		if sn.conn, err = s.long.Acquire(ctx); err != nil {
+		if sn.conn, err = s.conns.long.Acquire(ctx); err != nil {
 			return err
 		}
 		sn.tx, err = sn.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})

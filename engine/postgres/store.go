@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasehold/leasehold/engine/memory"
 )
@@ -25,7 +24,8 @@ type store struct {
 	foldSize         int
 	logf             func(format string, args ...any)
 	cfg              *pgx.ConnConfig
-	short, long, one *pgxpool.Pool // for reads, for snapshots, and for folds
+	conns            *Connections
+	closes           bool // conns are its own
 
 	ctx     context.Context // of all that goes on in the background; its cause tells why it ended
 	cancel  context.CancelCauseFunc
@@ -60,10 +60,8 @@ func (s *store) Close() error {
 func (s *store) release() {
 	s.cancel(errClosed)
 	s.running.Wait()
-	for _, pool := range []*pgxpool.Pool{s.short, s.long, s.one} {
-		if pool != nil {
-			pool.Close()
-		}
+	if s.closes {
+		s.conns.Close()
 	}
 	s.disconnect()
 }
