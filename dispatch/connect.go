@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -196,6 +197,9 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 	}
 	if a.Ended() {
 		return Actor{}, a.endedError()
+	}
+	if !a.TokenExpires.IsZero() && !tx.Wall().Before(a.TokenExpires) {
+		return Actor{}, fmt.Errorf("%w: the token of %s has expired at %s; the operator issues another with leasehold actor token", ErrUnauthenticated, a.Path, a.TokenExpires.UTC().Format(time.RFC3339))
 	}
 	return a, nil
 }

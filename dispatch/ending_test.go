@@ -423,7 +423,7 @@ func TestATokenIsIssuedAnew(t *testing.T) {
 		h.add(dispatch.Root, "", "boss")
 		_, before := h.add(dispatch.Worker, "", "W1")
 		se := h.connect(dispatch.Credentials{Token: before}, 50)
-		_, token, err := h.ReissueToken(t.Context(), "r", "W1")
+		_, token, err := h.ReissueToken(t.Context(), "r", "W1", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +432,7 @@ func TestATokenIsIssuedAnew(t *testing.T) {
 		}
 		h.connect(dispatch.Credentials{Token: token}, 51)
 		h.take(se, dispatch.RunScope, "x", time.Minute)
-		if _, _, err := h.ReissueToken(t.Context(), "r", "nobody"); !errors.Is(err, dispatch.ErrNotFound) {
+		if _, _, err := h.ReissueToken(t.Context(), "r", "nobody", 0); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("of nobody: %v", err)
 		}
 	})

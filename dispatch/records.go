@@ -54,6 +54,8 @@ type Actor struct {
 	Held      []work.LeaseName `json:",omitempty"` // leases it held when it ended, at most work.MaxLeaseNames
 	Leaving   bool             `json:",omitempty"` // its entries in its layer are being removed
 	TokenHash []byte           `json:",omitempty"` // nil: nobody can connect as it; unused once it has ended
+
+	TokenExpires time.Time `json:",omitzero"` // by the wall clock; zero: when the actor has ended
 }
 
 // Ended reports whether the actor has ended.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -32,6 +33,8 @@ type NewActor struct {
 	Parent   string // path of the lead; "": the root
 	ReadDown bool   // the sub-lead's parent may read its layer
 	Caps     Caps   // of the run, with role root
+
+	TokenTTL time.Duration // of its token; 0: until the actor has ended
 }
 
 // AddActor creates an actor and its token. The token is returned only here. A
@@ -49,7 +52,7 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 		if err != nil {
 			return err
 		}
-		token, a.TokenHash = newSecret(tokenMark, a.ID)
+		token = a.newToken(tx, n.TokenTTL)
 		putActor(tx, a)
 		return nil
 	})
@@ -57,8 +60,9 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 }
 
 // ReissueToken gives the living actor at path a new token. The old token is
-// void. Sessions that were opened with it stay open.
-func (s *State) ReissueToken(ctx context.Context, name, path string) (a Actor, token string, err error) {
+// void. Sessions that were opened with it stay open. The new token expires after ttl,
+// or with 0 when the actor ends.
+func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Duration) (a Actor, token string, err error) {
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		run, ok := getRun(tx, name)
 		if !ok || !run.EndedAt.IsZero() {
@@ -70,7 +74,7 @@ func (s *State) ReissueToken(ctx context.Context, name, path string) (a Actor, t
 		if a.Ended() {
 			return a.endedError()
 		}
-		token, a.TokenHash = newSecret(tokenMark, a.ID)
+		token = a.newToken(tx, ttl)
 		putActor(tx, a)
 		return nil
 	})
@@ -78,6 +82,16 @@ func (s *State) ReissueToken(ctx context.Context, name, path string) (a Actor, t
 		return Actor{}, "", err
 	}
 	return a, token, nil
+}
+
+// newToken gives the actor a token, in place of the one that it had.
+func (a *Actor) newToken(tx engine.Tx, ttl time.Duration) (token string) {
+	token, a.TokenHash = newSecret(tokenMark, a.ID)
+	a.TokenExpires = time.Time{}
+	if ttl > 0 {
+		a.TokenExpires = tx.Wall().Add(ttl)
+	}
+	return token
 }
 
 func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {

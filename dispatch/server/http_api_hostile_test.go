@@ -104,6 +104,7 @@ type prober struct {
 	tokens     []string
 	known      []any // values from answers, to be found again
 	seen       map[string]map[int]int
+	told       func(answer string) // is given each answer, if it is not nil
 }
 
 func (p *prober) readOperations() {
@@ -244,6 +245,9 @@ func (p *prober) send(o operation, path string, query url.Values, header http.He
 		if err := json.Unmarshal(b, &a.object); err != nil {
 			p.t.Fatalf("no JSON: %s", said)
 		}
+	}
+	if p.told != nil {
+		p.told(string(b))
 	}
 	if a.status >= 500 {
 		p.t.Errorf("a fault: %s", said)

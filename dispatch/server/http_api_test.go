@@ -625,6 +625,29 @@ func TestAPIOperatorsAndReaders(t *testing.T) {
 		if a := brief.want(401, "GET", "/runs", ""); !strings.Contains(a.text("detail"), "expired") {
 			t.Errorf("expired: %s", a.body)
 		}
+
+		// So is that of an actor, for whom a new one goes on with what it is.
+		holding := func(a answer) *program {
+			return &program{web: &web{daemon: p.daemon, client: p.client, token: a.text("token")}, t: t, book: p.book}
+		}
+		guest := holding(operator.want(201, "POST", "/runs/r/actors", `{"name":"guest","role":"worker","token_ttl_secs":60}`))
+		session := guest.open().session
+		guest.want(201, "POST", "/leases", `{"key":"of the guest","ttl_secs":86400}`)
+		time.Sleep(time.Minute - time.Second)
+		guest.want(200, "GET", "/leases", "")
+		time.Sleep(time.Second)
+		if a := guest.want(401, "GET", "/leases", ""); !strings.Contains(a.text("detail"), "expired") {
+			t.Errorf("expired: %s", a.body)
+		}
+		guest = holding(operator.want(201, "POST", "/runs/r/actors/token", `{"path":"guest","token_ttl_secs":60}`))
+		guest.session = session
+		guest.want(200, "POST", "/leases", `{"key":"of the guest","ttl_secs":60}`) // still its own
+		time.Sleep(time.Minute)
+		guest.want(401, "GET", "/leases", "")
+		operator.want(400, "POST", "/runs/r/actors/token", `{"path":"guest","token_ttl_secs":0}`)
+		guest = holding(operator.want(201, "POST", "/runs/r/actors/token", `{"path":"guest"}`))
+		time.Sleep(2 * time.Minute)
+		guest.want(200, "GET", "/leases", "")
 	})
 }
 

@@ -59,6 +59,11 @@ type addActorArgs struct {
 	Parent   string `json:"parent,omitempty" doc:"path of its lead; default: the root" max:"512"`
 	ReadDown bool   `json:"read_down,omitempty" doc:"the parent may read a sub-lead's layer" default:"false"`
 	MaxDepth int    `json:"max_depth,omitempty" doc:"with role root: names in a path of this run" min:"1" max:"32"`
+	tokenTTLArg
+}
+
+type tokenTTLArg struct {
+	TTL seconds `json:"token_ttl_secs,omitempty" doc:"until its token expires; default: when the actor ends" min:"1" max:"315360000"`
 }
 
 type addedActor struct {
@@ -66,6 +71,12 @@ type addedActor struct {
 	Run     string `json:"run"`
 	Path    string `json:"path"`
 	Token   string `json:"token" jsonschema:"secret, shown once" told:"never"`
+	tokenEnd
+}
+
+// tokenEnd is when the token of an actor expires.
+type tokenEnd struct {
+	ExpiresAt *time.Time `json:"token_expires_at,omitempty" jsonschema:"absent: when the actor ends"`
 }
 
 func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s", a.Path, a.Run) }
@@ -73,9 +84,9 @@ func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s
 func (o *operator) addActor(ctx context.Context, _ *dispatch.Session, a addActorArgs) (addedActor, error) {
 	made, token, err := o.state.AddActor(ctx, dispatch.NewActor{
 		Run: a.Run, Name: a.Name, Role: dispatch.Role(a.Role), Parent: a.Parent, ReadDown: a.ReadDown,
-		Caps: dispatch.Caps{Depth: a.MaxDepth},
+		Caps: dispatch.Caps{Depth: a.MaxDepth}, TokenTTL: a.TTL.duration(),
 	})
-	return addedActor{made.ID.String(), made.Run, made.Path, token}, err
+	return addedActor{made.ID.String(), made.Run, made.Path, token, tokenEnd{instant(made.TokenExpires)}}, err
 }
 
 type endActorArgs struct {
@@ -98,6 +109,7 @@ func (o *operator) endActor(ctx context.Context, _ *dispatch.Session, a endActor
 type actorTokenArgs struct {
 	runArg
 	Path string `json:"path" doc:"of the actor" min:"1" max:"512"`
+	tokenTTLArg
 }
 
 type issuedToken struct {
@@ -105,6 +117,7 @@ type issuedToken struct {
 	Run     string `json:"run"`
 	Path    string `json:"path"`
 	Token   string `json:"token" jsonschema:"secret, shown once" told:"never"`
+	tokenEnd
 }
 
 func (t issuedToken) Text() string {
@@ -112,8 +125,8 @@ func (t issuedToken) Text() string {
 }
 
 func (o *operator) reissueToken(ctx context.Context, _ *dispatch.Session, a actorTokenArgs) (issuedToken, error) {
-	actor, token, err := o.state.ReissueToken(ctx, a.Run, a.Path)
-	return issuedToken{actor.ID.String(), actor.Run, actor.Path, token}, err
+	actor, token, err := o.state.ReissueToken(ctx, a.Run, a.Path, a.TTL.duration())
+	return issuedToken{actor.ID.String(), actor.Run, actor.Path, token, tokenEnd{instant(actor.TokenExpires)}}, err
 }
 
 type removedRun struct {

@@ -3,6 +3,7 @@ package tree
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,12 +43,14 @@ func newActorAddCommand() *cobra.Command {
 	var run, name, role, parent string
 	var readDown, asObject bool
 	var maxDepth int
+	var expires time.Duration
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "add",
 		Short: "Make an actor, and print its path and its token",
 		Long: `Make an actor, without launching it, and print its path and its token in two lines.
 The token is a secret and is shown only once: give it to the agent in its environment,
-as LEASEHOLD_TOKEN. It is void once the actor has ended.`,
+as LEASEHOLD_TOKEN. It is void once the actor has ended, or after --expires. A token
+that has expired opens no connection; one that is open lasts.`,
 		Example: `  leasehold actor add --run build --name lead --role root
   leasehold actor add --run build --name W1 --role worker --parent S1
 
@@ -64,6 +67,9 @@ as LEASEHOLD_TOKEN. It is void once the actor has ended.`,
 			}
 			if cmd.Flags().Changed("max-depth") {
 				args["max_depth"] = maxDepth
+			}
+			if cmd.Flags().Changed("expires") {
+				args["token_ttl_secs"] = expires.Seconds()
 			}
 			out := cmd.OutOrStdout()
 			answer, err := connection.AsOperator(cmd, true, "operator_actor_add", args)
@@ -92,6 +98,7 @@ as LEASEHOLD_TOKEN. It is void once the actor has ended.`,
 	f.StringVar(&parent, "parent", "", "`path` of its lead, as S1/S2 or S1→S2 (default root)")
 	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
 	f.IntVar(&maxDepth, "max-depth", 0, "with --role root: how many names a path in this run may have (default the daemon's)")
+	f.DurationVar(&expires, "expires", 0, "the token is void after this long, from 1s (default when the actor has ended)")
 	f.BoolVar(&asObject, "json", false, "print {actor_id, path, token}")
 	for _, required := range []string{"name", "role"} {
 		_ = cmd.MarkFlagRequired(required)
@@ -105,6 +112,7 @@ as LEASEHOLD_TOKEN. It is void once the actor has ended.`,
 func newActorTokenCommand() *cobra.Command {
 	var run string
 	var asObject bool
+	var expires time.Duration
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",
@@ -115,7 +123,11 @@ and print it. The old one is void from then on.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, true, "operator_actor_token", map[string]any{"run": run, "path": connection.ActorPath(args[0])})
+			request := map[string]any{"run": run, "path": connection.ActorPath(args[0])}
+			if cmd.Flags().Changed("expires") {
+				request["token_ttl_secs"] = expires.Seconds()
+			}
+			answer, err := connection.AsOperator(cmd, true, "operator_actor_token", request)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
@@ -132,6 +144,7 @@ and print it. The old one is void from then on.`,
 		},
 	})
 	view.RunFlag(cmd, &run)
+	cmd.Flags().DurationVar(&expires, "expires", 0, "the new one is void after this long, from 1s (default when the actor has ended)")
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {actor_id, run, path, token}")
 	return cmd
 }
