@@ -46,6 +46,7 @@ var arrows = [][]string{
 	{"dispatch/server/tools"},
 	{"dispatch/server/wire", "dispatch/project", "dispatch/metrics"},
 	{"dispatch"},
+	{"dispatch/traces"},
 	{"dispatch/work", "dispatch/mail", "layer"}, // launched work and messages know nothing of the tree of actors above them
 	{"dispatch/rows", "dispatch/process"},
 	{"kvstore", "queue"},
@@ -54,7 +55,7 @@ var arrows = [][]string{
 	{"engine"},
 	{"engine/cluster"},
 	{"client"}, // what others import: it knows nothing of the daemon but the API
-	{"engine/clock", "engine/record"},
+	{"engine/clock", "engine/record", "engine/traceparent"},
 }
 
 // keepers implement or test the seam and know nothing else of the project. The
@@ -71,6 +72,7 @@ var outside = []struct {
 	{"charm.land/bubbletea", []string{command + "view"}},
 	{"github.com/cockroachdb/pebble", []string{"engine/pebble"}},
 	{"github.com/prometheus", []string{"dispatch/metrics"}},
+	{"go.opentelemetry.io", []string{"engine/traceparent", "dispatch/traces", "client", command + "daemon"}},
 	{"github.com/modelcontextprotocol", []string{"dispatch/agent/agenttest"}}, // whose packages are tests
 }
 

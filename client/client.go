@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 // Options say how to reach a state, and as whom.
@@ -68,7 +70,8 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold)}
-	c.ctx, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	// Requests of several callers are sent within it, and are none of ctx's span.
+	c.ctx, c.stop = context.WithCancelCause(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}))
 	c.enqueues.init(c, c.enqueueAll)
 	c.submits.init(c, c.submitAll)
 	giveUp := c.clock.Running() + o.Outage
@@ -263,6 +266,9 @@ func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle 
 	}
 	if r.key != "" {
 		h.Header.Set("Idempotency-Key", r.key)
+	}
+	if from := traceparent.Of(ctx); from != "" {
+		h.Header.Set(traceparent.Header, from)
 	}
 	return h
 }

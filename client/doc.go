@@ -26,6 +26,8 @@
 //     sent again, to the next server.
 //   - Everything that is held belongs to the session of the [Client]. If the process dies,
 //     its server gives it back within seconds.
+//   - A task carries the OpenTelemetry span of who enqueues it, if there is one, to the
+//     context of its handler.
 //   - Calls of several goroutines are sent together: what arrives while a request is under
 //     way goes with the next. No call waits for others to arrive.
 //

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 // A NewTask is what to enqueue.
@@ -28,14 +30,16 @@ type enqueuing struct {
 	DelaySecs   float64         `json:"delay_secs,omitempty"`
 	MaxAttempts int             `json:"max_attempts,omitempty"`
 	Key         string          `json:"idempotency_key,omitempty"`
+	Trace       string          `json:"traceparent,omitempty"`
 }
 
 func (e enqueuing) size() int { return len(e.Payload) + 200 }
 
 // Enqueue puts a task in a queue, and returns its id. The task is durable then. Calls of
-// several goroutines are sent together.
+// several goroutines are sent together. The task carries the OpenTelemetry span of ctx to
+// whoever executes it.
 func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) {
-	e := enqueuing{Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(), MaxAttempts: t.MaxAttempts, Key: t.Key}
+	e := enqueuing{Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(), MaxAttempts: t.MaxAttempts, Key: t.Key, Trace: traceparent.Of(ctx)}
 	if e.Payload, err = json.Marshal(t.Payload); err != nil {
 		return "", fmt.Errorf("the payload: %w", err)
 	}

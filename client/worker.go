@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 // A Worker takes tasks and executes them.
@@ -21,7 +23,8 @@ type Worker struct {
 	Drain       time.Duration // how long handlers may take once the worker ends; 0: 10 s
 
 	// Handle executes a task. Its context ends when the claim is lost, or may be, and
-	// when the worker has ended and Drain is over. The result becomes the task's. An
+	// when the worker has ended and Drain is over. Of a task whose enqueuer is traced it
+	// has the remote parent, so spans begun from it are of the same trace. The result becomes the task's. An
 	// error has the task tried again, or with [Final] fails it. After a panic the task
 	// is tried again, and the panic goes on.
 	Handle func(ctx context.Context, t *Task) (result any, err error)
@@ -40,7 +43,8 @@ type Task struct {
 	Payload     json.RawMessage `json:"payload"`
 	Attempt     int             `json:"attempt"` // 1 for the first
 	MaxAttempts int             `json:"max_attempts"`
-	Token       uint64          `json:"token"` // the fencing token of the claim
+	Token       uint64          `json:"token"`       // the fencing token of the claim
+	Traceparent string          `json:"traceparent"` // W3C trace context of the claim; "": nobody traces it
 }
 
 // Final says of an error that no other attempt will do better.
@@ -152,7 +156,7 @@ func (s *shift) execute(ctx context.Context, t *Task, sent time.Duration) {
 	if s.Jeopardy != nil {
 		h.jeopardy = func(left time.Duration, err error) { s.Jeopardy(t, left, err) }
 	}
-	if err := h.begin(context.WithoutCancel(ctx), sent); err != nil {
+	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), t.Traceparent), sent); err != nil {
 		s.free <- struct{}{}
 		return // it is another's
 	}
@@ -191,9 +195,9 @@ func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 	var final *finalError
 	switch {
 	case failure == nil:
-		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "completed", Result: encoded})
+		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "completed", Result: encoded, Trace: t.Traceparent})
 	case errors.As(failure, &final):
-		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: encode(failure.Error())})
+		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: encode(failure.Error()), Trace: t.Traceparent})
 	case s.over.Err() != nil:
 		err = s.do(ctx, s.taskRequest(t, "abandon", map[string]any{"token": t.Token}), nil)
 	default:
@@ -229,6 +233,7 @@ type submission struct {
 	Status string          `json:"status"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+	Trace  string          `json:"traceparent,omitempty"`
 }
 
 func (s submission) size() int { return len(s.Result) + len(s.Error) + 200 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/traces"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
@@ -48,6 +49,9 @@ type Options struct {
 	// Above is a lower bound for tokens: every token issued from now on is
 	// greater.
 	Above uint64
+
+	// Traces makes spans of what happens to tasks. The zero value makes none.
+	Traces traces.Tracer
 
 	// Keep is the retention of what has ended.
 	Keep Retention

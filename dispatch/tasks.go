@@ -28,7 +28,11 @@ func (se *Session) Tasks() (Tasks, error) {
 // Enqueue adds a task. It fills in Run, Actor and By of n.
 func (t Tasks) Enqueue(ctx context.Context, n queue.NewTask) (queue.Task, error) {
 	n.Run, n.Actor, n.By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
-	return t.q.Enqueue(ctx, n)
+	list := []queue.NewTask{n}
+	done := t.se.state.opts.Traces.Enqueuing(ctx, list)
+	made, err := t.q.Enqueue(ctx, list[0])
+	done([]queue.Task{made}, err)
+	return made, err
 }
 
 // EnqueueMany adds several tasks, or none.
@@ -36,7 +40,10 @@ func (t Tasks) EnqueueMany(ctx context.Context, list []queue.NewTask) ([]queue.T
 	for i := range list {
 		list[i].Run, list[i].Actor, list[i].By = t.se.run.ID, t.se.actor.ID, t.se.actor.Path
 	}
-	return t.q.EnqueueMany(ctx, list)
+	done := t.se.state.opts.Traces.Enqueuing(ctx, list)
+	made, err := t.q.EnqueueMany(ctx, list)
+	done(made, err)
+	return made, err
 }
 
 // Claim claims tasks. It fills in Run of c, and reads only Party of its Holder.
@@ -44,7 +51,9 @@ func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error
 	ctx, stop := t.se.withinWait(ctx, c.Wait)
 	defer stop()
 	c.Run, c.Holder = t.se.run.ID, t.se.As(c.Holder.Party)
-	return t.q.Claim(ctx, c)
+	claimed, err := t.q.Claim(ctx, c)
+	t.se.state.opts.Traces.Claimed(ctx, claimed)
+	return claimed, err
 }
 
 // Heartbeat extends a claim on behalf of party, and returns the remaining time.
@@ -54,23 +63,38 @@ func (t Tasks) Heartbeat(ctx context.Context, party string, id uuid.UUID, token 
 
 // Submit finishes a task.
 func (t Tasks) Submit(ctx context.Context, s queue.Submission) (queue.Task, error) {
-	return t.q.SubmitOne(ctx, t.se.Holder(), t.se.run.ID, s)
+	done := t.se.state.opts.Traces.Ending(ctx, "submit")
+	task, err := t.q.SubmitOne(ctx, t.se.Holder(), t.se.run.ID, s)
+	done("", &task, err)
+	return task, err
 }
 
-// SubmitMany finishes several tasks, each with its own result.
-func (t Tasks) SubmitMany(ctx context.Context, list []queue.Submission) ([]queue.Submitted, error) {
-	return t.q.SubmitMany(ctx, t.se.Holder(), t.se.run.ID, list)
+// SubmitMany finishes several tasks, each with its own result. from[i] is the
+// traceparent of whoever submits list[i], or "".
+func (t Tasks) SubmitMany(ctx context.Context, list []queue.Submission, from []string) ([]queue.Submitted, error) {
+	done := t.se.state.opts.Traces.Ending(ctx, "submit")
+	answers, err := t.q.SubmitMany(ctx, t.se.Holder(), t.se.run.ID, list)
+	for i := range answers {
+		done(from[i], &answers[i].Task, answers[i].Err)
+	}
+	return answers, err
 }
 
 // Nack returns a task to its queue for another attempt after delay. A nil delay
 // means the backoff.
 func (t Tasks) Nack(ctx context.Context, id uuid.UUID, token uint64, delay *time.Duration, reason string) (queue.Task, error) {
-	return t.q.Nack(ctx, t.se.Holder(), t.se.run.ID, id, token, delay, reason)
+	done := t.se.state.opts.Traces.Ending(ctx, "nack")
+	task, err := t.q.Nack(ctx, t.se.Holder(), t.se.run.ID, id, token, delay, reason)
+	done("", &task, err)
+	return task, err
 }
 
 // Abandon returns a task to its queue for another attempt at once.
 func (t Tasks) Abandon(ctx context.Context, id uuid.UUID, token uint64) (queue.Task, error) {
-	return t.q.Abandon(ctx, t.se.Holder(), t.se.run.ID, id, token)
+	done := t.se.state.opts.Traces.Ending(ctx, "abandon")
+	task, err := t.q.Abandon(ctx, t.se.Holder(), t.se.run.ID, id, token)
+	done("", &task, err)
+	return task, err
 }
 
 // Get returns a task.

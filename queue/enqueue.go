@@ -30,6 +30,7 @@ type NewTask struct {
 	Key         string        // idempotency key; ""
 	Actor       uuid.UUID     // who enqueues
 	By          string        // path of that actor
+	Trace       string        // traceparent that the task carries; "": none
 	Fence       registry.Fence
 }
 
@@ -140,7 +141,7 @@ func (q *Queue) enqueueOne(tx *ledger, d *draft) (t Task, fresh bool, err error)
 	}
 	t = Task{
 		ID: d.id, Run: d.Run, Queue: d.Queue, Priority: d.Priority, MaxAttempts: d.MaxAttempts,
-		Size: d.size, Key: d.Key, EnqueuedAt: wall, EnqueuedBy: d.By, line: d.line, draft: d,
+		Size: d.size, Key: d.Key, EnqueuedAt: wall, EnqueuedBy: d.By, Trace: d.Trace, line: d.line, draft: d,
 	}
 	t.note(tx, event.Event{Kind: event.TaskEnqueued, Actor: d.Actor, Path: d.By})
 	if d.RunAt.After(wall) {

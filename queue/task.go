@@ -49,6 +49,7 @@ type Task struct {
 	Key         string // idempotency key, or ""
 	EnqueuedAt  time.Time
 	EnqueuedBy  string    // path of the actor
+	Trace       string    // traceparent of whoever enqueued it, or ""
 	DueAt       time.Time // of a delayed task, by the clocks of the transaction that answered
 	FinishedAt  time.Time
 	Until       time.Time // when a finished task may be forgotten
@@ -121,7 +122,7 @@ func (l line) run() uuid.UUID { return uuid.UUID([]byte(l.name()[:16])) }
 func (l line) queue() string  { return l.name()[16:] }
 
 const (
-	taskFormat = 4
+	taskFormat = 5   // 4 had no trace
 	recordRoom = 160 // bytes: most records of tasks with one attempt and a small result need no more
 )
 
@@ -137,7 +138,10 @@ func (t *Task) encode(w *record.Writer) {
 	w.Text(t.Key)
 	w.Time(t.EnqueuedAt)
 	w.Text(t.EnqueuedBy)
-	w.Flags(t.byWall)
+	w.Flags(t.byWall, t.Trace != "")
+	if t.Trace != "" {
+		w.Text(t.Trace)
+	}
 	w.Time(t.due)
 	w.Time(t.FinishedAt)
 	w.Time(t.Until)
@@ -165,6 +169,9 @@ func (t *Task) record() string {
 	return w.String()
 }
 
+// isTaskFormat reports whether decode reads records of a format.
+func isTaskFormat(format byte) bool { return format == taskFormat || format == 4 }
+
 // decode reads a record, probably of a task of the line that is given. The task
 // keeps the text's memory alive, as does any part of it.
 func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
@@ -179,7 +186,11 @@ func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
 	t.State, t.Priority = State(r.Byte()), int(r.Byte())
 	t.Attempt, t.MaxAttempts, t.Size, t.Key = int(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text()
 	t.EnqueuedAt, t.EnqueuedBy = r.Time(), r.Text()
-	r.Flags(&t.byWall)
+	var traced bool
+	r.Flags(&t.byWall, &traced)
+	if traced {
+		t.Trace = r.Text()
+	}
 	t.due, t.FinishedAt, t.Until = r.Time(), r.Time(), r.Time()
 	t.place = r.Uint()
 	if t.submitted() {
@@ -199,7 +210,7 @@ func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
 		})
 	}
 	executed := t.State == InProgress || t.State == Completed || t.State == Failed || t.State == Dead
-	return format == taskFormat && r.Done() && t.State >= Delayed && t.State <= Cancelled &&
+	return isTaskFormat(format) && r.Done() && t.State >= Delayed && t.State <= Cancelled &&
 		t.Priority <= MaxPriority && (!executed || n > 0)
 }
 

@@ -209,17 +209,17 @@ class Client:
         "See runs and their actors."
         return self._call("GET", f"/api/v1/runs/{_part(run)}", {"after": after, "limit": limit}, None, call_key)
 
-    def operator_actor_add(self, run, *, role, name, max_depth=None, parent=None, read_down=None, call_key=None):
+    def operator_actor_add(self, run, *, role, name, max_depth=None, parent=None, read_down=None, token_ttl_secs=None, call_key=None):
         "Make an actor."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors", {}, {"max_depth": max_depth, "name": name, "parent": parent, "read_down": read_down, "role": role}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors", {}, {"max_depth": max_depth, "name": name, "parent": parent, "read_down": read_down, "role": role, "token_ttl_secs": token_ttl_secs}, call_key)
 
     def operator_actor_end(self, run, *, path, reason=None, call_key=None):
         "End an actor."
         return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/end", {}, {"path": path, "reason": reason}, call_key)
 
-    def operator_actor_token(self, run, *, path, call_key=None):
+    def operator_actor_token(self, run, *, path, token_ttl_secs=None, call_key=None):
         "Issue a new token."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/token", {}, {"path": path}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/token", {}, {"path": path, "token_ttl_secs": token_ttl_secs}, call_key)
 
     def operator_events(self, run, *, since=None, back=None, wait_secs=None, limit=None, key=None, scope=None, layer=None, actor=None, call_key=None):
         "See what happened in a run."

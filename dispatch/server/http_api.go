@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/traceparent"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -189,7 +190,7 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		e.tell(w, hs.notFor(r))
 		return
 	}
-	line := callLine(asked)
+	line := callLine(asked, r.Header.Get(traceparent.Header))
 	if len(line) > wire.MaxMessage {
 		e.tell(w, api.Problem(http.StatusRequestEntityTooLarge, "LIMIT", errTooLong.Error()))
 		return
@@ -209,11 +210,12 @@ func (hs *httpSession) notFor(r *http.Request) api.Answer {
 
 // callLine is the call as a message of MCP, which is what the rest of the package
 // serves.
-func callLine(c api.Call) []byte {
-	return wire.Line(map[string]any{
-		"jsonrpc": "2.0", "id": uuid.NewString(), "method": wire.ToolsCall,
-		"params": map[string]any{"name": c.Tool.Name, "arguments": json.RawMessage(c.Arguments())},
-	})
+func callLine(c api.Call, trace string) []byte {
+	params := map[string]any{"name": c.Tool.Name, "arguments": json.RawMessage(c.Arguments())}
+	if trace != "" {
+		params["_meta"] = map[string]string{traceparent.Header: trace}
+	}
+	return wire.Line(map[string]any{"jsonrpc": "2.0", "id": uuid.NewString(), "method": wire.ToolsCall, "params": params})
 }
 
 const maxIdempotencyKey = 256

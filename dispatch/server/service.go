@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/traceparent"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -159,6 +160,7 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	if name.Recorded() {
 		ctx = call.With(ctx, name)
 	}
+	ctx = traceparent.With(ctx, env.Params.Meta.Trace)
 	ctx = tools.WithParty(ctx, s.partyOf(ctx, se, &env.Params.Meta))
 	r := tool.call(ctx, se, tools.Arguments(env.Params.Arguments))
 	s.called(env.Params.Name, r.IsError)

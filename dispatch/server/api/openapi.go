@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 // Document is the API as OpenAPI 3.1 has it, made of the tools that it calls.
@@ -91,6 +93,12 @@ func (r *Route) operation() *operation {
 		o.Parameters = append(o.Parameters, parameter{
 			Name: "Idempotency-Key", In: "header", Schema: &jsonschema.Schema{Type: "string", MaxLength: new(256)},
 			Description: "Sent again with the same key and session, the call has one effect and the same answer.",
+		})
+	}
+	if r.Tag == "tasks" && !r.Tool.Effect.ReadOnly {
+		o.Parameters = append(o.Parameters, parameter{
+			Name: traceparent.Header, In: "header", Schema: &jsonschema.Schema{Type: "string"},
+			Description: "W3C trace context of the caller, which the spans of the call go on from. One that cannot be read is ignored.",
 		})
 	}
 	if r.Unless != nil {

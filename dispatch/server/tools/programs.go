@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine/traceparent"
 	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // Programs are the tools that programs need and models do not. Agents can call them
@@ -60,6 +62,7 @@ type newTask struct {
 	RunAt       string          `json:"run_at,omitempty"`
 	MaxAttempts int             `json:"max_attempts,omitempty"`
 	Key         string          `json:"idempotency_key,omitempty"`
+	Trace       string          `json:"traceparent,omitempty" jsonschema:"W3C trace context of whoever enqueues it"`
 }
 
 func (t newTask) args() enqueueArgs {
@@ -90,7 +93,10 @@ func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (
 		if list[i], err = t.args().task(); err != nil {
 			return taskStates{}, inTasks(i, err)
 		}
-		list[i].Fence = fence
+		if err := checkTrace(t.Trace); err != nil {
+			return taskStates{}, inTasks(i, err)
+		}
+		list[i].Fence, list[i].Trace = fence, t.Trace
 	}
 	made, err := tasks.EnqueueMany(ctx, list)
 	if err != nil {
@@ -101,6 +107,14 @@ func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (
 		states.Tasks = append(states.Tasks, taskState{t.ID.String(), t.State.String()})
 	}
 	return states, nil
+}
+
+// checkTrace refuses what is no trace context.
+func checkTrace(text string) error {
+	if text != "" && !traceparent.Valid(text) {
+		return &registry.ArgumentError{Argument: traceparent.Header, Problem: "must be a W3C trace context such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+	}
+	return nil
 }
 
 // inTasks says at which of several tasks a call is wrong.
@@ -118,6 +132,7 @@ type finishedTask struct {
 	Status string          `json:"status" jsonschema:"completed or failed"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+	Trace  string          `json:"traceparent,omitempty" jsonschema:"W3C trace context of whoever submits it"`
 }
 
 // submitted is the answer to several submissions.
@@ -150,15 +165,18 @@ func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (su
 	if err != nil {
 		return submitted{}, err
 	}
-	list := make([]queue.Submission, len(a.Tasks))
+	list, from := make([]queue.Submission, len(a.Tasks)), make([]string, len(a.Tasks))
 	for i, t := range a.Tasks {
 		one := submitArgs{claimArgs: claimArgs{taskArg{t.TaskID}, t.Token}, Status: t.Status, Result: t.Result, Error: t.Error}
 		if list[i], err = one.submission(); err != nil {
 			return submitted{}, inTasks(i, err)
 		}
-		list[i].Fence = fence
+		if err := checkTrace(t.Trace); err != nil {
+			return submitted{}, inTasks(i, err)
+		}
+		list[i].Fence, from[i] = fence, t.Trace
 	}
-	done, err := tasks.SubmitMany(ctx, list)
+	done, err := tasks.SubmitMany(ctx, list, from)
 	if err != nil {
 		return submitted{}, err
 	}

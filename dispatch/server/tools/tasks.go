@@ -143,6 +143,7 @@ type claimedTask struct {
 	MaxAttempts int             `json:"max_attempts"`
 	Token       uint64          `json:"token" jsonschema:"fencing token: needed to heartbeat and to submit"`
 	ExpiresInMS int64           `json:"expires_in_ms"`
+	Trace       string          `json:"traceparent,omitempty" jsonschema:"W3C trace context to go on with"`
 }
 
 func (c claimedTasks) Text() string {
@@ -172,7 +173,7 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 	for _, c := range got {
 		list.Tasks = append(list.Tasks, claimedTask{
 			TaskID: c.ID.String(), Queue: c.Queue, Payload: c.Payload, Priority: c.Priority,
-			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: c.ExpiresIn.Milliseconds(),
+			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: c.ExpiresIn.Milliseconds(), Trace: c.Trace,
 		})
 	}
 	return list, nil

@@ -13,6 +13,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 // MaxMessage is the size of the largest message a client may send, in bytes.
@@ -89,6 +91,7 @@ type Meta struct {
 	Version string // of the protocol
 	Call    string // name of the call: CallMark
 	Resent  bool   // ResentMark
+	Trace   string // W3C traceparent of the caller
 	Thread  string // Codex: the agent that makes the call
 	ToolUse string // Claude Code: the id of the tool call
 
@@ -171,6 +174,8 @@ func (m *Meta) read(meta []byte) {
 			m.Call, _ = TextOf(value)
 		case ResentMark:
 			m.Resent = string(value) == "true"
+		case traceparent.Header:
+			m.Trace, _ = TextOf(value)
 		case threadMark:
 			m.Thread, _ = TextOf(value)
 		case toolUseMark:

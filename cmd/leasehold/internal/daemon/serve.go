@@ -28,6 +28,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/traces"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/memory"
@@ -51,6 +52,8 @@ type serveConfig struct {
 	Keep      time.Duration // what has ended is kept for so long
 	IdleExit  time.Duration // end when nobody has been connected for so long; 0: never
 	Log       logConfig
+
+	traces traces.Tracer
 }
 
 func NewCommand() *cobra.Command {
@@ -84,7 +87,10 @@ before it, or the network of a container. A new certificate is read at the next 
 leasehold restart ends no session.
 
 Metrics for Prometheus are at /metrics of --http, for the token of a reader or operator,
-and of --metrics, where whoever reaches the address may read them.`,
+and of --metrics, where whoever reaches the address may read them.
+
+OpenTelemetry spans of tasks, from the enqueue to the submit, go to the collector that
+OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`,
 		Example: `  leasehold serve
 
   # with HTTP for clients on this machine
@@ -181,6 +187,9 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	told := newTeller(log)
 	measured := metrics.New(metrics.Options{Version: build.Version(), Event: told.note})
 	spareProcessor()
+	var flush func()
+	cfg.traces, flush = openTraces(log)
+	defer flush()
 
 	if cfg.Database.Given() {
 		unlock, err := lockPlace(cfg.State)
@@ -281,7 +290,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 
 func (cfg *serveConfig) dispatchOptions() dispatch.Options {
 	return dispatch.Options{
-		Caps: dispatch.Caps{Depth: cfg.MaxDepth},
+		Caps: dispatch.Caps{Depth: cfg.MaxDepth}, Traces: cfg.traces,
 		Keep: dispatch.Retention{Runs: cfg.Keep, Actors: min(cfg.Keep, dispatch.KeepActors), Events: event.Retention{Age: min(cfg.Keep, dispatch.KeepEvents)}},
 	}
 }

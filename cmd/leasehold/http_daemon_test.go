@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	programs "github.com/leasehold/leasehold/client"
+)
+
+// A served is a daemon that serves HTTP.
+type served struct {
+	url string
+	cmd *exec.Cmd
+}
+
+// serveHTTP starts a daemon with variables of its own.
+func serveHTTP(t *testing.T, env ...string) *served {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0", "--log-format", "console")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d := &served{cmd: cmd}
+	t.Cleanup(d.kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if d.url = regexp.MustCompile(`http://[^/]+`).FindString(line); err != nil || d.url == "" {
+		t.Fatalf("the daemon says %q: %v", line, err)
+	}
+	return d
+}
+
+func (d *served) open(t *testing.T, token string) *programs.Client {
+	t.Helper()
+	c, err := programs.Open(t.Context(), programs.Options{Servers: []string{d.url}, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (d *served) kill() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+}
+
+func (d *served) stop() {
+	_ = d.cmd.Process.Signal(os.Interrupt)
+	_ = d.cmd.Wait()
+}
+
+// A call with an Idempotency-Key whose answer was lost with the daemon has one effect and
+// the same answer, when it is sent again to the next. Under that key nothing else is done.
+func TestIdempotencyKeysOutlastTheDaemon(t *testing.T) {
+	newDir(t)
+	d := serveHTTP(t)
+	token := actorsOfRun(t, 1)[0]
+	session := ""
+	ask := func(path, key, body string) (status int, answer map[string]any) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/api/v1"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Idempotency-Key", key)
+		if session != "" {
+			r.Header.Set("Leasehold-Session", session)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(b, &answer); err != nil {
+			t.Fatalf("%s: %s %q", path, resp.Status, b)
+		}
+		return resp.StatusCode, answer
+	}
+	_, opened := ask("/sessions", "", "")
+	session = opened["session"].(string)
+
+	// What makes a call the same is told by these members of its answer.
+	calls := []struct{ path, body, other string }{
+		{"/queues/q/tasks", `{"payload":{"n":1}}`, `{"payload":{"n":2}}`},
+		{"/tasks/many", `{"tasks":[{"queue":"q","payload":2},{"queue":"q","payload":3}]}`, `{"tasks":[{"queue":"q","payload":4}]}`},
+		{"/leases", `{"key":"port 80","ttl_secs":600}`, `{"key":"port 81","ttl_secs":600}`},
+		{"/tasks/next", `{"queues":["q"],"ttl_secs":600,"count":2}`, `{"queues":["q"],"ttl_secs":600,"count":1}`},
+	}
+	same := func(answer map[string]any) string {
+		var text strings.Builder
+		text.WriteString(fmt.Sprint(answer["task_id"], answer["lease_id"], answer["token"]))
+		list, _ := answer["tasks"].([]any)
+		for _, task := range list {
+			text.WriteString(fmt.Sprint(task.(map[string]any)["task_id"], task.(map[string]any)["token"]))
+		}
+		return text.String()
+	}
+	var first []string
+	for i, c := range calls {
+		status, answer := ask(c.path, fmt.Sprint("call ", i), c.body)
+		if status >= 300 {
+			t.Fatalf("%s: %d %v", c.path, status, answer)
+		}
+		first = append(first, same(answer))
+	}
+	d.kill()
+	d = serveHTTP(t)
+	for i, c := range calls {
+		if status, answer := ask(c.path, fmt.Sprint("call ", i), c.body); status >= 300 || same(answer) != first[i] {
+			t.Errorf("%s again: %d %v, not %s", c.path, status, answer, first[i])
+		}
+		if status, answer := ask(c.path, fmt.Sprint("call ", i), c.other); status != http.StatusConflict || answer["code"] != "REQUEST_ID_REUSED" {
+			t.Errorf("%s with another body: %d %v", c.path, status, answer)
+		}
+	}
+	var stats struct{ Queues []struct{ Ready int } }
+	if err := d.open(t, token).Do(t.Context(), http.MethodGet, "/queues", nil, &stats); err != nil || len(stats.Queues) != 1 || stats.Queues[0].Ready != 1 {
+		t.Errorf("three tasks were enqueued and two claimed: %+v %v", stats, err)
+	}
+}
