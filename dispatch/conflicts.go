@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -17,15 +18,8 @@ import (
 // has a session, every holder counts as another. If keys is empty, Conflicts
 // checks every leased file and directory.
 func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run string, keys []string) (list []*registry.HeldError, err error) {
-	own := caller.OfActor()
-	if caller.Actor().Role == Operator {
-		own = nil
-		for i := 0; i < len(pids) && own == nil; i++ {
-			own = s.SessionsOf(pids[i])
-		}
-	}
 	mine := make(map[uuid.UUID]bool)
-	for _, se := range own {
+	for _, se := range s.spokenFor(caller, pids) {
 		mine[se.ID()] = true
 	}
 	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
@@ -47,6 +41,33 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run 
 					list = append(list, held)
 				}
 			}
+		}
+		return nil
+	})
+}
+
+// spokenFor are the sessions that a caller speaks for, see Conflicts.
+func (s *State) spokenFor(caller *Session, pids []int) (list []*Session) {
+	if caller.Actor().Role != Operator {
+		return caller.OfActor()
+	}
+	for i := 0; i < len(pids) && list == nil; i++ {
+		list = s.SessionsOf(pids[i])
+	}
+	return list
+}
+
+// NoteCommitted records that files are committed in spite of the leases that others
+// hold, by the client that the caller speaks for, or else by the operator.
+func (s *State) NoteCommitted(ctx context.Context, caller *Session, pids []int, run string, held []*registry.HeldError) error {
+	by := caller.Actor()
+	if own := s.spokenFor(caller, pids); len(own) > 0 {
+		by = own[0].Actor()
+	}
+	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		r, ok := getRun(tx, run)
+		for i := 0; ok && i < len(held); i++ {
+			note(tx, r, by, event.Event{Kind: event.WriteOverruled, Key: held[i].Key, By: held[i].Holder.Path, Reason: "a commit"})
 		}
 		return nil
 	})

@@ -246,7 +246,7 @@ func (se *Session) takeAsked(tx engine.Tx, agent string, c call.Call) (ids []uui
 	if err != nil {
 		return nil, 0, err
 	}
-	tells := func(party string) bool { return se.agents.tells(agent, party) }
+	tells := se.agents.tells(agent, tx.Now())
 	if answered {
 		ids = readIDs(value)
 		mail.Retake(tx, se.actor.ID, se.id, ids)

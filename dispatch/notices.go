@@ -66,13 +66,13 @@ const MaxNotices = 20
 // later answers.
 func (se *Session) TakeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
 	h := se.Holder()
-	tells := func(party string) bool { return se.agents.tells(agent, party) }
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
 		mine, others := 0, 0
 		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
 			all, counted := se.state.core.Untold(tx, h, registry.MaxUntold)
 			mine, others = counted, 0
+			tells := se.agents.tells(agent, tx.Now())
 			for _, n := range all {
 				if tells(n.Party) {
 					mine++
@@ -84,7 +84,7 @@ func (se *Session) TakeNotices(ctx context.Context, agent string) (list []regist
 		})
 		if err == nil && mine > 0 {
 			err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
-				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, tells)
+				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, se.agents.tells(agent, tx.Now()))
 				return nil
 			})
 		}
@@ -112,10 +112,9 @@ var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
 func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
 	var ids []uuid.UUID
 	left, others := 0, 0
-	tells := func(party string) bool { return se.agents.tells(agent, party) }
 	err = se.mail.read(ctx, func() (bool, error) {
 		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
-			left, others = mail.Untold(tx, se.actor.ID, tells)
+			left, others = mail.Untold(tx, se.actor.ID, se.agents.tells(agent, tx.Now()))
 			return nil
 		})
 		if err == nil && left > 0 {
@@ -123,7 +122,7 @@ func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.
 				if !sessionOpen(tx, se.id) {
 					return registry.ErrSessionEnded
 				}
-				ids, left = mail.Take(tx, se.actor.ID, se.id, noticed, tells, false)
+				ids, left = mail.Take(tx, se.actor.ID, se.id, noticed, se.agents.tells(agent, tx.Now()), false)
 				return nil
 			})
 		}

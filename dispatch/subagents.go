@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
@@ -16,12 +17,16 @@ import (
 // as the main agent, because a model may make up party names and somebody has
 // to be told.
 //
+// A sub-agent that has been quiet for quietSubAgent counts as ended, because its
+// client may have failed to report the end. It counts again once it is heard from.
+//
 // The agents are part of the session's record. After a restart of the daemon, a
 // repeated call that was waiting is therefore still attributed to the right
 // agent.
 type subAgents struct {
 	mu sync.Mutex
 	agentsRecord
+	heard map[string]time.Time // when each of Known was last, as far as this daemon has heard it
 }
 
 type agentsRecord struct {
@@ -34,6 +39,9 @@ type agentsRecord struct {
 type toolUse struct{ ID, Party string }
 
 const (
+	// quietSubAgent is longer than clients let a tool run, which is ten minutes.
+	quietSubAgent = 15 * time.Minute
+
 	maxSubAgents = 256 // in one session; further ones count as the main agent
 	maxToolUses  = 64  // remembered in one session
 )
@@ -42,12 +50,23 @@ const (
 // sub-agent of another one. An empty name is the main agent, which needs no
 // registration.
 func (se *Session) Heard(ctx context.Context, name string, main bool) error {
-	return se.note(ctx, name != "" && se.agents.hear(name, main))
+	if name == "" {
+		return nil
+	}
+	now, err := se.now(ctx)
+	if err != nil {
+		return err
+	}
+	return se.note(ctx, se.agents.hear(name, main, now))
 }
 
 // HeardAlone is Heard for an agent that has its own connection.
 func (se *Session) HeardAlone(ctx context.Context, name string) error {
-	return se.note(ctx, se.agents.hearAlone(name))
+	now, err := se.now(ctx)
+	if err != nil {
+		return err
+	}
+	return se.note(ctx, se.agents.hearAlone(name, now))
 }
 
 // UsesTool records which of the session's agents makes a tool call.
@@ -66,6 +85,15 @@ func (se *Session) UserOf(id string) string {
 		return se.agents.Uses[i].Party
 	}
 	return ""
+}
+
+// now is the time by which quiet is measured.
+func (se *Session) now(ctx context.Context) (now time.Time, err error) {
+	err = se.state.eng.View(ctx, func(tx engine.Tx) error {
+		now = tx.Now()
+		return nil
+	})
+	return now, err
 }
 
 // note stores the session's agents if they have changed.
@@ -97,11 +125,23 @@ func (a *subAgents) recall(record agentsRecord) {
 	a.agentsRecord = record
 }
 
-func (a *subAgents) hear(name string, main bool) (news bool) {
+func (a *subAgents) hear(name string, main bool, now time.Time) (news bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, known := a.Known[name]
-	if known && was == main || !known && len(a.Known) == maxSubAgents {
+	if !known && len(a.Known) >= maxSubAgents {
+		for other := range a.Known {
+			if a.isQuietLocked(other, now) {
+				delete(a.Known, other)
+				delete(a.heard, other)
+			}
+		}
+		if len(a.Known) >= maxSubAgents {
+			return false
+		}
+	}
+	a.hearLocked(name, now)
+	if known && was == main {
 		return false
 	}
 	if a.Known == nil {
@@ -111,8 +151,29 @@ func (a *subAgents) hear(name string, main bool) (news bool) {
 	return true
 }
 
-func (a *subAgents) hearAlone(name string) (news bool) {
-	news = a.hear(name, true)
+func (a *subAgents) hearLocked(name string, now time.Time) {
+	if a.heard == nil {
+		a.heard = make(map[string]time.Time)
+	}
+	a.heard[name] = now
+}
+
+// isQuietLocked reports whether a sub-agent has not been heard from for too long. One
+// that an earlier daemon knew has been heard from when this one first looks.
+func (a *subAgents) isQuietLocked(name string, now time.Time) bool {
+	if main, known := a.Known[name]; main || !known {
+		return false
+	}
+	last, ok := a.heard[name]
+	if !ok {
+		a.hearLocked(name, now)
+		return false
+	}
+	return now.Sub(last) > quietSubAgent
+}
+
+func (a *subAgents) hearAlone(name string, now time.Time) (news bool) {
+	news = a.hear(name, true, now)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Alone == "" {
@@ -143,23 +204,32 @@ func (a *subAgents) forget(name string) (news bool) {
 	defer a.mu.Unlock()
 	_, news = a.Known[name]
 	delete(a.Known, name)
+	delete(a.heard, name)
 	return news
 }
 
-// tells reports whether a call of agent name is told notices about a lease of
-// party or, if party is "", notices for the session.
-func (a *subAgents) tells(name, party string) bool {
+// tells returns a function that reports whether a call of agent name is told notices
+// about a lease of a party or, if the party is "", notices for the session. The agent
+// counts as heard from now.
+func (a *subAgents) tells(name string, now time.Time) func(party string) bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if name == party {
-		return true
+	if _, known := a.Known[name]; known {
+		a.hearLocked(name, now)
 	}
-	if _, another := a.Known[party]; another {
-		return false
+	a.mu.Unlock()
+	return func(party string) bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if name == party {
+			return true
+		}
+		if _, another := a.Known[party]; another && !a.isQuietLocked(party, now) {
+			return false
+		}
+		main, known := a.Known[name]
+		if a.Alone != "" {
+			main = name == a.Alone
+		}
+		return main || !known
 	}
-	main, known := a.Known[name]
-	if a.Alone != "" {
-		main = name == a.Alone
-	}
-	return main || !known
 }

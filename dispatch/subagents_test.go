@@ -85,6 +85,49 @@ func TestARestartForgetsNoSubAgent(t *testing.T) {
 	}
 }
 
+// A sub-agent whose end nobody has told is forgotten once it has been quiet for a while:
+// the main agent is told what it is not there to read. One that was heard from is not.
+func TestAQuietSubAgentIsForgotten(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		se := h.connect(dispatch.Credentials{Run: "r", Name: "client"}, 1)
+		defer h.hangUp(se)
+		for _, party := range []string{"lost", "busy"} {
+			if err := se.Heard(t.Context(), party, false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: party, TTL: time.Minute, Holder: registry.Holder{Party: party}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func(agent string) []string {
+			t.Helper()
+			list, _, err := se.TakeNotices(t.Context(), agent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := []string{}
+			for _, n := range list {
+				keys = append(keys, n.Key)
+			}
+			return keys
+		}
+		time.Sleep(14 * time.Minute) // both leases have expired
+		if got := told(""); len(got) > 0 {
+			t.Errorf("the main agent is told of %v while its sub-agents may be there", got)
+		}
+		if err := se.Heard(t.Context(), "busy", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := fmt.Sprint(told("")); got != "[lost]" {
+			t.Errorf("the main agent is told of %s, want of the lease of the quiet one alone", got)
+		}
+		if got := fmt.Sprint(told("busy")); got != "[busy]" {
+			t.Errorf("the one that was heard from is told of %s", got)
+		}
+	})
+}
+
 // What is known of sub-agents is written once, and bounded.
 func TestWhatIsKnownOfSubAgentsIsBounded(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {

@@ -67,7 +67,8 @@ func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason stri
 }
 
 // Resume ends the pause of a queue, and gives what is ready to the claims that wait. It
-// reports whether the queue was paused.
+// reports whether the queue was paused. A pause outlasts the queue's tasks, so only a
+// queue that has neither is unknown.
 func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (resumed bool, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return false, err
@@ -75,7 +76,8 @@ func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (re
 	l := lineOf(run, queue)
 	err = q.update(ctx, nil, func(tx *ledger) error {
 		if resumed = isPaused(tx, l); !resumed {
-			return nil
+			_, err := accountAt(tx.Tx, run, queue)
+			return err
 		}
 		tx.Delete(pauseKey(l))
 		event.Record(tx, run, event.Event{Kind: event.QueueResumed, Queue: queue, Path: by})

@@ -28,12 +28,17 @@ func (s *Server) newHome(ctx context.Context, state *dispatch.State, failed func
 	openPage := func(ctx context.Context, role dispatch.Role, port bool) (tools.PageCode, error) {
 		return s.openPage(ctx, state, role, port)
 	}
-	return &home{
+	h := &home{
 		state: state, ctx: ctx, failed: failed,
 		agents:    newService(s.opts, tools.Agents(), slices.Concat(hooks, tools.Programs())),
 		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(s.opts.Logs), tools.Page(openPage)), hooks),
 		readers:   newService(s.opts, slices.Concat(tools.Readers(state), tools.Logs(s.opts.Logs)), nil),
 	}
+	h.agents.notFor("operators", h.operators)
+	h.operators.notFor("agents", h.agents)
+	h.readers.notFor("operators", h.operators)
+	h.readers.notFor("agents", h.agents)
+	return h
 }
 
 // serviceFor is what the session is served.

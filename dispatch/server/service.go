@@ -28,6 +28,8 @@ type service struct {
 	tools map[string]served
 	list  []listed // which clients may see
 
+	others map[string]string // the tools of other services, and whom those are for
+
 	called func(tool string, refused bool)
 }
 
@@ -66,6 +68,35 @@ func newService(o Options, list, hidden []tools.Tool) *service {
 		s.tools[t.Name] = served{t.Call, t.Effect.ReadOnly, t.Waits}
 	}
 	return s
+}
+
+// notFor says that the tools of another service, which are for whom, are not for the
+// sessions of this one, unless it has them, too.
+func (s *service) notFor(whom string, other *service) {
+	if s.others == nil {
+		s.others = make(map[string]string)
+	}
+	for name := range other.tools {
+		if _, has := s.tools[name]; !has && s.others[name] == "" {
+			s.others[name] = whom
+		}
+	}
+}
+
+// notYours refuses a call of a tool that is for sessions of another role.
+func notYours(se *dispatch.Session, tool, whom string) tools.Reply {
+	a := se.Actor()
+	who, next := fmt.Sprintf("the %s %s", a.Role, a.Path), "ask your operator to do it"
+	switch {
+	case whom == "agents":
+		who, next = "an "+string(dispatch.Operator), "use an actor's token (leasehold actor token PATH)"
+	case a.Role == dispatch.Reader:
+		next = "use an operator's token (leasehold token issue NAME --role operator)"
+	}
+	if a.Role == dispatch.Reader {
+		who = fmt.Sprintf("the %s %q", a.Role, a.Name)
+	}
+	return tools.RefusalOf(&dispatch.ForbiddenError{What: fmt.Sprintf("%s is for %s, and you are %s; %s", tool, whom, who, next)}).Reply()
 }
 
 type (
@@ -149,6 +180,10 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 		return s.resources(ctx, se, env)
 	}
 	tool := s.tools[env.Params.Name]
+	if whom := s.others[env.Params.Name]; whom != "" && env.Method == wire.ToolsCall && !env.Partial {
+		s.called(env.Params.Name, true)
+		return f.reply(env, notYours(se, env.Params.Name, whom))
+	}
 	if tool.call == nil || env.Method != wire.ToolsCall || env.Partial {
 		return encodeReply(env.ID, s.mcp.HandleMessage(context.WithValue(ctx, viewerKey{}, se), msg))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // What is wrong with a call is told whichever part of the server finds it: a
@@ -39,6 +40,37 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		case want.code != 0 && (m.Error == nil || m.Error.Code != want.code || m.Error.Message != want.message):
 			t.Errorf("%s: %+v, want %d %q", params, m.Error, want.code, want.message)
 		}
+	}
+}
+
+// What another role may do is refused with who may, and is not said to be unknown.
+func TestToolsOfOtherRolesAreForbidden(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	_, token, err := d.state.IssueAccess(t.Context(), "grafana", dispatch.Reader, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker, reader, operator := d.dial(t, "w"), d.pipe(t), d.pipe(t)
+	reader.greet(server.Hello{Token: token})
+	operator.greet(server.Hello{Operator: true})
+	refused := func(p *peer, tool, want string) {
+		t.Helper()
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)
+		if m := p.receive(); !m.Result.IsError || m.text() != want || !strings.Contains(string(m.Result.StructuredContent), `"code":"FORBIDDEN"`) {
+			t.Errorf("%s: %q, want %q; %+v", tool, m.text(), want, m)
+		}
+	}
+	for _, tool := range append(tools.Operators(d.state), tools.Hooks(d.state)...) {
+		if !tool.Effect.ReadOnly {
+			refused(reader, tool.Name, "forbidden: "+tool.Name+` is for operators, and you are the reader "grafana"; use an operator's token (leasehold token issue NAME --role operator)`)
+		}
+		if strings.HasPrefix(tool.Name, "operator_") {
+			refused(worker, tool.Name, "forbidden: "+tool.Name+" is for operators, and you are the worker w; ask your operator to do it")
+		}
+	}
+	for _, tool := range tools.Agents() {
+		refused(reader, tool.Name, "forbidden: "+tool.Name+` is for agents, and you are the reader "grafana"; use an actor's token (leasehold actor token PATH)`)
+		refused(operator, tool.Name, "forbidden: "+tool.Name+" is for agents, and you are an operator; use an actor's token (leasehold actor token PATH)")
 	}
 }
 

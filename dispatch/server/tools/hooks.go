@@ -23,7 +23,7 @@ func Hooks(state *dispatch.State) []Tool {
 			Effect{Idempotent: true}, h.write),
 		tool("hook_check", "See who holds files",
 			"The leases of files, and of directories above them, that others than the caller hold; without keys, of all files.",
-			Effect{ReadOnly: true, Idempotent: true}, h.check),
+			Effect{}, h.check),
 		tool("hook_command", "Remember files before a shell command",
 			"What files that others have leased look like before a shell command; without files, what was said so before it."+whose,
 			Effect{Idempotent: true}, h.command),
@@ -177,6 +177,8 @@ type fileCheckArgs struct {
 	Run  string   `json:"run" doc:"of the project" min:"1" max:"64"`
 	Keys []string `json:"keys,omitempty" doc:"of the leases of the files; all that are leased, if left out" max:"10000"`
 	PIDs []string `json:"pids,omitempty" doc:"the processes that the caller comes from, the nearest first" max:"64"`
+
+	Overrule bool `json:"overrule,omitempty" doc:"record that the files are committed all the same" default:"false"`
 }
 
 type inTheWay struct {
@@ -199,6 +201,9 @@ func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs
 	}
 	conflicts, err := h.state.Conflicts(ctx, se, pids, a.Run, a.Keys)
 	list := inTheWay{Held: []heldFile{}}
+	if err == nil && a.Overrule {
+		err = h.state.NoteCommitted(ctx, se, pids, a.Run, conflicts)
+	}
 	for _, held := range conflicts {
 		list.Held = append(list.Held, heldFile{held.Key, RefusalOf(held).locate(ctx, se, held).Message})
 	}
