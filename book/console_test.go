@@ -71,7 +71,7 @@ func TestConsoleSessions(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s:%d: %s: %v\n%s", p.file, s.n, s.command, err, out)
 				}
-				if want := pattern(s.output); !want.Match(bytes.TrimSpace(out)) {
+				if want := pattern(s.output); !want.MatchString(compared(string(out))) {
 					t.Errorf("%s:%d: %s printed\n%s\nand not\n%s", p.file, s.n, s.command, out, s.output)
 				}
 			}
@@ -98,11 +98,6 @@ func console(p page) (steps []step) {
 		}
 	}
 	return steps
-}
-
-func pattern(output string) *regexp.Regexp {
-	quoted := regexp.QuoteMeta(strings.TrimSpace(output))
-	return regexp.MustCompile(`(?s)^` + strings.ReplaceAll(quoted, "…", ".*") + `$`)
 }
 
 // serve runs a daemon until the test ends, and gives the URL of its HTTP.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +49,7 @@ func runGit(cmd *cobra.Command) error {
 	names := map[string]string{}
 	var keys []string
 	for _, name := range files {
-		key, err := project.Path(of.Top, filepath.Join(of.Top, name))
+		key, err := keyOf(of.Top, name)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,8 @@ func runGit(cmd *cobra.Command) error {
 		return nil
 	}
 	defer daemon.Close()
-	answer, err := connection.Call(cmd.Context(), daemon, "hook_check", map[string]any{"run": run, "keys": keys, "pids": ancestors()})
+	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
+	answer, err := connection.Call(cmd.Context(), daemon, "hook_check", map[string]any{"run": run, "keys": keys, "pids": ancestors(), "overrule": overrule})
 	if err != nil {
 		return err
 	}
@@ -87,12 +89,22 @@ func runGit(cmd *cobra.Command) error {
 	for _, held := range list.Held {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s\n", held.Text)
 	}
-	if settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report {
+	if overrule {
 		return nil
 	}
 	first := list.Held[0].Key
 	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
 		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", orElse(names[first], "FILE"))
+}
+
+// keyOf is the lease of a file in a commit. Of a link the commit has the link itself,
+// and not what it leads to.
+func keyOf(top, name string) (string, error) {
+	path := filepath.Join(top, name)
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return project.Path("", name)
+	}
+	return project.Path(top, path)
 }
 
 func orElse(name, other string) string {
