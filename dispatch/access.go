@@ -72,7 +72,7 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 		if ttl > 0 {
 			a.ExpiresAt = tx.Wall().Add(ttl)
 		}
-		token, a.TokenHash = newSecret(accessMark, a.ID)
+		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
 		putAccess(tx, a)
 		return nil
 	})
@@ -85,7 +85,7 @@ func (s *State) RotateAccess(ctx context.Context, name string) (a Access, token 
 		if a, err = accessNamed(tx, name); err != nil {
 			return err
 		}
-		token, a.TokenHash = newSecret(accessMark, a.ID)
+		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
 		putAccess(tx, a)
 		return nil
 	})

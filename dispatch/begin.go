@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -32,7 +33,7 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 	if se.actor.Role != Operator {
 		return RunInfo{}, forbidden("%s is an actor; runs are dispatched by an operator", se.actor.Path)
 	}
-	if err := CheckRun(req.Run); err != nil {
+	if err := cmp.Or(CheckRun(req.Run), s.opts.Partition.check(req.Run)); err != nil {
 		return RunInfo{}, err
 	}
 	if req.Resume {

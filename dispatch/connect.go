@@ -25,6 +25,7 @@ type Credentials struct {
 	Actor    uuid.UUID // zero: any actor
 	Token    string    // of an actor
 	Operator bool      // the user of the daemon, as the transport has verified
+	Vouched  *Actor    // with Operator: the actor another server speaks for; nil: none
 
 	// Without any of these, the caller joins Run as a new worker of its root
 	// layer. The worker is called Name, or Name-2, Name-3, … if that name is
@@ -55,6 +56,11 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		return nil, err
 	}
 	if c.Operator {
+		if c.Vouched != nil {
+			se := s.connectOutside(*c.Vouched, "", peer)
+			se.vouched = true
+			return se, nil
+		}
 		return s.connectOutside(Actor{ID: uuid.New(), Name: operatorPath, Role: Operator, Path: operatorPath}, "", peer), nil
 	}
 	if IsAccess(c.Token) {
@@ -70,7 +76,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		}
 	}
 	record := sessionRecord{ID: uuid.New(), Peer: peer, Origin: c.Origin}
-	handle, hash := newSecret(handleMark, record.ID)
+	handle, hash := s.opts.Partition.newSecret(handleMark, record.ID)
 	record.Secret = hash
 	return s.open(ctx, record, handle, func(tx engine.Tx) (actor Actor, err error) {
 		switch {
@@ -158,7 +164,7 @@ func (s *State) connectAccess(ctx context.Context, token string, k work.Kin, pee
 	if err != nil {
 		return nil, err
 	}
-	handle, _ := newSecret(handleMark, uuid.New())
+	handle, _ := s.opts.Partition.newSecret(handleMark, uuid.New())
 	return s.connectOutside(a, handle, peer), nil
 }
 
@@ -210,7 +216,7 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 	if err := CheckRun(run); err != nil {
 		return Actor{}, err
 	}
-	if err := CheckName(name); err != nil {
+	if err := cmp.Or(CheckName(name), s.opts.Partition.check(run)); err != nil {
 		return Actor{}, err
 	}
 	r, ok := getRun(tx, run)

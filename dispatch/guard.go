@@ -118,6 +118,26 @@ func (se *Session) LetGo(ctx context.Context, party string, all bool) error {
 		}
 	}
 	g.mu.Unlock()
+	return se.releaseAll(ctx, ids)
+}
+
+// LetGoOf gives back what the guard has taken of some keys for a party.
+func (se *Session) LetGoOf(ctx context.Context, party string, keys []string) error {
+	g := &se.state.guard
+	w := writer{se.id, party}
+	var ids []uuid.UUID
+	g.mu.Lock()
+	for _, key := range keys {
+		if id, ok := g.held[w][key]; ok {
+			ids = append(ids, id)
+			delete(g.held[w], key)
+		}
+	}
+	g.mu.Unlock()
+	return se.releaseAll(ctx, ids)
+}
+
+func (se *Session) releaseAll(ctx context.Context, ids []uuid.UUID) error {
 	for _, id := range ids {
 		if _, _, err := se.state.core.Release(ctx, se.Holder(), id); err != nil && !errors.Is(err, registry.ErrNotHolder) {
 			return err

@@ -56,7 +56,7 @@ func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Ses
 	}
 	client := s.opts.Process(w.PID).Peer
 	switch {
-	case !operator && (w.Home || client.PID == 0):
+	case !operator && !caller.vouched && (w.Home || client.PID == 0):
 		return caller, nil
 	case client.PID == 0:
 		return nil, errNoClient

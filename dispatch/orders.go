@@ -192,11 +192,11 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, sessio
 	}
 	o = Launch{Life: w.Life}
 	o.Order, _ = work.OrderOf(tx, a.ID)
-	o.Token, a.TokenHash = newSecret(tokenMark, a.ID)
+	o.Token, a.TokenHash = s.opts.Partition.newSecret(tokenMark, a.ID)
 	putActor(tx, a)
 	o.Actor = a
 	record := sessionRecord{ID: uuid.New(), Actor: a.ID, OpenedAt: tx.Wall()}
-	o.Handle, record.Secret = newSecret(handleMark, record.ID)
+	o.Handle, record.Secret = s.opts.Partition.newSecret(handleMark, record.ID)
 	putSession(tx, record)
 	noteSession(tx, a, record.ID, event.SessionBegan, "launched")
 	work.HandOut(tx, w, record.ID)

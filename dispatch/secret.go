@@ -5,26 +5,32 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 )
 
-// A secret is handed out once, as a text that contains the id it belongs to.
+// A secret is handed out once, as a text that contains the id it belongs to, and its
+// partition.
 // Only a hash of it is stored.
 const (
 	tokenMark  = "lht_" // an actor's token
 	accessMark = "lha_" // the token of an operator or reader
 	handleMark = "lhs_" // a session's handle
 
+	markSize    = 4
 	secretBytes = 32
 )
 
-// newSecret creates a secret for id and returns it with its hash.
-func newSecret(mark string, id uuid.UUID) (text string, hash []byte) {
+// newSecret creates a secret for id in this partition and returns it with its hash.
+func (p Partition) newSecret(mark string, id uuid.UUID) (text string, hash []byte) {
 	b := make([]byte, 16+secretBytes)
 	copy(b, id[:])
 	rand.Read(b[16:]) // never fails: crypto/rand aborts the program instead
+	if p.Number > 0 {
+		mark += strconv.Itoa(p.Number) + "."
+	}
 	return mark + base64.RawURLEncoding.EncodeToString(b), hashSecret(b[16:])
 }
 
@@ -35,6 +41,7 @@ func openSecret(mark, text string) (id uuid.UUID, secret []byte, ok bool) {
 	if !ok {
 		return uuid.Nil, nil, false
 	}
+	_, rest = cutNumber(rest)
 	b, err := base64.RawURLEncoding.DecodeString(rest)
 	if err != nil || len(b) != 16+secretBytes {
 		return uuid.Nil, nil, false

@@ -46,6 +46,7 @@ type party struct {
 	agents   subAgents    // those that its client distinguishes
 	calls    call.Log     // which answers its clients have received
 	peer     process.Peer // of its first connection
+	vouched  bool         // see Credentials
 	guest    bool         // the daemon keeps it open, for a client without a connection
 	attached int          // number of connections; guarded by State.mu
 	toldFor  []*party     // parties whose notices an operator's answers have carried; guarded by State.mu
@@ -63,6 +64,16 @@ func (p *party) Handle() string { return p.handle }
 
 // Context is cancelled, with the cause, when the session has ended.
 func (p *party) Context() context.Context { return p.ctx }
+
+// Vouched reports whether another server answers for whom the session acts, who is of no
+// run of this partition.
+func (p *party) Vouched() bool { return p.vouched }
+
+// Peer is the process of the session's first connection.
+func (p *party) Peer() process.Peer { return p.peer }
+
+// Guest reports whether the session is one of a client without a connection of its own.
+func (p *party) Guest() bool { return p.guest }
 
 // Holder is the session as a holder of leases.
 func (p *party) Holder() registry.Holder {
@@ -151,7 +162,7 @@ func (s *State) detach(p *party, cause error) error {
 	switch {
 	case !last:
 		return nil
-	case p.actor.Role.Outside(): // has no record, and holds nothing
+	case p.actor.Role.Outside() || p.vouched: // has no record, and holds nothing
 		p.end(cause)
 		return nil
 	default:

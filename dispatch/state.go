@@ -53,6 +53,9 @@ type Options struct {
 	// Traces makes spans of what happens to tasks. The zero value makes none.
 	Traces traces.Tracer
 
+	// Partition says which runs are in this state.
+	Partition Partition
+
 	// Keep is the retention of what has ended.
 	Keep Retention
 }

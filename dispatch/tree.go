@@ -44,7 +44,7 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	if err := CheckRun(n.Run); err != nil {
 		return Actor{}, "", err
 	}
-	if err := CheckName(n.Name); err != nil {
+	if err := cmp.Or(CheckName(n.Name), s.opts.Partition.check(n.Run)); err != nil {
 		return Actor{}, "", err
 	}
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
@@ -52,7 +52,7 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 		if err != nil {
 			return err
 		}
-		token = a.newToken(tx, n.TokenTTL)
+		token = a.newToken(tx, s.opts.Partition, n.TokenTTL)
 		putActor(tx, a)
 		return nil
 	})
@@ -74,7 +74,7 @@ func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Du
 		if a.Ended() {
 			return a.endedError()
 		}
-		token = a.newToken(tx, ttl)
+		token = a.newToken(tx, s.opts.Partition, ttl)
 		putActor(tx, a)
 		return nil
 	})
@@ -85,8 +85,8 @@ func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Du
 }
 
 // newToken gives the actor a token, in place of the one that it had.
-func (a *Actor) newToken(tx engine.Tx, ttl time.Duration) (token string) {
-	token, a.TokenHash = newSecret(tokenMark, a.ID)
+func (a *Actor) newToken(tx engine.Tx, in Partition, ttl time.Duration) (token string) {
+	token, a.TokenHash = in.newSecret(tokenMark, a.ID)
 	a.TokenExpires = time.Time{}
 	if ttl > 0 {
 		a.TokenExpires = tx.Wall().Add(ttl)

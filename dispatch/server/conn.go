@@ -179,17 +179,26 @@ func (c *conn) serve(ctx context.Context) {
 // doorLost reports whether a connection ended because of the server that passed the
 // client on, as far as can be told.
 func (c *conn) doorLost(err error) bool {
-	if _, ok := c.nc.(*remote); ok {
+	switch nc := c.nc.(type) {
+	case *remote:
 		return !c.goodbye.Load() // a network between may have cut it
+	case *passed:
+		return !errors.Is(err, errWent) || nc.remote && !c.goodbye.Load()
 	}
-	_, passed := c.nc.(*passed)
-	return passed && !errors.Is(err, errWent)
+	return false
 }
 
 // returnWithin is how long a client may take to come back whose connection was lost.
 func (c *conn) returnWithin() time.Duration {
-	if r, ok := c.nc.(*remote); ok && !r.doorLost() {
-		return c.server.opts.HTTPGrace
+	switch nc := c.nc.(type) {
+	case *remote:
+		if !nc.doorLost() {
+			return c.server.opts.HTTPGrace
+		}
+	case *passed:
+		if nc.remote {
+			return max(c.server.opts.HTTPGrace, c.server.opts.DoorGrace)
+		}
 	}
 	return c.server.opts.DoorGrace
 }

@@ -116,22 +116,29 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 // welcome reads a hello, opens its session and says so. Reading is bounded by
 // ctx through the deadline that ends with it; see ServeConn.
 //
-// A client whose state another server has is passed on to that, until it goes: then
+// A client whose partition another server leads is passed on to that, until it goes: then
 // there is no visit, nor an error.
 func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (v visit, err error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
 	h, line, err := s.readHello(br)
-	passed := wasPassed(nc)
+	var who dispatch.Credentials
 	if err == nil {
+		who, err = h.credentials(nc, peer)
+	}
+	if err == nil {
+		p := passage{Peer: peer}
+		var passed bool
+		p.Partition, passed = s.boundFor(who, nc, peer)
+		_, p.Remote = nc.(*remote)
 		var way *Way
 		var to net.Conn
-		if v.home, way, to, err = s.reach(ctx, passed, passage{Peer: peer}); to != nil {
+		if v.home, way, to, err = s.reach(ctx, passed, p); to != nil {
 			return visit{}, s.pass(ctx, way, to, line, nc, br)
 		}
 	}
 	if err == nil {
-		err = s.visit(ctx, &v, nc, h, peer)
+		err = s.visit(ctx, &v, h, who, peer)
 	}
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout)) // to write
 	interruptIfOver(ctx, nc)
@@ -190,7 +197,7 @@ func (v visit) leave() {
 
 // visit opens the session that the hello asks for, in the home where the caller is a
 // guest, or is no more if there is an error.
-func (s *Server) visit(ctx context.Context, v *visit, nc net.Conn, h Hello, peer process.Peer) (err error) {
+func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Credentials, peer process.Peer) (err error) {
 	defer func() {
 		if err != nil {
 			v.home.guests.Done()
@@ -199,15 +206,6 @@ func (s *Server) visit(ctx context.Context, v *visit, nc net.Conn, h Hello, peer
 	if v.groups, err = tools.ParseGroups(h.Tools); err != nil {
 		return err
 	}
-	who := dispatch.Credentials{
-		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
-		Origin: h.origin(peer),
-	}
-	if c, ok := nc.(*remote); ok {
-		if who, err = c.credentials(who); err != nil {
-			return err
-		}
-	}
 	if v.se, err = v.home.state.Connect(ctx, who, peer); err != nil {
 		return err
 	}
@@ -215,6 +213,24 @@ func (s *Server) visit(ctx context.Context, v *visit, nc net.Conn, h Hello, peer
 		return errors.Join(err, v.se.Close(err))
 	}
 	return nil
+}
+
+// credentials are what the hello says of who connects, as far as the way that it came
+// lets it.
+func (h Hello) credentials(nc net.Conn, peer process.Peer) (dispatch.Credentials, error) {
+	who := dispatch.Credentials{
+		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
+		Origin: h.origin(peer),
+	}
+	switch c := nc.(type) {
+	case *remote:
+		return c.credentials(who)
+	case *passed:
+		if v := c.voucher; v != nil {
+			who.Vouched = &dispatch.Actor{ID: v.ID, Name: v.Name, Path: v.Path, Role: v.Role}
+		}
+	}
+	return who, nil
 }
 
 // parseHello reads a hello of this version or an earlier one.

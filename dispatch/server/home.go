@@ -3,16 +3,21 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
-// A home is a state as its clients are served it, for as long as this process has it.
+// A home is a partition as its clients are served it, for as long as this process leads
+// it. A state that is whole is the only partition.
 type home struct {
+	partition int
 	state     *dispatch.State
 	agents    *service
 	operators *service
@@ -21,15 +26,16 @@ type home struct {
 	ctx    context.Context // ends when the state goes to another process
 	failed func() error    // why nothing that is answered can be relied on; nil: it can
 	guests sync.WaitGroup  // connections, and requests over HTTP
+	spread *spread         // nil: there is no other partition
 }
 
-func (s *Server) newHome(ctx context.Context, state *dispatch.State, failed func() error) *home {
+func (s *Server) newHome(ctx context.Context, partition int, state *dispatch.State, failed func() error) *home {
 	hooks := tools.Hooks(state)
 	openPage := func(ctx context.Context, role dispatch.Role, port bool) (tools.PageCode, error) {
 		return s.openPage(ctx, state, role, port)
 	}
 	h := &home{
-		state: state, ctx: ctx, failed: failed,
+		partition: partition, state: state, ctx: ctx, failed: failed,
 		agents:    newService(s.opts, tools.Agents(), slices.Concat(hooks, tools.Programs())),
 		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(s.opts.Logs), tools.Page(openPage)), hooks),
 		readers:   newService(s.opts, slices.Concat(tools.Readers(state), tools.Logs(s.opts.Logs)), nil),
@@ -38,6 +44,12 @@ func (s *Server) newHome(ctx context.Context, state *dispatch.State, failed func
 	h.operators.notFor("agents", h.agents)
 	h.readers.notFor("operators", h.operators)
 	h.readers.notFor("agents", h.agents)
+	if s.opts.Partitions > 1 {
+		h.spread = &spread{server: s, home: h}
+		for _, served := range []*service{h.agents, h.operators, h.readers} {
+			served.spread = h.spread
+		}
+	}
 	return h
 }
 
@@ -53,41 +65,111 @@ func (h *home) serviceFor(se *dispatch.Session) *service {
 	}
 }
 
-// homes knows the home that this process has, if it has one.
+// homes are those that this process has.
 type homes struct {
 	mu        sync.Mutex
-	now       *home
+	now       map[int]*home // by partition
 	changed   chan struct{} // closed by the next change of now
 	endpoints []*endpoint   // that serve its clients
 }
 
-func (hs *homes) change(now *home) {
+// change notes the home of a partition, which may be nil.
+func (hs *homes) change(partition int, now *home) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	hs.now = now
+	if delete(hs.now, partition); now != nil {
+		hs.now[partition] = now
+	}
 	close(hs.changed)
 	hs.changed = make(chan struct{})
 }
 
-// look gives the home, as a guest if there is one.
-func (hs *homes) look() (h *home, changed <-chan struct{}) {
+// look gives the home of a partition, as a guest if there is one.
+func (hs *homes) look(partition int) (h *home, changed <-chan struct{}) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.now != nil {
-		hs.now.guests.Add(1)
+	if h = hs.now[partition]; h != nil {
+		h.guests.Add(1)
 	}
-	return hs.now, hs.changed
+	return h, hs.changed
 }
 
-// Host serves the clients of a state until ctx ends and they are gone, which are let
+// all gives all homes, the first partition first, as a guest of each.
+func (hs *homes) all() (list []*home) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, partition := range slices.Sorted(maps.Keys(hs.now)) {
+		hs.now[partition].guests.Add(1)
+		list = append(list, hs.now[partition])
+	}
+	return list
+}
+
+// knowing gives the partition whose launcher has started a process, or one that it
+// comes from.
+func (hs *homes) knowing(peer process.Peer) (partition int, known bool) {
+	if peer.PID == 0 {
+		return 0, false
+	}
+	for _, h := range hs.all() {
+		if !known && h.state.Knows(peer) {
+			partition, known = h.partition, true
+		}
+		h.guests.Done()
+	}
+	return partition, known
+}
+
+// boundFor is the partition that a connection is for, and whether it has come for that
+// from elsewhere. An operator from another machine may let in whom it likes.
+func (s *Server) boundFor(who dispatch.Credentials, nc net.Conn, peer process.Peer) (partition int, passedOn bool) {
+	if c, ok := nc.(*passed); ok {
+		return c.partition, true
+	}
+	partition = s.partitionOf(who, peer)
+	c, ok := nc.(*remote)
+	return partition, ok && c.partition == partition
+}
+
+// partitionOf is where a client belongs that connects. What it presents names its
+// partition. Where it was launched decides before that, as far as this server knows it.
+func (s *Server) partitionOf(h dispatch.Credentials, peer process.Peer) int {
+	if s.opts.Partitions <= 1 {
+		return 0
+	}
+	if partition, known := s.homes.knowing(peer); known {
+		return partition
+	}
+	switch {
+	case h.Operator:
+		return 0
+	case h.Token != "":
+		return s.partitionOfSecret(h.Token)
+	case h.Handle != "":
+		return s.partitionOfSecret(h.Handle)
+	default:
+		return dispatch.PartitionOf(h.Run, s.opts.Partitions)
+	}
+}
+
+// partitionOfSecret is where a token or a handle belongs. One that names no partition
+// that there is belongs nowhere, which the first can say as well as any.
+func (s *Server) partitionOfSecret(text string) int {
+	if partition := dispatch.PartitionOfSecret(text); partition < s.opts.Partitions {
+		return partition
+	}
+	return 0
+}
+
+// Host serves the clients of a partition until ctx ends and they are gone, which are let
 // go as by the daemon's end: their sessions stay. Failed says why the state has
 // become worthless; what is answered after that is kept back, and the client asks who
-// has the state next.
-func (s *Server) Host(ctx context.Context, state *dispatch.State, failed func() error) {
-	h := s.newHome(ctx, state, failed)
-	s.homes.change(h)
+// leads the partition next.
+func (s *Server) Host(ctx context.Context, partition int, state *dispatch.State, failed func() error) {
+	h := s.newHome(ctx, partition, state, failed)
+	s.homes.change(partition, h)
 	<-ctx.Done()
-	s.homes.change(nil)
+	s.homes.change(partition, nil)
 	s.homes.mu.Lock()
 	endpoints := s.homes.endpoints
 	s.homes.mu.Unlock()
@@ -95,29 +177,32 @@ func (s *Server) Host(ctx context.Context, state *dispatch.State, failed func() 
 		e.detach(h)
 	}
 	h.guests.Wait()
+	if h.spread != nil {
+		h.spread.close()
+	}
 }
 
-// homeTimeout is how long a client that connects is kept waiting while nobody has its
-// state. It waits longer than another server needs to take it over.
+// homeTimeout is how long a client that connects is kept waiting while nobody leads its
+// partition. It waits longer than another server needs to take it over.
 const homeTimeout = 8 * time.Second
 
-// errNoHome answers a client whose state this server does not have.
+// errNoHome answers a client whose partition this server does not lead.
 var errNoHome = errors.New("this server does not lead at present, nor has it come to lead while you waited; try again, or at another")
 
-// enter gives the home, whose guest the caller is, or the way to another server that
-// has the state. Whom another has passed on is not passed on again.
-func (s *Server) enter(ctx context.Context, passed bool) (*home, *Way, error) {
+// enter gives the home of a partition, whose guest the caller is, or the way to another
+// server that leads it. Whom another has passed on for that is not passed on again.
+func (s *Server) enter(ctx context.Context, partition int, passed bool) (*home, *Way, error) {
 	late := time.NewTimer(homeTimeout)
 	defer late.Stop()
 	for {
-		h, changed := s.homes.look()
+		h, changed := s.homes.look(partition)
 		if h != nil {
 			return h, nil, nil
 		}
 		var moved <-chan struct{}
 		if s.opts.Elsewhere != nil && !passed {
 			var way *Way
-			if way, moved = s.opts.Elsewhere(); way != nil {
+			if way, moved = s.opts.Elsewhere(partition); way != nil {
 				return nil, way, nil
 			}
 		}

@@ -41,7 +41,7 @@ type endpoint struct {
 	sessions map[string]*httpSession // by handle
 	shared   map[uuid.UUID]string    // by actor: the handle of that for calls of the API that name none
 	closing  bool
-	endings  sync.WaitGroup // sessions that end by themselves, and remotes
+	endings  sync.WaitGroup // sessions that end by themselves, remotes, and what is passed on
 }
 
 // ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes it.
@@ -111,6 +111,10 @@ func (e *endpoint) detach(h *home) {
 	}
 }
 
+// partitionOf is where a request belongs, by the token that it bears. One without is
+// of the page, which is for those who are in no tree, or of nobody.
+func (e *endpoint) partitionOf(r *http.Request) int { return e.server.partitionOfSecret(bearer(r)) }
+
 type homeKey struct{}
 
 // homeOf is the home whose guest a request is.
@@ -166,7 +170,7 @@ func (e *endpoint) admit(r *http.Request) (admitted *http.Request, actor dispatc
 	if err := e.checkOrigin(r); err != nil {
 		return r, actor, leave, &refusedRequest{http.StatusForbidden, err}
 	}
-	home, _, err := e.server.enter(r.Context(), true) // else it was passed on
+	home, _, err := e.server.enter(r.Context(), e.partitionOf(r), true) // else it was passed on
 	if err != nil {
 		return r, actor, leave, &refusedRequest{http.StatusServiceUnavailable, err}
 	}
@@ -179,7 +183,7 @@ func (e *endpoint) admit(r *http.Request) (admitted *http.Request, actor dispatc
 	case err != nil:
 		return r, actor, leave, &refusedRequest{http.StatusServiceUnavailable, err}
 	}
-	if err := webConnOf(r).vet(r.Context(), home.state, actor); err != nil {
+	if err := webConnOf(r).vet(r.Context(), &e.server.homes, home, actor); err != nil {
 		return r, actor, leave, &refusedRequest{http.StatusForbidden, err}
 	}
 	if err := webConnOf(r).known(actor.ID); err != nil {

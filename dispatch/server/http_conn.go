@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -67,13 +68,16 @@ func (c *webConn) peer() process.Peer {
 
 // vet refuses a local process that shows another actor's token. Requests of a
 // connection come one after the other.
-func (c *webConn) vet(ctx context.Context, state *dispatch.State, a dispatch.Actor) error {
+func (c *webConn) vet(ctx context.Context, homes *homes, home *home, a dispatch.Actor) error {
 	if c == nil || c.vetted == a.ID {
 		return nil
 	}
 	if peer := c.peer(); peer.PID != 0 {
-		if err := state.Vet(ctx, a, peer); err != nil {
+		if err := home.state.Vet(ctx, a, peer); err != nil {
 			return err
+		}
+		if at, known := homes.knowing(peer); known && at != home.partition {
+			return &dispatch.ForbiddenError{What: fmt.Sprintf("process %d is one of another run than the token that it shows", peer.PID)}
 		}
 	}
 	c.vetted = a.ID

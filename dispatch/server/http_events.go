@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -20,10 +21,15 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		e.tell(w, *refused)
 		return
 	}
-	read := hs.tools[route.Tool.Name].call
-	if read == nil {
+	if hs.tools[route.Tool.Name].call == nil {
 		e.tell(w, hs.notFor(r))
 		return
+	}
+	read := func(ctx context.Context, args tools.Arguments) tools.Reply {
+		if away := hs.spread.away(hs.se, route.Tool.Name, args); away != nil {
+			return away(ctx, hs.se, args)
+		}
+		return hs.tools[route.Tool.Name].call(ctx, hs.se, args)
 	}
 	asked, err := route.Call(r, nil)
 	if last := r.Header.Get("Last-Event-ID"); err == nil && last != "" {
@@ -50,7 +56,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	ctx, cut := hs.during(r.Context())
 	defer cut()
 	asked.Given["wait_secs"] = json.RawMessage("0") // what is there, or is wrong, is told at once
-	page := read(ctx, hs.se, asked.Arguments())
+	page := read(ctx, asked.Arguments())
 	if page.IsError {
 		e.tell(w, asked.Answer(page))
 		return
@@ -63,7 +69,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		if _, err := e.authenticate(r); err != nil {
 			return // its token is void by now
 		}
-		page = read(ctx, hs.se, asked.Arguments())
+		page = read(ctx, asked.Arguments())
 	}
 	if page.IsError && ctx.Err() == nil {
 		stream.named("error", page.Object)

@@ -24,25 +24,30 @@ func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusServiceUnavailable, "the daemon is stopping")
 		return
 	}
-	home, _ := e.server.homes.look()
-	if home == nil {
+	homes := e.server.homes.all()
+	var failed error
+	for _, home := range homes {
+		if failed == nil {
+			_, failed = home.state.Clocks(ctx)
+		}
+		home.guests.Done()
+	}
+	switch {
+	case homes == nil:
 		w.Header().Set("Retry-After", "1")
 		plain(w, http.StatusServiceUnavailable, "another server leads")
-		return
-	}
-	defer home.guests.Done()
-	if _, err := home.state.Clocks(ctx); err != nil {
+	case failed != nil:
 		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, "the daemon cannot read its state: "+err.Error())
-		return
+		plain(w, http.StatusServiceUnavailable, "the daemon cannot read its state: "+failed.Error())
+	default:
+		plain(w, http.StatusOK, "ok")
 	}
-	plain(w, http.StatusOK, "ok")
 }
 
 // metrics serves the metrics of this server, which no other can know, to operators and
 // readers: they tell the names of queues, and how busy they are.
 func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
-	home, _ := e.server.homes.look()
+	home, _ := e.server.homes.look(e.partitionOf(r)) // of the token
 	switch {
 	case e.server.opts.Metrics == nil:
 		plain(w, http.StatusNotFound, "there are no metrics here")

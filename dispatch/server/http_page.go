@@ -98,7 +98,7 @@ func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
 		e.tell(w, api.Problem(http.StatusBadRequest, "INVALID_ARGUMENT", "the body must be {\"code\": …} or {\"token\": …}"))
 		return
 	}
-	home, _, err := e.server.enter(r.Context(), true)
+	home, _, err := e.server.enter(r.Context(), e.partitionOf(r), true)
 	if err != nil {
 		e.tell(w, (&refusedRequest{http.StatusServiceUnavailable, err}).answer())
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// Servers that share states pass their clients on to the one that has the state, over
+// Servers that share partitions pass their clients on to the one that leads theirs, over
 // connections of their own, of which the caller sees to it that only servers have
 // them. Such a connection begins with a line, a [passage]. For a client of the socket
 // there follow, one way, frames with what the client sends, and at last one that says
@@ -31,14 +31,20 @@ type passage struct {
 	Web   *passedHTTP  `json:"web,omitempty"`
 	Poke  bool         `json:"poke,omitempty"` // nothing follows; see Options.Poked
 	Peer  process.Peer `json:"peer"`
+	// Partition is the one that the client is passed on for, and Remote that it came
+	// over HTTP and is passed on without that; see remote.go.
+	Partition int  `json:"partition,omitempty"`
+	Remote    bool `json:"remote,omitempty"`
+	// Voucher makes it a link: for whom the other server calls tools.
+	Voucher *voucher `json:"voucher,omitempty"`
 }
 
 const passageVersion = 1
 
-// A Way leads to the server that has the state.
+// A Way leads to the server that leads a partition.
 type Way struct {
 	Dial func(context.Context) (net.Conn, error)
-	Over context.Context // ends when another server has it
+	Over context.Context // ends when another server leads it
 }
 
 // open begins a passage.
@@ -76,7 +82,7 @@ const (
 // passage, and no home.
 func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, way *Way, to net.Conn, err error) {
 	for giveUp := time.Now().Add(homeTimeout); ; {
-		if h, way, err = s.enter(ctx, passed); err != nil || way == nil {
+		if h, way, err = s.enter(ctx, p.Partition, passed); err != nil || way == nil {
 			return h, nil, nil, err
 		}
 		if to, err = way.open(ctx, p); err == nil {
@@ -157,8 +163,11 @@ func (w frames) end() error {
 // A passed connection is of a client that another server has passed on.
 type passed struct {
 	net.Conn
-	in   *bufio.Reader
-	left int // of a frame
+	in        *bufio.Reader
+	left      int // of a frame
+	partition int
+	remote    bool // see passage
+	voucher   *voucher
 }
 
 var (
@@ -170,16 +179,6 @@ var (
 	// that may still be there.
 	errDoorLost = cutOff("the server through which the client came was lost")
 )
-
-// wasPassed reports whether a client has come to the server that it is meant for, as far
-// as another knew, or as this one found before it upgraded the connection.
-func wasPassed(nc net.Conn) bool {
-	switch nc.(type) {
-	case *passed, *remote:
-		return true
-	}
-	return false
-}
 
 func (c *passed) Read(p []byte) (n int, err error) {
 	if c.left == 0 {
@@ -247,13 +246,13 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 	}
 	if p.Web != nil {
 		select {
-		case web.conns <- &passedWeb{passed: passed{Conn: nc, in: br}, passedHTTP: *p.Web, from: p.Peer}:
+		case web.conns <- &passedWeb{passed: passed{Conn: nc, in: br, partition: p.Partition}, passedHTTP: *p.Web, from: p.Peer}:
 		case <-web.done:
 			nc.Close()
 		}
 		return
 	}
-	s.ServeConn(ctx, &passed{Conn: nc, in: br}, p.Peer)
+	s.ServeConn(ctx, &passed{Conn: nc, in: br, partition: p.Partition, remote: p.Remote, voucher: p.Voucher}, p.Peer)
 }
 
 // A passageListener listens for connections that are handed to it.

@@ -16,8 +16,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A connection over HTTP whose first request is for a state elsewhere is passed on as
-// it is, with all that follows. The server that answers must know whether its answers
+// A connection over HTTP whose first request is for a partition elsewhere is passed on as
+// it is, with all that follows. If a later request is for another partition, the server
+// that it came to passes it on in the same way, once: after the answer to that the
+// connection is closed, and its client makes another. The server that answers must know whether its answers
 // were read, which only the connection of the client tells: see [webConn]. So the
 // frame that says that the client has gone is followed by a [webEnd].
 
@@ -112,8 +114,8 @@ func (c *webConn) doorLost() bool {
 	return p.lost
 }
 
-// orPass serves a request, or passes its connection on if another server has its
-// state.
+// orPass serves a request, or passes its connection on if another server leads its
+// partition.
 func (e *endpoint) orPass(serve http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := webConnOf(r)
@@ -121,18 +123,27 @@ func (e *endpoint) orPass(serve http.Handler) http.Handler {
 			serve.ServeHTTP(w, r)
 			return
 		}
-		if _, passed := c.Conn.(*passedWeb); passed {
-			serve.ServeHTTP(w, r)
-			return
-		}
-		p := passage{Peer: c.peer(), Web: &passedHTTP{Hosts: e.server.opts.HTTPHosts}}
+		p := passage{Partition: e.partitionOf(r), Peer: c.peer(), Web: &passedHTTP{Hosts: e.server.opts.HTTPHosts}}
 		if local, ok := c.LocalAddr().(*net.TCPAddr); ok {
 			p.Web.Local = local.AddrPort()
+		}
+		if before, again := c.Conn.(*passedWeb); again {
+			if before.partition == p.Partition {
+				serve.ServeHTTP(w, r)
+				return
+			}
+			p.Web.Hosts = before.Hosts
+			r.Close = r.URL.Path != RemotePath // which is the last request in any case
 		}
 		home, way, to, err := e.server.reach(r.Context(), false, p)
 		switch {
 		case to != nil:
 			defer to.Close()
+			if !e.begin() {
+				http.Error(w, errShutdown.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			defer e.endings.Done()
 			e.pass(w, r, way, to)
 		case errors.Is(err, errNotReached):
 			w.Header().Set("Retry-After", "1")
@@ -157,7 +168,7 @@ func (e *endpoint) checkOrigin(r *http.Request) error {
 	return checkOrigin(r, hosts)
 }
 
-// pass joins the connection of a request to the server that has its state, until either
+// pass joins the connection of a request to the server that leads its partition, until either
 // goes.
 func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net.Conn) {
 	body, status, err := readAll(w, r)

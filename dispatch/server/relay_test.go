@@ -72,7 +72,7 @@ func (h *hub) door(t *testing.T, opts server.Options) *frontDoor {
 		secure := tls.Client(nc, h.tls)
 		return secure, secure.HandshakeContext(ctx)
 	}}
-	opts.Elsewhere = func() (*server.Way, <-chan struct{}) { return way, nil }
+	opts.Elsewhere = func(int) (*server.Way, <-chan struct{}) { return way, nil }
 	front := &daemon{Server: server.New(nil, opts), state: h.state}
 	front.ctx, front.stop = context.WithCancel(context.Background())
 	d.web = &web{daemon: front, token: h.token(t, fmt.Sprintf("w%p", d))}

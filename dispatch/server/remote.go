@@ -35,6 +35,8 @@ type remote struct {
 	in    io.Reader // what was read ahead, then the connection
 	actor dispatch.Actor
 	token string
+
+	partition int // of the token
 }
 
 func (c *remote) Read(p []byte) (int, error) { return c.in.Read(p) }
@@ -88,7 +90,7 @@ func (e *endpoint) connect(w http.ResponseWriter, r *http.Request) {
 		_ = c.close()
 		return
 	}
-	s := &remote{webConn: c, in: behind(buf.Reader, c), actor: actor, token: bearer(r)}
+	s := &remote{webConn: c, in: behind(buf.Reader, c), actor: actor, token: bearer(r), partition: e.partitionOf(r)}
 	e.server.ServeConn(e.ctx, s, peer)
 }
 

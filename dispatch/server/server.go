@@ -16,9 +16,11 @@ type Options struct {
 	Version string         // of the daemon, told to clients
 	Log     zerolog.Logger // the zero Logger is silent
 	Machine string         // where clients of the socket run, if states may move; else ""
-	// Elsewhere gives the way to another server that has the state, or nil, and a
+	// Partitions is how many there are, which servers share; 0: the state is whole.
+	Partitions int
+	// Elsewhere gives the way to another server that leads a partition, or nil, and a
 	// channel that is closed when that may have changed. Nil: there are no others.
-	Elsewhere func() (*Way, <-chan struct{})
+	Elsewhere func(partition int) (*Way, <-chan struct{})
 	Poked     func() // another server says that there is something to look at
 	// Metrics serves /metrics to operators and readers; nil: nobody does. Called is
 	// told of each call of a tool; nil: nobody is. It must be quick.
@@ -48,10 +50,10 @@ func New(state *dispatch.State, opts Options) *Server {
 	}
 	s := &Server{opts: opts, attendance: newAttendance()}
 	s.shares.init(opts.Transport)
-	s.homes.changed = make(chan struct{})
+	s.homes.now, s.homes.changed = make(map[int]*home), make(chan struct{})
 	s.pages.asked = make(chan chan<- pagePort)
 	if state != nil {
-		s.homes.now = s.newHome(context.Background(), state, func() error { return nil })
+		s.homes.now[0] = s.newHome(context.Background(), 0, state, func() error { return nil })
 	}
 	return s
 }

@@ -31,6 +31,7 @@ type service struct {
 	others map[string]string // the tools of other services, and whom those are for
 
 	called func(tool string, refused bool)
+	spread *spread // nil: there is no other partition
 }
 
 // A served tool is one, as calls need it.
@@ -135,8 +136,10 @@ func (s *service) waits(m *wire.Message) bool {
 // none: those that it waits for do. A client with much to read, which out writes
 // to, is given no turn; nil: it has nothing else to read.
 func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
+	// A call that is made elsewhere has its turn there.
+	away := s.spread.away(se, env.Params.Name, tools.Arguments(env.Params.Arguments))
 	ctx := r.ctx
-	for !r.waits {
+	for !r.waits && away == nil {
 		if out.caughtUp(r.ctx); r.ctx.Err() != nil {
 			return f.refuse(env, context.Cause(r.ctx))
 		}
@@ -152,7 +155,7 @@ func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch
 		ctx = during
 		break
 	}
-	return s.answer(ctx, se, env, msg, r.name, f)
+	return s.answer(ctx, se, env, msg, r.name, f, away)
 }
 
 // A form is how the answer to a request is written, as its protocol has it.
@@ -173,9 +176,9 @@ func (mcpForm) broken(env *wire.Message, fault string) []byte {
 	return wire.ErrorReply(env.ID, wire.InternalError, fault, nil)
 }
 
-// answer serves a request of a session, and gives the answer in its form, or nil
-// if there is to be none.
-func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call, f form) (line []byte) {
+// answer serves a request of a session, away from here if that is not nil, and gives the
+// answer in its form, or nil if there is to be none.
+func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call, f form, away toolFunc) (line []byte) {
 	if strings.HasPrefix(env.Method, wire.ResourcesPrefix) {
 		return s.resources(ctx, se, env)
 	}
@@ -197,7 +200,11 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	}
 	ctx = traceparent.With(ctx, env.Params.Meta.Trace)
 	ctx = tools.WithParty(ctx, s.partyOf(ctx, se, &env.Params.Meta))
-	r := tool.call(ctx, se, tools.Arguments(env.Params.Arguments))
+	serve := tool.call
+	if away != nil {
+		serve = away
+	}
+	r := serve(ctx, se, tools.Arguments(env.Params.Arguments))
 	s.called(env.Params.Name, r.IsError)
 	return f.reply(env, r)
 }

@@ -19,6 +19,9 @@ type Kin struct {
 	Run     string    // if Actor is zero: the run whose launcher the process descends from; "": none
 }
 
+// Known reports whether the process has any.
+func (k Kin) Known() bool { return k.Actor != uuid.Nil || k.Run != "" }
+
 // maxAncestors limits the walk up the ancestors, which may change meanwhile.
 const maxAncestors = 256
 

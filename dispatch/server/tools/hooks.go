@@ -39,6 +39,10 @@ func Hooks(state *dispatch.State) []Tool {
 		tool("hook_party_end", "Say that a sub-agent has ended",
 			"Release what a sub-agent held and take it out of every line."+whose,
 			Effect{Idempotent: true}, h.partyEnd),
+		tool("hook_sessions", "See whether a client has sessions", "How many sessions a client's process has by connections of its own."+whose,
+			Effect{ReadOnly: true, Idempotent: true}, h.ownSessions),
+		tool("hook_give_back", "Give back what a write took", "Release what hook_write took for a write that does not happen, because it was refused elsewhere."+whose,
+			Effect{Idempotent: true}, h.giveBack),
 		tool("hook_notices", "Take what a client is to be told",
 			"Lost leases, messages and other notices that have not been told yet. They count as told from then on."+whose,
 			Effect{}, h.takeNotices),
@@ -99,6 +103,7 @@ type guardedFile struct {
 	Key         string `json:"key"`
 	Token       uint64 `json:"token"`
 	ExpiresInMS int64  `json:"expires_in_ms"`
+	Reentrant   bool   `json:"reentrant" jsonschema:"it was held before"`
 }
 
 func (g guarded) Text() string { return fmt.Sprintf("%s holds %d files", g.Actor, len(g.Leases)) }
@@ -161,7 +166,7 @@ func (h *hooks) take(ctx context.Context, by *dispatch.Session, keys []string, a
 		t.grants = append(t.grants, grants...)
 	}
 	for _, grant := range t.grants {
-		g.Leases = append(g.Leases, guardedFile{grant.Key, grant.Token, grant.ExpiresIn.Milliseconds()})
+		g.Leases = append(g.Leases, guardedFile{grant.Key, grant.Token, grant.ExpiresIn.Milliseconds(), grant.Reentrant})
 	}
 	return t, nil
 }
@@ -239,6 +244,30 @@ func (h *hooks) present(ctx context.Context, se *dispatch.Session, a presentArgs
 			return of.LetGo(ctx, partyOf(a.Party), a.LetGo == "all")
 		}
 		return of.Present(ctx, partyOf(a.Party))
+	})
+}
+
+// ownSessions is how many sessions a client has.
+type ownSessions struct {
+	Own int `json:"own" jsonschema:"sessions with a connection"`
+}
+
+func (n ownSessions) Text() string { return counted(n.Own, "session", "sessions", "") }
+
+func (h *hooks) ownSessions(_ context.Context, se *dispatch.Session, a clientArg) (ownSessions, error) {
+	list, err := a.sessions(h, se)
+	list = slices.DeleteFunc(list, func(of *dispatch.Session) bool { return of.Guest() })
+	return ownSessions{len(list)}, err
+}
+
+type giveBackArgs struct {
+	agentArg
+	Keys []string `json:"keys" doc:"of the leases" max:"10000"`
+}
+
+func (h *hooks) giveBack(ctx context.Context, se *dispatch.Session, a giveBackArgs) (hooked, error) {
+	return h.each(ctx, se, a.agentArg, func(of *dispatch.Session) error {
+		return of.LetGoOf(ctx, partyOf(a.Party), a.Keys)
 	})
 }
 

@@ -147,6 +147,8 @@ type treeArgs struct {
 	Limit int    `json:"limit,omitempty" doc:"how many actors at most" min:"1" max:"1000" default:"1000"`
 }
 
+const maxTree = 1000
+
 type runList struct {
 	Runs []run  `json:"runs"`
 	Next string `json:"next,omitempty" jsonschema:"there are more: ask again with after; the first run of that reply may be the last of this one, with the rest of its actors"`

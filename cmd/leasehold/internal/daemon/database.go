@@ -19,9 +19,6 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// partitions is how many there are in a database.
-const partitions = 1
-
 // A seat is this daemon's among those that share a database.
 type seat struct {
 	options postgres.Options
@@ -29,16 +26,33 @@ type seat struct {
 	member  *cluster.Member
 }
 
-// takeSeat readies the database. The caller runs the member and closes the seat.
-func takeSeat(ctx context.Context, d *database.Database, door *door, connections func() int64, log zerolog.Logger, lead func(context.Context, *postgres.Engine) error) (*seat, error) {
-	dsn, err := d.DSN()
+// takeSeat readies the database, whose partitions are so many if it is new. The caller
+// takes part and closes the seat.
+func takeSeat(ctx context.Context, d *database.Database, partitions int, log zerolog.Logger) (*seat, error) {
+	o, err := d.Options()
 	if err != nil {
 		return nil, err
 	}
-	s := &seat{options: postgres.Options{DSN: dsn, SingleNode: d.SingleNode, Logf: logf(log)}}
-	if s.where, err = postgres.OpenCluster(ctx, s.options, partitions); err != nil {
+	o.Logf = logf(log)
+	s := &seat{options: o}
+	if s.where, err = postgres.OpenCluster(ctx, o, partitions); err != nil {
 		return nil, err
 	}
+	if s.options.Connections, err = postgres.Connect(ctx, o); err != nil {
+		s.where.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// close gives back the connections. The member does not run any more.
+func (s *seat) close() {
+	s.options.Connections.Close()
+	s.where.Close()
+}
+
+// takePart makes the member, which the caller runs.
+func (s *seat) takePart(door *door, connections func() int64, log zerolog.Logger, lead func(context.Context, int, *postgres.Engine) error) {
 	var tell func(cluster.Server)
 	if door.ln != nil {
 		tell = door.tell
@@ -57,14 +71,13 @@ func takeSeat(ctx context.Context, d *database.Database, door *door, connections
 			}
 			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads")
 			s.member.Announce()
-			err = lead(ctx, eng)
+			err = lead(ctx, int(p.Number), eng)
 			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads no more")
 			return errors.Join(err, eng.Close())
 		},
 		Logf: logf(log),
 	})
 	door.member = s.member
-	return s, nil
 }
 
 // ownProcess names this process for the others of its machine.

@@ -29,9 +29,14 @@ type door struct {
 	ln     net.Listener
 	member *cluster.Member
 
-	mu  sync.Mutex
-	to  uuid.UUID // the server that way leads to
-	way *server.Way
+	mu   sync.Mutex
+	ways map[int]wayTo // by partition
+}
+
+// A wayTo is a way and the server that it leads to.
+type wayTo struct {
+	*server.Way
+	to uuid.UUID
 }
 
 func (d *door) addFlags(f *pflag.FlagSet) {
@@ -101,24 +106,28 @@ func (d *door) tell(s cluster.Server) {
 	}()
 }
 
-// elsewhere gives the way to the server that leads, if that is another.
-func (d *door) elsewhere() (*server.Way, <-chan struct{}) {
-	leader, self, changed := d.member.Leader(0)
+// elsewhere gives the way to the server that leads a partition, if that is another.
+func (d *door) elsewhere(partition int) (*server.Way, <-chan struct{}) {
+	leader, self, changed := d.member.Leader(int64(partition))
 	if self || leader.Address == "" {
 		return nil, changed
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.way == nil || d.to != leader.ID || d.way.Over.Err() != nil {
+	way := d.ways[partition]
+	if way.Way == nil || way.to != leader.ID || way.Over.Err() != nil {
 		over, end := context.WithCancel(context.Background())
-		d.to = leader.ID
-		d.way = &server.Way{Over: over, Dial: func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, leader.Address) }}
+		way = wayTo{&server.Way{Over: over, Dial: func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, leader.Address) }}, leader.ID}
+		if d.ways == nil {
+			d.ways = make(map[int]wayTo)
+		}
+		d.ways[partition] = way
 		go func() { // ends with that server's lead
 			defer end()
-			for now, changed := leader, changed; now.ID == leader.ID; now, _, changed = d.member.Leader(0) {
+			for now, changed := leader, changed; now.ID == leader.ID; now, _, changed = d.member.Leader(int64(partition)) {
 				<-changed
 			}
 		}()
 	}
-	return d.way, changed
+	return way.Way, changed
 }

@@ -38,20 +38,22 @@ import (
 
 // serveConfig is what a daemon is told by its command line.
 type serveConfig struct {
-	State     string
-	Database  database.Database
-	Door      *door
-	Socket    string
-	HTTP      string // address; "": no HTTP
-	HTTPHosts []string
-	Metrics   string // address of a listener for them alone; "": none
-	Remote    bool   // HTTP may listen beyond the loopback
-	TLS       certificate
-	MaxDepth  int
-	OnDemand  bool          // a client starts it
-	Keep      time.Duration // what has ended is kept for so long
-	IdleExit  time.Duration // end when nobody has been connected for so long; 0: never
-	Log       logConfig
+	State      string
+	Database   database.Database
+	Partitions int // of a new database; 0: the default
+	partitions int // that it has
+	Door       *door
+	Socket     string
+	HTTP       string // address; "": no HTTP
+	HTTPHosts  []string
+	Metrics    string // address of a listener for them alone; "": none
+	Remote     bool   // HTTP may listen beyond the loopback
+	TLS        certificate
+	MaxDepth   int
+	OnDemand   bool          // a client starts it
+	Keep       time.Duration // what has ended is kept for so long
+	IdleExit   time.Duration // end when nobody has been connected for so long; 0: never
+	Log        logConfig
 
 	traces traces.Tracer
 }
@@ -205,7 +207,13 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		Metrics: measured.Handler(), Called: measured.Called,
 	}
 	if cfg.Database.Given() {
-		options.Machine = process.Machine()
+		seat, err := takeSeat(ctx, &cfg.Database, cfg.Partitions, log)
+		if err != nil {
+			return explain(err)
+		}
+		defer seat.close()
+		cfg.partitions = seat.where.Partitions()
+		options.Machine, options.Partitions = process.Machine(), cfg.partitions
 		if cfg.Door.Listen != "" {
 			if err := cfg.Door.open(ctx); err != nil {
 				return err
@@ -214,11 +222,9 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			options.Elsewhere, options.Poked = cfg.Door.elsewhere, func() { cfg.Door.member.Poke() }
 		}
 		daemon = server.New(nil, options)
-		seat, err := takeSeat(ctx, &cfg.Database, cfg.Door, daemon.Connections, log, func(ctx context.Context, eng *postgres.Engine) error { return cfg.host(ctx, eng, daemon, measured) })
-		if err != nil {
-			return explain(err)
-		}
-		defer seat.where.Close()
+		seat.takePart(cfg.Door, daemon.Connections, log, func(ctx context.Context, partition int, eng *postgres.Engine) error {
+			return cfg.host(ctx, partition, eng, daemon, measured)
+		})
 		tend = seat.member.Run
 	} else {
 		eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(cfg.State, "db"), Logf: logf(log)})
@@ -295,18 +301,18 @@ func (cfg *serveConfig) dispatchOptions() dispatch.Options {
 	}
 }
 
-// host serves the state in an engine until ctx ends or the engine fails.
-func (cfg *serveConfig) host(ctx context.Context, eng *postgres.Engine, daemon *server.Server, measured *metrics.Set) error {
+// host serves the partition in an engine until ctx ends or the engine fails.
+func (cfg *serveConfig) host(ctx context.Context, partition int, eng *postgres.Engine, daemon *server.Server, measured *metrics.Set) error {
 	defer measured.Attach(eng)()
 	o := cfg.dispatchOptions()
-	o.Above = eng.Floor()
+	o.Above, o.Partition = eng.Floor(), dispatch.Partition{Number: partition, Of: cfg.partitions}
 	state, err := dispatch.Open(ctx, eng, o)
 	if err != nil {
 		return err
 	}
 	services, ctx := errgroup.WithContext(ctx)
 	services.Go(func() error { return state.Tend(ctx) })
-	services.Go(func() error { daemon.Host(ctx, state, eng.Err); return nil })
+	services.Go(func() error { daemon.Host(ctx, partition, state, eng.Err); return nil })
 	return services.Wait()
 }
 

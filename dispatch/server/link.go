@@ -1,0 +1,215 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// A link is a session's way into another partition, or its own: a connection over which
+// it calls tools there, in a session that it has there for as long as it has the link.
+// The partition takes it as that of a client that another server has passed on, and the
+// server answers for who it is: see [voucher].
+type link struct {
+	nc  net.Conn
+	out frames
+	in  *bufio.Reader
+
+	writing sync.Mutex // held to write a line, with a deadline
+
+	mu      sync.Mutex
+	next    int
+	waiting map[string]chan linkAnswer // by id
+	err     error                      // why nothing comes any more
+	over    chan struct{}              // closed then
+}
+
+// A voucher says for whom a server speaks over a link.
+type voucher struct {
+	ID   uuid.UUID     `json:"id"`
+	Name string        `json:"name"`
+	Path string        `json:"path"`
+	Role dispatch.Role `json:"role"`
+}
+
+// errLinkLost answers a call whose partition goes to another server.
+var errLinkLost = errors.New("the partition goes to another server; try again")
+
+// maxLinkLine bounds an answer, which has no more than a page of a list.
+const maxLinkLine = 64 << 20
+
+// dialLink makes a link to a partition, wherever it is led.
+func (s *Server) dialLink(ctx context.Context, partition int, v voucher, peer process.Peer) (*link, error) {
+	h, _, nc, err := s.reach(ctx, false, passage{Partition: partition, Peer: peer, Voucher: &v})
+	if err != nil {
+		return nil, err
+	}
+	if h != nil { // it is led here
+		near, far := net.Pipe()
+		nc = near
+		go func() { // ends with the link, or with the home, which waits for its guests
+			defer h.guests.Done()
+			s.ServeConn(h.ctx, &passed{Conn: far, in: bufio.NewReaderSize(far, 4<<10), partition: partition, voucher: &v}, peer)
+		}()
+	}
+	l := &link{
+		nc: nc, out: frames{nc}, in: bufio.NewReaderSize(nc, 16<<10),
+		waiting: make(map[string]chan linkAnswer), over: make(chan struct{}),
+	}
+	if err := l.greet(ctx, s.opts.HelloTimeout); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	go l.read() // ends with the connection
+	return l, nil
+}
+
+func (l *link) greet(ctx context.Context, timeout time.Duration) error {
+	stop := context.AfterFunc(ctx, func() { l.nc.Close() })
+	defer stop()
+	l.nc.SetDeadline(time.Now().Add(timeout))
+	defer l.nc.SetDeadline(time.Time{})
+	if _, err := l.out.Write(wire.Line(Hello{Leasehold: HelloVersion, Operator: true})); err != nil {
+		return fmt.Errorf("%w: %w", errLinkLost, err)
+	}
+	line, err := readLine(l.in, maxHello)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLinkLost, err)
+	}
+	var w Welcome
+	if err := json.Unmarshal(line, &w); err != nil {
+		return err
+	}
+	if w.Error != nil {
+		return &saidRefusal{w.Error.Code, w.Error.Message}
+	}
+	return nil
+}
+
+// A saidRefusal is one that another partition has worded.
+type saidRefusal struct{ code, message string }
+
+func (e *saidRefusal) Error() string { return e.message }
+
+// A linkAnswer is the reply to a call, or why there is none.
+type linkAnswer struct {
+	reply tools.Reply
+	err   error
+}
+
+// call calls a tool. A call that its caller gives up is cancelled.
+func (l *link) call(ctx context.Context, tool string, args tools.Arguments) (tools.Reply, error) {
+	answer := make(chan linkAnswer, 1)
+	l.mu.Lock()
+	l.next++
+	id := strconv.Itoa(l.next)
+	if l.err != nil {
+		l.mu.Unlock()
+		return tools.Reply{}, l.err
+	}
+	l.waiting[id] = answer
+	l.mu.Unlock()
+	if len(args) == 0 {
+		args = tools.Arguments("{}")
+	}
+	line := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":` + strconv.Quote(tool) + `,"arguments":`)
+	if err := l.write(append(append(line, args...), "}}\n"...)); err != nil {
+		l.nc.Close()
+	}
+	select {
+	case a := <-answer:
+		return a.reply, a.err
+	case <-l.over:
+	case <-ctx.Done():
+		l.mu.Lock()
+		delete(l.waiting, id)
+		l.mu.Unlock()
+		_ = l.write(wire.Notification(wire.Cancelled, map[string]any{"requestId": json.RawMessage(id)})) // or it has ended
+		return tools.Reply{}, context.Cause(ctx)
+	}
+	select {
+	case a := <-answer: // it came before the end
+		return a.reply, a.err
+	default:
+		return tools.Reply{}, l.err
+	}
+}
+
+func (l *link) write(line []byte) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.nc.SetWriteDeadline(time.Now().Add(passageTimeout))
+	_, err := l.out.Write(line)
+	return err
+}
+
+// read takes answers until there are none any more.
+func (l *link) read() {
+	for {
+		line, err := readLine(l.in, maxLinkLine)
+		if err != nil {
+			l.nc.Close()
+			l.mu.Lock()
+			l.err = fmt.Errorf("%w: %w", errLinkLost, err)
+			close(l.over)
+			l.mu.Unlock()
+			return
+		}
+		var m struct {
+			ID     json.RawMessage
+			Result *struct {
+				Content           []struct{ Text string }
+				StructuredContent json.RawMessage
+				IsError           bool
+			}
+			Error *struct{ Message string }
+		}
+		if json.Unmarshal(line, &m) != nil || m.ID == nil {
+			continue // it is told something, which its client is told elsewhere
+		}
+		l.mu.Lock()
+		answer := l.waiting[string(m.ID)]
+		delete(l.waiting, string(m.ID))
+		l.mu.Unlock()
+		switch {
+		case answer == nil: // given up
+		case m.Result != nil && len(m.Result.Content) > 0:
+			answer <- linkAnswer{reply: tools.Reply{Object: m.Result.StructuredContent, Text: m.Result.Content[0].Text, IsError: m.Result.IsError}}
+		case m.Error != nil:
+			answer <- linkAnswer{err: errors.New(m.Error.Message)}
+		}
+	}
+}
+
+// lost reports whether the link is of no more use.
+func (l *link) lost() bool {
+	select {
+	case <-l.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// close ends the session there, and waits until nothing reads any more.
+func (l *link) close() {
+	l.writing.Lock()
+	l.nc.SetWriteDeadline(time.Now().Add(passageTimeout))
+	_ = l.out.end() // or it finds out
+	l.writing.Unlock()
+	l.nc.Close()
+	<-l.over
+}

@@ -1,0 +1,340 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// Runs are spread over partitions, and most clients are of one run. Those that are not
+// are served where they come to: operators and readers in the first partition, which
+// has their tokens, and hooks in that of the session that they speak for. A call of
+// theirs that is about a run elsewhere is made there, by a [link], and one that is about
+// all runs is made everywhere, and the answers are made one.
+
+// A spread makes the calls of one home's sessions that are for other partitions.
+type spread struct {
+	server *Server
+	home   *home
+
+	mu       sync.Mutex
+	sessions map[uuid.UUID]*linked
+	closed   bool
+	ending   sync.WaitGroup // what closes links
+}
+
+// linked is a session and its links.
+type linked struct {
+	se    *dispatch.Session
+	stop  func() bool // waiting for its end
+	links map[int]*dialled
+	watch *changeWatch
+}
+
+// A dialled link is one that there is, or will be.
+type dialled struct {
+	ready chan struct{}
+	*link
+	err error // set before ready
+}
+
+func (d *dialled) useless() bool {
+	select {
+	case <-d.ready:
+		return d.err != nil || d.lost()
+	default:
+		return false
+	}
+}
+
+// errSpreadOver answers calls of sessions whose home this process has no more.
+var errSpreadOver = cutOff("this server does not lead any more")
+
+// of gives what is known of a session, until that or the home ends.
+func (sp *spread) ofLocked(se *dispatch.Session) *linked {
+	l := sp.sessions[se.ID()]
+	if l == nil {
+		l = &linked{se: se, links: make(map[int]*dialled)}
+		sp.ending.Add(1)
+		l.stop = context.AfterFunc(se.Context(), func() {
+			defer sp.ending.Done()
+			sp.forget(l)
+		})
+		if sp.sessions == nil {
+			sp.sessions = make(map[uuid.UUID]*linked)
+		}
+		sp.sessions[se.ID()] = l
+	}
+	return l
+}
+
+func (sp *spread) forget(l *linked) {
+	sp.mu.Lock()
+	delete(sp.sessions, l.se.ID())
+	links := l.links
+	l.links = nil
+	sp.mu.Unlock()
+	for _, d := range links {
+		if <-d.ready; d.err == nil {
+			d.close()
+		}
+	}
+}
+
+// close ends all links. Nobody makes new ones.
+func (sp *spread) close() {
+	sp.mu.Lock()
+	sp.closed = true
+	all := sp.sessions
+	sp.sessions = nil
+	sp.mu.Unlock()
+	for _, l := range all {
+		if l.stop() {
+			sp.forget(l)
+			sp.ending.Done()
+		}
+	}
+	sp.ending.Wait()
+}
+
+// begin counts one more that close waits for.
+func (sp *spread) begin() bool {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if !sp.closed {
+		sp.ending.Add(1)
+	}
+	return !sp.closed
+}
+
+// link gives a session's link to a partition, and makes it if need be.
+func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int) (*link, error) {
+	for {
+		sp.mu.Lock()
+		if sp.closed || se.Context().Err() != nil {
+			sp.mu.Unlock()
+			return nil, errSpreadOver
+		}
+		l := sp.ofLocked(se)
+		if l.links == nil {
+			sp.mu.Unlock()
+			return nil, errSpreadOver // it has just ended
+		}
+		d := l.links[partition]
+		if d == nil || d.useless() {
+			d = &dialled{ready: make(chan struct{})}
+			l.links[partition] = d
+			go func() { // ends with the dialling, which forget waits for
+				defer close(d.ready)
+				a := se.Actor()
+				d.link, d.err = sp.server.dialLink(sp.home.ctx, partition, voucher{a.ID, a.Name, a.Path, a.Role}, se.Peer())
+			}()
+		}
+		sp.mu.Unlock()
+		select {
+		case <-d.ready:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if d.err != nil || !d.lost() {
+			return d.link, d.err
+		}
+	}
+}
+
+// launcherTools are those by which a session becomes a launcher, or is one.
+var launcherTools = map[string]bool{
+	"operator_run_dispatch": true, "operator_launch_next": true, "operator_launch_started": true, "operator_launch_exited": true,
+	"operator_run_drain": true, "operator_run_finish": true,
+}
+
+// call calls a tool in a partition.
+func (sp *spread) call(ctx context.Context, se *dispatch.Session, partition int, tool string, args tools.Arguments) tools.Reply {
+	for again := true; ; again = false {
+		l, err := sp.link(ctx, se, partition)
+		var r tools.Reply
+		if err == nil {
+			r, err = l.call(ctx, tool, args)
+		}
+		switch {
+		case err == nil:
+			return r
+		case errors.Is(err, errLinkLost) && launcherTools[tool]:
+			_ = se.Close(err) // a launcher attaches again, over another connection
+		case errors.Is(err, errLinkLost) && again && sp.home.operators.tools[tool].readOnly:
+			continue
+		}
+		if said, ok := errors.AsType[*saidRefusal](err); ok {
+			return tools.Refusal{Code: said.code, Message: said.message}.Reply()
+		}
+		return tools.RefusalOf(err).Reply()
+	}
+}
+
+// everywhere calls a tool in all partitions, and gives the answers in their order, or
+// the first refusal.
+func (sp *spread) everywhere(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) (list []tools.Reply, refused *tools.Reply) {
+	list = make([]tools.Reply, sp.server.opts.Partitions)
+	var calls errgroup.Group
+	calls.SetLimit(maxSpread)
+	for partition := range list {
+		calls.Go(func() error {
+			list[partition] = sp.call(ctx, se, partition, tool, args)
+			return nil
+		})
+	}
+	_ = calls.Wait() // none fails
+	for i := range list {
+		if list[i].IsError {
+			return nil, &list[i]
+		}
+	}
+	return list, nil
+}
+
+// maxSpread is how many partitions one call asks at a time.
+const maxSpread = 8
+
+// away gives what serves a call that is not for this partition alone; nil if it is.
+func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) toolFunc {
+	if sp == nil || se.Vouched() {
+		return nil
+	}
+	outside := se.Actor().Run == ""
+	run, named := textArgument(args, "run")
+	switch tool {
+	case "operator_watch":
+		return sp.watch
+	case "operator_tree":
+		if !named || run == "" {
+			return sp.all(tool)
+		}
+	case "hook_present", "hook_tool_use", "hook_party_end", "hook_notices", "hook_sessions", "hook_give_back":
+		if outside {
+			return sp.all(tool)
+		}
+	case "hook_command":
+		return sp.all(tool)
+	case "hook_write":
+		return sp.writeAway(se, args)
+	}
+	if partition := dispatch.PartitionOf(run, sp.server.opts.Partitions); named && partition != sp.home.partition {
+		return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
+			return sp.call(ctx, se, partition, tool, args)
+		}
+	}
+	return nil
+}
+
+// all serves a call that is about all runs.
+func (sp *spread) all(tool string) toolFunc {
+	return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
+		list, refused := sp.everywhere(ctx, se, tool, args)
+		if refused != nil {
+			return *refused
+		}
+		return tools.Merge(tool, args, list)
+	}
+}
+
+func textArgument(args tools.Arguments, name string) (text string, ok bool) {
+	for n, value := range wire.Members(args) {
+		if string(n) == name {
+			text, ok = wire.TextOf(value)
+		}
+	}
+	return text, ok
+}
+
+// A changeWatch is a session's wait for changes, in all partitions at once. It goes on
+// between the calls of the session, so that no change is missed.
+type changeWatch struct {
+	news chan struct{} // has one in it when there is something to tell
+
+	mu      sync.Mutex
+	pending []bool // by partition: a call waits there
+	refused *tools.Reply
+}
+
+// watch answers at the first call, then whenever anything has changed since the last.
+func (sp *spread) watch(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
+	sp.mu.Lock()
+	if sp.closed {
+		sp.mu.Unlock()
+		return tools.RefusalOf(errSpreadOver).Reply()
+	}
+	own := sp.ofLocked(se)
+	w, first := own.watch, own.watch == nil
+	if first {
+		w = &changeWatch{news: make(chan struct{}, 1), pending: make([]bool, sp.server.opts.Partitions)}
+		own.watch = w
+	}
+	sp.mu.Unlock()
+	if first {
+		_, refused := sp.everywhere(ctx, se, "operator_watch", nil) // from now on they know it
+		if refused != nil {
+			return *refused
+		}
+		return tools.Changed(true)
+	}
+	for partition := range w.pending {
+		w.mu.Lock()
+		waits := w.pending[partition]
+		w.pending[partition] = true
+		w.mu.Unlock()
+		if !waits && sp.begin() {
+			go func() { // ends with the session, or the home
+				defer sp.ending.Done()
+				w.wait(sp, se, partition)
+			}()
+		}
+	}
+	limit := time.NewTimer(tools.WaitOf("operator_watch", args))
+	defer limit.Stop()
+	select {
+	case <-w.news:
+		w.mu.Lock()
+		refused := w.refused
+		w.refused = nil
+		w.mu.Unlock()
+		if refused != nil {
+			return *refused
+		}
+		return tools.Changed(true)
+	case <-limit.C:
+		return tools.Changed(false)
+	case <-ctx.Done():
+		return tools.RefusalOf(context.Cause(ctx)).Reply()
+	}
+}
+
+// wait waits for one partition, for at most as long as a call may.
+func (w *changeWatch) wait(sp *spread, se *dispatch.Session, partition int) {
+	ctx, stop := context.WithCancel(sp.home.ctx)
+	defer stop()
+	defer context.AfterFunc(se.Context(), stop)()
+	r := sp.call(ctx, se, partition, "operator_watch", nil)
+	var is struct{ Changed bool }
+	_ = json.Unmarshal(r.Object, &is)
+	w.mu.Lock()
+	w.pending[partition] = false
+	if r.IsError {
+		w.refused = &r
+	}
+	w.mu.Unlock()
+	if r.IsError || is.Changed {
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
+	}
+}

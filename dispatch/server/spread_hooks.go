@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
+)
+
+// A fileWrite is what hook_write is told of one run.
+type fileWrite struct {
+	Run  string   `json:"run"`
+	Home bool     `json:"home,omitempty"`
+	Keys []string `json:"keys"`
+}
+
+// writeAway serves a write to files of runs that are not all in this partition; nil if
+// they are, or what was given is none.
+func (sp *spread) writeAway(se *dispatch.Session, args tools.Arguments) toolFunc {
+	var given struct{ Writes []fileWrite }
+	if json.Unmarshal(args, &given) != nil {
+		return nil // refused here
+	}
+	outside := se.Actor().Run == ""
+	for _, w := range given.Writes {
+		if outside || !w.Home && dispatch.PartitionOf(w.Run, sp.server.opts.Partitions) != sp.home.partition {
+			return sp.write
+		}
+	}
+	return nil
+}
+
+// write takes the leases of files in several partitions, one after the other. If one
+// refuses, what the others had given is given back.
+func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
+	var given map[string]json.RawMessage
+	var writes []fileWrite
+	if json.Unmarshal(args, &given) != nil || json.Unmarshal(given["writes"], &writes) != nil || len(writes) == 0 {
+		return sp.call(ctx, se, sp.home.partition, "hook_write", args) // which refuses it
+	}
+	type part struct {
+		partition int
+		writes    []fileWrite
+		reply     tools.Reply
+	}
+	var parts []*part
+	for _, w := range writes {
+		at, refused := sp.writesAt(ctx, se, w, given["pid"])
+		if refused != nil {
+			return *refused
+		}
+		if last := len(parts) - 1; last >= 0 && parts[last].partition == at {
+			parts[last].writes = append(parts[last].writes, w)
+			continue
+		}
+		parts = append(parts, &part{partition: at, writes: []fileWrite{w}})
+	}
+	var replies []tools.Reply
+	for i, p := range parts {
+		given["writes"] = mustJSON(p.writes)
+		p.reply = sp.call(ctx, se, p.partition, "hook_write", tools.Arguments(mustJSON(given)))
+		if !p.reply.IsError {
+			replies = append(replies, p.reply)
+			continue
+		}
+		for _, before := range parts[:i] {
+			back := map[string]json.RawMessage{"keys": mustJSON(tools.NewlyGuarded(before.reply))}
+			for _, name := range []string{"pid", "party"} {
+				if given[name] != nil {
+					back[name] = given[name]
+				}
+			}
+			if r := sp.call(context.WithoutCancel(ctx), se, before.partition, "hook_give_back", tools.Arguments(mustJSON(back))); r.IsError {
+				return r
+			}
+		}
+		return p.reply
+	}
+	return tools.Merge("hook_write", args, replies)
+}
+
+// writesAt is the partition whose session a write counts for: an actor's own, or the
+// client's for its own project, wherever that is; else that of the run.
+func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrite, pid json.RawMessage) (partition int, refused *tools.Reply) {
+	at := dispatch.PartitionOf(w.Run, sp.server.opts.Partitions)
+	switch {
+	case !w.Home || pid == nil:
+		return at, nil
+	case se.Actor().Run != "":
+		return sp.home.partition, nil
+	}
+	whose := tools.Arguments(mustJSON(map[string]json.RawMessage{"pid": pid}))
+	if r := sp.call(ctx, se, at, "hook_sessions", whose); r.IsError || tools.OwnSessions(r) > 0 {
+		return at, nil // where a refusal comes again
+	}
+	list, refused := sp.everywhere(ctx, se, "hook_sessions", whose)
+	for i, r := range list {
+		if tools.OwnSessions(r) > 0 {
+			return i, nil
+		}
+	}
+	return at, refused
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("server: what it passes on is plain data: " + err.Error())
+	}
+	return b
+}

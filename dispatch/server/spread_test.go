@@ -1,0 +1,545 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/pebble"
+)
+
+// A street is servers that share partitions, as those of a database do.
+type street struct {
+	*testing.T
+	partitions int
+	houses     []*web
+	ways       []*server.Way // to each house
+
+	mu      sync.Mutex
+	leaders []int // by partition, the house that leads it; -1: nobody
+	changed chan struct{}
+	moves   []func() // by partition, ends its lead
+}
+
+func newStreet(t *testing.T, houses, partitions int) *street {
+	s := &street{T: t, partitions: partitions, changed: make(chan struct{}), leaders: make([]int, partitions), moves: make([]func(), partitions)}
+	secret, err := server.ClusterTLS([]byte(clusterSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range houses {
+		d := &daemon{}
+		d.Server = server.New(nil, server.Options{Partitions: partitions, Elsewhere: func(p int) (*server.Way, <-chan struct{}) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if at := s.leaders[p]; at >= 0 && at != n {
+				return s.ways[at], s.changed
+			}
+			return nil, s.changed
+		}})
+		d.ctx, d.stop = context.WithCancel(context.Background())
+		ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- d.ServePassages(d.ctx, tls.NewListener(ln, secret)) }()
+		t.Cleanup(func() {
+			d.stop()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			d.conns.Wait()
+		})
+		s.ways = append(s.ways, &server.Way{Over: context.Background(), Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, err := ln.dial(ctx, "", "")
+			if err != nil {
+				return nil, err
+			}
+			c := tls.Client(nc, secret)
+			return c, c.HandshakeContext(ctx)
+		}})
+		w := &web{daemon: d}
+		w.listen(t)
+		s.houses = append(s.houses, w)
+	}
+	for p := range partitions {
+		s.open(p, p%houses)
+	}
+	synctest.Wait()
+	return s
+}
+
+// open has a house lead a partition for the rest of the test.
+func (s *street) open(partition, house int) {
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+	if err != nil {
+		s.Fatal(err)
+	}
+	state, err := dispatch.Open(s.Context(), eng, dispatch.Options{Partition: dispatch.Partition{Number: partition, Of: s.partitions}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := state.Tend(ctx); err != nil {
+			s.Error(err)
+		}
+	})
+	s.Cleanup(func() {
+		s.end(partition)
+		stop()
+		running.Wait()
+		if err := eng.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+	s.host(partition, house, state)
+}
+
+func (s *street) host(partition, house int, state *dispatch.State) {
+	ctx, stop := context.WithCancel(context.Background())
+	hosted := make(chan struct{})
+	go func() {
+		defer close(hosted)
+		s.houses[house].Host(ctx, partition, state, func() error { return nil })
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaders[partition] = house
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.moves[partition] = func() { stop(); <-hosted }
+}
+
+// end ends the lead of a partition, and returns when its house is done with it.
+func (s *street) end(partition int) {
+	s.mu.Lock()
+	stop := s.moves[partition]
+	s.leaders[partition] = -1
+	s.moves[partition] = func() {}
+	s.mu.Unlock()
+	stop()
+}
+
+// runs gives the name of a run in each partition.
+func (s *street) runs() (names []string) {
+	for p := range s.partitions {
+		for n := 0; ; n++ {
+			if name := fmt.Sprintf("run-%d", n); dispatch.PartitionOf(name, s.partitions) == p {
+				names = append(names, name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+// operator connects to a house.
+func (s *street) operator(house int) *caller {
+	p := s.houses[house].pipe(s.T)
+	p.greet(server.Hello{Operator: true})
+	return &caller{peer: p}
+}
+
+// A caller makes one call after the other.
+type caller struct {
+	*peer
+	calls int
+}
+
+func (c *caller) do(tool, arguments string) message {
+	c.t.Helper()
+	c.calls++
+	c.call(c.calls, tool, arguments)
+	return c.receive()
+}
+
+// want makes a call that must succeed, and reads what it answers.
+func (c *caller) want(answer any, tool, arguments string) {
+	c.t.Helper()
+	m := c.do(tool, arguments)
+	if m.Error != nil || m.Result.IsError {
+		c.t.Fatalf("%s %s: %s %+v", tool, arguments, m.text(), m.Error)
+	}
+	if answer == nil {
+		return
+	}
+	if err := json.Unmarshal(m.Result.StructuredContent, answer); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// refused makes a call that must be refused, and gives why.
+func (c *caller) refused(tool, arguments string) string {
+	c.t.Helper()
+	m := c.do(tool, arguments)
+	if !m.Result.IsError {
+		c.t.Fatalf("%s %s: %s", tool, arguments, m.text())
+	}
+	return m.text()
+}
+
+func (s *street) actor(op *caller, run, name, role string) string {
+	s.Helper()
+	var made struct{ Token string }
+	op.want(&made, "operator_actor_add", fmt.Sprintf(`{"run":%q,"name":%q,"role":%q}`, run, name, role))
+	return made.Token
+}
+
+// connect connects to a house by a token.
+func (s *street) connect(house int, h server.Hello) *caller {
+	s.Helper()
+	p := s.houses[house].pipe(s.T)
+	p.greet(h)
+	return &caller{peer: p}
+}
+
+func inStreet(t *testing.T, houses, partitions int, story func(s *street)) {
+	synctest.Test(t, func(t *testing.T) { story(newStreet(t, houses, partitions)) })
+}
+
+// Whoever is of a run is served it through any door: by a token, by the handle of a
+// session, or by the name of the run.
+func TestARunIsTheSameThroughEveryDoor(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		op := s.operator(1)
+		for p, run := range s.runs() {
+			s.actor(op, run, "root", "root")
+			token := s.actor(op, run, "w", "worker")
+			if at := dispatch.PartitionOfSecret(token); at != p {
+				t.Errorf("the token of an actor in partition %d says %d", p, at)
+			}
+			first := s.connect(0, server.Hello{Token: token})
+			var lease struct {
+				ID string `json:"lease_id"`
+			}
+			first.want(&lease, "run_lease_acquire", `{"key":"a"}`)
+			if at := dispatch.PartitionOfSecret(first.welcome.Handle); at != p {
+				t.Errorf("the handle of a session in partition %d says %d", p, at)
+			}
+			joined := s.connect(1, server.Hello{Run: run, Name: "guest"})
+			if why := joined.refused("run_lease_acquire", `{"key":"a"}`); !strings.Contains(why, "held by actor") {
+				t.Errorf("run %s: %s", run, why)
+			}
+			joined.call("waits", "run_lease_acquire", `{"key":"a","wait_secs":50}`)
+			synctest.Wait()
+			again := s.connect(2, server.Hello{Handle: first.welcome.Handle})
+			if !again.welcome.Resumed {
+				t.Errorf("run %s: the session was not resumed", run)
+			}
+			again.want(nil, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, lease.ID))
+			if m := joined.receive(); m.Result.IsError {
+				t.Errorf("run %s: %s", run, m.text())
+			}
+			s.connect(2, server.Hello{Run: run, Name: "other"}).refused("run_lease_acquire", `{"key":"a"}`)
+		}
+	})
+}
+
+// An operator sees all runs, in one order and in pages, and each as if it were alone.
+func TestAnOperatorSeesAllRuns(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		var names []string
+		op := s.operator(2)
+		for n := range 12 {
+			run := fmt.Sprintf("run-%02d", 11-n)
+			names = append(names, run)
+			s.actor(op, run, "root", "root")
+			for w := range n % 4 {
+				s.actor(op, run, fmt.Sprint("w", w), "worker")
+			}
+		}
+		slices.Sort(names)
+		type tree struct {
+			Runs []struct {
+				Run    string
+				Actors []struct{ Path string }
+			}
+			Next string
+		}
+		var whole tree
+		op.want(&whole, "operator_tree", `{}`)
+		var actors []string
+		for i, r := range whole.Runs {
+			if len(whole.Runs) != 12 || r.Run != names[i] {
+				t.Fatalf("runs %+v", whole.Runs)
+			}
+			for _, a := range r.Actors {
+				actors = append(actors, r.Run+"/"+a.Path)
+			}
+		}
+		for limit := 1; limit < 32; limit += 3 {
+			var paged []string
+			for after := ""; ; {
+				var page tree
+				op.want(&page, "operator_tree", fmt.Sprintf(`{"limit":%d,"after":%q}`, limit, after))
+				n := 0
+				for _, r := range page.Runs {
+					for _, a := range r.Actors {
+						paged = append(paged, r.Run+"/"+a.Path)
+						n++
+					}
+				}
+				if n > limit {
+					t.Fatalf("a page of %d has %d", limit, n)
+				}
+				if after = page.Next; after == "" {
+					break
+				}
+			}
+			if !slices.Equal(paged, actors) {
+				t.Errorf("in pages of %d: %v, want %v", limit, paged, actors)
+			}
+		}
+		for _, run := range names {
+			var one tree
+			op.want(&one, "operator_tree", fmt.Sprintf(`{"run":%q}`, run))
+			if len(one.Runs) != 1 || one.Runs[0].Run != run {
+				t.Errorf("run %s: %+v", run, one)
+			}
+		}
+		if why := op.refused("operator_leases", `{"run":"nobody's"}`); !strings.Contains(why, `run "nobody's"`) {
+			t.Error(why)
+		}
+		op.refused("operator_tree", `{"limit":0}`)
+	})
+}
+
+// A pause is of one run's queue.
+func TestRunsElsewhereDoNotSeeAPause(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		runs := s.runs()
+		var workers []*caller
+		for i, run := range runs {
+			s.actor(op, run, "root", "root")
+			w := s.connect(i, server.Hello{Token: s.actor(op, run, "w", "worker")})
+			w.want(nil, "task_enqueue", `{"queue":"q","payload":1}`)
+			workers = append(workers, w)
+		}
+		op.want(nil, "operator_queue_pause", fmt.Sprintf(`{"run":%q,"queue":"q","reason":"a test"}`, runs[1]))
+		for i, want := range []int{1, 0} {
+			var got struct{ Tasks []any }
+			workers[i].want(&got, "task_claim", `{"queues":["q"],"ttl_secs":60,"wait_secs":0}`)
+			if len(got.Tasks) != want {
+				t.Errorf("run %s: %d tasks, want %d", runs[i], len(got.Tasks), want)
+			}
+		}
+	})
+}
+
+// An operator is told of changes everywhere, and of none twice.
+func TestAnOperatorIsToldOfChangesEverywhere(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		op, other := s.operator(0), s.operator(1)
+		var is struct{ Changed bool }
+		op.want(&is, "operator_watch", `{}`)
+		if !is.Changed {
+			t.Error("the first call waited")
+		}
+		op.want(&is, "operator_watch", `{"wait_secs":5}`)
+		if is.Changed {
+			t.Error("nothing has changed")
+		}
+		for _, run := range s.runs() {
+			op.call("w", "operator_watch", `{"wait_secs":50}`)
+			synctest.Wait()
+			s.actor(other, run, "root", "root")
+			m := op.receive()
+			_ = json.Unmarshal(m.Result.StructuredContent, &is)
+			if !is.Changed {
+				t.Errorf("run %s: %s", run, m.text())
+			}
+			s.actor(other, run, "w", "worker") // between two calls
+			synctest.Wait()
+			op.want(&is, "operator_watch", `{"wait_secs":50}`)
+			if !is.Changed {
+				t.Errorf("run %s: a change between two calls was missed", run)
+			}
+			time.Sleep(time.Second)
+			op.want(&is, "operator_watch", `{"wait_secs":1}`)
+		}
+	})
+}
+
+// A reader looks everywhere and changes nothing.
+func TestAReaderLooksEverywhere(t *testing.T) {
+	inStreet(t, 2, 4, func(s *street) {
+		t := s.T
+		op := s.operator(1)
+		var issued struct{ Token string }
+		op.want(&issued, "operator_token_issue", `{"name":"grafana","role":"reader"}`)
+		reader := s.connect(1, server.Hello{Token: issued.Token})
+		for _, run := range s.runs() {
+			s.actor(op, run, "root", "root")
+			reader.want(nil, "operator_leases", fmt.Sprintf(`{"run":%q}`, run))
+			reader.call("x", "operator_actor_end", fmt.Sprintf(`{"run":%q,"path":"root"}`, run))
+			if m := reader.receive(); m.Error == nil && !m.Result.IsError {
+				t.Errorf("a reader ended an actor: %s", m.text())
+			}
+		}
+	})
+}
+
+// One connection over HTTP may have requests for several partitions.
+func TestAConnectionOverHTTPIsForAllPartitions(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		w := s.houses[0]
+		ask := func(token, method, path, body string) (int, string) {
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/api/v1"+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
+			resp, err := w.client.Do(r)
+			if err != nil {
+				return 0, err.Error()
+			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if err != nil {
+				return 0, err.Error()
+			}
+			return resp.StatusCode, string(text)
+		}
+		runs := s.runs()
+		tokens := make([]string, len(runs))
+		for i, run := range runs {
+			s.actor(op, run, "root", "root")
+			tokens[i] = s.actor(op, run, "w", "worker")
+		}
+		var issued struct{ Token string }
+		op.want(&issued, "operator_token_issue", `{"name":"ci","role":"operator"}`)
+		for round := range 3 {
+			for i := range runs {
+				at := (i*3 + round) % len(runs)
+				if code, text := ask(tokens[at], "POST", "/queues/q/tasks", `{"payload":1}`); code != 201 {
+					t.Errorf("run %s: %s", runs[at], text)
+				}
+				if code, text := ask(issued.Token, "GET", "/runs/"+runs[i]+"/queues", ""); code != 200 {
+					t.Errorf("operator, run %s: %s", runs[i], text)
+				}
+			}
+		}
+		if code, text := ask("lht_9.x", "GET", "/queues", ""); code != 401 {
+			t.Errorf("a token of a partition that is not: %s", text)
+		}
+	})
+}
+
+// A write to files of two runs is for both or none, wherever they are.
+func TestAWriteToRunsInSeveralPartitions(t *testing.T) {
+	inStreet(t, 2, 4, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		runs := s.runs()
+		pid := os.Getpid()
+		write := func(runs ...string) string {
+			var list []string
+			for _, run := range runs {
+				list = append(list, fmt.Sprintf(`{"run":%q,"keys":["file:a"]}`, run))
+			}
+			return fmt.Sprintf(`{"pid":%d,"hold_secs":60,"name":"guest","writes":[%s]}`, pid, strings.Join(list, ","))
+		}
+		var got struct {
+			Leases []struct {
+				Key   string
+				Token uint64
+			}
+		}
+		op.want(&got, "hook_write", write(runs[1], runs[2]))
+		if len(got.Leases) != 2 {
+			t.Errorf("leases %+v", got.Leases)
+		}
+		holder := s.connect(1, server.Hello{Run: runs[3], Name: "holder"})
+		holder.want(nil, "run_lease_acquire", `{"key":"file:a"}`)
+		if why := op.refused("hook_write", write(runs[0], runs[1], runs[3])); !strings.Contains(why, "held by actor") {
+			t.Error(why)
+		}
+		other := s.connect(0, server.Hello{Run: runs[0], Name: "other"})
+		other.want(nil, "run_lease_acquire", `{"key":"file:a"}`) // it was given back
+		still := s.connect(0, server.Hello{Run: runs[1], Name: "other"})
+		still.refused("run_lease_acquire", `{"key":"file:a"}`) // this was taken before
+		var held struct{ Held []struct{ Key string } }
+		op.want(&held, "hook_check", fmt.Sprintf(`{"run":%q,"keys":["file:a"]}`, runs[3]))
+		if len(held.Held) != 1 {
+			t.Errorf("held %+v", held)
+		}
+		var n struct{ Sessions int }
+		op.want(&n, "hook_present", fmt.Sprintf(`{"pid":%d,"let_go":"all"}`, pid))
+		if n.Sessions != 4 { // guests, one in each run
+			t.Errorf("%d sessions of the client", n.Sessions)
+		}
+		still.want(nil, "run_lease_acquire", `{"key":"file:a"}`)
+	})
+}
+
+// The session of a client counts for its own project, wherever that is.
+func TestAWriteCountsForTheClientsOwnSession(t *testing.T) {
+	inStreet(t, 2, 4, func(s *street) {
+		t := s.T
+		runs := s.runs()
+		pid := os.Getpid()
+		near, far := net.Pipe()
+		s.houses[0].conns.Go(func() { s.houses[0].ServeConn(s.houses[0].ctx, far, process.Find(pid).Peer) })
+		own := &caller{peer: &peer{t: t, nc: near}}
+		own.greet(server.Hello{Run: runs[2], Name: "own"})
+		defer near.Close()
+		op := s.operator(1)
+		op.want(nil, "hook_write", fmt.Sprintf(`{"pid":%d,"hold_secs":60,"name":"guest","writes":[{"run":%q,"home":true,"keys":["file:a"]}]}`, pid, runs[1]))
+		var mine struct {
+			Leases []struct{ Key string }
+		}
+		own.want(&mine, "lease_list", `{"scope":"run"}`)
+		if len(mine.Leases) != 1 {
+			t.Errorf("leases %+v", mine.Leases)
+		}
+		// An actor's own hook for another project.
+		own.want(nil, "hook_write", fmt.Sprintf(`{"pid":%d,"hold_secs":60,"name":"guest","writes":[{"run":%q,"keys":["file:b"]}]}`, pid, runs[3]))
+		s.connect(1, server.Hello{Run: runs[3], Name: "other"}).refused("run_lease_acquire", `{"key":"file:b"}`)
+	})
+}
+
+// A partition that goes to another server takes its clients along, and nobody else's.
+func TestAPartitionMovesWithItsClients(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		runs := s.runs()
+		op := s.operator(0)
+		var clients []*caller
+		for i, run := range runs {
+			s.actor(op, run, "root", "root")
+			clients = append(clients, s.connect(1-i, server.Hello{Run: run, Name: "w"}))
+			clients[i].want(nil, "run_lease_acquire", `{"key":"a"}`)
+		}
+		op.want(nil, "operator_leases", fmt.Sprintf(`{"run":%q}`, runs[1]))
+		s.end(1)
+		clients[1].expectClosed()
+		clients[0].want(nil, "lease_list", `{}`)
+		s.open(1, 0) // another server has it, with a state of its own here
+		s.actor(op, runs[1], "root", "root")
+		op.want(nil, "operator_leases", fmt.Sprintf(`{"run":%q}`, runs[1]))
+		clients[0].want(nil, "lease_list", `{}`)
+	})
+}

@@ -1,0 +1,151 @@
+package tools
+
+import (
+	"cmp"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Merge makes one reply of those that all partitions have given to a call. It is for the
+// tools that are not about one run.
+func Merge(tool string, args Arguments, replies []Reply) Reply {
+	switch tool {
+	case "operator_tree":
+		return mergeRuns(args, replies)
+	case "hook_write":
+		g := guarded{Leases: []guardedFile{}, Overruled: []string{}}
+		for _, one := range decoded[guarded](replies) {
+			g.Actor = cmp.Or(one.Actor, g.Actor)
+			g.Leases, g.Overruled = append(g.Leases, one.Leases...), append(g.Overruled, one.Overruled...)
+		}
+		return merged(g)
+	case "hook_notices":
+		list := noticeList{Notices: []Notice{}}
+		var lines []string
+		for _, one := range decoded[noticeList](replies) {
+			list.Notices = append(list.Notices, one.Notices...)
+			if one.Line != "" {
+				lines = append(lines, one.Line)
+			}
+		}
+		list.Line = strings.Join(lines, "; ")
+		return merged(list)
+	case "hook_command": // each has noted the same
+		most := seenFiles{Files: []seenFile{}}
+		for _, one := range decoded[seenFiles](replies) {
+			if len(one.Files) > len(most.Files) {
+				most = one
+			}
+		}
+		return merged(most)
+	case "hook_sessions":
+		var n ownSessions
+		for _, one := range decoded[ownSessions](replies) {
+			n.Own += one.Own
+		}
+		return merged(n)
+	default:
+		var n hooked
+		for _, one := range decoded[hooked](replies) {
+			n.Sessions += one.Sessions
+		}
+		return merged(n)
+	}
+}
+
+func decoded[T any](replies []Reply) []T {
+	list := make([]T, len(replies))
+	for i, r := range replies {
+		if err := json.Unmarshal(r.Object, &list[i]); err != nil {
+			panic("tools: another partition answers otherwise than this one: " + err.Error())
+		}
+	}
+	return list
+}
+
+func merged[R answer](a R) Reply {
+	return newReply(mustJSON(a), a.Text(), toldBy(reflect.TypeFor[R]()), nil)
+}
+
+// mergeRuns merges lists of runs by name. A run is in one of them. What there is beyond
+// a page is asked for again, as each list begins behind the last run of the page before.
+func mergeRuns(args Arguments, replies []Reply) Reply {
+	limit := maxTree
+	var given struct{ Limit *int }
+	if json.Unmarshal(args, &given) == nil && given.Limit != nil {
+		limit = *given.Limit
+	}
+	all := runList{Runs: []run{}}
+	more := false
+	through := "" // nothing is known of runs behind this one
+	for _, one := range decoded[runList](replies) {
+		all.Runs = append(all.Runs, one.Runs...)
+		if one.Next == "" {
+			continue
+		}
+		last, _, _ := strings.Cut(one.Next, "/")
+		if !more || last < through {
+			through = last
+		}
+		more = true
+	}
+	slices.SortStableFunc(all.Runs, func(a, b run) int { return strings.Compare(a.Run, b.Run) })
+	if more {
+		all.Runs = slices.DeleteFunc(all.Runs, func(r run) bool { return r.Run > through })
+	}
+	for i := range all.Runs {
+		r := &all.Runs[i]
+		if len(r.Actors) > limit {
+			r.Actors, more = r.Actors[:limit], true
+		}
+		limit -= len(r.Actors)
+		if limit == 0 && i+1 < len(all.Runs) {
+			all.Runs, more = all.Runs[:i+1], true
+			break
+		}
+	}
+	if more && len(all.Runs) > 0 {
+		last := all.Runs[len(all.Runs)-1]
+		all.Next = last.Run + "/" + last.Actors[len(last.Actors)-1].Path
+	}
+	return merged(all)
+}
+
+// Changed is the reply of operator_watch.
+func Changed(is bool) Reply { return merged(changed{is}) }
+
+// WaitOf is how long a call of a tool is to wait.
+func WaitOf(tool string, args Arguments) time.Duration {
+	wait := seconds(50)
+	var given struct {
+		Wait *seconds `json:"wait_secs"`
+	}
+	if json.Unmarshal(args, &given) == nil && given.Wait != nil {
+		wait = max(0, min(wait, *given.Wait))
+	}
+	return wait.duration()
+}
+
+// NewlyGuarded are the keys of the leases that a reply of hook_write says were not held
+// before.
+func NewlyGuarded(r Reply) (keys []string) {
+	keys = []string{}
+	var g guarded
+	_ = json.Unmarshal(r.Object, &g) // our own
+	for _, l := range g.Leases {
+		if !l.Reentrant {
+			keys = append(keys, l.Key)
+		}
+	}
+	return keys
+}
+
+// OwnSessions is how many a reply of hook_sessions tells of.
+func OwnSessions(r Reply) int {
+	var n ownSessions
+	_ = json.Unmarshal(r.Object, &n) // our own
+	return n.Own
+}
