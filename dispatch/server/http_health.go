@@ -15,8 +15,8 @@ const readyWithin = time.Second
 // balancer or an init system, has none.
 func (e *endpoint) healthy(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
 
-// ready answers whether the daemon serves: it reads its state in time, and is not about
-// to stop.
+// ready answers whether the daemon serves: it reads its state in time, or knows another
+// server that leads, to which it passes clients on, and it is not about to stop.
 func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
@@ -33,15 +33,28 @@ func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 		home.guests.Done()
 	}
 	switch {
-	case homes == nil:
+	case homes == nil && !e.server.knowsLeader():
 		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, "another server leads")
+		plain(w, http.StatusServiceUnavailable, "this server does not lead, and knows none that does")
 	case failed != nil:
 		w.Header().Set("Retry-After", "1")
 		plain(w, http.StatusServiceUnavailable, "the daemon cannot read its state: "+failed.Error())
 	default:
 		plain(w, http.StatusOK, "ok")
 	}
+}
+
+// knowsLeader reports whether another server leads a partition, as far as this one knows.
+func (s *Server) knowsLeader() bool {
+	if s.opts.Elsewhere == nil {
+		return false
+	}
+	for partition := range max(1, s.opts.Partitions) {
+		if way, _ := s.opts.Elsewhere(partition); way != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // metrics serves the metrics of this server, which no other can know, to operators and

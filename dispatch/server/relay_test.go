@@ -103,6 +103,31 @@ func leaseID(m message) string {
 	return fmt.Sprintf(`{"lease_id":%q}`, granted.ID)
 }
 
+// A load balancer sends clients to a server that passes them on, too.
+func TestReadyIsWhoeverServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready := func(w *web) int {
+			resp, err := w.client.Get("http://localhost/readyz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			return resp.StatusCode
+		}
+		if status := ready(newHub(t, server.Options{}).door(t, server.Options{}).web); status != 200 {
+			t.Errorf("with a leader to pass clients on to: %d", status)
+		}
+		lost := &web{daemon: &daemon{Server: server.New(nil, server.Options{
+			Elsewhere: func(int) (*server.Way, <-chan struct{}) { return nil, nil },
+		})}}
+		lost.ctx, lost.stop = context.WithCancel(context.Background())
+		lost.listen(t)
+		if status := ready(lost); status != 503 {
+			t.Errorf("without one: %d", status)
+		}
+	})
+}
+
 // Over HTTP another server is as the one that has the state, and by its own names.
 func TestHTTPThroughAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
