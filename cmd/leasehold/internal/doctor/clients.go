@@ -15,31 +15,31 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A clientConfig is where a client's servers are named.
+// A clientConfig is a file in which a client lists its servers.
 type clientConfig struct {
-	file    string // below the working or the home directory
-	home    bool   // below the home directory alone
+	file    string // relative to the working directory or the home directory
+	home    bool   // only in the home directory
 	servers func(text []byte) (map[string]entry, error)
 	rules   clientRules
-	passes  func(name string, e entry) bool // a variable to the server; nil: all
+	passes  func(name string, e entry) bool // whether a variable is passed to the server; nil: all are
 }
 
-// An entry is how a client is told of one server.
+// An entry is a client's configuration of one server.
 type entry map[string]any
 
-// clientRules are what is known of a client.
+// clientRules are the rules for the entries of a client.
 type clientRules struct {
-	field   string // that bounds a call
-	good    string // what to set it to
+	field   string // the field with the time-out for calls
+	good    string // the recommended value
 	timeout func(entry) (limit time.Duration, set bool)
-	unset   string // what happens where it is not set; "": nothing that hurts
+	unset   string // the effect if it is not set; "": nothing bad
 	more    func(e entry, say sayFunc)
 }
 
-// A sayFunc notes what was found about a server's entry.
+// A sayFunc records a finding about a server's entry.
 type sayFunc func(l level, what, do string)
 
-// callTime is the least that a client must give a call, which may wait for
+// callTime is the shortest acceptable time-out, because a call may wait for
 // registry.MaxWait.
 const callTime = registry.MaxWait + 5*time.Second
 
@@ -97,13 +97,13 @@ var opencodeRules = clientRules{
 			if limit, set := in("execution", time.Millisecond)(each); set {
 				return limit, set
 			}
-			return in("request", time.Millisecond)(each) // as betas of version 2 had it
+			return in("request", time.Millisecond)(each) // the name in betas of version 2
 		}
 		return in("timeout", time.Millisecond)(e)
 	},
 }
 
-// in reads a number of units.
+// in returns a function that reads a field with a number of units.
 func in(field string, unit time.Duration) func(entry) (time.Duration, bool) {
 	return func(e entry) (time.Duration, bool) {
 		n, ok := e[field].(float64)
@@ -111,8 +111,8 @@ func in(field string, unit time.Duration) func(entry) (time.Duration, bool) {
 	}
 }
 
-// examineClients looks at every configuration that names leasehold. socket is that
-// of the daemon that runs, or "".
+// examineClients checks every configuration that names leasehold. socket is
+// that of the running daemon, or "".
 func examineClients(ctx context.Context, socket string) (found []finding) {
 	home, _ := os.UserHomeDir()
 	here, _ := os.Getwd()
@@ -157,7 +157,8 @@ func (c clientConfig) examine(ctx context.Context, socket, file string) (found [
 	return found
 }
 
-// notStarted is what there is to say of a server while no daemon runs.
+// notStarted returns a remark about a server that was not started because no
+// daemon runs.
 func notStarted(e entry) string {
 	if e.command() == "" {
 		return ""
@@ -202,7 +203,7 @@ func (e entry) isOurs(name string) bool {
 
 func (e entry) http() bool { return e["url"] != nil || e["httpUrl"] != nil }
 
-// command is what the client starts, or "".
+// command returns the program that the client starts, or "".
 func (e entry) command() string {
 	if list, ok := e["command"].([]any); ok && len(list) > 0 {
 		command, _ := list[0].(string)

@@ -15,12 +15,12 @@ import (
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
-// clocks are readings at one instant.
+// clocks are readings of the clocks at one instant.
 type clocks struct {
 	BootID    string    `json:"boot_id"`
 	RunningMS int64     `json:"running_ms"`
 	Wall      time.Time `json:"wall"`
-	SteppedMS int64     `json:"stepped_ms"` // of the daemon: by how much the wall clock was set since it started
+	SteppedMS int64     `json:"stepped_ms"` // daemon only: how far the wall clock has been set since it started
 }
 
 func readClocks() clocks {
@@ -42,12 +42,12 @@ func askClocks(ctx context.Context, c *client.Client) []finding {
 	return compareClocks(theirs, before, after)
 }
 
-// apart is by how much two clocks must differ to be told: some systems slew
-// their wall clocks by as much.
+// apart is the smallest difference of two clocks that is reported. Some systems
+// slew their wall clocks by almost as much.
 const apart = time.Second
 
-// compareClocks says what is wrong with the clocks of a daemon that were read
-// between two readings of ours.
+// compareClocks checks the daemon's clocks, which were read between two
+// readings of ours.
 func compareClocks(theirs, before, after clocks) (found []finding) {
 	say := func(l level, what, do string) { found = append(found, finding{"clock", l, what, do}) }
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -79,8 +79,8 @@ func compareClocks(theirs, before, after clocks) (found []finding) {
 	return found
 }
 
-// outside is by how much t is before the first or after the last; 0 if it is
-// between them.
+// outside returns how far t is before first or after last; 0 if it is between
+// them.
 func outside(t, first, last time.Duration) time.Duration {
 	return min(t-first, 0) + max(t-last, 0)
 }
@@ -94,12 +94,12 @@ func than(by time.Duration) string {
 
 const (
 	clockLook  = 200 * time.Millisecond
-	clockSlack = 20 * time.Millisecond // more than a clock that is slewed gains meanwhile
+	clockSlack = 20 * time.Millisecond // more than a slewed clock deviates in that time
 )
 
-// examineClock compares the wall clock with the monotonic one, and with what
-// is known to be past. Leases, claims and delays are measured by a clock that
-// nobody can set; run_at, retention and displayed times follow the wall clock.
+// examineClock compares the wall clock with the monotonic one, and with times
+// that are known to be past. Leases, claims and delays use a clock that cannot
+// be set; run_at, retention and displayed times follow the wall clock.
 func examineClock() []finding {
 	began := time.Now()
 	time.Sleep(clockLook)
@@ -120,8 +120,8 @@ func examineClock() []finding {
 	return []finding{{Check: "clock", Level: fine, What: fmt.Sprintf("wall and monotonic time agree to %v over %v", (wall - steady).Abs().Round(time.Microsecond), clockLook)}}
 }
 
-// knownPast is a time that is over: this program was built then, or the state
-// was written.
+// knownPast returns a time that is certainly past: when this program was built
+// or the state was last written.
 func knownPast() (past time.Time) {
 	past = build.Read().Time
 	dir, err := place.State()
@@ -134,5 +134,5 @@ func knownPast() (past time.Time) {
 			past = info.ModTime()
 		}
 	}
-	return past.Add(-time.Minute) // what lies there may come from a machine with a clock of its own
+	return past.Add(-time.Minute) // allows for files that were written on a machine with another clock
 }

@@ -1,5 +1,5 @@
 // Package doctor is leasehold doctor: it examines the daemon, the state, the
-// clock and the configurations of MCP clients, and says what to do.
+// clock and the configurations of MCP clients, and recommends what to do.
 package doctor
 
 import (
@@ -51,7 +51,7 @@ A fault is something to repair; the exit code is then 1. Notes are informational
   leasehold doctor --json | jq -r '.checks[] | select(.level == "fault").do'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, told := cmd.OutOrStdout(), time.Now() // of the progress
+			out, told := cmd.OutOrStdout(), time.Now() // when progress was last printed
 			if !cmd.Flags().Changed("state") {
 				found := examine(cmd)
 				given, err := databaseGiven(&db)
@@ -87,7 +87,7 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 	return cmd
 }
 
-// A finding is what one look came to.
+// A finding is the result of one check.
 type finding struct {
 	Check string `json:"check"`
 	Level level  `json:"level"`
@@ -95,16 +95,16 @@ type finding struct {
 	Do    string `json:"do,omitempty"`
 }
 
-// A level says how much a finding matters.
+// A level is the importance of a finding.
 type level string
 
 const (
 	fine  level = "ok"
 	note  level = "note"  // information
-	fault level = "fault" // to be repaired
+	fault level = "fault" // should be repaired
 )
 
-// examine looks at everything but what is in the state.
+// examine runs all checks except that of the contents of the state.
 func examine(cmd *cobra.Command) []finding {
 	found, clocks := examineSocket(cmd)
 	found = append(found, examinePlace()...)
@@ -113,7 +113,8 @@ func examine(cmd *cobra.Command) []finding {
 	return append(found, examineClients(cmd.Context(), daemonAt(cmd))...)
 }
 
-// tellFindings prints what was found. Faults are an error that has been told.
+// tellFindings prints the findings. If there are faults, it returns
+// exit.ErrReported.
 func tellFindings(out io.Writer, asObject bool, found []finding) error {
 	ok := true
 	for _, f := range found {
@@ -154,7 +155,7 @@ func drawFindings(out io.Writer, found []finding) error {
 	return nil
 }
 
-// faultOf makes a finding of an error, with its advice.
+// faultOf turns an error and its hint into a finding.
 func faultOf(check string, err error) finding {
 	var advice exit.Hinted
 	errors.As(err, &advice)

@@ -9,7 +9,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// mcpServers reads {"mcpServers": {name: entry}}.
+// mcpServers parses {"mcpServers": {name: entry}}.
 func mcpServers(text []byte) (map[string]entry, error) {
 	var config struct {
 		Servers map[string]entry `json:"mcpServers"`
@@ -18,7 +18,7 @@ func mcpServers(text []byte) (map[string]entry, error) {
 	return config.Servers, err
 }
 
-// unmarshal reads JSON with comments and commas at the end.
+// unmarshal parses JSON with comments and trailing commas.
 func unmarshal(text []byte, v any) error {
 	plain, err := hujson.Standardize(text)
 	if err != nil {
@@ -27,8 +27,8 @@ func unmarshal(text []byte, v any) error {
 	return json.Unmarshal(plain, v)
 }
 
-// claudeServers reads what claude mcp add writes: servers for all projects,
-// and for this one.
+// claudeServers parses the file of claude mcp add, which has servers for all
+// projects and for this one.
 func claudeServers(text []byte) (map[string]entry, error) {
 	var config struct {
 		Servers  map[string]entry `json:"mcpServers"`
@@ -46,8 +46,8 @@ func claudeServers(text []byte) (map[string]entry, error) {
 	return servers, nil
 }
 
-// opencodeServers reads {"mcp": {"servers": {name: entry}}}, or for version 1
-// {"mcp": {name: entry}}.
+// opencodeServers parses {"mcp": {"servers": {name: entry}}} and, for version
+// 1, {"mcp": {name: entry}}.
 func opencodeServers(text []byte) (map[string]entry, error) {
 	var config struct{ MCP map[string]json.RawMessage }
 	if err := unmarshal(text, &config); err != nil {
@@ -62,14 +62,14 @@ func opencodeServers(text []byte) (map[string]entry, error) {
 			continue
 		}
 		var e entry
-		if json.Unmarshal(raw, &e) == nil { // else it is no server
+		if json.Unmarshal(raw, &e) == nil { // otherwise it is not a server
 			servers[name] = e
 		}
 	}
 	return servers, nil
 }
 
-// codexServers reads the tables [mcp_servers.NAME].
+// codexServers parses the tables [mcp_servers.NAME].
 func codexServers(text []byte) (map[string]entry, error) {
 	var config struct {
 		Servers map[string]entry `toml:"mcp_servers"`
@@ -80,7 +80,7 @@ func codexServers(text []byte) (map[string]entry, error) {
 	for _, e := range config.Servers {
 		for name, value := range e {
 			if n, ok := value.(int64); ok {
-				e[name] = float64(n) // as JSON has it
+				e[name] = float64(n) // as a JSON parser returns it
 			}
 		}
 	}

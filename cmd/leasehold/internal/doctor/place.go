@@ -19,8 +19,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// examineSocket looks at the socket, and asks the daemon behind it, also for its
-// clocks.
+// examineSocket checks the socket and the daemon behind it, and compares that
+// daemon's clocks.
 func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 	d, err := connection.For(cmd)
 	if err != nil {
@@ -54,7 +54,7 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))}), clocks
 }
 
-// daemonAt is the socket of the daemon that runs, or "".
+// daemonAt returns the socket of the running daemon, or "".
 func daemonAt(cmd *cobra.Command) string {
 	d, err := connection.For(cmd)
 	if err != nil {
@@ -79,7 +79,7 @@ func noDaemon(socket string, err error) finding {
 	return f
 }
 
-// examinePlace looks at where the state is, or is to be.
+// examinePlace checks the directory of the state, which may not exist yet.
 func examinePlace() []finding {
 	dir, err := place.State()
 	if err != nil {
@@ -116,8 +116,8 @@ func examinePlace() []finding {
 	return []finding{{Check: "state", Level: fine, What: what}}
 }
 
-// minRoom is what the logs and the compactions of a busy state take for a
-// while, several times over.
+// minRoom is several times the space that logs and compactions of a busy state
+// need temporarily.
 const minRoom = 256 << 20
 
 func freeSpace(path string) (uint64, error) {
@@ -128,7 +128,7 @@ func freeSpace(path string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// nearest is the path, or the nearest above it that is there.
+// nearest returns path, or the nearest directory above it that exists.
 func nearest(path string) string {
 	for {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
@@ -138,8 +138,8 @@ func nearest(path string) string {
 	}
 }
 
-// openToOthers says what is wrong with a directory that is not only its
-// user's. One that is not there is made as it has to be.
+// openToOthers describes a problem with a directory that others can access. A
+// directory that does not exist is fine, because it will be created correctly.
 func openToOthers(dir string, others fs.FileMode) (what, do string) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -15,15 +15,16 @@ import (
 const (
 	oldestPostgres = 15
 
-	// Above these something is worth a look. A commit waits for a round trip, the disk
-	// and the standbys.
+	// Above these limits a note is shown. A commit waits for a round trip, the
+	// disk and the standbys.
 	slowRoundTrip = 5 * time.Millisecond
 	slowCommit    = 20 * time.Millisecond
 	longLag       = 10 * time.Second
-	bloated       = 100_000 // dead rows, more than the live ones
+	bloated       = 100_000 // dead rows, if there are more of them than live ones
 )
 
-// examineDatabase looks at the database that has the state, and changes nothing there.
+// examineDatabase checks the database that has the state, and changes nothing
+// in it.
 func examineDatabase(ctx context.Context, db *database.Database) []finding {
 	o, err := db.Options()
 	if err != nil {
@@ -127,7 +128,7 @@ func leaderFindings(r postgres.Report) (found []finding) {
 	return []finding{f}
 }
 
-// databaseGiven reports whether a database is meant.
+// databaseGiven reports whether a database was chosen.
 func databaseGiven(db *database.Database) (bool, error) {
 	if err := db.Check(false); err != nil {
 		return false, exit.Usage(err)

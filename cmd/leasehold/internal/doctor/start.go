@@ -16,20 +16,20 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 )
 
-// startTimeout is how long a server may take to say what it would connect to.
+// startTimeout is how long a server may take to answer a probe.
 const startTimeout = 10 * time.Second
 
 // start starts a client's server as the client does, with the environment that
-// the client gives it, and has it say what it would connect to, which must be the
-// daemon at socket. It starts no daemon, and so is of no use where none runs.
+// the client gives it, and asks where it would connect. That must be the daemon
+// at socket. The probe starts no daemon, so it is useful only while one runs.
 func (c clientConfig) start(ctx context.Context, socket string, e entry, say sayFunc) (connects string) {
 	command := e.command()
 	args := e.arguments()
-	if command == "" || !slices.Contains(args, "mcp") { // another server, or a wrapper that we do not know
+	if command == "" || !slices.Contains(args, "mcp") { // another server, or an unknown wrapper
 		return ""
 	}
 	if _, err := osexec.LookPath(command); err != nil {
-		return "" // which is a fault of its own
+		return "" // reported as a separate fault
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -71,7 +71,8 @@ func (c clientConfig) start(ctx context.Context, socket string, e entry, say say
 	return ""
 }
 
-// environment is what a client gives the server of an entry.
+// environment returns the environment that a client gives to the server of an
+// entry.
 func (c clientConfig) environment(e entry) (env []string) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -79,7 +80,7 @@ func (c clientConfig) environment(e entry) (env []string) {
 			env = append(env, v)
 		}
 	}
-	for _, field := range []string{"env", "environment"} { // opencode's
+	for _, field := range []string{"env", "environment"} { // opencode uses the second name
 		own, _ := e[field].(map[string]any)
 		for name, value := range own {
 			if text, ok := value.(string); ok {
@@ -90,10 +91,12 @@ func (c clientConfig) environment(e entry) (env []string) {
 	return env
 }
 
-// reference is how clients write that a value is another variable's.
+// reference matches a reference to another variable in the syntax of any
+// client.
 var reference = regexp.MustCompile(`\$\{[A-Za-z_]\w*\}|\$[A-Za-z_]\w*|\{env:\w+\}`)
 
-// expand is the value of a reference; of a variable that is not set, the reference.
+// expand returns the value of a reference, or the reference itself if the
+// variable is not set.
 func expand(ref string) string {
 	name := strings.Trim(strings.TrimPrefix(strings.TrimPrefix(ref, "$"), "{env:"), "{}")
 	if value, ok := os.LookupEnv(name); ok {
@@ -102,7 +105,8 @@ func expand(ref string) string {
 	return ref
 }
 
-// codexPasses: Codex gives a server these variables, and those that env_vars names.
+// codexPasses reports whether Codex passes a variable to a server: it passes
+// these and those in env_vars.
 func codexPasses(name string, e entry) bool {
 	named, _ := e["env_vars"].([]any)
 	return slices.Contains(named, any(name)) || slices.Contains([]string{
@@ -110,12 +114,13 @@ func codexPasses(name string, e entry) bool {
 	}, name)
 }
 
-// geminiPasses: Gemini CLI keeps back what sounds like a secret.
+// geminiPasses reports whether Gemini CLI passes a variable to a server: it
+// keeps back names that look like secrets.
 func geminiPasses(name string, _ entry) bool { return !secret.MatchString(name) }
 
 var secret = regexp.MustCompile(`(?i)TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|CREDENTIAL|CREDS|PRIVATE|CERT`)
 
-// arguments are those of what the client starts.
+// arguments returns the arguments of the program that the client starts.
 func (e entry) arguments() (args []string) {
 	list, _ := e["args"].([]any)
 	if command, ok := e["command"].([]any); ok && len(command) > 0 {

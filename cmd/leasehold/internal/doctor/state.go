@@ -19,14 +19,14 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// maxFaults is how many faults of a state are told: where there are thousands,
-// the first say why.
+// maxFaults is how many faults of a state are shown. If there are thousands,
+// the first ones show the reason.
 const maxFaults = 50
 
-// examineState proves that the records and the indexes of a state agree. The
-// error is that it could not look. What the engine reports when it opens the state,
-// such as a log whose end was cut off, is a note. It calls progress now and then
-// with the number of records it has read.
+// examineState verifies that the records and the indexes of a state agree. The
+// error says why it could not check. Messages of the engine when it opens the
+// state, for example about a log whose end is missing, become notes. It calls
+// progress from time to time with the number of records read.
 func examineState(ctx context.Context, dir string, progress func(records int)) ([]finding, error) {
 	db := filepath.Join(dir, "db")
 	if err := checkState(dir, db); err != nil {
@@ -54,7 +54,7 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 	if len(faults) == 0 {
 		return append([]finding{{Check: "state", Level: fine, What: fmt.Sprintf("%s: records and indexes agree: %s", dir, size)}}, found...), nil
 	}
-	same := func(a, b error) bool { return a.Error() == b.Error() } // two checks met it
+	same := func(a, b error) bool { return a.Error() == b.Error() } // two checks found the same fault
 	faults = slices.CompactFunc(faults, same)
 	notes := found
 	found = nil
@@ -67,7 +67,8 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 	return append(found, notes...), nil
 }
 
-// checkState refuses what opening would make anew, or make another's.
+// checkState returns an error if opening the state would create it, or change
+// the owner of its files.
 func checkState(dir, db string) error {
 	info, err := os.Stat(db)
 	switch {
@@ -84,10 +85,10 @@ func checkState(dir, db string) error {
 	return nil
 }
 
-// proveState runs every check there is. Sessions are left for their daemon to
-// resume or end: whether their processes live is its to say.
+// proveState runs all checks. It ends no sessions, because only the daemon can
+// know whether their processes still live.
 func proveState(ctx context.Context, eng *pebble.Engine, progress func(records int)) (size string, err error) {
-	defer func() { // the rules take a record that they wrote for readable
+	defer func() { // the rules panic on some damaged records
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", engine.ErrCorrupt, r)
 		}
@@ -102,7 +103,7 @@ func proveState(ctx context.Context, eng *pebble.Engine, progress func(records i
 	return sizeOf(ctx, state)
 }
 
-// sizeOf tells how much there is.
+// sizeOf describes how much the state contains.
 func sizeOf(ctx context.Context, state *dispatch.State) (string, error) {
 	runs, err := state.Runs(ctx, "")
 	if err != nil {
@@ -132,13 +133,13 @@ func sizeOf(ctx context.Context, state *dispatch.State) (string, error) {
 	return fmt.Sprintf("%s, %s, %s, %s", terminal.Plural(len(runs), "run"), terminal.Plural(actors, "actor"), terminal.Plural(leases, "lease"), terminal.Plural(tasks, "task")), nil
 }
 
-// flatten makes a list of joined errors.
+// flatten returns the individual errors of joined errors.
 func flatten(err error) (list []error) {
 	if err == nil {
 		return nil
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() { // one that wraps several
+	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() { // an error that wraps several
 		return []error{err}
 	}
 	for _, one := range joined.Unwrap() {
@@ -147,7 +148,7 @@ func flatten(err error) (list []error) {
 	return list
 }
 
-// mend says what to do about a fault of a state.
+// mend recommends what to do about a fault of a state.
 func mend(err error) string {
 	if errors.Is(err, engine.ErrCorrupt) {
 		return "restore the directory from a copy, or move it away to start without its runs, leases and tasks"

@@ -1,4 +1,4 @@
-// Package exec is leasehold exec: a program that runs while a lease is held.
+// Package exec is leasehold exec, which runs a program while holding leases.
 package exec
 
 import (
@@ -25,12 +25,12 @@ import (
 const (
 	exitNotObtained   = 75 // EX_TEMPFAIL of sysexits.h: try again later
 	exitLost          = 76
-	exitNotExecutable = 126 // these as shells have them
+	exitNotExecutable = 126 // this and the next two as in shells
 	exitNotFound      = 127
-	exitSignalled     = 128 // and the signal
+	exitSignalled     = 128 // plus the number of the signal
 )
 
-// execConfig is what exec is told by its command line.
+// execConfig has the arguments of exec.
 type execConfig struct {
 	wanted []wanted
 	reason string
@@ -39,7 +39,7 @@ type execConfig struct {
 	argv   []string
 }
 
-// A wanted lease is one to take.
+// A wanted is a lease to take.
 type wanted struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
@@ -47,7 +47,7 @@ type wanted struct {
 	Mode  string `json:"mode,omitempty"`
 }
 
-// maxLeases is how many the daemon gives at once.
+// maxLeases is the greatest number of leases in one call.
 const maxLeases = 16
 
 func NewCommand() *cobra.Command {
@@ -130,7 +130,7 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 		},
 	})
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows CMD is its own
+	f.SetInterspersed(false) // flags after CMD belong to CMD
 	f.Func("lease", "lease this `KEY`", func(key string) error { return cfg.add(wanted{Key: key}) })
 	f.Func("path", "lease the file at this `PATH` from the root of the project, or with DIR/** everything below a directory", func(path string) error {
 		return cfg.add(wanted{Path: path})
@@ -145,14 +145,14 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 	f.BoolVar(&asObject, "json", false, "print a refusal as JSON")
 	view.CompleteWith(cmd, "lease", view.CompleteLeases)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveDefault // programs and files, which the shell knows
+		return nil, cobra.ShellCompDirectiveDefault // the shell completes programs and files
 	}
 	return cmd
 }
 
 func asSeconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// add adds a lease to those that are wanted, unless it is one of them.
+// add adds a lease to take, unless it is already in the list.
 func (cfg *execConfig) add(w wanted) error {
 	if w == (wanted{}) {
 		return errors.New("must not be empty")
@@ -163,7 +163,7 @@ func (cfg *execConfig) add(w wanted) error {
 	return nil
 }
 
-// all says what is the same for all leases.
+// all sets the fields that all leases have in common.
 func (cfg *execConfig) all(layer, shared bool) {
 	for i := range cfg.wanted {
 		w := &cfg.wanted[i]
@@ -194,7 +194,7 @@ func (cfg *execConfig) check() error {
 	return nil
 }
 
-// whoExecs says as whom to connect: never in a session that others share.
+// whoExecs decides how to connect. It never uses a session that others share.
 func whoExecs(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	if token, err := place.ActorToken(cmd); token != "" || err != nil {
 		return server.Hello{Token: token, Directory: connection.Here()}, err
@@ -207,7 +207,8 @@ func whoExecs(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
 }
 
-// cannotRun says why the program does not start, with the code of shells.
+// cannotRun prints why the program does not start, and returns the exit code
+// that a shell would use.
 func cannotRun(cmd *cobra.Command, err error) error {
 	p := terminal.PaintFor(cmd.ErrOrStderr())
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %v\n", p.Red("leasehold:"), err)
@@ -217,7 +218,8 @@ func cannotRun(cmd *cobra.Command, err error) error {
 	return exit.Code(exitNotExecutable)
 }
 
-// codeOfRefusal tells a lease that others have from a request that is wrong.
+// codeOfRefusal distinguishes a lease that could not be obtained from an
+// invalid request.
 func codeOfRefusal(r *client.Refusal) int {
 	switch r.Code {
 	case "LEASE_HELD", "WAIT_TIMEOUT", "DEADLOCK", "LIMIT", "DRAINING", "LEASE_LOST":

@@ -15,42 +15,42 @@ import (
 )
 
 const (
-	// execGrace is how long a program may take to end once its lease is lost.
+	// execGrace is how long a program may take to end after its lease is lost.
 	execGrace = 5 * time.Second
 
-	// maxCall is how long one call waits; clients of other kinds are cut off
-	// at 60 s.
+	// maxCall is how long one call waits. Other clients cut calls at 60 s.
 	maxCall = 50 * time.Second
 
-	// execOutage is how long exec waits in line for a daemon to come back.
+	// execOutage is how long a waiting exec waits for a daemon to come back.
 	execOutage = 30 * time.Second
 
-	// maxRenewal is the longest time between two renewals, however long the
-	// ttl: it is how late a revocation may be noticed. A renewal costs the
-	// daemon no disk write.
+	// maxRenewal is the longest time between two renewals, however long the ttl
+	// is. A revocation is noticed within this time. A renewal costs the daemon
+	// no disk write.
 	maxRenewal = 2 * time.Second
 
 	releaseTimeout = 2 * time.Second
 )
 
-// A hold is leases that exec has, or wants.
+// A hold is the leases that exec holds or wants.
 //
-// By a clock that goes on during a sleep, it trusts them until the time at which it
-// sent the last renewal that succeeded, and their ttl from there, less a margin for
-// drift: the daemon counts from when it was received, which was later.
+// It trusts its leases for one ttl, less a margin for clock drift, from the
+// time at which it sent the last successful renewal. The daemon counts from a
+// later time, at which it received that renewal. The clock used runs while the
+// machine sleeps.
 type hold struct {
 	cfg    execConfig
 	link   *execLink
 	leases []lease
 
-	// linked is called with each connection but the first.
+	// linked is called after each connection but the first.
 	linked func()
 
 	mu    sync.Mutex
 	until time.Time // by now()
 }
 
-// A lease is one as it was granted.
+// A lease is a granted lease.
 type lease struct {
 	LeaseID string `json:"lease_id"`
 	Name    string
@@ -64,14 +64,14 @@ func (h *hold) deadline() time.Time {
 	return h.until
 }
 
-// lastOrders is when the program must be told to end if it is to be gone by
-// the deadline.
+// lastOrders is the latest time at which the program can be told to end and
+// still be gone by the deadline.
 func (h *hold) lastOrders() time.Time {
 	return h.deadline().Add(-min(execGrace, h.cfg.ttl/4))
 }
 
-// confirm renews what was granted: the grant may have lain there since the
-// beginning of a long call, and exec trusts nothing older than its own word.
+// confirm renews the new leases. A grant may be as old as the call that waited
+// for it, and exec trusts only times that it has measured itself.
 func (h *hold) confirm(ctx context.Context) error {
 	for failures := 0; ; {
 		bounded, cancel := context.WithTimeoutCause(ctx, h.cfg.ttl, errors.New("the daemon does not answer"))
@@ -94,7 +94,7 @@ func (h *hold) confirm(ctx context.Context) error {
 	}
 }
 
-// renew renews all leases, and connects for that if need be.
+// renew renews all leases, after connecting if necessary.
 func (h *hold) renew(ctx context.Context) error {
 	before := h.link.client
 	if err := h.link.connect(ctx); err != nil {
@@ -115,16 +115,16 @@ func (h *hold) renew(ctx context.Context) error {
 	return nil
 }
 
-// A lossError says why the leases are no longer to be trusted.
+// A lossError says why the leases can no longer be trusted.
 type lossError struct {
 	why string
-	by  time.Time // what uses them must be gone by then; zero: they are lost
+	by  time.Time // the program must be gone by then; zero: the leases are lost already
 }
 
 func (e *lossError) Error() string { return e.why }
 
-// keep renews the leases until ctx ends, and then returns nil; or until they
-// are lost, or soon will be.
+// keep renews the leases until ctx ends, and then returns nil. If the leases
+// are lost or are about to be, it returns why.
 func (h *hold) keep(ctx context.Context) *lossError {
 	every := min(h.cfg.ttl/3, maxRenewal)
 	var lastErr error
@@ -166,9 +166,10 @@ func (h *hold) keep(ctx context.Context) *lossError {
 	}
 }
 
-// held reports, once the program has ended, whether the leases were held until
-// now. Where the deadline has passed unnoticed, as for a process that was
-// stopped, the daemon knows: it renews nothing that was lost in between.
+// held reports, after the program has ended, whether the leases were held all
+// the time. If the deadline has passed, for example because this process was
+// stopped, it asks the daemon, which does not renew a lease that was lost in
+// between.
 func (h *hold) held(ctx context.Context) *lossError {
 	if now().Before(h.deadline()) {
 		return nil
@@ -181,7 +182,8 @@ func (h *hold) held(ctx context.Context) *lossError {
 	return nil
 }
 
-// release gives the leases back; the end of the session would, a little later.
+// release releases the leases. The end of the session would do so a little
+// later.
 func (h *hold) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -189,7 +191,7 @@ func (h *hold) release(ctx context.Context) {
 		if h.link.client == nil {
 			return
 		}
-		_, _ = h.link.call(ctx, "lease_release", map[string]any{"lease_id": l.LeaseID}) // or the daemon is gone
+		_, _ = h.link.call(ctx, "lease_release", map[string]any{"lease_id": l.LeaseID}) // an error means that the daemon is gone
 	}
 }
 
@@ -201,7 +203,8 @@ func (h *hold) names() string {
 	return strings.Join(names, ", ")
 }
 
-// environ is what the program is told of the leases, a line for each.
+// environ returns the variables about the leases for the program. Each has one
+// line per lease.
 func (h *hold) environ() []string {
 	var keys, tokens []string
 	for _, l := range h.leases {
@@ -211,7 +214,7 @@ func (h *hold) environ() []string {
 	return []string{"LEASEHOLD_LEASE=" + strings.Join(keys, "\n"), "LEASEHOLD_FENCE=" + strings.Join(tokens, "\n")}
 }
 
-// now is an instant of the clock that goes on while the machine sleeps. The clock
-// of package time stands still then: after a sleep a lease that was lost long ago
-// would look held. Instants of now are compared with each other only.
+// now reads a clock that runs while the machine sleeps. The clock of package
+// time stops during sleep, and would show a lease as held that was lost long
+// ago. Compare the results only with each other.
 func now() time.Time { return time.Unix(0, int64(clock.Running())) }

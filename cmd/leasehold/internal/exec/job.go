@@ -20,30 +20,30 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// orphanGrace is how long a program may take to end when exec was killed. Its
-// lease is not renewed any more, and others wait for it.
+// orphanGrace is how long a program may take to end after exec was killed. Its
+// lease is no longer renewed, and others wait for it.
 const orphanGrace = time.Second
 
-// A job is the program that exec runs, with a watchdog over it. The watchdog
-// has a hold on the connection too: if exec is killed, the session, and with it
-// the lease, ends when the watchdog has ended the program, and not before.
+// A job is the program that exec runs, and its watchdog. The watchdog also
+// keeps the connection open. If exec is killed, the session and its leases
+// therefore end only after the watchdog has ended the program.
 type job struct {
 	mark    string
-	process *process.Process // nil before it has started
+	process *process.Process // nil before the start
 
 	mu       sync.Mutex
 	watchdog *process.Watchdog // nil after the end
 }
 
-// runExec runs the program under its leases. An error is an exitCode, or says
-// why the program has not run.
+// runExec runs the program under its leases. The error is an exit code, or says
+// why the program was not run.
 func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	dialer, err := connection.For(cmd)
 	if err != nil {
 		return err
 	}
-	// From here on no signal ends exec: it ends its waiting, or goes to the
-	// program.
+	// From here on no signal ends exec: a signal ends the waiting or is passed
+	// on to the program.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -65,7 +65,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		}
 		return err
 	}
-	release, err := process.Adopt() // what leaves the program's tree is still ended with it
+	release, err := process.Adopt() // processes that leave the program's tree are still ended with it
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 
 	ctx, finish := context.WithCancel(ctx)
 	defer finish()
-	// If the watchdog cannot be had again, the old one keeps the program,
-	// but no longer the lease.
+	// If no new watchdog can be started, the old one still guards the program,
+	// but no longer keeps the connection open.
 	h.linked = func() { _ = j.guard(link) }
 	lost := make(chan *lossError, 1)
 	go func() { lost <- h.keep(ctx) }() // ends at finish
@@ -115,8 +115,8 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	}
 }
 
-// guard starts a watchdog that holds the connection there is, in place of the
-// last one.
+// guard starts a watchdog that keeps the current connection open, and replaces
+// the previous one.
 func (j *job) guard(link *execLink) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -139,7 +139,7 @@ func (j *job) guard(link *execLink) error {
 		w.Watch(j.process)
 	}
 	if last != nil {
-		_ = last.Close() // or somebody has killed it
+		_ = last.Close() // an error means that it was killed
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (j *job) unguard() {
 	j.watchdog = nil
 	j.mu.Unlock()
 	if w != nil {
-		_ = w.Close() // or somebody has killed it
+		_ = w.Close() // an error means that it was killed
 	}
 }
 
@@ -170,14 +170,14 @@ func (j *job) start(h *hold) error {
 	return nil
 }
 
-// follow goes with the program until all of it has ended. It returns how the
-// leases were lost, if they were before that.
+// follow waits until the whole program has ended. If the leases were lost
+// before that, it returns how.
 func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, tell func(*lossError)) *lossError {
 	defer j.process.TakeTerminal()
 	for {
 		select {
 		case s := <-signals:
-			_ = j.process.Signal(s.(syscall.Signal)) // or it has just ended
+			_ = j.process.Signal(s.(syscall.Signal)) // an error means that it has just ended
 		case <-j.process.Stopped():
 			j.suspend(h)
 		case loss := <-lost:
@@ -188,20 +188,20 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 					grace = left
 				}
 			}
-			_ = j.end(ctx, grace, signals, nil) // there is no more to lose
+			_ = j.end(ctx, grace, signals, nil) // nothing more can be lost
 			return loss
 		case <-j.process.Done():
-			return j.end(ctx, execGrace, signals, lost) // what it has left running
+			return j.end(ctx, execGrace, signals, lost) // ends what the program has left running
 		}
 	}
 }
 
-// end ends the program and what it has started. A signal cuts the grace short,
-// and so does the loss of the leases, which it returns.
+// end ends the program and everything that it has started. A signal cuts the
+// grace short. So does the loss of the leases, which end then returns.
 func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Signal, lost <-chan *lossError) (loss *lossError) {
 	ended := make(chan struct{})
 	stop := func(grace time.Duration) {
-		_ = j.process.Stop(ctx, grace) // what cannot be signalled is left: there is no more to try
+		_ = j.process.Stop(ctx, grace) // an error means that some process could not be signalled; nothing more can be done
 		ended <- struct{}{}
 	}
 	go stop(grace)
@@ -221,8 +221,8 @@ func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Si
 }
 
 // suspend stops exec because the program was stopped, so that the shell takes
-// over, and lets the program run on when exec does. A shell that watches over
-// nobody does not stop exec, which then goes on at once.
+// over. The program continues when exec does. If no shell controls exec, exec
+// is not stopped and continues at once.
 func (j *job) suspend(h *hold) {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
@@ -233,7 +233,7 @@ func (j *job) suspend(h *hold) {
 	}
 	select {
 	case <-resumed:
-	case <-time.After(200 * time.Millisecond): // the signal has had its time
+	case <-time.After(200 * time.Millisecond): // the signal did not stop this process
 	}
 	if now().Before(h.deadline()) {
 		j.process.GiveTerminal()

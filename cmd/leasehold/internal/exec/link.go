@@ -17,17 +17,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// An execLink is exec's session with the daemon, over one connection after
-// another.
+// An execLink is exec's session with the daemon, over a series of connections.
 type execLink struct {
 	dialer *connection.Dialer
-	hello  server.Hello // of the next connection
+	hello  server.Hello // for the next connection
 
-	client *client.Client // nil while there is none
+	client *client.Client // nil while not connected
 	conn   *tappedConn
 }
 
-// A tappedConn tells when nothing more can be read from it.
+// A tappedConn reports when nothing more can be read from it.
 type tappedConn struct {
 	net.Conn
 	once  sync.Once
@@ -42,9 +41,9 @@ func (c *tappedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connect connects, unless it is connected. The session is the one there was
-// before, or another of the same actor: as another actor exec would hold
-// nothing.
+// connect connects, unless there is a connection. It resumes the session, or
+// opens another one of the same actor. It does not connect as another actor,
+// which would not hold the leases.
 func (l *execLink) connect(ctx context.Context) error {
 	if l.client != nil {
 		return nil
@@ -65,7 +64,8 @@ func (l *execLink) connect(ctx context.Context) error {
 	return nil
 }
 
-// call calls a tool, and drops the connection if that is no way to do it.
+// call calls a tool, and closes the connection if the call fails without an
+// answer.
 func (l *execLink) call(ctx context.Context, tool string, args any) (client.Answer, error) {
 	if err := l.connect(ctx); err != nil {
 		return client.Answer{}, err
@@ -77,7 +77,8 @@ func (l *execLink) call(ctx context.Context, tool string, args any) (client.Answ
 	return answer, err
 }
 
-// ended is closed when the connection is at its end; nil without one.
+// ended returns a channel that is closed when the connection has ended; nil
+// without a connection.
 func (l *execLink) ended() <-chan struct{} {
 	if l.conn == nil {
 		return nil
@@ -92,14 +93,14 @@ func (l *execLink) close() {
 	}
 }
 
-// file is another hold on the connection, for another process: the daemon sees
-// its end when both are closed.
+// file duplicates the connection's descriptor for another process. The daemon
+// sees the end of the connection only when both are closed.
 func (l *execLink) file() (*os.File, error) {
 	raw, err := l.conn.Conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	// UnixConn.File would make the connection block.
+	// UnixConn.File would put the connection into blocking mode.
 	fd, dupErr := -1, error(nil)
 	err = raw.Control(func(own uintptr) { fd, dupErr = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
 	if err := errors.Join(err, dupErr); err != nil {
@@ -114,7 +115,8 @@ func permanent(err error) bool {
 	return errors.As(err, &refused) && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
 }
 
-// backoff waits a little longer after each failure, at most for so long.
+// backoff waits a little longer after each failure, but never longer than
+// atMost.
 func backoff(ctx context.Context, failures int, atMost time.Duration) error {
 	timer := time.NewTimer(min(connection.FirstRetry<<min(failures, 10), connection.LastRetry, max(atMost, 0)))
 	defer timer.Stop()

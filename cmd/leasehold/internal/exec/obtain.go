@@ -15,16 +15,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// obtain takes the leases, all or none, waiting in line for as long as may be. Sent
-// again, the call is answered with the same grant. One refusal is the last word, as
-// a [*client.Refusal].
+// obtain takes the leases, all or none, and waits in line as long as allowed. A
+// repeated call returns the same grant. If the leases are refused for good, the
+// error is a [*client.Refusal].
 func (h *hold) obtain(ctx context.Context) error {
 	end := time.Now().Add(h.cfg.wait)
 	args := map[string]any{"leases": h.cfg.wanted, "ttl_secs": h.cfg.ttl.Seconds(), "request_id": uuid.NewString()}
 	if h.cfg.reason != "" {
 		args["reason"] = h.cfg.reason
 	}
-	patience := time.Time{} // for a daemon that was there
+	patience := time.Time{} // until when to wait for a daemon that has gone away
 	for failures := 0; ; {
 		wait := min(max(time.Until(end), 0), maxCall)
 		args["wait_secs"] = wait.Seconds()
@@ -32,7 +32,7 @@ func (h *hold) obtain(ctx context.Context) error {
 		before := h.link.client
 		err := h.link.connect(bounded)
 		if err == nil && h.link.client != before && !h.link.client.Resumed {
-			delete(args, "ticket") // it was of a session that has ended
+			delete(args, "ticket") // it belongs to a session that has ended
 		}
 		var answer client.Answer
 		if err == nil {
@@ -55,10 +55,10 @@ func (h *hold) obtain(ctx context.Context) error {
 			if ticket == "" || time.Until(end) <= 0 {
 				return gaveUp(refusal, h.cfg.wait)
 			}
-			args["ticket"] = ticket // and with it the place in line
+			args["ticket"] = ticket // keeps the place in line
 			failures = 0
 		case h.link.hello.Handle == "" || permanent(err):
-			return err // it was never there, or has ended the session
+			return err // never connected, or the session has ended
 		case failures > 0 && time.Now().After(patience):
 			return err
 		default:
@@ -77,14 +77,14 @@ func ticketOf(r *client.Refusal) string {
 		return ""
 	}
 	var data struct{ Ticket string }
-	_ = json.Unmarshal(r.Object, &data) // without one there is no place to keep
+	_ = json.Unmarshal(r.Object, &data) // without a ticket there is no place to keep
 	return data.Ticket
 }
 
 var expires = regexp.MustCompile(`, expires in \d+s; `)
 
-// gaveUp words a wait that has ended for one who cannot ask again with the
-// ticket.
+// gaveUp rewords the refusal of a wait that has timed out, because the user of
+// exec cannot continue with the ticket.
 func gaveUp(r *client.Refusal, waited time.Duration) error {
 	if r.Code != "WAIT_TIMEOUT" {
 		return r
@@ -94,9 +94,9 @@ func gaveUp(r *client.Refusal, waited time.Duration) error {
 		return r
 	}
 	worded := *r
-	// The last: the key may hold anything.
+	// Use the last match, because the key may contain any text.
 	end := ends[len(ends)-1][1] - len("; ")
-	where := "" // the holder works, as the refusal says last
+	where := "" // where the holder works, which the refusal says at its end
 	if i := strings.LastIndex(r.Message[end:], "; it works in "); i >= 0 {
 		where = r.Message[end+i:]
 	}

@@ -1,4 +1,4 @@
-// Package shim is leasehold mcp: the stdio server that MCP clients start. It
+// Package shim is leasehold mcp, the stdio server that MCP clients start. It
 // passes messages between its client and the daemon, and hides restarts of the
 // daemon from the client; see shim.
 package shim
@@ -22,23 +22,23 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
-// Config is what a shim is told by its command line and environment.
+// Config has the settings of a shim, from its command line and environment.
 type Config struct {
 	Target place.Target // the daemon
-	Start  bool         // the daemon, if none runs
+	Start  bool         // start the daemon if none runs
 	Token  string       // of the actor; "": join Run
 	Run    string
-	Name   string // in Run; "": after the client and Directory
-	Tools  string // the groups of tools that it shows; "": all
+	Name   string // in Run; "": derived from the client and Directory
+	Tools  string // groups of tools to show; "": all
 
-	Directory string // where the client works; "": not known
+	Directory string // where the client works; "": unknown
 
-	// Outage is how long a request waits for the daemon before it is told
-	// that there is none. Zero: 30 s.
+	// Outage is how long a request waits for an unreachable daemon before it is
+	// refused. Zero: 30 s.
 	Outage time.Duration
 }
 
-// NewCommand is the command that MCP clients start.
+// NewCommand returns the command that MCP clients start.
 func NewCommand() *cobra.Command {
 	var probing bool
 	cfg := Config{Start: true}
@@ -76,7 +76,7 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 			if _, err := tools.ParseGroups(cfg.Tools); err != nil {
 				return exit.Usagef("--%v", err)
 			}
-			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has none any more
+			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has no working directory any more
 			if cfg.Token == "" {
 				if cfg.Run, err = place.Run(cfg.Run, cfg.Directory); err != nil {
 					return err
@@ -101,14 +101,16 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 	return cmd
 }
 
-// untilUnwanted ends with whatever ends a shim from outside: a signal, the end
-// of the process that started it, the closing of its standard output.
+// untilUnwanted returns a context that ends with anything that ends a shim from
+// outside: a signal, the end of the process that started it, or the closing of
+// its standard output.
 func untilUnwanted(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
-	// Writing to a client that is gone is an error like any other. To ignore
-	// the signal would be inherited by a daemon, and by all it starts.
+	// Writing to a client that is gone should only return an error. SIGPIPE is
+	// caught and not ignored, because a daemon and all that it starts would
+	// inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	go func() { // ends with ctx
@@ -130,9 +132,9 @@ func untilUnwanted(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Run joins the client at stdin and stdout to the daemon until the client
-// goes or ctx ends, and then answers nil. An error says why it can never work.
-// What it has to say on the way goes to stderr.
+// Run connects the client at stdin and stdout to the daemon. It returns nil
+// when the client has gone or ctx ends. It returns an error only if the
+// configuration cannot work. Messages go to stderr.
 func Run(ctx context.Context, cfg Config, stdin io.Reader, stdout, stderr io.Writer) error {
 	if err := server.CheckSocketPath(cfg.Target.Socket); err != nil {
 		return err

@@ -17,14 +17,15 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// A link is a connection to the daemon, past its hello.
+// A link is a connection to the daemon after its hello.
 type link struct {
 	nc    net.Conn
 	lines chan []byte // closed when there are no more
 	stop  chan struct{}
 }
 
-// writeTimeout bounds a write to the daemon, which always reads.
+// writeTimeout is the time limit of a write to the daemon, which never stops
+// reading.
 const writeTimeout = 10 * time.Second
 
 func newLink(nc net.Conn, r io.Reader) *link {
@@ -33,13 +34,13 @@ func newLink(nc net.Conn, r io.Reader) *link {
 	return l
 }
 
-// write sends a line. If that fails, so does reading, once all is read that
-// the daemon had to say.
+// write sends a line. If that fails, reading fails too, after everything that
+// the daemon has sent has been read.
 func (l *link) write(line []byte) {
 	l.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := l.nc.Write(append(line[:len(line):len(line)], '\n'))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		l.nc.Close() // it is frozen, and has nothing more to say
+		l.nc.Close() // the daemon is frozen and sends nothing more
 	}
 }
 
@@ -61,7 +62,7 @@ func writeLines(w io.Writer, lines <-chan []byte) error {
 	return nil
 }
 
-// lose drops a link that the daemon closed, and begins to look for another.
+// lose drops a link that the daemon closed, and starts to look for another one.
 func (s *shim) lose(ctx context.Context) {
 	s.logf("lost the daemon")
 	s.link.close()
@@ -71,7 +72,7 @@ func (s *shim) lose(ctx context.Context) {
 	s.connect(ctx)
 }
 
-// disconnect drops the link for good, and an attempt at one.
+// disconnect drops the link and any pending attempt for good.
 func (s *shim) disconnect(cancel func()) {
 	cancel()
 	if s.attempt != nil {
@@ -82,7 +83,7 @@ func (s *shim) disconnect(cancel func()) {
 	}
 }
 
-// An attempt to connect has ended.
+// An attempt is the result of an attempt to connect.
 type attempt struct {
 	link    *link
 	welcome server.Welcome
@@ -106,8 +107,8 @@ func dial(ctx context.Context, d *connection.Dialer, hello server.Hello, start b
 	return attempt{link: newLink(nc, br), welcome: w}
 }
 
-// connect begins an attempt, unless one is under way. While requests wait, it
-// may start a daemon; else it only looks whether one is there.
+// connect begins an attempt, unless one is in progress or there is a link. It
+// may start a daemon only while requests wait.
 func (s *shim) connect(ctx context.Context) {
 	s.retry = nil
 	if s.attempt != nil || s.link != nil {
@@ -126,17 +127,17 @@ func (s *shim) connect(ctx context.Context) {
 	go func() { done <- dial(ctx, s.dialer, hello, start) }()
 }
 
-// Between attempts a shim waits a little longer each time. When nobody waits
-// any more it goes on to look, for the sake of the leases the client may hold.
+// The time between attempts grows with each failure. The shim continues to try
+// when no request waits any more, because the client may hold leases.
 const (
 	idleRetry = 2 * time.Second
 
-	// maxStarts is how many daemons may end at once, one after the other,
-	// before requests are told why.
+	// maxStarts is how many started daemons may fail in a row before requests
+	// are told why.
 	maxStarts = 3
 )
 
-// attempted takes the outcome of an attempt.
+// attempted handles the result of an attempt.
 func (s *shim) attempted(a attempt) {
 	s.attempt = nil
 	if a.err == nil {
@@ -151,10 +152,10 @@ func (s *shim) attempted(a attempt) {
 		s.logf("%v", a.err)
 	}
 	if _, ok := errors.AsType[*connection.StartError](a.err); ok && s.failures >= maxStarts {
-		s.patience = time.Time{} // better an answer than the same thing again
+		s.patience = time.Time{} // another start would fail in the same way
 	}
 	switch {
-	case permanent: // until the next request, which may know better
+	case permanent: // refused until the next request, which tries again
 		for _, r := range s.inOrder() {
 			s.refuse(r, refused.Code, refused.Message)
 		}
@@ -168,7 +169,7 @@ func (s *shim) attempted(a attempt) {
 	}
 }
 
-// unreached says that no daemon could be reached.
+// unreached returns the message for a daemon that cannot be reached.
 func (s *shim) unreached(err error) string {
 	if s.dialer.Elsewhere() {
 		return err.Error()
@@ -176,7 +177,7 @@ func (s *shim) unreached(err error) string {
 	return fmt.Sprintf("no daemon: %v; start one with: leasehold serve", err)
 }
 
-// resume brings a new link to where the last one was.
+// resume restores the state of the last link on a new one.
 func (s *shim) resume(w server.Welcome) {
 	again := s.handle != ""
 	s.handle = w.Handle
@@ -191,7 +192,7 @@ func (s *shim) resume(w server.Welcome) {
 		}
 		for i, uri := range slices.Sorted(maps.Keys(s.subscribed)) {
 			s.link.write(wire.WithID(s.subscribed[uri], fmt.Sprint(replayID, i)))
-			s.tell(wire.Notification(wire.ResourceUpdated, map[string]string{"uri": uri})) // it may have been, meanwhile
+			s.tell(wire.Notification(wire.ResourceUpdated, map[string]string{"uri": uri})) // it may have changed meanwhile
 		}
 	}
 	if again && !w.Resumed && s.initialized != nil {
@@ -202,8 +203,8 @@ func (s *shim) resume(w server.Welcome) {
 	}
 }
 
-// newSessionNotice warns a client whose session is gone. The daemon cannot, if
-// the client has become another actor with it.
+// newSessionNotice warns a client that its session is gone. The daemon cannot
+// do that if the client has become another actor with the new session.
 func newSessionNotice(w server.Welcome) []byte {
 	return wire.Notification("notifications/message", map[string]any{
 		"level": "warning", "logger": "leasehold",

@@ -15,12 +15,12 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// maxClient is how many bytes of a client's name are in its worker's, so that
-// there is room for the directory.
+// maxClient is how many bytes of a client's name are used in the name of its
+// worker. The rest is for the directory.
 const maxClient = 40
 
-// clientName is a name for a worker, after what its client calls itself and the
-// directory that it works in.
+// clientName derives the name of a worker from the name that its client gives
+// itself and the directory that the client works in.
 func clientName(m wire.Message, dir string) string {
 	name := project.Word(m.ClientName())
 	_, err := uuid.Parse(name)
@@ -33,12 +33,11 @@ func clientName(m wire.Message, dir string) string {
 	return strings.TrimRight(name[:min(len(name), 64)], "-.")
 }
 
-// reserved are words that mean somebody else, or nobody.
+// reserved are names with another meaning.
 var reserved = []string{"", "parent", "root", "self"}
 
-// readLines sends the lines of r, without their ends, until it cannot or stop
-// is closed; then it closes lines. Memory is bounded by limit: what is longer
-// is cut there.
+// readLines sends the lines of r, without newlines, until reading fails or stop
+// is closed; then it closes lines. A line is cut at limit bytes.
 func readLines(r io.Reader, limit int, lines chan<- []byte, stop <-chan struct{}) {
 	defer close(lines)
 	br := bufio.NewReaderSize(r, 64<<10)

@@ -12,9 +12,9 @@ var (
 	errUnheard  = errors.New("standard output is closed")
 )
 
-// awaitParent returns when the process that started this one has ended, or nil
-// when ctx ends first. A death signal would do on Linux, but it is sent when
-// the parent's thread ends, not the parent.
+// awaitParent returns an error when the process that started this one has
+// ended, and nil if ctx ends first. A parent-death signal would not do on
+// Linux: it is sent when the parent's thread ends, not the parent.
 func awaitParent(ctx context.Context) error {
 	parent := os.Getppid()
 	tick := time.NewTicker(250 * time.Millisecond)

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitDesertion returns when the process that started this one has ended or
-// nobody reads stdout any more, or nil when ctx ends first. Many clients are
-// killed without closing anything, and wrappers may keep a pipe open.
+// awaitDesertion returns an error when the process that started this one has
+// ended or stdout has no reader any more, and nil if ctx ends first. Many
+// clients are killed without closing anything, and wrappers may keep a pipe
+// open.
 func awaitDesertion(ctx context.Context, stdout *os.File) error {
 	parent := os.Getppid()
 	pidfd, err := unix.PidfdOpen(parent, 0)
@@ -22,14 +23,14 @@ func awaitDesertion(ctx context.Context, stdout *os.File) error {
 	}
 	defer unix.Close(pidfd)
 	if os.Getppid() != parent {
-		return errOrphaned // it went between, and the pid may be another's
+		return errOrphaned // it has ended meanwhile, and its pid may have been reused
 	}
 	fds := []unix.PollFd{
 		{Fd: int32(pidfd), Events: unix.POLLIN},
-		{Fd: int32(stdout.Fd())}, // errors and hang-ups are told unasked
+		{Fd: int32(stdout.Fd())}, // errors and hang-ups are always reported
 	}
 	for ctx.Err() == nil {
-		const look = 500 // ms, at ctx
+		const look = 500 // ms between checks of ctx
 		if _, err := unix.Poll(fds, look); err != nil && !errors.Is(err, unix.EINTR) {
 			return awaitParent(ctx)
 		}

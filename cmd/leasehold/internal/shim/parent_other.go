@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// awaitDesertion returns when the process that started this one has ended, or
-// nil when ctx ends first. That nobody reads stdout any more shows at the next
-// write.
+// awaitDesertion returns an error when the process that started this one has
+// ended, and nil if ctx ends first. A missing reader of stdout is noticed at
+// the next write.
 func awaitDesertion(ctx context.Context, _ *os.File) error { return awaitParent(ctx) }

@@ -10,14 +10,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A Probe is what a shim would connect to.
+// A Probe says where a shim would connect.
 type Probe struct {
 	Socket string `json:"socket"`
 	Run    string `json:"run"`
 	Path   string `json:"path,omitempty"` // of the actor whose token it has; "": it joins Run
 }
 
-// String says it in a few words.
+// String describes the probe.
 func (p Probe) String() string {
 	if p.Path != "" {
 		return fmt.Sprintf("connects as %s of run %s", p.Path, p.Run)
@@ -25,7 +25,8 @@ func (p Probe) String() string {
 	return "joins run " + p.Run
 }
 
-// probe connects once, starts and makes nothing, and says to what.
+// probe connects once and prints where. It starts no daemon and creates no
+// session of an actor.
 func probe(ctx context.Context, cfg Config, out io.Writer) error {
 	d := connection.NewDialer(cfg.Target)
 	hello := server.Hello{Token: cfg.Token, Operator: cfg.Token == ""}

@@ -18,65 +18,67 @@ import (
 )
 
 const (
-	// maxClientLine bounds what is read of one message of the client, so
-	// that one too large for the daemon can be refused by its id.
+	// maxClientLine limits one message of the client. It is greater than what
+	// the daemon accepts, so that a message that is too large can be refused by
+	// its id.
 	maxClientLine = 4 * wire.MaxMessage
 
-	// maxDaemonLine bounds one message of the daemon.
+	// maxDaemonLine limits one message of the daemon.
 	maxDaemonLine = 256 << 20
 
 	// maxUnread is how many messages the client may leave unread before the
-	// shim stops to read the daemon's, which then sees a slow peer.
+	// shim stops reading from the daemon, which then sees a slow peer.
 	maxUnread = 64
 
-	// maxSends is how often one request is sent. A daemon that has ended so
-	// often may well end because of it.
+	// maxSends is how often one request is sent. A daemon that has ended that
+	// often probably ends because of the request.
 	maxSends = 10
 
-	// drainTime bounds how long short calls may finish once the client has
+	// drainTime is how long short calls may take to finish once the client has
 	// closed its side.
 	drainTime = 5 * time.Second
 )
 
-// A shim joins an MCP client to the daemon. To the client it is a server that
-// never goes away: when the daemon does, the shim connects again, resumes the
-// session, repeats the handshake and sends again what has no answer yet. Each
-// request of the client gets one answer at most.
+// A shim connects an MCP client to the daemon. The client sees a server that
+// never goes away: when the daemon does, the shim reconnects, resumes the
+// session, repeats the handshake and sends unanswered requests again. Each
+// request of the client gets at most one answer.
 //
-// One goroutine, in run, has all the state and waits for nothing but its
-// channels. Others read the client, write to it, read the daemon and connect.
+// One goroutine, in run, owns all state and waits only for its channels. Other
+// goroutines read from the client, write to it, read from the daemon and
+// connect.
 type shim struct {
 	cfg    Config
 	dialer *connection.Dialer
 	stderr io.Writer
 
-	id       string // tells its calls from those of other shims of the session
-	name     string // to join under; "" until the first message
+	id       string // distinguishes its calls from those of other shims of the session
+	name     string // name to join under; "" until the first message
 	handle   string // of the session; "" until there is one
-	link     *link  // to the daemon; nil while there is none
+	link     *link  // to the daemon; nil while not connected
 	requests map[string]*request
 	sequence int
-	unread   []outgoing // for the client
-	delivery *delivery  // to it
+	unread   []outgoing // messages that the client has not read
+	delivery *delivery  // tracks what the client has read
 
-	// The handshake, for the daemon that comes after this one.
-	initialize  []byte // answered
+	// The messages that are repeated to the next daemon.
+	initialize  []byte // set once it has been answered
 	initialized []byte
 	logLevel    []byte            // the last logging/setLevel
 	subscribed  map[string][]byte // resources/subscribe, by URI
 
-	// While there is no link.
-	attempt  <-chan attempt // one that is under way
+	// Used while there is no link.
+	attempt  <-chan attempt // the attempt in progress
 	retry    <-chan time.Time
 	failures int       // in a row
-	patience time.Time // requests wait for the daemon until then
+	patience time.Time // until when requests wait for the daemon
 }
 
-// A request has no answer yet.
+// A request is a request without an answer.
 type request struct {
 	line     []byte
 	message  wire.Message
-	since    time.Time // it came
+	since    time.Time // when it arrived
 	sequence int
 	sends    int
 }
@@ -105,10 +107,10 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 		}
 	}()
 	defer func() {
-		s.disconnect(cancel) // first: the daemon frees what the client held
+		s.disconnect(cancel) // first, so that the daemon frees what the client held
 		close(toClient)
 		select {
-		case <-deaf: // the last answer is out
+		case <-deaf: // the last answer has been written
 		case <-time.After(100 * time.Millisecond):
 		}
 	}()
@@ -159,10 +161,9 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 	}
 }
 
-// draining reports whether there is something left to do for a client that
-// has closed its side. It waits for no answer that may take long: a client
-// that was killed has left its blocked calls too, and what it holds is to be
-// free now.
+// draining reports whether something is left to do for a client that has closed
+// its side. It does not wait for calls that may take long: a client that was
+// killed leaves its waiting calls behind, and what it holds must be freed now.
 func (s *shim) draining() bool {
 	for _, r := range s.requests {
 		if !r.message.Waits(false) {
@@ -172,10 +173,10 @@ func (s *shim) draining() bool {
 	return len(s.unread) > 0
 }
 
-// An outgoing line waits for the client to read.
+// An outgoing line waits until the client reads it.
 type outgoing struct {
 	line   []byte
-	answer string // key of the request it answers; "" for anything else
+	answer string // key of the request that it answers; "" for other messages
 }
 
 func (s *shim) tell(line []byte) { s.unread = append(s.unread, outgoing{line: line}) }
@@ -184,7 +185,7 @@ func (s *shim) logf(format string, args ...any) {
 	fmt.Fprintf(s.stderr, "leasehold mcp: "+format+"\n", args...)
 }
 
-// fromClient takes a message of the client.
+// fromClient handles a message of the client.
 func (s *shim) fromClient(ctx context.Context, line []byte) {
 	m, fault := wire.Parse(line)
 	if s.name == "" {
@@ -217,8 +218,8 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 	}
 }
 
-// notified takes what wants no answer. While there is no daemon it is lost,
-// but for what the next one needs to know.
+// notified handles a message that needs no answer. Without a daemon it is
+// dropped, except for what the next daemon needs to know.
 func (s *shim) notified(m wire.Message, line []byte) {
 	switch m.Method {
 	case wire.Initialized:
@@ -228,8 +229,8 @@ func (s *shim) notified(m wire.Message, line []byte) {
 		if s.delivery.has(key) {
 			return // nothing is left to cancel
 		}
-		// Whether or not the daemon has answered: the client has not seen it,
-		// so it is not to see it, and the daemon undoes the call.
+		// Even if the daemon has answered, the client has not read the answer.
+		// So the answer is dropped, and the daemon undoes the call.
 		delete(s.requests, key)
 		s.unread = slices.DeleteFunc(s.unread, func(o outgoing) bool { return key != "" && o.answer == key })
 	}
@@ -238,7 +239,7 @@ func (s *shim) notified(m wire.Message, line []byte) {
 	}
 }
 
-// send sends a request, or gives it up.
+// send sends a request, or refuses it if it was sent too often.
 func (s *shim) send(r *request) {
 	if r.sends == maxSends {
 		s.refuse(r, "UNAVAILABLE", fmt.Sprintf("the daemon went away %d times with this request; see its log", maxSends))
@@ -252,22 +253,21 @@ func (s *shim) send(r *request) {
 	s.link.write(line)
 }
 
-// refuse answers a request in the daemon's place.
+// refuse answers a request in place of the daemon.
 func (s *shim) refuse(r *request, code, message string) {
 	delete(s.requests, r.message.Key)
 	s.tell(server.Refusal(r.message.ID, r.message.Method, tools.Refusal{Code: code, Message: message}))
 }
 
-// inOrder are the requests without an answer, oldest first.
+// inOrder returns the requests without an answer, oldest first.
 func (s *shim) inOrder() []*request {
 	return slices.SortedFunc(maps.Values(s.requests), func(a, b *request) int { return a.sequence - b.sequence })
 }
 
-// replayID marks the shim's own requests, whose answers the client must not
-// see.
+// replayID marks the shim's own requests, whose answers are not for the client.
 const replayID = "leasehold-shim-replay"
 
-// fromDaemon takes a message of the daemon.
+// fromDaemon handles a message of the daemon.
 func (s *shim) fromDaemon(line []byte) {
 	m, fault := wire.Parse(line)
 	if fault != nil || m.Method != "" || m.ID == nil {
@@ -276,7 +276,7 @@ func (s *shim) fromDaemon(line []byte) {
 	}
 	r := s.requests[m.Key]
 	if r == nil {
-		return // of the replay, or cancelled
+		return // the answer to a replay, or to a cancelled request
 	}
 	delete(s.requests, m.Key)
 	if !m.Failed {

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// A client that cancels a call has not read its answer, says the protocol, so the
-// daemon undoes what the call did. Some clients cancel what they have long read, as
-// those made with the TypeScript SDK do when they end the step that a call was made
-// in. The shim tells the two apart: it sees when the client has read an answer.
+// By the protocol, a client that cancels a call has not read its answer, so the
+// daemon undoes the call. But some clients also cancel calls whose answers they
+// have read: those made with the TypeScript SDK do so when they end the step in
+// which a call was made. The shim can distinguish the two, because it sees when
+// the client has read an answer.
 
 const (
-	// onItsWay is how long a cancel may have been on its way that the client sent
+	// onItsWay is how long a cancel may be under way that the client sent
 	// before it read the answer.
 	onItsWay = 20 * time.Millisecond
 
@@ -25,16 +26,16 @@ const (
 // A delivery knows which answers the client has read.
 type delivery struct {
 	stdout  io.Writer
-	unread  func() (bytes int, ok bool) // of what was written to stdout
-	written atomic.Int64                // lines, by the writer
+	unread  func() (bytes int, ok bool) // unread part of what was written to stdout
+	written atomic.Int64                // lines written; updated by the writer
 
-	sent    int64 // lines, to the writer
+	sent    int64 // lines passed to the writer
 	pending []sentAnswer
-	taken   map[string]time.Time // by the keys of their requests, since when
-	order   []string             // of taken, the oldest first
+	taken   map[string]time.Time // when an answer was read, by the key of its request
+	order   []string             // the keys of taken, oldest first
 
 	glance time.Duration
-	timer  <-chan time.Time // looks again; nil if nothing is pending
+	timer  <-chan time.Time // the next check; nil if nothing is pending
 }
 
 type sentAnswer struct {
@@ -57,13 +58,13 @@ func (d *delivery) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// hand notes a line that the writer has got.
+// hand records a line that was passed to the writer.
 func (d *delivery) hand(answer string) {
 	d.sent++
 	if answer == "" {
 		return
 	}
-	delete(d.taken, answer) // the id is used again
+	delete(d.taken, answer) // the client uses the id again
 	d.pending = append(d.pending, sentAnswer{answer, d.sent})
 	if d.timer == nil || d.glance > firstGlance {
 		d.glance = firstGlance
@@ -71,9 +72,9 @@ func (d *delivery) hand(answer string) {
 	}
 }
 
-// look finds out which answers the client has read.
+// look checks which answers the client has read.
 func (d *delivery) look() {
-	written := d.written.Load() // first: what is written from here on may be unread
+	written := d.written.Load() // must come first: a line written later may be unread
 	if bytes, ok := d.unread(); !ok || bytes == 0 {
 		now := time.Now()
 		for len(d.pending) > 0 && d.pending[0].line <= written {
@@ -99,8 +100,8 @@ func (d *delivery) note(key string, now time.Time) {
 	}
 }
 
-// has reports whether the client had read the answer when it sent what has just
-// come from it.
+// has reports whether the client had already read the answer when it sent the
+// message that has just arrived.
 func (d *delivery) has(key string) bool {
 	since, ok := d.taken[key]
 	return ok && time.Since(since) > onItsWay

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unreadBytes is how much of what was written to f nobody has read yet, where f is
-// a pipe or a socket of this machine, as a client's stdin is.
+// unreadBytes returns how much of what was written to f has not been read. f
+// must be a pipe or a local socket, as a client's stdin usually is.
 func unreadBytes(f *os.File) (bytes int, ok bool) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -17,7 +17,7 @@ func unreadBytes(f *os.File) (bytes int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	request := uint(unix.TIOCINQ) // of a pipe, at either end
+	request := uint(unix.TIOCINQ) // for a pipe, at either end
 	if info.Mode()&os.ModeSocket != 0 {
 		request = unix.TIOCOUTQ
 	}

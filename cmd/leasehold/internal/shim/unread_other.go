@@ -4,5 +4,5 @@ package shim
 
 import "os"
 
-// unreadBytes is not known here: what is written counts as read.
+// unreadBytes is not implemented here: everything written counts as read.
 func unreadBytes(*os.File) (bytes int, ok bool) { return 0, false }
