@@ -18,20 +18,21 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// seconds is a duration as tools take it: a number, fractions allowed.
+// seconds is a duration as an argument: a number, with fractions.
 type seconds float64
 
 func (s seconds) duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
-// A field is one argument of a tool, read from the tags of a struct field:
+// A field is one argument of a tool. It is read from the tags of a struct
+// field:
 //
-//	json     its name; without omitempty or omitzero it must be given
-//	doc      what it means
-//	min, max the range of a number, or the length of a string, in bytes, or list
-//	default  what it is when left out
-//	enum     the words it may be, separated by |
-//	for      leads: workers are not shown it
-//	destroys true: with it the tool may destroy what is another's
+//	json     its name; it is required unless omitempty or omitzero is given
+//	doc      its meaning
+//	min, max the range of a number, or of the length of a string, in bytes, or list
+//	default  its value if it is not given
+//	enum     the allowed words, separated by |
+//	for      leads: not shown to workers
+//	destroys true: if it is given, the tool may destroy something of another party
 type field struct {
 	name     string
 	doc      string
@@ -45,8 +46,8 @@ type field struct {
 	enum     []string
 }
 
-// fieldsOf reads the arguments of a tool from its struct, in order; embedded
-// structs are part of the one they stand in.
+// fieldsOf reads the arguments of a tool from its struct, in order. The fields
+// of embedded structs are included.
 func fieldsOf(t reflect.Type) (list []field) {
 	for _, sf := range reflect.VisibleFields(t) {
 		if sf.Anonymous {
@@ -69,8 +70,8 @@ func fieldsOf(t reflect.Type) (list []field) {
 	return list
 }
 
-// value is the type of what a pointer, for an argument whose zero means
-// something, points to.
+// value returns the element type of a pointer, and any other type unchanged. An
+// argument is a pointer if its zero value has a meaning.
 func value(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -78,7 +79,7 @@ func value(t reflect.Type) reflect.Type {
 	return t
 }
 
-// defaultsOf is the arguments of a call that was given none.
+// defaultsOf returns the arguments of a call without any.
 func defaultsOf[A any](fields []field) (args A) {
 	v := reflect.ValueOf(&args).Elem()
 	for i := range fields {
@@ -91,10 +92,10 @@ func defaultsOf[A any](fields []field) (args A) {
 	return args
 }
 
-// decode reads the arguments of a call into args, which has the defaults. What
-// is wrong is refused by the name of the argument and with what is allowed;
-// nothing is ignored. An unknown name comes first: it is often a misspelt one
-// of those that are missing.
+// decode decodes the arguments of a call into args, which has the defaults. An
+// error names the argument and what is allowed; nothing is ignored. An unknown
+// name is reported before a missing one, because it is often a misspelling of
+// that.
 func decode(fields []field, given Arguments, args reflect.Value) error {
 	values, strange := sortOut(fields, given)
 	if len(strange) > 0 {
@@ -118,7 +119,7 @@ func decode(fields []field, given Arguments, args reflect.Value) error {
 	return nil
 }
 
-// missing are the names of arguments that must be given and are not.
+// missing returns the names of required arguments that were not given.
 func missing(fields []field, values []json.RawMessage) (names []string) {
 	for i := range fields {
 		if f := &fields[i]; values[i] == nil && f.required && f.def == nil {
@@ -128,7 +129,8 @@ func missing(fields []field, values []json.RawMessage) (names []string) {
 	return names
 }
 
-// sortOut gives what was given for each field, and the names that no field has.
+// sortOut returns the given value of each field, and the names that belong to
+// no field.
 func sortOut(fields []field, given Arguments) (values []json.RawMessage, strange []string) {
 	values = make([]json.RawMessage, len(fields))
 next:
@@ -182,7 +184,7 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 	return nil
 }
 
-// read decodes an argument. What is unknown in an object is refused by name.
+// read decodes an argument. An unknown field of an object is refused by name.
 func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 	var ok bool
 	switch v.Kind() {
@@ -270,8 +272,8 @@ func (f *field) kind() string {
 	}
 }
 
-// unknown refuses what was given and is no argument by its name, and says which
-// there are, and which of those are missing.
+// unknown returns the error for unknown arguments. It lists the known ones, and
+// those that are missing.
 func unknown(strange, missing []string, fields []field) error {
 	var known []string
 	for _, f := range fields {
@@ -291,10 +293,10 @@ func unknown(strange, missing []string, fields []field) error {
 	return &registry.ArgumentError{Argument: strings.ToValidUTF8(name, "\ufffd"), Problem: problem}
 }
 
-// maxNameShown bounds what is told of an argument's name that the caller made up.
+// maxNameShown is how many bytes of an unknown argument's name are shown.
 const maxNameShown = 64
 
-// inputSchema says the same as decode does.
+// inputSchema describes what decode accepts.
 func inputSchema(fields []field) *jsonschema.Schema {
 	s := &jsonschema.Schema{
 		Type: "object", Properties: make(map[string]*jsonschema.Schema),
@@ -328,7 +330,7 @@ func (f *field) schema() *jsonschema.Schema {
 			s.Enum = append(s.Enum, word)
 		}
 	case reflect.Slice:
-		if f.typ != reflect.TypeFor[json.RawMessage]() { // which is any JSON
+		if f.typ != reflect.TypeFor[json.RawMessage]() { // any JSON otherwise
 			s.Type, s.Items = "array", &jsonschema.Schema{Type: "string"}
 			if f.objects() {
 				s.Items = schemaOfType(f.typ.Elem())
@@ -357,7 +359,7 @@ func whole(x *float64) *int {
 	return &n
 }
 
-// outputSchema is the shape of an answer. Every answer may carry notices.
+// outputSchema returns the schema of an answer. Every answer may have notices.
 func outputSchema[R any]() *jsonschema.Schema {
 	s := schemaOf[R]()
 	s.Properties["notices"] = schemaOf[[]Notice]()
@@ -366,13 +368,13 @@ func outputSchema[R any]() *jsonschema.Schema {
 	return s
 }
 
-// orRefusal is a schema that refusals are of as well. By the specification
-// they need not be; the TypeScript SDK holds them against it all the same, and
-// its clients would tell their models of a broken schema instead of who holds
-// the lease.
+// orRefusal returns a schema that also accepts refusals. The specification does
+// not require that. But the TypeScript SDK validates refusals too, and its
+// clients would tell their models about a schema error instead of who holds the
+// lease.
 func orRefusal(answer *jsonschema.Schema) *jsonschema.Schema {
 	s := *answer
-	s.AdditionalProperties = nil // what a code brings along
+	s.AdditionalProperties = nil // refusals have more fields, depending on the code
 	s.Properties = maps.Clone(s.Properties)
 	s.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: why, in a word"}
 	s.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: what, who, and what next"}
@@ -386,8 +388,8 @@ func schemaOf[T any]() *jsonschema.Schema { return schemaOfType(reflect.TypeFor[
 
 func schemaOfType(t reflect.Type) *jsonschema.Schema {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		// Said in words, since the empty schema is written as true, and the
-		// clients of the TypeScript SDK take only objects for schemas.
+		// A description is needed: the empty schema would be written as true,
+		// and clients of the TypeScript SDK accept only objects as schemas.
 		reflect.TypeFor[json.RawMessage](): {Description: "any JSON"},
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		reflect.TypeFor[stamp]():           {Type: "string", Format: "date-time"},
@@ -399,7 +401,8 @@ func schemaOfType(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// neverNull says of every list that it is one: an empty list is told as such.
+// neverNull gives every list the type array, because an empty list is never
+// written as null.
 func neverNull(s *jsonschema.Schema) {
 	if s.Items != nil {
 		s.Type, s.Types = "array", nil
@@ -410,7 +413,7 @@ func neverNull(s *jsonschema.Schema) {
 	}
 }
 
-// parseID reads an id that the server gave out before.
+// parseID parses an id that must come from an earlier answer.
 func parseID(argument, text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// fenceArgs are the leases that a write needs.
+// fenceArgs are the leases that a write requires.
 type fenceArgs struct {
 	Require []required `json:"require_leases,omitempty" doc:"only if each of these leases (scope layer or run) still has its token" max:"16"`
 	Mode    string     `json:"require_mode,omitempty" doc:"strict: none may be past its deadline" enum:"current|strict" default:"\"current\""`
@@ -23,7 +23,7 @@ type required struct {
 	Token uint64 `json:"token"`
 }
 
-// fence is what must be true in the transaction of the write.
+// fence returns the condition that is checked in the transaction of the write.
 func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.Fence, err error) {
 	f.Strict = a.Mode == "strict"
 	for _, r := range a.Require {
@@ -43,14 +43,14 @@ func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.
 	return f, nil
 }
 
-// keyOrPath names a lease.
+// A keyOrPath names a lease.
 type keyOrPath struct {
 	Key  string `json:"key,omitempty" doc:"any printable string" max:"512"`
 	Path string `json:"path,omitempty" doc:"instead: a file; DIR/** for all below" max:"4096"`
 }
 
-// in is the key of the lease as the registry of a scope has it. A relative path starts
-// where the session works.
+// in returns the lease's key in the registry of a scope. A relative path starts
+// at the directory of the session.
 func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.Scope) (string, error) {
 	key := k.Key
 	switch {
@@ -75,7 +75,7 @@ func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.
 	}
 }
 
-// scoped names a lease of either scope.
+// A scoped names a lease of either scope.
 type scoped struct {
 	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
 	Key   string `json:"key,omitempty" doc:"or its name" max:"520"`

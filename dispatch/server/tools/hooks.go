@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Hooks are the tools of the clients' hooks. Agents can call them too, and do
+// Hooks returns the tools for the hooks of clients. Agents may call them but do
 // not see them.
 func Hooks(state *dispatch.State) []Tool {
 	h := &hooks{state: state}
@@ -54,19 +54,19 @@ type hooks struct {
 	looks looks
 }
 
-// A clientArg says whose hook it is.
+// A clientArg identifies the client whose hook calls.
 type clientArg struct {
 	PID int `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it" min:"2" max:"4194304"`
 }
 
-// An agentArg says which agent of the client it is about.
+// An agentArg identifies an agent of the client.
 type agentArg struct {
 	clientArg
 	Party string `json:"party,omitempty" doc:"the sub-agent, by the id that its client gave it" max:"1024"`
 	Main  bool   `json:"main,omitempty" doc:"party is the main agent, not a sub-agent" default:"false"`
 }
 
-// sessions are those that the hook speaks of.
+// sessions returns the sessions that the hook refers to.
 func (a clientArg) sessions(h *hooks, se *dispatch.Session) ([]*dispatch.Session, error) {
 	if se.Actor().Role != dispatch.Operator {
 		return se.OfActor(), nil
@@ -136,7 +136,7 @@ func (h *hooks) write(ctx context.Context, se *dispatch.Session, a fileWriteArgs
 	return g, nil
 }
 
-// taken is what a write has got in one run.
+// A taken is what a write has obtained in one run.
 type taken struct {
 	by     *dispatch.Session
 	grants []registry.Grant
@@ -148,7 +148,7 @@ func (h *hooks) take(ctx context.Context, by *dispatch.Session, keys []string, a
 		return t, err
 	}
 	sets := [][]string{keys}
-	if a.Overrule { // each for itself
+	if a.Overrule { // each file separately
 		sets = slices.Collect(slices.Chunk(keys, 1))
 	}
 	for _, set := range sets {
@@ -220,14 +220,14 @@ type presentArgs struct {
 	LetGo string `json:"let_go,omitempty" doc:"give back what hook_write took: for this sub-agent, or for all" enum:"own|all"`
 }
 
-// hooked is what a hook did.
+// A hooked is the result of a hook.
 type hooked struct {
 	Sessions int `json:"sessions" jsonschema:"how many sessions this is about"`
 }
 
 func (n hooked) Text() string { return fmt.Sprintf("noted for %d sessions", n.Sessions) }
 
-// each does something for all sessions that a hook speaks of.
+// each calls do for each session that a hook refers to.
 func (h *hooks) each(ctx context.Context, se *dispatch.Session, a agentArg, do func(*dispatch.Session) error) (hooked, error) {
 	list, err := a.sessions(h, se)
 	for i := 0; err == nil && i < len(list); i++ {
@@ -301,8 +301,8 @@ type noticeList struct {
 
 func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
 
-// takeNotices is for the answer of a hook, which the client gives the model of that
-// agent before its next step. A session that has ended has nobody to tell.
+// takeNotices is for the answer of a hook, which the client shows to the model
+// of that agent before its next step. A session that has ended is skipped.
 func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a agentArg) (noticeList, error) {
 	list := noticeList{Notices: []Notice{}}
 	_, err := h.each(ctx, se, a, func(of *dispatch.Session) error {

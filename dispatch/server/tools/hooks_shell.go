@@ -11,21 +11,22 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// looks remember what files looked like before shell commands that are under way.
-// The zero looks is ready.
+// looks remember the state of files before shell commands that are running. The
+// zero looks is ready to use.
 type looks struct {
 	mu    sync.Mutex
-	at    map[string]look // by whose command it is
-	order []string        // the oldest first
+	at    map[string]look // by command
+	order []string        // the keys of at, oldest first
 }
 
-// A look is what the files of others looked like, as the hook has it.
+// A look is the state of files that others have leased, as the hook reported
+// it.
 type look struct {
 	files []seenFile
-	since uint64 // the last write before it
+	since uint64 // number of the last write before it
 }
 
-// maxLooks is how many commands may be under way.
+// maxLooks is how many commands may run at once.
 const maxLooks = 256
 
 func (l *looks) note(command string, seen look) {
@@ -62,10 +63,10 @@ type seenFile struct {
 	Look string `json:"look" jsonschema:"what changes when the file does"`
 }
 
-// command names a command among those that are under way.
+// command returns the key of a command among those that run.
 func (a commandArgs) command(se *dispatch.Session) string {
 	whose := se.Actor().ID.String()
-	if se.Actor().Role == dispatch.Operator { // each hook is another
+	if se.Actor().Role == dispatch.Operator { // each hook has a new session
 		whose = strconv.Itoa(a.PID)
 	}
 	return fmt.Sprintf("%s %q %q", whose, a.Party, a.ToolUse)
@@ -121,7 +122,7 @@ func (h *hooks) changed(ctx context.Context, se *dispatch.Session, a changedArgs
 	since := h.looks.of(a.command(se)).since
 	for _, held := range held {
 		if !slices.Contains(keys, held.Key) {
-			continue // a directory above it, which has a look of its own
+			continue // a directory above it, which is reported separately
 		}
 		text := fmt.Sprintf("%s, which you have leased, changed while a shell command of mine ran, which nobody checks. If it was not you, read it again before you go on.", held.Key)
 		told, err := by.NoteChanged(ctx, partyOf(a.Party), since, held, text)

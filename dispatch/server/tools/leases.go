@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// layerLeaseTools are the tools about the leases of a layer. What a lease is
-// stands with run_lease_acquire.
+// layerLeaseTools returns the tools for leases of a layer. The description of
+// run_lease_acquire explains what a lease is.
 func layerLeaseTools() []Tool {
 	return []Tool{
 		tool("lease_acquire", "Lease something of your layer",
@@ -26,7 +26,7 @@ func layerLeaseTools() []Tool {
 	}
 }
 
-// leaseTools are the tools about the leases of a run, and about all leases.
+// leaseTools returns the tools for leases of the run, and for all leases.
 func leaseTools() []Tool {
 	return []Tool{
 		tool("run_lease_acquire", "Lease something of the run",
@@ -58,7 +58,7 @@ func leaseTools() []Tool {
 	}
 }
 
-// acquireArgs are the arguments of every acquire.
+// acquireArgs are the arguments that lease_acquire and run_lease_acquire share.
 type acquireArgs struct {
 	TTL       seconds `json:"ttl_secs,omitempty" doc:"how long you hold it unless you renew it" min:"1" max:"86400" default:"60"`
 	Wait      seconds `json:"wait_secs,omitempty" doc:"how long to wait in line if it is held" min:"0" max:"50" default:"0"`
@@ -108,14 +108,14 @@ func (a acquireManyArgs) request(ctx context.Context) (registry.Request, error) 
 	}.request(ctx, "")
 }
 
-// A wanted lease is one of several.
+// A wanted is one of several leases to be taken.
 type wanted struct {
 	Scope string `json:"scope"`
 	keyOrPath
 	Mode string `json:"mode,omitempty"`
 }
 
-// lease is what is told of every lease.
+// A lease has the fields that are shown of every lease.
 type lease struct {
 	Scope       string `json:"scope" jsonschema:"layer or run" told:"line"`
 	Token       uint64 `json:"token" jsonschema:"fencing token: greater than that of any earlier grant" told:"line"`
@@ -150,7 +150,7 @@ func (l lease) expires() string {
 	return text
 }
 
-// The answers that grant or keep a lease.
+// Answers that grant or renew a lease.
 type (
 	layerGrant struct {
 		LeaseID string `json:"lease_id" jsonschema:"secret: needed to renew or release" told:"line"`
@@ -201,7 +201,7 @@ func (m manyGrants) Text() string {
 	return strings.Join(texts, "; ") + "; give each back with lease_release"
 }
 
-// alike says that somebody may mean the same thing by another key.
+// alike warns that another key may mean the same thing.
 func alike(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -209,8 +209,9 @@ func alike(keys []string) string {
 	return fmt.Sprintf("; also held, and different only in spelling: %q", keys)
 }
 
-// longHeld is from when on a re-entry says how long the lease has been held: a
-// sub-agent that meets another's lease should wonder.
+// longHeld is the age from which a re-entry says how long the lease has been
+// held. A sub-agent that finds the lease of another sub-agent should notice
+// that.
 const longHeld = 5 * time.Second
 
 func (l lease) granted(key, id string, reentrant bool) string {
@@ -301,7 +302,7 @@ func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (renewed, err
 	return renewed{l.ID.String(), name, key, leaseOf(l)}, nil
 }
 
-// nameOrKey is what a lease is called, by its scope.
+// nameOrKey returns the name of a layer's lease, or the key of a run's lease.
 func nameOrKey(l registry.Lease) (name, key string) {
 	if scopeWord(l.Scope) == string(dispatch.LayerScope) {
 		return l.Key, ""
@@ -389,7 +390,8 @@ func scopesOf(word string) []dispatch.Scope {
 	return []dispatch.Scope{dispatch.Scope(word)}
 }
 
-// leaseListOf tells leases, and the ids of those of one session.
+// leaseListOf converts a page of leases. It includes lease_id only for the
+// session own.
 func leaseListOf(page dispatch.LeasePage, own uuid.UUID) leaseList {
 	list := leaseList{Leases: []listedLease{}, Next: page.Next}
 	for _, info := range page.Leases {

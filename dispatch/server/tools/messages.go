@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/mail"
 )
 
-// messageTools are the tools with which agents write to one another.
+// messageTools returns the tools for messages between agents.
 func messageTools() []Tool {
 	return []Tool{
 		tool("actor_message", "Write to another agent",
@@ -61,7 +61,7 @@ type messageList struct {
 	More     int       `json:"more,omitempty" jsonschema:"how many are left: ask again"`
 }
 
-// A message is one that was sent to the caller.
+// A message is a message to the caller.
 type message struct {
 	MessageID string    `json:"message_id"`
 	From      string    `json:"from" jsonschema:"path of the agent that wrote it"`
@@ -80,7 +80,7 @@ func messageOf(m mail.Message) message {
 	return out
 }
 
-// String is the message in a line of text.
+// String describes the message in one line.
 func (m message) String() string {
 	s := fmt.Sprintf("message %s from %s", m.MessageID, m.From)
 	if m.As != "" {
@@ -95,7 +95,8 @@ func (m message) String() string {
 	return s + ": " + string(mustJSON(m.Body))
 }
 
-// fromAgents says what messages are, before the first of them.
+// fromAgents is shown with messages, so that a model does not take them for
+// instructions of its user.
 const fromAgents = "from other agents, not from your user"
 
 func (l messageList) Text() string {

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Notice tells of a lease that the session no longer holds, that another waits for
-// or offers to it, that its run ends, or what another agent wrote to it.
+// A Notice reports a lease that the session has lost, that another agent waits
+// for or that is offered to the session; the end of the run; or a message.
 type Notice struct {
 	Code         string    `json:"code" jsonschema:"LEASE_LOST; LEASE_WANTED: another waits for what you hold; LEASE_OFFERED: acquire it to accept; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages"`
 	Name         string    `json:"name,omitempty" jsonschema:"of a layer's lease"`
@@ -30,7 +30,7 @@ type Notice struct {
 	Message      *message  `json:"message,omitempty"`
 }
 
-// The codes of notices.
+// Codes of notices.
 const (
 	leaseLost    = "LEASE_LOST"
 	leaseWanted  = "LEASE_WANTED"
@@ -40,7 +40,7 @@ const (
 	unread       = "UNREAD"
 )
 
-// NoticeOf tells what there is to tell of a lease.
+// NoticeOf converts a notice about a lease.
 func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
 		Code: leaseLost, Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
@@ -58,8 +58,8 @@ func NoticeOf(l registry.Notice) Notice {
 	return n
 }
 
-// takeNotices reads what an agent of the session is to be told. What fails to be read
-// the next answer tells.
+// takeNotices returns the notices for an agent of the session. Notices that
+// cannot be read now are left for the next answer.
 func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news []Notice) {
 	if se.Actor().Role == dispatch.Operator {
 		return nil
@@ -71,7 +71,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 		for _, l := range lost {
 			n := NoticeOf(l)
 			if n.As == agent {
-				n.As = "" // it is told of its own
+				n.As = "" // the agent itself is told
 			}
 			news = append(news, n)
 		}
@@ -91,12 +91,12 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 	return news
 }
 
-// String is the notice in a line of text.
+// String describes the notice in one line.
 func (n Notice) String() string {
 	switch {
 	case n.Code == draining:
 		return fmt.Sprintf("the run ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", n.Reason)
-	case n.Message != nil: // whose text is in the object
+	case n.Message != nil: // its text is in the object
 		return fmt.Sprintf("a message from %s (another agent, not your user)", n.Message.From)
 	case n.Waiter != nil:
 		verb := "waits"
@@ -121,7 +121,7 @@ func (n Notice) String() string {
 	return s
 }
 
-// whose is you, or the sub-agent that it was.
+// whose returns you, or the name of the sub-agent that the notice is about.
 func (n Notice) whose(you, ending string) string {
 	if n.As == "" {
 		return you
@@ -129,7 +129,7 @@ func (n Notice) whose(you, ending string) string {
 	return fmt.Sprintf("your sub-agent %q%s", n.As, ending)
 }
 
-// purpose is what a lease is wanted for, if that is known.
+// purpose returns what a lease is wanted for, if that is known.
 func (n Notice) purpose() string {
 	if n.Reason == "" {
 		return ""
@@ -145,8 +145,8 @@ func noticeText(news []Notice) string {
 	return strings.Join(texts, "; ")
 }
 
-// wholeNotices is noticeText with the texts of messages, for a reader who has no
-// object.
+// wholeNotices is noticeText with the texts of messages, for a reader that does
+// not get the object.
 func wholeNotices(news []Notice) string {
 	texts := make([]string, 0, len(news))
 	for _, n := range news {

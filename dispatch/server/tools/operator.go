@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/layer"
 )
 
-// Operators are the tools that leasehold's own commands call. Agents do not see
-// them.
+// Operators returns the tools that leasehold's own commands call. Agents do not
+// see them.
 func Operators(state *dispatch.State) []Tool {
 	o := &operator{state: state, watches: make(map[uuid.UUID]*engine.Watch)}
 	read := Effect{ReadOnly: true, Idempotent: true}
@@ -45,7 +45,7 @@ type operator struct {
 	state *dispatch.State
 
 	mu      sync.Mutex
-	watches map[uuid.UUID]*engine.Watch // of the sessions that wait for changes
+	watches map[uuid.UUID]*engine.Watch // of sessions that have called operator_watch
 }
 
 type runArg struct {
@@ -256,8 +256,8 @@ func (c changed) Text() string {
 	return "no change"
 }
 
-// waitForChange keeps one watch for each session, from its first call to its
-// end, so that what changes between two calls is not missed.
+// waitForChange keeps one watch for each session, from the session's first call
+// until its end, so that changes between two calls are not missed.
 func (o *operator) waitForChange(ctx context.Context, se *dispatch.Session, a watchArgs) (changed, error) {
 	o.mu.Lock()
 	watch, ok := o.watches[se.ID()]

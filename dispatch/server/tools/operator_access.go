@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// Readers are the tools of Operators that change nothing.
+// Readers returns the tools of Operators that change nothing.
 func Readers(state *dispatch.State) (list []Tool) {
 	for _, t := range Operators(state) {
 		if t.Effect.ReadOnly {

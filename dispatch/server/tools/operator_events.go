@@ -104,7 +104,7 @@ func eventOf(e *event.Event) Event {
 	return shown
 }
 
-// textOf is an event in a line, for people.
+// textOf describes an event in one line.
 func textOf(e *event.Event) string {
 	who := e.Path
 	if e.Party != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// launchTools are those of the dispatcher, which starts and stops processes as
-// they tell it.
+// launchTools returns the tools of the dispatcher, which starts and stops
+// processes as ordered.
 func (o *operator) launchTools() []Tool {
 	again := Effect{Idempotent: true}
 	return []Tool{
@@ -32,7 +32,7 @@ func (o *operator) launchTools() []Tool {
 	}
 }
 
-// An order is what an actor is told to do, on its way to and from the
+// An order is the order of an actor, as it is passed to and from the
 // dispatcher.
 type order struct {
 	Name      string            `json:"name"`
@@ -61,8 +61,8 @@ func orderOf(o work.Order) order {
 	}
 }
 
-// settings are what a manifest says for the whole run. What is left out is the
-// daemon's default.
+// settings are a manifest's settings for a whole run. For those that are not
+// given, the daemon's defaults apply.
 type settings struct {
 	MaxDepth           int     `json:"max_depth,omitempty"`
 	MaxWorkersPerLayer int     `json:"max_workers_per_layer,omitempty"`
@@ -231,8 +231,8 @@ func (o *operator) launchStarted(ctx context.Context, se *dispatch.Session, a la
 	return noted{true}, o.state.LaunchStarted(ctx, se, a.Run, id, a.PID)
 }
 
-// launchExitedArgs have no bounds where something can be cut short: an exit
-// that is refused would leave its actor for ever unfinished.
+// launchExitedArgs have no limits for texts that can be cut, because a refused
+// exit would leave its actor unfinished for ever.
 type launchExitedArgs struct {
 	launchedArgs
 	Status   string   `json:"status" doc:"how it ended" enum:"succeeded|failed|timed_out|cancelled|spawn_failed|lost"`

@@ -7,18 +7,18 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// An AgentLog is the end of what a launched agent has written.
+// An AgentLog is the end of a launched agent's output.
 type AgentLog struct {
 	Stdout, Stderr []string // the last lines
 	Running        bool
 }
 
-// A LogReader reads the last lines of what an agent of a run has written, each of them
-// fit to be shown. It answers an error that says what to do if there is none.
+// A LogReader returns the last lines of the output of an agent of a run, made
+// safe for display. If there is none, its error says what to do.
 type LogReader func(ctx context.Context, run, path string, lines int) (AgentLog, error)
 
-// Logs is the tool that shows what launched agents write. Their output is in files on
-// the machine that launched them, and not in the state.
+// Logs returns the tool that shows the output of launched agents. The output is
+// in files on the machine that launched them, and not in the state.
 func Logs(read LogReader) []Tool {
 	return []Tool{
 		tool("operator_logs", "See what an agent writes", "The last lines of what a launched agent has written to stdout and stderr, on the machine of this daemon.", Effect{ReadOnly: true, Idempotent: true},

@@ -8,14 +8,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// A PageCode is a one-time code by which a browser signs in to the page.
+// A PageCode is a one-time code with which a browser signs in to the page.
 type PageCode struct {
 	Code string
-	For  time.Duration // it is good for so long
-	URL  string        // of a port that serves the page, if one was asked for
+	For  time.Duration // how long it is valid
+	URL  string        // of a port that serves the page, if one was requested
 }
 
-// Page is the tool by which the operator opens the page.
+// Page returns the tool with which the operator opens the page.
 func Page(open func(ctx context.Context, role dispatch.Role, port bool) (PageCode, error)) []Tool {
 	return []Tool{
 		tool("operator_page_open", "Let a browser in", "Make a one-time code by which a browser signs in to the page, and open a port on the loopback for it if none serves HTTP.", Effect{},

@@ -30,7 +30,7 @@ type showTasksArgs struct {
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
 
-// liveTasks is the word for all states that are not final.
+// liveTasks means all states that are not final.
 const liveTasks = "live"
 
 func statesOf(word string) []queue.State {
@@ -64,7 +64,7 @@ func countIn(s queue.Stats, state queue.State) uint64 {
 	}
 }
 
-// showTasks lists queue by queue, and in each state by state.
+// showTasks lists tasks by queue, and by state within each queue.
 func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTasksArgs) (taskList, error) {
 	tasks, err := o.state.RunTasks(ctx, a.Run)
 	if err != nil {
@@ -79,7 +79,8 @@ func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTas
 		for _, q := range queues {
 			after = q.Queue
 			for _, state := range statesOf(a.State) {
-				// A state that has none is not looked for among many others.
+				// Searching for a state without tasks could pass many other
+				// tasks.
 				if left := a.Limit - len(list); left > 0 && countIn(q, state) > 0 {
 					some, _, err := tasks.List(ctx, q.Queue, state, "", left)
 					if err != nil {

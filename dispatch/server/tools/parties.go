@@ -10,21 +10,22 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// maxParty bounds the name of a party, and the id by which a client names one
-// use of a tool, in bytes.
+// maxParty is the greatest length in bytes of the name of a party, and of the
+// id of a tool call.
 const maxParty = 128
 
-// An asArg says for which of several sub-agents of one session a call is.
+// An asArg says which sub-agent of a session makes a call.
 type asArg struct {
 	As string `json:"as,omitempty" doc:"which of your sub-agents asks" min:"1" max:"128"`
 }
 
-// asName is the argument that says which sub-agent calls. Every tool takes it, as a
-// client's plugin may give it to all of them. Those that do for one sub-agent what they
-// do not for another have it in their schemas.
+// asName is the argument that says which sub-agent calls. Every tool accepts
+// it, because a client's plugin may add it to all calls. Only tools whose
+// effect depends on it have it in their schemas.
 const asName = "as"
 
-// withAs says for whom a call is, if its arguments do.
+// withAs returns a context with the party that the arguments of a call name, if
+// any.
 func withAs(ctx context.Context, given Arguments) context.Context {
 	for name, value := range wire.Members(given) {
 		if as, ok := wire.TextOf(value); ok && string(name) == asName {
@@ -34,17 +35,17 @@ func withAs(ctx context.Context, given Arguments) context.Context {
 	return ctx
 }
 
-// party is whom the call is for: as it says, or as its client's metadata does.
+// party returns the party of the call: from this argument, or else from ctx.
 func (a asArg) party(ctx context.Context) string { return cmp.Or(a.As, caller(ctx)) }
 
-// caller is which of the session's sub-agents calls; "" if nothing says.
+// caller returns the sub-agent of the session that calls; "" if it is unknown.
 func caller(ctx context.Context) string {
 	party, _ := ctx.Value(partyKey{}).(string)
 	return party
 }
 
-// PartyName is the name of a party as a client's metadata has it, of any
-// length.
+// PartyName returns the name of the party for an id from a client's metadata,
+// which may have any length.
 func PartyName(id string) string {
 	if len(id) <= maxParty && registry.CheckParty(id) == nil {
 		return id
@@ -55,7 +56,7 @@ func PartyName(id string) string {
 
 type partyKey struct{}
 
-// WithParty says for whom a call is that does not say so itself.
+// WithParty sets the party of a call that does not name one itself.
 func WithParty(ctx context.Context, party string) context.Context {
 	if party == "" {
 		return ctx

@@ -11,8 +11,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Programs are the tools that programs need and models do not. Agents can call them
-// too, and do not see them: a list of tools costs a model room with every request.
+// Programs returns the tools that programs need and models do not. Agents may
+// call them but do not see them, because a model pays for its list of tools
+// with every request.
 func Programs() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return grouped("programs", []Tool{
@@ -72,7 +73,7 @@ func (t newTask) args() enqueueArgs {
 	}
 }
 
-// taskStates is the answer to what changes several tasks.
+// taskStates is the answer to a call that changes several tasks.
 type taskStates struct {
 	Tasks []taskState `json:"tasks" jsonschema:"in the order given"`
 }
@@ -109,7 +110,7 @@ func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (
 	return states, nil
 }
 
-// checkTrace refuses what is no trace context.
+// checkTrace refuses text that is not a trace context.
 func checkTrace(text string) error {
 	if text != "" && !traceparent.Valid(text) {
 		return &registry.ArgumentError{Argument: traceparent.Header, Problem: "must be a W3C trace context such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
@@ -117,7 +118,7 @@ func checkTrace(text string) error {
 	return nil
 }
 
-// inTasks says at which of several tasks a call is wrong.
+// inTasks adds the index of the task that is wrong to an error.
 func inTasks(i int, err error) error { return fmt.Errorf("tasks[%d]: %w", i, err) }
 
 type submitManyArgs struct {
@@ -186,7 +187,7 @@ func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (su
 		if d.Err == nil {
 			t.State = d.Task.State.String()
 		} else {
-			_ = se.NoteRefused(ctx, "task_submit", d.Err) // whether or not there is room for it, the refusal is told
+			_ = se.NoteRefused(ctx, "task_submit", d.Err) // the refusal is reported even if this fails
 			t.Refusal = RefusalOf(d.Err).Reply().Object
 		}
 		answer.Tasks = append(answer.Tasks, t)

@@ -19,8 +19,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Call runs the tool for a session and makes the reply: the answer or the
-// refusal, with the losses that the session has not been told of.
+// Call runs the tool for a session and builds the reply: the answer or the
+// refusal, with the notices that the session has not been told.
 func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) Reply {
 	if se.Context().Err() != nil {
 		return RefusalOf(whyEnded(se, registry.ErrSessionEnded)).Reply()
@@ -29,8 +29,8 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	a, err := t.call(ctx, se, given)
 	news := takeNotices(ctx, se, caller(ctx))
 	if err != nil {
-		if t.Name != "task_heartbeat" { // which writes nothing
-			_ = se.NoteRefused(ctx, t.Name, err) // whether or not there is room for it, the refusal is told
+		if t.Name != "task_heartbeat" { // a heartbeat writes nothing
+			_ = se.NoteRefused(ctx, t.Name, err) // the refusal is reported even if this fails
 		}
 		if errors.Is(err, registry.ErrSessionEnded) {
 			awaitEnd(ctx, se)
@@ -40,8 +40,8 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	return newReply(mustJSON(a), a.Text(), t.told, news)
 }
 
-// awaitEnd waits until a session that has ended knows why. A call can find the
-// session gone from the state a moment before whoever ended it comes to tell.
+// awaitEnd waits until the context of an ended session has its cause. A call may
+// find the session's record gone a moment before that.
 func awaitEnd(ctx context.Context, se *dispatch.Session) {
 	soon := time.NewTimer(time.Second)
 	defer soon.Stop()
@@ -52,8 +52,8 @@ func awaitEnd(ctx context.Context, se *dispatch.Session) {
 	}
 }
 
-// whyEnded is what a call is told whose session has ended: of an actor that was
-// cancelled, by whom, why, and what it lost.
+// whyEnded returns the error for a call of an ended session. For a cancelled
+// actor it says by whom, why, and which leases were lost.
 func whyEnded(se *dispatch.Session, err error) error {
 	if ended, ok := errors.AsType[*dispatch.EndedError](context.Cause(se.Context())); ok {
 		return ended
@@ -61,26 +61,26 @@ func whyEnded(se *dispatch.Session, err error) error {
 	return err
 }
 
-// A stamp is a time.Time as it is encoded. To encode a Time itself takes longer
-// than the rest of a lease.
+// A stamp is an encoded time.Time. Encoding a Time takes longer than the rest
+// of a lease, so it is formatted separately.
 type stamp string
 
 func stampOf(t time.Time) stamp { return stamp(t.UTC().Format(time.RFC3339Nano)) }
 
-// scopeWord is what the contract calls a scope of the registry.
+// scopeWord returns the contract's name for a scope of the registry.
 func scopeWord(scope string) string {
 	word, _, _ := strings.Cut(scope, ":")
 	return word
 }
 
-// A Refusal is an error in the words of the contract.
+// A Refusal is an error in the terms of the contract.
 type Refusal struct {
 	Code    string
 	Message string
-	Data    map[string]any // what the contract names beside the code
+	Data    map[string]any // further fields that depend on the code
 }
 
-// Reply tells a caller of the refusal.
+// Reply returns the refusal as a reply.
 func (r Refusal) Reply() Reply { return r.reply(nil) }
 
 func (r Refusal) reply(news []Notice) Reply {
@@ -91,7 +91,8 @@ func (r Refusal) reply(news []Notice) Reply {
 	return reply
 }
 
-// RefusalOf is the one place where errors become codes.
+// RefusalOf converts an error to a refusal. It is the only place where errors
+// become codes.
 func RefusalOf(err error) Refusal {
 	r := Refusal{Message: err.Error(), Data: map[string]any{}}
 	var (
@@ -188,7 +189,7 @@ func RefusalOf(err error) Refusal {
 	return r
 }
 
-// cycleOf says who waits for what in a cycle, the caller first.
+// cycleOf describes a cycle of waiters, beginning with the caller.
 func cycleOf(cycle []registry.Link) (list []map[string]any) {
 	for _, l := range cycle {
 		link := map[string]any{"waiter": holderOf(l.Waiter)}
@@ -237,13 +238,13 @@ type origin struct {
 	PID       int    `json:"pid,omitempty" jsonschema:"of its process"`
 }
 
-// originOf looks up the branch, which changes: whoever made the session said
-// where it is, not what is checked out there.
+// originOf adds the branch that is checked out now. The session's record has
+// only the directory, because the branch may change.
 func originOf(o dispatch.Origin) origin {
 	return origin{o.Directory, project.Branch(o.Directory), o.PID}
 }
 
-// String is the origin in a refusal, or "".
+// String describes the origin for a refusal, or returns "".
 func (o origin) String() string {
 	if o.Directory == "" {
 		return ""
@@ -255,7 +256,7 @@ func (o origin) String() string {
 	return fmt.Sprintf("%s, pid %d", s, o.PID)
 }
 
-// locate says of a refusal because of a holder where that works.
+// locate adds where the holder works, if the refusal is due to a holder.
 func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Refusal {
 	held, ok := errors.AsType[*registry.HeldError](err)
 	if wait, waited := errors.AsType[*registry.WaitError](err); waited {

@@ -17,15 +17,15 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Resource is what an agent may read and be told of when it changes: the leases
-// across its run, those of a layer that it reads, or a queue. Whatever is in one
-// its tools tell it too.
+// A Resource is something that an agent may read and subscribe to: the leases
+// of its run, those of a layer that it reads, or a queue. Tools return the same
+// contents.
 type Resource struct {
-	Layer string // path of the lead, of a layer's leases
-	Queue string // name, of a queue; neither: the run's leases
+	Layer string // for a layer's leases: path of its lead
+	Queue string // for a queue: its name. If both are empty: the run's leases
 }
 
-// The URIs of resources. In that of a layer is the path of its lead, with / or →
+// URIs of resources. That of a layer has the path of its lead, with / or →
 // between the names.
 const (
 	runURI   = "lease://run"
@@ -36,13 +36,15 @@ const (
 const (
 	resourceType = "application/json"
 
-	// resourceLeases is how many leases a resource has, and listedResources how many
-	// queues or layers a list of resources has. lease_list and queue_stats have all.
+	// resourceLeases is the greatest number of leases in a resource, and
+	// listedResources that of queues or layers in a list of resources.
+	// lease_list and queue_stats return all of them.
 	resourceLeases  = 200
 	listedResources = 100
 )
 
-// ParseResource reads the URI of a resource. That there is one is not said.
+// ParseResource parses the URI of a resource. It does not check whether the
+// resource exists.
 func ParseResource(uri string) (r Resource, err error) {
 	wrong := &registry.ArgumentError{Argument: "uri", Problem: fmt.Sprintf("must be %s, %s<path of its lead> or %s<name>, and not %.100q", runURI, layerURI, queueURI, uri)}
 	if strings.TrimSuffix(uri, "/") == runURI {
@@ -84,7 +86,8 @@ func (r Resource) ChangedBy(e *event.Event) bool {
 	return e.Kind.Lease() && e.Layer == r.Layer
 }
 
-// Read is what the resource has now, for one who may read it.
+// Read returns the current contents of the resource, if the session may read
+// it.
 func (r Resource) Read(ctx context.Context, se *dispatch.Session) (string, error) {
 	object, err := r.read(ctx, se)
 	if err != nil {
@@ -116,8 +119,8 @@ func (r Resource) read(ctx context.Context, se *dispatch.Session) (any, error) {
 	return leaseListOf(page, se.ID()), err
 }
 
-// ListResources are the resources that there are for a session, of the groups of
-// tools that its client wants.
+// ListResources returns the resources of a session that belong to the given
+// groups of tools.
 func ListResources(ctx context.Context, se *dispatch.Session, groups []string) ([]mcp.Resource, error) {
 	list := []mcp.Resource{}
 	add := func(r Resource, name, description string) {
@@ -152,8 +155,8 @@ func ListResources(ctx context.Context, se *dispatch.Session, groups []string) (
 	return list, nil
 }
 
-// ResourceTemplates are the URIs of resources that are no list's: a layer may hold
-// nothing yet, and a queue have no tasks.
+// ResourceTemplates returns the URIs of resources that may not be in a list,
+// such as a layer without leases or a queue without tasks.
 func ResourceTemplates() []mcp.ResourceTemplate {
 	describe := func(uri, name, description string) mcp.ResourceTemplate {
 		return mcp.NewResourceTemplate(uri, name, mcp.WithTemplateDescription(description), mcp.WithTemplateMIMEType(resourceType))
@@ -164,7 +167,8 @@ func ResourceTemplates() []mcp.ResourceTemplate {
 	}
 }
 
-// ReadResult is the answer to a read of a resource, with the URI that was asked for.
+// ReadResult returns the answer to a read of a resource, with the requested
+// URI.
 func ReadResult(uri, text string) json.RawMessage {
 	return mustJSON(mcp.ReadResourceResult{Contents: []mcp.ResourceContents{
 		mcp.TextResourceContents{URI: uri, MIMEType: resourceType, Text: text},

@@ -71,7 +71,7 @@ func (r revoked) Text() string {
 	return text
 }
 
-// severalOf names the first of n parties.
+// severalOf lists the first of n parties.
 func severalOf(list []holder, n int) string {
 	var names []string
 	for _, h := range list {

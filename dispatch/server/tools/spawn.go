@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 )
 
-// spawnArgs are what both kinds of actors are started with.
+// spawnArgs are the arguments that spawn_sublead and spawn_worker share.
 type spawnArgs struct {
 	Name      string            `json:"name,omitempty" doc:"unique in your layer; default: W1, W2, … or S1, S2, …" min:"1" max:"64"`
 	Prompt    string            `json:"prompt" doc:"its whole prompt: what to do, and what to report (≤ 256 KiB)" min:"1" max:"262144"`
@@ -96,7 +96,7 @@ type actorArg struct {
 	Actor string `json:"actor" doc:"name in your layer, path, or actor_id" min:"1" max:"512"`
 }
 
-// An outcome is an actor with what it reported.
+// An outcome is an actor with its report.
 type outcome struct {
 	actor
 	Result json.RawMessage `json:"result,omitempty" jsonschema:"what it reported, else its last output"`

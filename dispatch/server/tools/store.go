@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/layer"
 )
 
-// storeTools are the tools about the store of a layer. What its paths mean stands
-// with kv_set.
+// storeTools returns the tools for the store of a layer. The description of
+// kv_set explains its paths.
 func storeTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
@@ -28,7 +28,7 @@ func storeTools() []Tool {
 	}
 }
 
-// layerArg is which layer's store is meant.
+// A layerArg names the layer whose store is used.
 type layerArg struct {
 	Layer string `json:"layer,omitempty" doc:"self; parent, for a sub-lead; or a sub-lead's name, with read_down" default:"\"self\"" max:"64" for:"leads"`
 }
@@ -37,7 +37,7 @@ type pathArg struct {
 	Path string `json:"path" doc:"such as /shared/plan" min:"1" max:"512"`
 }
 
-// entry is one entry of a store.
+// An entry is one entry of a store.
 type entry struct {
 	Path      string          `json:"path"`
 	Value     json.RawMessage `json:"value,omitempty"`
@@ -91,7 +91,7 @@ type writeArgs struct {
 	fenceArgs
 }
 
-// open gives the store to write to, and the write.
+// open returns the store to write to, and the write.
 func (a writeArgs) open(ctx context.Context, se *dispatch.Session, value json.RawMessage) (*layer.View, layer.Write, error) {
 	w := layer.Write{Path: a.Path, Value: value, Override: a.Override}
 	view, err := se.Store(ctx, a.Layer)

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// taskTools are the tools about the queue.
+// taskTools returns the tools for queues.
 func taskTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
@@ -44,7 +44,7 @@ type taskArg struct {
 	TaskID string `json:"task_id" doc:"from the enqueue or the claim"`
 }
 
-// claimArgs name a claim of the caller's.
+// claimArgs identify a claim of the caller.
 type claimArgs struct {
 	taskArg
 	Token uint64 `json:"token" doc:"from the claim"`
@@ -58,7 +58,7 @@ func (a taskArg) task(se *dispatch.Session) (tasks dispatch.Tasks, id uuid.UUID,
 	return tasks, id, err
 }
 
-// taskState is the answer to whatever changes a task.
+// A taskState is the answer to a call that changes a task.
 type taskState struct {
 	TaskID string `json:"task_id" told:"line"`
 	State  string `json:"state" jsonschema:"delayed, ready, in_progress, completed, failed, dead or cancelled" told:"line"`
@@ -90,7 +90,7 @@ type enqueueArgs struct {
 	fenceArgs
 }
 
-// task is what to enqueue, but for its fence.
+// task returns the task to enqueue, without its fence.
 func (a enqueueArgs) task() (queue.NewTask, error) {
 	n := queue.NewTask{
 		Queue: a.Queue, Payload: a.Payload, Priority: a.Priority, Delay: a.Delay.duration(),
@@ -211,7 +211,7 @@ type submitArgs struct {
 	fenceArgs
 }
 
-// submission is what to submit, but for its fence.
+// submission returns the submission, without its fence.
 func (a submitArgs) submission() (s queue.Submission, err error) {
 	s.Token, s.State, s.Result = a.Token, queue.Completed, a.Result
 	other, name := a.Error, "error"
@@ -270,7 +270,8 @@ func abandon(ctx context.Context, se *dispatch.Session, a claimArgs) (taskState,
 	return stateOf(tasks.Abandon(ctx, id, a.Token))
 }
 
-// task is a task as anybody of its run may see it: the token is its worker's.
+// A task is a task as any actor of its run may see it. It does not include the
+// token, which only the claimant has.
 type task struct {
 	TaskID      string          `json:"task_id" told:"line"`
 	Queue       string          `json:"queue" told:"line"`
@@ -329,7 +330,7 @@ func detailOf(d queue.Detail) task {
 	return t
 }
 
-// instant is nil for the zero time.
+// instant returns nil for the zero time.
 func instant(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil

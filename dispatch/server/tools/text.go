@@ -11,22 +11,22 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// A Reply is what a call is answered, as an object and as text. Some clients
-// show their model only the one, others only the other, so each has everything.
+// A Reply is the answer to a call, as an object and as text. Some clients show
+// their model only one of the two, so each is complete.
 //
-// The text is one line for people, with the next call where there is one, and in
-// a second line, as a JSON object, the members of the object that the first
-// leaves out. Which those are a type says with a tag: of a field tagged
-// told:"line" its Text has the value, and a field tagged told:"never" is a
-// secret that its reader takes from the object alone. All others are in the
-// JSON, so a field that nobody thinks of is told.
+// The text is one line for people, with the next call where there is one. A
+// second line has, as a JSON object, those members of the object that the first
+// line leaves out. Tags in the answer's type say which they are: the value of a
+// field tagged told:"line" is in the line, and a field tagged told:"never" is a
+// secret that is only in the object. All other fields are in the JSON, so no
+// field can be forgotten.
 type Reply struct {
 	Object  json.RawMessage
 	Text    string
 	IsError bool
 }
 
-// told says how the text has a member that its JSON leaves out.
+// told says, by name, how the text shows a member that its JSON leaves out.
 type told map[string]string
 
 const (
@@ -37,7 +37,7 @@ const (
 // toldByRefusals is for the objects of refusals, whose line is the message.
 var toldByRefusals = told{"message": inLine}
 
-// toldBy reads what the type of an answer says of its members.
+// toldBy reads the tags of the type of an answer.
 func toldBy(t reflect.Type) told {
 	by := make(told)
 	for _, f := range reflect.VisibleFields(t) {
@@ -51,7 +51,7 @@ func toldBy(t reflect.Type) told {
 
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// newReply makes a reply of an object and the line of its text.
+// newReply builds a reply from an object and the line of its text.
 func newReply(object json.RawMessage, line string, by told, news []Notice) Reply {
 	if len(news) > 0 {
 		line += "; notice: " + noticeText(news)
@@ -63,7 +63,7 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 	}
 	var text strings.Builder
 	text.Grow(len(line) + len(object) + 1)
-	_, _ = oneLine.WriteString(&text, line) // a Builder takes everything
+	_, _ = oneLine.WriteString(&text, line) // a Builder accepts everything
 	before := "\n{"
 	for name, value := range wire.Members(object) {
 		if by[string(name)] != "" {
@@ -71,7 +71,7 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 		}
 		text.WriteString(before)
 		text.WriteByte('"')
-		text.Write(name) // plain, as all are
+		text.Write(name) // no name needs escaping
 		text.WriteString(`":`)
 		text.Write(value)
 		before = ","
@@ -82,9 +82,9 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 	return Reply{Object: object, Text: text.String()}
 }
 
-// Line is the reply to a request as MCP has it.
+// Line returns the reply to a request as an MCP message.
 func (r Reply) Line(id json.RawMessage) []byte {
-	size := len(r.Object) + len(r.Text)*9/8 + 96 // quotes in the text take two bytes
+	size := len(r.Object) + len(r.Text)*9/8 + 96 // quotes in the text need two bytes
 	return wire.ReplyWith(id, size, func(line []byte) []byte {
 		line = append(line, `{"content":[{"type":"text","text":`...)
 		line = appendJSON(line, r.Text)
@@ -96,7 +96,7 @@ func (r Reply) Line(id json.RawMessage) []byte {
 	})
 }
 
-// counted is the line of a list.
+// counted returns the line for a list.
 func counted(n int, one, many, next string) string {
 	line := fmt.Sprint(n, " ", many)
 	if n == 1 {
@@ -108,7 +108,8 @@ func counted(n int, one, many, next string) string {
 	return line
 }
 
-// mustJSON encodes plain data. What a model is to read is not escaped for HTML.
+// mustJSON encodes plain data, without escapes for HTML, because models read
+// it.
 func mustJSON(v any) json.RawMessage { return appendJSON(nil, v) }
 
 func appendJSON(to []byte, v any) []byte {
@@ -124,7 +125,7 @@ func appendJSON(to []byte, v any) []byte {
 	return to
 }
 
-// An encoder keeps its memory for the next of the answers, which are alike.
+// An encoder keeps its buffer for the next answer.
 type encoder struct {
 	*json.Encoder
 	buf bytes.Buffer

@@ -1,9 +1,9 @@
-// Package tools is every MCP tool, each defined once: its schemas, its page in
-// the book and its replies come from one [Tool].
+// Package tools defines every MCP tool once: its schemas, its page in the book
+// and its replies come from one [Tool].
 //
-// A refusal that an agent can act on is an answer, not a protocol error: its
-// object is {code, message, …} and its text begins with the message. Any answer
-// may carry notices of leases that the session has lost since the last.
+// A refusal that an agent can act on is an answer, not a protocol error. Its
+// object is {code, message, …}, and its text begins with the message. Any
+// answer may carry notices, for example of leases that the session has lost.
 package tools
 
 import (
@@ -26,32 +26,32 @@ type Tool struct {
 	Effect      Effect
 	Group       string // see [Viewer]
 	Input       *jsonschema.Schema
-	Output      *jsonschema.Schema // of an answer; a refusal has a shape of its own
-	Waits       bool               // if its call does not say how long
+	Output      *jsonschema.Schema // of an answer; a refusal has another shape
+	Waits       bool               // whether a call waits by default
 
 	fields []field
-	told   told // of the answer's members
+	told   told // for the members of the answer
 	call   func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
 
-// Arguments are what a call was given: a valid JSON object, or nothing.
+// Arguments are the arguments of a call: a valid JSON object, or empty.
 type Arguments json.RawMessage
 
-// Effect is what a client may know of a tool before it calls it.
+// An Effect is what a client may know about a tool before it calls it.
 type Effect struct {
 	ReadOnly    bool
 	Destructive bool // something of another party may be lost; some clients ask their user first, or refuse
 	Idempotent  bool // a second call with the same arguments changes nothing more
 }
 
-// An answer is the object that a tool answers, and a line about it for people,
+// An answer is the object that a tool returns. Its Text is a line for people,
 // with the next call where there is one. See [Reply].
 type answer interface {
 	Text() string
 }
 
-// tool makes a Tool of a function from arguments A to an answer R. The fields
-// of A carry their doc and bounds in tags, see field.
+// tool makes a Tool from a function with arguments A and answer R. The fields
+// of A have their descriptions and limits in tags, see field.
 func tool[A any, R answer](name, title, description string, effect Effect, fn func(context.Context, *dispatch.Session, A) (R, error)) Tool {
 	s := shapeOf[A, R]()
 	fields, defaults := s.fields, s.defaults.(A)
@@ -69,7 +69,8 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 	}
 }
 
-// A shape is what the types of a tool's arguments and answer say. Nobody changes it.
+// A shape is derived from the types of a tool's arguments and answer. It is
+// immutable.
 type shape struct {
 	fields        []field
 	defaults      any
@@ -77,7 +78,7 @@ type shape struct {
 	told          told
 }
 
-// shapes has the shapes that were made, as a daemon has its tools several times: for
+// shapes caches shapes, because a daemon makes its tools several times: for
 // each state that it serves, and for the API.
 var shapes sync.Map
 
@@ -97,7 +98,7 @@ func waitsByDefault(fields []field) bool {
 	})
 }
 
-// Agents are the tools that agents see, in the order of the book.
+// Agents returns the tools that agents see, in the order of the book.
 func Agents() []Tool {
 	return slices.Concat(
 		grouped("layer", layerLeaseTools()), grouped("leases", leaseTools()), grouped("layer", storeTools()), grouped("tree", treeTools()),

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 )
 
-// treeTools are the tools about the tree. What becomes of an agent stands with
-// spawn_worker.
+// treeTools returns the tools for the tree. The description of spawn_worker
+// explains what happens to an agent.
 func treeTools() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return []Tool{
@@ -48,8 +48,8 @@ type actorList struct {
 	Next   string  `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
 }
 
-// An actor is one as it is listed. What follows cause is of those that are
-// launched.
+// An actor is an actor in a list. The fields after the origin are only set for
+// launched actors.
 type actor struct {
 	ActorID   string     `json:"actor_id"`
 	Name      string     `json:"name"`
@@ -65,7 +65,7 @@ type actor struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	EndCause  string     `json:"end_cause,omitempty"`
 	You       bool       `json:"you,omitempty"`
-	origin               // its pid is the process's, if it was launched
+	origin               // its pid is that of the actor's process if the actor was launched
 
 	Status     string      `json:"status,omitempty" jsonschema:"of one that is launched: pending, running, succeeded, failed, timed_out, cancelled, spawn_failed or lost"`
 	Stopping   string      `json:"stopping,omitempty" jsonschema:"why it is told to stop"`
@@ -156,7 +156,7 @@ func dollars(m work.Money) *float64 {
 	return &usd
 }
 
-// word is how an actor stands, in a word.
+// word returns the status or state of an actor.
 func (a actor) word() string {
 	if a.Status != "" {
 		return a.Status

@@ -14,21 +14,21 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Viewer is whom a list of tools is for. What is in it a client gives its model
-// with every request, so it has no more than the viewer can use. A call of a tool
-// that is not in it is refused by the rules as it ever was.
+// A Viewer is the client that a list of tools is for. The client gives the list
+// to its model with every request, so the list has only tools that the viewer
+// can use. Calls of other tools are still refused by the rules.
 type Viewer struct {
 	Role   dispatch.Role
-	Spawns bool     // its run has a launcher, and it is of those whom that serves
-	Groups []string // the groups of tools it wants; nil: all
+	Spawns bool     // it can spawn: its run has a launcher, and it was launched itself
+	Groups []string // groups of tools to show; nil: all
 }
 
-// forLeads are the tools that a worker would only be refused.
+// forLeads are the tools that refuse every worker.
 var forLeads = map[string]bool{
 	"spawn_sublead": true, "spawn_worker": true, "actor_status": true, "actor_wait": true, "actor_cancel": true, "lease_revoke": true,
 }
 
-// Sees reports whether a tool is of use to v.
+// Sees reports whether a tool is useful to v.
 func (v Viewer) Sees(t Tool) bool {
 	switch {
 	case forLeads[t.Name] && !v.Role.Leads(), strings.HasPrefix(t.Name, "spawn_") && !v.Spawns:
@@ -38,8 +38,7 @@ func (v Viewer) Sees(t Tool) bool {
 	}
 }
 
-// NamesFor are the names of the tools that an agent of a role has once it is
-// launched.
+// NamesFor returns the names of the tools that a launched agent of a role has.
 func NamesFor(role dispatch.Role) (names []string) {
 	v := Viewer{Role: role, Spawns: true}
 	for _, t := range Agents() {
@@ -50,8 +49,8 @@ func NamesFor(role dispatch.Role) (names []string) {
 	return names
 }
 
-// ParseGroups reads the names of groups, with commas between them. "" and "all"
-// are all groups.
+// ParseGroups parses a comma-separated list of groups. "" and "all" mean all
+// groups.
 func ParseGroups(names string) ([]string, error) {
 	if names == "" || names == "all" {
 		return nil, nil
@@ -74,12 +73,12 @@ func ParseGroups(names string) ([]string, error) {
 	return groups, nil
 }
 
-// Definition is the tool as MCP lists it: with the arguments of leads, and what
-// those may destroy, or without.
+// Definition returns the tool as MCP lists it. The arguments for leads, and
+// what they may destroy, are included only if leads is set.
 func (t Tool) Definition(leads bool) mcp.Tool {
 	type key struct {
 		name  string
-		input *jsonschema.Schema // by which a tool is known from another of its name
+		input *jsonschema.Schema // distinguishes tools with the same name
 		leads bool
 	}
 	k := key{t.Name, t.Input, leads}
@@ -90,7 +89,7 @@ func (t Tool) Definition(leads bool) mcp.Tool {
 	return d.(mcp.Tool)
 }
 
-// definitions has those that were made: see shapes.
+// definitions caches definitions; see shapes.
 var definitions sync.Map
 
 func (t Tool) define(leads bool) mcp.Tool {
@@ -119,10 +118,11 @@ func (t Tool) define(leads bool) mcp.Tool {
 	}
 }
 
-// listed is the schema of an argument in a list of tools. Bounds and defaults are
-// in its description, and so are the members of objects in a list: some clients
-// pass on nothing else, and once is enough. Bounds of the length of a string are
-// told to those who go beyond, but where a text is free its description has them.
+// listed returns the schema of an argument for a list of tools. Its limits, its
+// default and the members of list elements are in its description, because some
+// clients pass on nothing else, and stating them once is enough. Limits of the
+// length of a string are left out, except that the description of a free text
+// states them.
 func (f *field) listed() *jsonschema.Schema {
 	s := f.schema()
 	s.Description, s.Default = f.described(), nil
@@ -133,7 +133,8 @@ func (f *field) listed() *jsonschema.Schema {
 	return s
 }
 
-// described is the description of an argument with its bounds and its default.
+// described returns the description of an argument with its limits and its
+// default.
 func (f *field) described() string {
 	var more []string
 	if f.objects() {
