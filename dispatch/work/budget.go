@@ -55,8 +55,8 @@ func (w Work) Claim() Money {
 	}
 }
 
-// Settled is the part of the lead's budget that is known to be spent on the
-// actor.
+// Settled is what the lead has paid for the actor: all of its spending once it
+// has ended, and until then the spending before its latest order.
 func (w Work) Settled() Money {
 	if w.Status.Final() {
 		return w.Total()
