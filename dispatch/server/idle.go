@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// attendance knows how many connections the socket has, and since when none.
+// attendance counts the connections of the socket, and knows since when there
+// have been none.
 type attendance struct {
 	mu      sync.Mutex
 	n       int
-	since   time.Time     // of the last change
-	changed chan struct{} // closed by the next one
+	since   time.Time     // time of the last change
+	changed chan struct{} // closed on the next change
 }
 
 func newAttendance() *attendance {
@@ -33,15 +34,16 @@ func (a *attendance) look() (n int, since time.Time, changed <-chan struct{}) {
 	return a.n, a.since, a.changed
 }
 
-// Connections is how many clients are connected for as long as their sessions last, to
-// this server or by way of it.
+// Connections returns the number of connected clients whose sessions last as
+// long as their connections, at this server or through it.
 func (s *Server) Connections() int64 {
 	n, _, _ := s.attendance.look()
 	return int64(n)
 }
 
-// AwaitIdle returns once nobody has been connected to the socket for d. Whoever
-// connects at that instant finds a daemon that goes, and connects again.
+// AwaitIdle returns once no client has been connected to the socket for d. A
+// client that connects at that instant finds a daemon that is ending, and
+// connects again.
 func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
 	for {
 		n, since, changed := s.attendance.look()

@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// A pace spreads what comes faster than it can be served without harm to
-// others: of each key burst at once, and from then on one in every interval. To
-// wait is better here than to be refused, since whoever is refused asks again.
+// A pace spreads requests that arrive faster than they can be served without
+// harming others. For each key it admits burst at once, and then one in each
+// interval. Requests wait and are not refused, because a refused client would
+// only ask again.
 type pace[K comparable] struct {
 	burst int
 	every time.Duration
 
 	mu   sync.Mutex
-	next map[K]time.Time // when the next one is due, by key
+	next map[K]time.Time // when the next one is due
 }
 
-// maxPaced is how many keys are kept before those that are due are dropped.
+// maxPaced is the number of keys from which on those that are due are dropped.
 const maxPaced = 1024
 
-// wait waits until it is key's turn, or ctx ends.
+// wait waits until key may continue, or ctx ends.
 func (p *pace[K]) wait(ctx context.Context, key K) {
 	sleep(ctx, p.charge(key))
 }
 
-// charge counts one more of key in, and says how long it has to wait.
+// charge counts one more request of key, and returns how long it has to wait.
 func (p *pace[K]) charge(key K) time.Duration {
 	now := time.Now()
 	p.mu.Lock()
@@ -48,7 +49,7 @@ func (p *pace[K]) charge(key K) time.Duration {
 	return next.Sub(now) - time.Duration(p.burst)*p.every
 }
 
-// owed is how long one more of key would have to wait.
+// owed returns how long one more request of key would have to wait.
 func (p *pace[K]) owed(key K) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,20 +15,20 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// pages let browsers in.
+// pages lets browsers sign in to the page.
 type pages struct {
 	codes page.Codes
-	asked chan chan<- pagePort // somebody wants a port; see ServePages
+	asked chan chan<- pagePort // requests for a port; see ServePages
 }
 
-// A pagePort is where the page is served because somebody asked for it.
+// A pagePort is a port that was opened on request to serve the page.
 type pagePort struct {
 	url string
 	err error
 }
 
-// openPage is the tool operator_page_open of a state. The state's clock measures how long
-// the code lasts: it runs while the machine sleeps.
+// openPage is the tool operator_page_open of a state. The life of a code is
+// measured by the state's clock, which runs while the machine sleeps.
 func (s *Server) openPage(ctx context.Context, state *dispatch.State, role dispatch.Role, port bool) (made tools.PageCode, err error) {
 	if port {
 		if made.URL, err = s.pagePort(ctx); err != nil {
@@ -43,15 +43,15 @@ func (s *Server) openPage(ctx context.Context, state *dispatch.State, role dispa
 	return made, nil
 }
 
-// errNoPort answers on behalf of a server that cannot be meant: the browser is on the
-// machine of another.
+// errNoPort is returned by a server that shares its state with others, because
+// the browser may be on another server's machine.
 var errNoPort = &registry.ArgumentError{Argument: "port", Problem: "cannot be opened by a server that shares its state with others: start the server on your machine with --http 127.0.0.1:7711"}
 
 // portTimeout is how long the daemon may take to open a port.
 const portTimeout = 5 * time.Second
 
-// pagePort is where the page is served on the loopback, from the first time on that
-// somebody asks.
+// pagePort returns the URL of the page on the loopback. The first call opens
+// the port.
 func (s *Server) pagePort(ctx context.Context) (string, error) {
 	if s.opts.Elsewhere != nil {
 		return "", errNoPort
@@ -68,8 +68,9 @@ func (s *Server) pagePort(ctx context.Context) (string, error) {
 	}
 }
 
-// ServePages opens a port of the loopback once somebody asks for the page, and serves
-// HTTP there until ctx ends. As long as a browser is connected the daemon is in use.
+// ServePages opens a port of the loopback when the page is first requested, and
+// serves HTTP there until ctx ends. A connected browser keeps the daemon from
+// being idle.
 func (s *Server) ServePages(ctx context.Context) error {
 	services, ctx := errgroup.WithContext(ctx)
 	services.Go(func() error {
@@ -94,7 +95,7 @@ func (s *Server) ServePages(ctx context.Context) error {
 	return services.Wait()
 }
 
-// An attendedListener counts its connections as those to the socket are counted.
+// An attendedListener counts its connections like those to the socket.
 type attendedListener struct {
 	net.Listener
 	attendance *attendance

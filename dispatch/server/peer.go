@@ -7,16 +7,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// admit refuses the processes of other users. The mode of the socket keeps
-// them out too, except root, and except for the instant between its creation
-// and its chmod.
+// admit refuses processes of other users. The mode of the socket keeps them out
+// as well, except for root, and except for the instant between its creation and
+// its chmod.
 func admit(pid, uid int) (process.Peer, error) {
 	if uid != os.Getuid() {
 		return process.Peer{}, fmt.Errorf("process %d belongs to user %d, and this daemon serves only user %d", pid, uid, os.Getuid())
 	}
 	peer := process.Find(pid).Peer
 	if peer.PID == 0 && pid != 0 {
-		// Nobody could say any more where it came from.
+		// The ancestors of such a process can no longer be determined.
 		return process.Peer{}, fmt.Errorf("process %d has connected and is gone", pid)
 	}
 	peer.Transport = "unix"

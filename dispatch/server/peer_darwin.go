@@ -2,7 +2,7 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// peerCredentials are the process and the user that connected.
+// peerCredentials returns the process and the user that connected.
 func peerCredentials(fd int) (pid, uid int, err error) {
 	cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {

@@ -2,7 +2,7 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// peerCredentials are the process and the user that connected.
+// peerCredentials returns the process and the user that connected.
 func peerCredentials(fd int) (pid, uid int, err error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {

@@ -7,43 +7,46 @@ import (
 	"time"
 )
 
-// presence judges whether an HTTP client is still there. HTTP has no
-// connection that stands for a client; there are its requests: GETs that stay
-// open for notifications, and POSTs that are answered. While any is open, the
-// client is there. When none is, what counts is how the last of them went:
+// presence decides whether an HTTP client is still there. HTTP has no
+// connection that represents a client, only requests: GETs that stay open for
+// notifications, and POSTs that are answered. While any request is open, the
+// client is there. Otherwise the outcome of the last ones counts:
 //
-//   - lost: a stream or a call broke off at the client's end. A client that was
-//     killed looks like this, and one that reconnects is back within a second
-//     or so. The session ends after the grace, unless the client is heard from.
-//   - answered: the client is thinking, running a build, or was killed between
-//     two calls and never held a stream. Nothing tells these apart, so the
-//     session lasts until the idle limit. What it holds is bounded by ttl.
+//   - lost: a stream or a call was broken off by the client's end. This is how a
+//     client that was killed looks. A client that reconnects is back within about
+//     a second. The session ends after the grace, unless the client sends
+//     something.
+//   - answered: the client is thinking, is running a build, or was killed between
+//     two calls without an open stream. These cases cannot be distinguished, so
+//     the session lasts until the idle limit. What it holds is limited by the ttl.
 //
-// A call that its client cancelled breaks off too, and is not counted as lost.
-// An answer clears a loss: a client that gave up its stream goes on without.
-// But not one within settle of the loss: requests that a client sent just
-// before it was killed are read, and answered, just after.
+// A call that its client cancelled is broken off too, and does not count as
+// lost. An answer clears a loss, because a client that has given up its stream
+// may continue without it. An answer within settle of the loss does not,
+// because requests that a client sent just before it was killed are answered
+// just after.
 type presence struct {
 	grace, idle time.Duration
-	over        func(cause error) // called once, on a goroutine of its own
+	over        func(cause error) // called once, on its own goroutine
 
 	mu       sync.Mutex
 	open     int
-	begun    int       // requests ever
-	lostAt   time.Time // zero: nothing is lost
-	lostCall string    // the call that was lost, if it was one
+	begun    int       // total number of requests
+	lostAt   time.Time // zero: not lost
+	lostCall string    // the call that was lost; "": a stream
 	timer    *time.Timer
 	ended    bool
 }
 
-// settle is how long after its death requests of a killed client may still
-// turn up.
+// settle is how long after the death of a client its last requests may still
+// arrive.
 const settle = 500 * time.Millisecond
 
-// errLost is why a session ends whose client broke off.
+// errLost is the cause when a session ends because its client was lost.
 var errLost = errors.New("its client lost its connection and did not come back")
 
-// begin counts a request in. It reports false if the session has ended.
+// begin counts a request that begins. It returns false if the session has
+// ended.
 func (p *presence) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +61,7 @@ func (p *presence) begin() bool {
 	return true
 }
 
-// beginStream counts a stream in: what was lost is back.
+// beginStream counts a stream that begins, which clears a loss.
 func (p *presence) beginStream() bool {
 	if !p.begin() {
 		return false
@@ -69,7 +72,8 @@ func (p *presence) beginStream() bool {
 	return true
 }
 
-// answered counts out a request whose client was there to the end.
+// answered counts a request that has ended and whose client received the whole
+// answer.
 func (p *presence) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +83,8 @@ func (p *presence) answered() {
 	p.doneLocked()
 }
 
-// lost counts out a request that broke off; call is the key of its call, or
-// "" for a stream.
+// lost counts a request that was broken off. call is the key of its call, or ""
+// for a stream.
 func (p *presence) lost(call string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +92,8 @@ func (p *presence) lost(call string) {
 	p.doneLocked()
 }
 
-// unread takes back an answered: the client closed its connection with the
-// answer unread.
+// unread corrects an answered: the client closed its connection without having
+// read the answer.
 func (p *presence) unread(call string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +106,7 @@ func (p *presence) unread(call string) {
 	}
 }
 
-// cancelled explains the loss of a call.
+// cancelled clears the loss of a call, which was due to its cancellation.
 func (p *presence) cancelled(call string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +123,7 @@ func (p *presence) doneLocked() {
 	p.watchLocked()
 }
 
-// watchLocked sets the timer of a session that no request is in.
+// watchLocked sets the timer of a session without open requests.
 func (p *presence) watchLocked() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -132,8 +136,8 @@ func (p *presence) watchLocked() {
 	p.timer = time.AfterFunc(limit, func() { p.expire(begun, cause) })
 }
 
-// expire ends the session unless a request began since the timer was set: it
-// may fire while begin stops it.
+// expire ends the session, unless a request has begun since the timer was set.
+// The timer may fire while begin stops it.
 func (p *presence) expire(begun int, cause error) {
 	p.mu.Lock()
 	over := !p.ended && p.begun == begun
@@ -144,7 +148,7 @@ func (p *presence) expire(begun int, cause error) {
 	}
 }
 
-// stop ends the watch. It reports false if it had ended.
+// stop ends the watch. It returns false if it had already ended.
 func (p *presence) stop() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// mcp-go announces resources, and does no more about them: its lists are the same
-// for all sessions, and its subscriptions notify nobody.
+// mcp-go can announce resources, but its lists are the same for all sessions,
+// and its subscriptions notify nobody.
 
 // resources answers a request about resources.
 func (s *service) resources(ctx context.Context, se *dispatch.Session, env *wire.Message) []byte {
@@ -88,28 +88,30 @@ func resultOf(result any) json.RawMessage {
 	return text
 }
 
-// updatePause is the least time between two notifications of one resource.
+// updatePause is the shortest time between two notifications about one
+// resource.
 const updatePause = 100 * time.Millisecond
 
-// Subscriptions are the resources whose changes a client is told of, as the run's
-// events say. Each change is followed by a notification, but several changes may
-// share one: a client that does not read has no more than one of each resource to
-// come, beside those on their way.
+// subscriptions are the resources about whose changes a client is notified,
+// based on the events of its run. Each change is followed by a notification,
+// but several changes may share one. For a client that does not read, at most
+// one notification per resource is pending, apart from those already sent.
 type subscriptions struct {
-	lasting bool // they outlast the daemon with the session, as no client says them again
+	lasting bool // they survive a restart of the daemon with the session, because no client repeats them
 
 	mu    sync.Mutex
-	uris  map[string]subscription // as the client wrote them
-	since uint64                  // up to where the events have been looked at
-	first chan struct{}           // has one in it when there may be some
+	uris  map[string]subscription // by URI, as the client wrote it
+	since uint64                  // revision up to which events have been read
+	first chan struct{}           // holds one token if there may be subscriptions
 }
 
 type subscription struct {
 	tools.Resource
-	since uint64 // its client knows it as it was then
+	since uint64 // revision at which its client last knew it
 }
 
-// add begins to tell of a resource that the client knows as of a revision.
+// add starts notifications about a resource whose state at revision since the
+// client knows.
 func (s *subscriptions) add(ctx context.Context, se *dispatch.Session, uri string, r tools.Resource, since uint64) error {
 	s.mu.Lock()
 	if _, ok := s.uris[uri]; !ok && len(s.uris) == maxSubscriptions {
@@ -139,7 +141,8 @@ func (s *subscriptions) remove(ctx context.Context, se *dispatch.Session, uri st
 	return s.note(ctx, se)
 }
 
-// note has those that last survive this daemon.
+// note stores the subscriptions in the session's record, if they are to survive
+// the daemon.
 func (s *subscriptions) note(ctx context.Context, se *dispatch.Session) error {
 	if !s.lasting {
 		return nil
@@ -150,8 +153,9 @@ func (s *subscriptions) note(ctx context.Context, se *dispatch.Session) error {
 	return se.Subscribe(ctx, uris)
 }
 
-// restore goes on with those that an earlier daemon noted. What has changed
-// meanwhile is not known, so all of it may have: the revision is before any.
+// restore restores the subscriptions that an earlier daemon stored. It is not
+// known what has changed in the meantime, so all of them are treated as
+// changed.
 func (s *subscriptions) restore(ctx context.Context, se *dispatch.Session) error {
 	uris, err := se.Subscriptions(ctx)
 	if err != nil || len(uris) == 0 {
@@ -173,7 +177,8 @@ func (s *subscriptions) restore(ctx context.Context, se *dispatch.Session) error
 	return nil
 }
 
-// tellUpdates tells the client which of its resources have changed, until ctx ends.
+// tellUpdates notifies the client about changes of its resources, until ctx
+// ends.
 func (c *client) tellUpdates(ctx context.Context, se *dispatch.Session, sh *share) {
 	s := &c.subscriptions
 	for {
@@ -203,14 +208,14 @@ func updated(uri string) mcp.JSONRPCNotification {
 	}
 }
 
-// follow tells of changes while there are subscriptions.
+// follow reports changes while there are subscriptions.
 func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, sh *share, tell func(uri string) bool) {
 	watch := se.NewEvents()
 	defer watch.Stop()
 	for ctx.Err() == nil {
 		changed, more, err := s.look(ctx, se, sh)
 		if err != nil || changed == nil {
-			return // the session or the daemon has ended, or there is nothing to tell of
+			return // the session or the daemon has ended, or there are no subscriptions
 		}
 		for _, uri := range changed {
 			if !tell(uri) {
@@ -228,8 +233,8 @@ func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, sh *sh
 	}
 }
 
-// look reads a page of events, in a turn among those that read much, and gives the
-// resources that they change: nil if there are no subscriptions any more.
+// look reads a page of events, in a turn for large reads, and returns the
+// resources that they change; nil if there are no subscriptions any more.
 func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *share) (changed []string, more bool, err error) {
 	s.mu.Lock()
 	since := s.since

@@ -13,14 +13,13 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// acceptRetry is how long to wait when a connection cannot be accepted, for
-// want of file descriptors as a rule.
+// acceptRetry is how long to wait after a connection could not be accepted,
+// usually because there are no file descriptors left.
 const acceptRetry = 50 * time.Millisecond
 
 // ServeSocket serves the clients that connect to ln, a unix socket, until ctx
-// ends, and closes it. Only processes of the daemon's own user are served.
-// Each connection holds one session: see [Server.ServeConn].
-// It takes HTTP there, too.
+// ends, and closes ln. It serves only processes of the daemon's own user. Each
+// connection has one session (see [Server.ServeConn]) or speaks HTTP.
 func (s *Server) ServeSocket(ctx context.Context, ln net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	web := &passageListener{addr: ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
@@ -31,7 +30,7 @@ func (s *Server) ServeSocket(ctx context.Context, ln net.Listener) error {
 	return errors.Join(err, <-ended)
 }
 
-// acceptAll serves each connection to a listener on a goroutine of its own.
+// acceptAll serves each connection of a listener on its own goroutine.
 func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(context.Context, net.Conn), refuse func(net.Conn, *HelloError)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,7 +49,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(cont
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			cancel() // nobody can connect again: let those who are go
+			cancel() // no client can connect any more, so the others are disconnected too
 			return err
 		case err != nil:
 			s.opts.Log.Warn().Err(err).Msg("a connection could not be accepted")
@@ -96,15 +95,16 @@ func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) 
 	s.ServeConn(ctx, nc, peer)
 }
 
-// turnAway closes a connection with a reason, if the peer takes one at once.
+// turnAway closes a connection with a reason, which it sends if that is
+// possible without waiting.
 func turnAway(nc net.Conn, reason *HelloError) {
 	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	nc.Write(wire.Line(Welcome{Error: reason}))
 	nc.Close()
 }
 
-// peerOf is the process at the other end of a unix socket, which must be of
-// our own user.
+// peerOf returns the process at the other end of a unix socket. It must belong
+// to our own user.
 func peerOf(nc net.Conn) (process.Peer, error) {
 	pid, uid, err := credentials(nc)
 	if err != nil {
@@ -113,8 +113,8 @@ func peerOf(nc net.Conn) (process.Peer, error) {
 	return admit(pid, uid)
 }
 
-// PeerPID is the process at the other end of a unix socket; of a listener's,
-// the one that listens.
+// PeerPID returns the process at the other end of a unix socket. For a
+// connection to a listener that is the process that listens.
 func PeerPID(nc net.Conn) (int, error) {
 	pid, _, err := credentials(nc)
 	return pid, err

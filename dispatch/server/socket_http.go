@@ -12,10 +12,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// The socket takes HTTP as well: what it serves at an address it serves there, too. A
-// hello begins with a brace and a request with a letter, so the first byte tells.
-// Over HTTP it is known which process a connection is from, as it is of others to the
-// socket, so launched actors may use it.
+// The socket also accepts HTTP, and serves there what the daemon serves at an
+// address. A hello begins with a brace and an HTTP request with a letter, so
+// the first byte decides. The process behind a connection is known for HTTP
+// over the socket too, so launched actors may use it.
 
 // A socketWeb is a connection to the socket that speaks HTTP.
 type socketWeb struct {
@@ -30,8 +30,8 @@ func (c *socketWeb) Close() error {
 	return c.UnixConn.Close()
 }
 
-// serveWeb has a connection served by the endpoint, and returns when it is closed or
-// ctx ends.
+// serveWeb passes a connection to the endpoint, and returns when it is closed
+// or ctx ends.
 func (s *Server) serveWeb(ctx context.Context, nc *net.UnixConn, peer process.Peer, web *passageListener) {
 	s.attendance.add(1)
 	defer s.attendance.add(-1)
@@ -44,11 +44,11 @@ func (s *Server) serveWeb(ctx context.Context, nc *net.UnixConn, peer process.Pe
 	}
 	select {
 	case <-c.closed:
-	case <-ctx.Done(): // the endpoint lets it finish
+	case <-ctx.Done(): // the endpoint finishes it
 	}
 }
 
-// speaksHTTP waits for the first byte of a connection, and leaves it there.
+// speaksHTTP waits for the first byte of a connection, without consuming it.
 func speaksHTTP(ctx context.Context, nc *net.UnixConn, timeout time.Duration) bool {
 	raw, err := nc.SyscallConn()
 	if err != nil {

@@ -13,21 +13,22 @@ import (
 	"time"
 )
 
-// ErrSocketInUse answers a ListenSocket where another daemon listens.
+// ErrSocketInUse is returned by ListenSocket if another daemon listens there.
 var ErrSocketInUse = errors.New("another daemon listens there")
 
-// maxSocketPath is what the system leaves for a socket's path, its final zero
-// not counted.
+// maxSocketPath is the greatest length of a socket's path, without its final
+// zero.
 var maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// ListenSocket listens at path for processes of this user. It makes the
-// directory if need be, 0700, and the socket 0600. A socket that a daemon left
-// behind is replaced; one where a daemon listens is not: the error is then
-// [ErrSocketInUse]. Close removes the socket.
+// ListenSocket listens at path for processes of this user. It creates the
+// directory if necessary with mode 0700, and the socket with 0600. A socket
+// that a dead daemon left behind is replaced. If a daemon listens there, the
+// error is [ErrSocketInUse]. Close removes the socket.
 //
-// A lock beside the socket, held until Close, settles who may replace it. A
-// look at whether anybody answers is not enough: two daemons that start at once
-// would each find nobody, and the second would take the path from the first.
+// A lock file beside the socket, held until Close, decides who may replace the
+// socket. Checking whether a daemon answers would not be enough: two daemons
+// that start at once would both find none, and the second would take the path
+// from the first.
 func ListenSocket(path string) (net.Listener, error) {
 	if err := CheckSocketPath(path); err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func ListenSocket(path string) (net.Listener, error) {
 	return &socketListener{Listener: ln, path: path, lock: lock}, nil
 }
 
-// CheckSocketPath refuses a path that is too long for a socket.
+// CheckSocketPath returns an error if a path is too long for a socket.
 func CheckSocketPath(path string) error {
 	if len(path) > maxSocketPath {
 		return fmt.Errorf("socket path %q has %d bytes, and this system allows %d: choose a shorter one with --socket or LEASEHOLD_SOCKET",
@@ -60,8 +61,8 @@ func CheckSocketPath(path string) error {
 	return nil
 }
 
-// checkPrivate refuses a directory in which another user could replace the
-// socket.
+// checkPrivate returns an error if another user could replace a socket in a
+// directory.
 func checkPrivate(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -77,7 +78,7 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// lockFile takes a lock that ends with the process, or with the file's Close.
+// lockFile takes a lock that is released by Close or by the end of the process.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -93,7 +94,7 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// replaceSocket listens at path, of which the caller has the lock.
+// replaceSocket listens at path, for which the caller has the lock.
 func replaceSocket(path string) (net.Listener, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -102,7 +103,7 @@ func replaceSocket(path string) (net.Listener, error) {
 	case info.Mode().Type() != fs.ModeSocket:
 		return nil, errors.New("a file that is not a socket is in its place")
 	default:
-		// Somebody who knows no lock may still listen.
+		// A process that does not use the lock may still listen.
 		if nc, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			nc.Close()
 			return nil, ErrSocketInUse
@@ -111,8 +112,9 @@ func replaceSocket(path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	// Linux makes the socket with the mode of its descriptor; elsewhere the
-	// chmod below comes an instant later, and peers are checked in any case.
+	// Linux creates the socket with the mode of its descriptor. On other
+	// systems the chmod below comes an instant later; peers are checked in any
+	// case.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 	}}
@@ -127,7 +129,7 @@ func replaceSocket(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// A socketListener owns the path it listens at.
+// A socketListener owns the path that it listens on.
 type socketListener struct {
 	net.Listener
 	path string
@@ -138,8 +140,8 @@ type socketListener struct {
 
 func (l *socketListener) Close() error {
 	l.once.Do(func() {
-		// In this order: whoever gets the lock next finds no socket of ours,
-		// and makes one that we do not remove.
+		// The order matters: the next holder of the lock finds no socket of
+		// this process, and creates one that this process does not remove.
 		l.err = l.Listener.Close()
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.err = errors.Join(l.err, err)
