@@ -26,7 +26,7 @@ var cold = []test{
 	{"GetAnswersOutsideATransaction", getAnswersOutside},
 }
 
-// coldNumbered is sorted as i is.
+// coldNumbered is like numbered, for cold rows in the same order.
 func coldNumbered(i int) string { return engine.Cold + numbered(i) }
 
 func aColdRowComesBack(w *world) {
@@ -153,8 +153,8 @@ func anErrorTakesColdWritesBack(w *world) {
 	}
 }
 
-// aColdScanBearsChange runs each body over rows of which some are settled and
-// some have just been written.
+// aColdScanBearsChange runs each body over rows some of which are already
+// stored and some of which have just been written.
 func aColdScanBearsChange(w *world) {
 	eachMany := func(body func(tx engine.Tx)) {
 		w.Helper()
@@ -284,8 +284,9 @@ func aColdChangeWakes(w *world) {
 	}
 }
 
-// coldAndHotChangeTogether moves a number from row to row, while others look:
-// it is never in two places nor in none. What fails in between leaves no trace.
+// coldAndHotChangeTogether moves a number from row to row while other
+// transactions read: the number is always in exactly one place. Transactions
+// that fail leave no trace.
 func coldAndHotChangeTogether(w *world) {
 	const moves, movers = 50, 4
 	w.put(row("~at/0", "0"))

@@ -17,7 +17,7 @@ var durability = []test{
 	{"AcknowledgedTransactionsAreWholeAfterACrash", acknowledgedAreWhole},
 }
 
-// script is a life of rows, one Update at a time.
+// script is a sequence of Updates that exercises the life of rows.
 var script = []func(tx engine.Tx){
 	func(tx engine.Tx) { tx.Put(row("a", "1")) },
 	func(tx engine.Tx) { tx.Put(engine.Row{Key: "a", Value: "2", Owner: ann}) },
@@ -36,7 +36,7 @@ var script = []func(tx engine.Tx){
 	func(tx engine.Tx) { tx.Delete("~missing") },
 }
 
-// contents gives every row.
+// contents returns every row.
 func contents(w *world) (rows []engine.Row) {
 	w.Helper()
 	w.view(func(tx engine.Tx) {
@@ -91,7 +91,7 @@ func aTouchNeverReplacesAPut(w *world) {
 		for _, r := range contents(w) {
 			got[r.Key] = r
 		}
-		for _, r := range live { // as it was, or as it was put, or gone if it never was
+		for _, r := range live { // unchanged, or as it was put, or gone if it was never put
 			put := row(r.Key, "put")
 			if r.Key == "both" {
 				put.Owner = ann
@@ -116,9 +116,9 @@ func aTouchNeverReplacesAPut(w *world) {
 	}
 }
 
-// acknowledgedAreWhole crashes in the midst of concurrent Updates of pairs of
-// rows, a hot and a cold one, and of reads of each: what any of them answered
-// before is there after, and no pair is torn.
+// acknowledgedAreWhole crashes during concurrent Updates of pairs of a hot and
+// a cold row, and during reads of these pairs. Whatever one of them returned
+// before the crash is there afterwards, and no pair is torn.
 func acknowledgedAreWhole(w *world) {
 	if !w.canCrash() {
 		w.Skip("the harness cannot crash")

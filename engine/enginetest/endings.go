@@ -51,8 +51,8 @@ func closeWakesWhoeverWaits(w *world) {
 	}
 }
 
-// closeLetsUpdatesFinish closes among Updates: each is there afterwards if it
-// was answered with nil, and is not if it was answered with ErrClosed.
+// closeLetsUpdatesFinish closes the engine during Updates. An Update that
+// returned nil is there afterwards, and one that returned ErrClosed is not.
 func closeLetsUpdatesFinish(w *world) {
 	const goroutines = 16
 	errs := make([]error, goroutines)

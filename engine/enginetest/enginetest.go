@@ -1,10 +1,10 @@
-// Package enginetest is the conformance suite of engines. It is written against
-// [engine.Engine] alone: an engine that passes it keeps the contract the rules
-// are written for, whatever it keeps its rows in.
+// Package enginetest is the conformance suite of engines. It uses only
+// [engine.Engine]: an engine that passes it keeps the contract on which the
+// rules are based, wherever it stores its rows.
 //
-// Its tests are named for the property each proves. They wait for events and
-// never for a time to pass; an engine whose every goroutine can live in a
-// synctest bubble is run in one, where times are exact.
+// Each test is named after the property that it proves. Tests wait for events
+// and never for time to pass. If all goroutines of an engine can run in a
+// synctest bubble, the suite runs in one, where times are exact.
 package enginetest
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A Harness gives the suite engines to test.
+// A Harness provides the engines to test.
 type Harness struct {
-	// New makes a state for one test. It may use t's Cleanup.
+	// New creates a state for one test. It may use t.Cleanup.
 	New func(t *testing.T) State
 	// Bubble runs each test in a synctest bubble.
 	Bubble bool
 }
 
-// A State is what engines are opened on, one at a time.
+// A State is opened by one engine at a time.
 type State struct {
-	// Open opens the state: as the last Close left it, or as the last Crash.
+	// Open opens the state as the last Close or Crash left it.
 	Open func() (engine.Engine, error)
-	// Crash keeps the state as a power cut at this instant would leave it, for
-	// the next Open. The engine that is open goes on, to be closed, and what
-	// it does after is lost. Nil if the harness cannot.
+	// Crash makes the next Open find the state as a power cut at this instant
+	// would leave it. The engine that is open continues until it is closed, and
+	// what it does from now on is lost. Nil if the harness cannot do this.
 	Crash func()
-	// Kill is Crash for the end of the process: what the operating system has
-	// been given stays.
+	// Kill is like Crash, for the end of the process only: everything that has
+	// been passed to the operating system is kept.
 	Kill func()
 }
 
@@ -72,7 +72,8 @@ func (h Harness) run(t *testing.T, fn func(w *world)) {
 	whole(t)
 }
 
-// A world is what a test acts in: a state, and the engine open on it.
+// A world is the environment of a test: a state, and the engine that has it
+// open.
 type world struct {
 	*testing.T
 	state  State
@@ -89,7 +90,8 @@ func (w *world) open() {
 	w.Engine = e
 }
 
-// end closes the engine, if the test has not, and checks its invariants.
+// end checks the engine's invariants and closes it, unless the test already
+// has.
 func (w *world) end() {
 	w.Helper()
 	w.check()
@@ -98,7 +100,7 @@ func (w *world) end() {
 	}
 }
 
-// check has the engine prove its own invariants, if it can.
+// check makes the engine check its own invariants, if it can.
 func (w *world) check() {
 	w.Helper()
 	if c, ok := w.Engine.(interface{ Check() error }); ok {
@@ -131,7 +133,8 @@ func (w *world) kill() {
 	w.reopen()
 }
 
-// quiet waits until nothing moves, where that can be known.
+// quiet waits until all goroutines are blocked. It returns false if that cannot
+// be determined.
 func (w *world) quiet() bool {
 	if w.bubble {
 		synctest.Wait()
@@ -139,7 +142,7 @@ func (w *world) quiet() bool {
 	return w.bubble
 }
 
-// update runs fn in an Update that is to succeed.
+// update runs fn in an Update that must succeed.
 func (w *world) update(fn func(tx engine.Tx)) {
 	w.Helper()
 	if err := w.Update(w.Context(), func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
@@ -147,7 +150,7 @@ func (w *world) update(fn func(tx engine.Tx)) {
 	}
 }
 
-// view runs fn in a View that is to succeed.
+// view runs fn in a View that must succeed.
 func (w *world) view(fn func(tx engine.Tx)) {
 	w.Helper()
 	if err := w.View(w.Context(), func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
@@ -164,8 +167,8 @@ func (w *world) put(rows ...engine.Row) {
 	})
 }
 
-// want compares the rows there are with want, in key order, and with all that
-// an engine can be asked about them.
+// want compares all rows with want, in key order, by every method of reading
+// them.
 func (w *world) want(want ...engine.Row) {
 	w.Helper()
 	w.view(func(tx engine.Tx) { compare(w, tx, want) })
@@ -215,7 +218,7 @@ func compare(t failer, tx engine.Tx, want []engine.Row) {
 	}
 }
 
-// compareScans scans from each row, and from just after it.
+// compareScans compares scans from each row, and from just after it.
 func compareScans(t failer, tx engine.Tx, want []engine.Row) {
 	t.Helper()
 	for _, r := range want {
@@ -235,7 +238,7 @@ func compareScans(t failer, tx engine.Tx, want []engine.Row) {
 	}
 }
 
-// everything yields every row, the cold ones last.
+// everything yields every row, cold ones last.
 func everything(tx engine.Tx) iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) {
 		for _, prefix := range []string{"", engine.Cold} {
@@ -250,7 +253,7 @@ func everything(tx engine.Tx) iter.Seq[engine.Row] {
 
 func isCold(r engine.Row) bool { return strings.HasPrefix(r.Key, engine.Cold) }
 
-// same compares rows, their times as instants.
+// same compares rows, and their times as instants.
 func same(a, b engine.Row) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.Owner == b.Owner && a.Due.Equal(b.Due)
 }
@@ -279,7 +282,7 @@ var (
 
 var errRefused = errors.New("refused by the test")
 
-// cancelled gives a context that ended because of cause.
+// cancelled returns a context that has ended with cause.
 func cancelled(w *world, cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(w.Context())
 	cancel(cause)

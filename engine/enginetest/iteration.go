@@ -19,8 +19,8 @@ const many = 200
 
 func numbered(i int) string { return fmt.Sprintf("k%03d", i) }
 
-// eachMany runs body in a transaction over many fresh rows, all of them ann's
-// and due, the first the earliest.
+// eachMany runs body in a transaction over many new rows. All of them are owned
+// by ann and due, the first one earliest.
 func (w *world) eachMany(body func(tx engine.Tx)) {
 	w.Helper()
 	w.update(func(tx engine.Tx) {
@@ -142,7 +142,7 @@ func ownedBearsChange(w *world) {
 				tx.Put(engine.Row{Key: r.Key + "+", Owner: ann})
 			}
 		}
-		for i := range many { // those it began with, once each; others perhaps
+		for i := range many { // each of the original rows exactly once; new ones may or may not be yielded
 			count(w, "adding one to each: "+numbered(i), seen[numbered(i)], 1)
 		}
 	})
@@ -225,8 +225,8 @@ func iteratorsNest(w *world) {
 				}
 			}
 		}
-		// The k-th of m rows meets m-k+1 due and as many owned, once itself
-		// and once by scan.
+		// The k-th of m rows finds m-k+1 due and as many owned rows; each is
+		// yielded once directly and once by a scan.
 		count(w, "nested", n, many+2*many*(many+1)/2+many)
 	})
 	w.want()

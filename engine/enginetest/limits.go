@@ -53,7 +53,7 @@ func aRowTooLarge(w *world) {
 			}
 		}
 	}
-	w.view(func(tx engine.Tx) { // to look for what cannot be is no fault
+	w.view(func(tx engine.Tx) { // looking for an impossible key is no fault
 		for _, key := range []string{"", strings.Repeat("k", engine.MaxKey+1)} {
 			if _, ok := tx.Get(key); ok {
 				w.Errorf("there is a row with a key of %d bytes", len(key))

@@ -17,7 +17,7 @@ var locals = []test{
 	{"SyncMakesALocalCommitSurviveTheMachine", syncMakesALocalCommitSurvive},
 }
 
-// updateAs runs fn in an Update, of a local caller or of another one.
+// updateAs runs fn in an Update of a local or another caller.
 func (w *world) updateAs(local bool, fn func(tx engine.Tx)) {
 	w.Helper()
 	ctx := w.Context()
@@ -52,9 +52,9 @@ func aLocalCommitSurvivesTheProcess(w *world) {
 	}
 }
 
-// aPowerCutLosesASuffix numbers its commits. After a power cut those up to some
-// number are there, whole, and none after; and none is missing that was made for,
-// or before, a caller who is not local.
+// aPowerCutLosesASuffix numbers its commits. After a power cut the commits up
+// to some number are there completely, and none after that. None is missing
+// that was made for, or before, a caller that is not local.
 func aPowerCutLosesASuffix(w *world) {
 	if !w.canCrash() {
 		w.Skip("the harness cannot crash")

@@ -19,10 +19,10 @@ var models = []test{
 	{"AnyHistoryAgreesWithTheModel", anyHistory},
 }
 
-// A model is what a state should be, kept in the most obvious way.
+// A model is the expected state, kept in the simplest way.
 type model struct {
 	live   map[string]engine.Row // as a transaction sees it
-	stored map[string]engine.Row // as last Put, of those not deleted since
+	stored map[string]engine.Row // as last Put, without those deleted since
 }
 
 func (m *model) clone() model {
@@ -34,12 +34,12 @@ func (m *model) rows() []engine.Row {
 }
 
 // anyHistory runs random transactions, reopens and crashes. Rapid prints the
-// seed of a history that fails, and the shortest it finds.
+// seed of a failing history, and the shortest failing one that it finds.
 func anyHistory(w *world) {
-	// Hidden from rapid is T's Deadline, which has no meaning in a bubble.
+	// This hides T.Deadline from rapid, because it has no meaning in a bubble.
 	rapid.Check(struct{ testing.TB }{w.T}, func(t *rapid.T) {
 		m := model{live: make(map[string]engine.Row), stored: make(map[string]engine.Row)}
-		w.update(func(tx engine.Tx) { // each run begins with nothing
+		w.update(func(tx engine.Tx) { // each run begins with an empty state
 			for r := range everything(tx) {
 				tx.Delete(r.Key)
 			}
@@ -57,12 +57,12 @@ func anyHistory(w *world) {
 		}
 		t.Repeat(steps)
 		if w.Failed() {
-			t.FailNow() // an invariant of the engine's own
+			t.FailNow() // an invariant of the engine is violated
 		}
 	})
 }
 
-// agree has the engine and the model compared in every way.
+// agree compares the engine with the model in every way.
 func (w *world) agree(t *rapid.T, m *model) {
 	if err := w.View(w.Context(), func(tx engine.Tx) error {
 		compare(t, tx, m.rows())
@@ -80,8 +80,7 @@ func (w *world) agree(t *rapid.T, m *model) {
 	w.check()
 }
 
-// agreeRead has the cold rows read together, and one by one, and in an order
-// that is not theirs.
+// agreeRead reads the cold rows together, one by one, and in another order.
 func (w *world) agreeRead(t *rapid.T, m *model) {
 	keys := []string{"~", "~none"}
 	for key := range m.live {
@@ -102,8 +101,8 @@ func (w *world) agreeRead(t *rapid.T, m *model) {
 	}
 }
 
-// adopt takes over which touches were forgotten, having checked that each row
-// is either as it was or as it was Put.
+// adopt updates the model with the touches that were lost. It checks that each
+// row is either unchanged or as it was last Put.
 func (w *world) adopt(t *rapid.T, m *model) {
 	live := make(map[string]engine.Row)
 	if err := w.View(w.Context(), func(tx engine.Tx) error {
@@ -136,13 +135,14 @@ var (
 	someDue   = rapid.SampledFrom([]time.Duration{0, 0, -2 * time.Hour, -time.Hour, -time.Hour + 1, time.Hour})
 )
 
-// step runs one transaction on both, and ends it in the given way.
+// step runs one transaction on both the engine and the model, and ends it in
+// the given way.
 func (w *world) step(t *rapid.T, m *model, end string) {
 	after := m.clone()
 	var failed any
 	err := func() (err error) {
 		defer func() {
-			// Rapid stops a run by a panic, which is not ours to keep.
+			// Rapid ends a run by a panic, which must be passed on.
 			if failed = recover(); failed != nil && failed != errRefused {
 				panic(failed)
 			}
@@ -168,7 +168,7 @@ func (w *world) step(t *rapid.T, m *model, end string) {
 	}
 }
 
-// operate does one operation on both.
+// operate performs one operation on both.
 func operate(t *rapid.T, tx engine.Tx, m *model) {
 	switch op := rapid.SampledFrom([]string{"put", "touch", "delete", "compare", "walk", "end owner", "see to due"}).Draw(t, "operation"); op {
 	case "put", "touch":
@@ -192,7 +192,7 @@ func operate(t *rapid.T, tx engine.Tx, m *model) {
 		m.delete(tx, someKey.Draw(t, "key"))
 	case "compare":
 		compare(t, tx, m.rows())
-	case "walk": // and delete those met, or the least of what is left
+	case "walk": // and delete the rows found, or the first remaining one
 		prefix := rapid.SampledFrom([]string{"", "a", "~", "~a"}).Draw(t, "prefix")
 		for r := range tx.ScanFrom(prefix, someKey.Draw(t, "from")) {
 			if !same(r, m.live[r.Key]) {

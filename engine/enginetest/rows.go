@@ -40,7 +40,7 @@ func aRowComesBack(w *world) {
 			w.Errorf("a row due never is due at %v", r.Due)
 		}
 	})
-	for i := range rows { // take every attribute away, or give it
+	for i := range rows { // remove all attributes, or add them
 		rows[i] = engine.Row{Key: rows[i].Key, Value: rows[i].Value + "'"}
 	}
 	rows[4].Owner, rows[4].Due = ann, due
@@ -86,10 +86,10 @@ func aScanYieldsThePrefix(w *world) {
 		if len(got) != 100 || !slices.IsSorted(got) || got[0] != "b/001" || got[99] != "b/298" {
 			w.Errorf("scan: %q", got)
 		}
-		for range tx.Scan("b/") { // leaving early is no harm
+		for range tx.Scan("b/") { // leaving a loop early does no harm
 			break
 		}
-		seq := tx.Scan("b/") // and a sequence begins anew each time
+		seq := tx.Scan("b/") // a sequence starts again each time
 		if a, b := len(slices.Collect(seq)), len(slices.Collect(seq)); a != 100 || b != 100 {
 			w.Errorf("the same scan yields %d rows, then %d", a, b)
 		}
@@ -126,7 +126,7 @@ func dueIsStrictAndOrdered(w *world) {
 		tx.Put(row("never", ""))
 		got := keys(slices.Collect(tx.Due()))
 		if len(got) == 3 {
-			slices.Sort(got[1:]) // equal times are in no order
+			slices.Sort(got[1:]) // the order of equal times is not defined
 		}
 		if !slices.Equal(got, []string{"long before", "also before", "before"}) {
 			w.Errorf("due: %q", got)
@@ -141,8 +141,8 @@ func deletingAMissingRow(w *world) {
 	w.want()
 }
 
-// aStringIsNotAliased: rules build keys in buffers, too, and a string made of
-// a buffer without a copy changes with it.
+// aStringIsNotAliased: rules also build keys in buffers, and a string that
+// shares a buffer changes with it.
 func aStringIsNotAliased(w *world) {
 	long := strings.Repeat("a long request ", 1000)
 	w.put(row(long[2:6], long[7:14]))

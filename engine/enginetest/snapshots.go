@@ -19,7 +19,7 @@ var snapshots = []test{
 	{"SnapshotsSeeWholeTransactions", snapshotsSeeWholeTransactions},
 }
 
-// aSnapshotHoldsUpNobody changes everything while a snapshot is being read.
+// aSnapshotHoldsUpNobody changes everything while a snapshot is read.
 func aSnapshotHoldsUpNobody(w *world) {
 	var want []engine.Row
 	w.update(func(tx engine.Tx) {

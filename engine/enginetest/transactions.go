@@ -25,7 +25,7 @@ var transactions = []test{
 	{"ACheckIsTrueWhileOthersCommit", aCheckWhileOthersCommit},
 }
 
-// before is a state with every attribute in use.
+// before returns a state that uses every attribute.
 func before(w *world) []engine.Row {
 	now := time.Now()
 	rows := []engine.Row{
@@ -91,7 +91,7 @@ func aPanicChangesNothing(w *world) {
 	w.want(append(rows, row("e", "5"))...)
 }
 
-// anExitChangesNothing: a test that fails inside a transaction exits its
+// anExitChangesNothing: a test that fails inside a transaction ends its
 // goroutine there.
 func anExitChangesNothing(w *world) {
 	rows := before(w)
@@ -213,10 +213,10 @@ func anEndedContextStartsNothing(w *world) {
 	}
 }
 
-// exit ends the goroutine as a failing test does.
+// exit ends the goroutine like a failing test.
 func exit() { runtime.Goexit() }
 
-// aCheckWhileOthersCommit checks between commits that follow one another closely.
+// aCheckWhileOthersCommit checks between commits in quick succession.
 func aCheckWhileOthersCommit(w *world) {
 	ctx, stop := context.WithCancel(w.Context())
 	var wg sync.WaitGroup

@@ -19,10 +19,10 @@ var waiting = []test{
 	{"ManyRowsMayBeDueAtOneInstant", manyDueAtOneInstant},
 }
 
-// soon is near enough to wait for on a real clock, and in a bubble is exact.
+// soon is short enough to wait for on a real clock. In a bubble it is exact.
 const soon = 20 * time.Millisecond
 
-// dueIn puts, or touches, a row that is due after d, and gives the instant.
+// dueIn puts or touches a row that is due after d, and returns that instant.
 func (w *world) dueIn(key string, d time.Duration) (due time.Time) {
 	w.Helper()
 	w.update(func(tx engine.Tx) {
@@ -36,8 +36,8 @@ func (w *world) dueIn(key string, d time.Duration) (due time.Time) {
 	return due
 }
 
-// waited checks that WaitDue has answered once something was due, and, where
-// time is exact, no more than a millisecond after due.
+// waited checks that WaitDue has returned after something was due and, where
+// time is exact, at most a millisecond after due.
 func (w *world) waited(err error, due time.Time) {
 	w.Helper()
 	if err != nil {
@@ -70,7 +70,7 @@ func waitDueAnswers(w *world) {
 func waitDueAnswersAtOnce(w *world) {
 	due := w.dueIn("a", -time.Hour)
 	w.dueIn("b", time.Hour)
-	for range 3 { // and does so while it is not seen to
+	for range 3 { // and again as long as the row is not handled
 		if err := w.WaitDue(w.Context()); err != nil {
 			w.Error(err)
 		}
@@ -80,7 +80,7 @@ func waitDueAnswersAtOnce(w *world) {
 }
 
 func waitDueWakesForAnEarlierRow(w *world) {
-	for _, first := range []time.Duration{0, time.Hour} { // 0: nothing is due ever
+	for _, first := range []time.Duration{0, time.Hour} { // 0: nothing will ever be due
 		if first != 0 {
 			w.dueIn("far", first)
 		}
@@ -89,7 +89,7 @@ func waitDueWakesForAnEarlierRow(w *world) {
 		for i := range errs {
 			wg.Go(func() { errs[i] = w.WaitDue(w.Context()) })
 		}
-		w.quiet() // where that can be known, all sleep
+		w.quiet() // if that can be determined, all are asleep now
 		due := w.dueIn("near", soon)
 		wg.Wait()
 		for _, err := range errs {
@@ -107,14 +107,15 @@ func waitDueOutlivesARowPutOff(w *world) {
 	due := w.dueIn("a", 2*soon)
 	err := <-done
 	if !w.bubble && time.Now().Before(due) {
-		// On a real clock the first may have been due before it was put off.
+		// On a real clock the first row may have been due before it was
+		// postponed.
 		due = first
 	}
 	w.waited(err, due)
 }
 
-// manyDueAtOneInstant has as many rows due just before and just after it, in the
-// other order, and puts off some while the others' time comes.
+// manyDueAtOneInstant has as many rows that are due just before as just after
+// it, in the reverse order, and postpones some while others fall due.
 func manyDueAtOneInstant(w *world) {
 	const n = 3000
 	far := soon

@@ -35,8 +35,9 @@ func aChangeWakesItsWatchers(w *world) {
 	}
 }
 
-// Everybody's own change wakes him before his Update returns, whoever else
-// changes the same rows then and whatever an engine makes of both together.
+// manyWhoChangeTheSame: each caller's own change wakes its watch before its
+// Update returns, even if others change the same rows at the same time and the
+// engine combines their commits.
 func manyWhoChangeTheSame(w *world) {
 	keys := []string{"a", "b", "~a/1", "~a/2", "~b/1", "~b/2"}
 	var wg sync.WaitGroup
@@ -88,7 +89,7 @@ func nothingElseWakesAWatcher(w *world) {
 		w.Error("woken, and k has not changed")
 	default:
 	}
-	for range 3 { // a burst is told at least once, and not more often
+	for range 3 { // a burst is reported at least once, and not again
 		w.put(row("k", "3"))
 	}
 	w.quiet()
@@ -100,8 +101,8 @@ func nothingElseWakesAWatcher(w *world) {
 	}
 }
 
-// noChangeIsLost has many watch a row and look at it in turn, each until it
-// has seen the last of a row's changes.
+// noChangeIsLost makes many goroutines watch and read a row in turn, each until
+// it has seen the last change.
 func noChangeIsLost(w *world) {
 	const changes, watchers = 100, 8
 	var wg sync.WaitGroup
@@ -137,7 +138,7 @@ func noChangeIsLost(w *world) {
 func watchersEndCleanly(w *world) {
 	watches := []*engine.Watch{w.Watch("a"), w.Watch("a"), w.Watch("a"), w.Watch("b")}
 	watches[1].Stop()
-	watches[1].Stop() // once more is no harm
+	watches[1].Stop() // stopping twice does no harm
 	w.put(row("a", ""))
 	<-watches[0].C
 	<-watches[2].C
