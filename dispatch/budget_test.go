@@ -10,10 +10,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 )
 
-// An account is what a model that cannot be wrong knows of one actor: it adds
-// up the whole tree each time it is asked.
+// An account is one actor in a simple model, which adds up the whole tree each
+// time it is asked.
 type account struct {
-	budget   work.Money // zero: its lead's
+	budget   work.Money // zero: it uses its lead's
 	spent    work.Money
 	ended    bool
 	lead     *account
@@ -22,7 +22,7 @@ type account struct {
 	sub      bool
 }
 
-// below is what all below it are known to have spent.
+// below returns what all actors below it are known to have spent.
 func (a *account) below() (sum work.Money) {
 	for _, c := range a.children {
 		if c.ended {
@@ -32,7 +32,7 @@ func (a *account) below() (sum work.Money) {
 	return sum
 }
 
-// claim is what is set aside for it.
+// claim returns what is reserved for it.
 func (a *account) claim() work.Money {
 	if a.budget > 0 && !a.ended {
 		return a.budget
@@ -51,7 +51,7 @@ func (a *account) kept() (sum work.Money) {
 	return sum
 }
 
-// left is what it may give away.
+// left returns what it may still give away.
 func (a *account) left() work.Money {
 	if a.budget == 0 {
 		return a.lead.left()
@@ -59,12 +59,12 @@ func (a *account) left() work.Money {
 	return a.budget - a.spent - a.below() - a.kept()
 }
 
-// orphan reports whether one above it has ended, so that it is to stop.
+// orphan reports whether an actor above it has ended, so that it must stop.
 func (a *account) orphan() bool { return a.lead != nil && (a.lead.ended || a.lead.orphan()) }
 
-// Whatever is spawned and however it ends, no lead gives away more than it
-// has, and all that is not spent comes back. State.Check, which runs at each
-// end, holds the sums that are kept against those of the tree.
+// Whatever is spawned and however it ends, no lead gives away more than it has,
+// and everything that is not spent comes back. State.Check, which runs at the
+// end of each test, compares the stored sums with the tree.
 func TestBudgetsAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		atHome(t, dispatch.Options{}, func(h *house) {

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Whatever a work, its books or its run say that the others do not is found.
+// Every contradiction between a work, its sums and its run is found.
 func TestCheckFindsWorksThatDisagree(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{Budget: work.USD(10)})
@@ -54,7 +54,7 @@ func TestCheckFindsWorksThatDisagree(t *testing.T) {
 	})
 }
 
-// plant changes a row, without a change removes it, and returns it as it was.
+// plant changes a row, or deletes it if change is nil, and returns the old row.
 func (h *house) plant(key string, change func(map[string]any)) (was engine.Row) {
 	h.t.Helper()
 	err := h.eng.Update(h.t.Context(), func(tx engine.Tx) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A house is a State over a real engine on a file system in memory.
+// A house is a State on a real engine, with a file system in memory.
 type house struct {
 	*dispatch.State
 	t     *testing.T
@@ -28,10 +28,10 @@ type house struct {
 	tend  chan error
 	alive sync.Map // pid → whether its process runs
 
-	family sync.Map // pid → where it comes from, if from anywhere
+	family sync.Map // pid → its ancestry, if it has any
 }
 
-// inHouse runs a story in a bubble of fake time.
+// inHouse runs a test in a bubble of fake time.
 func inHouse(t *testing.T, opts dispatch.Options, story func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,13 +39,13 @@ func inHouse(t *testing.T, opts dispatch.Options, story func(t *testing.T, h *ho
 	})
 }
 
-// atHome runs a story in the time there is.
+// atHome runs a test in real time, or in the caller's bubble.
 func atHome(t *testing.T, opts dispatch.Options, story func(h *house)) {
 	t.Helper()
 	at(&house{t: t, opts: opts}, vfs.NewCrashableMem(), story)
 }
 
-// at runs a story with the state that is in a file system.
+// at runs a test with the state in a file system.
 func at(h *house, fs *vfs.MemFS, story func(h *house)) {
 	h.t.Helper()
 	h.fs = fs
@@ -106,7 +106,7 @@ func (h *house) crash() {
 	h.reopen(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// powerCut ends the machine: what was not synced is gone, and every process.
+// powerCut ends the machine: unsynced data and all processes are gone.
 func (h *house) powerCut() {
 	h.t.Helper()
 	for pid := range 1000 {

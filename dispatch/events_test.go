@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// events are those of run r, in words.
+// events describes the events of run r.
 func (h *house) events(q dispatch.EventQuery) (list []string) {
 	h.t.Helper()
 	page, err := h.RunEvents(h.t.Context(), "r", q)
@@ -98,7 +98,7 @@ func TestWhatHappensInARunIsOnRecord(t *testing.T) {
 			"session_ended S1→W1 (its actor ended)",
 			"actor_ended S1→W1 by operator (enough)",
 		}
-		// What it held is given back in the order of its rows.
+		// What it held is released in the order of its rows.
 		got := h.events(dispatch.EventQuery{})
 		rest := got[min(len(got), len(want)):]
 		slices.Sort(rest)
@@ -122,7 +122,7 @@ func TestWhatHappensInARunIsOnRecord(t *testing.T) {
 	})
 }
 
-// Every kind of event there is occurs, and is recorded by what it tells of.
+// Every kind of event occurs, and is recorded with its data.
 func TestEveryKindOfEventOccurs(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		must := func(err error) {
@@ -150,8 +150,8 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 			must(err)
 		}
 
-		// Leases: handed over to one who waits, given up by another, expired and
-		// revived, adopted, offered, revoked.
+		// Leases: handed over to a waiter, given up by another waiter, expired
+		// and revived, adopted, offered, revoked.
 		a := hold(w1, "a", time.Hour)
 		var waiting sync.WaitGroup
 		waiting.Go(func() { _, _ = acquire(w2, "a", time.Hour, 10*time.Second) })
@@ -174,7 +174,7 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		_, err = h.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "b", Reason: "why"})
 		must(err)
 
-		// Writes that needed a lease, and one that the guard let through.
+		// Writes that required a lease, and one that the guard let through.
 		need, err := w1.Requirement(dispatch.RunScope, "b", b.Token)
 		must(err)
 		must(w1.NoteRefused(t.Context(), "kv_set", &registry.StaleError{Requirement: need}))
@@ -182,7 +182,7 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		_, err = w1.NoteChanged(t.Context(), "", 0, &registry.HeldError{Key: "a", Holder: w2.Holder()}, "it changed")
 		must(err)
 
-		// Two who would wait for one another.
+		// Two actors that would wait for each other.
 		hold(w1, "d", time.Hour)
 		waiting.Go(func() { _, _ = acquire(w1, "a", time.Hour, 5*time.Second) })
 		synctest.Wait()
@@ -191,7 +191,7 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		}
 		waiting.Wait()
 
-		// Messages, one of them taken back.
+		// Messages, one of them retracted.
 		_, err = w1.Send(t.Context(), "W2", "hello", uuid.Nil)
 		must(err)
 		asked := call.Call{Session: w1.ID(), Name: "1", Print: 1, Log: w1.CallLog()}
@@ -249,8 +249,8 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 	})
 }
 
-// Whoever reads page by page, or waits for what comes, misses nothing and sees
-// nothing twice.
+// A reader that reads page by page, or waits for events, misses nothing and
+// sees nothing twice.
 func TestEventsAreReadInPages(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")
@@ -295,7 +295,8 @@ func TestEventsAreReadInPages(t *testing.T) {
 	})
 }
 
-// A run keeps so many events and no more, and those of one that is removed go.
+// A run keeps a limited number of events. The events of a removed run are
+// deleted.
 func TestEventsAreForgotten(t *testing.T) {
 	keep := dispatch.Retention{Events: event.Retention{Count: 100}}
 	inHouse(t, dispatch.Options{Keep: keep}, func(t *testing.T, h *house) {

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A hook is what a client's hook asks for, by way of the operator.
+// A hook makes the requests of a client's hook, as the operator.
 type hook struct {
 	*house
 	se  *dispatch.Session
@@ -31,7 +31,7 @@ func (h *house) hook(pid int) hook {
 
 const hold = 100 * time.Second
 
-// write takes the leases of files, and says whether it got them.
+// write takes the leases of files, and reports whether it got them.
 func (h hook) write(party string, keys ...string) bool {
 	h.t.Helper()
 	by, err := h.SessionFor(h.t.Context(), h.se, dispatch.Writer{PID: h.pid, Run: "shop", Home: true, Name: "client"})
@@ -52,12 +52,13 @@ func (h hook) expect(want bool, party string, keys ...string) {
 	}
 }
 
-// Clients without a session of their own exclude each other, and so do the
-// sub-agents of one. What a client holds ends with its process.
+// Clients without their own session exclude each other, and so do the
+// sub-agents of one client. What a client holds is released when its process
+// ends.
 func TestGuestsExcludeEachOther(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		one, two := h.hook(10), h.hook(20)
-		h.family.Store(20, process.Running{Parent: 10}) // started by the other, and not its shim
+		h.family.Store(20, process.Running{Parent: 10}) // started by the other client, and not as its shim
 		one.expect(true, "", "file:a", "file:b")
 		two.expect(true, "", "file:x")
 		one.expect(false, "", "file:x")
@@ -73,8 +74,8 @@ func TestGuestsExcludeEachOther(t *testing.T) {
 	})
 }
 
-// A client that goes on keeps what it has written to, and one that is quiet does
-// not; nor does one keep for ever what somebody else waits for.
+// A client that stays active keeps the files that it has written to, and a
+// quiet one does not. Nobody keeps a file for ever that others wait for.
 func TestGuardedFilesLastWhileTheirWriterIsHeardFrom(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		one, two := h.hook(10), h.hook(20)
@@ -109,7 +110,8 @@ func TestGuardedFilesLastWhileTheirWriterIsHeardFrom(t *testing.T) {
 	})
 }
 
-// A restart of the daemon leaves a guest what it holds, if its process lives.
+// After a restart of the daemon a guest still holds its leases, if its process
+// lives.
 func TestARestartKeepsGuests(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		one, two := h.hook(10), h.hook(20)
@@ -127,8 +129,9 @@ func TestARestartKeepsGuests(t *testing.T) {
 	})
 }
 
-// What a client has written to before its server was there is its session's when
-// that asks for it, by the same sub-agent and no other.
+// Files that a client has written before its server was running belong to its
+// session as soon as the session asks for them, for the same sub-agent and no
+// other.
 func TestASessionTakesOverFromTheGuest(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		one := h.hook(10)
@@ -161,7 +164,8 @@ func TestASessionTakesOverFromTheGuest(t *testing.T) {
 	})
 }
 
-// What the guard took is given back when its writer lets go, and nothing else.
+// When a writer lets go, the leases that the guard took are released, and no
+// others.
 func TestAWriterLetsGo(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		one, two := h.hook(10), h.hook(20)
@@ -182,9 +186,10 @@ func TestAWriterLetsGo(t *testing.T) {
 	})
 }
 
-// The files of a write are taken at once: one that is refused has taken nothing, not
-// even for a moment, however many files it is about and whichever of them is held.
-// What the party holds in another session of its client is its own.
+// The files of a write are taken at once. A refused write has taken none of
+// them, not even for a moment, however many files there are and whichever of
+// them is held. What the party holds in another session of its client stays
+// there.
 func TestTheFilesOfAWriteAreTakenAtOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		one, two := h.hook(10), h.hook(20)

@@ -126,8 +126,8 @@ func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 			t.Errorf("the dead process's handle: %v", err)
 		}
 
-		// W2's process lives and never comes back: the ttl is the net, and
-		// in the end its session goes too.
+		// W2's process lives and never comes back. Its lease ends with the ttl,
+		// and finally its session ends too.
 		time.Sleep(11 * time.Second)
 		if got := h.heldBy(back, dispatch.RunScope, "key2"); got != "" {
 			t.Errorf("after its ttl it is held by %q", got)
@@ -174,7 +174,7 @@ func TestResumingRacesWithEnding(t *testing.T) {
 				two, _ = h.Connect(t.Context(), dispatch.Credentials{Handle: one.Handle()}, process.Peer{PID: 1, Start: "1"})
 			})
 			wg.Wait()
-			// Either it was resumed and all of it lives, or it has ended.
+			// Either it was resumed and is complete, or it has ended.
 			if two != nil {
 				if g := h.take(two, dispatch.RunScope, "x", time.Hour); !g.Reentrant {
 					t.Fatal("resumed, and the lease is lost")
@@ -193,7 +193,8 @@ func TestAnActorThatEndsWhileItConnectsKeepsNoSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The actor ends when its session is stored and its caller does not know yet.
+		// The actor ends after its session is stored and before the caller
+		// knows that.
 		late.after = func() {
 			if err := state.EndActor(t.Context(), "r", "root", "over"); err != nil {
 				t.Error(err)
@@ -209,13 +210,13 @@ func TestAnActorThatEndsWhileItConnectsKeepsNoSession(t *testing.T) {
 	})
 }
 
-// A lateEngine does something between the next commit and its answer.
+// A lateEngine calls after between the next commit and its return.
 type lateEngine struct {
 	engine.Engine
 	after func()
 }
 
-// openLate opens a state on such an engine, in which no process runs.
+// openLate opens a state on a lateEngine. No process is running in it.
 func openLate(t *testing.T, fs vfs.FS) (state *dispatch.State, late *lateEngine, closeEngine func() error) {
 	t.Helper()
 	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: fs})
@@ -265,7 +266,7 @@ func TestLayersThatASessionCanName(t *testing.T) {
 			{sub, "parent", "/ref/plan", forbidden},
 			{lead, "parent", "/shared/x", forbidden},
 			{worker, "parent", "/shared/x", forbidden},
-			{lead, "open", "/shared/x", forbidden}, // reads, and no more
+			{lead, "open", "/shared/x", forbidden}, // read only
 			{lead, "S1", "/shared/x", forbidden},
 			{lead, "S9", "/shared/x", is(dispatch.ErrNotFound)},
 			{worker, "S1", "/shared/x", forbidden},
@@ -282,7 +283,8 @@ func TestLayersThatASessionCanName(t *testing.T) {
 		if _, err := view.List(t.Context(), layer.Listing{Glob: "/**"}); err != nil {
 			t.Errorf("reading down: %v", err)
 		}
-		// What a sub-lead wrote as a peer above is seen there, under its name.
+		// What a sub-lead wrote to the layer above is visible there under its
+		// name.
 		view, err = lead.Store(t.Context(), "self")
 		if err != nil {
 			t.Fatal(err)
@@ -346,8 +348,8 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 	})
 }
 
-// TestAPrefixMeansBothScopes: /leases/x begins the key of a run's lease of that
-// name, and names the layer's lease x.
+// TestAPrefixMeansBothScopes: a run's lease may have a key such as /leases/x,
+// which for a layer means the lease x.
 func TestAPrefixMeansBothScopes(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		_, token := h.add(dispatch.Root, "", "boss")
@@ -366,7 +368,8 @@ func TestAPrefixMeansBothScopes(t *testing.T) {
 }
 
 // TestNoLossIsToldOneAnswerLate: not after an answer that was cut off while it
-// looked, not if many answers look at once, and not if one cannot tell them all.
+// read the notices, not if many answers read them at once, and not if one
+// answer cannot tell all of them.
 func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		_, token := h.add(dispatch.Root, "", "boss")
@@ -383,7 +386,7 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		lose(1)
-		for range 64 { // some of them get as far as to look
+		for range 64 { // some of them get as far as reading the notices
 			if news, _, err := se.TakeNotices(gone, ""); err == nil {
 				t.Fatalf("an answer to nobody tells %+v", news)
 			}
@@ -421,7 +424,8 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 	})
 }
 
-// An answer that nobody reads has told nothing. What was told long before was read.
+// An answer that nobody reads has told nothing. Notices that were told long
+// before have been read.
 func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		_, token := h.add(dispatch.Root, "", "boss")
@@ -443,9 +447,9 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 	})
 }
 
-// After a power cut the sessions of this machine are gone, and what they held may
-// be. Whoever lives elsewhere misses nothing, also not what a session of this
-// machine handed over, and tokens rise.
+// After a power cut the sessions of this machine are gone, and what they held
+// may be too. Sessions of other machines lose nothing, not even what a session
+// of this machine handed over to them, and tokens rise.
 func TestAPowerCutTakesNothingFromThoseWhoSurviveIt(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")

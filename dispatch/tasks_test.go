@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask has each of them cancel and redrive
-// a task, and another worker, who may only look.
+// TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask lets each of them cancel and
+// redrive a task. Another worker may only read it.
 func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		who := make(map[string]dispatch.Tasks)
@@ -49,7 +49,7 @@ func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 			}
 			return got[0]
 		}
-		// dead is a task of a queue whose only attempt is over.
+		// dead returns a task of a queue whose only attempt is over.
 		dead := func(q string) uuid.UUID {
 			task, err := who["enqueuer"].Enqueue(t.Context(), queue.NewTask{Queue: q, Payload: json.RawMessage("1"), MaxAttempts: 1})
 			if err != nil {
@@ -92,8 +92,9 @@ func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 	})
 }
 
-// TestTheEndOfASessionWithManyClaimsGoesInSteps ends one that holds 30 000. Between
-// any two of its transactions another caller's call gets through.
+// TestTheEndOfASessionWithManyClaimsGoesInSteps ends a session that holds 30
+// 000 claims. Between any two of its transactions another caller's call
+// succeeds.
 func TestTheEndOfASessionWithManyClaimsGoesInSteps(t *testing.T) {
 	const claims, step = 30_000, 256
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestTheEndOfASessionWithManyClaimsGoesInSteps(t *testing.T) {
 		steps, was := 0, left()
 		var between func()
 		between = func() {
-			late.after = nil // for the calls made here
+			late.after = nil // not for the calls made here
 			if _, err := calls.Enqueue(t.Context(), queue.NewTask{Queue: "other", Payload: json.RawMessage("1")}); err != nil {
 				t.Error(err)
 			}

@@ -123,8 +123,8 @@ func TestEndingASubleadEndsItsSubTree(t *testing.T) {
 			h.take(se, dispatch.RunScope, fmt.Sprint("key", i), time.Hour)
 			h.take(se, dispatch.LayerScope, fmt.Sprint("key", i), time.Hour)
 		}
-		// One of the sub-tree waits for another's lease: it must not be
-		// granted on the way down.
+		// An actor of the sub-tree waits for the lease of another one. It must
+		// not get the lease while the sub-tree ends.
 		errs := make(chan error, 1)
 		go func() {
 			_, err := inside[1].Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "key3", Wait: 50 * time.Second})

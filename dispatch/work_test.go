@@ -21,15 +21,15 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// launcherPID is the process of the launcher in a story.
+// launcherPID is the process of the launcher in a test.
 const launcherPID = 9000
 
-// A troupe is a dispatched run, seen from its launcher.
+// A troupe is a dispatched run, as its launcher sees it.
 type troupe struct {
 	*house
 	op   *dispatch.Session
 	pids int
-	cast map[string]*dispatch.Session // by path, the sessions of processes
+	cast map[string]*dispatch.Session // sessions of processes, by path
 	ids  map[string]uuid.UUID
 	pid  map[string]int
 
@@ -62,7 +62,7 @@ func (tr *troupe) orders() dispatch.Orders {
 	return o
 }
 
-// start starts all that is to be started, each as a process that connects.
+// start starts everything that has been ordered. Each process connects.
 func (tr *troupe) start() dispatch.Orders {
 	tr.t.Helper()
 	o := tr.orders()
@@ -107,7 +107,7 @@ func (tr *troupe) exitAll() {
 	}
 }
 
-// status is how the works of the run stand, by path.
+// status returns the statuses of the run's works, by path.
 func (h *house) status() map[string]work.Status {
 	h.t.Helper()
 	runs, err := h.Runs(h.t.Context(), "r")
@@ -130,7 +130,7 @@ func (h *house) wantStatus(want map[string]work.Status) {
 	}
 }
 
-// rows are the whole state, byte for byte.
+// rows returns the whole state, byte for byte.
 func (h *house) rows() map[string]engine.Row {
 	h.t.Helper()
 	rows := make(map[string]engine.Row)
@@ -148,7 +148,7 @@ func (h *house) rows() map[string]engine.Row {
 	return rows
 }
 
-// unchanged runs something that is to leave the state as it is.
+// unchanged runs something that must not change the state.
 func (h *house) unchanged(what string, try func()) {
 	h.t.Helper()
 	before := h.rows()
@@ -281,7 +281,7 @@ func TestTheTreeBoundsWhatIsSpawned(t *testing.T) {
 		refused("S2", 5)
 		tr.start()
 		tr.exit("S1→W1", work.Exit{Status: work.Succeeded})
-		tr.spawn("S2", dispatch.Spawn{Role: dispatch.Worker}) // what has ended makes room
+		tr.spawn("S2", dispatch.Spawn{Role: dispatch.Worker}) // an ended actor makes room
 		tr.start()
 		tr.exitAll()
 	})
@@ -322,7 +322,7 @@ func TestNobodySpawnsWhereNobodyLaunches(t *testing.T) {
 		}
 		refused("a run that drains", tr.cast["root"], draining)
 		tr.exitAll()
-		// By its session, or by its actor, whichever is looked at first.
+		// Refused for its session or for its actor, whichever is checked first.
 		refused("one that has ended", tr.cast["root"], func(err error) bool {
 			return errors.Is(err, registry.ErrSessionEnded) || errors.Is(err, dispatch.ErrUnauthenticated)
 		})
@@ -588,8 +588,8 @@ func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 	})
 }
 
-// TestASpawnThatIsCancelledIsUndone: whoever has no process yet never gets one, and
-// one that runs is told to stop, with those below it.
+// TestASpawnThatIsCancelledIsUndone: an actor without a process never gets one,
+// and a running one is told to stop, with those below it.
 func TestASpawnThatIsCancelledIsUndone(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{})
@@ -618,7 +618,7 @@ func TestASpawnThatIsCancelledIsUndone(t *testing.T) {
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
 		undo(running)
-		undo(running) // a second time there is nothing left
+		undo(running) // a second undo finds nothing
 		if o := tr.orders(); len(o.Launch) != 0 || len(o.Stop) != 1 || o.Stop[0].Actor.Path != "S1" {
 			t.Errorf("orders: %+v", o)
 		}
@@ -664,8 +664,8 @@ func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 	})
 }
 
-// Leads spawn, wait and end, and the launcher starts and reports, all at once:
-// nothing is started twice, nothing is forgotten, and the books agree.
+// Leads spawn, wait and end, and the launcher starts and reports, all at once.
+// Nothing is started twice, nothing is forgotten, and the sums agree.
 func TestManyAtOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{Budget: work.USD(100), WorkerBudget: work.USD(0.1)})
@@ -692,7 +692,7 @@ func TestManyAtOnce(t *testing.T) {
 			case dispatch.Worker:
 				g, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x", Wait: 50 * time.Second})
 				if err == nil && pid%2 == 0 {
-					_, _, err = se.Release(t.Context(), g.ID) // the others leave it to their end
+					_, _, err = se.Release(t.Context(), g.ID) // the others keep it until they end
 				}
 				if err != nil {
 					t.Errorf("%s: %v", l.Actor.Path, err)

@@ -26,7 +26,7 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// A room is a store over a real engine on a file system in memory. Every
+// A room is a store on a real engine, with a file system in memory. Every
 // change through it is followed by a Check.
 type room struct {
 	*kvstore.Store
@@ -44,7 +44,7 @@ func newRoom(t fatal, limits kvstore.Limits) *room {
 	return r
 }
 
-// inRoom runs a story in a bubble of fake time.
+// inRoom runs a test in a bubble of fake time.
 func inRoom(t *testing.T, limits kvstore.Limits, story func(t *testing.T, r *room)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func (r *room) close() {
 	r.must(r.eng.Close())
 }
 
-// crash loses what was not synced and opens what is left.
+// crash drops what was not synced and reopens the rest.
 func (r *room) crash() {
 	r.t.Helper()
 	left := r.fs.CrashClone(vfs.CrashCloneCfg{})
@@ -142,7 +142,7 @@ func (r *room) get(path string) *kvstore.Entry {
 	return e
 }
 
-// show is an entry on one line.
+// show describes an entry in one line.
 func show(e *kvstore.Entry) string {
 	if e == nil {
 		return "none"
@@ -162,7 +162,7 @@ func (r *room) glob(s string) kvstore.Glob {
 	return g
 }
 
-// listing is the answer to q on one line.
+// listing describes the answer to q in one line.
 func (r *room) listing(q kvstore.Query) string {
 	r.t.Helper()
 	l, err := r.List(context.Background(), q)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// A glob whose wildcards can be tried in very many ways takes at most as many
-// steps as its length times the path's.
+// A glob whose wildcards can match in very many ways takes at most as many
+// steps as its length times that of the path.
 func TestAGlobIsMatchedInBoundedTime(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
 		r.set("/shared/"+strings.Repeat("a", 480), `1`)
@@ -22,13 +22,13 @@ func TestAGlobIsMatchedInBoundedTime(t *testing.T) {
 			"/shared/" + strings.Repeat("**/a/", 90) + "b",
 			"/shared/" + strings.Repeat("**/*a*/", 60) + "b",
 		} {
-			same(t, glob[:20], r.list(glob), "") // or it goes on for years
+			same(t, glob[:20], r.list(glob), "") // otherwise it would take years
 		}
 	})
 }
 
-// A listing that would look at too much answers with what it has, and the next
-// one goes on: together they give everything once, in order.
+// A listing that would examine too much returns what it has, and the next one
+// continues. Together they return everything once, in order.
 func TestAListingGoesOnWhereItEnded(t *testing.T) {
 	inRoom(t, kvstore.Limits{Entries: 50_000}, func(t *testing.T, r *room) {
 		const n = 45_000
@@ -83,7 +83,7 @@ func TestAListingGoesOnWhereItEnded(t *testing.T) {
 	})
 }
 
-// A cursor names nothing that its caller may not see, and what is hidden costs
+// A cursor reveals nothing that its caller may not see, and hidden entries cost
 // the listing nothing.
 func TestACursorIsNothingHidden(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
@@ -108,8 +108,8 @@ func TestACursorIsNothingHidden(t *testing.T) {
 	})
 }
 
-// A large value is on the disk alone: the rows in memory stay small, and it is
-// read, listed, counted, replaced and deleted like any other.
+// A large value is only on disk: the rows in memory stay small. It is read,
+// listed, counted, replaced and deleted like any other.
 func TestALargeValueIsCold(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
 		large := `"` + strings.Repeat("x", 100<<10) + `"`

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A model is what a store must hold: a map. What it cannot foretell is the
-// number of a version; that it rises is all there is to say of it.
+// A model is the expected contents of a store: a map. It cannot predict the
+// number of a version, only that versions rise.
 type model struct {
 	entries map[string]entry
 	highest map[string]uint64 // the greatest version ever seen at a path
@@ -37,7 +37,7 @@ func (m *model) usage() (u kvstore.Usage) {
 	return u
 }
 
-// list is every entry whose path the predicate holds for.
+// list describes every entry whose path matches.
 func (m *model) list(matches func(string) bool) string {
 	var lines []string
 	for _, path := range slices.Sorted(maps.Keys(m.entries)) {
@@ -48,7 +48,8 @@ func (m *model) list(matches func(string) bool) string {
 	return strings.Join(lines, "; ")
 }
 
-// refusal is what a write must be answered with, nil if it must be done.
+// refusal returns the error that a write must return, or nil if it must
+// succeed.
 func (m *model) refusal(limits kvstore.Limits, path, value string, expected *uint64) error {
 	was, there := m.entries[path]
 	use := m.usage()
@@ -69,7 +70,8 @@ func (m *model) refusal(limits kvstore.Limits, path, value string, expected *uin
 	return nil
 }
 
-// TestAnyOperationsAgainstAMap is the store against the map, crashes included.
+// TestAnyOperationsAgainstAMap compares the store with the map, including
+// crashes.
 func TestAnyOperationsAgainstAMap(t *testing.T) {
 	limits := kvstore.Limits{ValueBytes: 24, Bytes: 120, Entries: 6}
 	paths := rapid.SampledFrom([]string{

@@ -46,7 +46,7 @@ func TestEveryAliasIsRefusedWithTheCanonicalForm(t *testing.T) {
 		"/peer/W2/../W1/x":  "/peer/W1/x",
 		"/leases/./x":       "/leases/x",
 		"/shared/e\u0301":   "/shared/é",
-		"/shared/\ufb01x/ ": "", // a ligature is NFC: another letter, not another spelling
+		"/shared/\ufb01x/ ": "", // a ligature is in NFC: it is another letter, not another spelling
 	} {
 		if want == "" {
 			want = "/shared/\ufb01x"
@@ -169,7 +169,7 @@ var spellings = []string{
 	"/shared/\xff", "/shared/*", "/shared/a\\", "/shared/ . /x", "/shared/\u200d", "/peer/6ba7b810-9dad-11d1-80b4-00c04fd430c8/x",
 }
 
-// isCanonical is the definition again, in other words.
+// isCanonical is an independent second definition.
 func isCanonical(s string) bool {
 	if len(s) > kvstore.MaxPath || !utf8.ValidString(s) || !norm.NFC.IsNormalString(s) || path.Clean(s) != s {
 		return false
@@ -195,7 +195,7 @@ func isCanonical(s string) bool {
 	}
 }
 
-// suggested is the canonical form that a refusal gives, if it gives one.
+// suggested returns the canonical form that a refusal suggests, if any.
 func suggested(err error) (s string, ok bool) {
 	_, s, ok = strings.Cut(err.Error(), "must be canonical: ")
 	return s, ok

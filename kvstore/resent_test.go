@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/kvstore"
 )
 
-// A client whose daemon went away under a write sends it again, under the same
-// name.
+// A client whose daemon went away during a write sends the write again under
+// the same name.
 func TestAResentWriteIsCarriedOutOnce(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
 		a, none := r.path("/shared/a"), uint64(0)
@@ -34,7 +34,8 @@ func TestAResentWriteIsCarriedOutOnce(t *testing.T) {
 		mustBe[*kvstore.VersionError](t, err)
 		_, err = set(other, `2`, nil)
 		r.must(err)
-		// Somebody else has written since: that stays, and the answer is the first one.
+		// Another client has written since. Its value stays, and the answer is
+		// the first one.
 		v, err := set(first, `1`, &none)
 		r.must(err)
 		same(t, "version", v, uint64(1))

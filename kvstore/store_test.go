@@ -124,10 +124,10 @@ func TestEachLimitIsNamedAndChangesNothing(t *testing.T) {
 			r.check()
 		}
 		refused("/shared/a", `"123456789"`, "bytes in a value", 10)
-		r.set("/shared/a", ` "12345678" `) // what counts is the compact value
-		r.set("/shared/b", `"12345678"`)   // 38 bytes by now
+		r.set("/shared/a", ` "12345678" `) // the compact value counts
+		r.set("/shared/b", `"12345678"`)   // 38 bytes so far
 		refused("/shared/c", `1`, "bytes in the store", 45)
-		r.set("/ref/c", `1`) // all 45
+		r.set("/ref/c", `1`) // all 45 bytes
 		refused("/ref/c", `12`, "bytes in the store", 45)
 		refused("/ref/d", `1`, "entries in the store", 3)
 		r.set("/shared/a", `1`)

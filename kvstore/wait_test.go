@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A waited is what a Wait came back with, and after how long.
+// A waited is the result of a Wait, and how long it took.
 type waited struct {
 	entry   string
 	reached bool
@@ -30,7 +30,7 @@ func (r *room) wait(ctx context.Context, path string, minVersion uint64, wait ti
 	return waited{show(e), reached, time.Since(start), err}
 }
 
-// start waits in a goroutine of its own and returns once it has begun.
+// start waits in a new goroutine and returns once the wait has begun.
 func (r *room) start(ctx context.Context, path string, minVersion uint64, wait time.Duration) <-chan waited {
 	c := make(chan waited, 1)
 	go func() { c <- r.wait(ctx, path, minVersion, wait) }()
@@ -59,7 +59,7 @@ func TestWaitEndsWithTheWriteItWaitsFor(t *testing.T) {
 		same(t, "first", <-first, waited{"/shared/a v1 1", true, time.Second, nil})
 		r.set("/shared/a", `2`)
 		r.delete("/shared/a")
-		r.set("/shared/b", `3`) // another path, at the version that is waited for
+		r.set("/shared/b", `3`) // another path, at the version that the test waits for
 		time.Sleep(time.Second)
 		r.set("/shared/a", `4`)
 		same(t, "third", <-third, waited{"/shared/a v4 4", true, 2 * time.Second, nil})
@@ -103,8 +103,7 @@ func TestWaitRefusesWhatItCannotWaitFor(t *testing.T) {
 	})
 }
 
-// An interloper is an engine under which something happens between one look
-// of a wait and the next.
+// An interloper is an engine that calls afterView between the reads of a wait.
 type interloper struct {
 	engine.Engine
 	afterView func()
@@ -130,9 +129,9 @@ func TestAWriteBetweenTheLookAndTheWaitIsNotMissed(t *testing.T) {
 	})
 }
 
-// TestNoWakeUpIsLost lets writers and those who wait for exactly their writes
-// meet at every moment that the scheduler finds. A wait that missed its write
-// would last until its deadline.
+// TestNoWakeUpIsLost lets writers meet callers that wait for exactly their
+// writes, with every interleaving that the scheduler finds. A wait that missed
+// its write would last until its deadline.
 func TestNoWakeUpIsLost(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
 		const rounds = 500

@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// The cast: S1 leads a layer with W1 and W2; the root looks in from above.
+// S1 leads a layer with W1 and W2; the root reads it from above.
 var (
 	s1   = layer.Member{ID: uuid.New(), Name: "S1", Path: "S1", Lead: true}
 	w1   = layer.Member{ID: uuid.New(), Name: "W1", Path: "S1→W1"}
@@ -34,12 +34,12 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// A scene is a layer over a real engine on a file system in memory.
+// A scene is a layer on a real engine, with a file system in memory.
 type scene struct {
 	*layer.Layer
 	t      fatal
 	eng    *pebble.Engine
-	lookup int // how often an id was looked up
+	lookup int // how often an id was resolved
 }
 
 func newScene(t fatal) *scene {
@@ -62,7 +62,7 @@ func newScene(t fatal) *scene {
 	return s
 }
 
-// inScene runs a story in a bubble of fake time.
+// inScene runs a test in a bubble of fake time.
 func inScene(t *testing.T, story func(t *testing.T, s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func (s *scene) must(err error) {
 	}
 }
 
-// put writes value at path, asking nobody.
+// put writes value at path without an access check.
 func (s *scene) put(path, value string) {
 	s.t.Helper()
 	p, err := kvstore.ParsePath(path)
@@ -102,7 +102,7 @@ func (s *scene) hold(name string) {
 	s.must(err)
 }
 
-// dump is all that the store holds.
+// dump returns the whole contents of the store.
 func (s *scene) dump() string {
 	s.t.Helper()
 	g, err := kvstore.ParseGlob("/**")
@@ -135,7 +135,7 @@ func listing(l kvstore.Listing, err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// paths is a listing without what the entries hold.
+// paths returns the paths of a listing.
 func (s *scene) paths(m layer.Member, glob string) string {
 	l, err := s.As(m).List(context.Background(), layer.Listing{Glob: glob})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// What a cell of the table allows.
+// The accesses in the cells of the table.
 const (
 	no      = "nothing"
 	reads   = "read"
@@ -17,8 +17,8 @@ const (
 	writes  = "write"
 )
 
-// callers are the columns of the table, targets its lines. They are spelled
-// out here a second time, in the words of the contract.
+// callers are the columns of the table, and targets its rows. The table is
+// spelled out here a second time, as in the contract.
 var callers = []struct {
 	name string
 	layer.Member
@@ -34,11 +34,11 @@ var targets = []struct {
 	{"/peer/W1/x", [5]string{insists, writes, no, reads, no}},
 	{"/peer/W2/x/y", [5]string{insists, no, writes, reads, no}},
 	{"/peer/S1/x", [5]string{writes, no, no, reads, no}},
-	{"/peer/root/x", [5]string{insists, no, no, reads, no}}, // nobody's here
+	{"/peer/root/x", [5]string{insists, no, no, reads, no}}, // nobody here has that name
 	{"/leases/x", [5]string{reads, reads, reads, reads, no}},
 }
 
-// spellings are all the ways in which m can write path.
+// spellings returns all ways in which m can write path.
 func spellings(m layer.Member, path string) []string {
 	all := []string{path}
 	for _, peer := range []layer.Member{s1, w1, w2} {
@@ -54,7 +54,7 @@ func spellings(m layer.Member, path string) []string {
 	return all
 }
 
-// An operation is one way to use a path, and what it needs.
+// An operation is one way to use a path, and the access it needs.
 type operation struct {
 	name string
 	need []string // the cells that allow it
@@ -106,9 +106,9 @@ var operations = []operation{
 	}},
 }
 
-// TestTheTable asks every operation of every caller on every kind of path, in
-// every spelling. What is not allowed changes nothing; what is, does what it
-// does to the one entry that all the spellings mean.
+// TestTheTable performs every operation of every caller on every kind of path,
+// in every spelling. A refused operation changes nothing. An allowed one acts
+// on the one entry that all spellings mean.
 func TestTheTable(t *testing.T) {
 	for i, caller := range callers {
 		for _, target := range targets {
@@ -145,8 +145,8 @@ func TestTheTable(t *testing.T) {
 	}
 }
 
-// TestNoAliasReachesAnything: what is not the one spelling is refused for what
-// it is, whoever asks and whatever it would mean.
+// TestNoAliasReachesAnything: a path that is not canonical is refused as such,
+// whoever asks and whatever it would mean.
 func TestNoAliasReachesAnything(t *testing.T) {
 	s := newScene(t)
 	defer s.close()

@@ -14,9 +14,10 @@ import (
 	"github.com/leasehold/leasehold/layer"
 )
 
-// TestAMemberCannotTellWhatAnotherKeeps plays W1 in two worlds that differ in
-// what happens below /peer/W2 and /peer/S1 alone. Whatever W1 asks, the two
-// must answer it alike: entries, versions, listings, their ends, refusals.
+// TestAMemberCannotTellWhatAnotherKeeps runs W1 in two worlds that differ only
+// in what happens below /peer/W2 and /peer/S1. Whatever W1 asks, both must give
+// the same answer: entries, versions, listings, where listings end, and
+// refusals.
 func TestAMemberCannotTellWhatAnotherKeeps(t *testing.T) {
 	paths := rapid.SampledFrom([]string{
 		"/ref/a", "/shared/a", "/shared/b", "/peer/self/a", "/peer/W1/b", "/peer/" + w1.ID.String() + "/c",
@@ -100,7 +101,7 @@ func TestAMemberCannotTellWhatAnotherKeeps(t *testing.T) {
 	})
 }
 
-// answer is an answer or a refusal, with the version that a mismatch tells.
+// answer describes an answer or a refusal, with the version of a mismatch.
 func answer(what any, err error) string {
 	var mismatch *kvstore.VersionError
 	if errors.As(err, &mismatch) {
