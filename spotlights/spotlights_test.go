@@ -22,8 +22,8 @@ import (
 	"github.com/leasehold/leasehold/spotlights"
 )
 
-// Every story goes as promised, to agents that read texts alone. One that has no
-// processes is told in a bubble of fake time.
+// Every story goes as promised, with agents that read only texts. Stories
+// without processes run in a bubble of fake time.
 func TestStories(t *testing.T) {
 	leasehold := filepath.Join(t.TempDir(), "leasehold")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, "../cmd/leasehold")
@@ -53,7 +53,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// tell tells a story to a machine.
+// tell runs a story against a machine.
 func tell(t *testing.T, story spotlights.Story, leasehold string) error {
 	m, err := spotlights.NewMachine(t.Context(), leasehold)
 	if err != nil {
@@ -63,8 +63,8 @@ func tell(t *testing.T, story spotlights.Story, leasehold string) error {
 	return errors.Join(err, m.Close())
 }
 
-// The scripts of processes read what leasehold call prints, which is the text of a
-// reply, and no object.
+// The scripts of processes read what leasehold call prints, which is the text
+// of a reply, and no objects.
 func TestScriptsReadTextsAlone(t *testing.T) {
 	source, err := os.ReadFile("processes.go")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestScriptsReadTextsAlone(t *testing.T) {
 	}
 }
 
-// A story of processes is not told where there are none.
+// A story with processes is refused without a machine.
 func TestARealStoryNeedsAMachine(t *testing.T) {
 	for _, story := range spotlights.Stories() {
 		if story.Real && story.Tell(t.Context(), new(daemon), io.Discard) == nil {
@@ -93,7 +93,7 @@ func TestARealStoryNeedsAMachine(t *testing.T) {
 	}
 }
 
-// A daemon is the daemon's packages in this process.
+// A daemon runs the daemon's packages in this process.
 type daemon struct {
 	t      *testing.T
 	fs     *vfs.MemFS
@@ -141,7 +141,7 @@ func (d *daemon) Dial(context.Context) (net.Conn, error) {
 	return theirs, nil
 }
 
-// Restart leaves what a power cut would have left.
+// Restart continues with what a power cut would have left.
 func (d *daemon) Restart(context.Context) error {
 	left := d.fs.CrashClone(vfs.CrashCloneCfg{})
 	d.stop()

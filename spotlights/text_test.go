@@ -17,14 +17,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// A textDaemon is one whose answers to agents have only their text. Whoever acts a
-// story before it knows the list of tools and the texts of replies: calls are of
-// tools and arguments that are listed, and what one goes on with is what a reader
-// finds in the text. Only the operator, who is no model, reads objects.
+// A textDaemon is a daemon whose answers to agents have only their text. So
+// agents know only the list of tools and the texts of replies: a call may use
+// only listed tools and arguments, and continues with what a reader finds in
+// the text. The operator, who is not a model, reads objects.
 type textDaemon struct {
 	daemon
 	mu   sync.Mutex
-	read int // replies
+	read int // number of replies
 }
 
 func (d *textDaemon) Dial(ctx context.Context) (net.Conn, error) {
@@ -76,7 +76,7 @@ func relay(from, to net.Conn, change func([]byte) []byte) {
 	}
 }
 
-// listed holds a call to what the list of tools says.
+// listed checks a call against the list of tools.
 func (d *textDaemon) listed(line []byte, called *sync.Map) {
 	var m struct {
 		ID     json.RawMessage
@@ -106,7 +106,7 @@ func (d *textDaemon) listed(line []byte, called *sync.Map) {
 	}
 }
 
-// An input is what the list of tools says of a tool's arguments.
+// An input is the schema of a tool's arguments in the list of tools.
 type input struct {
 	Properties map[string]struct{ Description string }
 	Required   []string
@@ -117,15 +117,14 @@ var listedTools = sync.OnceValue(func() map[string]input {
 	for _, t := range tools.Agents() {
 		var in input
 		if err := json.Unmarshal(t.Definition(true).RawInputSchema, &in); err != nil {
-			panic(err) // it is one of ours
+			panic(err) // it is one of our own
 		}
 		inputs[t.Name] = in
 	}
 	return inputs
 })
 
-// textOnly puts in the place of an answer's object what a reader finds in its
-// text.
+// textOnly replaces the object of an answer by what a reader finds in its text.
 func (d *textDaemon) textOnly(line []byte, called *sync.Map) []byte {
 	var m struct {
 		JSONRPC string          `json:"jsonrpc"`
@@ -161,13 +160,13 @@ func (d *textDaemon) textOnly(line []byte, called *sync.Map) []byte {
 
 var toolLike = regexp.MustCompile(`\b(?:run_lease|lease|task|queue|kv|actor|spawn)_(?:acquire|release|renew|list|submit|nack|result|wait|claim|worker|sublead)\w*`)
 
-// nextCalls are the tools that a text tells its reader to call.
+// nextCalls returns the tools that a text tells its reader to call.
 func nextCalls(text string) []string {
 	line, _, _ := strings.Cut(text, "\n")
 	return toolLike.FindAllString(line, -1)
 }
 
-// What the lines for people are read with. All that they leave out is JSON.
+// phrases parse the lines for people. Everything else in a text is JSON.
 var phrases = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?P<_>lease_id|token|version) (?P<value>[\w-]+)`),
 	regexp.MustCompile(`^(?P<scope>layer|run) lease (?P<name>"(?:[^"\\]|\\.)*")`),
@@ -177,7 +176,7 @@ var phrases = []*regexp.Regexp{
 	regexp.MustCompile(`^(?P<role>\w+) (?P<path>\S+) (?:is )?(?P<status>\w+)`),
 }
 
-// understood is what a reader knows after a text.
+// understood returns what a reader learns from a text.
 func understood(text string, refused bool) map[string]any {
 	line, rest, _ := strings.Cut(text, "\n")
 	known := make(map[string]any)

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
-// The tools of its own that a lead allows a worker reach each client in its
-// words, and the one that has no words for it is not started.
+// The own tools that a lead allows a worker are passed to each client in its
+// syntax. A client that has no such option is not started.
 func TestToolsOfItsOwnAreAllowedInTheClientsWords(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)

@@ -16,8 +16,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent/agenttest"
 )
 
-// The test binary is each client, and called leasehold it is the MCP server
-// that they start.
+// The test binary acts as each client. Under the name leasehold it is the MCP
+// server that the clients start.
 func TestMain(m *testing.M) {
 	agenttest.Main()
 	if filepath.Base(os.Args[0]) == "leasehold" {
@@ -37,8 +37,8 @@ type value struct {
 	Value string `json:"value"`
 }
 
-// serve is an MCP server with tools named as Leasehold's are, which tell of the
-// environment that the client gave it.
+// serve runs an MCP server with tools that are named like Leasehold's. They
+// return variables of the environment that the client gave the server.
 func serve() error {
 	s := mcp.NewServer(&mcp.Implementation{Name: "leasehold", Version: "0"}, nil)
 	for _, name := range []string{"kv_get", "kv_set", "spawn_worker"} {
@@ -49,7 +49,7 @@ func serve() error {
 	return s.Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// A stage is a PATH with the four clients and leasehold in it, and nothing else.
+// A stage is a PATH that contains only the four clients and leasehold.
 type stage struct {
 	bin, records string
 	task         agent.Task
@@ -69,7 +69,7 @@ func newStage(t *testing.T) *stage {
 	}
 	for name, value := range map[string]string{
 		"PATH": s.bin + ":/usr/bin:/bin", agenttest.RecordDir: s.records, "HOME": t.TempDir(), "GEMINI_CLI_HOME": "", "CLAUDECODE": "1",
-		"GORACE":          "atexit_sleep_ms=0", // many processes of the test binary end
+		"GORACE":          "atexit_sleep_ms=0", // many processes of the test binary exit
 		"LEASEHOLD_TOKEN": "lht_of_somebody_else", "LEASEHOLD_STRAY": "1",
 	} {
 		t.Setenv(name, value)
@@ -111,7 +111,7 @@ func (s *stage) launch(t *testing.T, p agent.Profile) (stdout []byte, code int) 
 	return out.Bytes(), cmd.ProcessState.ExitCode()
 }
 
-// record is what the last client was given.
+// record returns what the last client was given.
 func (s *stage) record(t *testing.T) agenttest.Given {
 	t.Helper()
 	all, err := agenttest.Records(s.records)

@@ -17,9 +17,9 @@ import (
 
 var models = map[string]string{agent.Claude: "sonnet", agent.Codex: "gpt-5-codex", agent.Gemini: "gemini-2.5-pro", agent.OpenCode: "anthropic/claude-sonnet-4-5"}
 
-// Each client, told what its profile tells it, starts the server as the actor,
-// may call the tools of its task without being asked and no others, and its
-// result is read from what it prints.
+// Each client, configured by its profile, starts the server as the actor and
+// may call exactly the tools of its task without being asked. Its result is
+// read from its output.
 func TestEveryClientActsAsItsActor(t *testing.T) {
 	for name, model := range models {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestEveryClientActsAsItsActor(t *testing.T) {
 	}
 }
 
-// What is secret reaches the server all the same, and stands in no argument.
+// Secrets reach the server, and are in no argument.
 func TestSecretsGoByEnvironment(t *testing.T) {
 	for name := range models {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestSecretsGoByEnvironment(t *testing.T) {
 	}
 }
 
-// A prompt goes by stdin, or in the arguments where the profile says so, with
-// what looks like a flag in it.
+// A prompt is passed by stdin, or as an argument if the profile says so, even
+// if it looks like a flag.
 func TestPromptArrives(t *testing.T) {
 	for name := range models {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestPromptArrives(t *testing.T) {
 	}
 }
 
-// A stand-in refuses what its client would, crashes when told to, and finds a
-// secret in the arguments of any process.
+// A stand-in refuses what its client would refuse, crashes when it is told to,
+// and finds a secret in the arguments of any process.
 func TestStandInsAreNotContentWithAnything(t *testing.T) {
 	s := newStage(t)
 	s.task.Prompt = "say hello"
@@ -148,7 +148,7 @@ func TestStandInsAreNotContentWithAnything(t *testing.T) {
 		t.Errorf("exit code %d, want 3, and it prints %s", code, out)
 	}
 	if runtime.GOOS != "linux" {
-		return // only Linux tells the arguments of a process
+		return // arguments of processes are visible only on Linux
 	}
 	s.task.Prompt = "sh sh -c 'sleep 3; :' " + s.task.Token + " >/dev/null 2>&1 &"
 	if _, code := s.launch(t, claude); code != agenttest.Leaked {
@@ -156,8 +156,9 @@ func TestStandInsAreNotContentWithAnything(t *testing.T) {
 	}
 }
 
-// A model is told who it is, how to keep out of the way of others, what every agent
-// of the run should know, and that the run was interrupted. A command reads its prompt and nothing else.
+// A model is told who it is, how to stay out of the way of others, what every
+// agent of the run should know, and that the run was interrupted. A command
+// gets only its prompt.
 func TestAModelReadsMoreThanItsPrompt(t *testing.T) {
 	s := newStage(t)
 	s.task.Prompt, s.task.Notes, s.task.Resumed = "Build it.\n", "Leases that are known in advance:\n- none\n", true
@@ -222,8 +223,9 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// An environment is made of what leasehold dispatch has, the profile, the task
-// and what is Leasehold's, in this order; what is another actor's is left out.
+// An environment consists of that of leasehold dispatch, the profile, the task
+// and Leasehold's variables, in this order. Another actor's variables are
+// removed.
 func TestEnvironment(t *testing.T) {
 	s := newStage(t)
 	t.Setenv("A", "dispatcher")
@@ -253,7 +255,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// leasehold, called by its name, is the binary that dispatched the run.
+// The name leasehold runs the binary that dispatched the run.
 func TestLeaseholdIsFound(t *testing.T) {
 	s := newStage(t)
 	self, err := os.Executable()
@@ -268,7 +270,7 @@ func TestLeaseholdIsFound(t *testing.T) {
 	for binary, leads := range map[string]string{
 		filepath.Join(s.bin, "leasehold"): s.bin,
 		elsewhere:                         filepath.Dir(elsewhere),
-		self:                              s.bin, // which is the same file
+		self:                              s.bin, // the same file
 	} {
 		s.task.Leasehold = binary
 		l, err := p.Launch(s.task)
@@ -295,7 +297,7 @@ func TestLeaseholdIsFound(t *testing.T) {
 	}
 }
 
-// What cannot be launched says so, and what to do.
+// A launch that is impossible returns an error that says what to do.
 func TestLaunchRefuses(t *testing.T) {
 	s := newStage(t)
 	if err := os.WriteFile(filepath.Join(s.task.Directory, "plain.sh"), nil, 0o600); err != nil {
@@ -317,8 +319,8 @@ func TestLaunchRefuses(t *testing.T) {
 	}
 }
 
-// Gemini CLI gets a home of its own, in which all is the user's and the settings
-// have Leasehold besides.
+// Gemini CLI gets a separate home with all of the user's files, and with
+// Leasehold added to the settings.
 func TestGeminiKeepsWhatTheUserHas(t *testing.T) {
 	s := newStage(t)
 	home := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
-// What each client prints is read as it documents it, when all went well and
-// when not.
+// The output of each client is read as the client documents it, for success and
+// failure.
 func TestOutcomeOfEachClient(t *testing.T) {
 	for _, c := range []struct{ what, client, out, want string }{
 		{
@@ -59,7 +59,7 @@ func TestOutcomeOfEachClient(t *testing.T) {
 	}
 }
 
-// A profile says where its result and its cost are.
+// A profile can say where its result and its cost are.
 func TestOutcomeByPointer(t *testing.T) {
 	const out = "starting\n{\"a\": 1}\nlog {\n{\"answer\": {\"text\": \"done\", \"list\": [1, {\"x/y~z\": 2}]}, \"usd\": 0.5}\nbye\n"
 	for _, c := range []struct{ result, cost, out, want string }{
@@ -77,7 +77,7 @@ func TestOutcomeByPointer(t *testing.T) {
 			t.Errorf("%s and %s in %q:\n got %s\nwant %s", c.result, c.cost, c.out, got, c.want)
 		}
 	}
-	// A client's own, but for what the profile says.
+	// The client's own format applies, except for what the profile says.
 	p := agent.Profile{Extends: agent.Claude, Result: "/structured_output/verdict"}.Over("mine")
 	line := `{"type":"result","subtype":"success","result":"text","structured_output":{"verdict":"good"},"total_cost_usd":2}` + "\n"
 	if got, want := said(p.Outcome(strings.NewReader(line))), `"good" $2`; got != want {
@@ -99,8 +99,8 @@ func said(o agent.Outcome) string {
 	return s
 }
 
-// However much an agent prints, and in however long lines, reading it takes
-// some megabytes, and what is kept of it has a limit.
+// However much an agent prints, and however long the lines are, reading it
+// takes a few megabytes, and the result has a limit.
 func TestOutcomeIsBounded(t *testing.T) {
 	const size = 12 << 20
 	end := "\n" + `{"type":"result","subtype":"success","result":"` + strings.Repeat("ä", agent.MaxResult) + `","total_cost_usd":1}` + "\n"
@@ -130,7 +130,7 @@ func TestOutcomeIsBounded(t *testing.T) {
 	}
 }
 
-// repeated reads as unit again and again.
+// repeated is a reader that returns unit again and again.
 type repeated struct {
 	unit string
 	at   int

@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent/agenttest"
 )
 
-// A tree of all four clients, run by the real command: each acts as its actor
-// through the real shim, is allowed what its role is, and what it says and
-// spends stands in the summary.
+// The real command runs a tree of all four clients. Each acts as its actor
+// through the real shim, may do what its role may, and its result and cost are
+// in the summary.
 func TestATreeOfAllClients(t *testing.T) {
 	bin, records := t.TempDir(), t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "leasehold"), "../../cmd/leasehold")
@@ -113,7 +113,7 @@ func TestATreeOfAllClients(t *testing.T) {
 	}
 }
 
-// agentsSaid is what the agents wrote, for whoever looks into a failure.
+// agentsSaid returns the output of the agents, to explain a failure.
 func agentsSaid(dir string) string {
 	out, _ := exec.Command("sh", "-c", "tail -n 20 $(find '"+dir+"/runs' -name '*.log') 2>&1").CombinedOutput()
 	return string(out)

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/manifest"
 )
 
-// clients puts programs under the names of all clients into the PATH.
+// clients puts programs with the names of all clients into the PATH.
 func clients(t *testing.T) {
 	t.Helper()
 	bin := t.TempDir()
@@ -26,7 +26,7 @@ func clients(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 }
 
-// A manifest that says little has a default for all the rest.
+// A short manifest gets defaults for everything else.
 func TestDefaults(t *testing.T) {
 	clients(t)
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// One that says everything is taken at its word.
+// All keys of a complete manifest are used.
 func TestEveryKey(t *testing.T) {
 	clients(t)
 	dir := t.TempDir()
@@ -161,7 +161,7 @@ purpose = "whoever writes it"
 	}
 }
 
-// A program whose place depends on the launch is looked for only then.
+// A program whose path depends on the launch is looked for only then.
 func TestAProgramMayHaveAPlaceholder(t *testing.T) {
 	m, err := manifest.Parse("m.toml", []byte("[agents.mine]\ncommand = [\"{directory}/agent.sh\"]\n[root]\nagent = \"mine\"\nprompt = \"x\""), t.TempDir())
 	if err != nil || m.Agents["mine"].Command[0] != "{directory}/agent.sh" {
@@ -169,8 +169,8 @@ func TestAProgramMayHaveAPlaceholder(t *testing.T) {
 	}
 }
 
-// The template is a manifest that is right, also when everything that it has in
-// comments is said, and it mentions every key.
+// The template is a valid manifest, also with all of its commented settings
+// enabled, and it mentions every key.
 func TestTemplates(t *testing.T) {
 	clients(t)
 	if _, err := manifest.TemplateFor("aider", "x.toml"); err == nil {
@@ -191,7 +191,7 @@ func TestTemplates(t *testing.T) {
 		}
 		said := regexp.MustCompile(`(?m)^# (\[|\w+ = )`).ReplaceAllString(string(text), "$1")
 		dir := t.TempDir()
-		said = regexp.MustCompile(`(?m)^prompt_file.*$`).ReplaceAllString(said, "") // instead of prompt
+		said = regexp.MustCompile(`(?m)^prompt_file.*$`).ReplaceAllString(said, "") // prompt is given instead
 		if _, err := manifest.Parse("try.toml", []byte(said), dir); err != nil {
 			t.Errorf("%s, with everything said: %v\n%s", profile, err, said)
 		}

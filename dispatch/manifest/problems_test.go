@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the expected texts anew")
 
-// Every manifest in testdata is wrong, and the file of the same name says what
-// is said of it: everything, in the order of the file.
+// Every manifest in testdata is invalid, and the file of the same name has the
+// expected problems: all of them, in the order of the file.
 func TestProblems(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin")
 	files, err := filepath.Glob("testdata/*.toml")
@@ -57,8 +57,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A manifest that is cut anywhere, or in which anything stands in the place of a
-// value, is right or is refused with a place; nothing else happens.
+// A manifest that is cut anywhere, or has any other value in the place of one,
+// is either valid or refused with a position. Nothing else happens.
 func TestAnyTextIsRefusedWithAPlace(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin")
 	dir := t.TempDir()

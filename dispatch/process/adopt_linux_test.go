@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// escape is a script that starts a process which keeps neither its parent, nor
-// its session and group, nor its environment, and writes its pid to a file.
+// escape returns a script that starts a process without its parent, its session
+// and group and its environment, and writes the pid of that process to a file.
 func escape(file string) string {
 	return fmt.Sprintf(`env -i setsid sh -c 'sleep 1000 & echo $! >%[1]s.new; mv %[1]s.new %[1]s'; while ! [ -e %[1]s ]; do sleep 0.01; done`, file)
 }
@@ -98,7 +98,7 @@ func TestAdoptedProcessEndsWithAKilledDispatcher(t *testing.T) {
 	}
 }
 
-// A process whose first thread has ended while another runs is alive.
+// A process whose first thread has ended is alive while another one runs.
 func TestProcessLivesWithoutItsFirstThread(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "headless")
 	out, err := cmd.StdoutPipe()

@@ -1,4 +1,4 @@
 package process
 
-// SeeToAdopted looks for adopted processes now.
+// SeeToAdopted checks for adopted processes at once.
 var SeeToAdopted = seeToAdopted

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withMark lists the processes that have the mark in their environment, by
-// means of the test's own.
+// withMark lists the processes that have the mark in their environment, without
+// using the package under test.
 func withMark(mark string) (list []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -25,8 +25,7 @@ func withMark(mark string) (list []string) {
 	return list
 }
 
-// running reports whether there is a process that is neither stopped nor a
-// zombie.
+// running reports whether a process exists and is neither stopped nor a zombie.
 func running(pid int) bool {
 	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	_, state, ok := bytes.Cut(stat, []byte(") "))

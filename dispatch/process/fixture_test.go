@@ -20,8 +20,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// The test binary is also what the tests start: its first argument is a role
-// of actors, and what follows is what the role takes.
+// The test binary is also the program that the tests start: its first argument
+// is a role, and the others are the arguments of that role.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		maps.Copy(roles, linuxRoles)
@@ -33,14 +33,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// roles are what a process of a test can be. A role says so on its standard
-// output, which is a pipe: it ends when the last of them has.
+// roles are what a process of a test can do. A process prints its role to
+// standard output. That is a pipe, which ends when the last process with it has
+// ended.
 var roles map[string]func(args []string)
 
-// linuxRoles are those that only Linux has.
+// linuxRoles are the roles that exist only on Linux.
 var linuxRoles map[string]func(args []string)
 
-func init() { // roles start others, by name
+func init() { // roles start others by name
 	roles = map[string]func([]string){
 		// idle waits for a signal.
 		"idle": func([]string) { say("idle"); select {} },
@@ -70,14 +71,15 @@ func init() { // roles start others, by name
 			select {}
 		},
 
-		// leave starts a process for each argument, and ends.
+		// leave starts a process for each argument, and exits.
 		"leave": func(args []string) {
 			for _, arg := range args {
 				spawn(arg)
 			}
 		},
 
-		// hydra answers SIGTERM with two of its kind, and ends, down to a depth.
+		// hydra reacts to SIGTERM by starting two of its kind and exiting, up
+		// to a depth.
 		"hydra": func(args []string) {
 			depth := must(strconv.Atoi(args[0]))
 			asked := make(chan os.Signal, 1)
@@ -91,7 +93,8 @@ func init() { // roles start others, by name
 			}
 		},
 
-		// brood starts short-lived processes that end in others, for ever.
+		// brood starts short-lived processes that leave others behind, for
+		// ever.
 		"brood": func(args []string) {
 			signal.Ignore(syscall.SIGTERM)
 			signal.Ignore(syscall.SIGCHLD)
@@ -103,7 +106,7 @@ func init() { // roles start others, by name
 			}
 		},
 
-		// echo prints its standard input, then what it knows.
+		// echo prints its standard input, and then facts about itself.
 		"echo": func([]string) {
 			must(os.Stdin.WriteTo(os.Stdout))
 			fmt.Fprintf(os.Stdout, "\nsession %d of %d\n", must(sid(0)), os.Getpid())
@@ -144,11 +147,11 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// say tells the test that a process is what it is to be, and its pid.
+// say tells the test that a process has its role, and its pid.
 func say(role string) { fmt.Printf("%s %d\n", role, os.Getpid()) }
 
-// spawn starts a process: "ROLE ARG ...", after words that say how. session:
-// in a session of its own; bare: without an environment.
+// spawn starts a process: "ROLE ARG ...". The line may begin with session (in a
+// session of its own) and bare (without an environment).
 func spawn(line string) {
 	words := strings.Fields(line)
 	cmd := exec.Command(must(os.Executable()))
@@ -164,7 +167,7 @@ func spawn(line string) {
 		}
 		break
 	}
-	// A comma stands for a space, in what a child is to start itself.
+	// A comma means a space in the line that a child passes to spawn.
 	for _, word := range words {
 		cmd.Args = append(cmd.Args, strings.ReplaceAll(word, ",", " "))
 	}
@@ -173,7 +176,7 @@ func spawn(line string) {
 	go cmd.Wait() // as a parent does
 }
 
-// A tree is the processes that a test has started, with the pipe that all of
+// A tree is the processes that a test has started, and the pipe that all of
 // them write to.
 type tree struct {
 	t    *testing.T
@@ -181,7 +184,7 @@ type tree struct {
 	out  *os.File // what they print
 	in   *os.File
 	said *bufio.Reader
-	pids []int // of those that have said who they are
+	pids []int // of those that have said their role
 }
 
 func newTree(t *testing.T) *tree {
@@ -199,7 +202,7 @@ func newTree(t *testing.T) *tree {
 	return tr
 }
 
-// start starts the first of the tree.
+// start starts the root of the tree.
 func (tr *tree) start(argv ...string) *process.Process {
 	tr.t.Helper()
 	p, err := process.Start(tr.spec(argv...))
@@ -216,7 +219,7 @@ func (tr *tree) spec(argv ...string) process.Spec {
 	}
 }
 
-// await waits until so many processes have said who they are.
+// await waits until n processes have said their role.
 func (tr *tree) await(n int) {
 	tr.t.Helper()
 	tr.out.SetReadDeadline(time.Now().Add(time.Minute))
@@ -234,16 +237,16 @@ func (tr *tree) await(n int) {
 	}
 }
 
-// gone fails unless every process of the tree has ended: none has the pipe
-// that it was started with, and none has the mark.
+// gone fails unless every process of the tree has ended: none has the pipe that
+// it was started with, and none has the mark.
 func (tr *tree) gone() {
 	tr.t.Helper()
 	tr.in.Close()
-	tr.out.SetReadDeadline(time.Now().Add(10 * time.Second)) // only a process that is left makes it wait
+	tr.out.SetReadDeadline(time.Now().Add(10 * time.Second)) // waits only if a process is left
 	for {
 		line, err := tr.said.ReadString('\n')
 		if err == nil {
-			continue // said before it ended
+			continue // written before it ended
 		}
 		if err.Error() != "EOF" {
 			tr.t.Errorf("some process still has the pipe: %v %q", err, line)
@@ -260,8 +263,8 @@ func (tr *tree) gone() {
 	}
 }
 
-// bystander starts a process that nobody is to touch, which looks much like
-// the others, and returns what checks that.
+// bystander starts a process that looks much like the others and must not be
+// touched. It returns a function that checks this.
 func bystander(t *testing.T) func() {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "idle")

@@ -102,12 +102,13 @@ func TestStartRefusesWhatCannotBeFoundAgain(t *testing.T) {
 	tr.gone()
 }
 
-// Each tree is ended within no time: all of it listens, or there is no grace.
+// Each tree ends quickly: either all of it reacts to SIGTERM, or there is no
+// grace.
 func TestNothingOfATreeIsLeft(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		argv  []string
-		count int // of processes that say so
+		count int // processes that say their role
 		grace time.Duration
 	}{
 		{"one", []string{"idle"}, 1, long},
@@ -147,7 +148,8 @@ func TestOrphansOfAProcessThatEndedAreEnded(t *testing.T) {
 	survives()
 }
 
-// What SIGTERM makes of a hydra ends too: its heads have a session each.
+// The processes that a hydra starts on SIGTERM end too. Each has its own
+// session.
 func TestWhatIsStartedOnSigtermEnds(t *testing.T) {
 	tr := newTree(t)
 	p := tr.start("parent", "hydra 3", "session hydra 3")
@@ -180,7 +182,7 @@ func TestStoppedProcessHearsSigterm(t *testing.T) {
 	tr.gone()
 }
 
-// The second Ctrl-C does not wait for the grace of the first.
+// A second Ctrl-C does not wait for the grace of the first.
 func TestShorterGraceCutsALongerOneShort(t *testing.T) {
 	tr := newTree(t)
 	p := tr.start("stubborn")
@@ -204,7 +206,7 @@ func TestStopReturnsWhenTheCallerGivesUp(t *testing.T) {
 	if err := p.Stop(ctx, long); err == nil || !strings.Contains(err.Error(), "no time left") {
 		t.Errorf("error: %v", err)
 	}
-	stop(t, p, 0) // can be tried again
+	stop(t, p, 0) // Stop can be repeated
 	tr.gone()
 }
 
@@ -221,13 +223,13 @@ func TestManyTreesAreStoppedAtOnce(t *testing.T) {
 		wg.Go(func() { stop(t, p, long) })
 	}
 	wg.Wait()
-	// The mark was the same for all: the first stop took every one of them.
+	// All have the same mark, so the first stop ended every one of them.
 	stop(t, all[0], long)
 	tr.gone()
 	survives()
 }
 
-// One actor of a run is stopped, and the run afterwards.
+// One actor of a run is stopped, and afterwards the whole run.
 func TestStopEndsItsOwnAndEndTheWholeRun(t *testing.T) {
 	run, one, other := newTree(t), newTree(t), newTree(t)
 	start := func(tr *tree) *process.Process {
@@ -261,7 +263,7 @@ func TestStopEndsItsOwnAndEndTheWholeRun(t *testing.T) {
 	survives()
 }
 
-// The caller may have the mark itself: a dispatcher within a run.
+// The caller may have the mark itself, as a dispatcher within a run does.
 func TestEndSparesTheCallerAndItsAncestors(t *testing.T) {
 	if mark := os.Getenv("LEASEHOLD_TEST_OWN"); mark != "" {
 		if _, err := process.End(t.Context(), "LEASEHOLD_TEST_OWN="+mark, 0); err != nil {
@@ -271,7 +273,7 @@ func TestEndSparesTheCallerAndItsAncestors(t *testing.T) {
 	}
 	tr := newTree(t)
 	mark := strings.Replace(tr.mark, "LEASEHOLD_TEST_MARK", "LEASEHOLD_TEST_OWN", 1)
-	// The shell waits for it: exec would be no ancestor.
+	// The shell waits for it; with exec it would not be an ancestor.
 	cmd := exec.Command("sh", "-c", `"$0" -test.run "^$1$" && echo survived`, os.Args[0], t.Name())
 	cmd.Env = append(os.Environ(), mark)
 	out, err := cmd.CombinedOutput()

@@ -12,11 +12,12 @@ import (
 
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == "headless" {
-		runtime.LockOSThread() // the first thread is to be the one that ends
+		runtime.LockOSThread() // the first thread must be the one that ends
 	}
 	linuxRoles = map[string]func([]string){
-		// adopter is a dispatcher that adopts. It starts a script that escapes, and
-		// says so when its watchdog has been told of what escaped.
+		// adopter is a dispatcher that adopts. It starts a script that escapes,
+		// and reports when its watchdog has been told about the escaped
+		// process.
 		"adopter": func(args []string) {
 			mark, file := args[0], args[1]
 			must(process.Adopt())
@@ -28,7 +29,7 @@ func init() {
 			select {}
 		},
 
-		// headless ends its first thread and says so from another.
+		// headless ends its first thread and reports that from another one.
 		"headless": func([]string) {
 			runtime.GOMAXPROCS(4) // one is lost with the thread
 			go func() {

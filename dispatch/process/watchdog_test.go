@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// The watchdog inherits standard error, and so the test learns of its end.
+// The watchdog inherits standard error, which tells the test when it ends.
 func TestNothingIsLeftOfADispatcherThatWasKilled(t *testing.T) {
 	survives := bystander(t)
 	tr := newTree(t)
@@ -88,7 +88,7 @@ func TestWatchdogThatDoesNotWatchIsAnError(t *testing.T) {
 	}
 }
 
-// What ends the processes of a terminal does not end the watchdog.
+// Signals that end the processes of a terminal do not end the watchdog.
 func TestWatchdogIsDeafToPoliteSignals(t *testing.T) {
 	tr := newTree(t)
 	w, err := process.StartWatchdog(os.Args[0], tr.mark, long)
@@ -105,7 +105,7 @@ func TestWatchdogIsDeafToPoliteSignals(t *testing.T) {
 	}
 }
 
-// What is watched needs no mark, until it is stopped.
+// A watched process needs no mark until it is stopped.
 func TestWatchedProcessIsEndedWithoutItsMark(t *testing.T) {
 	survives := bystander(t)
 	tr := newTree(t)
@@ -116,7 +116,7 @@ func TestWatchedProcessIsEndedWithoutItsMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	cmd.ExtraFiles = []*os.File{holds} // which the dispatcher has the watchdog keep
+	cmd.ExtraFiles = []*os.File{holds} // the dispatcher makes the watchdog keep it open
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestWatchedProcessIsEndedWithoutItsMark(t *testing.T) {
 	if n, err := held.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 		t.Errorf("read: %d %v", n, err)
 	}
-	// The watchdog has ended, and what it kept is closed.
+	// The watchdog has ended, and the file that it kept open is closed.
 	tr.gone()
 	survives()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// repository makes a git repository with one commit.
+// repository creates a git repository with one commit.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func makeWorktree(t *testing.T, dir, path, branch string) *process.Worktree {
 	return w
 }
 
-// remove expects the worktree to be removed, or kept for a reason.
+// remove expects the worktree to be removed, or kept for the reason why.
 func remove(t *testing.T, w *process.Worktree, why string) {
 	t.Helper()
 	removed, kept, err := w.RemoveIfClean(t.Context())
@@ -124,7 +124,7 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 	}
 }
 
-// Whoever is started again finds what was kept.
+// An actor that is started again finds its kept worktree.
 func TestKeptWorktreeIsTakenOver(t *testing.T) {
 	repo := repository(t)
 	path := filepath.Join(t.TempDir(), "wt")
@@ -161,7 +161,7 @@ func TestWorktreeOfASubdirectoryIsInThatSubdirectory(t *testing.T) {
 
 func TestBranchOfAnEarlierRunIsKeptIfItHasCommits(t *testing.T) {
 	repo := repository(t)
-	git(t, repo, "branch", "leasehold/run/W1") // of a run that died in between
+	git(t, repo, "branch", "leasehold/run/W1") // from a run that died halfway
 	w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
 	write(t, filepath.Join(w.Dir, "README"), "work")
 	commit(t, w.Dir, "work")
@@ -175,7 +175,7 @@ func TestBranchOfAnEarlierRunIsKeptIfItHasCommits(t *testing.T) {
 	if text := git(t, repo, "show", "leasehold/run/W1:README"); text != "work" {
 		t.Errorf("the earlier work is now %q", text)
 	}
-	again := makeWorktree(t, repo, path, "leasehold/run/W1") // of the same life's run, resumed
+	again := makeWorktree(t, repo, path, "leasehold/run/W1") // for the same run, resumed
 	if again.Branch != next.Branch || again.Path != next.Path {
 		t.Errorf("again: %+v, was %+v", again, next)
 	}
@@ -221,7 +221,7 @@ func TestWithoutGitWorktreesSaySo(t *testing.T) {
 	}
 }
 
-// A hook of git's runs with an environment that names its repository.
+// A hook of git runs with an environment that names the hook's repository.
 func TestWorktreeIsOfTheDirectoryWhateverTheEnvironmentSays(t *testing.T) {
 	repo, other := repository(t), repository(t)
 	t.Setenv("GIT_DIR", filepath.Join(other, ".git"))
@@ -235,8 +235,8 @@ func TestWorktreeIsOfTheDirectoryWhateverTheEnvironmentSays(t *testing.T) {
 	remove(t, w, "")
 }
 
-// Ctrl-C at a terminal goes to the caller's group. Git is not in it: half a
-// worktree helps nobody.
+// Ctrl-C at a terminal goes to the caller's process group. Git is in another
+// group, because a half-finished worktree is useless.
 func TestGitIsOutOfTheCallersGroup(t *testing.T) {
 	dir := repository(t)
 	hook := filepath.Join(dir, ".git", "hooks", "post-checkout")

@@ -72,7 +72,7 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	wantPath(t, src, ".", "file:src/deep")
 	wantPath(t, root, "src/new/of-tomorrow.ts", "file:src/new/of-tomorrow.ts")
 	wantPath(t, root, "dangling", "file:src/to-come.ts")
-	wantPath(t, root, "out/in/../x", "file:x") // .. is of where the link leads
+	wantPath(t, root, "out/in/../x", "file:x") // .. refers to the target of the link
 	wantPath(t, root, "out/x", "file:"+outside+"/x")
 	wantPath(t, root, "../elsewhere/x", "file:"+outside+"/x")
 	wantPath(t, root, "src/cafe\u0301.ts", "file:src/caf\u00e9.ts")
@@ -108,7 +108,7 @@ func TestAFileIsTheSameInEveryWorktree(t *testing.T) {
 	git(t, root, "worktree", "add", "-q", inner)
 	far := filepath.Join(base, "far")
 	git(t, root, "worktree", "add", "-q", far)
-	other := mkdir(t, root, "vendor", "lib") // a repository in the project that is none of it
+	other := mkdir(t, root, "vendor", "lib") // a repository within the project that does not belong to it
 	git(t, other, "init", "-q")
 
 	for _, from := range []string{root, inner, far} {
@@ -128,8 +128,8 @@ func TestAFileIsTheSameInEveryWorktree(t *testing.T) {
 	wantPath(t, plain, root+"/x.go", "file:"+root+"/x.go")
 }
 
-// Two names of one file that differ in case, which hard links can make anywhere, are
-// what a file system shows that does not tell them apart.
+// If two names of a file differ only in case, the file system appears not to
+// distinguish case. Hard links can create such names on any file system.
 func TestCaseCountsWhereTheFileSystemTellsItApart(t *testing.T) {
 	root := realDir(t)
 	plain := mkdir(t, root, "Plain")

@@ -60,7 +60,7 @@ func runOf(t *testing.T, dir string) string {
 }
 
 // The main checkout, directories in it, its worktrees and links to it are one
-// project; another repository of the same name is not.
+// project. Another repository of the same name is a different project.
 func TestARepositoryIsOneProject(t *testing.T) {
 	home := t.TempDir()
 	shop := mkdir(t, home, "a", "shop")
@@ -102,8 +102,8 @@ func TestARepositoryIsOneProject(t *testing.T) {
 	}
 }
 
-// The worktrees of a bare repository are one project, whatever it is called; so
-// is a submodule, and not the one it is in.
+// The worktrees of a bare repository are one project, whatever its name is. A
+// submodule is a project of its own, and not the one that it is in.
 func TestRepositoriesOfOtherShapes(t *testing.T) {
 	home := t.TempDir()
 	seed := mkdir(t, home, "seed")
@@ -128,7 +128,8 @@ func TestRepositoriesOfOtherShapes(t *testing.T) {
 	}
 }
 
-// A directory outside of git is a project; git init does not change its run.
+// A directory outside of git is a project, and git init does not change its
+// run.
 func TestADirectoryIsAProject(t *testing.T) {
 	dir := mkdir(t, t.TempDir(), "Meine Notizen")
 	run := runOf(t, dir)
@@ -138,7 +139,7 @@ func TestADirectoryIsAProject(t *testing.T) {
 	if runOf(t, mkdir(t, dir, "deep")) == run {
 		t.Error("a directory below is the same project, and nothing says so")
 	}
-	mkdir(t, dir, ".git") // as git, which asks for a HEAD in it
+	mkdir(t, dir, ".git") // git itself requires a HEAD in it
 	if project.Branch(dir) != "" || runOf(t, dir) != run {
 		t.Error("an empty .git is taken for a repository")
 	}
@@ -151,8 +152,8 @@ func TestADirectoryIsAProject(t *testing.T) {
 	}
 }
 
-// The file of the main checkout names the run, for its worktrees too. What it
-// does not know is refused, with the place.
+// The file of the main checkout names the run, for its worktrees too. An
+// unknown key is refused with its position.
 func TestTheFileNamesTheRun(t *testing.T) {
 	home := t.TempDir()
 	shop := mkdir(t, home, "shop")
@@ -182,7 +183,7 @@ func TestTheFileNamesTheRun(t *testing.T) {
 	}
 }
 
-// What no file is, or is too large, is refused without being waited for.
+// What is not a file, or is too large, is refused without blocking.
 func TestReadingCannotBlock(t *testing.T) {
 	dir := mkdir(t, t.TempDir(), "shop")
 	if err := exec.CommandContext(t.Context(), "mkfifo", filepath.Join(dir, project.File), filepath.Join(dir, ".git")).Run(); err != nil {

@@ -16,8 +16,8 @@ import (
 
 type thing struct{ Name string }
 
-// TestACorruptRecordFailsWhateverReadIt: the transaction changes nothing and names
-// the record, though the rule that read it took it for missing.
+// TestACorruptRecordFailsWhateverReadIt: the transaction changes nothing and
+// names the record, even though the rule that read it took it for missing.
 func TestACorruptRecordFailsWhateverReadIt(t *testing.T) {
 	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
 	if err != nil {

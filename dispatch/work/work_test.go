@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
-// A crew is a root and those below it, as the rules of works see them.
+// A crew is a root and the actors below it, as the rules of works see them.
 type crew struct {
 	t    *testing.T
 	eng  engine.Engine
@@ -44,7 +44,7 @@ func newCrew(t *testing.T, budget work.Money) *crew {
 	return c
 }
 
-// do changes works, and proves that they agree afterwards.
+// do changes works, and checks that they agree afterwards.
 func (c *crew) do(change func(tx engine.Tx)) {
 	c.t.Helper()
 	err := rows.Update(c.t.Context(), c.eng, func(tx engine.Tx) error {
@@ -82,7 +82,8 @@ func (c *crew) unfinished() map[uuid.UUID]work.Todo {
 	return todo
 }
 
-// TestTheLifeOfAWork: to launch, running, to stop, final, and what ends at once.
+// TestTheLifeOfAWork covers to launch, running, to stop, final, and works that
+// end at once.
 func TestTheLifeOfAWork(t *testing.T) {
 	c := newCrew(t, 0)
 	stop := work.Stop{Reason: "not needed", Status: work.Cancelled}
@@ -135,8 +136,9 @@ func TestTheLifeOfAWork(t *testing.T) {
 
 var seed = flag.Uint64("seed", 0, "of the random test; 0: a new one")
 
-// TestBudgetsAddUp in random trees, whatever is given, spent, ended and forgotten:
-// each change is proved by [work.Check], and nobody is given more than there is.
+// TestBudgetsAddUp uses random trees, whatever is given, spent, ended and
+// forgotten. [work.Check] verifies each change, and nobody is given more than
+// there is.
 func TestBudgetsAddUp(t *testing.T) {
 	seed := *seed
 	if seed == 0 {
@@ -162,7 +164,7 @@ func TestBudgetsAddUp(t *testing.T) {
 					c.give(id, budget)
 				}
 			case step == 2 && id != c.root && !w.Status.Final() && w.Actor != uuid.Nil:
-				left := w.Budget - w.Reserved - w.Below // what it costs itself is known at its end
+				left := w.Budget - w.Reserved - w.Below // its own cost becomes known when it ends
 				cost := work.Money(random.Int64N(int64(max(1, left))))
 				c.do(func(tx engine.Tx) {
 					work.Conclude(tx, "r", id, work.Exit{Status: work.Succeeded, Cost: &cost}, nil, nil)
@@ -177,7 +179,7 @@ func TestBudgetsAddUp(t *testing.T) {
 	}
 }
 
-// childless reports whether nothing is left below an actor.
+// childless reports whether no actor is left below an actor.
 func (c *crew) childless(id uuid.UUID) bool {
 	for child, lead := range c.lead {
 		if lead == id && c.get(child).Actor != uuid.Nil {

@@ -60,7 +60,7 @@ func (d *desk) update(fn func(tx engine.Tx)) {
 	}
 }
 
-// do answers c from its row, or with value, as a rule does.
+// do answers c from its row or, like a rule, with value.
 func (d *desk) do(c call.Call, value string) (got string, again bool, err error) {
 	d.update(func(tx engine.Tx) {
 		if got, again, err = c.Answered(tx, kind); err != nil {
@@ -109,7 +109,7 @@ func TestACallThatIsSentAgainGetsItsAnswerAlsoAfterARestart(t *testing.T) {
 				t.Fatalf("first: %q %v %v", got, again, err)
 			}
 			d.crash()
-			c.Log = new(call.Log) // of the next daemon
+			c.Log = new(call.Log) // as in the next daemon
 			if got, again, err := d.do(c, "second"); got != "first" || !again || err != nil {
 				t.Errorf("again: %q %v %v", got, again, err)
 			}
@@ -120,7 +120,7 @@ func TestACallThatIsSentAgainGetsItsAnswerAlsoAfterARestart(t *testing.T) {
 	})
 }
 
-// A client that uses one id for all its calls asks something new each time.
+// A client may use one id for all its calls, each of which is a new one.
 func TestADeliveredNameIsFreeForTheNextCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		c := call.Call{Session: uuid.New(), Name: "1", Print: 7, Log: new(call.Log)}
@@ -159,7 +159,8 @@ func TestAnotherRequestUnderANameIsNewAndUnderARequestIDAnError(t *testing.T) {
 	})
 }
 
-// The transport knows a call by its name alone, whatever the model called it.
+// The transport knows a call only by its name, even if the model gave it a
+// request_id.
 func TestACallWithARequestIDIsUndoneByItsName(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		log := new(call.Log)
@@ -181,8 +182,8 @@ func TestACallWithARequestIDIsUndoneByItsName(t *testing.T) {
 	})
 }
 
-// A call that only itself can ask for has no row, is undone once, and leaves the
-// answer of a request_id that another call was told of.
+// A call that nobody else can ask for has no row and is undone once. An answer
+// under its request_id stays if another call was told of it.
 func TestACallAloneHasNoRow(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		c := call.Alone(uuid.New())
@@ -246,8 +247,8 @@ func TestAnswersAreForgottenWhenDue(t *testing.T) {
 	})
 }
 
-// TestEveryCallHasOneEffect compares the package with what it promises: a counter
-// that each call raises, and that an undo lowers.
+// TestEveryCallHasOneEffect compares the package with a model: a counter that
+// each call increments and an undo decrements.
 func TestEveryCallHasOneEffect(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := open(t)
@@ -256,9 +257,9 @@ func TestEveryCallHasOneEffect(t *testing.T) {
 		type made struct {
 			call.Call
 			request string
-			value   string         // what it did; "" if it is undone
-			told    map[*made]bool // the calls that were answered with it and may be undone
-			done    bool           // its client has the answer
+			value   string         // what it did; "" if it was undone
+			told    map[*made]bool // calls that were answered with it and may be undone
+			done    bool           // its client has received the answer
 		}
 		var calls []*made
 		requests := make(map[string]*made)
@@ -337,7 +338,7 @@ func TestEveryCallHasOneEffect(t *testing.T) {
 				d.crash()
 				log = new(call.Log)
 				for i := range calls {
-					calls[i].done = true // those under way ended with the daemon
+					calls[i].done = true // calls in progress ended with the daemon
 				}
 			},
 			"": func(rt *rapid.T) {

@@ -45,7 +45,7 @@ func (h *house) open() {
 	})
 }
 
-// crash is the end of the machine.
+// crash ends the machine.
 func (h *house) crash() {
 	fs := h.fs.CrashClone(vfs.CrashCloneCfg{})
 	h.eng.Close()
@@ -84,7 +84,7 @@ func (h *house) read(run uuid.UUID, since uint64) (list []event.Event, err error
 	return list, err
 }
 
-// keys are those of all events of a run, whose revisions rise.
+// keys returns the keys of all events of a run, and checks that revisions rise.
 func (h *house) keys(run uuid.UUID) (keys []string) {
 	h.Helper()
 	list, err := h.read(run, 0)
@@ -136,13 +136,13 @@ func TestAnEventIsReadAsItWasRecorded(t *testing.T) {
 	})
 }
 
-// A number that the crash may have lost is not given again.
+// A number that a crash may have lost is not issued again.
 func TestRevisionsRiseThroughCrashes(t *testing.T) {
 	inHouse(t, func(h *house) {
 		run := uuid.New()
 		var want []string
 		for n := range 5 {
-			for i := range 300 { // beyond a block
+			for i := range 300 { // more than a block
 				key := fmt.Sprint(n, i)
 				want = append(want, key)
 				h.record(run, key)

@@ -40,7 +40,8 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 			t.Fatalf("%q is read otherwise at its end", value)
 		}
 
-		// A value cut short is never taken for a whole one, nor a longer one.
+		// A shortened value is never accepted as complete, and neither is a
+		// longer one.
 		cut := record.Read(value[:rapid.IntRange(0, len(value)-1).Draw(t, "cut")])
 		for _, r := range []*record.Reader{&cut, new(record.Read(value + "x"))} {
 			r.Byte()

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// FuzzMembers holds what Members yields against what encoding/json reads. The
-// last of several members of a name counts.
+// FuzzMembers compares what Members yields with what encoding/json reads. If a
+// name occurs several times, the last one counts.
 func FuzzMembers(f *testing.F) {
 	for _, object := range []string{
 		`{}`, ` { } `, `[]`, `[{"a":1}]`, `null`, `"{"`, `5`,
@@ -25,7 +25,7 @@ func FuzzMembers(f *testing.F) {
 			return
 		}
 		var want map[string]json.RawMessage
-		_ = json.Unmarshal([]byte(object), &want) // none in what is no object
+		_ = json.Unmarshal([]byte(object), &want) // empty if it is not an object
 		got := make(map[string]json.RawMessage)
 		for name, value := range wire.Members([]byte(object)) {
 			got[string(name)] = value

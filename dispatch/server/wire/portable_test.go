@@ -33,10 +33,10 @@ func TestPortable(t *testing.T) {
 		`"\\ud83d"`:                           "",
 		`{"\udc00":1}`:                        "surrogate",
 		"\"\xff\"":                            "UTF-8",
-		"{\"a\":\"\xed\xa0\x80\"}":            "UTF-8", // a surrogate in bytes
+		"{\"a\":\"\xed\xa0\x80\"}":            "UTF-8", // an encoded surrogate
 		`"\u0000\u0041"`:                      "",
 		`["\"", {"}": "]"}, [], {}]`:          "",
-		`[` + strings.Repeat(nested(63)+",", 50) + `null]`: "", // wide is not deep
+		`[` + strings.Repeat(nested(63)+",", 50) + `null]`: "", // width is not depth
 	} {
 		err := wire.Portable([]byte(value))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -45,9 +45,9 @@ func TestPortable(t *testing.T) {
 	}
 }
 
-// FuzzPortable holds Portable against what it promises: a value it lets pass
-// can be read, written and read again without change, by a reader that keeps
-// numbers as float64, and is not deep.
+// FuzzPortable compares Portable with its contract: an accepted value is not
+// deep, and can be read, written and read again unchanged by a reader that
+// keeps numbers as float64.
 func FuzzPortable(f *testing.F) {
 	for _, value := range []string{
 		`{}`, `[{"a":[1,2.5,-3e7]}]`, `"\ud83d\ude00"`, `"\ud83d"`, "\"\xff\"", `1e400`, nested(64), nested(65), `"\\\ud800"`, `-0`, `[1e309,"\udfff"]`,
@@ -68,7 +68,8 @@ func FuzzPortable(f *testing.F) {
 	})
 }
 
-// replacements is all text of a value: what could not be decoded is U+FFFD.
+// replacements returns all text of a value, in which what could not be decoded
+// is U+FFFD.
 func replacements(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -91,7 +92,7 @@ func replacements(v any) string {
 	}
 }
 
-// literal counts the U+FFFD that a value has by its own will.
+// literal counts the U+FFFD that are really in a value.
 func literal(value string) int {
 	return strings.Count(value, "\ufffd") + strings.Count(strings.ToLower(value), `\ufffd`) - strings.Count(strings.ToLower(value), `\\ufffd`)
 }
