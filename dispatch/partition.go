@@ -1,8 +1,9 @@
 package dispatch
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -21,9 +22,8 @@ func PartitionOf(run string, of int) int {
 	if of <= 1 {
 		return 0
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(run)) // never fails
-	return int(h.Sum64() % uint64(of))
+	sum := sha256.Sum256([]byte(run)) // of a hash like FNV the low bits are not spread
+	return int(binary.BigEndian.Uint64(sum[:]) % uint64(of))
 }
 
 // check refuses a run that is in another partition: nothing of it may begin here.

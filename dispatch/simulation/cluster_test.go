@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/dispatch"
 	mcp "github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/process"
 	door "github.com/leasehold/leasehold/dispatch/server"
@@ -24,6 +25,7 @@ import (
 var (
 	clusterSeed = flag.Uint64("cluster.seed", 0, "the seed of TestServers; 0: a new one")
 	clusterFor  = flag.Duration("cluster.for", 0, "run rounds of TestServers for as long as this, with pauses of servers, instead of a short one")
+	clusterOver = flag.Int("cluster.partitions", 4, "over how many partitions the runs are spread")
 	clusterRuns = flag.Int("cluster.runs", 2, "how many runs there are in a round, each with six clients")
 )
 
@@ -55,6 +57,7 @@ func TestServers(t *testing.T) {
 	}
 	long := *clusterFor > 0
 	h.times(long)
+	h.apart()
 	for end := time.Now().Add(*clusterFor); !t.Failed(); seed++ {
 		h.round(seed, long)
 		if time.Now().After(end) {
@@ -177,7 +180,7 @@ func (h *house) operator() *mcp.Client {
 func (n *neighbourhood) open(seed uint64, run string, operator *mcp.Client) {
 	t := n.t.(*testing.T)
 	w := &world{
-		t: t, seed: seed, again: fmt.Sprintf("-run TestServers -cluster.seed=%d -cluster.runs=%d -cluster.for=%v", seed, *clusterRuns, *clusterFor),
+		t: t, seed: seed, again: fmt.Sprintf("-run TestServers -cluster.seed=%d -cluster.runs=%d -cluster.partitions=%d -cluster.for=%v", seed, *clusterRuns, *clusterOver, *clusterFor),
 		pace: realTime, began: time.Now(), alive: make(map[int]bool), faults: make(map[string]bool),
 	}
 	n.worlds = append(n.worlds, w)
@@ -288,7 +291,7 @@ func (n *neighbourhood) failOver() {
 // one gives a server, which is the leader half of the time.
 func (n *neighbourhood) one() *machine {
 	if n.rnd.IntN(2) == 0 {
-		return n.leader(0)
+		return n.leader(n.rnd.IntN(*clusterOver))
 	}
 	return n.servers[n.rnd.IntN(3)]
 }
@@ -365,7 +368,9 @@ func (n *neighbourhood) bereaved() {
 func (h *house) times(long bool) {
 	operator := h.operator()
 	n := &neighbourhood{house: h, over: make(chan struct{})}
-	n.open(1, fmt.Sprint("times-", time.Now().UnixNano()), operator)
+	run := fmt.Sprint("times-", time.Now().UnixNano())
+	partition := dispatch.PartitionOf(run, *clusterOver)
+	n.open(1, run, operator)
 	operator.Close()
 	w := n.worlds[0]
 	// next is how long after an event somebody is granted what nobody had.
@@ -387,17 +392,17 @@ func (h *house) times(long bool) {
 		_, _, _ = c.connect()
 		return c
 	}
-	s := h.leader(0)
+	s := h.leader(partition)
 	c := elsewhere(s)
 	took := next(c, "after a kill", func() { s.kill() })
 	h.t.Logf("death of a server, whose machine lives, to the next grant: %v", took)
 	s.start()
-	s = h.leader(0)
+	s = h.leader(partition)
 	c = elsewhere(s)
 	took = next(c, "after a stop", func() { s.stop() })
 	h.t.Logf("planned hand-over to the next grant: %v", took)
 	s.start()
-	s = h.leader(0)
+	s = h.leader(partition)
 	c = elsewhere(s)
 	_, _ = c.call("run_lease_acquire", map[string]any{"key": "of one that dies"}, 0, false)
 	heir := w.clients[1]
@@ -415,7 +420,7 @@ func (h *house) times(long bool) {
 	c.die(false)
 	h.t.Logf("death of a client of another server to the next grant: %v", (<-granted - died).Round(10*time.Microsecond))
 	if long {
-		s = h.leader(0)
+		s = h.leader(partition)
 		c = elsewhere(s)
 		took = next(c, "after a pause", func() { s.signal(syscall.SIGSTOP) })
 		h.t.Logf("death of a server with its machine to the next grant: %v", took)

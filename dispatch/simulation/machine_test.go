@@ -135,7 +135,7 @@ func (s *machine) start() {
 
 func (s *machine) begin() {
 	single := fmt.Sprintf("--single-node=%t", s.h.group == nil)
-	s.cmd = exec.Command(s.h.binary, "serve", single, "--postgres", fmt.Sprintf("host=%s user=test dbname=postgres", s.path("")),
+	s.cmd = exec.Command(s.h.binary, "serve", single, "--partitions", fmt.Sprint(*clusterOver), "--postgres", fmt.Sprintf("host=%s user=test dbname=postgres", s.path("")),
 		"--listen", s.listen, "--advertise", s.toPeers.ln.Addr().String(), "--cluster-secret", filepath.Join(s.h.dir, "secret"),
 		"--state", s.path("state"), "--socket", s.path("s"), "--http", s.web, "--log-level", cmp.Or(os.Getenv("SIMULATION_SERVERS"), "error"))
 	log, err := os.OpenFile(s.path("log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

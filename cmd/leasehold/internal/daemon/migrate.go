@@ -95,6 +95,9 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	if err := postgres.Unserved(ctx, o, silence); err != nil {
 		return served(err)
 	}
+	if err := whole(ctx, o); err != nil {
+		return err
+	}
 	local := func() (memory.Store, error) { return pebble.OpenStore(pebble.Options{Dir: dir, Logf: note}) }
 	remote := func() (memory.Store, error) { return postgres.OpenStore(ctx, o) }
 	from, to, where := remote, local, m.state
@@ -108,6 +111,23 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	_, err = fmt.Fprintf(m.out, "copied %d rows, %s, checksum %x; both were read again and agree\nserve %s from now on, and no more what it was copied from\n",
 		sum.Hot+sum.Cold, terminal.Size(sum.Bytes), sum.Checksum[:8], where)
 	return err
+}
+
+// whole refuses a database whose runs are spread: a directory has them in one state.
+func whole(ctx context.Context, o postgres.Options) error {
+	c, err := postgres.FindCluster(ctx, o)
+	if errors.Is(err, postgres.ErrNoSchema) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if n := c.Partitions(); n > 1 {
+		return exit.Hint(fmt.Errorf("the runs of this database are spread over %d partitions, and those of a directory are not", n),
+			"nothing was changed: only a database of one partition can be copied from or to")
+	}
+	return nil
 }
 
 func served(err error) error {

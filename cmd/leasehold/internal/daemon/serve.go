@@ -77,9 +77,10 @@ The state is in a directory on a local disk, or with --postgres in a database, w
 may be on another machine. Put a password into LEASEHOLD_POSTGRES, --postgres-file or
 a place where libpq looks for it. The database must have a synchronous standby. With
 --single-node you accept that its loss may lose what was acknowledged. Any number of
-daemons may share a database: one leads, and another takes over when that one stops,
+daemons may share a database. Its runs are spread over --partitions by name, which the
+daemons share evenly: one leads a partition, and another takes over when that one stops,
 or seconds after it was lost. With --listen and --cluster-secret, clients may come to
-any of them: the others pass them on to the one that leads, over TLS.
+any of them: the others pass them on to the one that leads their partition, over TLS.
 
 HTTP is off unless --http says where. It is streamable HTTP at /mcp, each request
 with an actor's token as its bearer, and the API for programs below /api/v1. The
@@ -124,6 +125,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 	f := cmd.Flags()
 	f.StringVar(&cfg.State, "state", "", "`directory` of the state (default the user's own)")
 	cfg.Database.AddFlags(f)
+	f.IntVar(&cfg.Partitions, "partitions", 0, fmt.Sprintf("spread the runs of a new --postgres over so many partitions, from 1 to %d (default %d); later it stays", postgres.MaxPartitions, postgres.DefaultPartitions))
 	cfg.Door.addFlags(f)
 	f.StringVar(&cfg.HTTP, "http", "", "serve HTTP too, at this `address`")
 	f.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "a `name`, besides the loopback's, by which HTTP clients may reach it (repeatable)")
@@ -159,6 +161,13 @@ func (cfg *serveConfig) check() (err error) {
 	}
 	if cfg.Keep < minKeep || cfg.Keep > maxKeep {
 		return fmt.Errorf("--keep %v: must be from %v to %v (ten years)", cfg.Keep, minKeep, maxKeep)
+	}
+	switch {
+	case cfg.Partitions == 0:
+	case cfg.Partitions < 0 || cfg.Partitions > postgres.MaxPartitions:
+		return fmt.Errorf("--partitions %d: must be from 1 to %d", cfg.Partitions, postgres.MaxPartitions)
+	case cfg.Database.Name == "" && cfg.Database.File == "" && os.Getenv("LEASEHOLD_POSTGRES") == "":
+		return errors.New("--partitions is about --postgres, which is not given")
 	}
 	if cfg.IdleExit != 0 && (cfg.IdleExit < time.Second || cfg.HTTP != "") {
 		return errors.New("--idle-exit must be 1s or more, and is not for a daemon that serves HTTP")
@@ -424,6 +433,8 @@ func explain(err error) error {
 		return err
 	case later != nil:
 		return exit.Hint(err, "nothing was changed: install the version that wrote it, or a later one; this is %s", build.Version())
+	case errors.Is(err, postgres.ErrPartitions):
+		return exit.Hint(err, "nothing was changed: leave out --partitions, or begin with an empty database")
 	case errors.Is(err, memory.ErrIncomplete):
 		return exit.Hint(err, "remove it, or the tables of the database that begin with leasehold_, and run leasehold migrate again")
 	case errors.Is(err, engine.ErrLocked):
