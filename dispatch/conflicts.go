@@ -46,7 +46,7 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run 
 	})
 }
 
-// spokenFor are the sessions that a caller speaks for, see Conflicts.
+// spokenFor returns the sessions that a caller speaks for; see Conflicts.
 func (s *State) spokenFor(caller *Session, pids []int) (list []*Session) {
 	if caller.Actor().Role != Operator {
 		return caller.OfActor()
@@ -57,8 +57,9 @@ func (s *State) spokenFor(caller *Session, pids []int) (list []*Session) {
 	return list
 }
 
-// NoteCommitted records that files are committed in spite of the leases that others
-// hold, by the client that the caller speaks for, or else by the operator.
+// NoteCommitted records that files are committed although others hold leases on
+// them. The record names the client that the caller speaks for, or else the
+// caller.
 func (s *State) NoteCommitted(ctx context.Context, caller *Session, pids []int, run string, held []*registry.HeldError) error {
 	by := caller.Actor()
 	if own := s.spokenFor(caller, pids); len(own) > 0 {

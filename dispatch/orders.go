@@ -104,7 +104,7 @@ func (s *State) handOut(ctx context.Context, l *work.Launcher) (o Orders, err er
 }
 
 // pickOrders finds the orders that the launcher has not been given yet, and
-// creates a session for each process that is to be started.
+// creates a session for each process to start.
 func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid.UUID]work.Todo) (o Orders, err error) {
 	var opened []uuid.UUID // sessions
 	var replaced []cut

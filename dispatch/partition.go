@@ -10,14 +10,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A Partition is one of several states that servers share, over which runs are spread
-// by name. All of a run is in one: its tree, stores, leases, tasks and sessions. Those
-// who are in no tree have their tokens in the first. The zero Partition is a state that
-// has all runs.
+// A Partition is one of several states that servers share. Runs are spread over
+// the partitions by name, and a run is wholly in one of them: its tree, stores,
+// leases, tasks and sessions. The tokens of operators and readers, who are in no
+// tree, are in the first partition. The zero Partition is a state that has all
+// runs.
 type Partition struct{ Number, Of int }
 
-// PartitionOf is the partition that has the run of a name, among so many. It never
-// changes.
+// PartitionOf returns the number of the partition that has a run, if there are
+// of partitions. Stored data depends on it, so the result for a name must never
+// change.
 func PartitionOf(run string, of int) int {
 	if of <= 1 {
 		return 0
@@ -26,7 +28,7 @@ func PartitionOf(run string, of int) int {
 	return int(binary.BigEndian.Uint64(sum[:]) % uint64(of))
 }
 
-// check refuses a run that is in another partition: nothing of it may begin here.
+// check returns an error if a run belongs to another partition.
 func (p Partition) check(run string) error {
 	if at := PartitionOf(run, p.Of); at != p.Number {
 		return fmt.Errorf("run %q is in partition %d, and this is partition %d of %d", run, at, p.Number, p.Of)
@@ -34,15 +36,17 @@ func (p Partition) check(run string) error {
 	return nil
 }
 
-// PartitionOfSecret is the partition whose token or handle a text is, if it is one: its
-// number stands before the secret. The first has texts without a number, as a state has
-// that is whole.
+// PartitionOfSecret returns the number of the partition that issued a token or
+// handle. The number is written before the secret. The secrets of the first
+// partition, and of a state without partitions, have no number. The result for
+// any other text has no meaning.
 func PartitionOfSecret(text string) int {
 	number, _ := cutNumber(text[min(len(text), markSize):])
 	return number
 }
 
-// cutNumber takes the number of a partition off what follows the mark of a secret.
+// cutNumber separates the number of a partition from the rest of a secret
+// without its mark. The number is 0 if there is none.
 func cutNumber(text string) (number int, rest string) {
 	digits, rest, ok := strings.Cut(text, ".")
 	n, err := strconv.ParseUint(digits, 10, 15)
@@ -52,6 +56,6 @@ func cutNumber(text string) (number int, rest string) {
 	return int(n), rest
 }
 
-// Knows reports whether a process comes from one that a launcher of this state has
-// started. That decides who it is, before anything that it says.
+// Knows reports whether a process descends from one that a launcher of this
+// state has started. That descent decides who the process is, whatever it claims.
 func (s *State) Knows(peer process.Peer) bool { return s.launchers.Kin(peer).Known() }

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Revocation describes a lease that is to be revoked.
+// A Revocation describes a lease to revoke.
 type Revocation struct {
 	Scope  Scope
 	Layer  string // for a layer's lease, path of the layer's lead; "": the caller's own layer, or the root's

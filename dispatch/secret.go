@@ -11,9 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A secret is handed out once, as a text that contains the id it belongs to, and its
-// partition.
-// Only a hash of it is stored.
+// A secret is handed out once, as a text that contains its partition and the id
+// it belongs to. Only a hash of the secret is stored.
 const (
 	tokenMark  = "lht_" // an actor's token
 	accessMark = "lha_" // the token of an operator or reader

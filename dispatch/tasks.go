@@ -70,7 +70,7 @@ func (t Tasks) Submit(ctx context.Context, s queue.Submission) (queue.Task, erro
 }
 
 // SubmitMany finishes several tasks, each with its own result. from[i] is the
-// traceparent of whoever submits list[i], or "".
+// traceparent of the caller that submits list[i], or "".
 func (t Tasks) SubmitMany(ctx context.Context, list []queue.Submission, from []string) ([]queue.Submitted, error) {
 	done := t.se.state.opts.Traces.Ending(ctx, "submit")
 	answers, err := t.q.SubmitMany(ctx, t.se.Holder(), t.se.run.ID, list)

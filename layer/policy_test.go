@@ -145,8 +145,8 @@ func TestTheTable(t *testing.T) {
 	}
 }
 
-// TestNoAliasReachesAnything: a path that is not canonical is refused as such,
-// whoever asks and whatever it would mean.
+// A path that is not canonical is refused for that reason, for every caller and
+// every meaning that it could have.
 func TestNoAliasReachesAnything(t *testing.T) {
 	s := newScene(t)
 	defer s.close()

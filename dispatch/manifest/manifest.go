@@ -30,7 +30,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
-// A Manifest describes how a run is to be executed.
+// A Manifest describes how to execute a run.
 type Manifest struct {
 	Name string // of the file
 	Dir  string // absolute; paths in the file are relative to it

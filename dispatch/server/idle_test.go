@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A daemon is idle once nobody has been connected for the whole of a time,
-// which begins anew with whoever comes in between.
+// A daemon is idle once nobody has been connected for a whole period. Each
+// connection starts the period again.
 func TestIdleIsToHaveNobodyForTheWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{})

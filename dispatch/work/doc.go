@@ -31,7 +31,7 @@
 //
 //	dispatched/<run name>          Dispatched
 //	work/<actor id>                Work
-//	unfinished/<run id><actor id>  what is to be done about a work that is not final
+//	unfinished/<run id><actor id>  what remains to be done for a work that is not final
 //	~work/order/<actor id>         Order, until it has ended
 //	~work/result/<actor id>        JSON, what it reported
 //

@@ -17,8 +17,8 @@ func need(scope, key string, token any) args {
 	return args{"scope": scope, "key": key, "token": token}
 }
 
-// Every write that takes require_leases is refused to a holder that was superseded,
-// which is told by whom, and changes nothing.
+// Every write with require_leases is refused if its lease has a new holder. The
+// refusal names the new holder, and the write changes nothing.
 func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.actor(dispatch.Root, "", "boss")
@@ -66,7 +66,7 @@ func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
 			if c := zombie.ok("lease_check", need(scope, "x", old)); c["current"] != false || c["held"] != true || c["held_token"] != token {
 				t.Errorf("superseded: %v", c)
 			}
-			// Both leases are needed, not one of them.
+			// Every required lease is checked, not only one.
 			heir.refused("STALE_TOKEN", "kv_set", args{"path": "/shared/a", "value": 2, "require_leases": []args{need(scope, "x", token), need(scope, "y", token)}})
 		}
 		if e := heir.ok("kv_get", args{"path": "/shared/a"})["entry"].(map[string]any); e["version"] != 1.0 {
@@ -78,7 +78,7 @@ func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
 		if s := heir.ok("task_get", args{"task_id": claim["task_id"]}); s["state"] != "in_progress" {
 			t.Errorf("task: %v", s)
 		}
-		// The holder's writes go through, also by somebody to whom it gave the token.
+		// Writes with the holder's token succeed, also those of another actor.
 		g := heir.ok("run_lease_acquire", args{"key": "mine", "ttl_secs": 3600})
 		both := args{"require_leases": []args{need("run", "mine", g["token"])}, "require_mode": "strict"}
 		for _, tool := range []string{"kv_cas", "kv_set", "kv_delete", "task_enqueue", "task_submit"} {
@@ -111,9 +111,9 @@ func TestRequirementsThatCannotBeReadAreNamed(t *testing.T) {
 	})
 }
 
-// Holders come and go, pause for longer than they hold, and write what token they
-// had. The check and the write are one transaction, so no token is written after a
-// greater one.
+// Holders take turns, pause for longer than their leases last, and write the
+// token that they had. The check and the write are one transaction, so no token
+// is written after a greater one.
 func TestTokensOfGatedWritesNeverGoBack(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Merge makes one reply of those that all partitions have given to a call. It is for the
-// tools that are not about one run.
+// Merge combines the replies of all partitions to a call into one. It is for
+// tools that are not about a single run.
 func Merge(tool string, args Arguments, replies []Reply) Reply {
 	switch tool {
 	case "operator_tree":
@@ -33,7 +33,7 @@ func Merge(tool string, args Arguments, replies []Reply) Reply {
 		}
 		list.Line = strings.Join(lines, "; ")
 		return merged(list)
-	case "hook_command": // each has noted the same
+	case "hook_command": // every partition has noted the same files
 		most := seenFiles{Files: []seenFile{}}
 		for _, one := range decoded[seenFiles](replies) {
 			if len(one.Files) > len(most.Files) {
@@ -70,8 +70,9 @@ func merged[R answer](a R) Reply {
 	return newReply(mustJSON(a), a.Text(), toldBy(reflect.TypeFor[R]()), nil)
 }
 
-// mergeRuns merges lists of runs by name. A run is in one of them. What there is beyond
-// a page is asked for again, as each list begins behind the last run of the page before.
+// mergeRuns merges lists of runs by name. Each run is in one list only. Runs that
+// do not fit on the page are dropped. The next call asks for them again, because
+// every list then begins after the last actor of this page.
 func mergeRuns(args Arguments, replies []Reply) Reply {
 	limit := maxTree
 	var given struct{ Limit *int }
@@ -80,7 +81,7 @@ func mergeRuns(args Arguments, replies []Reply) Reply {
 	}
 	all := runList{Runs: []run{}}
 	more := false
-	through := "" // nothing is known of runs behind this one
+	through := "" // a list may be incomplete after this run
 	for _, one := range decoded[runList](replies) {
 		all.Runs = append(all.Runs, one.Runs...)
 		if one.Next == "" {
@@ -117,7 +118,8 @@ func mergeRuns(args Arguments, replies []Reply) Reply {
 // Changed is the reply of operator_watch.
 func Changed(is bool) Reply { return merged(changed{is}) }
 
-// WaitOf is how long a call of a tool is to wait.
+// WaitOf returns how long a call may wait: wait_secs, or 50 seconds by default
+// and at most.
 func WaitOf(tool string, args Arguments) time.Duration {
 	wait := seconds(50)
 	var given struct {
@@ -129,12 +131,12 @@ func WaitOf(tool string, args Arguments) time.Duration {
 	return wait.duration()
 }
 
-// NewlyGuarded are the keys of the leases that a reply of hook_write says were not held
-// before.
+// NewlyGuarded returns the keys of the leases in a reply of hook_write that were
+// not held before the call.
 func NewlyGuarded(r Reply) (keys []string) {
 	keys = []string{}
 	var g guarded
-	_ = json.Unmarshal(r.Object, &g) // our own
+	_ = json.Unmarshal(r.Object, &g) // never fails: this program wrote it
 	for _, l := range g.Leases {
 		if !l.Reentrant {
 			keys = append(keys, l.Key)
@@ -143,9 +145,9 @@ func NewlyGuarded(r Reply) (keys []string) {
 	return keys
 }
 
-// OwnSessions is how many a reply of hook_sessions tells of.
+// OwnSessions returns the number of sessions in a reply of hook_sessions.
 func OwnSessions(r Reply) int {
 	var n ownSessions
-	_ = json.Unmarshal(r.Object, &n) // our own
+	_ = json.Unmarshal(r.Object, &n) // never fails: this program wrote it
 	return n.Own
 }

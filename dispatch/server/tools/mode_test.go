@@ -8,7 +8,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// Who is granted a key reads that somebody holds the same under another spelling.
+// The answer to a grant says that somebody holds a key that differs only in
+// spelling.
 func TestKeysThatAreSpeltAlikeAreNamed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		a, b := h.actor(dispatch.Root, "", "A"), h.actor(dispatch.Worker, "", "B")
@@ -31,8 +32,8 @@ func TestKeysThatAreSpeltAlikeAreNamed(t *testing.T) {
 	})
 }
 
-// Readers share a lease; a writer is told who they are and what for, in every place
-// that shows leases.
+// Readers share a lease. Everything that shows leases tells a writer who the
+// readers are and why they hold it.
 func TestSharedLeasesAndReasonsAreShown(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		lead := h.actor(dispatch.Root, "", "boss")
@@ -55,7 +56,7 @@ func TestSharedLeasesAndReasonsAreShown(t *testing.T) {
 		if held := lead.refused("WAIT_TIMEOUT", "lease_acquire", args{"name": "x", "wait_secs": 1}); held["mode"] != "shared" {
 			t.Errorf("after a wait: %v", held)
 		}
-		// Pages go on within the readers of one key.
+		// A page may end between two readers of one key.
 		modes, pages, next := map[string]int{}, 0, ""
 		for more := true; more; more = next != "" {
 			list := lead.ok("lease_list", args{"limit": 2, "after": next})

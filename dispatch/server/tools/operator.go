@@ -74,7 +74,7 @@ type addedActor struct {
 	tokenEnd
 }
 
-// tokenEnd is when the token of an actor expires.
+// tokenEnd says when the token of an actor expires.
 type tokenEnd struct {
 	ExpiresAt *time.Time `json:"token_expires_at,omitempty" jsonschema:"absent: when the actor ends"`
 }

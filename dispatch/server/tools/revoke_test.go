@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A lead takes leases away within its sub-tree and nowhere else. The holder is told
-// by whom and why, and its writes are refused from then on.
+// A lead revokes leases within its sub-tree and nowhere else. The holder is told
+// who revoked the lease and why, and its writes are refused from then on.
 func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		root, s1, s2 := h.actor(dispatch.Root, "", "boss"), h.actor(dispatch.Sublead, "", "S1"), h.actor(dispatch.Sublead, "", "S2")
@@ -35,7 +35,7 @@ func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 			t.Errorf("again: %v", again)
 		}
 
-		// A layer's lease: a lead's own layer, and those below it.
+		// A lead revokes leases of its own layer and of those below it.
 		w1.ok("lease_acquire", args{"name": "out"})
 		layered := args{"scope": "layer", "key": "/leases/out", "reason": "wrong branch"}
 		if done := s2.ok("lease_revoke", layered); done["revoked"] != false {
@@ -47,7 +47,8 @@ func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 			t.Errorf("of a layer below: %v", done)
 		}
 
-		// Of those who share it only the lead's own lose it; the operator takes all.
+		// A lead revokes a shared lease only from holders in its sub-tree. The
+		// operator revokes it from all.
 		for _, c := range []caller{w1, w2, root} {
 			c.ok("run_lease_acquire", args{"key": "schema", "mode": "shared"})
 		}

@@ -24,13 +24,13 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// secrets are members of the answers of operators' tools that are in no text.
+// secrets are the fields in answers of operators' tools that no text contains.
 var secrets = map[string]string{
 	"operator_actor_add": "token", "operator_actor_token": "token", "operator_token_issue": "token", "operator_token_rotate": "token", "operator_launch_next": "launch",
 }
 
-// checkText is how every answer and every refusal of these tests is held to the
-// rule that its text has all that its object has. caller.call looks.
+// checkText checks that the text of an answer or refusal contains everything
+// that its object contains. caller.call calls it for every tool call.
 func (h *house) checkText(tool string, object map[string]any, text string) {
 	h.t.Helper()
 	if missing := missingIn(text, object); len(missing) > 0 && !slices.Equal(missing, []string{secrets[tool]}) {
@@ -41,8 +41,8 @@ func (h *house) checkText(tool string, object map[string]any, text string) {
 	}
 }
 
-// missingIn are the members of an object that its text does not have: neither in
-// the JSON of its second line, nor as a word of its first.
+// missingIn returns the fields of an object that its text lacks, both as a word
+// of its first line and in the JSON of its second.
 func missingIn(text string, object map[string]any) (missing []string) {
 	line, rest, more := strings.Cut(text, "\n")
 	if line == "" {
@@ -68,7 +68,7 @@ func missingIn(text string, object map[string]any) (missing []string) {
 	return missing
 }
 
-// inWords reports whether a line has a text or a number as a word of its own.
+// inWords reports whether a line contains a text or a number as a separate word.
 func inWords(line string, value any) bool {
 	var word string
 	switch v := value.(type) {
@@ -85,8 +85,8 @@ func inWords(line string, value any) bool {
 	return regexp.MustCompile(`(^|[^\pL\pN])` + regexp.QuoteMeta(word) + `($|[^\pL\pN])`).MatchString(line)
 }
 
-// What is refused is refused in a text that has everything, too: every error
-// that has a code, with all its data, some of which no test above gets to see.
+// The text of a refusal also contains everything. This test covers every error
+// with a code and all its data, some of which no other test produces.
 func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 	id, at := uuid.New(), time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	by := registry.Holder{Actor: uuid.New(), Path: "S1→W2", Party: "a \"b\" & <c>\nd"}

@@ -32,10 +32,10 @@ type house struct {
 	state  *dispatch.State
 	server *server.Server
 	output map[string]*jsonschema.Resolved
-	wire   map[string]*jsonschema.Resolved // what clients are told: of refusals too
+	wire   map[string]*jsonschema.Resolved // as clients see it, which includes refusals
 
 	mu     sync.Mutex
-	called map[string]bool // with an answer
+	called map[string]bool // the tools that have answered
 	dials  []func()
 }
 
@@ -81,7 +81,7 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 	})
 }
 
-// A caller is an MCP session whose every answer is held against its schema.
+// A caller is an MCP session. Each answer to it is checked against its schema.
 type caller struct {
 	*client.Client
 	h *house
@@ -162,7 +162,7 @@ func (c caller) refused(code, tool string, a args) map[string]any {
 	return data
 }
 
-// Every answer of every tool is of its schema: caller.call looks.
+// Every answer of every tool matches its schema; caller.call checks it.
 func TestEveryToolAnswersByItsSchema(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		op := h.connect(server.Hello{Operator: true})
@@ -360,7 +360,7 @@ func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
 		if again := root.ok("lease_list", nil); again["notices"] != nil {
 			t.Errorf("told twice: %v", again)
 		}
-		// It has lapsed: it is its holder's again, until another takes it.
+		// An expired lease can be renewed until another session takes it.
 		root.ok("lease_renew", args{"lease_id": l["lease_id"]})
 		time.Sleep(2 * time.Second)
 		h.actor(dispatch.Worker, "", "W1").ok("lease_acquire", args{"name": "x"})
@@ -370,9 +370,9 @@ func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
 	})
 }
 
-// What a schema says of an argument is what decoding holds it to: everything
-// outside is refused by the argument's name, and the bounds themselves are
-// not.
+// Decoding enforces exactly what the schema of an argument says. A value outside
+// the bounds is refused with the argument's name, and the bounds themselves are
+// accepted.
 func TestSchemasAndDecodingAgree(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		op := h.connect(server.Hello{Operator: true})
@@ -495,14 +495,14 @@ func bounds(s *jsonschema.Schema) (values []any) {
 	if s.Minimum != nil {
 		values = append(values, *s.Minimum)
 	}
-	if s.Maximum != nil && *s.Maximum > 50 { // what is bounded by less is a wait
+	if s.Maximum != nil && *s.Maximum > 50 { // a lower maximum belongs to a wait
 		values = append(values, *s.Maximum)
 	}
 	return values
 }
 
-// Every other spelling of a path is refused, or is the same entry; in every
-// tool, and in globs.
+// Every other spelling of a path is refused or means the same entry, in every
+// tool and in globs.
 func TestAliasesOfAPathAreRefusedOrTheSame(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		root := h.actor(dispatch.Root, "", "boss")
@@ -614,8 +614,9 @@ func TestToolsAreWhatClientsCanTake(t *testing.T) {
 	}
 }
 
-// onlyObjects refuses true and false for the schema of a property or an item,
-// which are schemas, and break the clients of the TypeScript SDK.
+// onlyObjects checks that the schema of each property and item is an object. The
+// values true and false are valid schemas too, but they break clients of the
+// TypeScript SDK.
 func onlyObjects(t *testing.T, where string, schema any) {
 	t.Helper()
 	s, ok := schema.(map[string]any)

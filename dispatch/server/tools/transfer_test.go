@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// noticesOf are the notices beside an answer.
+// noticesOf returns the notices in an answer.
 func noticesOf(t *testing.T, answer map[string]any) (list []map[string]any) {
 	t.Helper()
 	told, _ := answer["notices"].([]any)
@@ -19,7 +19,8 @@ func noticesOf(t *testing.T, answer map[string]any) (list []map[string]any) {
 	return list
 }
 
-// A lease is handed to a named actor, which is told, and waiters keep their places.
+// A lease is transferred to a named actor, which is told. The waiters keep their
+// places.
 func TestALeaseIsTransferred(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		boss, s1 := h.actor(dispatch.Root, "", "boss"), h.actor(dispatch.Sublead, "", "S1")
@@ -49,7 +50,8 @@ func TestALeaseIsTransferred(t *testing.T) {
 			t.Errorf("W1 has lost it: %v", lost)
 		}
 
-		// A layer's lease is for those of the layer. The offer can be taken back.
+		// A layer's lease can be offered only within the layer. The holder can
+		// withdraw the offer.
 		out := w1.ok("lease_acquire", args{"name": "out"})
 		w1.refused("INVALID_ARGUMENT", "lease_transfer", args{"lease_id": out["lease_id"], "to": "root"})
 		w1.ok("lease_transfer", args{"lease_id": out["lease_id"], "to": "S1"})
@@ -63,7 +65,8 @@ func TestALeaseIsTransferred(t *testing.T) {
 	})
 }
 
-// A holder reads once, beside whatever it is answered, who waits and for what.
+// One of the holder's answers tells it who waits and for what, and no later one
+// repeats it.
 func TestAHolderReadsOnceWhoWaits(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.actor(dispatch.Root, "", "boss")

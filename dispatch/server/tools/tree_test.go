@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// Whatever the size of a page, the pages together are the list: each actor once, each
-// lead before its layer, and each run before the next.
+// For every page size, the pages together are the whole list: each actor once,
+// each lead before its layer, and each run before the next.
 func TestPagesOfActorsAreTheWholeList(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		op := h.connect(server.Hello{Operator: true})

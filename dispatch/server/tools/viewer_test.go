@@ -14,8 +14,8 @@ import (
 )
 
 // A client gives its model the whole list of tools with every request, so the
-// list is small: counted as the o200k models do it, in what clients pass on of it,
-// which is names, descriptions and schemas of arguments.
+// list must be small. The test counts tokens of the o200k encoding in the parts
+// that clients pass on: names, descriptions and schemas of arguments.
 func TestListsOfToolsAreSmall(t *testing.T) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
@@ -67,7 +67,8 @@ func TestListsOfToolsAreSmall(t *testing.T) {
 	}
 }
 
-// Who is shown a tool can use it, and what it may destroy is somebody else's.
+// An agent sees only tools that it can use. A tool is called destructive only if
+// it may destroy something of another party.
 func TestToolsAreShownToThoseWhoCanUseThem(t *testing.T) {
 	names := func(v tools.Viewer) (names []string) {
 		for _, tool := range tools.Agents() {
@@ -114,8 +115,8 @@ func TestToolsAreShownToThoseWhoCanUseThem(t *testing.T) {
 	}
 }
 
-// Some clients pass on the descriptions of arguments and drop bounds and
-// defaults; so they are in the descriptions.
+// Some clients pass on the descriptions of arguments but not their bounds and
+// defaults, so the descriptions contain both.
 func TestDescriptionsSayBoundsAndDefaults(t *testing.T) {
 	for _, tool := range tools.Agents() {
 		var listed struct {
