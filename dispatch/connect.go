@@ -46,6 +46,9 @@ type Origin struct {
 // Connect opens a session, or resumes one. If the peer process descends from a
 // launched process, that ancestry takes precedence over the credentials.
 func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (*Session, error) {
+	if v := c.Vouched; v != nil && !v.Role.Outside() {
+		return s.connectVouched(*v, peer), nil // where it is known, its process may be one that was launched
+	}
 	k := s.launchers.Kin(peer)
 	var own Actor // zero: the process does not belong to an actor
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) (err error) {
@@ -57,9 +60,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	}
 	if c.Operator {
 		if c.Vouched != nil {
-			se := s.connectOutside(*c.Vouched, "", peer)
-			se.vouched = true
-			return se, nil
+			return s.connectVouched(*c.Vouched, peer), nil
 		}
 		return s.connectOutside(Actor{ID: uuid.New(), Name: operatorPath, Role: Operator, Path: operatorPath}, "", peer), nil
 	}
@@ -152,6 +153,14 @@ func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
 	p.losses.changes = p.state.eng.Watch(registry.NewsKey(a.ID))
 	p.mail.changes = p.state.eng.Watch(mail.Key(a.ID))
 	context.AfterFunc(p.ctx, func() { p.losses.changes.Stop(); p.mail.changes.Stop() })
+}
+
+// connectVouched opens a session for an actor of another partition, or one that is in no
+// tree. It holds nothing and needs no record.
+func (s *State) connectVouched(a Actor, peer process.Peer) *Session {
+	se := s.connectOutside(a, "", peer)
+	se.vouched = true
+	return se
 }
 
 // connectAccess opens a session for the token of an access. It refuses a

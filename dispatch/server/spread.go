@@ -44,7 +44,8 @@ type linked struct {
 type dialled struct {
 	ready chan struct{}
 	*link
-	err error // set before ready
+	err      error // set before ready
+	launches bool  // the session is a launcher there; under spread.mu
 }
 
 func (d *dialled) useless() bool {
@@ -116,8 +117,9 @@ func (sp *spread) begin() bool {
 	return !sp.closed
 }
 
-// link gives a session's link to a partition, and makes it if need be.
-func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int) (*link, error) {
+// link gives a session's link to a partition, and makes it if need be. That of a launcher
+// is made once: if it is lost, so is the launcher.
+func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int, launches bool) (*link, error) {
 	for {
 		sp.mu.Lock()
 		if sp.closed || se.Context().Err() != nil {
@@ -130,6 +132,10 @@ func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int)
 			return nil, errSpreadOver // it has just ended
 		}
 		d := l.links[partition]
+		if d != nil && d.launches && d.useless() {
+			sp.mu.Unlock()
+			return nil, errLinkLost
+		}
 		if d == nil || d.useless() {
 			d = &dialled{ready: make(chan struct{})}
 			l.links[partition] = d
@@ -139,6 +145,7 @@ func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int)
 				d.link, d.err = sp.server.dialLink(sp.home.ctx, partition, voucher{a.ID, a.Name, a.Path, a.Role}, se.Peer())
 			}()
 		}
+		d.launches = d.launches || launches
 		sp.mu.Unlock()
 		select {
 		case <-d.ready:
@@ -160,7 +167,7 @@ var launcherTools = map[string]bool{
 // call calls a tool in a partition.
 func (sp *spread) call(ctx context.Context, se *dispatch.Session, partition int, tool string, args tools.Arguments) tools.Reply {
 	for again := true; ; again = false {
-		l, err := sp.link(ctx, se, partition)
+		l, err := sp.link(ctx, se, partition, launcherTools[tool])
 		var r tools.Reply
 		if err == nil {
 			r, err = l.call(ctx, tool, args)
@@ -226,6 +233,9 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 		return sp.all(tool)
 	case "hook_write":
 		return sp.writeAway(se, args)
+	}
+	if !outside && tool != "hook_check" && tool != "hook_changed" {
+		return nil // all else is of its own run
 	}
 	if partition := dispatch.PartitionOf(run, sp.server.opts.Partitions); named && partition != sp.home.partition {
 		return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {

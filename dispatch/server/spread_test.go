@@ -519,6 +519,40 @@ func TestAWriteCountsForTheClientsOwnSession(t *testing.T) {
 		// An actor's own hook for another project.
 		own.want(nil, "hook_write", fmt.Sprintf(`{"pid":%d,"hold_secs":60,"name":"guest","writes":[{"run":%q,"keys":["file:b"]}]}`, pid, runs[3]))
 		s.connect(1, server.Hello{Run: runs[3], Name: "other"}).refused("run_lease_acquire", `{"key":"file:b"}`)
+		// What files looked like is remembered wherever they may be.
+		own.want(nil, "hook_command", fmt.Sprintf(`{"pid":%d,"files":[{"key":"file:b","look":"1"}]}`, pid))
+		var seen struct{ Files []struct{ Key string } }
+		own.want(&seen, "hook_command", fmt.Sprintf(`{"pid":%d}`, pid))
+		if len(seen.Files) != 1 {
+			t.Errorf("files %+v", seen.Files)
+		}
+	})
+}
+
+// A launcher whose partition goes to another server has to attach again, and so must
+// connect again.
+func TestALauncherMovesWithItsPartition(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		run := s.runs()[1]
+		op := s.operator(0)
+		op.want(nil, "operator_run_dispatch", fmt.Sprintf(`{"run":%q,"root":{"name":"root","agent":"a","prompt":"p"},"agents":["a"]}`, run))
+		var next struct{ Launch []struct{ Token string } }
+		op.want(&next, "operator_launch_next", fmt.Sprintf(`{"run":%q,"wait_secs":0}`, run))
+		if len(next.Launch) != 1 || dispatch.PartitionOfSecret(next.Launch[0].Token) != 1 {
+			s.Errorf("told to launch %+v", next)
+		}
+		waits := s.operator(1) // is no launcher, and goes on
+		waits.want(nil, "operator_leases", fmt.Sprintf(`{"run":%q}`, run))
+		s.end(1)
+		synctest.Wait()
+		s.open(1, 0)
+		op.call("next", "operator_launch_next", fmt.Sprintf(`{"run":%q,"wait_secs":0}`, run))
+		for {
+			if _, err := op.br.ReadString('\n'); err != nil {
+				break // it was told why, or not
+			}
+		}
+		waits.want(nil, "operator_tree", `{}`)
 	})
 }
 
