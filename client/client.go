@@ -50,6 +50,7 @@ type Client struct {
 	opening chan struct{} // whoever opens a session has it
 	mu      sync.Mutex
 	session string           // its handle; "": there is none
+	closed  bool             // nothing more is held
 	holds   map[uint64]*hold // by token
 }
 
@@ -94,6 +95,7 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 func (c *Client) Close() error {
 	c.mu.Lock()
 	handle := c.session
+	c.closed = true
 	c.mu.Unlock()
 	c.loseAll(handle, ErrReleased)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
@@ -133,6 +135,7 @@ type request struct {
 	body         []byte
 	wait         time.Duration // that the server may take before it answers
 	key          string        // names the call, however often it is sent
+	session      string        // in which it was answered
 }
 
 // answerTimeout is how long a server may take to answer what does not wait.
@@ -189,6 +192,7 @@ func (c *Client) try(ctx context.Context, r *request, timeout time.Duration, out
 			}
 			return err
 		}
+		r.session = handle
 		if status == http.StatusNoContent || out == nil {
 			return nil
 		}

@@ -14,7 +14,7 @@ type hold struct {
 	c        *Client
 	what     string // for people
 	token    uint64
-	session  string
+	session  string // in which it was granted
 	ttl      time.Duration
 	renew    func(ctx context.Context, timeout time.Duration) error // asks one server once
 	jeopardy func(left time.Duration, err error)
@@ -54,14 +54,29 @@ func (h *hold) begin(ctx context.Context, sent time.Duration) error {
 			return err
 		}
 	}
-	h.c.mu.Lock()
-	h.session = h.c.session
-	h.c.holds[h.token] = h
-	h.c.mu.Unlock()
+	if err := h.c.keep(h); err != nil {
+		h.end(err)
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watch = time.AfterFunc(h.nextLook(), h.look)
 	h.beat = time.AfterFunc(h.third(), h.keep)
+	return nil
+}
+
+// keep adds a hold to those that end with their session. One whose session has ended
+// meanwhile, with which it went back, is none.
+func (c *Client) keep(h *hold) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.session != h.session:
+		return ErrSession
+	}
+	c.holds[h.token] = h
 	return nil
 }
 

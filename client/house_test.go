@@ -103,6 +103,9 @@ type machine struct {
 	h     *house
 	slept atomic.Int64  // by how much its clock is ahead
 	late  time.Duration // what it is answered comes so late
+	reads atomic.Int64  // of its clock, since onRead
+	at    atomic.Int64  // the read at which something happens
+	then  func()
 
 	mu      sync.Mutex
 	conns   []*cable
@@ -119,9 +122,20 @@ func (h *house) machine() *machine {
 func (m *machine) clock() clock.Clock {
 	c := clock.Go()
 	running := c.Running
-	c.Running = func() time.Duration { return running() + time.Duration(m.slept.Load()) }
+	c.Running = func() time.Duration {
+		if at := m.at.Load(); at > 0 && m.reads.Add(1) == at {
+			m.then()
+		}
+		return running() + time.Duration(m.slept.Load())
+	}
 	c.Sleeps = true
 	return c
+}
+
+// onRead has something happen when the clock is read for the nth time from now.
+func (m *machine) onRead(n int64, then func()) {
+	m.then = then
+	m.at.Store(n)
 }
 
 // pull lets nothing through any more, in either direction, until plug; nobody notices by

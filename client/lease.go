@@ -85,12 +85,13 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 		Token   uint64
 	}
 	sent := c.clock.Running() // if it is sent twice, the first may have been granted
-	if err := c.do(ctx, &request{method: http.MethodPost, path: path, body: encode(in), wait: wait}, &granted); err != nil {
+	asked := request{method: http.MethodPost, path: path, body: encode(in), wait: wait}
+	if err := c.do(ctx, &asked, &granted); err != nil {
 		return nil, err
 	}
 	l := &Lease{id: granted.LeaseID, scope: granted.Scope, key: granted.Name + granted.Key}
 	l.hold = &hold{
-		c: c, what: fmt.Sprintf("lease %q", l.key), token: granted.Token, ttl: o.TTL, jeopardy: o.Jeopardy,
+		c: c, what: fmt.Sprintf("lease %q", l.key), token: granted.Token, session: asked.session, ttl: o.TTL, jeopardy: o.Jeopardy,
 		renew: func(ctx context.Context, timeout time.Duration) error {
 			r := &request{method: http.MethodPost, path: "/leases/" + l.id + "/renew", body: encode(map[string]any{"ttl_secs": o.TTL.Seconds()})}
 			return c.try(ctx, r, timeout, nil)

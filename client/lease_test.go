@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -218,6 +219,39 @@ func TestALostSessionLosesItsLeases(t *testing.T) {
 			t.Errorf("its context: %v", cause)
 		}
 		acquire(t, one, "b", client.LeaseOptions{}) // in another session
+	})
+}
+
+// What is granted just as its session ends went back with it: it is not the holder's, at
+// whatever instant the client learns of the one and of the other.
+func TestAGrantInASessionThatHasEndedIsNone(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		for reads := range int64(2) { // of the clock: before the lease is asked for, and before it is kept
+			reads++
+			here := h.machine()
+			one := here.open(fmt.Sprint("one", reads))
+			synctest.Wait()
+			key := fmt.Sprint("key ", reads)
+			here.onRead(reads, func() {
+				here.pull()
+				here.cut()
+				time.Sleep(time.Minute) // the server ends the session
+				here.plug()
+				time.Sleep(3 * time.Second) // and the client opens another
+				synctest.Wait()
+			})
+			l, err := one.TryAcquire(t.Context(), key, client.LeaseOptions{TTL: time.Hour})
+			if here.reads.Load() < reads {
+				t.Fatalf("the clock was read %d times", here.reads.Load())
+			}
+			_, other := h.client(fmt.Sprint("two", reads)).TryAcquire(t.Context(), key, client.LeaseOptions{})
+			switch held := err == nil && l.Context().Err() == nil; {
+			case held != (client.CodeOf(other) == "LEASE_HELD"):
+				t.Errorf("at read %d the client has it: %v (%v), and another is told %v", reads, held, err, other)
+			case err != nil && !errors.Is(err, client.ErrLost):
+				t.Errorf("at read %d: %v", reads, err)
+			}
+		}
 	})
 }
 

@@ -96,12 +96,12 @@ func (s *shift) claimAll(ctx context.Context) error {
 			return nil
 		}
 		sent := s.clock.Running()
-		tasks, err := s.claim(ctx, n)
+		tasks, session, err := s.claim(ctx, n)
 		for range n - len(tasks) {
 			s.free <- struct{}{}
 		}
 		for i := range tasks {
-			s.handlers.Go(func() { s.execute(ctx, &tasks[i], sent) })
+			s.handlers.Go(func() { s.execute(ctx, &tasks[i], session, sent) })
 		}
 		switch refusal, ok := errors.AsType[*Error](err); {
 		case err == nil:
@@ -137,18 +137,19 @@ func (s *shift) room(ctx context.Context) (n int) {
 	return n
 }
 
-func (s *shift) claim(ctx context.Context, n int) ([]Task, error) {
+func (s *shift) claim(ctx context.Context, n int) (tasks []Task, session string, err error) {
 	in := map[string]any{"queues": s.Queues, "ttl_secs": s.TTL.Seconds(), "wait_secs": maxWait.Seconds(), "count": n}
 	var got struct{ Tasks []Task }
-	err := s.do(ctx, &request{method: http.MethodPost, path: "/tasks/next", body: encode(in), wait: maxWait}, &got)
-	return got.Tasks, err
+	asked := request{method: http.MethodPost, path: "/tasks/next", body: encode(in), wait: maxWait}
+	err = s.do(ctx, &asked, &got)
+	return got.Tasks, asked.session, err
 }
 
 // execute has a task handled, and ends it. Its room is free as soon as the handler has
 // returned: the end goes to the server with those of others, while the next is claimed.
-func (s *shift) execute(ctx context.Context, t *Task, sent time.Duration) {
+func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.Duration) {
 	h := &hold{
-		c: s.Client, what: "task " + t.ID, token: t.Token, ttl: s.TTL,
+		c: s.Client, what: "task " + t.ID, token: t.Token, session: session, ttl: s.TTL,
 		renew: func(ctx context.Context, timeout time.Duration) error {
 			return s.try(ctx, s.taskRequest(t, "heartbeat", map[string]any{"token": t.Token, "ttl_secs": s.TTL.Seconds()}), timeout, nil)
 		},
