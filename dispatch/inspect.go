@@ -195,6 +195,41 @@ func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (l
 	})
 }
 
+// RunsAlone returns runs without their actors, in the order of their names: the
+// one with a name, or with "" those after a name, at most limit. If there are more,
+// next is the value of after for the next page.
+func (s *State) RunsAlone(ctx context.Context, name, after string, limit int) (list []RunInfo, next string, err error) {
+	return list, next, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		from := runKey(name)
+		if after != "" {
+			from = runKey(after) + "\x00"
+		}
+		for row := range tx.ScanFrom(runPrefix, from) {
+			run, ok := rows.Decode[Run](tx, row)
+			switch {
+			case !ok:
+				continue
+			case name != "" && run.Name != name:
+				return notFound("run %q", name)
+			case len(list) == limit:
+				next = list[limit-1].Name
+				return nil
+			}
+			info := RunInfo{Run: run}
+			if d, ok := work.RunOf(tx, run.Name); ok {
+				info.Dispatched = &d
+			}
+			if list = append(list, info); name != "" {
+				return nil
+			}
+		}
+		if name != "" {
+			return notFound("run %q", name)
+		}
+		return context.Cause(ctx)
+	})
+}
+
 // endOf returns the value of after that continues behind list.
 func endOf(list []RunInfo) string {
 	if len(list) == 0 {

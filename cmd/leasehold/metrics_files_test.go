@@ -14,7 +14,7 @@ import (
 )
 
 // The alert rules and the dashboard are about metrics that a daemon has. Prometheus' own
-// checker reads the rules where it is installed.
+// checker reads the rules and the metrics where it is installed.
 func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 	dir := filepath.Join("..", "..", "examples", "monitoring")
 	read := func(name string) string {
@@ -85,14 +85,17 @@ func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Log("promtool, of Debian's package prometheus, is not installed: it does not check the rules")
+		t.Log("promtool, of Debian's package prometheus, is not installed: it checks neither the rules nor the metrics")
 		return
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"check", "config", "--syntax-only", "prometheus.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"check", "config", "--syntax-only", "prometheus.yaml"}, {"check", "metrics"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = dir
+		_, metrics := d.get(d.scraped, "")
+		cmd.Stdin = metrics // which check metrics reads
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
+		metrics.Close()
 	}
 }

@@ -66,7 +66,7 @@ func TestPageIsLive(t *testing.T) {
 	held := s.acquire(one, "contended", 600)
 	p.sees("a lease", row("contended"))
 	s.waits(root, "contended")
-	p.sees("contention", row("contended")+`?.textContent.includes("1 waits")`)
+	p.sees("contention", row("contended")+`?.textContent.includes("1 waiting")`)
 	s.do(one, "run_lease_release", map[string]any{"lease_id": held})
 	p.sees("the hand-over", row("contended")+`?.textContent.includes("root")`)
 	s.acquire(one, "short", 1)

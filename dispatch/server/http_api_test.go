@@ -614,6 +614,19 @@ func TestAPIOperatorsAndReaders(t *testing.T) {
 			operator.want(c.status, c.method, c.path, c.body)
 		}
 
+		// Runs can be listed without their actors, in pages.
+		operator.actor(dispatch.NewActor{Run: "second", Name: "root", Role: dispatch.Root})
+		page := operator.want(200, "GET", "/runs?actors=false&limit=1", "")
+		if page.text("next") != "r" || !strings.Contains(page.body, `"actors":[]`) {
+			t.Errorf("the first page of runs: %s", page.body)
+		}
+		page = operator.want(200, "GET", "/runs?actors=false&limit=1&after=r", "")
+		if page.text("next") != "" || !strings.Contains(page.body, `"run":"second"`) || strings.Contains(page.body, `"run":"r"`) {
+			t.Errorf("the second page of runs: %s", page.body)
+		}
+		operator.want(200, "GET", "/runs/r?actors=false", "")
+		operator.want(404, "GET", "/runs/none?actors=false", "")
+
 		// A token is void from the moment that says so.
 		operator.want(200, "DELETE", "/tokens/grafana", "")
 		reader.want(401, "GET", "/runs", "")

@@ -142,9 +142,10 @@ func (o *operator) removeRun(ctx context.Context, _ *dispatch.Session, a runArg)
 }
 
 type treeArgs struct {
-	Run   string `json:"run,omitempty" doc:"default: all runs" max:"64"`
-	After string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
-	Limit int    `json:"limit,omitempty" doc:"how many actors at most" min:"1" max:"1000" default:"1000"`
+	Run    string `json:"run,omitempty" doc:"default: all runs" max:"64"`
+	After  string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
+	Limit  int    `json:"limit,omitempty" doc:"how many actors at most" min:"1" max:"1000" default:"1000"`
+	Actors bool   `json:"actors,omitempty" doc:"false: the runs alone; then limit counts runs" default:"true"`
 }
 
 const maxTree = 1000
@@ -168,7 +169,11 @@ type run struct {
 func (l runList) Text() string { return counted(len(l.Runs), "run", "runs", l.Next) }
 
 func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs) (runList, error) {
-	infos, next, err := o.state.RunsAfter(ctx, a.Run, a.After, a.Limit)
+	find := o.state.RunsAfter
+	if !a.Actors {
+		find = o.state.RunsAlone
+	}
+	infos, next, err := find(ctx, a.Run, a.After, a.Limit)
 	if err != nil {
 		return runList{}, err
 	}

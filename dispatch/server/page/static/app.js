@@ -99,7 +99,7 @@ function turn() {
   const [, to, q] = /^#\/([a-z]+)(?:\?(.*))?$/.exec(location.hash) || [];
   params = new URLSearchParams(q || "");
   const wanted = params.get("run") || model.run || lastRun() || model.runs[0]?.run || "";
-  const run = model.runs.some((r) => r.run === wanted) ? wanted : params.get("run") || model.runs[0]?.run || "";
+  const run = model.runs.some((r) => r.run === wanted) ? wanted : model.runs[0]?.run || "";
   if (run !== model.run) {
     model.look(run);
     keepRun(run);

@@ -62,7 +62,7 @@ export class EventsView {
     }
     this.drawn = this.model.added;
     this.bar.say(this.paused ? "paused" : count(this.rows.length, "event", "events"));
-    this.grid.show(this.rows, !this.model.loaded.has("events") ? "Loading" : all.length ? "No event fits." : "Nothing has happened yet.", grow);
+    this.grid.show(this.rows, !this.model.loaded.has("events") ? "Loading" : all.length ? "No event matches." : "Nothing has happened yet.", grow);
   }
 
   select(e, byKey) {

@@ -80,7 +80,7 @@ export class LeasesView {
     rows.sort(sorts[sort] || byName);
     const all = this.model.leases.size;
     this.bar.say(rows.length === all ? count(all, "lease", "leases") : rows.length.toLocaleString() + " of " + count(all, "lease", "leases"));
-    this.grid.show(rows, !this.model.loaded.has("leases") ? "Loading" : all ? "No lease fits." : "Nothing is held at the moment.");
+    this.grid.show(rows, !this.model.loaded.has("leases") ? "Loading" : all ? "No lease matches." : "Nothing is held at the moment.");
     const at = this.params.get("at");
     this.grid.choose(at);
     if (at) {
@@ -106,6 +106,7 @@ export class LeasesView {
   detail(id) {
     const [scope, layer, key, token] = id.split("\n");
     this.shown = id;
+    this.known = this.told = undefined; // until the history of this one has come
     this.of = { scope, layer, key, token };
     this.now = h("div", {});
     this.past = h("div", {}, h("p", { class: "hush" }, "Loading"));
@@ -150,7 +151,7 @@ export class LeasesView {
     const hold = l.holder;
     this.now.replaceChildren(m,
       this.ui.acts() ? h("div", { class: "buttons" }, h("button", { type: "button", class: "danger", onclick: () => this.revoke(l) }, "Revoke lease")) : "",
-      l.in_line ? h("h3", {}, count(l.in_line, "waits", "wait")) : "",
+      l.in_line ? h("h3", {}, count(l.in_line, "waiting", "waiting")) : "",
       l.in_line ? h("ol", { class: "line" }, l.waiters.map((w) => h("li", {}, h("span", {}, w.path + (w.as ? " (as " + w.as + ")" : "")), h("span", { class: "hint" }, span(w.waiting_ms)))), l.in_line > l.waiters.length ? h("li", { class: "hint" }, "and " + (l.in_line - l.waiters.length) + " more") : "") : "",
       facts(["Holder", hold.path], ["Sub-agent", hold.as], ["Reason", l.reason], ["Scope", l.scope === "run" ? "the run" : "layer of " + (l.layer || "root")], ["Mode", l.mode], ["Token", String(l.token)],
         ["Held", span(Date.now() - l.since)], ["Since", day(l.acquired_at)], ["Directory", hold.directory && h("code", {}, hold.directory)], ["Branch", hold.branch && h("code", {}, hold.branch)], ["Process", hold.pid && "pid " + hold.pid], ["Offered to", l.offered_to]));
@@ -188,6 +189,6 @@ function fill(c, l) {
   put(c.as, l.holder.as ? "as " + l.holder.as : "");
   measure(c.time, partLeft(l, now), l.keep_alive ? "kept alive" : left(l, now), toneOf(l, now));
   c.line.hidden = !l.in_line;
-  put(c.line.lastChild, count(l.in_line, "waits", "wait"));
+  put(c.line.lastChild, count(l.in_line, "waiting", "waiting"));
 }
 

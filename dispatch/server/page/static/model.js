@@ -10,7 +10,7 @@ const back = 2000; // revisions to begin before the last
 
 export class Model extends EventTarget {
   run = "";
-  runs = []; // {run, ended_at, …}
+  runs = []; // {run, ended}
   actors = [];
   leases = new Map(); // by scope, layer, key and token
   queues = [];
@@ -67,8 +67,14 @@ export class Model extends EventTarget {
   }
 
   async findRuns() {
-    const { runs } = await get("/runs");
-    this.runs = runs.map((r) => ({ run: r.run, ended: r.ended_at, actors: r.actors.length, created: r.created_at, draining: r.draining }));
+    const runs = [];
+    let after;
+    do {
+      const page = await get("/runs", { actors: false, after });
+      runs.push(...page.runs);
+      after = page.next;
+    } while (after);
+    this.runs = runs.map((r) => ({ run: r.run, ended: r.ended_at }));
     this.runs.sort((a, b) => !!a.ended - !!b.ended || a.run.localeCompare(b.run));
     this.#tell("runs");
     return this.runs;
@@ -99,7 +105,10 @@ export class Model extends EventTarget {
             this.#linked("live");
             this.want("leases", 0);
           },
-          heard: () => (this.#heard = Date.now()),
+          heard: () => {
+            this.#heard = Date.now();
+            this.#linked("live"); // if it was only a request that was lost
+          },
           event: (e) => this.#happened(e),
         }, stop.signal);
       } catch (err) {
@@ -212,11 +221,14 @@ export class Model extends EventTarget {
   }
 
   async _tree(signal) {
-    const { runs } = await ofRun(this.run, "", {}, signal);
-    const r = runs[0];
-    if (!r) return;
-    this.actors = r.actors;
-    this.about = r;
+    const actors = [];
+    let after;
+    do {
+      const { runs, next } = await ofRun(this.run, "", { after }, signal);
+      for (const r of runs) actors.push(...r.actors);
+      after = next;
+    } while (after);
+    this.actors = actors;
     this.loaded.add("tree");
     this.#tell("tree");
   }

@@ -51,12 +51,12 @@ export class QueuesView {
     const all = this.model.queues;
     const rows = all.filter((q) => (!find || q.queue.toLowerCase().includes(find)) && (show === "busy" ? q.in_progress || q.ready : show === "dead" ? q.dead : show === "paused" ? q.paused : true));
     this.bar.say(rows.length === all.length ? count(all.length, "queue", "queues") : rows.length + " of " + count(all.length, "queue", "queues"));
-    this.grid.show(rows, !this.model.loaded.has("queues") ? "Loading" : all.length ? "No queue fits." : "No queue has tasks.");
+    this.grid.show(rows, !this.model.loaded.has("queues") ? "Loading" : all.length ? "No queue matches." : "No queue has tasks.");
     const at = this.params.get("at");
     this.grid.choose(at);
     const q = all.find((x) => x.queue === at);
     if (at && this.shown !== at) this.detail(at);
-    else if (at && q && JSON.stringify(q) !== this.was) this.refresh(q);
+    else if (at && JSON.stringify(q) !== this.was) this.refresh(q);
   }
 
   select(name, focus) {
@@ -110,7 +110,7 @@ export class QueuesView {
       if (tasks.length === 100) this.tasks.append(h("p", { class: "hint" }, "These are the first 100."));
       if (focused) this.tasks.querySelector(`[data-task="${CSS.escape(focused)}"]`)?.focus();
     } catch (err) {
-      this.tasks.replaceChildren(h("p", { class: "wrong" }, err.message));
+      if (this.shown === name && this.which === which) this.tasks.replaceChildren(h("p", { class: "wrong" }, err.message));
     }
   }
 

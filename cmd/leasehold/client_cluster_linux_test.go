@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	programs "github.com/leasehold/leasehold/client"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// A lease and a worker of a program survive the kill -9 of the server that it uses, be
+// it one that leads or one that passes on; and each server's metrics say what it leads.
+func TestAProgramOutlivesItsServers(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	newDir(t)
+	t.Setenv("LEASEHOLD_POSTGRES", dsn)
+	secret := inDir("secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servers := make([]*member, 3)
+	for i := range servers {
+		servers[i] = startMember(t, fmt.Sprint("s", i), secret)
+	}
+	if err := os.Symlink(servers[0].socket, inDir("s")); err != nil {
+		t.Fatal(err)
+	}
+	token := actorsOfRun(t, 1)[0]
+	led := func(list ...*member) (sum float64, leaders int) {
+		for _, s := range list {
+			n := s.value("leasehold_partitions_led", nil)
+			if sum += n; n > 0 {
+				leaders++
+			}
+		}
+		return sum, leaders
+	}
+	held := func(list ...*member) (sum float64) {
+		for _, s := range list {
+			sum += s.value("leasehold_leases_held", labels{"scope": "run"})
+		}
+		return sum
+	}
+	all, _ := led(servers...)
+	if all < 1 {
+		t.Fatalf("three servers lead %v partitions", all)
+	}
+	leads := func(s *member) bool { return s.value("leasehold_leases_held", labels{"scope": "run"}) > 0 }
+
+	urls := func(list ...*member) (urls []string) {
+		for _, s := range list {
+			urls = append(urls, s.url)
+		}
+		return urls
+	}
+	c, err := programs.Open(t.Context(), programs.Options{Servers: urls(servers...), Token: token, Outage: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	lease, err := c.Acquire(t.Context(), "kept", programs.LeaseOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := held(servers...); n != 1 {
+		t.Errorf("one lease is held, and the servers count %v", n)
+	}
+	var mu sync.Mutex
+	done := make(map[string]int)
+	ctx, stop := context.WithCancel(t.Context())
+	worked := make(chan error, 1)
+	go func() {
+		worked <- c.Work(ctx, programs.Worker{Queues: []string{"q"}, Concurrency: 4, TTL: time.Minute, Handle: func(ctx context.Context, task *programs.Task) (any, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			done[task.ID]++
+			return nil, ctx.Err()
+		}})
+	}()
+	work := func(when string) {
+		t.Helper()
+		for range 20 {
+			id, err := c.Enqueue(t.Context(), programs.NewTask{Queue: "q", Payload: when})
+			if err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			if o, err := c.Wait(t.Context(), id); err != nil || o.State != "completed" {
+				t.Fatalf("%s: %v %v", when, o, err)
+			}
+		}
+		if err := context.Cause(lease.Context()); err != nil {
+			t.Fatalf("%s: the lease: %v", when, err)
+		}
+		if _, err := lease.Gate(); err != nil {
+			t.Fatalf("%s: the gate: %v", when, err)
+		}
+	}
+	work("with all three")
+
+	// The client asks the first first. If that leads, another is killed before, so that
+	// one that passes on dies, too.
+	alive := slices.Clone(servers)
+	kill := func(s *member) {
+		s.kill()
+		alive = slices.DeleteFunc(alive, func(other *member) bool { return other == s })
+	}
+	first := alive[0]
+	if leads(first) {
+		kill(alive[1])
+		work("when one that it does not use is killed")
+	} else {
+		kill(first)
+		work("when the one that passes it on is killed")
+	}
+	leader := alive[slices.IndexFunc(alive, leads)]
+	kill(leader)
+	work("when the one that leads is killed")
+
+	awaitTrue(t, "the last server leads everything", func() bool { n, leaders := led(alive...); return n == all && leaders == 1 })
+	if n := held(alive...); n != 1 {
+		t.Errorf("one lease is held, and the server that is left counts %v", n)
+	}
+	stop()
+	if err := <-worked; err != nil {
+		t.Error(err)
+	}
+	for id, times := range done {
+		if times != 1 {
+			t.Logf("task %s was begun %d times", id, times) // by a claim whose answer was lost
+		}
+	}
+	if len(done) != 60 {
+		t.Errorf("60 tasks were enqueued, and %d executed", len(done))
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A member is one of several servers of a database.
+type member struct {
+	*measured
+	socket string
+	cmd    *exec.Cmd
+}
+
+func startMember(t *testing.T, name, secret string) *member {
+	t.Helper()
+	m := &member{measured: &measured{T: t}, socket: inDir(name + ".s")}
+	m.cmd = exec.Command(os.Args[0], "serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--state", inDir(name),
+		"--socket", m.socket, "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json")
+	out, err := m.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.kill)
+	lines := bufio.NewScanner(out)
+	for m.url == "" && lines.Scan() {
+		var line struct{ Message, Address, HTTP string }
+		_ = json.Unmarshal(lines.Bytes(), &line)
+		if line.Address != "" && strings.Contains(line.Message, "metrics") {
+			m.scraped = "http://" + line.Address + "/metrics"
+		}
+		m.url = regexp.MustCompile(`http://[^/]+`).FindString(line.HTTP)
+	}
+	go func() { _, _ = io.Copy(t.Output(), out) }()
+	if m.url == "" || m.scraped == "" {
+		t.Fatalf("%s serves %q and %q", name, m.url, m.scraped)
+	}
+	return m
+}
+
+func (m *member) kill() {
+	_ = m.cmd.Process.Kill()
+	_ = m.cmd.Wait()
+}
+
+// value is that of a series now; 0: there is none, as of what others lead.
+func (m *member) value(name string, of labels) (sum float64) {
+	m.Helper()
+	for _, metric := range m.scrape()[name].GetMetric() {
+		got := make(labels)
+		for _, l := range metric.Label {
+			got[l.GetName()] = l.GetValue()
+		}
+		if maps.Equal(got, of) {
+			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
