@@ -218,9 +218,20 @@ recording: build
 release-check:
     go run {{goreleaser}} check
 
-# build all of a release into dist/, and publish nothing: archives, checksums, SBOM, deb, Homebrew formula, and the image where there is a docker
-release-snapshot:
+# build all of a release into dist.release/ and try what can be tried here; publish nothing: archives, checksums, SBOM, deb, Homebrew formula, and the image where there is a docker
+release-snapshot: && release-try
     go run {{goreleaser}} release --snapshot --clean --skip={{ if `docker buildx version >/dev/null 2>&1 && docker info >/dev/null 2>&1 && echo yes || true` == "yes" { "publish" } else { "docker" } }}
+
+# the same for this platform alone
+release-round: release-check && release-try
+    mkdir -p dist.round
+    sed "s/^    goos: .*/    goos: [$(go env GOOS)]/; s/^    goarch: .*/    goarch: [$(go env GOARCH)]/" .goreleaser.yaml >dist.round/goreleaser.yaml
+    go run {{goreleaser}} release --config dist.round/goreleaser.yaml --snapshot --clean --skip=docker
+
+# verify checksums, lists of modules and the formula, run the archive's binary, install the deb in a root of its own, and run the image's files as the image does
+[private]
+release-try:
+    .ci/release/try dist.release
 
 # pack the npm packages into dist.npm/, install them from there, and run them by npx; publish nothing: --here for this platform alone
 npm-pack version="0.1.0-dev" *flags:
