@@ -113,7 +113,7 @@ Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
 Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
   LEASEHOLD_SERVER   a server elsewhere, as --server; LEASEHOLD_SERVER_CA is the file
-                     with the certificate of its authority, if the system has it not
+                     with the certificate of its authority, if the system does not trust it
   LEASEHOLD_RUN      the run, as --run
   LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec; with --server, whoever
                      connects. LEASEHOLD_TOKEN_FILE is a file that has it
@@ -121,7 +121,7 @@ Environment:
   LEASEHOLD_POSTGRES the database that serve keeps its state in, as --postgres
   LEASEHOLD_GUARD    report: hook refuses no write, but records those it would refuse
   NO_COLOR           no colours, also on a terminal
-  COLUMNS            how wide tables are where the output is no terminal`,
+  COLUMNS            how wide tables are if the output is not a terminal`,
 		Example: `  # let the agents on this machine take leases; the daemon starts by itself
   leasehold setup
 

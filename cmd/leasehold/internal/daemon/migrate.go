@@ -37,7 +37,7 @@ func NewMigrateCommand() *cobra.Command {
 		Long: `Copy the state of a directory into a PostgreSQL database that has none, with migrate
 postgres, or that of a database into a directory that has none, with migrate directory.
 No daemon may serve either. Everything comes along: runs, actors, sessions, leases,
-lines, stores, tasks, events and tokens, which go on to rise.
+lines, stores, tasks, events and tokens, which keep rising.
 
 Both are read again at the end, and compared by count and checksum; until then nobody
 can serve the copy. The original stays as it is: do not serve it any more.`,

@@ -37,7 +37,8 @@ func NewCommand() *cobra.Command {
 A commit is refused if another party than the committing agent holds the lease of a
 file in it, or of a directory above it. An agent is recognized by its client's process;
 a person holds no leases. While no daemon runs, nobody holds a lease and nothing is
-refused. git commit --no-verify skips the hook.`,
+refused. With LEASEHOLD_GUARD=report the commit is made, and recorded if it would have
+been refused. git commit --no-verify skips the hook.`,
 		Example: `  leasehold guard install git
   leasehold guard status git
   leasehold guard uninstall git`,
