@@ -113,7 +113,8 @@ Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
 Environment:
   LEASEHOLD_SOCKET   where the daemon listens, as --socket
   LEASEHOLD_SERVER   a server elsewhere, as --server; LEASEHOLD_SERVER_CA is the file
-                     with the certificate of its authority, if the system does not trust it
+                     with the certificate of its authority, if the system does not
+                     trust it
   LEASEHOLD_RUN      the run, as --run
   LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec; with --server, whoever
                      connects. LEASEHOLD_TOKEN_FILE is a file that has it
