@@ -68,39 +68,52 @@ func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason stri
 
 // Resume ends the pause of a queue, and gives what is ready to the claims that wait. It
 // reports whether the queue was paused. A pause outlasts the queue's tasks, so only a
-// queue that has neither is unknown.
+// queue that has neither is unknown. Where there is more to give than one transaction
+// should, the queue is paused between them, so that no other claim comes first.
 func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (resumed bool, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return false, err
 	}
 	l := lineOf(run, queue)
-	err = q.update(ctx, nil, func(tx *ledger) error {
-		if resumed = isPaused(tx, l); !resumed {
-			_, err := accountAt(tx.Tx, run, queue)
-			return err
-		}
-		tx.Delete(pauseKey(l))
-		event.Record(tx, run, event.Event{Kind: event.QueueResumed, Queue: queue, Path: by})
-		q.handOut(tx, l)
-		return nil
-	})
+	for more := true; more && err == nil; {
+		err = q.update(ctx, nil, func(tx *ledger) error {
+			pause, paused := tx.Get(pauseKey(l))
+			if more = false; !paused {
+				_, err := accountAt(tx.Tx, run, queue)
+				return err
+			}
+			tx.Delete(pause.Key)
+			if more = q.handOut(tx, l); more {
+				tx.Put(pause)
+				return nil
+			}
+			event.Record(tx, run, event.Event{Kind: event.QueueResumed, Queue: queue, Path: by})
+			resumed = true
+			return nil
+		})
+	}
 	return resumed, err
 }
 
-// handOut gives ready tasks to the claims that wait for them.
-func (q *Queue) handOut(tx *ledger, l line) {
+// handOut gives ready tasks to the claims that wait for them, for as long as a
+// transaction should take. It reports whether there is more to give.
+func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 	for tx.accountOf(l).stats.ReadyTotal() > 0 {
 		w := q.nextWaiter(tx, l)
 		if w == nil {
-			return
+			return false
 		}
-		if tasks := q.take(tx, w); len(tasks) > 0 {
-			w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer()) // wakes it
-		} else {
+		tasks := q.take(tx, w)
+		if len(tasks) == 0 {
 			w.joinLines(tx) // what was ready cannot be read, and is set aside now
-			return
+			return false
+		}
+		w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer()) // wakes it
+		if tx.Spent() {
+			return true
 		}
 	}
+	return false
 }
 
 // dropPauses forgets the pauses of a run that is removed.

@@ -2,9 +2,15 @@ package queue_test
 
 import (
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/queue"
 )
@@ -66,6 +72,62 @@ func TestAPausedQueueGivesNothing(t *testing.T) {
 		}
 		if got["W2"].ID != first.ID || got["W3"].ID != second.ID {
 			t.Errorf("W2 got %v and W3 %v, want %v and %v", got["W2"].ID, got["W3"].ID, first.ID, second.ID)
+		}
+	})
+}
+
+// Those who wait at a queue that is resumed are served in several transactions, and
+// whoever comes meanwhile comes after them.
+func TestAResumedQueueHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: make(map[uuid.UUID]bool), updates: new(atomic.Int64)}
+		h.open()
+		defer h.close()
+		const n = 20
+		h.enqueue(queue.NewTask{Queue: "a"})
+		if _, err := h.Pause(t.Context(), h.run, "a", "operator", ""); err != nil {
+			t.Fatal(err)
+		}
+		var order []string // of the tasks, by who waits
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		got := make(map[string]queue.Claimed)
+		for i := range n {
+			name := fmt.Sprint("W", i)
+			order = append(order, name)
+			w := h.worker(name)
+			all.Go(func() {
+				claimed, err := w.ask(queue.Claim{Queues: []string{"a"}, Wait: 40 * time.Second})
+				if err != nil || len(claimed) != 1 {
+					t.Errorf("%s got %v, %v", name, claimed, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				got[name] = claimed[0]
+			})
+			synctest.Wait()
+		}
+		tasks := []string{}
+		for range n {
+			tasks = append(tasks, h.enqueue(queue.NewTask{Queue: "a"}).ID.String())
+		}
+		before := h.updates.Load()
+		if resumed, err := h.Resume(t.Context(), h.run, "a", "operator"); err != nil || !resumed {
+			t.Fatalf("resumed: %v %v", resumed, err)
+		}
+		if steps := h.updates.Load() - before; steps < n {
+			t.Errorf("%d claims were served in %d transactions", n, steps)
+		}
+		all.Wait()
+		for i, name := range order[1:] {
+			if id := got[name].ID.String(); id != tasks[i] {
+				t.Errorf("%s got %s, and not %s", name, id, tasks[i])
+			}
+		}
+		stats, err := h.Stats(t.Context(), h.run, "a")
+		if err != nil || stats[0].Paused || stats[0].ReadyTotal() != 1 {
+			t.Errorf("it stands as %+v, %v", stats, err)
 		}
 	})
 }

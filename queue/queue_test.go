@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,8 @@ type house struct {
 	run  uuid.UUID
 	opts queue.Options
 
+	updates *atomic.Int64 // if not nil, they are counted, and each has run for as long as it may
+
 	clock clock.Clock
 	stop  context.CancelFunc
 	done  chan error
@@ -57,6 +60,21 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 		defer h.close()
 		story(t, h)
 	})
+}
+
+// A spentEngine's transactions have run for as long as they may.
+type spentEngine struct {
+	engine.Engine
+	updates *atomic.Int64
+}
+
+type spentTx struct{ engine.Tx }
+
+func (spentTx) Spent() bool { return true }
+
+func (e spentEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	e.updates.Add(1)
+	return e.Engine.Update(ctx, func(tx engine.Tx) error { return fn(spentTx{tx}) })
 }
 
 func newHouse(t tb, opts ...func(*queue.Options)) *house {
@@ -92,7 +110,11 @@ func (h *house) open() {
 		defer h.mu.Unlock()
 		return !h.ended[s]
 	}})
-	h.Queue = queue.New(h.eng, h.core, h.opts)
+	var eng engine.Engine = h.eng
+	if h.updates != nil {
+		eng = spentEngine{eng, h.updates}
+	}
+	h.Queue = queue.New(eng, h.core, h.opts)
 	if err := errors.Join(h.core.Recover(context.Background()), h.Recover(context.Background())); err != nil {
 		h.t.Fatal(err)
 	}

@@ -18,7 +18,8 @@
 //
 // A batch that must survive the machine is written to Pebble's log and synced. One
 // that must survive the process only is written to the file "journal" first, by one
-// write and without a sync, and Pebble gets it without one: see journal.go. So after
+// write and without a sync, and Pebble gets it without one: see journal.go. The journal
+// also has what is not synced yet, so that nobody else waits for a disk that is slow. After
 // the end of the process nothing is missing, and after the end of the machine at
 // most a suffix of batches that did not need the disk is missing.
 //

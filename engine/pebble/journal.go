@@ -16,16 +16,18 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// A journal has the latest batches that need to survive the process only. Pebble
+// A journal has the latest batches that somebody may wait for who needs them to survive
+// the process only. Pebble
 // writes to its log on a goroutine of its own, and to hand a batch over and to
 // hear of it takes two switches, 30 µs where nobody else is at work. A journal
 // takes it in one write by the goroutine that commits. Pebble then gets the batch
 // without a sync, and so may have it in memory alone; Open reads it from here.
 //
 // A batch goes to the journal only if all earlier ones have reached the operating
-// system, by way of the journal or of the log. Any other batch, and one for which
-// there is no room, is synced. Then the log has what the journal has, which begins
-// again.
+// system, by way of the journal or of the log. So it has batches that are to be synced,
+// too: who reads what they wrote, or commits after them, need not wait for the disk.
+// Large ones, and those for which there is no room, are synced only. Then the log has
+// what the journal has, which begins again.
 //
 //	[4]byte  CRC-32 of what follows, Castagnoli, little endian
 //	uint32   the length of the batch, little endian
@@ -42,6 +44,7 @@ type journal struct {
 const (
 	journalFile = "journal"
 	journalSize = 256 << 10
+	largeBatch  = 16 << 10 // from which on one that is synced is not in the journal
 	journalHead = 8
 )
 
@@ -57,10 +60,11 @@ var (
 	bootRow   = append([]byte{byte(memory.Meta)}, bootKey...)
 )
 
-// write appends a batch if it can. The log has all up to the batch inLog.
-func (j *journal) write(number, inLog uint64, batch []byte) {
+// write appends a batch if it can. The log has all up to the batch inLog. A batch for
+// which a sync is to come need not be here.
+func (j *journal) write(number, inLog uint64, batch []byte, synced bool) {
 	last := j.last.Load()
-	if max(last, inLog) != number-1 {
+	if max(last, inLog) != number-1 || synced && len(batch) >= largeBatch {
 		return
 	}
 	if last <= inLog {

@@ -176,6 +176,11 @@ func (s *store) options() *pebble.Options {
 					s.Fail(err)
 				}
 			},
+			// Nobody is served meanwhile.
+			WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+				s.logf("engine: the disk is too slow for what is written (%s): all wait until it has caught up", info.Reason)
+			},
+			WriteStallEnd: func() { s.logf("engine: the disk has caught up") },
 			// Whoever reads it is told, be it Open, a transaction or, in the
 			// background, a compaction: all but the second end there.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {

@@ -51,9 +51,7 @@ func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 		encode(b, &batch.Writes[i])
 	}
 	_ = b.Set(numberRow, binary.BigEndian.AppendUint64(make([]byte, 0, 8), s.number), nil)
-	if !batch.Disk {
-		s.journal.write(s.number, onDisk, b.Repr())
-	}
+	s.journal.write(s.number, onDisk, b.Repr(), batch.Disk)
 	err = errors.Join(s.db.Apply(b, pebble.NoSync), b.Close())
 	s.syncs.appended.Store(s.number)
 	return s.number, err
@@ -85,6 +83,9 @@ type syncs struct {
 	over sync.Cond // of mu: busy has ended
 }
 
+// slowSync is after how long an operator is told of a disk that does not answer.
+const slowSync = 5 * time.Second
+
 // Wait implements [memory.Store].
 func (s *store) Wait(number uint64, disk bool) error {
 	if !disk && number <= s.journal.last.Load() || number <= s.syncs.onDisk.Load() {
@@ -104,7 +105,13 @@ func (s *store) Wait(number uint64, disk bool) error {
 		g.busy = true
 		g.mu.Unlock()
 		to := g.appended.Load()
+		told := time.AfterFunc(slowSync, func() {
+			s.logf("engine: the disk has stored nothing for %v: whoever waits for it goes on waiting; reads, and leases of sessions on this machine, go on", slowSync)
+		})
 		err := s.db.LogData(nil, pebble.Sync)
+		if !told.Stop() {
+			s.logf("engine: the disk stores again what is written")
+		}
 		g.mu.Lock()
 		g.busy = false
 		g.over.Broadcast()
