@@ -392,16 +392,19 @@ func (h *house) times(long bool) {
 		_, _, _ = c.connect()
 		return c
 	}
+	h.settled(3) // what moves meanwhile would move clients
 	s := h.leader(partition)
 	c := elsewhere(s)
 	took := next(c, "after a kill", func() { s.kill() })
 	h.t.Logf("death of a server, whose machine lives, to the next grant: %v", took)
 	s.start()
+	h.settled(3)
 	s = h.leader(partition)
 	c = elsewhere(s)
 	took = next(c, "after a stop", func() { s.stop() })
 	h.t.Logf("planned hand-over to the next grant: %v", took)
 	s.start()
+	h.settled(3)
 	s = h.leader(partition)
 	c = elsewhere(s)
 	_, _ = c.call("run_lease_acquire", map[string]any{"key": "of one that dies"}, 0, false)
@@ -420,6 +423,7 @@ func (h *house) times(long bool) {
 	c.die(false)
 	h.t.Logf("death of a client of another server to the next grant: %v", (<-granted - died).Round(10*time.Microsecond))
 	if long {
+		h.settled(3)
 		s = h.leader(partition)
 		c = elsewhere(s)
 		took = next(c, "after a pause", func() { s.signal(syscall.SIGSTOP) })
