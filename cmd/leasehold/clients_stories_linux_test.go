@@ -115,7 +115,7 @@ func (b *bench) contend() {
 				one("run_lease_release", args{"lease_id": theLast}),
 			}
 			if i == 0 {
-				steps = []step{one("run_lease_acquire", args{"key": "deploy"}), when(gate("again 0"), one("run_lease_release", args{"lease_id": theLast}))}
+				steps = []step{one("run_lease_acquire", args{"key": "deploy", "ttl_secs": 600}), when(gate("again 0"), one("run_lease_release", args{"lease_id": theLast}))}
 			}
 			agents = append(agents, b.start(client, scenario{ID: gate("%d", i), Steps: steps}))
 		}
