@@ -156,6 +156,21 @@ func TestAPILeases(t *testing.T) {
 	})
 }
 
+// What a session has done and was told of is forgotten as soon as it cannot be cancelled:
+// a session that lives for long costs no more than what it does just now.
+func TestAPIForgetsWhatItsClientHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		for i := range 50 {
+			p.want(201, "POST", "/leases", `{"key":"k`+strconv.Itoa(i)+`"}`)
+			time.Sleep(time.Second)
+		}
+		if n := server.KnownCalls(p.Server); n == 0 || n > 5 {
+			t.Errorf("of 50 calls, one a second, %d are known", n)
+		}
+	})
+}
+
 func TestAPISessionHoldsWhatItIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newProgram(t, newWeb(t, server.Options{Transport: server.Transport{HTTPIdle: time.Minute}})).open()

@@ -85,6 +85,7 @@ type request struct {
 
 	name  call.Call     // of a tool call that changes something; else zero
 	open  bool          // its connection will tell whether the answer was taken; under requests.mu
+	told  bool          // its connection has told that it was; under requests.mu
 	place *list.Element // among the settled
 
 	// Under requests.mu.
@@ -168,12 +169,17 @@ func (t *requests) settle(r *request) (wanted bool) {
 	return true
 }
 
-// keepLocked keeps a call known in place of the oldest, whose answer its client must have
-// by now, if there are too many of them.
+// keepLocked keeps r as the latest of the answered calls that are known. The oldest are
+// forgotten when there are too many, or when their connections have told that their
+// clients have the answers and no cancel can be on its way.
 func (t *requests) keepLocked(r *request) {
 	r.place = t.settled.PushBack(r)
-	if t.settled.Len() > maxAnswered {
+	for {
 		oldest := t.settled.Front().Value.(*request)
+		late := oldest.told && time.Since(oldest.at) > lateCancel
+		if oldest == r || t.settled.Len() <= maxAnswered && !late {
+			return
+		}
 		t.takeLocked(oldest)
 		oldest.delivered()
 	}
@@ -185,7 +191,7 @@ func (t *requests) taken(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.open {
-		r.open = false
+		r.open, r.told = false, true
 		if t.answered[r.key] == r {
 			t.keepLocked(r)
 		}
