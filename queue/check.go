@@ -11,14 +11,14 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// Check proves that the records of tasks and the indexes over them agree: each
-// task has all its rows, each row is of such a task, the counts are right, a queue
-// is due when it has to be, what is in progress is leased, and no claim waits where
-// a task is ready. It reports the first disagreements it finds; a record that
-// cannot be read is an [engine.ErrCorrupt]. It reads everything, and keeps little
-// in memory but the counts of each queue. Now and then it calls progress with how
-// many rows it has read, if that is not nil, and ends with the error that this
-// returns.
+// Check verifies that the records of tasks and the indexes agree: each task has
+// all its rows, each row belongs to a task that has such a row, the counts are
+// right, each queue is due in time, tasks in progress are leased, and no claim
+// waits where a task is ready. It reports the first disagreements it finds; a
+// record that cannot be read is an [engine.ErrCorrupt]. It reads everything,
+// and keeps little more in memory than the counts of each queue. If progress is
+// not nil, Check calls it from time to time with the number of rows read so
+// far, and stops with the error that progress returns.
 func (q *Queue) Check(in engine.Tx, progress func(rows int64) error) error {
 	c := &checker{q: q, tx: &ledger{Tx: in, q: q}, counts: make(map[line]*counted), progress: progress}
 	if err := checkRows(in); err != nil {
@@ -45,7 +45,7 @@ func (q *Queue) Check(in engine.Tx, progress func(rows int64) error) error {
 	return errors.Join(c.faults...)
 }
 
-// maxFaults is how many faults Check reports one by one.
+// maxFaults is how many faults Check lists; the rest are counted.
 const maxFaults = 1000
 
 type checker struct {
@@ -63,7 +63,7 @@ type checker struct {
 type counted struct {
 	Stats
 	bytes uint64
-	due   time.Time // the queue is to be due by then
+	due   time.Time // the queue must be due by then
 }
 
 func (c *checker) fault(format string, args ...any) { c.add(fmt.Errorf("queue: "+format, args...)) }
@@ -76,8 +76,8 @@ func (c *checker) add(err error) {
 	}
 }
 
-// each looks at each row, with a ledger that has no accounts yet, as there may be
-// very many.
+// each calls look for each row. The ledger is reset for each, because it would
+// otherwise collect the accounts of all queues.
 func (c *checker) each(prefix string, look func(engine.Row)) {
 	if c.stopped != nil {
 		return
@@ -103,7 +103,7 @@ func (c *checker) read(id uuid.UUID) (t Task, found, readable bool) {
 	return t, found, err == nil
 }
 
-// must gives a row that a task has to have.
+// must returns a row that a task must have.
 func (c *checker) must(t *Task, key string) (value string) {
 	row, ok, err := c.tx.Try(key)
 	switch {
@@ -124,8 +124,8 @@ func (c *checker) countOf(l line) *counted {
 	return n
 }
 
-// wanted notes when the queue has to be due. An instant of the wall clock is
-// planned again and again.
+// wanted notes when the queue must be due. A queue with times of the wall clock
+// is checked every wallCheck.
 func (c *checker) wanted(n *counted, at time.Time, byWall bool) {
 	if byWall {
 		at = c.tx.Now().Add(wallCheck)
@@ -135,8 +135,7 @@ func (c *checker) wanted(n *counted, at time.Time, byWall bool) {
 	}
 }
 
-// task looks at one task, by its payload: what it must have is there, and it is
-// counted.
+// task checks one task, found by its payload's row, and counts it.
 func (c *checker) task(row engine.Row) {
 	id, ok := idOf(row, false)
 	if !ok || row.Key != payloadKey(id) {
@@ -188,7 +187,7 @@ func (c *checker) task(row engine.Row) {
 	}
 }
 
-// entry looks at the entry of a task in its index.
+// entry checks the entry of a task in its index.
 func (c *checker) entry(t *Task, n *counted) {
 	in, tail := t.entry()
 	if tail == "" {
@@ -212,7 +211,7 @@ func (c *checker) entry(t *Task, n *counted) {
 	}
 }
 
-// row looks at a row of a task: the task is there, and it has such a row.
+// row checks that the task of a row exists and has such a row.
 func (c *checker) row(prefix string, row engine.Row) {
 	id, ok := idOf(row, prefix == readyPrefix || prefix == keyPrefix)
 	if prefix == keyPrefix && ok {
@@ -243,7 +242,7 @@ func (c *checker) row(prefix string, row engine.Row) {
 }
 
 func (c *checker) corrupt(row engine.Row) {
-	const tail = 1 + 24 // behind the queue's name
+	const tail = 1 + 24 // after the queue's name
 	begin := len(timePrefixes[corruptState])
 	if len(row.Key) < begin+16+1+tail {
 		c.add(corrupt(row.Key))
@@ -267,12 +266,12 @@ func (c *checker) lease(key string, token uint64) {
 	}
 }
 
-// waiter looks at a claim that waits: in the lines of all its queues, where no
-// task is ready.
+// waiter checks a claim that waits: it must be in the lines of all its queues,
+// and none of them may have a task ready.
 func (c *checker) waiter(row engine.Row) {
 	w := c.q.room.waiter(record.ReadFixed(row.Key[len(row.Key)-8:]))
 	if w == nil || w.ctx.Err() != nil || !c.q.core.Open(c.tx, w.Holder.Session) {
-		return // on its way out
+		return // about to leave
 	}
 	found := false
 	for _, l := range w.lines {

@@ -28,7 +28,8 @@ type Claim struct {
 	RequestID string        // makes the claim idempotent; "": it is not
 }
 
-// A Claimed is a task that is the holder's for ExpiresIn.
+// A Claimed is a task that the holder has claimed. Unless renewed, the claim
+// ends after ExpiresIn.
 type Claimed struct {
 	Task
 	Payload []byte
@@ -38,10 +39,10 @@ type Claimed struct {
 // ClaimKind is the kind of a claim's answer.
 const ClaimKind call.Kind = "claim"
 
-// Claim takes up to Count tasks. If there are none it waits for one, and answers
-// with none when the wait is over. A call that is sent again gets those of its
-// tasks that are still its session's. A call whose ctx ends has claimed nothing,
-// unless it was cut off and can be sent again.
+// Claim takes up to Count tasks. If none is ready, it waits for one, and
+// returns none when the wait is over. A call that is sent again gets those of
+// its tasks that its session still holds. A call whose ctx ends has claimed
+// nothing, unless it was cut off and can be sent again.
 func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	c.Count = cmp.Or(c.Count, 1)
 	if err := c.check(); err != nil {
@@ -50,9 +51,10 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	w := newWaiter(ctx, c)
 	var watch *engine.Watch
 	if c.Wait > 0 {
-		// The watch starts before the first look, so no gift falls between a
-		// look and the wait. A waiter can be given a task only while it is in
-		// the room, so it enters before it has a place in any line.
+		// The watch starts before the first look, so no task given to the
+		// waiter falls between a look and the wait. A waiter can be given a
+		// task only while it is in the room, so it enters before it has a place
+		// in any line.
 		watch = q.eng.Watch(w.call.Key())
 		defer watch.Stop()
 		q.room.enter(w)
@@ -74,8 +76,9 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 		if err != nil || len(tasks) == 0 {
 			return nil, err
 		}
-		// Payloads never change, so they are read after the claim, where they
-		// hold up nobody. A task whose payload cannot be read is nobody's work.
+		// Payloads never change, so they are read after the claim's
+		// transaction, where they delay nobody. A task whose payload cannot be
+		// read is left out.
 		tasks, err = q.readPayloads(ctx, w, tasks)
 		if err != nil || len(tasks) > 0 {
 			return tasks, err
@@ -101,9 +104,9 @@ func (c *Claim) check() error {
 	return cmp.Or(checkTTL(c.TTL), checkWait(c.Wait))
 }
 
-// claim is the rule. It answers from what the call did before, or takes what is
-// ready. If there is nothing, it waits in line ([engine.ErrWait]), unless last
-// says that its wait is over.
+// claim is the rule. It repeats the call's earlier answer, or takes what is
+// ready. If nothing is ready, it joins the lines ([engine.ErrWait]), unless
+// last says that its wait is over.
 func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 	if !q.core.Open(tx, w.Holder.Session) {
 		return nil, registry.ErrSessionEnded
@@ -118,7 +121,7 @@ func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 		if err != nil || len(tasks) > 0 || !w.joined {
 			return tasks, err
 		}
-		w.call.Forget(tx) // it was given a task, and lost it before it looked
+		w.call.Forget(tx) // it was given a task, and lost it before it could look
 	} else if w.joined && !last && w.inLine(tx) {
 		return nil, engine.ErrWait
 	}
@@ -139,7 +142,7 @@ func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 }
 
 // take claims up to Count ready tasks of the lines: the highest priority first,
-// then the oldest, and no more than an answer can carry.
+// then the oldest. It stops before the payloads exceed MaxClaimBytes.
 func (q *Queue) take(tx *ledger, w *waiter) (tasks []Claimed) {
 	size := 0
 	for p := MaxPriority; p >= 0 && len(tasks) < w.Count; p-- {
@@ -158,11 +161,12 @@ func (q *Queue) take(tx *ledger, w *waiter) (tasks []Claimed) {
 	return tasks
 }
 
-// begin starts an execution of a task that is in no index. The attempt is counted
-// and the lease granted in the transaction that takes the task out of the line.
+// begin starts an execution of a task that is in no index. The attempt is
+// counted and the lease granted in the transaction that removes the task from
+// its line.
 func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration) Claimed {
 	lease := q.leases.Grant(tx, t.ID.String(), h, ttl)
-	t.State, t.due, t.byWall = InProgress, time.Time{}, false // its place is kept, for an undo
+	t.State, t.due, t.byWall = InProgress, time.Time{}, false // the place is kept in case the claim is undone
 	t.Attempt++
 	t.Attempts = append(t.Attempts, Attempt{Token: lease.Token, Actor: h.Actor, Path: h.Path, Party: h.Party, BeganAt: tx.Wall()})
 	t.note(tx, event.Event{Kind: event.TaskClaimed})
@@ -171,8 +175,8 @@ func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration)
 	return Claimed{Task: *t, Token: lease.Token}
 }
 
-// appendReady finds up to count ready tasks of one priority, over all lines the
-// oldest first.
+// appendReady appends up to count ready tasks of one priority, the oldest of
+// all lines first.
 func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int) []Claimed {
 	begun, found := len(tasks), 0
 	for _, l := range lines {
@@ -187,8 +191,8 @@ func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int)
 	return tasks[:min(len(tasks), begun+count)]
 }
 
-// appendFirst reads the first tasks of a ready line, up to count. Entries that
-// cannot be read leave the line.
+// appendFirst appends up to count of the first tasks of a ready line. Entries
+// that cannot be read are removed from the line.
 func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
 	stock := tx.accountOf(in.line).stats.Ready[in.priority]
 	for begun := len(tasks); len(tasks) == begun; {
@@ -218,7 +222,8 @@ func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
 	return tasks
 }
 
-// stillClaimed gives those tasks of a claim's answer that are still the session's.
+// stillClaimed returns the tasks of a claim's answer that the session still
+// holds.
 func (q *Queue) stillClaimed(tx *ledger, session uuid.UUID, answer string) (tasks []Claimed, err error) {
 	for r := record.Read(answer); !r.Done(); {
 		id, token := r.ID(), r.Uint()
@@ -248,8 +253,8 @@ func encodeGrants(tasks ...Claimed) string {
 	return w.String()
 }
 
-// withdraw ends the claim of a caller that is gone: it leaves the lines, and what
-// it claimed is undone, unless it was cut off and can be sent again.
+// withdraw ends the claim of a client that is gone. The claim leaves its lines.
+// What it claimed is undone, unless it was cut off and can be sent again.
 func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error {
 	cause := context.Cause(ctx)
 	err := q.update(context.WithoutCancel(ctx), &w.Holder, func(tx *ledger) error {
@@ -268,8 +273,9 @@ func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error 
 	return cmp.Or(err, cause)
 }
 
-// readPayloads gives each task its payload. A task whose payload cannot be read
-// is dead, and left out; if that leaves none, the call may be made anew.
+// readPayloads sets the payload of each task. A task whose payload cannot be
+// read becomes dead and is left out. If none is left, the call's answer is
+// forgotten, so that the call can be made again.
 func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) (readable []Claimed, err error) {
 	readable = tasks[:0]
 	var unreadable []Claimed

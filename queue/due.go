@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// dueBatch bounds how many rows and tasks one transaction sees to, so that
-	// nobody waits behind all that is due at once.
+	// dueBatch is the most rows and tasks that one transaction handles, so that
+	// other calls do not wait for everything that is due at once.
 	dueBatch = 256
 
-	// wallStep is by how much the wall clock moves against the running clock in a
-	// step. Less than that is the usual correction.
+	// wallStep is how much the wall clock must move against the running clock
+	// to count as a step. A smaller move is a normal correction.
 	wallStep = time.Second
 )
 
-// TendDue does, in one transaction, some of what is due: of the queues, and of the
-// leases, since the end of a claim is a matter of both. A due row of another
+// TendDue handles some of the due rows in one transaction: those of queues and
+// those of leases, since the end of a claim concerns both. A due row of another
 // package is an error.
 func (q *Queue) TendDue(ctx context.Context) error {
 	var offset time.Duration
@@ -49,10 +49,10 @@ func (q *Queue) TendDue(ctx context.Context) error {
 	return err
 }
 
-// passOver raises the lower bounds of indexes whose first entries the store cannot
-// read: over as many as it has to, since damage is mostly of a whole block. What is
-// passed over is counted until nothing else is left there. It answers fault if
-// there is no such index.
+// passOver raises the lower bounds of indexes whose first entries the store
+// cannot read. It skips as many as necessary, since damage mostly covers a
+// whole block. Skipped tasks stay in the counts until nothing else is left in
+// the index. It returns fault if there is no such index.
 func (q *Queue) passOver(ctx context.Context, fault error) error {
 	var list []index
 	err := q.eng.Snapshot(ctx, func(tx engine.Tx) error {
@@ -76,8 +76,8 @@ func (q *Queue) passOver(ctx context.Context, fault error) error {
 		if ok {
 			continue
 		}
-		// A tail begins with a number. This finds the last one from which on the
-		// entries cannot be read, bit by bit.
+		// A tail begins with a number. This is a binary search for the last
+		// number from which on the entries cannot be read.
 		at := record.ReadFixed((bound + strings.Repeat("\x00", 8))[:8])
 		for step := uint64(1) << 62; step > 0; step >>= 1 {
 			if _, ok, err = q.readable(ctx, in, record.Fixed(at+step)); err != nil {
@@ -92,8 +92,8 @@ func (q *Queue) passOver(ctx context.Context, fault error) error {
 	return fault
 }
 
-// readable reports whether the store can read the first entry from a tail on, or
-// from the index's lower bound, which it gives.
+// readable reports whether the store can read the first entry from a tail on,
+// or from the index's lower bound if that is higher. It also returns the bound.
 func (q *Queue) readable(ctx context.Context, in index, from string) (bound string, ok bool, err error) {
 	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		bound = in.lowerBound(&ledger{Tx: tx, q: q})
@@ -108,8 +108,9 @@ func (q *Queue) readable(ctx context.Context, in index, from string) (bound stri
 	return bound, err == nil, err
 }
 
-// tend does what a due row wants, for up to room tasks, and says how many it saw
-// to: delays end, finished tasks are forgotten, dropped queues are taken apart.
+// tend handles a due row, for up to room tasks, and returns how many it
+// handled: it ends delays, forgets finished tasks, and removes queues of
+// dropped runs.
 func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	switch {
 	case strings.HasPrefix(row.Key, accountPrefix):
@@ -124,9 +125,9 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	return 0, fmt.Errorf("queue: row %q is due and nobody's", row.Key)
 }
 
-// tendLine ends delays, and forgets finished tasks, up to room of them, and plans
-// when the queue is looked at next. What is due in an index is read before any of
-// it is moved.
+// tendLine ends delays and forgets finished tasks, up to room of them, and
+// plans when the queue is due next. The due entries of an index are read before
+// any of them is moved.
 func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 	a := tx.accountOf(l)
 	a.due, a.planned = time.Time{}, true
@@ -152,7 +153,8 @@ func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 	return n + 1
 }
 
-// tendEntry does what is due for the task of an entry.
+// tendEntry ends the delay of an entry's task, or forgets the task if it is
+// finished.
 func (q *Queue) tendEntry(tx *ledger, in index, row engine.Row) {
 	var t Task
 	switch {
@@ -167,8 +169,9 @@ func (q *Queue) tendEntry(tx *ledger, in index, row engine.Row) {
 	}
 }
 
-// dueNow gives up to most entries of an index by time that are due, and when the
-// next is due, if there is one. It raises the lower bound over those it gives.
+// dueNow returns up to most due entries of an index by time, and when the next
+// is due, if there is one. It raises the lower bound to the first entry that it
+// does not return.
 func (in index) dueNow(tx *ledger, most int) (due []engine.Row, next time.Time) {
 	now := tx.Now()
 	if in.byWall {
@@ -181,7 +184,7 @@ func (in index) dueNow(tx *ledger, most int) (due []engine.Row, next time.Time) 
 			continue // Check reports it
 		}
 		tail = in.tail(row)
-		if !at.Before(now) || len(due) >= most { // a row is due after its instant
+		if !at.Before(now) || len(due) >= most { // a row is due only after its instant
 			next = at
 			break
 		}
@@ -189,18 +192,19 @@ func (in index) dueNow(tx *ledger, most int) (due []engine.Row, next time.Time) 
 			next = at // there may be more
 		}
 	}
-	if tail = min(tail, atTime(now, uuid.Nil)); tail > in.lowerBound(tx) { // an entry that is added from here on lowers it again
+	if tail = min(tail, atTime(now, uuid.Nil)); tail > in.lowerBound(tx) { // an entry added later lowers the bound again
 		in.setLowerBound(tx, tail)
 	}
 	return due, next
 }
 
-// The wall clock may be stepped, and rows are due by the running clock. So after a
-// step, and after a restart, each queue is planned anew.
+// replan plans every queue again. Rows are due by the running clock, so this is
+// necessary after a step of the wall clock and after a restart.
 
 func replan(tx engine.Tx) { tx.Touch(engine.Row{Key: replanKey, Due: tx.Now().Add(-1)}) }
 
-// tendPlans plans the queues from the one that row names, for up to room tasks.
+// tendPlans plans the queues from the one that row names on, for up to room
+// tasks.
 func (q *Queue) tendPlans(tx *ledger, row engine.Row, room int) (n int) {
 	for queue := range tx.ScanFrom(accountPrefix, row.Value) {
 		if n >= room {
@@ -214,8 +218,8 @@ func (q *Queue) tendPlans(tx *ledger, row engine.Row, room int) (n int) {
 }
 
 // Drop removes all queues of a run, in the transaction that removes the run and
-// in those that follow. Nobody can name a task of it any more, so what is left of
-// them is only room on the disk. The sessions of the run have ended, or will.
+// in later ones. No call can name their tasks any more, so they only take up
+// space on disk. The sessions of the run have ended, or will.
 func (q *Queue) Drop(tx engine.Tx, run uuid.UUID) {
 	dropPauses(tx, run)
 	for range tx.Scan(string(lineOf(run, ""))) {
@@ -224,8 +228,8 @@ func (q *Queue) Drop(tx engine.Tx, run uuid.UUID) {
 	}
 }
 
-// tendDropped forgets up to room tasks of a dropped run. Those that are in
-// progress wait for the end of their claims.
+// tendDropped removes up to room tasks of a dropped run. Tasks in progress are
+// removed after their claims have ended.
 func (q *Queue) tendDropped(tx *ledger, row engine.Row, room int) (n int) {
 	claims := false
 	for queue := range tx.Scan(accountPrefix + row.Key[len(dropPrefix):]) {
@@ -268,15 +272,15 @@ func (q *Queue) dropLine(tx *ledger, l line, room int) (n int) {
 			}
 		}
 	}
-	if a.stats.InProgress == 0 { // whatever corrupt tasks have left of the counts
+	if a.stats.InProgress == 0 { // corrupt tasks may have left counts behind
 		a.stats, a.bytes = Stats{Queue: a.stats.Queue}, 0
 	}
 	return n
 }
 
-// Recover readies the queues of a state just opened. It reads the records that
-// are not cold: one that cannot be read is an [engine.ErrCorrupt] with its key.
-// Check reads the others.
+// Recover prepares the queues of a state that was just opened. It reads the
+// records that are not cold. If one cannot be read, the error is an
+// [engine.ErrCorrupt] with its key. Check reads the others.
 func (q *Queue) Recover(ctx context.Context) error {
 	return q.eng.Update(ctx, func(tx engine.Tx) error {
 		if err := checkRows(tx); err != nil {
@@ -303,7 +307,7 @@ func (q *Queue) Recover(ctx context.Context) error {
 	})
 }
 
-// checkRows reads every record that is not cold and outlives a restart.
+// checkRows reads all records that are not cold and survive a restart.
 func checkRows(tx engine.Tx) error {
 	var faults []error
 	for row := range tx.Scan(accountPrefix) {

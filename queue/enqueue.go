@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// NewTask says what to enqueue.
+// A NewTask is a task to enqueue.
 type NewTask struct {
 	Run         uuid.UUID
 	Queue       string
@@ -27,8 +27,8 @@ type NewTask struct {
 	Delay       time.Duration // or
 	RunAt       time.Time     // by the wall clock
 	MaxAttempts int           // 0: DefaultAttempts
-	Key         string        // idempotency key; ""
-	Actor       uuid.UUID     // who enqueues
+	Key         string        // idempotency key; "": none
+	Actor       uuid.UUID     // that enqueues
 	By          string        // path of that actor
 	Trace       string        // traceparent that the task carries; "": none
 	Fence       registry.Fence
@@ -37,10 +37,10 @@ type NewTask struct {
 // EnqueueKind is the kind of an enqueue's answer.
 const EnqueueKind call.Kind = "enqueue"
 
-// Enqueue writes a task. It is durable when Enqueue returns. With an
-// idempotency key in use the task that has it is returned, whatever its state.
-// A call that is sent again gets the task of the first. A task that is not new is
-// written by nobody, so its Fence is not looked at.
+// Enqueue writes a task. It is durable when Enqueue returns. If the idempotency
+// key is in use, Enqueue returns the task that has it, whatever its state. A
+// call that is sent again gets the task of the first call. In both cases
+// nothing is written, so the Fence is not checked.
 func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
 	d, err := n.draft()
 	if err != nil {
@@ -53,10 +53,11 @@ func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
 	return tasks[0], nil
 }
 
-// EnqueueMany is Enqueue of 1 to MaxBatch tasks in one transaction: all of them
-// or, with an error that says at which it was, none. Tasks of one priority of one
-// queue are ready in the order given. The answer is in that order, too. A task
-// comes twice in it if two that were given have the same idempotency key.
+// EnqueueMany is Enqueue for 1 to MaxBatch tasks in one transaction. It writes
+// all of them, or none and returns an error that says which one was refused.
+// Tasks of one priority in one queue become ready in the order given. The
+// result is in that order, too. It contains a task twice if two of the given
+// tasks have the same idempotency key.
 func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) ([]Task, error) {
 	sizes := make([]int, 0, len(list))
 	for i := range list {
@@ -180,8 +181,7 @@ func decodeIdem(value string) (id uuid.UUID, hash string, ok bool) {
 	return id, hash, r.Done() && len(hash) == sha256.Size
 }
 
-// mayGrow refuses a task that is more than its queue, its run or its actor may
-// have.
+// mayGrow refuses a task that would exceed a limit of its queue, run or actor.
 func (q *Queue) mayGrow(tx *ledger, d *draft) error {
 	limit := func(which string, max int64) error { return &registry.LimitError{Which: which, Max: max} }
 	a := tx.accountOf(d.line)
@@ -193,7 +193,7 @@ func (q *Queue) mayGrow(tx *ledger, d *draft) error {
 	case !a.stats.empty():
 		return nil
 	}
-	// It begins a queue.
+	// The task would be the first of a queue.
 	if tx.queuesOf(d.Run) >= q.opts.MaxQueuesPerRun {
 		return limit("queues of this run that have tasks", int64(q.opts.MaxQueuesPerRun))
 	}
@@ -207,7 +207,7 @@ func (q *Queue) mayGrow(tx *ledger, d *draft) error {
 	return nil
 }
 
-// enqueuedBefore gives the tasks of an enqueue's answer.
+// enqueuedBefore returns the tasks of an enqueue's recorded answer.
 func enqueuedBefore(tx *ledger, answer string) (tasks []Task, err error) {
 	for r := record.Read(answer); !r.Done(); {
 		var fresh bool
@@ -223,7 +223,8 @@ func enqueuedBefore(tx *ledger, answer string) (tasks []Task, err error) {
 	return tasks, nil
 }
 
-// A draft is what a NewTask becomes before anything is locked.
+// A draft is a NewTask that was checked and completed before anything is
+// locked.
 type draft struct {
 	NewTask
 	id   uuid.UUID
@@ -233,9 +234,10 @@ type draft struct {
 	hash [sha256.Size]byte // of the payload, if there is an idempotency key
 }
 
-// draft checks and completes a task. Its payload is compact from here on, so
-// white space makes no different one. Ids rise with time, so rows of tasks that
-// came together, and so will go together, are stored together.
+// draft checks and completes a task. It makes the payload compact, so that
+// payloads that differ only in white space are the same. Ids increase with
+// time, so that the rows of tasks that were enqueued together, and will
+// probably be removed together, are stored together.
 func (n NewTask) draft() (*draft, error) {
 	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
 	if err := n.check(); err != nil {

@@ -4,8 +4,8 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// note records what happens to a task. An event that names nobody is of whoever
-// has, or had, its last attempt.
+// note records an event about a task. If the event names no actor, it is
+// attributed to the actor of the last attempt.
 func (t *Task) note(tx *ledger, e event.Event) {
 	if e.Path == "" && len(t.Attempts) > 0 {
 		a := t.last()
@@ -15,11 +15,11 @@ func (t *Task) note(tx *ledger, e event.Event) {
 	event.Record(tx, t.line.run(), e)
 }
 
-// noteEnd is note for a task that is finished.
+// noteEnd records that a task has finished.
 func (t *Task) noteEnd(tx *ledger, state State, cause string) {
 	kind := event.TaskCompleted + event.Kind(state-Completed)
 	if state == Completed || state == Failed {
-		cause = "" // which is the state
+		cause = "" // it would only repeat the state
 	}
 	t.note(tx, event.Event{Kind: kind, Cause: cause})
 }

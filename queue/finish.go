@@ -26,9 +26,10 @@ const (
 	causeCancel  = "task cancelled"
 )
 
-// Heartbeat extends a claim to ttl from now, if that is later; zero stands for
-// the ttl it has. Another session of the same actor that knows the token goes on
-// with the task. It costs no disk write. It returns the time that is left.
+// Heartbeat extends a claim to ttl from now, if that is later. A zero ttl means
+// the claim's present ttl. Another session of the same actor that knows the
+// token may send it, and then continues the task. Heartbeat writes nothing to
+// disk, and returns the time that is left.
 func (q *Queue) Heartbeat(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, ttl time.Duration) (left time.Duration, err error) {
 	if ttl != 0 {
 		if err := checkTTL(ttl); err != nil {
@@ -50,8 +51,9 @@ func (q *Queue) Heartbeat(ctx context.Context, h registry.Holder, run, id uuid.U
 	return left, err
 }
 
-// claimed finds a task and the claim on it that a token names, and checks that it
-// is the actor's. A refusal says how the task is now, which is returned with it.
+// claimed finds a task and the claim on it with a token, and checks that the
+// claim is the actor's. A refusal contains the task in its present state, which
+// is also returned.
 func (q *Queue) claimed(tx *ledger, h registry.Holder, run, id uuid.UUID, token uint64) (Task, registry.Lease, error) {
 	t, err := getTaskOf(tx, run, id)
 	if err != nil {
@@ -73,15 +75,16 @@ type Submission struct {
 	Fence  registry.Fence  // besides the claim
 }
 
-// A Submitted answers a Submission: with the task as it is now, or why it was
-// refused, as Submit does.
+// A Submitted is the result of one Submission: the task as it is now, or the
+// error that Submit would return.
 type Submitted struct {
 	Task Task
 	Err  error
 }
 
-// Submit finishes a task, Completed with its result or Failed with its error.
-// The same submission again gets the same answer, and another one a StaleError.
+// Submit finishes a task: Completed with its result, or Failed with its error.
+// Repeating the same submission gets the same answer; a different one gets a
+// StaleError.
 func (q *Queue) Submit(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, state State, result json.RawMessage) (t Task, err error) {
 	return q.SubmitOne(ctx, h, run, Submission{ID: id, Token: token, State: state, Result: result})
 }
@@ -98,9 +101,10 @@ func (q *Queue) SubmitOne(ctx context.Context, h registry.Holder, run uuid.UUID,
 	})
 }
 
-// SubmitMany is Submit of 1 to MaxBatch tasks in one transaction. Each has an
-// answer of its own, in the order given, and one that is refused stops no other.
-// With an error none was submitted, or it is not known.
+// SubmitMany is Submit for 1 to MaxBatch tasks in one transaction. Each has its
+// own answer, in the order given; a refused one does not stop the others. If
+// SubmitMany returns an error, either none was submitted or the outcome is
+// unknown.
 func (q *Queue) SubmitMany(ctx context.Context, h registry.Holder, run uuid.UUID, list []Submission) ([]Submitted, error) {
 	sizes := make([]int, 0, len(list))
 	for i := range list {
@@ -164,8 +168,8 @@ func (q *Queue) submit(tx *ledger, h registry.Holder, run uuid.UUID, s *Submissi
 	return t, nil
 }
 
-// wasSubmittedAs reports whether a finished task has the status and the result of
-// a submission.
+// wasSubmittedAs reports whether a finished task has the status and result of a
+// submission.
 func (t *Task) wasSubmittedAs(tx *ledger, s *Submission) (bool, error) {
 	if t.State != s.State {
 		return false, nil
@@ -181,9 +185,9 @@ func (t *Task) wasSubmittedAs(tx *ledger, s *Submission) (bool, error) {
 	return text == string(s.Result), nil
 }
 
-// Nack gives a task back for another attempt, after delay or, if that is nil,
-// after a random time that grows with each attempt. A call that is sent again
-// gets the same answer.
+// Nack returns a task for another attempt after delay. If delay is nil, the
+// delay is random and its bound grows with each attempt. A call that is sent
+// again gets the same answer.
 func (q *Queue) Nack(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, delay *time.Duration, reason string) (t Task, err error) {
 	switch {
 	case delay != nil && (*delay < 0 || *delay > MaxDelay):
@@ -203,7 +207,7 @@ func (q *Queue) Nack(ctx context.Context, h registry.Holder, run, id uuid.UUID, 
 	})
 }
 
-// Abandon gives a task back for another attempt at once. A call that is sent
+// Abandon returns a task for another attempt without delay. A call that is sent
 // again gets the same answer.
 func (q *Queue) Abandon(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64) (Task, error) {
 	return q.workerGivesBack(ctx, h, run, id, token, causeAbandon, func(Task) time.Duration { return 0 })
@@ -239,9 +243,10 @@ func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id 
 	return t, nil
 }
 
-// Cancel finishes a task without a result; one that is finished stays as it is.
-// Who works on it is told, and by whom: the path of an actor. may refuses those who
-// may not; nil refuses nobody.
+// Cancel finishes a task without a result; a finished task stays as it is. The
+// actor that works on it is told, and by whom it was cancelled: by is the path
+// of an actor. may returns an error if the caller must not cancel the task; nil
+// allows it.
 func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string, may func(Task) error) (t Task, err error) {
 	return t, q.update(ctx, nil, func(tx *ledger) error {
 		if t, err = getTaskOf(tx, run, id); err != nil {
@@ -267,10 +272,11 @@ func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string, may fu
 	})
 }
 
-// Redrive gives dead tasks of a queue all their attempts again: those named,
-// or with none named the first MaxRedrive. It returns those it did. may refuses
-// tasks; nil refuses none. One that was named and is refused is an error, and so
-// are the others if all of them are.
+// Redrive makes dead tasks of a queue ready again with all their attempts:
+// those in ids or, if ids is empty, the first MaxRedrive. It returns the tasks
+// that it changed. may refuses tasks; nil refuses none. If a task in ids is
+// refused, that is an error; without ids, it is an error only if no task could
+// be redriven.
 func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []uuid.UUID, may func(Task) error) (done []uuid.UUID, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return nil, err
@@ -291,7 +297,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 		for _, id := range named {
 			t, err := getTaskOf(tx, run, id)
 			if err != nil || t.Queue != queue || t.State != Dead {
-				continue // not among those it did
+				continue // it is left out of the result
 			}
 			if may != nil {
 				if err := may(t); err != nil {
@@ -329,8 +335,9 @@ func firstDead(tx *ledger, l line) (ids []uuid.UUID) {
 	return ids
 }
 
-// freed is called by the lease rules, in their transaction, when a claim ends. It
-// gives the task back, unless whoever ended the claim has moved it already.
+// freed is called by the lease rules when a claim ends, in their transaction.
+// It returns the task to its queue, unless the code that ended the claim has
+// already moved it.
 func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) {
 	id, err := uuid.Parse(lease.Key)
 	if err != nil || cause == registry.Released {
@@ -353,9 +360,10 @@ func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) 
 	})
 }
 
-// Undo takes back what a call did whose client was not told of it. A claim's
-// tasks are where they were, and no execution has begun. An enqueued task that
-// nobody has claimed is removed. What finished something stands.
+// Undo reverses a call whose client was not told of the result. Claimed tasks
+// return to their places, and their attempts are not counted. A task that was
+// enqueued and that nobody has claimed is removed. What finished a task is not
+// undone.
 func (q *Queue) Undo(tx engine.Tx, session uuid.UUID, a call.Answer) {
 	q.entered(tx, func(tx *ledger) {
 		switch a.Kind {
@@ -370,7 +378,7 @@ func (q *Queue) Undo(tx engine.Tx, session uuid.UUID, a call.Answer) {
 func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
 	tasks, err := q.stillClaimed(tx, session, answer)
 	if err != nil {
-		return // a task that cannot be read: its claim expires
+		return // a task is unreadable; its claim will expire
 	}
 	for i := range tasks {
 		t := &tasks[i].Task
@@ -381,7 +389,7 @@ func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
 		t.note(tx, event.Event{Kind: event.TaskReturned, Cause: "claim undone"})
 		t.Attempt--
 		t.Attempts = t.Attempts[:len(t.Attempts)-1]
-		readyIndex(t.line, t.Priority).forget(tx) // the front has the task as it was, or not at all
+		readyIndex(t.line, t.Priority).forget(tx) // the front may lack the task, or have it as it was
 		q.makeReady(tx, t)
 	}
 }
@@ -401,7 +409,8 @@ func (q *Queue) undoEnqueue(tx *ledger, answer string) {
 	}
 }
 
-// who names the actor of an attempt, and which of its sub-agents it was.
+// who returns the path of the attempt's actor, with its sub-agent if there is
+// one.
 func (a *Attempt) who() string {
 	if a.Party == "" {
 		return a.Path

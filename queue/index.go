@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// The prefixes of the key schema in the package doc.
+// The prefixes of the rows; the package doc describes them.
 const (
 	accountPrefix = "queue/"
 	queuesPrefix  = "queues/"
@@ -30,7 +30,7 @@ const (
 	readyPrefix   = engine.Cold + "ready/"
 )
 
-// The prefixes of the indexes by time, by state.
+// The prefixes of the indexes by time, for each state.
 var timePrefixes = [...]string{
 	Delayed: engine.Cold + "delayed/", Completed: engine.Cold + "completed/", Failed: engine.Cold + "failed/",
 	Dead: engine.Cold + "dead/", Cancelled: engine.Cold + "cancelled/", corruptState: engine.Cold + "corrupt/",
@@ -45,17 +45,18 @@ func resultKey(id uuid.UUID) string     { return resultPrefix + string(id[:]) }
 func idemKey(l line, key string) string { return keyPrefix + l.name() + "\x00" + key }
 
 // An index is the cold rows whose keys start with its prefix, one for each task
-// in it. Entries are mostly taken from the front, and until the store has
-// forgotten those it passes over them one by one. So each index has a lower
-// bound: no entry sorts before it. That of a ready line is in the queue's account.
-// That of an index by time is a row in memory, the cursor.
+// in it. Entries are mostly taken from the front, and the store skips deleted
+// entries one by one until it has compacted them away. So each index has a
+// lower bound: no entry sorts before it. The bound of a ready line is in the
+// queue's account. The bound of an index by time is a row in memory, the
+// cursor.
 type index struct {
 	prefix   string // of its entries' keys
 	cursor   string // key of its cursor
 	line     line
 	state    State // of its tasks
 	priority int   // of a ready line
-	byWall   bool  // its times are of the wall clock
+	byWall   bool  // its times are those of the wall clock
 }
 
 func readyIndex(l line, priority int) index {
@@ -71,13 +72,13 @@ func indexByTime(l line, state State, byWall bool) index {
 	return index{prefix: cursor[len(cursorPrefix):], cursor: cursor, line: l, state: state, byWall: byWall}
 }
 
-// digit stands for a priority in keys, the highest first.
+// digit is a priority in keys; the highest sorts first.
 func digit(priority int) string {
 	const digits = "9876543210"
 	return digits[priority : priority+1]
 }
 
-// indexesOf are all indexes of a line.
+// indexesOf returns all indexes of a line.
 func indexesOf(l line) (list []index) {
 	for state := Delayed; state <= corruptState; state++ {
 		list = append(list, indexesOfState(l, state)...)
@@ -85,8 +86,8 @@ func indexesOf(l line) (list []index) {
 	return list
 }
 
-// indexesOfState are the indexes that the tasks in a state are in. A task in
-// progress is in none.
+// indexesOfState returns the indexes for the tasks in a state. A task in
+// progress is in no index.
 func indexesOfState(l line, state State) (list []index) {
 	switch state {
 	case InProgress:
@@ -102,7 +103,7 @@ func indexesOfState(l line, state State) (list []index) {
 	return append(list, indexByTime(l, state, true))
 }
 
-// entry is the index of a task's state, and the task's place in it.
+// entry returns the index for a task's state, and the task's position in it.
 func (t *Task) entry() (in index, tail string) {
 	switch {
 	case t.State == InProgress:
@@ -115,7 +116,7 @@ func (t *Task) entry() (in index, tail string) {
 	return indexByTime(t.line, t.State, true), atTime(t.Until, t.ID)
 }
 
-// atTime sorts by time, then by id.
+// atTime returns a tail that sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {
 	var b [24]byte
 	binary.BigEndian.PutUint64(b[:], uint64(at.UnixNano()))
@@ -123,11 +124,11 @@ func atTime(at time.Time, id uuid.UUID) string {
 	return string(b[:])
 }
 
-// tail is what an entry's key has behind the prefix.
+// tail returns the part of an entry's key after the prefix.
 func (in index) tail(row engine.Row) string { return row.Key[len(in.prefix):] }
 
-// at is when an entry of an index by time is due. ok is false for one that this
-// version does not write.
+// at returns when an entry of an index by time is due. ok is false for a key
+// that this version does not write.
 func (in index) at(row engine.Row) (at time.Time, ok bool) {
 	tail := in.tail(row)
 	if len(tail) != 24 {
@@ -136,8 +137,9 @@ func (in index) at(row engine.Row) (at time.Time, ok bool) {
 	return time.Unix(0, int64(record.ReadFixed(tail))).UTC(), true
 }
 
-// idOf is the id of the task whose row it is. A ready one has it in the entry,
-// and the others, which have it at the end of their key.
+// idOf returns the id of the task of a row. Entries of ready tasks, and rows of
+// idempotency keys, have it in the value; other rows have it at the end of the
+// key.
 func idOf(row engine.Row, inValue bool) (id uuid.UUID, ok bool) {
 	text := row.Value[:min(16, len(row.Value))]
 	if !inValue {
@@ -149,8 +151,9 @@ func idOf(row engine.Row, inValue bool) (id uuid.UUID, ok bool) {
 
 func (in index) id(row engine.Row) (uuid.UUID, bool) { return idOf(row, in.state == Ready) }
 
-// taskAt reads the task of an entry. A ready one has its record in the entry, so
-// that a claim reads one row; if that cannot be read, there may be another.
+// taskAt reads the task of an entry. The entry of a ready task contains its
+// record, so a claim reads one row. If that copy cannot be read, taskAt tries
+// the task's own record.
 func (in index) taskAt(tx *ledger, row engine.Row, t *Task) (ok bool) {
 	id, ok := in.id(row)
 	if !ok {
@@ -163,16 +166,17 @@ func (in index) taskAt(tx *ledger, row engine.Row, t *Task) (ok bool) {
 	return found && err == nil && in.has(t, row)
 }
 
-// has reports whether the entry is where the task is.
+// has reports whether the entry is the one that the task should have.
 func (in index) has(t *Task, row engine.Row) bool {
-	if in.state == Ready { // spares the key
+	if in.state == Ready { // avoids building the key
 		return t.State == Ready && t.line == in.line && t.Priority == in.priority && len(in.tail(row)) == 8 && t.place == record.ReadFixed(in.tail(row))
 	}
 	is, tail := t.entry()
 	return is.prefix == in.prefix && tail == in.tail(row)
 }
 
-// lowerBound: no entry sorts before it. "" if that is not known.
+// lowerBound returns a tail before which no entry sorts, or "" if none is
+// known.
 func (in index) lowerBound(tx *ledger) string {
 	if in.state == Ready {
 		return record.Fixed(tx.accountOf(in.line).first[in.priority])
@@ -201,16 +205,18 @@ func (in index) entries(tx *ledger) iter.Seq[engine.Row] {
 	}
 }
 
-// A front is the next entries of a ready line, kept in memory with the payloads of
-// their tasks: a claim of one task that had to find them in the store would take a
-// quarter longer. It has all entries of the line from its first to its last one;
-// those below the line's lower bound are claimed. It is read and changed under the
-// engine's lock. What a transaction changes between the two drops the front, and a
-// front is only made from a line that the transaction has not changed, so one that
-// is undone does no harm.
+// A front is the next entries of a ready line, kept in memory with the payloads
+// of their tasks: reading them from the store for each claim of a single task
+// would take a quarter longer. It has all entries of the line from its first to
+// its last one; those below the line's lower bound are already claimed. It is
+// read and changed under the engine's lock. A transaction that adds or removes
+// an entry within this range drops the front. A front is made only from a line
+// that the transaction has not changed, so it stays right if that transaction
+// is undone.
 type front []ahead
 
-// An ahead is an entry that was read ahead, and the value of the payload's row or "".
+// An ahead is an entry that was read ahead, with the value of its payload's
+// row, or "".
 type ahead struct {
 	engine.Row
 	payload string
@@ -219,11 +225,11 @@ type ahead struct {
 func (a *ahead) id() string { return a.Value[:min(16, len(a.Value))] }
 
 const (
-	frontTasks = 64       // only a longer line has one
-	frontBytes = 64 << 10 // of records, or one more than that
+	frontTasks = 64       // only longer lines have a front
+	frontBytes = 64 << 10 // of records; the last may exceed it
 )
 
-// front gives the next entries of a line, for a claim of one task.
+// front returns the next entries of a line, for a claim of one task.
 func (in index) front(tx *ledger) front {
 	a := tx.accountOf(in.line)
 	f := tx.q.fronts[in.prefix]
@@ -239,8 +245,9 @@ func (in index) front(tx *ledger) front {
 	return f
 }
 
-// first reads up to most entries, or as many as come to frontBytes. The payload of
-// a single one is better read when the engine's lock is free.
+// first reads up to most entries, or as many as reach frontBytes. It reads no
+// payload for a single one, because that is better done when the engine's lock
+// is free.
 func (in index) first(tx *ledger, most int) front {
 	f := make(front, 0, most)
 	size := 0
@@ -256,8 +263,8 @@ func (in index) first(tx *ledger, most int) front {
 	return f
 }
 
-// readPayloads reads the payloads that are stored near that of the first task: those
-// of tasks that were enqueued together. A long one ends it.
+// readPayloads reads the payloads that are stored near the first task's, which
+// are those of tasks that were enqueued together. It stops at a long one.
 func (f front) readPayloads(tx *ledger) {
 	wanted := make([]*ahead, 0, len(f))
 	for i := range f {
@@ -279,7 +286,7 @@ func (f front) readPayloads(tx *ledger) {
 	}
 }
 
-// forget removes what is kept in memory about an index.
+// forget removes what memory holds about an index.
 func (in index) forget(tx *ledger) {
 	if in.state == Ready {
 		delete(tx.q.fronts, in.prefix)

@@ -9,34 +9,35 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A ledger is a transaction of the rules. Nearly every task that moves changes the
-// account of its queue. A ledger reads this once, and writes it once when it is
-// closed.
+// A ledger is a transaction of the rules. Nearly every move of a task changes the
+// account of its queue. The ledger reads an account once, and writes it once when
+// it is closed.
 type ledger struct {
 	engine.Tx
 	q       *Queue
-	account account // that was asked for first: mostly the only one
+	account account // the first one asked for; mostly the only one
 	answer  error   // of the rule
-	careful bool    // an index yields one entry and reads no further: what follows cannot be read
+	careful bool    // each index yields one entry and reads no further, because what follows may be unreadable
 }
 
-// An account is what is written down about a queue.
+// An account is what is stored about a queue.
 type account struct {
 	line  line
 	stats Stats
 	bytes uint64                  // payloads of tasks that are not finished
-	actor uuid.UUID               // who began the queue
+	actor uuid.UUID               // that began the queue
 	last  uint64                  // no task of the queue has a higher place
 	first [MaxPriority + 1]uint64 // lower bounds of the ready lines that are not empty
-	due   time.Time               // running clock: nothing is due earlier, by any clock; zero: nothing is
+	due   time.Time               // running clock: nothing is due earlier, by either clock; zero: nothing is due
 
-	moved   bool     // it is to be written
-	planned bool     // only due has changed
+	moved   bool     // it must be written to disk
+	planned bool     // only due has changed: a write to memory is enough
 	counted bool     // the queue is counted for its run and its actor
-	next    *account // of the ledger
+	next    *account // the next account of the ledger
 }
 
-// accountOf gives the account of a queue. It is the ledger's until that is closed.
+// accountOf returns the account of a queue. It belongs to the ledger until that
+// is closed.
 func (tx *ledger) accountOf(l line) *account {
 	for a := &tx.account; ; a = a.next {
 		switch {
@@ -60,11 +61,11 @@ func (tx *ledger) close() {
 	}
 }
 
-// wallCheck bounds how long the running clock is believed to go as the wall clock
-// does. The engine tells of a step, but not of slow corrections.
+// wallCheck is how long the running clock is trusted to go as the wall clock
+// does. The engine reports a step, but not slow corrections.
 const wallCheck = 10 * time.Minute
 
-// wanted makes the queue due at an instant of one of the clocks, or before.
+// wanted makes the queue due at an instant of one of the clocks, or earlier.
 func (a *account) wanted(tx engine.Tx, at time.Time, byWall bool) {
 	if byWall {
 		at = tx.Now().Add(min(at.Sub(tx.Wall()), wallCheck))
@@ -74,8 +75,8 @@ func (a *account) wanted(tx engine.Tx, at time.Time, byWall bool) {
 	}
 }
 
-// write puts the account's row. It removes the row with the last task: an empty
-// queue is forgotten.
+// write writes the account's row. A queue without tasks is forgotten: its row
+// is removed.
 func (a *account) write(tx *ledger) {
 	exists := !a.stats.empty()
 	if !exists && a.counted {
@@ -95,13 +96,13 @@ func (a *account) write(tx *ledger) {
 	}
 }
 
-// none says that no entry is left of a state. Tasks that are still counted were
-// passed over, because they cannot be read.
+// none says that a state has no entry left. Tasks that are still counted were
+// skipped, because they cannot be read.
 func (a *account) none(state State, priority int) {
 	*a.stats.of(state, priority), a.moved = 0, true
 }
 
-// countQueue counts a queue that begins or ends, for its run and its actor.
+// countQueue counts a new queue, or one that ends, for its run and its actor.
 func (tx *ledger) countQueue(a *account, n int) {
 	a.counted = n > 0
 	for _, of := range []uuid.UUID{a.line.run(), a.actor} {
@@ -113,7 +114,7 @@ func (tx *ledger) countQueue(a *account, n int) {
 	}
 }
 
-// queuesOf is how many queues a run has, or an actor has begun, that have tasks.
+// queuesOf returns how many queues with tasks a run has, or an actor has begun.
 func (tx *ledger) queuesOf(of uuid.UUID) int {
 	row, ok := tx.Get(queuesKey(of))
 	if !ok {
@@ -156,7 +157,7 @@ func (a *account) decode(value string) (ok bool) {
 	return format == accountFormat && r.Done()
 }
 
-// read makes a the account of a queue. That of one without tasks has no row.
+// read reads the account of a queue. A queue without tasks has no row.
 func (a *account) read(tx engine.Tx, l line) {
 	a.line, a.stats.Queue = l, l.queue()
 	row, ok := tx.Get(string(l))
@@ -169,9 +170,10 @@ func (a *account) read(tx engine.Tx, l line) {
 	a.due, a.counted = row.Due, true
 }
 
-// nextPlace numbers the places of all lines, so that it can be told which task is
-// the oldest of several queues. A place that a failed transaction was given is
-// never given again, and Recover goes on after the last of any queue.
+// nextPlace returns the next place. Places are numbered across all lines, so
+// that the oldest task of several queues can be found. A place given in a
+// failed transaction is not given again, and Recover continues after the
+// highest place of any queue.
 func (a *account) nextPlace(q *Queue) uint64 {
 	q.place++
 	a.last = q.place

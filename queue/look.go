@@ -13,11 +13,11 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Detail is a task with all there is about it.
+// A Detail is a task with its payload and result.
 type Detail struct {
 	Task
 	Payload json.RawMessage
-	Result  json.RawMessage // of a finished one; nil if none was submitted
+	Result  json.RawMessage // of a finished task; nil if none was submitted
 }
 
 // Get returns a task.
@@ -58,7 +58,8 @@ func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error
 	return d, err
 }
 
-// Wait is Get once the task is finished, or wait is over.
+// Wait waits until the task is finished or wait is over, and then returns what
+// Get does.
 func (q *Queue) Wait(ctx context.Context, run, id uuid.UUID, wait time.Duration) (d Detail, err error) {
 	if err := checkWait(wait); err != nil {
 		return Detail{}, err
@@ -91,7 +92,8 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (s Stats
 	})
 }
 
-// accountAt is the account of a queue that has tasks.
+// accountAt returns the account of a queue; it is an error if that has no
+// tasks.
 func accountAt(tx engine.Tx, run uuid.UUID, queue string) (a account, err error) {
 	if a.read(tx, lineOf(run, queue)); !a.counted {
 		return a, &noQueueError{queue}
@@ -107,12 +109,12 @@ func (e *noQueueError) Error() string {
 
 func (e *noQueueError) Unwrap() error { return ErrNoQueue }
 
-// MaxStats is how many queues one listing gives.
+// MaxStats is the largest number of queues in one listing.
 const MaxStats = 1000
 
-// AllStats counts the tasks of the queues of a run, in the order of their names:
-// of those after a name, up to limit, and at most MaxStats. It reports whether
-// there are more.
+// AllStats counts the tasks of the queues of a run, in the order of their
+// names. It lists up to limit queues after a name, and reports whether there
+// are more. limit is at most MaxStats.
 func (q *Queue) AllStats(ctx context.Context, run uuid.UUID, after string, limit int) (list []Stats, more bool, err error) {
 	if limit < 1 || limit > MaxStats {
 		return nil, false, argumentError("limit", "must be from 1 to %d", MaxStats)
@@ -138,10 +140,10 @@ func (q *Queue) AllStats(ctx context.Context, run uuid.UUID, after string, limit
 	return list, more, err
 }
 
-// List returns tasks of a queue in a state, at most limit: ready ones in the
-// order in which they are claimed, delayed ones by when they are due, finished
-// ones by when they are forgotten. It leaves out those that cannot be read. If there
-// are more, next is the after with which the list goes on.
+// List returns at most limit tasks of a queue in a state. Ready tasks are in
+// the order in which they are claimed, delayed ones by when they are due, and
+// finished ones by when they are forgotten. Tasks that cannot be read are left
+// out. If there are more, next is the value of after that continues the list.
 func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state State, after string, limit int) (list []Task, next string, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return nil, "", err
@@ -196,7 +198,7 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 	return list, next, err
 }
 
-// QueueOf is the queue of the task that a claim is on; "" if there is none.
+// QueueOf returns the queue of a claim's task, or "" if there is none.
 func (q *Queue) QueueOf(tx engine.Tx, claim registry.Lease) string {
 	id, _ := uuid.Parse(claim.Key)
 	t, err := getTask(&ledger{Tx: tx, q: q}, id)

@@ -25,9 +25,9 @@ func (q *Queue) schedule(tx *ledger, t *Task, delay time.Duration) {
 	q.makeReady(tx, t)
 }
 
-// makeReady makes a task ready at its place, or gives it to a claim that waits
-// for it. With schedule it is the only way to become ready, so no claim waits
-// where a task is ready.
+// makeReady makes a task ready at its place, or gives it to a waiting claim. A
+// task becomes ready only here or through schedule, so no claim waits while a
+// task is ready.
 func (q *Queue) makeReady(tx *ledger, t *Task) {
 	t.State, t.due, t.byWall = Ready, time.Time{}, false
 	if !q.giveToWaiter(tx, t) {
@@ -35,8 +35,8 @@ func (q *Queue) makeReady(tx *ledger, t *Task) {
 	}
 }
 
-// addToIndex writes a task in the state it has come to: its record, its entry in
-// the index, and its count.
+// addToIndex writes a task in its new state: the record, the entry in the
+// index, and the count.
 func addToIndex(tx *ledger, t *Task) {
 	a := tx.accountOf(t.line)
 	n := a.stats.of(t.State, t.Priority)
@@ -69,7 +69,7 @@ func addToIndex(tx *ledger, t *Task) {
 	tx.Put(engine.Row{Key: in.prefix + tail, Value: value})
 }
 
-// removeFromIndex takes a task out of the counts and the index. A claim raises
+// removeFromIndex removes a task from the counts and the index. A claim raises
 // the lower bound itself.
 func removeFromIndex(tx *ledger, t *Task) {
 	a := tx.accountOf(t.line)
@@ -90,7 +90,7 @@ func removeFromIndex(tx *ledger, t *Task) {
 	}
 }
 
-// keepKey is how long an idempotency key is kept at least, from the enqueue.
+// keepKey is how long an idempotency key is kept at least after the enqueue.
 const keepKey = 24 * time.Hour
 
 // finish moves a task to a final state.
@@ -116,8 +116,8 @@ func endAttempt(tx *ledger, t *Task, cause string) {
 	}
 }
 
-// giveBack ends an execution without a result: the task is retried after delay,
-// or is dead if it may not begin again.
+// giveBack ends an execution without a result. The task is retried after delay,
+// or is dead if it has no attempts left.
 func (q *Queue) giveBack(tx *ledger, t *Task, cause string, delay time.Duration) {
 	if t.Attempt >= t.MaxAttempts {
 		q.finish(tx, t, Dead, cause)
@@ -144,9 +144,9 @@ func forgetRows(tx *ledger, id uuid.UUID) {
 	tx.Delete(resultKey(id))
 }
 
-// lose takes an entry out of its index whose task cannot be read, so that the line
-// goes on. What is left of a task that was not finished is kept for a while, in the
-// index of the corrupt.
+// lose removes an entry from its index whose task cannot be read, so that the
+// line goes on. If the task was not finished, what is left of it is kept for
+// DeadRetention, in the index of corrupt tasks.
 func (q *Queue) lose(tx *ledger, in index, row engine.Row) {
 	tx.Delete(row.Key)
 	if in.state == Ready {
@@ -165,8 +165,8 @@ func (q *Queue) lose(tx *ledger, in index, row engine.Row) {
 	}
 }
 
-// loseClaimed is lose for a task in progress. If it cannot be told which queue it
-// is of, its count stays until the run goes.
+// loseClaimed is lose for a task in progress. If its queue cannot be
+// determined, the count is wrong until the run is removed.
 func (q *Queue) loseClaimed(tx *ledger, id uuid.UUID) {
 	row, _, _ := tx.Try(taskKey(id))
 	first, _, _ := tx.Try(payloadKey(id))
@@ -206,7 +206,7 @@ func getTask(tx *ledger, id uuid.UUID) (t Task, err error) {
 	return t, err
 }
 
-// getTaskOf is getTask for a task that has to be of a run.
+// getTaskOf is getTask for a task that must belong to a run.
 func getTaskOf(tx *ledger, run, id uuid.UUID) (Task, error) {
 	t, err := getTask(tx, id)
 	if err == nil && t.Run != run {
@@ -218,8 +218,8 @@ func getTaskOf(tx *ledger, run, id uuid.UUID) (Task, error) {
 	return t, nil
 }
 
-// read reads a task's record. While the task is as it was enqueued, that is
-// behind its payload.
+// read reads a task's record. Until the task first changes, the record may be
+// in the row of its payload, after it.
 func (t *Task) read(tx *ledger, id uuid.UUID) (found bool, err error) {
 	*t = Task{}
 	key := taskKey(id)
@@ -229,7 +229,7 @@ func (t *Task) read(tx *ledger, id uuid.UUID) (found bool, err error) {
 		key = payloadKey(id)
 		if row, found, err = tx.Try(key); err == nil && found {
 			_, text, readable = splitPayload(row.Value)
-			found = text != "" // else the record had a row of its own, which has gone
+			found = text != "" // otherwise the record had its own row, which is gone
 		}
 	}
 	if err == nil && readable && !found {
@@ -242,20 +242,21 @@ func (t *Task) read(tx *ledger, id uuid.UUID) (found bool, err error) {
 	return true, nil
 }
 
-// smallPayload is how long a payload may be to have the record in its row:
-// whoever looks for that reads all of it.
+// smallPayload is the longest payload whose row also has the record; reading
+// such a record reads the payload, too.
 const smallPayload = 4 << 10 // bytes
 
-// putTask writes a task's record, and returns it. A new task's payload is written
-// with it. If the task is ready the payload's row has the record, too: mostly it
-// is claimed and changed before anybody looks for it.
+// putTask writes a task's record and returns it. It writes a new task's payload
+// as well. If a new task is ready and its payload small, the record is in the
+// payload's row: the task is mostly claimed and changed before its record is
+// read.
 func putTask(tx *ledger, t *Task) (text string) {
 	if t.draft == nil {
 		text = t.record()
 		tx.Put(engine.Row{Key: taskKey(t.ID), Value: text})
 		return text
 	}
-	w := t.draft.row // which has the payload
+	w := t.draft.row // it already has the payload
 	t.draft = nil
 	if t.State == Ready && t.Size <= smallPayload {
 		payload := w.Len()
@@ -269,15 +270,16 @@ func putTask(tx *ledger, t *Task) (text string) {
 	return text
 }
 
-// payloadRow begins the value of a payload's row, with room for a record.
+// payloadRow returns the value of a payload's row, with room to append a
+// record.
 func payloadRow(payload []byte) record.Writer {
 	w := record.New(len(payload) + recordRoom)
 	w.Bytes(payload)
 	return *w
 }
 
-// splitPayload gives what is in a payload's row: the payload, and the record of
-// the task, or nothing if that had a row of its own from the beginning.
+// splitPayload splits a payload's row into the payload and the task's record.
+// text is empty if the record always had its own row.
 func splitPayload(value string) (payload, text string, ok bool) {
 	r := record.Read(value)
 	payload, text = r.Text(), r.Rest()

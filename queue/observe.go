@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// AccountPrefix is of the rows that tell, as they change, how many tasks a queue has,
-// for an [engine.Observer]. A queue without tasks has none.
+// AccountPrefix begins the keys of the rows that count each queue's tasks. An
+// [engine.Observer] can follow them. A queue without tasks has no row.
 const AccountPrefix = accountPrefix
 
 // StatsOf reads the row of a queue. The zero Row has no tasks.
@@ -32,8 +32,9 @@ type Named struct {
 	Queue string
 }
 
-// Oldest gives, of those queues that have ready tasks, when the first in line of any
-// priority was enqueued. It costs a few reads for each.
+// Oldest returns, for each of the queues that has ready tasks, when the oldest
+// of the first tasks of all priorities was enqueued. It costs a few reads for
+// each queue.
 func Oldest(ctx context.Context, eng engine.Engine, queues []Named) (since map[Named]time.Time, now time.Time, err error) {
 	since = make(map[Named]time.Time, len(queues))
 	err = eng.Snapshot(ctx, func(tx engine.Tx) error {

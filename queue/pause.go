@@ -11,16 +11,16 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A paused queue gives no task to any claim. Tasks can be enqueued and finished as
-// ever, and claims wait in its line. When it is resumed, those that wait get what is
-// ready, the first in line first.
+// A paused queue gives no task to any claim. Tasks can still be enqueued and
+// finished, and claims wait in its line. When it is resumed, those claims get
+// the ready tasks in order.
 
 const (
 	pausePrefix = "paused/"
 	pauseFormat = 1
 )
 
-// MaxPauseReason bounds the reason of a pause, in bytes.
+// MaxPauseReason is the longest reason of a pause, in bytes.
 const MaxPauseReason = 256
 
 func pauseKey(l line) string { return pausePrefix + l.name() }
@@ -30,7 +30,7 @@ func isPaused(tx engine.Tx, l line) bool {
 	return ok
 }
 
-// readPause says in s whether the queue is paused, and why.
+// readPause sets in s whether the queue is paused, and why.
 func (s *Stats) readPause(tx engine.Tx, l line) {
 	row, ok := tx.Get(pauseKey(l))
 	if !ok {
@@ -42,8 +42,9 @@ func (s *Stats) readPause(tx engine.Tx, l line) {
 	}
 }
 
-// Pause pauses a queue that has tasks, until it is resumed. It reports whether it was
-// not paused before; if it was, the reason that is kept is the new one.
+// Pause pauses a queue that has tasks, until it is resumed. It reports whether
+// the queue was not paused before. If it was, the new reason replaces the old
+// one.
 func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason string) (paused bool, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return false, err
@@ -66,10 +67,11 @@ func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason stri
 	})
 }
 
-// Resume ends the pause of a queue, and gives what is ready to the claims that wait. It
-// reports whether the queue was paused. A pause outlasts the queue's tasks, so only a
-// queue that has neither is unknown. Where there is more to give than one transaction
-// should, the queue is paused between them, so that no other claim comes first.
+// Resume ends the pause of a queue, and gives ready tasks to the claims that
+// wait. It reports whether the queue was paused. A pause outlasts the queue's
+// tasks, so a queue is unknown only if it has neither. If one transaction
+// cannot give all, the queue stays paused between transactions, so that no
+// other claim gets ahead.
 func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (resumed bool, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return false, err
@@ -95,8 +97,8 @@ func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (re
 	return resumed, err
 }
 
-// handOut gives ready tasks to the claims that wait for them, for as long as a
-// transaction should take. It reports whether there is more to give.
+// handOut gives ready tasks to the claims that wait for them, for as long as
+// one transaction may take. It reports whether there is more to give.
 func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 	for tx.accountOf(l).stats.ReadyTotal() > 0 {
 		w := q.nextWaiter(tx, l)
@@ -105,7 +107,7 @@ func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 		}
 		tasks := q.take(tx, w)
 		if len(tasks) == 0 {
-			w.joinLines(tx) // what was ready cannot be read, and is set aside now
+			w.joinLines(tx) // what was ready could not be read, and has been set aside
 			return false
 		}
 		w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer()) // wakes it
@@ -116,7 +118,7 @@ func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 	return false
 }
 
-// dropPauses forgets the pauses of a run that is removed.
+// dropPauses removes the pauses of a run that is removed.
 func dropPauses(tx engine.Tx, run uuid.UUID) {
 	for row := range tx.Scan(pausePrefix + strings.TrimPrefix(string(lineOf(run, "")), accountPrefix)) {
 		tx.Delete(row.Key)

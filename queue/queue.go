@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// Bounds of what may be asked.
+// Bounds on arguments.
 const (
 	MaxPriority     = 9
 	MaxAttempts     = 100
@@ -33,7 +33,7 @@ const (
 	MaxRedrive      = 100     // tasks of one Redrive
 )
 
-// Defaults of the bounds in [Options].
+// Defaults of the limits in [Options].
 const (
 	DefaultQueuesPerRun   = 10_000
 	DefaultQueuesPerActor = 1000
@@ -43,24 +43,25 @@ const (
 	DefaultWaitsPerActor  = 100
 )
 
-// Scope is the scope of the leases that claims are.
+// Scope is the scope of claims, which are leases.
 const Scope = "queue"
 
-// Options of a Queue. The zero value is a production one.
+// Options of a Queue. The zero value is for production.
 type Options struct {
 	Retention     time.Duration // of finished tasks; 24 h
-	DeadRetention time.Duration // of dead ones; 7 days
+	DeadRetention time.Duration // of dead tasks; 7 days
 	BackoffBase   time.Duration // longest delay after a first attempt; 2 s
 	BackoffMax    time.Duration // 10 min
 
-	MaxQueuesPerRun   int   // queues that have tasks; 10 000
-	MaxQueuesPerActor int   // of them, those that one actor began; 1000
+	MaxQueuesPerRun   int   // with tasks; 10 000
+	MaxQueuesPerActor int   // queues with tasks that one actor began; 1000
 	MaxTasks          int64 // of a queue, not counting finished ones; 10 million
-	MaxBytes          int64 // payloads of those; 4 GiB
+	MaxBytes          int64 // payloads of these tasks; 4 GiB
 	MaxWaitsPerQueue  int   // claims that wait at one queue; 1000
 	MaxWaitsPerActor  int   // claims of one actor that wait; 100
 
-	// Rand gives a number from 0 to n-1. Nil: a random one.
+	// Rand returns a number from 0 to n-1. If it is nil, a random number
+	// generator is used.
 	Rand func(n int64) int64
 }
 
@@ -71,10 +72,10 @@ type Queue struct {
 	leases *registry.Registry
 	opts   Options
 	room   waitingRoom
-	offset atomic.Int64 // of the wall clock from the running clock, when the queues were last planned
+	offset atomic.Int64 // wall clock minus running clock when the queues were last planned
 
 	// Guarded by the engine's lock.
-	place  uint64 // that was given last
+	place  uint64 // the last one given
 	fronts map[string]front
 }
 
@@ -99,15 +100,15 @@ func New(eng engine.Engine, core *registry.Core, opts Options) *Queue {
 }
 
 var (
-	// ErrNotFound answers a task that is not there, or in another run; the
-	// error that wraps it says which.
+	// ErrNotFound refuses a task that does not exist, or is in another run. The
+	// error that wraps it says which task.
 	ErrNotFound = errors.New("no such task in this run, or it was finished and has been forgotten")
 
-	// ErrNoQueue answers a queue that has no tasks, finished ones included.
+	// ErrNoQueue refuses a queue that has no tasks, not even finished ones.
 	ErrNoQueue = errors.New("no such queue in this run")
 
-	// ErrKeyReused answers an enqueue under an idempotency key that another
-	// payload of the same queue has.
+	// ErrKeyReused refuses an enqueue whose idempotency key belongs to another
+	// payload of the same queue.
 	ErrKeyReused = errors.New("idempotency_key is in use for another payload; use a new one")
 
 	errCorrupt = errors.New("not what this version writes")
@@ -115,7 +116,7 @@ var (
 
 func notFound(id uuid.UUID) error { return fmt.Errorf("task %s: %w", id, ErrNotFound) }
 
-// corrupt is the error of whoever asks for a record that cannot be read.
+// corrupt returns the error for a record that cannot be read.
 func corrupt(key string) error { return fmt.Errorf("%w: %q: %w", engine.ErrCorrupt, key, errCorrupt) }
 
 // corruptTask is corrupt for a task's record.
@@ -123,13 +124,13 @@ func corruptTask(id uuid.UUID, key string) error {
 	return fmt.Errorf("task %s cannot be read, and nothing else is affected; leasehold doctor --state shows what is left of it: %w", id, corrupt(key))
 }
 
-// A StaleError refuses a call whose claim on the task has ended. The task is as
-// it is now.
+// A StaleError refuses a call whose claim on the task has ended. Task is the
+// task as it is now.
 type StaleError struct {
 	Task  Task
 	Token uint64
-	// Differs says that the token is of the execution that finished the task,
-	// which was submitted with another status or result.
+	// Differs says that the token is that of the execution that finished the
+	// task, and that it submitted another status or result.
 	Differs bool
 }
 
@@ -144,7 +145,7 @@ func (e *StaleError) Error() string {
 	return s + "; drop what you did and claim another task"
 }
 
-// CheckName refuses what cannot be the name of a queue.
+// CheckName refuses a name that a queue cannot have.
 func CheckName(argument, name string) error {
 	if !isName(name) {
 		return argumentError(argument, "must be 1 to 64 of A-Z a-z 0-9 . _ -")
@@ -181,8 +182,8 @@ func checkWait(wait time.Duration) error {
 	return nil
 }
 
-// backoff is a random delay after an attempt, up to a bound that doubles with
-// each, so that tasks that failed together do not come back together.
+// backoff returns a random delay after an attempt, up to a bound that doubles
+// with each, so that tasks that failed together are not retried together.
 func (q *Queue) backoff(attempt int) time.Duration {
 	bound := q.opts.BackoffMax
 	if shift := attempt - 1; shift < 32 && q.opts.BackoffBase<<shift < bound {
@@ -191,13 +192,15 @@ func (q *Queue) backoff(attempt int) time.Duration {
 	return time.Duration(q.opts.Rand(int64(bound) + 1))
 }
 
-// update runs one rule in a transaction. An error of the rule changes nothing,
-// but for [engine.ErrWait], with which it took its place in a line. What a rule
-// writes survives the machine, unless holder is of this machine: then a claim
-// need not outlive it, and holder is not nil only for rules about a claim.
+// update runs one rule in a transaction. An error of the rule rolls it back,
+// except [engine.ErrWait], with which a claim takes its place in line. The
+// transaction is durable, unless holder runs on this machine, because then its
+// claim need not survive the machine. holder is nil except for rules about a
+// claim.
 //
-// If the store cannot read part of an index, the rule runs again and reads no
-// further than it must. If that is too far, the index is made to begin after it.
+// If the store cannot read part of an index, update runs the rule again with a
+// careful ledger, which reads no further than it must. If that fails too,
+// update raises the lower bounds of the damaged indexes past the damage.
 func (q *Queue) update(ctx context.Context, holder *registry.Holder, rule func(*ledger) error) error {
 	local := holder != nil && holder.Local
 	if local {
@@ -228,7 +231,7 @@ func (q *Queue) update(ctx context.Context, holder *registry.Holder, rule func(*
 	}
 }
 
-// entered runs a rule in a transaction that others began.
+// entered runs a rule in a transaction that is already open.
 func (q *Queue) entered(tx engine.Tx, rule func(*ledger)) {
 	if book, ok := tx.(*ledger); ok {
 		rule(book)

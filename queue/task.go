@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A State is how far a task has come; see the package doc.
+// A State is the state of a task; see the package doc.
 type State byte
 
 const (
@@ -21,7 +21,7 @@ const (
 	Dead
 	Cancelled
 
-	corruptState // of what is left of a task that cannot be read; it is in no record
+	corruptState // what is left of a task that cannot be read; no record has it
 )
 
 var stateNames = [...]string{
@@ -31,12 +31,12 @@ var stateNames = [...]string{
 
 func (s State) String() string { return stateNames[s] }
 
-// Finished reports whether nothing changes a task in this state but a redrive
-// of a dead one.
+// Finished reports whether the state is final, except that a dead task can be
+// redriven.
 func (s State) Finished() bool { return s >= Completed }
 
-// A Task is a task without its payload and its result. Its instants are of the
-// wall clock.
+// A Task is a task without its payload and its result. Its times are those of
+// the wall clock.
 type Task struct {
 	ID          uuid.UUID
 	Run         uuid.UUID
@@ -49,23 +49,23 @@ type Task struct {
 	Key         string // idempotency key, or ""
 	EnqueuedAt  time.Time
 	EnqueuedBy  string    // path of the actor
-	Trace       string    // traceparent of whoever enqueued it, or ""
-	DueAt       time.Time // of a delayed task, by the clocks of the transaction that answered
+	Trace       string    // traceparent of the request that enqueued it, or ""
+	DueAt       time.Time // of a delayed task, by the clocks at the time of the answer
 	FinishedAt  time.Time
 	Until       time.Time // when a finished task may be forgotten
-	Attempts    []Attempt // one for each execution begun, the last may be under way
+	Attempts    []Attempt // one for each execution begun; the last may still run
 
-	// ExpiresIn is what is left of the claim on a task in progress, by the clock of
-	// the transaction that answered: to Claim, Get or List.
+	// ExpiresIn is how long the claim on a task in progress lasts from the time
+	// of the answer. Claim, Get and List set it.
 	ExpiresIn time.Duration
 
 	line    line
-	place   uint64    // in line, of a ready task
-	due     time.Time // of a delayed task,
-	byWall  bool      // by the wall clock; else by the running clock
-	payload string    // of one that is claimed, if it was read ahead: the value of its row
-	result  result    // of one that was submitted
-	draft   *draft    // of one that is not written yet
+	place   uint64    // of a ready task, in its line
+	due     time.Time // of a delayed task
+	byWall  bool      // due is by the wall clock, not the running clock
+	payload string    // of a claimed task, if it was read ahead: the value of the payload's row
+	result  result    // of a submitted task
+	draft   *draft    // of a task that is not written yet
 }
 
 // shownBy sets DueAt.
@@ -87,18 +87,19 @@ type Attempt struct {
 	Path    string // of the actor
 	Party   string // which of the actor's sub-agents, or ""
 	BeganAt time.Time
-	EndedAt time.Time // zero while it is under way
+	EndedAt time.Time // zero while it runs
 	Cause   string    // how it ended
 }
 
-// last is the attempt under way, or the last that was.
+// last returns the attempt that runs, or the last one.
 func (t *Task) last() *Attempt { return &t.Attempts[len(t.Attempts)-1] }
 
 // submitted reports whether a task may have a result.
 func (t *Task) submitted() bool { return t.State == Completed || t.State == Failed }
 
-// A result is what was submitted for a task. A small one is in the task's record,
-// which is not written again, and a larger one in a row of its own.
+// A result is what was submitted for a task. A small one is in the task's
+// record. A larger one has a row of its own, so that it is not rewritten with
+// the record.
 type result struct {
 	text  string
 	apart bool
@@ -106,15 +107,17 @@ type result struct {
 
 const smallResult = 512 // bytes
 
-// A line is a queue of a run. It is the key of the queue's account, which is looked
-// up all the time, and ends in the name by which other keys know the queue.
+// A line identifies a queue of a run. It is the key of the queue's account,
+// which is looked up very often. It ends in the name that other keys use for
+// the queue.
 type line string
 
 func lineOf(run uuid.UUID, queue string) line {
 	return line(accountPrefix + string(run[:]) + queue)
 }
 
-// lineNamed is lineOf for a name that was read from a key or from a record.
+// lineNamed returns the line for a name that was read from a key or from a
+// record.
 func lineNamed(name string) line { return line(accountPrefix + name) }
 
 func (l line) name() string   { return string(l[len(accountPrefix):]) }
@@ -122,8 +125,8 @@ func (l line) run() uuid.UUID { return uuid.UUID([]byte(l.name()[:16])) }
 func (l line) queue() string  { return l.name()[16:] }
 
 const (
-	taskFormat = 5   // 4 had no trace
-	recordRoom = 160 // bytes: most records of tasks with one attempt and a small result need no more
+	taskFormat = 5   // format 4 had no trace
+	recordRoom = 160 // bytes; enough for most records of tasks with one attempt and a small result
 )
 
 // encode writes a task's record.
@@ -162,7 +165,7 @@ func (t *Task) encode(w *record.Writer) {
 	}
 }
 
-// record is what encode writes.
+// record returns what encode writes.
 func (t *Task) record() string {
 	w := record.New(recordRoom)
 	t.encode(w)
@@ -172,8 +175,8 @@ func (t *Task) record() string {
 // isTaskFormat reports whether decode reads records of a format.
 func isTaskFormat(format byte) bool { return format == taskFormat || format == 4 }
 
-// decode reads a record, probably of a task of the line that is given. The task
-// keeps the text's memory alive, as does any part of it.
+// decode reads a record; l is the line that the task is probably in. The task's
+// strings point into text and so keep its memory alive.
 func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
 	r := record.Read(text)
 	format, name := r.Byte(), r.Text()
@@ -220,17 +223,17 @@ type Stats struct {
 	Ready      [MaxPriority + 1]uint64 // by priority
 	Delayed    uint64
 	InProgress uint64
-	Completed  uint64 // and still kept, as are the next three
+	Completed  uint64 // only those still kept, as in the next three
 	Failed     uint64
 	Dead       uint64
 	Cancelled  uint64
-	Corrupt    uint64 // tasks that were set aside because their records cannot be read
+	Corrupt    uint64 // tasks set aside because their records cannot be read
 
-	Paused      bool // see Pause; asked for with the counts
+	Paused      bool // see Pause; Stats and AllStats read it
 	PauseReason string
 }
 
-// ReadyTotal is how many tasks wait to be claimed.
+// ReadyTotal returns how many tasks are ready.
 func (s *Stats) ReadyTotal() (n uint64) {
 	for _, r := range s.Ready {
 		n += r
@@ -238,10 +241,10 @@ func (s *Stats) ReadyTotal() (n uint64) {
 	return n
 }
 
-// unfinished is how many tasks are not finished.
+// unfinished returns how many tasks are not finished.
 func (s *Stats) unfinished() uint64 { return s.ReadyTotal() + s.Delayed + s.InProgress }
 
-// of is the count of the tasks in a state, and of the ready of one priority.
+// of returns the count for a state; for Ready, of one priority.
 func (s *Stats) of(state State, priority int) *uint64 {
 	switch state {
 	case Ready:
@@ -252,7 +255,8 @@ func (s *Stats) of(state State, priority int) *uint64 {
 	return s.others()[1+state-InProgress]
 }
 
-// others are all counts but those of the ready, in the order of the states.
+// others returns the counts of all states except Ready, in the order of the
+// states.
 func (s *Stats) others() [7]*uint64 {
 	return [...]*uint64{&s.Delayed, &s.InProgress, &s.Completed, &s.Failed, &s.Dead, &s.Cancelled, &s.Corrupt}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A waiter is a claim on its way. While it waits it has a row in the line of each
-// of its queues, in memory only: so an error takes its place back with all else
-// that a transaction did.
+// A waiter is a claim that is being answered. While it waits, it has a row in
+// the line of each of its queues. The rows are in memory only; if a transaction
+// fails, their changes are undone with the rest.
 type waiter struct {
 	Claim
 	ctx    context.Context
 	call   call.Call
 	named  bool // the client can send the call again
 	lines  []line
-	number uint64 // in the order of asking; 0: it does not wait
-	joined bool   // it was in line
+	number uint64 // in the order of asking; 0 if it cannot wait
+	joined bool   // it has been in line
 }
 
 func newWaiter(ctx context.Context, c Claim) *waiter {
@@ -44,8 +44,8 @@ func newWaiter(ctx context.Context, c Claim) *waiter {
 	return w
 }
 
-// keepAnswer is how long the claim's answer is kept. One with a request_id is
-// known as long as its tasks are the session's, if nobody extends them.
+// keepAnswer returns how long the claim's answer is kept. With a request_id it
+// is kept for as long as the session holds the tasks if nobody extends them.
 func (w *waiter) keepAnswer() time.Duration {
 	if w.RequestID == "" {
 		return call.Keep
@@ -75,8 +75,8 @@ func (w *waiter) inLine(tx engine.Tx) bool {
 	return ok
 }
 
-// giveToWaiter gives a task that becomes ready to the first claim that waits for
-// one there. It reports false if nobody does.
+// giveToWaiter gives a task that becomes ready to the first claim waiting for
+// it. It reports false if no claim waits.
 func (q *Queue) giveToWaiter(tx *ledger, t *Task) bool {
 	w := q.nextWaiter(tx, t.line)
 	if w == nil {
@@ -87,12 +87,12 @@ func (q *Queue) giveToWaiter(tx *ledger, t *Task) bool {
 	return true
 }
 
-// nextWaiter takes the first claim that still waits out of a line; nil: there is
-// none. Claims that are gone are removed on the way, and so are those that
-// another call of the same request has answered.
+// nextWaiter removes the first claim that still waits from a line and returns
+// it, or nil if there is none. It also removes claims that are gone, and claims
+// that another call with the same request_id has already answered.
 func (q *Queue) nextWaiter(tx *ledger, l line) *waiter {
 	if q.room.empty() {
-		return nil // mostly
+		return nil // the usual case
 	}
 	if isPaused(tx, l) {
 		return nil
@@ -110,18 +110,18 @@ func (q *Queue) nextWaiter(tx *ledger, l line) *waiter {
 			continue
 		}
 		if _, answered, err := w.call.Answered(tx, ClaimKind); answered || err != nil {
-			continue // its watch has woken it
+			continue // its watch has already woken it
 		}
 		return w
 	}
 	return nil
 }
 
-// A waitingRoom knows the claims of this process that wait. Its zero value is
+// A waitingRoom has the claims of this process that may wait. Its zero value is
 // empty.
 type waitingRoom struct {
 	mu      sync.Mutex
-	last    uint64 // number that was given
+	last    uint64 // the last number given
 	waiters map[uint64]*waiter
 	counts  map[any]int // by an actor's id, and by a line
 }
@@ -139,7 +139,7 @@ func (r *waitingRoom) enter(w *waiter) {
 	r.countLocked(w, 1)
 }
 
-// mayWait refuses a claim that is one too many.
+// mayWait refuses a claim that would exceed a limit.
 func (r *waitingRoom) mayWait(w *waiter, opts *Options) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

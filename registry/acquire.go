@@ -14,21 +14,22 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// An ask is one request on its way.
+// An ask is a request while it is answered.
 type ask struct {
 	Request
 	wants  []Want    // in the order of their keys
 	id     uuid.UUID // of the call, among those that wait in this process
 	call   call.Call
-	placed bool    // it has taken its place in the line
-	ended  int     // expired leases that it came upon
-	offers []Lease // that its actor is offered, and that it accepts with the grant
+	placed bool    // the party has a place in line
+	ended  int     // how many expired leases it has ended
+	offers []Lease // offered to its actor; the grant accepts them
 }
 
 // Acquire grants the key, or refuses with a [HeldError], or after a wait with a
-// [WaitError]. A call that is cancelled has no lease and no place in line when
-// Acquire returns, whatever it was given in that instant. One that is cut off
-// ([call.ErrCutOff]) keeps them for the call that is sent again.
+// [WaitError]. If the call is cancelled, it has neither a lease nor a place in
+// line when Acquire returns, even if it was granted the lease in that instant.
+// A call that is cut off ([call.ErrCutOff]) keeps both, so that the client can
+// send it again.
 func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 	list, err := r.core.acquire(ctx, []Want{r.Want(req.Key, req.Shared)}, req)
 	if err != nil {
@@ -37,10 +38,11 @@ func (r *Registry) Acquire(ctx context.Context, req Request) (Grant, error) {
 	return list[0], nil
 }
 
-// AcquireAll is Acquire for several keys, of any scopes, in place of the request's. It
-// grants all of them in one transaction, or none. It has one number in the lines of all
-// of them, so it comes before whoever asks later for any, and after whoever asked
-// earlier. The grants are in the order of wants.
+// AcquireAll is Acquire for several keys, which may be of different scopes;
+// they replace the request's key. It grants all of them in one transaction, or
+// none. The request has the same number in the lines of all its keys: it is
+// served before any later request for one of them, and after any earlier one.
+// The grants are in the order of wants.
 func (c *Core) AcquireAll(ctx context.Context, wants []Want, req Request) ([]Grant, error) {
 	limit := MaxWants
 	if req.Wait == 0 {
@@ -65,7 +67,7 @@ func (c *Core) AcquireAll(ctx context.Context, wants []Want, req Request) ([]Gra
 	return grants, nil
 }
 
-// acquire takes wants in the order of their keys.
+// acquire expects wants in the order of their keys.
 func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []Grant, err error) {
 	req.TTL = cmp.Or(req.TTL, DefaultTTL)
 	if err := req.check(wants); err != nil {
@@ -104,10 +106,11 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 	}
 }
 
-// await looks until there is an answer. What becomes of the party's place wakes
-// every call of the party that waits there. The watch begins before the first look,
-// so a hand-over between the look and the wait is not missed. The call counts as
-// asking before it has a place, so no hand-over finds the place without it.
+// await calls look until there is an answer. A change of the party's place
+// wakes every call of the party that waits there. The watch begins before the
+// first look, so a hand-over between the look and the wait is not missed. The
+// call is registered as asking before it has a place, so no hand-over finds the
+// place without its call.
 func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
 	watch := c.eng.Watch(placeKey(a.Holder, a.wants))
 	defer watch.Stop()
@@ -116,10 +119,10 @@ func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) er
 	return engine.Await(ctx, watch, a.Wait, look)
 }
 
-// look is the main rule. It answers a call that was answered before or to which the
-// leases were handed over, grants, gives back what the party has, refuses, or keeps
-// the call waiting (engine.ErrWait).
-// last says that the wait is over.
+// look is the main rule. It repeats the answer of a call that was answered
+// before, or to which the leases were handed over. Otherwise it grants the
+// keys, returns the leases that the party already has, refuses, or keeps the
+// call waiting (engine.ErrWait). last says that the time to wait is over.
 func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	if !c.opts.SessionOpen(tx, a.Holder.Session) {
 		return nil, ErrSessionEnded
@@ -130,7 +133,7 @@ func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	place, placed := placeOf(tx, a.Holder, a.wants)
 	ended := a.ended
 	own, held, err := c.current(tx, a, place.seq)
-	if a.ended > ended { // the keys may have gone to this place, or be reserved for it now
+	if a.ended > ended { // a freed key may have been granted to this place, or reserved for it
 		place, placed = placeOf(tx, a.Holder, a.wants)
 	}
 	switch {
@@ -145,7 +148,8 @@ func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	}
 }
 
-// answered answers a call that is sent again, or whose request_id was used before.
+// answered finds the answer of a call that is sent again, or whose request_id
+// was used before.
 func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 	value, ok, err := a.call.Answered(tx, CallKind)
 	if !ok || err != nil {
@@ -172,18 +176,19 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 	return list, true, nil
 }
 
-// errMore says that a transaction has ended as many expired leases as one should, and
-// that there are more in the way.
+// errMore says that a transaction has ended as many expired leases as one may,
+// and that more are in the way.
 var errMore = errors.New("registry: more has expired")
 
 // maxEnded is how many expired leases one transaction ends for a request.
 const maxEnded = 256
 
-// current gives the leases that the party has on its keys, and what keeps it from the
-// others: a lease, or a place before its own, whose number is before, or 0 if it has
-// none. A lease past its deadline ends here if it is in the way, or if it is the party's
-// own and somebody waits for it. A key that is reserved for the party is free, and so is
-// one that is offered to its actor: that one it has before all who wait.
+// current returns the leases that the party has on its keys, and what keeps it
+// from the others: a lease, or a place in line before its own. before is the
+// number of its place, or 0 if it has none. A lease past its deadline is ended
+// here if it is in the way, or if it is the party's own and somebody waits for
+// it. A key that is reserved for the party counts as free. So does a key that
+// is offered to its actor: the party gets it before all who wait.
 func (c *Core) current(tx Tx, a *ask, before uint64) (own []Lease, held *HeldError, err error) {
 	var missing []Want
 	a.offers = nil
@@ -221,22 +226,23 @@ func (c *Core) current(tx Tx, a *ask, before uint64) (own []Lease, held *HeldErr
 	return own, nil, nil
 }
 
-// Nearby are the leases on a key, or on what overlaps with it, as they concern a party
-// that asks for it.
+// nearby is what a party that asks for a key needs to know about the leases on
+// it, and on keys that overlap with it.
 type nearby struct {
 	mine   *Lease
-	other  *Lease  // the first that keeps the party out
-	offers []Lease // of the very key to the party's actor
-	freed  bool    // leases past their deadline have ended
+	other  *Lease  // the first that keeps the party from the key
+	offers []Lease // on exactly this key, to the party's actor
+	freed  bool    // leases past their deadline were ended
 }
 
-// leasesOn gives the leases on a key and near it, and ends what is past its deadline and in the way.
-// freed says that some have ended before.
+// leasesOn returns the leases on a key and on keys that overlap with it. It
+// ends those that are past their deadline and in the way. freed says that the
+// caller has already ended some in this transaction.
 func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err error) {
 	on.freed = freed
 	for row := range near(tx, leasePrefix, want.Scope, want.Key) {
 		var l Lease
-		if on.freed { // the end of the one before may have changed it
+		if on.freed { // ending the previous lease may have changed this one
 			row, _ = tx.Get(row.Key)
 		}
 		switch {
@@ -266,7 +272,8 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 	return on, nil
 }
 
-// award grants free keys to the call in hand, and gives it again what its party has.
+// award grants free keys to the call, and returns the leases that its party
+// already has.
 func (c *Core) award(tx Tx, a *ask, own []Lease, place waiter, placed bool) ([]Grant, error) {
 	if more := len(a.wants) - len(own); more > 0 {
 		err := below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor-more+1)
@@ -286,14 +293,15 @@ func (c *Core) award(tx Tx, a *ask, own []Lease, place waiter, placed bool) ([]G
 		kind = event.LeaseHandedOver
 	}
 	list := c.grantAll(tx, a.wants, own, a.offers, &a.Request, a.call, kind)
-	if placed { // it may share now what it wanted alone
+	if placed { // the party may share now what it wanted exclusively
 		c.handOver(tx, a.wants...)
 	}
 	return list, nil
 }
 
-// grantAll grants keys, of which some are offers that the party accepts, and gives again
-// those that it has. It writes the answer of the call that gets them.
+// grantAll grants keys and re-enters those that the party already has. Some of
+// the keys may be offers, which the party accepts. It records the answer of the
+// call that is granted them.
 func (c *Core) grantAll(tx Tx, wants []Want, own, offers []Lease, req *Request, asked call.Call, kind event.Kind) []Grant {
 	for _, l := range offers {
 		c.remove(tx, l, Transferred)
@@ -318,17 +326,17 @@ func (c *Core) grantAll(tx Tx, wants []Want, own, offers []Lease, req *Request, 
 		asked.Record(tx, CallKind, w.String(), keep)
 		c.settle(tx, req.Holder, c.live)
 	}
-	if len(offers) > 0 { // what was held alone may be shared now
+	if len(offers) > 0 { // a key that was held exclusively may be shared now
 		c.handOver(tx, wants...)
 	}
 	return list
 }
 
-// grant writes a new lease. The deadline runs from this transaction. Where the key was
-// reserved for the holder it is no more.
+// grant writes a new lease, in place of a reservation of the key for the
+// holder. The ttl counts from this transaction.
 func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Kind) Lease {
 	if !req.Holder.Local {
-		tx.Sync() // whoever frees the key may be local
+		tx.Sync() // the holder that freed the key may be local
 	}
 	now := tx.Now()
 	token, revision := event.NextBoth(tx)
@@ -352,20 +360,21 @@ func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Ki
 	return l
 }
 
-// reenter gives a party its own lease again, extended if that is longer.
+// reenter returns a party's own lease, extended if that moves its deadline
+// later.
 func (c *Core) reenter(tx Tx, l Lease, req *Request) Grant {
 	keep := req.KeepAlive && !l.KeepAlive
 	keep = keep || req.Reason != "" && req.Reason != l.Reason
 	l.KeepAlive, l.told, l.Reason = l.KeepAlive || req.KeepAlive, true, cmp.Or(req.Reason, l.Reason)
 	l = c.extend(tx, l, req.TTL, l.Holder)
 	if keep {
-		l.put(tx) // a restart is to know of it
+		l.put(tx) // so that it survives a restart
 	}
 	return Grant{Lease: l.Told(tx), Reentrant: true}
 }
 
-// withdraw ends the call of a caller that is gone. One that was cut off may be sent
-// again under its name: it keeps its place and its grant.
+// withdraw ends the call of a client that is gone. A call that was cut off may
+// be sent again under its name, so it keeps its place and its grant.
 func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	cause := context.Cause(ctx)
 	cutOff := errors.Is(cause, call.ErrCutOff)
@@ -388,11 +397,11 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	return cmp.Or(err, cause)
 }
 
-// CallKind is the kind of the answers of calls that were granted a lease.
+// CallKind is the kind of the recorded answers that grant leases.
 const CallKind call.Kind = "lease"
 
-// Undo takes back the leases that a call was granted whose client will never have
-// the answer, except those that another call was told of, too.
+// Undo takes back the leases granted to a call whose client will never receive
+// the answer, except those that another call was also answered with.
 func (c *Core) Undo(tx Tx, a call.Answer) {
 	r := record.Read(a.Value)
 	for id := r.ID(); id != uuid.Nil; id = r.ID() {

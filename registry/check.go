@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// Check proves that the rows of this package agree with one another and with
+// Check verifies that the rows of this package agree with one another and with
 // its rules. It reports every disagreement it finds.
 func (c *Core) Check(tx Tx) error {
 	var faults []error
@@ -37,7 +37,7 @@ func (c *Core) Check(tx Tx) error {
 	return errors.Join(faults...)
 }
 
-// check holds a notice to an actor against the lease that it is about.
+// check compares a notice to an actor with the lease that it is about.
 func (n *Notice) check(tx Tx, actor uuid.UUID, counts map[string]uint64, fault func(string, ...any)) {
 	if !n.told {
 		counts[NewsKey(actor)]++
@@ -161,7 +161,8 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		if c.needless(tx, &w) {
 			fault("place %q waits for what its party holds", row.Key)
 		}
-		// Who does not ask any more, or has ended, is about to leave and to hand over.
+		// A place whose call is gone, or whose session has ended, is about to
+		// be removed and its keys handed over.
 		keeps := func(_ Tx, p *waiter) bool { return !p.parked() || !p.spent }
 		if c.live(tx, &w) && c.clear(tx, &w, keeps) {
 			fault("place %q waits for a lease that is free%s", row.Key, c.around(tx, &w))
@@ -176,7 +177,7 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 	}
 }
 
-// described says of leases whose they are, and how they stand.
+// described describes leases, for a report of faults.
 func described(list ...*Lease) (s string) {
 	for _, l := range list {
 		s += fmt.Sprintf("\n\t\t%q: %s of %s %q, token %d, from %v until %v, lapsed %v, reserved %v, offered to %q", l.row, l.Mode(), l.Holder.Path, l.Holder.Party, l.Token, l.Acquired, l.Deadline, l.lapsed, l.Reserved, l.Offer.Path)
@@ -184,8 +185,8 @@ func described(list ...*Lease) (s string) {
 	return s
 }
 
-// around says of a place what it is, who holds what overlaps with its keys, and who else
-// is in line for that.
+// around describes a place, the leases that overlap with its keys, and the
+// other places in line for them.
 func (c *Core) around(tx Tx, w *waiter) string {
 	place := func(w *waiter) string {
 		return fmt.Sprintf("\n\tplace %d of %s %q for %v: parked %v, spent %v, asks %v", w.seq, w.Holder.Path, w.Holder.Party, w.wants, w.parked(), w.spent, c.asks(tx, w))

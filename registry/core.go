@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Bounds of what may be asked.
+// Bounds on arguments.
 const (
 	MinTTL       = time.Second
 	MaxTTL       = 24 * time.Hour
@@ -29,31 +29,35 @@ const (
 )
 
 const (
-	// longTTL is the longest ttl that a restart grants anew.
+	// longTTL is the longest ttl that a restart grants again in full.
 	longTTL = 5 * time.Minute
-	// lag bounds how much later a long lease may end than its stored deadline says.
+	// lag is how much later than its stored deadline a long lease may end.
 	lag = 5 * time.Minute
-	// keepLost is how long a holder can still be told what became of a lease.
+	// keepLost is how long a lease that was lost can still be reported to its
+	// holder.
 	keepLost = time.Hour
-	// keepRequest is how long after its lease a request_id is remembered.
+	// keepRequest is how long a request_id is remembered after its lease has
+	// ended.
 	keepRequest = 10 * time.Minute
 )
 
 // Tx is the transaction of the rules.
 type Tx = engine.Tx
 
-// Options of a Core. The zero value serves a core without sessions of its own.
+// Options of a Core. The zero value is for a core that tracks no sessions.
 type Options struct {
-	// SessionOpen reports in tx whether a session has not ended: nothing is
-	// granted to one that has. Nil: every session is open.
+	// SessionOpen reports in tx whether a session is open; nothing is granted
+	// to one that has ended. If it is nil, every session is open.
 	SessionOpen func(tx Tx, session uuid.UUID) bool
 
-	// Present reports whether the session has a live connection or process
-	// now: only then are its keep_alive leases extended. Nil: always.
+	// Present reports whether the session has a live connection or process now.
+	// Its keep_alive leases are extended only while it has. If it is nil, every
+	// session is present.
 	Present func(session uuid.UUID) bool
 
-	// LayerOf tells whose events those of a scope are, other than "run:<id>": of
-	// which run, and of which layer there. Nil: nobody's, they are not recorded.
+	// LayerOf returns the run and the layer to which the events of a scope
+	// belong, unless the scope is "run:<id>". If it is nil, the events of such
+	// scopes belong to no run.
 	LayerOf func(tx Tx, scope string) (run uuid.UUID, path string)
 
 	MaxWaitersPerKey   int // 1000
@@ -62,13 +66,13 @@ type Options struct {
 	MaxLeasesPerActor  int // DefaultLeasesPerActor
 }
 
-// A Core is the rules of a lease over one engine.
+// A Core applies the rules of leases to one engine.
 type Core struct {
 	eng  engine.Engine
 	opts Options
 
-	freed map[string]func(Tx, Lease, Cause) // by scope, instead of a hand-over
-	calls sync.Map                          // the contexts of those that wait in this process, by id
+	freed map[string]func(Tx, Lease, Cause) // by scope; called instead of handing a key over
+	calls sync.Map                          // id of each call that waits in this process → its context
 }
 
 // New returns the Core over eng.
@@ -89,18 +93,19 @@ func New(eng engine.Engine, opts Options) *Core {
 // Registry returns the core bound to scope.
 func (c *Core) Registry(scope string) *Registry { return &Registry{core: c, scope: scope} }
 
-// OnFreed has freed told of every lease of a scope that ends, in the transaction
-// that ends it. Such a scope has no lines: freed decides what becomes of the
-// key. It must be called before the Core is used.
+// OnFreed makes the Core call freed for every lease of a scope that ends, in
+// the transaction that ends it. Such a scope has no lines: freed decides what
+// happens to the key. OnFreed must be called before the Core is used.
 func (c *Core) OnFreed(scope string, freed func(Tx, Lease, Cause)) {
 	c.freed[scope] = freed
 }
 
-// Open reports in tx whether a session has not ended.
+// Open reports in tx whether a session is open.
 func (c *Core) Open(tx Tx, session uuid.UUID) bool { return c.opts.SessionOpen(tx, session) }
 
-// update runs one rule for holder. A rule's refusal is its answer, not a fault
-// of the transaction: what it did on the way (an expiry it came upon) stands.
+// update runs one rule for holder. A rule's refusal is its answer and does not
+// roll the transaction back: what the rule did before, such as ending an
+// expired lease, is kept.
 func (c *Core) update(ctx context.Context, holder Holder, rule func(Tx) error) error {
 	if holder.Local {
 		ctx = engine.Local(ctx)

@@ -15,19 +15,19 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A Link is a party of a cycle and what it waits for, which the party of the next link
-// has. The last one's is what the party of the first has.
+// A Link is one party of a cycle and what it waits for. The party of the next link
+// has that; for the last link, the party of the first has it.
 type Link struct {
 	Waiter Holder
 	Scope  string // of the lease that it waits for; "": it waits for an actor
 	Key    string
-	Held   string // what the next party has: Key, or what overlaps with it
-	InLine bool   // the next party has not got it either, and is before it in line
-	Actor  string // path of the actor that it waits for, whose sub-agent the next party may be
+	Held   string // what the next party has: Key, or a key that overlaps with it
+	InLine bool   // the next party does not hold it either, but is before this one in line
+	Actor  string // path of the actor that it waits for; the next party may be its sub-agent
 }
 
-// A DeadlockError refuses a wait that would never end: in the end the caller would wait
-// for itself. Nothing was changed.
+// A DeadlockError refuses a wait that would never end, because through others
+// the caller would wait for itself. Nothing was changed.
 type DeadlockError struct {
 	Cycle []Link // the first is the caller's
 }
@@ -44,7 +44,7 @@ func (e *DeadlockError) Error() string {
 	return "deadlock: " + e.text("you", "wait") + ": " + advice
 }
 
-// text says who waits for whom, as the caller is to be called.
+// text says who waits for whom. caller is the name for the caller.
 func (e *DeadlockError) text(caller, waits string) string {
 	name := func(i int) string {
 		switch h := e.Cycle[i%len(e.Cycle)].Waiter; {
@@ -94,15 +94,15 @@ func (c *Core) recordDeadlock(tx Tx, e *DeadlockError, reason string) {
 	}
 }
 
-// Among the rows in memory is also whom the calls of a party wait for that wait for the
-// end of actors.
+// Rows in memory also record which actors a party's calls wait for, until those
+// have ended.
 const awaitPrefix = "await/"
 
 func awaitsKey(h Holder) string {
 	return awaitPrefix + strings.TrimPrefix(placesKey(h), placePrefix)
 }
 
-// An await is a wait for the end of actors: of all of them, or of any.
+// An await is a wait for actors to end: for all of them, or for any one.
 type await struct {
 	holder Holder
 	any    bool
@@ -136,9 +136,9 @@ func (w *await) read(row engine.Row) {
 	}
 }
 
-// AwaitActors notes that a call of the holder waits until some actors, which have not
-// ended, have: all, or one of them. It refuses with a [DeadlockError] if they never
-// will, as they wait for the holder. The caller calls done when the wait is over.
+// AwaitActors records that a call of the holder waits for actors to end: all of
+// them, or one. It refuses with a [DeadlockError] if they never will because
+// they wait for the holder. The caller calls done when the wait is over.
 func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, paths []string, all bool) (done func(), err error) {
 	w := await{h, !all && len(actors) > 1, actors, paths}
 	id := uuid.New()
@@ -163,9 +163,10 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 	}, err
 }
 
-// A search looks for a way back to a party in the wait-for graph: from a party that
-// waits to all who keep it waiting. A wait for any of several actors is an end of the
-// ways that it follows: it is hopeless only if all ways on are.
+// A search looks for a path back to a party in the wait-for graph: from a party
+// that waits to all that keep it waiting. A wait for any one of several actors
+// ends the paths that are followed, because it is hopeless only if all of its
+// alternatives are.
 type search struct {
 	c     *Core
 	tx    Tx
@@ -174,7 +175,8 @@ type search struct {
 
 func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start} }
 
-// A step is a party, or a wait for any of several actors, and how it was reached.
+// A step is a party, or a wait for any one of several actors, and how the
+// search reached it.
 type step struct {
 	holder Holder
 	any    *await
@@ -190,18 +192,18 @@ func (s *step) links() (list []Link) {
 	return list
 }
 
-// A reach is what a search found from some steps on: the way back, if there is one,
-// and waits for any of several actors.
+// A reach is what a search found from some steps: the path back, if there is
+// one, and the waits for any one of several actors.
 type reach struct {
 	back *step
 	any  map[string]*step
 }
 
-// cycle gives the cycle that a wait of the start would close, for leases or for actors;
-// nil if it would close none.
+// cycle returns the cycle that a wait of the start would close, for leases
+// (place) or for actors. It returns nil if the wait would close none.
 func (s *search) cycle(place *waiter, actors *await) []Link {
 	const root = ""
-	ways := make(map[string][]reach) // of a wait, one for all that it needs, or one for each that would do
+	ways := make(map[string][]reach) // for each wait: one reach if it needs all, or one for each alternative
 	var todo []string
 	add := func(key string, firsts ...[]*step) {
 		for _, first := range firsts {
@@ -234,7 +236,8 @@ func (s *search) cycle(place *waiter, actors *await) []Link {
 		}
 		add(key, s.awaited(waits[key].any)...)
 	}
-	// All are taken for hopeless; who has a way out is not.
+	// Every wait is assumed hopeless. Those that have a way out are removed
+	// until none is left to remove.
 	hopeless := func(r reach) bool {
 		if r.back != nil {
 			return true
@@ -258,7 +261,7 @@ func (s *search) cycle(place *waiter, actors *await) []Link {
 	return wayBack(ways, root, make(map[string]bool))
 }
 
-// wayBack follows hopeless waits to the start.
+// wayBack follows hopeless waits back to the start.
 func wayBack(ways map[string][]reach, key string, seen map[string]bool) []Link {
 	seen[key] = true
 	for _, r := range ways[key] {
@@ -276,11 +279,11 @@ func wayBack(ways map[string][]reach, key string, seen map[string]bool) []Link {
 	return nil
 }
 
-// reach goes from the first steps to wherever they lead, nearest first.
+// reach follows the first steps to everything they lead to, breadth first.
 func (s *search) reach(todo []*step) (r reach) {
 	r.any = make(map[string]*step)
 	seen := make(map[string]bool)
-	lines := make(map[string]uint64) // how far those have been seen who keep everybody from a key
+	lines := make(map[string]uint64) // by line: the highest number up to which the places were already followed
 	for len(todo) > 0 {
 		at := todo[0]
 		todo = todo[1:]
@@ -304,7 +307,7 @@ func (s *search) reach(todo []*step) (r reach) {
 	return r
 }
 
-// waits gives the steps from a party to all that its calls wait for.
+// waits returns the steps from a party to all that its calls wait for.
 func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 	for ref := range s.tx.Scan(placesKey(h)) {
 		var w waiter
@@ -312,7 +315,7 @@ func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 		if !ok || !w.read(row) || !s.c.asks(s.tx, &w) {
 			continue
 		}
-		_, offers := s.c.owned(s.tx, &w) // it does not wait for them
+		_, offers := s.c.owned(s.tx, &w) // the party does not wait for what it is offered
 		w.wants = slices.DeleteFunc(w.wants, func(want Want) bool {
 			line := want.Scope + "\x00" + want.Key
 			known := lines[line] >= w.seq
@@ -336,10 +339,11 @@ func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 	return next
 }
 
-// keepers gives the steps from a place to those who keep it waiting, those in line
-// from the last to the first: whoever keeps out one of them keeps out the next. What
-// ends by itself in seconds, a reservation or the place of one that is between two
-// calls, keeps nobody waiting for ever.
+// keepers returns the steps from a place to those that keep it waiting. Those
+// in line come from last to first: what keeps out one of them also keeps out
+// the one behind it, so it need not be followed twice. A reservation, or the
+// place of a party that is between two calls, ends by itself within seconds and
+// so keeps nobody waiting for ever.
 func (s *search) keepers(w *waiter) (list []*step) {
 	places := 0
 	for k := range s.c.keepers(s.tx, w, s.c.asks) {
@@ -359,8 +363,8 @@ func (s *search) keepers(w *waiter) (list []*step) {
 	return list
 }
 
-// awaited gives for each of the actors that a call waits for the steps to its parties
-// that wait themselves.
+// awaited returns, for each actor that a call waits for, the steps to those of
+// its parties that themselves wait.
 func (s *search) awaited(w *await) (list [][]*step) {
 	for i, actor := range w.actors {
 		link := Link{Waiter: w.holder, Actor: w.paths[i]}
@@ -385,8 +389,8 @@ func (s *search) awaited(w *await) (list [][]*step) {
 	return list
 }
 
-// deadlock gives the cycle that a call would close that begins to wait in a place, or
-// behind all if it has none yet.
+// deadlock returns the cycle that a call would close by waiting in its place,
+// or at the end of the line if it has none yet (before is 0).
 func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
 	w := waiter{wants: a.wants, Holder: a.Holder, seq: before, asker: a.id}
 	if before == 0 {

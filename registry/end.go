@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine/call"
 )
 
-// A Cause says why a lease ended.
+// A Cause is why a lease ended.
 type Cause string
 
 const (
@@ -25,7 +25,8 @@ const (
 	passedOn      Cause = "passed on within its client"
 )
 
-// told reports whether the holder is to be told of a lease that ended so.
+// told reports whether the holder is told of a lease that ended with this
+// cause.
 func (c Cause) told() bool {
 	return c != Released && c != Cancelled && c != PartyEnded && c != passedOn
 }
@@ -38,14 +39,14 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 		return
 	}
 	want := Want{Scope: l.Scope, Key: l.Key}
-	if l.Reserved && cause == Expired { // whoever waits comes before those who are away
+	if l.Reserved && cause == Expired { // waiting calls come before parked places
 		c.serve(tx, want, c.asks)
 	}
 	c.serve(tx, want, c.live)
 }
 
-// remove is what every end of a lease or a reservation does before its key is handed
-// over.
+// remove removes a lease or a reservation and what depends on it. The caller
+// hands its key over.
 func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
@@ -63,14 +64,14 @@ func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	default:
 		l.requested().Expire(tx, keepRequest)
 	}
-	if cause.told() && !l.lapsed && !l.Reserved { // of a lapsed one its holder was told then
+	if cause.told() && !l.lapsed && !l.Reserved { // the holder of a lapsed lease was told when it lapsed
 		putLost(tx, &l, cause)
 	}
 	c.recordEnd(tx, &l, cause)
 }
 
-// lapse ends a lease that nobody else wants: its key is free, and its holder, who
-// is told, may renew it until somebody takes the key.
+// lapse makes the key of a lease free that nobody else wants. Its holder is
+// told, and may renew it until somebody takes the key.
 func (c *Core) lapse(tx Tx, l Lease) {
 	if l.ID == uuid.Nil || !putLost(tx, &l, Expired) {
 		c.free(tx, l, Expired)
@@ -83,7 +84,8 @@ func (c *Core) lapse(tx Tx, l Lease) {
 	l.put(tx)
 }
 
-// forgetNotices takes back what is told of a lease while it is held.
+// forgetNotices removes the notices that are valid only while the lease is
+// held.
 func (l *Lease) forgetNotices(tx Tx) {
 	l.withdrawOffer(tx)
 	if l.awaited {
@@ -92,8 +94,8 @@ func (l *Lease) forgetNotices(tx Tx) {
 	}
 }
 
-// end removes the row of a lease or of a place, which ends so. It reports false for
-// another row.
+// end ends the lease or the place of a row, with a cause. It reports false for
+// a row of another kind.
 func (c *Core) end(tx Tx, row engine.Row, cause Cause) bool {
 	var l Lease
 	var w waiter
@@ -105,15 +107,16 @@ func (c *Core) end(tx Tx, row engine.Row, cause Cause) bool {
 	case !lease && w.read(row):
 		c.leave(tx, w)
 	default:
-		tx.Delete(row.Key) // it cannot be read
+		tx.Delete(row.Key) // unreadable
 	}
 	return true
 }
 
-// EndSession takes back what the session holds and waits for, and leaves what it was
-// not told of to the next one of its actor: at most limit rows. It reports whether
-// that was all. The caller has made sure that the session counts as ended, and goes
-// on in other transactions if there is more.
+// EndSession ends the leases and places of a session, and passes the losses
+// that it was not told of on to the next session of its actor. It handles at
+// most limit rows and reports whether that was all. The caller must already
+// have marked the session as ended, and continues in other transactions if
+// there is more.
 func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 	for row := range tx.Owned(session) {
 		if limit--; limit < 0 {
@@ -126,7 +129,7 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 		case strings.HasPrefix(row.Key, call.Prefix), strings.HasPrefix(row.Key, awaitPrefix):
 			tx.Delete(row.Key)
 		default:
-			limit++ // another package's
+			limit++ // belongs to another package
 		}
 		if tx.Spent() {
 			return false
@@ -135,10 +138,10 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 	return true
 }
 
-// partyBatch is how much of a party one transaction ends.
+// partyBatch is how many rows of a party one transaction ends.
 const partyBatch = 256
 
-// EndParty releases what a party of the session holds, and gives up its places.
+// EndParty ends the leases and the places of one party of the session.
 func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
 	for done := false; !done && err == nil; {
 		err = c.update(engine.Needed(ctx), h, func(tx Tx) error {
@@ -162,8 +165,8 @@ func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
 	return err
 }
 
-// Drop removes leases of a scope that ends and the places in its lines, at most
-// limit, and reports whether that was all.
+// Drop removes the leases of a scope that ends, and the places in its lines: at
+// most limit of them. It reports whether that was all.
 func (r *Registry) Drop(tx Tx, limit int) (done bool) {
 	for _, prefix := range []string{waitPrefix, leasePrefix} {
 		for row := range tx.Scan(prefix + r.scope + "\x00") {
@@ -180,8 +183,8 @@ func (r *Registry) Drop(tx Tx, limit int) (done bool) {
 	return true
 }
 
-// Tend does what a due row of this package wants: expire or extend a lease, give
-// up a parked place, forget a loss or an answer. It reports false for a row of
+// Tend handles a due row of this package: it ends or extends a lease, gives up
+// a parked place, or forgets a loss or an answer. It reports false for a row of
 // another package.
 func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	switch {
@@ -199,7 +202,7 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 
 func (c *Core) tendLease(tx Tx, row engine.Row) {
 	var l Lease
-	if !l.read(row) { // whoever asks for its key is told; it falls due no more
+	if !l.read(row) { // a call that asks for its key gets the error; the row must not fall due again
 		row.Due = row.Due.AddDate(100, 0, 0)
 		tx.Touch(row)
 		return
@@ -210,7 +213,7 @@ func (c *Core) tendLease(tx Tx, row engine.Row) {
 	case l.KeepAlive && c.opts.Present(l.Holder.Session):
 		c.extend(tx, l, l.TTL, l.Holder)
 	case !l.expired(tx.Now()):
-		l.touch(tx) // a keep_alive lease whose session is away: at its deadline
+		l.touch(tx) // a keep_alive lease of a session that is away, due before its deadline
 	case l.Reserved || c.wanted(tx, &l):
 		c.free(tx, l, Expired)
 	default:

@@ -12,36 +12,36 @@ import (
 )
 
 var (
-	// ErrNotHolder answers a renewal or release by somebody who does not
-	// hold the lease and never did.
+	// ErrNotHolder refuses a renewal or release by a caller that does not hold
+	// the lease and never did.
 	ErrNotHolder = errors.New("no lease of yours has this lease_id; lease_list shows what is held")
 
-	// ErrRequestIDReused answers a request under a request_id that this
-	// session used for another one.
+	// ErrRequestIDReused refuses a request_id that this session used for a
+	// different request.
 	ErrRequestIDReused = call.ErrReused
 
-	// ErrSessionEnded answers a session that has ended: it holds nothing
-	// and can be given nothing.
+	// ErrSessionEnded refuses a session that has ended: it holds nothing and is
+	// granted nothing.
 	ErrSessionEnded = errors.New("this session has ended; connect again")
 )
 
-// A HeldError says who holds the key that was asked for.
+// A HeldError says who holds the requested key.
 type HeldError struct {
 	Scope     string
 	Key       string
-	Asked     string // what was asked for, which may overlap with Key or not; "": Key
-	Before    string // path of who waits for the lease and is before the caller in line; "": the lease itself is in the way
+	Asked     string // the key that was asked for, if it may differ from Key; "": Key
+	Before    string // path of the actor that waits for the lease before the caller; "": the lease itself is in the way
 	Holder    Holder
 	ExpiresIn time.Duration
 	KeepAlive bool // it is extended while its holder is connected
-	Reserved  bool // nobody holds it: it is kept for Holder, who is first in line
-	Shared    bool // others may hold it beside Holder
+	Reserved  bool // nobody holds it: it is reserved for Holder, the first in line
+	Shared    bool // others may share it with Holder
 	Reason    string
 	Waiters   int // how many parties wait for it
 }
 
-// Error is the contention text, whose beginning is fixed: see the contract in the
-// book.
+// Error returns the text of a refusal. Its beginning is fixed by the contract
+// in the book.
 func (e *HeldError) Error() string {
 	secs := (e.ExpiresIn + time.Second - 1) / time.Second
 	s := fmt.Sprintf("lease %q held by actor %s (%s), expires in %ds", e.Key, e.Holder.Actor, e.Holder.Path, secs)
@@ -82,7 +82,7 @@ func (e *WaitError) Error() string {
 		e.HeldError.Error(), e.Position, e.Ticket, ParkTime/time.Second)
 }
 
-// A LostError says what became of a lease that its holder no longer has.
+// A LostError says how a lease ended that the caller no longer has.
 type LostError struct {
 	Notice
 }
@@ -95,7 +95,7 @@ func (e *LostError) Error() string {
 	return s + "; acquire it again before you touch what it guards"
 }
 
-// A LimitError says which bound a request met. Nothing was changed.
+// A LimitError says which limit a request would exceed. Nothing was changed.
 type LimitError struct {
 	Which string
 	Max   int64
@@ -105,7 +105,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit reached: %s, at most %d", e.Which, e.Max)
 }
 
-// An ArgumentError names the argument that is wrong, and what is allowed.
+// An ArgumentError names the invalid argument and what is allowed.
 type ArgumentError struct {
 	Argument string
 	Problem  string // "must be …"

@@ -8,9 +8,8 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// record writes an event about a party and a key of a scope. Of a scope that
-// decides itself what becomes of its keys, and of one that is in no run, nothing is
-// recorded here.
+// record writes an event about a party and a key of a scope. It records nothing
+// for a scope that handles its keys itself (see [Core.OnFreed]).
 func (c *Core) record(tx Tx, scope, key string, h Holder, e event.Event) {
 	if _, own := c.freed[scope]; own {
 		return
@@ -25,14 +24,14 @@ func (c *Core) record(tx Tx, scope, key string, h Holder, e event.Event) {
 	event.Record(tx, run, e)
 }
 
-// recordLease is record for what became of a lease.
+// recordLease calls record for a lease.
 func (c *Core) recordLease(tx Tx, l *Lease, e event.Event) {
 	e.Token, e.Shared = l.Token, l.Shared
 	c.record(tx, l.Scope, l.Key, l.Holder, e)
 }
 
-// recordEnd is recordLease for one that ends. That of a lapsed one was recorded
-// when it expired, and nobody has held what was reserved.
+// recordEnd records that a lease ended. The end of a lapsed lease was recorded
+// when it lapsed. A reservation is not recorded, since nobody held it.
 func (c *Core) recordEnd(tx Tx, l *Lease, cause Cause) {
 	kind := event.LeaseReleased
 	switch {

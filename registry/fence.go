@@ -4,31 +4,33 @@ import (
 	"fmt"
 )
 
-// A Requirement is a lease that a write needs. The token says which grant of it.
+// A Requirement is a lease that a write needs. The token identifies the grant.
 type Requirement struct {
 	Scope string
 	Key   string
 	Token uint64
 }
 
-// Requirement is that the lease on key is still the one with the token.
+// Requirement returns the requirement that the lease on key still has the
+// token.
 func (r *Registry) Requirement(key string, token uint64) Requirement {
 	return Requirement{r.scope, key, token}
 }
 
-// A Fence is what must be true in the transaction of a write. The zero Fence asks
-// for nothing.
+// A Fence is what must be true in the transaction of a write. The zero Fence
+// requires nothing.
 type Fence struct {
 	Leases []Requirement // at most MaxRequirements
-	Strict bool          // none may be past its deadline
+	Strict bool          // refuse if a lease is past its deadline
 }
 
 // MaxRequirements is how many leases one write may need.
 const MaxRequirements = 16
 
-// Check refuses a write with a [StaleError] unless every lease that it needs is
-// held with its token, or a lease that covers it. A lease past its deadline that nobody else has taken is
-// still its holder's, unless the fence is strict.
+// Check refuses a write with a [StaleError] unless for every requirement its
+// lease, or a lease that covers it, is held with the token. A lease past its
+// deadline that nobody else has taken still belongs to its holder, unless the
+// fence is strict.
 func (f Fence) Check(tx Tx) error {
 	if len(f.Leases) > MaxRequirements {
 		return &LimitError{"leases that one write requires", MaxRequirements}
@@ -42,14 +44,14 @@ func (f Fence) Check(tx Tx) error {
 	return nil
 }
 
-// A TokenStanding says what a token is worth now.
+// A TokenStanding says whether a token is still valid.
 type TokenStanding struct {
-	Current bool  // the grant has not ended
-	Held    bool  // somebody holds the key, before its deadline
-	Lease   Lease // told, if Held or Current
+	Current bool  // the grant with this token has not ended
+	Held    bool  // a lease covers the key and is not past its deadline
+	Lease   Lease // with its Times; set if Held or Current
 }
 
-// Standing says what the token is worth now.
+// Standing reports whether the token is still valid.
 func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 	for row := range near(tx, leasePrefix, need.Scope, need.Key) {
 		var l Lease
@@ -70,8 +72,8 @@ func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 	return s
 }
 
-// A StaleError refuses a write whose holder has lost a lease that it needs, or with
-// a strict [Fence] is past its deadline. Nothing was changed.
+// A StaleError refuses a write whose holder has lost a required lease, or whose
+// lease is past its deadline under a strict [Fence]. Nothing was changed.
 type StaleError struct {
 	Requirement
 	TokenStanding

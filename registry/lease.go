@@ -9,18 +9,18 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A Holder is the party to a lease: one session of an actor, and within it one
-// of the sub-agents that share the session, if they say which they are. Session
-// and Party decide; actor and path are for those who read.
+// A Holder is the party that holds a lease: a session of an actor, or one of
+// the sub-agents that share the session and name themselves. Session and Party
+// identify it; Actor and Path are information for readers.
 type Holder struct {
 	Session uuid.UUID
-	Party   string // "" if the session is one
+	Party   string // "" for the session itself
 	Actor   uuid.UUID
 	Path    string // names below the root joined by →; "root" for the root
 	Local   bool   // the session's process runs on this machine, see engine.Local
 }
 
-// same reports whether two holders are one party.
+// same reports whether two holders are the same party.
 func (h Holder) same(other Holder) bool { return h.Session == other.Session && h.Party == other.Party }
 
 // A Lease is one grant.
@@ -31,29 +31,29 @@ type Lease struct {
 	Token     uint64    // fencing token, below 2^53
 	Holder    Holder
 	TTL       time.Duration
-	Shared    bool      // others may hold the key shared beside it
-	Reason    string    // why its holder wants it, for those who are refused; ""
+	Shared    bool      // others may share the key with it
+	Reason    string    // why its holder wants it, shown to those who are refused; may be ""
 	KeepAlive bool      // extended by the server while the session is present
 	RequestID string    // the request it answered, or ""
-	Acquired  time.Time // of the grant, on the engine's running clock; renewal and re-entry keep it
-	Deadline  time.Time // on the running clock; may be taken only after this instant
-	Reserved  bool      // nobody holds the key; until Deadline it is kept for the first in line, who is Holder
-	Offer     Holder    // the actor whom the lease is offered to; the zero Holder: nobody
+	Acquired  time.Time // when it was granted, on the engine's running clock; renewal and re-entry keep it
+	Deadline  time.Time // on the running clock; others may take the key only after this instant
+	Reserved  bool      // nobody holds the key; it is kept until Deadline for Holder, the first in line
+	Offer     Holder    // the actor that the lease is offered to; zero if it is not offered
 
 	Times
 
-	stored time.Time // of a long lease: the deadline that a restart finds
-	told   bool      // more than one call was answered with this grant, so none can be undone
+	stored time.Time // of a long lease: its deadline on the disk, which a restart reads
+	told   bool      // more than one call was answered with this grant, so it must not be undone
 	lapsed bool      // past its deadline and counted as free, but its holder may renew it
 	graced bool      // of a long lease: a restart has prolonged it since its last renewal
 	row    string    // key of the lease's row
-	due    time.Time // of the row that was read
+	due    time.Time // due time of the row as it was read
 
-	awaited bool // its holder was or will be told that somebody waits for it
+	awaited bool // its holder was told, or will be, that somebody waits for it
 }
 
-// Times are those of a lease for an answer, by the clocks of the transaction that
-// answers. [Lease.Told] fills them in.
+// Times are a lease's times for an answer, computed when it is written.
+// [Lease.Told] sets them.
 type Times struct {
 	HeldFor    time.Duration
 	ExpiresIn  time.Duration // never negative
@@ -61,7 +61,7 @@ type Times struct {
 	ExpiresAt  time.Time     // on the wall clock
 }
 
-// Told is the lease with its Times.
+// Told returns the lease with its Times.
 func (l Lease) Told(tx Tx) Lease {
 	now, wall := tx.Now(), tx.Wall()
 	l.HeldFor, l.ExpiresIn = now.Sub(l.Acquired), max(0, l.Deadline.Sub(now))
@@ -69,18 +69,19 @@ func (l Lease) Told(tx Tx) Lease {
 	return l
 }
 
-// expired is the one boundary: at the deadline itself the lease is still held.
+// expired reports whether a lease is past its deadline. At the deadline itself
+// it is still held.
 func (l *Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
 
-// conflicts reports whether another party cannot have a key as it wants while the
-// lease is there.
+// conflicts reports whether the lease prevents a party from having a key in the
+// mode that it wants.
 func (l *Lease) conflicts(h Holder, want Want) bool {
 	return !l.Holder.same(h) && !(l.Shared && want.Shared)
 }
 
-// keepsOut reports whether the lease, or the reservation, keeps a party from a key that
-// overlaps with its own. A lapsed one keeps out nobody. A party's own does not, unless
-// it shares a key that it now wants alone.
+// keepsOut reports whether the lease or reservation keeps a party from a key
+// that overlaps with its own. A lapsed lease keeps nobody out. A party's own
+// lease keeps it out only if it shares the key and now wants it exclusively.
 func (l *Lease) keepsOut(h Holder, want Want) bool {
 	if l.lapsed {
 		return false
@@ -89,7 +90,7 @@ func (l *Lease) keepsOut(h Holder, want Want) bool {
 	return mine || l.conflicts(h, want)
 }
 
-// Mode is how the lease is held, in a word.
+// Mode returns "shared" or "exclusive".
 func (l *Lease) Mode() string {
 	if l.Shared {
 		return "shared"
@@ -97,18 +98,18 @@ func (l *Lease) Mode() string {
 	return "exclusive"
 }
 
-// long reports whether a restart must not grant the full ttl anew.
+// long reports whether a restart must not grant the full ttl again.
 func (l *Lease) long() bool { return l.TTL > longTTL }
 
-// counted reports whether the lease counts for the bounds. Leases without an id
-// are counted by their scope's owner.
+// counted reports whether the lease counts towards the limits. Leases without
+// an id are counted by the package that owns their scope.
 func (l *Lease) counted() bool { return l.ID != uuid.Nil && !l.lapsed }
 
 const leaseFormat = 6
 
-// encode gives the value of the lease's row. Scope and key are in the row's key,
-// the session is its owner, and the deadline is the row's due time or, if `late`,
-// a known time after it.
+// encode returns the value of the lease's row. The row's key holds the scope
+// and key, and its owner is the session. The deadline is the row's due time or,
+// if `late`, a known time after it.
 func (l *Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID) + len(l.Reason))
 	w.Byte(leaseFormat)
@@ -138,7 +139,7 @@ func (l *Lease) encode(due time.Time) string {
 	return w.String()
 }
 
-// decode reads what encode wrote; scope, key and session are the row's.
+// decode reads what encode wrote. Scope, key and session are in the row.
 func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	var known, late bool
 	r := record.Read(value)
@@ -166,7 +167,7 @@ func (l *Lease) decode(value string, due time.Time) (ok bool) {
 	return format == leaseFormat && r.Done()
 }
 
-// put writes a lease to the store.
+// put writes a lease to disk.
 func (l *Lease) put(tx Tx) {
 	if l.long() {
 		l.stored = l.Deadline
@@ -174,18 +175,18 @@ func (l *Lease) put(tx Tx) {
 	tx.Put(leaseRow(l, tx.Now()))
 }
 
-// touch writes a lease for as long as this process lives.
+// touch writes a lease in memory only.
 func (l *Lease) touch(tx Tx) { tx.Touch(leaseRow(l, tx.Now())) }
 
 func leaseRow(l *Lease, now time.Time) engine.Row {
 	due := l.Deadline
 	switch {
 	case l.lapsed:
-		due = due.Add(keepLost) // then it is forgotten
+		due = due.Add(keepLost) // at that time it is forgotten
 	case l.KeepAlive && now.Add(l.TTL/2).Before(due):
-		due = now.Add(l.TTL / 2) // then it is extended
+		due = now.Add(l.TTL / 2) // at that time it is extended
 	case l.due.After(now) && l.due.Before(due):
-		due = l.due // a row that is due too early costs less than to sort it in at each renewal
+		due = l.due // a row that is due too early costs less than sorting it again at each renewal
 	}
 	return engine.Row{Key: l.row, Value: l.encode(due), Owner: l.Holder.Session, Due: due}
 }

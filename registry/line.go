@@ -16,22 +16,22 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A waiter is a party's place in line: its number in the lines of all keys that it
-// waits for. Each of them has a row of it.
+// A waiter is a party's place in line. It has one number, and one row in the
+// line of each key that it waits for.
 type waiter struct {
-	Want      // in whose line the row is
+	Want      // the key in whose line this row is
 	Holder    Holder
 	Since     time.Time // on the running clock
 	wants     []Want    // in the order of their keys
 	seq       uint64
 	asker     uuid.UUID // the call that waits; zero while parked
-	call      call.Call // whose answer a grant is
+	call      call.Call // the call that a grant answers
 	ttl       time.Duration
 	requestID string
 	keepAlive bool
 	reason    string
-	spent     bool      // the keys were reserved for this place once
-	until     time.Time // of a parked one: when the place is given up
+	spent     bool      // the keys were already reserved once for this place
+	until     time.Time // when a parked place is given up
 }
 
 const waiterFormat = 3
@@ -59,8 +59,8 @@ func (w *waiter) encode() string {
 	return r.String()
 }
 
-// read reads a place; scope, key and number are in the row's key, and the session
-// is its owner.
+// read reads a place. The row's key holds the scope, key and number, and its
+// owner is the session.
 func (w *waiter) read(row engine.Row) (ok bool) {
 	var several bool
 	r := record.Read(row.Value)
@@ -92,43 +92,46 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 
 func (w *waiter) parked() bool { return w.asker == uuid.Nil }
 
-// rowKey is that of the place in the line for one of its keys.
+// rowKey returns the key of the place's row in the line for want.
 func (w *waiter) rowKey(want Want) string {
 	return waitKeys(want.Scope, want.Key) + record.Fixed(w.seq)
 }
 
-// first reports whether the row that was read is that of the first of the place's
-// keys. Whatever is done once for a place goes by it.
+// first reports whether this row is that of the place's first key. What must
+// happen once for each place is done at that row.
 func (w *waiter) first() bool { return w.Want == w.wants[0] }
 
-// put writes the place by write, which is Put for a new one: its order survives a
-// restart. What a call changes about it need not.
+// put writes the rows of the place with write. For a new place that is Put, so
+// that the order of the line survives a restart. Later changes by calls need
+// not survive it.
 func (w waiter) put(tx Tx, write func(engine.Row)) {
 	for _, w.Want = range w.wants {
 		write(engine.Row{Key: w.rowKey(w.Want), Value: w.encode(), Owner: w.Holder.Session, Due: w.until})
 	}
 }
 
-// park keeps the place for a while for a party that is between two calls.
+// park keeps the place for [ParkTime], for a party that is between two calls.
 func (w *waiter) park(tx Tx) {
 	w.asker, w.until = uuid.Nil, tx.Now().Add(ParkTime)
 	w.put(tx, tx.Touch)
 	w.find(tx)
 }
 
-// away parks a place. One for which the keys were reserved before holds up nobody from
-// then on; another was passed over from when its call was gone, and may be next now.
+// away parks a place and hands its keys over: a place for which they were
+// reserved before no longer holds up others, and any other was skipped since
+// its call ended and may be next now.
 func (c *Core) away(tx Tx, w waiter) {
 	w.park(tx)
 	c.handOver(tx, w.wants...)
 }
 
-// find writes the row that finds the place, which wakes the calls that wait there.
+// find writes the row by which the place is found. Writing it wakes the calls
+// that wait there.
 func (w *waiter) find(tx Tx) {
 	tx.Touch(engine.Row{Key: placeKey(w.Holder, w.wants), Value: w.rowKey(w.wants[0])})
 }
 
-// remove removes the place, and what is reserved for it.
+// remove removes the place and its reservations.
 func (w *waiter) remove(tx Tx) {
 	w.unreserve(tx)
 	for _, want := range w.wants {
@@ -138,7 +141,7 @@ func (w *waiter) remove(tx Tx) {
 	addCount(tx, waitsCount(w.Holder.Actor), -len(w.wants))
 }
 
-// unreserve removes what is reserved for the place.
+// unreserve removes the reservations of the place.
 func (w *waiter) unreserve(tx Tx) {
 	for _, want := range w.wants {
 		if !w.spent {
@@ -162,8 +165,8 @@ func placeOf(tx Tx, h Holder, wants []Want) (w waiter, ok bool) {
 	return w, ok && w.read(row)
 }
 
-// ticketOf names a party's place in line. It tells nothing that the session does not
-// know.
+// ticketOf returns the name of a party's place in line. It reveals nothing that
+// the session does not know.
 func ticketOf(h Holder, wants []Want) uuid.UUID {
 	var name strings.Builder
 	name.WriteString(h.Party)
@@ -173,10 +176,10 @@ func ticketOf(h Holder, wants []Want) uuid.UUID {
 	return uuid.NewSHA1(h.Session, []byte(name.String()))
 }
 
-// wait gives the call its party's place in line: the one that it has, also if an
-// older call waits there, or one at the end. The older call goes on waiting, and is
-// told of a grant as of a re-entry. When the wait is over, the call that has the
-// place parks it.
+// wait gives the call its party's place in line: the existing one, even if an
+// older call waits there, or a new one at the end. An older call goes on
+// waiting, and is answered as a re-entry once there is a grant. When the wait
+// is over, the call that has the place parks it.
 func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool) error {
 	mine := placed && w.asker == a.id
 	switch {
@@ -208,7 +211,7 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 	a.placed = true
 	before := w.wants
 	if !slices.Equal(before, a.wants) {
-		w.unreserve(tx) // the rows go by the mode
+		w.unreserve(tx) // the row of a reservation depends on the mode
 	}
 	w.wants, w.Holder, w.asker, w.call = a.wants, a.Holder, a.id, a.call
 	w.ttl, w.requestID, w.keepAlive, w.reason, w.until = a.TTL, a.RequestID, a.KeepAlive, a.Reason, time.Time{}
@@ -223,13 +226,13 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 			})
 		}
 	case !slices.Equal(before, w.wants):
-		c.handOver(tx, w.wants...) // it may share now what it wanted alone
+		c.handOver(tx, w.wants...) // the party may share now what it wanted exclusively
 	}
 	c.warn(tx, &w)
 	return engine.ErrWait
 }
 
-// position is how far behind the place is in the longest of its lines.
+// position is the place's position in the longest of its lines.
 func (w *waiter) position(tx Tx) (n int) {
 	for _, want := range w.wants {
 		n = max(n, inLine(tx, want.Scope, want.Key, w.seq))
@@ -237,7 +240,7 @@ func (w *waiter) position(tx Tx) (n int) {
 	return n
 }
 
-// room reports which bound a new place would exceed.
+// room refuses a new place that would exceed a limit.
 func (c *Core) room(tx Tx, a *ask) error {
 	for _, want := range a.wants {
 		if inLine(tx, want.Scope, want.Key, math.MaxUint64) >= c.opts.MaxWaitersPerKey {
@@ -249,7 +252,7 @@ func (c *Core) room(tx Tx, a *ask) error {
 		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
 }
 
-// leave gives up a place, and what is reserved for it. Those behind it may be next.
+// leave gives up a place and its reservations, and serves those behind it.
 func (c *Core) leave(tx Tx, w waiter) {
 	w.remove(tx)
 	for _, want := range w.wants {
@@ -258,10 +261,10 @@ func (c *Core) leave(tx Tx, w waiter) {
 	c.handOver(tx, w.wants...)
 }
 
-// live reports whether the place could have its keys: its call waits, or it is parked
-// and they were not reserved for it yet. A session that has ended gets nothing; nor
-// does a call that is gone, which will remove or park its place. They are asked in
-// the transaction that grants.
+// live reports whether the place may be given its keys: its call waits, or it
+// is parked and the keys were not reserved for it yet. A session that has ended
+// gets nothing. A call that is gone gets nothing either, and will remove or
+// park its place. This is checked in the transaction that grants.
 func (c *Core) live(tx Tx, w *waiter) bool {
 	if w.parked() {
 		return !w.spent && c.opts.SessionOpen(tx, w.Holder.Session)
@@ -269,16 +272,17 @@ func (c *Core) live(tx Tx, w *waiter) bool {
 	return c.asks(tx, w)
 }
 
-// asks reports whether a call waits in the place.
+// asks reports whether a call is waiting in the place.
 func (c *Core) asks(tx Tx, w *waiter) bool {
 	return c.asking(w.asker) && c.opts.SessionOpen(tx, w.Holder.Session)
 }
 
-// A turn says whether a place keeps its turn, or is passed over.
+// A turn reports whether a place keeps its turn; otherwise it is skipped.
 type turn func(Tx, *waiter) bool
 
-// placesBefore yields the places with a number of at most last that a party has to wait
-// behind for a key: those that keep their turn, and want what overlaps with it, unless both share.
+// placesBefore yields the places with a number up to last that a party must
+// wait behind for a key. They keep their turn and want a key that overlaps with
+// it, and not both sides want to share.
 func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		alone := !isPath(want.Key)
@@ -286,7 +290,7 @@ func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn)
 			var p waiter
 			switch after := record.ReadFixed(row.Key[len(row.Key)-8:]) > last; {
 			case after && alone:
-				return // so are the others in its line
+				return // the rest of its line is later still
 			case after, !p.read(row), p.Shared && want.Shared, p.Holder.same(h), !keeps(tx, &p):
 			case !yield(&p):
 				return
@@ -303,26 +307,27 @@ func (c *Core) firstBefore(tx Tx, h Holder, want Want, last uint64) *waiter {
 	return nil
 }
 
-// A keeper keeps a place from one of its keys: it is the lease or reservation of another
-// party, or a place before it.
+// A keeper keeps a place from one of its keys. It is the lease or reservation
+// of another party, or an earlier place in line.
 type keeper struct {
 	want  Want
-	lease *Lease // nil: it is a place
+	lease *Lease // nil if it is a place
 	place *waiter
 }
 
-// keepers yields what keeps a place waiting, the leases first. What its party has it
-// need not wait for, whoever else does; nor does a call for what its actor is offered.
+// keepers yields what keeps a place waiting, leases first. A place does not
+// wait for keys that its party already has, and a waiting call does not wait
+// for a key that its actor is offered, whoever else is in line.
 func (c *Core) keepers(tx Tx, w *waiter, keeps turn) iter.Seq[keeper] {
 	return func(yield func(keeper) bool) {
-		var own []Want // or offered
+		var own []Want // keys that the party has or is offered
 		for _, want := range w.wants {
 			for row := range near(tx, leasePrefix, want.Scope, want.Key) {
 				var l Lease
 				switch ok := l.read(row); {
 				case ok && !w.parked() && l.gives(w.Holder, want, tx.Now()):
 					own = append(own, want)
-				case !ok || l.keepsOut(w.Holder, want): // nobody knows whose it is that cannot be read
+				case !ok || l.keepsOut(w.Holder, want): // an unreadable lease may be anybody's
 					if !yield(keeper{want: want, lease: &l}) {
 						return
 					}
@@ -352,11 +357,11 @@ func (c *Core) clear(tx Tx, w *waiter, keeps turn) bool {
 	return true
 }
 
-// wanted reports whether somebody waits who could have the key if l ended, or has it
-// beside l, which had lapsed.
+// wanted reports whether a waiter could get the key if l ended, or whether
+// after l lapsed somebody else took the key.
 func (c *Core) wanted(tx Tx, l *Lease) bool {
 	if _, own := c.freed[l.Scope]; own {
-		return true // its owner decides
+		return true // the owner of the scope decides
 	}
 	want := Want{l.Scope, l.Key, l.Shared}
 	for row := range near(tx, leasePrefix, l.Scope, l.Key) {
@@ -365,7 +370,7 @@ func (c *Core) wanted(tx Tx, l *Lease) bool {
 			continue
 		}
 		if !other.read(row) || other.keepsOut(l.Holder, want) || other.Key == l.Key && !other.lapsed && !(l.Shared && other.Shared) {
-			return true // of one key a party has one lease
+			return true // a party has at most one lease on a key
 		}
 	}
 	for range c.placesBefore(tx, l.Holder, want, math.MaxUint64, c.live) {
@@ -374,8 +379,8 @@ func (c *Core) wanted(tx Tx, l *Lease) bool {
 	return false
 }
 
-// waiters yields the places in the lines for a key and for what overlaps with it, first
-// in line first.
+// waiters yields the places in the lines for a key and for keys that overlap
+// with it, in the order of their numbers.
 func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 	return func(yield func(waiter) bool) {
 		if !isPath(key) {
@@ -396,7 +401,8 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 		slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
 		for _, key := range keys {
 			var w waiter
-			// A place may be in several of the lines, and served by now.
+			// A place may be in several of the lines, and may already have been
+			// served.
 			if row, ok := tx.Get(key); ok && w.read(row) && !yield(w) {
 				return
 			}
@@ -404,8 +410,8 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 	}
 }
 
-// inLine counts the places up to a number in the lines for a key and for what overlaps
-// with it.
+// inLine counts the places up to a number in the lines for a key and for keys
+// that overlap with it.
 func inLine(tx Tx, scope, key string, last uint64) (n int) {
 	several := make(map[uint64]bool) // a place may be in several lines
 	for row := range near(tx, waitPrefix, scope, key) {

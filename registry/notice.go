@@ -18,28 +18,28 @@ const (
 	Offered                   // a lease is offered to the actor
 )
 
-// A Notice is what a session is told in its next answer about a lease.
+// A Notice is what the next answer tells a session about a lease.
 type Notice struct {
 	Kind       NoticeKind
 	Scope, Key string
 	LeaseID    uuid.UUID
 	Token      uint64
-	Session    uuid.UUID // that is told; zero: any of the actor
-	Party      string    // of the session, that lost or holds the lease
-	Reason     string    // of a loss a Cause; else what From wants the lease for
+	Session    uuid.UUID // the session that is told; zero: any of the actor's
+	Party      string    // the party of the session that lost or holds the lease
+	Reason     string    // of a loss its Cause, otherwise why From wants the lease
 	At         time.Time // on the wall clock
 
-	SupersededBy string // of a loss: path of who holds the lease now; "" if nobody does
-	From         Holder // who waits first, or who offers the lease
+	SupersededBy string // of a loss: path of the actor that holds the lease now; "" if nobody does
+	From         Holder // the first that waits, or the one that offers the lease
 	Waiters      int    // how many wait
 
 	at    time.Time // on the running clock
 	told  bool
-	place string // row of the place of who waits
+	place string // key of the waiter's row in the line
 }
 
-// MaxUntold is how many notices are kept for an actor whose sessions ask for
-// nothing. Losses beyond that are counted.
+// MaxUntold is how many untold notices are kept for an actor. Further losses
+// are only counted.
 const MaxUntold = 1000
 
 const noticeFormat = 4
@@ -75,8 +75,9 @@ func (n *Notice) read(row engine.Row) (ok bool) {
 	return format == noticeFormat && r.Done()
 }
 
-// now is the notice with what changes, such as who holds the key now. It reports
-// false if there is nothing to tell any more: nobody waits, or the offer is void.
+// now returns the notice with what can change, such as the current holder of
+// the key. It reports false if there is nothing left to tell: nobody waits, or
+// the offer is void.
 func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 	n.At = tx.Wall().Add(-tx.Now().Sub(n.at))
 	switch n.Kind {
@@ -96,7 +97,7 @@ func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 	}
 }
 
-// row is the notice to an actor as a row.
+// row returns the row of the notice to an actor.
 func (n *Notice) row(actor uuid.UUID) engine.Row {
 	key := lostKey(actor, n.LeaseID)
 	switch {
@@ -104,15 +105,15 @@ func (n *Notice) row(actor uuid.UUID) engine.Row {
 		key = wantedKey(actor, n.LeaseID)
 	case n.Kind == Offered:
 		key = offerKey(actor, n.LeaseID)
-	case n.LeaseID == uuid.Nil: // nobody can ask for it by its id, and there are others without
+	case n.LeaseID == uuid.Nil: // nobody can ask by this id, and other leases have no id either
 		key += record.Fixed(n.Token)
 	}
 	return engine.Row{Key: key, Value: n.encode(), Owner: n.Session, Due: n.at.Add(keepLost)}
 }
 
-// raise writes a notice, by write, in place of the last one of its kind about the
-// lease. It reports false if there is no room: then a loss is counted, and what else
-// there is to tell is not told.
+// raise writes a notice with write. It replaces the last one of its kind about
+// the lease. It reports false if there is no room: a loss is then counted, and
+// any other notice is dropped.
 func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept bool) {
 	row := n.row(actor)
 	forgetNotice(tx, row.Key)
@@ -127,8 +128,8 @@ func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept boo
 	return kept
 }
 
-// putLost writes that a lease is lost, so that its holder can be told. It reports
-// false if there is no room: then it is only counted.
+// putLost records the loss of a lease, so that its holder can be told. It
+// reports false if there was only room to count it.
 func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
 	n := Notice{
 		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token,
@@ -154,8 +155,8 @@ func forgetNotice(tx Tx, key string) {
 	}
 }
 
-// A news counts the notices that an actor has not been told of. It changes with each.
-type news struct{ untold, dropped uint64 } // those that are kept, and losses that are not
+// A news counts the notices that an actor has not been told of.
+type news struct{ untold, dropped uint64 } // kept notices, and losses that were only counted
 
 func newsOf(tx Tx, actor uuid.UUID) (n news) {
 	if row, ok := tx.Get(NewsKey(actor)); ok {
@@ -164,7 +165,8 @@ func newsOf(tx Tx, actor uuid.UUID) (n news) {
 	return n
 }
 
-// put writes the news. Where all that is kept is told or forgotten, so is the rest.
+// put writes the counts. When no untold notice is kept, the counted losses are
+// forgotten too.
 func (n news) put(tx Tx, actor uuid.UUID) {
 	if n.untold == 0 {
 		tx.Delete(NewsKey(actor))
@@ -173,11 +175,13 @@ func (n news) put(tx Tx, actor uuid.UUID) {
 	tx.Touch(engine.Row{Key: NewsKey(actor), Value: record.Fixed(n.untold) + record.Fixed(n.dropped)})
 }
 
-// NewsKey is the key of a row that changes when there is a notice for the actor.
+// NewsKey returns the key of a row that changes whenever the actor gets a
+// notice.
 func NewsKey(actor uuid.UUID) string { return countPrefix + "lost/" + string(actor[:]) }
 
-// lost is the refusal of an id that is not held: a LostError if the actor held
-// it, else otherwise if that says anything, else ErrNotHolder.
+// lost returns the refusal for an id that is not held: a LostError if the actor
+// held it; a LostError of otherwise, if that has a reason; ErrNotHolder in all
+// other cases.
 func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error {
 	row, ok := tx.Get(lostKey(caller.Actor, id))
 	if n := (Notice{}); ok && n.read(row) {
@@ -190,16 +194,16 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error 
 	return ErrNotHolder
 }
 
-// Untold returns at most limit notices that the holder's session has not been told
-// of, and how many more there are. It costs one look-up where there are none, which
-// is nearly always.
+// Untold returns at most limit notices that the holder's session has not been
+// told of, and how many more there are. If there are none, which is the usual
+// case, it costs one look-up.
 func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Notice, more int) {
 	list, _, more = untold(tx, h, limit, func(string) bool { return true })
 	return list, more
 }
 
-// untold also gives the notices that there is nothing to tell of any more, and leaves
-// out those of parties that are not to be told now.
+// untold also returns the notices that have become void. It leaves out the
+// notices of parties for which tells reports false.
 func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, stale []Notice, more int) {
 	count := newsOf(tx, h.Actor)
 	if count == (news{}) {
@@ -224,15 +228,16 @@ func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, st
 	return list, stale, more + int(count.dropped)
 }
 
-// TakeUntold is Untold for the parties that tells names, and counts the notices in list as told. A crash may forget
-// that: then they are told again. What more there is comes with the next answers,
-// but losses that are not kept are only counted, once.
+// TakeUntold is Untold for the parties for which tells reports true. It marks
+// the notices in list as told; a crash may lose these marks, and then they are
+// told again. The remaining notices come with later answers, except losses that
+// were only counted: more reports them once.
 func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) bool) (list []Notice, more int) {
 	list, stale, more := untold(tx, h, limit, tells)
 	for _, n := range stale {
 		forgetNotice(tx, n.row(h.Actor).Key)
 		if l, ok := leaseByID(tx, n.LeaseID); ok && l.awaited && n.Kind == Wanted {
-			l.awaited = false // whoever waits next is told of
+			l.awaited = false // so that its holder is told of the next waiter
 			l.touch(tx)
 		}
 	}
@@ -246,20 +251,20 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 	return list, more
 }
 
-// keepTold is how long a notice is kept from when it was told.
+// keepTold is how long a notice is kept after it was told.
 func (n *Notice) keepTold() time.Duration {
 	if n.LeaseID == uuid.Nil || n.Kind != Loss {
-		return retold // nobody can ask for it
+		return retold // nobody can ask by its id
 	}
 	return keepLost
 }
 
-// retold is how long a notice may have been told that is told again: the answer that
-// told it may not have been read.
+// retold is how long after a notice was told it may be told again, because the
+// answer that told it may not have been read.
 const retold = time.Minute
 
-// untold makes a notice that was told of late one to tell again, and reports whether
-// it is that.
+// untold marks a notice that was told within the last [retold] as untold, and
+// reports whether it did.
 func (n *Notice) untold(tx Tx, actor uuid.UUID, due time.Time) bool {
 	if !n.told || tx.Now().Sub(due.Add(-n.keepTold())) >= retold {
 		return false
@@ -271,8 +276,8 @@ func (n *Notice) untold(tx Tx, actor uuid.UUID, due time.Time) bool {
 	return true
 }
 
-// Retell lets the holder's session be told again what it was told in the last
-// minute: an answer of that time will not be read.
+// Retell marks what the holder's session was told in the last minute to be told
+// again, because those answers will not be read.
 func (c *Core) Retell(tx Tx, h Holder) {
 	var again []Notice
 	for row := range tx.Scan(lostKeys(h.Actor)) {
@@ -288,9 +293,10 @@ func (c *Core) Retell(tx Tx, h Holder) {
 	}
 }
 
-// leaveNotice leaves a loss of a session that ends to the next one of its actor, also
-// if the connection may have been lost with the answer that told it. That somebody
-// waits for what the session held concerns the next one no more.
+// leaveNotice passes a notice of a session that ends on to the next session of
+// its actor. A loss that was told just before is told again, because the answer
+// may have been lost with the connection. A notice that somebody waits is
+// removed, because the session no longer holds the lease.
 func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	var n Notice
 	if n.read(row) && n.Kind == Wanted {
@@ -306,8 +312,8 @@ func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	tx.Put(row)
 }
 
-// LostBy returns what an actor has lost in the last hour otherwise than by the end
-// of the session that held it.
+// LostBy returns the leases that an actor has lost in the last hour, except
+// those that ended with their session.
 func (c *Core) LostBy(tx Tx, actor uuid.UUID) (list []Notice) {
 	for row := range tx.Scan(lostKeys(actor)) {
 		if n := (Notice{}); n.read(row) && n.Kind == Loss && n.Reason != string(SessionEnded) {

@@ -7,22 +7,22 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// The prefixes of the rows that tell, as they change, how many leases are held and how
-// many places there are in lines, for an [engine.Observer].
+// The prefixes of the rows of leases and places. An [engine.Observer] can count
+// both as they change.
 const (
 	LeasePrefix = leasePrefix
 	PlacePrefix = waitPrefix
 )
 
-// ScopeOf is the scope of the row of a lease or of a place.
+// ScopeOf returns the scope of the row of a lease or a place.
 func ScopeOf(row engine.Row) string {
 	_, rest, _ := strings.Cut(row.Key, "/")
 	scope, _, _ := strings.Cut(rest, "\x00")
 	return scope
 }
 
-// Held reports whether the row is of a lease that somebody holds: not of one that has
-// lapsed, nor of a reservation. The zero Row is of none.
+// Held reports whether the row is of a lease that somebody holds. That is false
+// for a lapsed lease, a reservation and the zero Row.
 func Held(row engine.Row) bool {
 	if len(row.Value) < 2 || row.Value[0] != leaseFormat {
 		return false

@@ -10,14 +10,16 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// PathPrefix begins the keys of files and directories: file:src/app.ts, file:/etc/hosts,
-// and file:. for the top of the project. With /** at its end a key covers a directory
-// and all below it: file:src/**, and file:** for the project.
+// PathPrefix begins the keys of files and directories: file:src/app.ts,
+// file:/etc/hosts, and file:. for the top of the project. A key that ends in /**
+// covers a directory and everything below it: file:src/**, and file:** for the
+// project.
 const PathPrefix = "file:"
 
 const tree = "/**"
 
-// PathKey is the key of a canonical path, or of it and all below it.
+// PathKey returns the key of a canonical path; with all, of the path and
+// everything below it.
 func PathKey(canonical string, all bool) string {
 	switch {
 	case !all:
@@ -29,7 +31,7 @@ func PathKey(canonical string, all bool) string {
 	}
 }
 
-// splitPath is a path's key in its parts: what PathKey makes it of.
+// splitPath is the inverse of PathKey.
 func splitPath(key string) (canonical string, all, ok bool) {
 	canonical, ok = strings.CutPrefix(key, PathPrefix)
 	switch canonical {
@@ -42,7 +44,7 @@ func splitPath(key string) (canonical string, all, ok bool) {
 	return canonical, all, ok
 }
 
-// checkPath reports what is wrong with a key that claims to be a path's.
+// checkPath reports what is wrong with a key that starts with PathPrefix.
 func checkPath(key string) error {
 	canonical, all, ok := splitPath(key)
 	if !ok {
@@ -57,8 +59,9 @@ func checkPath(key string) error {
 
 func isPath(key string) bool { return strings.HasPrefix(key, PathPrefix) }
 
-// Covers reports whether whoever holds key has other, too: it is the same, or below it
-// as src/app.ts is below src/**. Two keys overlap if one of them covers the other.
+// Covers reports whether the holder of key also has other: they are the same,
+// or other is below key, as src/app.ts is below src/**. Two keys overlap if one
+// of them covers the other.
 func Covers(key, other string) bool {
 	if key == other {
 		return true
@@ -75,9 +78,9 @@ func Covers(key, other string) bool {
 	}
 }
 
-// near yields the rows of leases, or of places, whose keys overlap with key: its own,
-// then those of directories above it, one look-up each, then what is below it. Those
-// of one key are in the order of their rows.
+// near yields the rows of leases, or of places, whose keys overlap with key:
+// first its own rows, then those of the directories above it with one look-up
+// each, then those below it. The rows of one key are in row order.
 func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {
 	scope = prefix + scope + "\x00"
 	return func(yield func(engine.Row) bool) {
@@ -93,7 +96,7 @@ func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {
 		}
 		switch {
 		case !all:
-		case dir == ".": // all but absolute paths
+		case dir == ".": // everything but absolute paths
 			within := scope + PathPrefix
 			for row, ok := tx.First(within, within); ok && row.Key[len(within)] != '/'; row, ok = next(tx, within, row) {
 				if !onKey(row.Key[len(within):], "**") && !yield(row) {
@@ -131,13 +134,15 @@ func rowsOn(tx Tx, key string, yield func(engine.Row) bool) bool {
 	return true
 }
 
-// next gives the row with a prefix that follows another one. Loops over the few rows of a
-// key go by it: their bodies would live on the heap if an iterator of tx called them.
+// next returns the row with a prefix that follows another row. Loops over the
+// few rows of a key call it because the body of a loop over an iterator of tx
+// would be allocated on the heap.
 func next(tx Tx, prefix string, row engine.Row) (engine.Row, bool) {
 	return tx.First(prefix, row.Key+"\x00")
 }
 
-// onKey reports whether a row is on a key, and not on a longer one.
+// onKey reports whether a row belongs to exactly this key, and not to a longer
+// one.
 func onKey(row, key string) bool {
 	return strings.HasPrefix(row, key) && (len(row) == len(key) || row[len(key)] == 0)
 }

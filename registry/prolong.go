@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Prolong extends those of a party's leases that nobody else wants by its
-// ttl, and answers which of them it still holds. It is for a holder
-// that says now and then that it is there, and not what it needs: whoever waits gets
-// its turn.
+// Prolong extends those of a party's leases that nobody else wants, each by its
+// ttl, and returns the ones that the party still holds. It is for a holder that
+// reports now and then that it is alive, but not what it still needs. A lease
+// that others wait for is not extended, so they get their turn.
 func (c *Core) Prolong(ctx context.Context, h Holder, ids []uuid.UUID) (held []uuid.UUID, err error) {
 	return held, c.update(ctx, h, func(tx Tx) error {
 		held = held[:0]
@@ -26,10 +26,10 @@ func (c *Core) Prolong(ctx context.Context, h Holder, ids []uuid.UUID) (held []u
 	})
 }
 
-// Pass gives a lease to another party, with a new token. It is for two sessions of
-// one client: what one has taken for a sub-agent, the sub-agent finds in the other.
-// Whoever waits goes on waiting, and nobody is told of a loss. It answers false if
-// from does not hold the lease.
+// Pass moves a lease to another party, with a new token. It is for two sessions
+// of one client: a lease that one session took for a sub-agent is then held by
+// the sub-agent in the other. Waiters keep waiting, and nobody is told of a
+// loss. It reports false if from does not hold the lease.
 func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed bool, err error) {
 	return passed, c.update(ctx, to, func(tx Tx) error {
 		l, ok := leaseByID(tx, id)

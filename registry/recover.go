@@ -10,10 +10,11 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// Recover readies the leases of a state just opened, before anything else runs.
-// Each gets its full ttl from now on; a long one gets what its stored deadline
-// leaves, or once, if that is less, five minutes. Every place in a line is parked:
-// its call ended with the daemon. A record that cannot be read is an
+// Recover prepares the leases of a state that was just opened; it must run
+// before anything else. Each lease gets its full ttl from now on. A long lease
+// gets what its stored deadline leaves; if that is less than five minutes, it
+// gets five minutes, once. Every place in a line is parked, since its call
+// ended with the daemon. If a record cannot be read, the error is an
 // [engine.ErrCorrupt].
 func (c *Core) Recover(ctx context.Context) error {
 	err := c.eng.Update(ctx, func(tx engine.Tx) error {
@@ -50,7 +51,8 @@ func (c *Core) Recover(ctx context.Context) error {
 		}
 		return event.Recover(tx, highest)
 	})
-	// All are parked before any is served: a key may be wanted in several lines.
+	// All places are parked before any is served, because a key may be wanted
+	// in several lines.
 	for _, step := range []func(Tx, waiter){c.recoverPlace, c.recoverTurn} {
 		for after, more := waitPrefix, true; more && err == nil; {
 			err = c.eng.Update(ctx, func(tx engine.Tx) (err error) {
@@ -62,10 +64,12 @@ func (c *Core) Recover(ctx context.Context) error {
 	return err
 }
 
-// recoverStep is how many places one transaction of Recover parks: it writes each.
+// recoverStep is how many places one transaction of Recover parks; each is a
+// write.
 const recoverStep = 1024
 
-// recovered writes the lease as a restart leaves it.
+// recovered sets the deadline that the lease has after a restart, and writes
+// it.
 func (l *Lease) recovered(tx Tx) {
 	l.awaited = false
 	full, grace := tx.Now().Add(l.TTL), tx.Now().Add(longTTL)
@@ -89,8 +93,8 @@ func (l *Lease) recovered(tx Tx) {
 	l.touch(tx)
 }
 
-// recoverLines goes through the rows of those who wait, from behind one on, as many as
-// one transaction does, and says where to go on.
+// recoverLines calls step for the places from a row on, for as many as fit in
+// one transaction, and returns where to continue.
 func recoverLines(tx Tx, after string, step func(Tx, waiter)) (last string, more bool, err error) {
 	n := 0
 	for row := range tx.ScanFrom(waitPrefix, after) {
@@ -107,7 +111,7 @@ func recoverLines(tx Tx, after string, step func(Tx, waiter)) (last string, more
 	return last, false, nil
 }
 
-// recoverPlace parks a place.
+// recoverPlace counts the row of a place, and parks the place at its first row.
 func (c *Core) recoverPlace(tx Tx, w waiter) {
 	addCount(tx, waitsCount(w.Holder.Actor), 1)
 	if w.spent = false; w.first() {
@@ -115,9 +119,9 @@ func (c *Core) recoverPlace(tx Tx, w waiter) {
 	}
 }
 
-// recoverTurn reserves a key that is free for the first in its line. A lapsed lease
-// ends then: it lapsed because nobody wanted its key, and a place that had used up its
-// reservation wants it again.
+// recoverTurn reserves a free key for the first in its line. It ends a lapsed
+// lease first if the key is wanted: when the lease lapsed, the place may have
+// used up its reservation, and the restart has given it a new one.
 func (c *Core) recoverTurn(tx Tx, w waiter) {
 	for row := range near(tx, leasePrefix, w.Scope, w.Key) {
 		var l Lease

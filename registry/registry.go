@@ -15,30 +15,31 @@ type Registry struct {
 	scope string
 }
 
-// Get returns the lease on key, if somebody holds it.
-// If several share it, it is the first of theirs.
+// Get returns the lease on key, if somebody holds it. If several share it, Get
+// returns the first.
 func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.scope, key) }
 
-// Grant gives a free key to a holder, for a scope that decides for itself who
-// is next (see [Core.OnFreed]). The lease has no id: whoever knows its token
-// and is its actor answers for it. Nobody counts such leases but their scope.
+// Grant gives a free key to a holder. It is for a scope that decides itself who
+// is next (see [Core.OnFreed]). The lease has no id: the actor that knows its
+// token controls it. Such leases count towards no limit of this package.
 func (r *Registry) Grant(tx Tx, key string, h Holder, ttl time.Duration) Lease {
 	return r.core.grant(tx, r.Want(key, false), &Request{Holder: h, TTL: ttl}, uuid.Nil, 0)
 }
 
-// Extend moves a lease's deadline to ttl from now if that is later, for
-// session, which may be another one of its actor.
+// Extend moves a lease's deadline to ttl from now, if that is later. session
+// becomes its session, which may be another one of the same actor.
 func (r *Registry) Extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) Lease {
 	h := l.Holder
 	h.Session = session
 	return r.core.extend(tx, l, ttl, h)
 }
 
-// Free ends a lease.
+// Free ends a lease, and calls the scope's function of [Core.OnFreed] or hands
+// the key over.
 func (r *Registry) Free(tx Tx, l Lease, cause Cause) { r.core.free(tx, l, cause) }
 
-// Leases yields what is held of the keys that start with prefix, in key order and
-// from behind a lease, whose [Lease.Cursor] after is, or "".
+// Leases yields the held leases whose keys start with prefix, in key order.
+// after is the [Lease.Cursor] of the lease to continue behind, or "".
 func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 	return func(yield func(Lease) bool) {
 		keys, from := leaseKey(r.scope, prefix), leaseKey(r.scope, after)
@@ -54,13 +55,13 @@ func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 	}
 }
 
-// Cursor says where the lease is in a listing.
+// Cursor returns the position of the lease in a listing.
 func (l *Lease) Cursor() string { return strings.TrimPrefix(l.row, leaseKey(l.Scope, "")) }
 
-// BehindKey is the Cursor behind all leases on a key.
+// BehindKey returns a Cursor after all leases on a key.
 func BehindKey(key string) string { return key + "\x01" }
 
-// A Standing is one lease of a listing and who waits for it.
+// A Standing is a lease in a listing, with those that wait for it.
 type Standing struct {
 	Lease
 	Waiters []Waiting // at most MaxListed, first in line first
@@ -76,7 +77,7 @@ type Waiting struct {
 	For    time.Duration // since it took the place
 }
 
-// Standing returns the lease on key and who waits for it.
+// Standing returns the lease on key and those that wait for it.
 func (r *Registry) Standing(tx Tx, key string) (Standing, bool) {
 	l, ok := r.Get(tx, key)
 	if !ok {
@@ -85,7 +86,7 @@ func (r *Registry) Standing(tx Tx, key string) (Standing, bool) {
 	return standing(tx, l), true
 }
 
-// List returns at most limit of [Registry.Leases], and reports whether there are more.
+// List returns at most limit of [Registry.Leases], and whether there are more.
 func (r *Registry) List(tx Tx, prefix, after string, limit int) (list []Standing, more bool) {
 	for l := range r.Leases(tx, prefix, after) {
 		if len(list) == limit {
@@ -111,7 +112,8 @@ func standing(tx Tx, l Lease) Standing {
 	return s
 }
 
-// Holds are the first of the leases that a session holds, claims on tasks among them.
+// Holds returns up to limit of the leases that a session holds, including
+// claims on tasks.
 func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {
 	for row := range tx.Owned(session) {
 		if len(held) >= limit {
@@ -124,8 +126,9 @@ func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {
 	return held
 }
 
-// Stands are the leases that a session holds, claims on tasks among them, and
-// those of others that keep it waiting, one for each of its places.
+// Stands returns the leases that a session holds, including claims on tasks,
+// and for each of its places a lease that keeps it waiting: at most limit of
+// each.
 func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Lease) {
 	for row := range tx.Owned(session) {
 		var l Lease
@@ -146,7 +149,8 @@ func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Leas
 	return held, awaited
 }
 
-// inTheWay finds a lease that keeps a place waiting, perhaps by way of places before it.
+// inTheWay finds a lease that keeps a place waiting, directly or through places
+// before it.
 func (c *Core) inTheWay(tx Tx, w *waiter) (Lease, bool) {
 	for k := range c.keepers(tx, w, c.live) {
 		if k.lease != nil {
@@ -157,7 +161,7 @@ func (c *Core) inTheWay(tx Tx, w *waiter) (Lease, bool) {
 	return Lease{}, false
 }
 
-// contention tells a party of a lease that keeps it from a key.
+// contention returns the refusal for a key because of a lease.
 func contention(tx Tx, l Lease, want Want) *HeldError {
 	return &HeldError{
 		Scope: l.Scope, Key: l.Key, Asked: want.Key, Holder: l.Holder,
@@ -167,8 +171,8 @@ func contention(tx Tx, l Lease, want Want) *HeldError {
 	}
 }
 
-// InTheWay yields what somebody who asks for the key is refused with: who holds it, or
-// what overlaps with it.
+// InTheWay yields the refusals that a request for the key would get: one for
+// each lease on the key or on one that overlaps with it.
 func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 	return func(yield func(*HeldError) bool) {
 		for row := range near(tx, leasePrefix, r.scope, key) {
@@ -179,11 +183,11 @@ func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 	}
 }
 
-// behind tells a party of a place that is before it in line for a key, and of the lease
-// that keeps that one waiting.
+// behind returns the refusal for a key because of an earlier place in line. It
+// names the lease that keeps that place waiting.
 func (c *Core) behind(tx Tx, p *waiter, want Want) *HeldError {
 	l, ok := c.inTheWay(tx, p)
-	if !ok { // whoever left it is about to hand over
+	if !ok { // what kept it waiting is gone, and the hand-over is still to come
 		l = Lease{Scope: p.Scope, Key: p.Key, Holder: p.Holder, Shared: p.Shared, Reason: p.reason, Reserved: true, Deadline: p.until}
 	}
 	e := contention(tx, l, want)

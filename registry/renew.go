@@ -12,10 +12,10 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// Renew moves the lease's deadline to ttl from now, if that is later; a zero ttl
-// means the one it has. Another party of the holder's actor that knows the id
-// adopts the lease, so a reconnect keeps what it held: it gets a new token, and
-// the one that had it is told.
+// Renew moves the lease's deadline to ttl from now, if that is later. A zero
+// ttl means the lease's present ttl. If another party of the holder's actor
+// knows the id, it adopts the lease, so a reconnected client keeps its leases.
+// An adopted lease gets a new token, and its former holder is told.
 func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
 	if ttl != 0 {
 		if err := checkTTL(ttl); err != nil {
@@ -46,7 +46,7 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 		ttl = l.TTL
 	}
 	if caller.Session == l.Holder.Session && caller.Party == "" {
-		caller.Party = l.Holder.Party // the session speaks for its parties
+		caller.Party = l.Holder.Party // the session acts for its parties
 	}
 	if !l.Holder.same(caller) {
 		cause := Adopted
@@ -58,10 +58,10 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 	return c.extend(tx, l, ttl, caller).Told(tx), nil
 }
 
-// move gives a lease to another party, with a new token, and with it what the one before
-// has beside it, if two parties could not have both: a party may hold src/** and
-// src/app.ts, and with one of them goes the other. What is reserved for it there is
-// reserved no more.
+// move gives a lease to another party, with a new token. It also moves the
+// former holder's overlapping leases that two parties could not hold at once: a
+// party may hold both src/** and src/app.ts, and they move together.
+// Overlapping reservations of the former holder end.
 func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 	if cause.told() {
 		putLost(tx, &l, cause)
@@ -70,7 +70,7 @@ func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 		l.requested().Expire(tx, keepRequest)
 		l.RequestID = ""
 	}
-	from := l.Holder // of the same actor, or the guest from whom it takes over
+	from := l.Holder // of the same actor, or the guest that the new holder takes over from
 	addCounts(tx, &l, -1)
 	l.forgetNotices(tx)
 	l.Holder, l.Token, l.told = to, event.Next(tx), true
@@ -86,18 +86,18 @@ func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 	for _, other := range beside {
 		if other.Reserved {
 			c.free(tx, other, cause)
-		} else if now, ok := leaseByID(tx, other.ID); ok && now.Holder.same(from) { // else one of the others took it along
+		} else if now, ok := leaseByID(tx, other.ID); ok && now.Holder.same(from) { // otherwise one of the others has already moved it
 			c.move(tx, now, to, cause)
 		}
 	}
 	c.settle(tx, to, c.live)
-	c.handOver(tx, Want{Scope: l.Scope, Key: l.Key}) // to nobody; but its holder is told who waits
+	c.handOver(tx, Want{Scope: l.Scope, Key: l.Key}) // nobody can get it, but the new holder is told who waits
 	now, _ := leaseByID(tx, l.ID)
 	return now
 }
 
-// revive gives a lease that is past its deadline its ttl again, unless somebody
-// waits for it: then it ends.
+// revive extends a lease past its deadline by its ttl, unless somebody waits
+// for it: then it ends the lease.
 func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
 	if c.wanted(tx, &l) {
 		c.free(tx, l, Expired)
@@ -109,9 +109,10 @@ func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
 	return c.extend(tx, l, l.TTL, l.Holder), true
 }
 
-// extend moves the deadline to ttl from now if that is later, for holder, who may
-// be another one than before. It writes to the disk only what a restart could not
-// do without: a new owner, a longer ttl, or a deadline much later than the stored one.
+// extend moves the deadline to ttl from now, if that is later. The holder may
+// change. The write goes to disk only if a restart needs it: for a new session,
+// a longer ttl, or a deadline much later than the stored one. A lapsed lease,
+// or one that a restart has prolonged, is also written to disk.
 func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 	durable := holder.Session != l.Holder.Session || l.lapsed
 	l.Holder = holder
@@ -134,9 +135,8 @@ func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 	return l
 }
 
-// Release gives the lease back and hands it to whoever waits first. It
-// reports false, and why, if the lease is not held any more: that is an
-// answer, not a failure.
+// Release ends the lease and hands its key to the first in line. If the lease
+// is no longer held, it reports false and why; that is an answer, not an error.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
 	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
 		released, why, refusal = c.release(tx, caller, id)
@@ -165,7 +165,7 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 	return true, "", nil
 }
 
-// requested is the call with a request_id that was granted the lease.
+// requested returns the call with a request_id that was granted the lease.
 func (l *Lease) requested() call.Call {
 	return call.Call{}.Requested(l.Holder.Session, l.RequestID, 0)
 }

@@ -17,28 +17,28 @@ import (
 
 // A Request asks for a lease.
 type Request struct {
-	Key       string // 1 to MaxKey bytes, printable, compared exactly; of paths see PathPrefix
+	Key       string // 1 to MaxKey bytes, printable, compared exactly; for paths see PathPrefix
 	Holder    Holder
 	TTL       time.Duration // MinTTL to MaxTTL; zero: DefaultTTL
 	Wait      time.Duration // at most MaxWait; zero: answer at once
-	Ticket    uuid.UUID     // of an earlier wait; zero: none. The party's place is found without it, too
+	Ticket    uuid.UUID     // of an earlier wait; zero: none. The party's place is found without it too
 	RequestID string        // makes the request idempotent; "": it is not
 	KeepAlive bool
-	Shared    bool   // beside others who ask for it shared
+	Shared    bool   // others may share the key
 	Reason    string // shown to those who are refused; at most MaxReason bytes
 
-	since time.Time // when its party began to wait; zero: it did not
+	since time.Time // when its party began to wait; zero if it did not wait
 }
 
-// A Want is one of the keys that a request is for.
+// A Want is one key of a request.
 type Want struct {
 	Scope  string
 	Key    string
 	Shared bool
 }
 
-// MaxWants is how many keys one request can be for, and MaxWantsNow how many one that
-// does not wait, and so takes no places in lines.
+// MaxWants is the largest number of keys in a request. MaxWantsNow is that of a
+// request that does not wait, and so takes no place in line.
 const (
 	MaxWants    = 16
 	MaxWantsNow = 256
@@ -47,18 +47,19 @@ const (
 // A Grant answers a request.
 type Grant struct {
 	Lease
-	Reentrant bool     // the party held it already
-	Similar   []string // at most MaxSimilar keys that are held and differ from it only in spelling
+	Reentrant bool     // the party already held it
+	Similar   []string // at most MaxSimilar held keys that differ from this one only in spelling
 }
 
-// Want is a key of this scope, for [Core.AcquireAll].
+// Want returns a key of this scope, for [Core.AcquireAll].
 func (r *Registry) Want(key string, shared bool) Want { return Want{r.scope, key, shared} }
 
 func (w Want) compare(other Want) int {
 	return cmp.Or(strings.Compare(w.Scope, other.Scope), strings.Compare(w.Key, other.Key))
 }
 
-// sortWants gives wants in the order of their keys, in which their places are found.
+// sortWants returns wants in the order of their keys; places are found by that
+// order.
 func sortWants(wants []Want, limit int) ([]Want, error) {
 	sorted := slices.SortedFunc(slices.Values(wants), Want.compare)
 	twice := len(slices.CompactFunc(slices.Clone(sorted), func(a, b Want) bool { return a.compare(b) == 0 })) < len(sorted)
@@ -68,7 +69,7 @@ func sortWants(wants []Want, limit int) ([]Want, error) {
 	return sorted, nil
 }
 
-// named is the call under which the request's answer is recorded.
+// named returns the call under which the answer to the request is recorded.
 func (req *Request) named(asked call.Call, wants []Want) call.Call {
 	switch {
 	case asked.Recorded():
@@ -126,7 +127,7 @@ func checkKey(key string) error {
 	return cmp.Or(printable("key", key), checkPath(key))
 }
 
-// CheckParty reports what is wrong with the name of a party.
+// CheckParty reports what is wrong with a party's name.
 func CheckParty(party string) error {
 	if len(party) > MaxParty {
 		return &ArgumentError{"as", fmt.Sprintf("must be at most %d bytes", MaxParty)}

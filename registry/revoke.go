@@ -12,27 +12,28 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// A Revocation takes a key away from those who hold it.
+// A Revocation takes a key away from its holders.
 type Revocation struct {
 	Key    string
-	Holder string // path of the one that loses it; "": all who share it
-	By     string // path of who revokes
+	Holder string // path of the holder that loses it; "": everyone who shares it
+	By     string // path of the actor that revokes
 	Reason string // told to those who lose it; 1 to MaxReason bytes
 
-	// May refuses to take the key from a holder; nil: it refuses nobody.
+	// May returns an error if the key must not be taken from a holder. If it is
+	// nil, it may be taken from all.
 	May func(tx Tx, h Holder) error
 }
 
-// A Revoked says what a Revocation has done.
+// A Revoked is the result of a Revocation.
 type Revoked struct {
 	Holders []Holder // the first of those that lost the key
-	Count   int      // how many did; 0: nobody held it
-	Spared  int      // how many share it who may not lose it
-	Token   uint64   // greater than any they had, and nobody's
-	Next    []Holder // the first of those who hold the key now
+	Count   int      // how many lost it; 0: nobody held it
+	Spared  int      // how many share it and must not lose it
+	Token   uint64   // greater than any of theirs; no lease has it
+	Next    []Holder // the first of those that hold the key now
 }
 
-// RevokedBy is the Cause of a lease's end that was revoked.
+// RevokedBy returns the Cause of a revoked lease's end.
 func RevokedBy(path, reason string) Cause { return Cause(revoked + path + ": " + reason) }
 
 const revoked = "revoked by "
@@ -43,15 +44,15 @@ const RevokeKind call.Kind = "revoke"
 // revokeBatch is how many leases one transaction revokes.
 const revokeBatch = 256
 
-// Revoke ends the leases on a key, also those that have lapsed, so that their
-// holders cannot renew them. Each holder is told who revoked it and why, and the
-// next in line gets the key in the transaction that frees it. What is reserved for a
-// party stays reserved: it is no lease. If all who hold the key may not lose it, May's
-// error is the refusal, and nothing changes.
+// Revoke ends the leases on a key, including lapsed ones, which their holders
+// then cannot renew. Each holder is told who revoked the lease and why. The
+// next in line gets the key in the transaction that frees it. Reservations are
+// not leases and are kept. If no holder may lose the key, Revoke returns May's
+// error and nothing changes.
 //
-// Holders that share a key beyond the first few hundred lose it in transactions of
-// their own. A call that is sent again goes on with the leases that were there when
-// it was sent first.
+// One transaction revokes a few hundred leases; if more share the key, Revoke
+// uses several. A call that is sent again continues with the leases that
+// existed when it was first sent.
 func (r *Registry) Revoke(ctx context.Context, v Revocation) (done Revoked, err error) {
 	if err := v.check(); err != nil {
 		return Revoked{}, err
@@ -88,8 +89,8 @@ func (v *Revocation) check() error {
 	return printable("reason", v.Reason)
 }
 
-// revoke is the rule: it takes the key from some of those who hold it, and reports
-// whether there are more.
+// revoke is the rule: it revokes one batch of the leases on the key, and
+// reports whether there are more.
 func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more bool, err error) {
 	var taken []Lease
 	var refusal error
@@ -126,9 +127,9 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		}
 		cause := RevokedBy(v.By, v.Reason)
 		if l.lapsed {
-			putLost(tx, &l, cause) // its holder was told that it could still renew it
+			putLost(tx, &l, cause) // its holder was told that it could still renew the lease
 		}
-		if now, ok := leaseByID(tx, l.ID); ok { // the end of the one before may have changed it
+		if now, ok := leaseByID(tx, l.ID); ok { // ending the previous lease may have changed this one
 			c.free(tx, now, cause)
 		}
 	}
@@ -141,8 +142,8 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 	return more, nil
 }
 
-// encode is the answer for a call that is sent again: who holds the key then is not
-// in it.
+// encode returns the answer for a call that is sent again. It leaves out Next,
+// which is read afresh.
 func (d *Revoked) encode() string {
 	w := record.New(64)
 	w.Uint(d.Token)

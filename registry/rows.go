@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// The prefixes of the key schema in the package doc.
+// The prefixes of the rows; the package doc describes them.
 const (
 	leasePrefix = "lease/"
 	idPrefix    = "leaseid/"
@@ -31,12 +31,12 @@ func alikeKeys(scope, spelling string) string {
 func lostKeys(actor uuid.UUID) string    { return lostPrefix + string(actor[:]) }
 func lostKey(actor, id uuid.UUID) string { return lostKeys(actor) + string(id[:]) }
 
-// What else there is to tell of a lease is beside its loss.
+// Other notices about a lease are beside the row of its loss.
 func wantedKey(actor, id uuid.UUID) string { return lostKey(actor, id) + "w" }
 func offerKey(actor, id uuid.UUID) string  { return lostKey(actor, id) + "o" }
 
-// placesKey is what the keys of a party's places start with, or of an actor's, if the
-// holder is of no session.
+// placesKey returns the prefix of the keys of a party's places, or of an
+// actor's if the holder has no session.
 func placesKey(h Holder) string {
 	if h.Session == uuid.Nil {
 		return placePrefix + string(h.Actor[:])
@@ -44,7 +44,8 @@ func placesKey(h Holder) string {
 	return placePrefix + string(h.Actor[:]) + string(h.Session[:]) + h.Party + "\x00"
 }
 
-// placeKey finds a party's place. Several keys could be too long together.
+// placeKey returns the key by which a party's place is found. It has the ticket
+// if there are several keys, which together could be too long.
 func placeKey(h Holder, wants []Want) string {
 	if len(wants) > 1 {
 		id := ticketOf(h, wants)
@@ -58,7 +59,7 @@ func scopeCount(scope string) string    { return countPrefix + "scope/" + scope 
 func actorCount(actor uuid.UUID) string { return countPrefix + "held/" + string(actor[:]) }
 func waitsCount(actor uuid.UUID) string { return countPrefix + "waits/" + string(actor[:]) }
 
-// lostActor is whose loss a row is.
+// lostActor returns the actor of a row of a notice.
 func lostActor(key string) uuid.UUID { return uuid.UUID([]byte(key[len(lostPrefix):][:16])) }
 
 // read reads the row of a lease, part of which is in the row's key.
@@ -72,8 +73,9 @@ func (l *Lease) read(row engine.Row) (ok bool) {
 	return ok
 }
 
-// rowOf is the key of the row of a lease or of a reservation. Shared ones are told
-// apart by a number that only they have: their first token, or that of the place.
+// rowOf returns the key of the row of a lease or a reservation. If it is
+// shared, n makes the key unique: it is the lease's first token, or the number
+// of the place.
 func rowOf(want Want, n uint64) string {
 	if !want.Shared {
 		return leaseKey(want.Scope, want.Key)
@@ -81,13 +83,13 @@ func rowOf(want Want, n uint64) string {
 	return shareKeys(want.Scope, want.Key) + record.Fixed(n)
 }
 
-// holders yields the rows of the leases on a key, also of those that have lapsed and
-// of reservations: the one that is not shared, then the shared ones.
+// holders yields the rows of the leases on a key, including lapsed ones and
+// reservations: first the exclusive one, then the shared ones.
 func holders(tx Tx, scope, key string) iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) { rowsOn(tx, leaseKey(scope, key), yield) }
 }
 
-// getLease gives the lease on a key that somebody holds, the first of several.
+// getLease returns the held lease on a key, or the first if several share it.
 func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
 	for row := range holders(tx, scope, key) {
 		if l = (Lease{}); l.read(row) && !l.lapsed && !l.Reserved {
@@ -97,7 +99,7 @@ func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
 	return Lease{}, false
 }
 
-// leaseByID finds a lease by its secret.
+// leaseByID finds a lease by its secret id.
 func leaseByID(tx Tx, id uuid.UUID) (l Lease, ok bool) {
 	ref, ok := tx.Get(idKey(id))
 	if !ok {
@@ -107,7 +109,7 @@ func leaseByID(tx Tx, id uuid.UUID) (l Lease, ok bool) {
 	return l, ok && l.read(row)
 }
 
-// count reads a count. Counts are kept in memory, and Recover counts again.
+// count reads a count. Counts are kept in memory, and Recover rebuilds them.
 func count(tx Tx, key string) uint64 {
 	row, ok := tx.Get(key)
 	if !ok {
@@ -116,7 +118,7 @@ func count(tx Tx, key string) uint64 {
 	return record.ReadFixed(row.Value)
 }
 
-// below refuses one more of what key counts if there are as many as may be.
+// below refuses one more of what key counts if the limit is reached.
 func below(tx Tx, key, which string, most int) error {
 	if count(tx, key) >= uint64(most) {
 		return &LimitError{which, int64(most)}
@@ -132,7 +134,7 @@ func addCount(tx Tx, key string, n int) {
 	tx.Touch(engine.Row{Key: key, Value: record.Fixed(uint64(n))})
 }
 
-// addCounts counts a lease for the bounds.
+// addCounts adds n to the counts that a lease belongs to.
 func addCounts(tx Tx, l *Lease, n int) {
 	addCount(tx, scopeCount(l.Scope), n)
 	addCount(tx, actorCount(l.Holder.Actor), n)

@@ -7,23 +7,24 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// Whatever keeps a place waiting is a lease, a reservation, or a place before it that
-// overlaps with one of its keys, and whoever ends one of them calls handOver. Only its
-// own party's leases can let a place go on that nothing has made room for: whoever gives
-// a party a lease calls settle.
+// A place is kept waiting by a lease, a reservation, or an earlier place that
+// overlaps with one of its keys. Code that ends one of these calls handOver. A
+// place can also become ready because its own party gets a lease. Code that
+// gives a party a lease therefore calls settle.
 
-// handOver gives what has become free of some keys, or of what overlaps with them, to
-// those who wait.
+// handOver serves the lines for keys that have become free, and for keys that
+// overlap with them.
 func (c *Core) handOver(tx Tx, wants ...Want) {
 	for _, want := range wants {
 		c.serve(tx, want, c.live)
 	}
 }
 
-// serve goes through the lines for a key once: first in line first, each of them gets all
-// of its keys, or nothing while somebody keeps it from one. To serve one place lets nobody
-// else in: it keeps out as a lease whom it kept out before. Those in the way are told of
-// who is left, at least of the first.
+// serve goes through the lines for a key once, in order. Each place gets all of
+// its keys, or none if something keeps it from one. Serving a place lets in
+// nobody that it kept out, because its lease keeps out the same parties. Those
+// that hold what others wait for are told of the waiters that are left, at
+// least of the first.
 func (c *Core) serve(tx Tx, key Want, keeps turn) {
 	stopped, told := false, false
 	for w := range waiters(tx, key.Scope, key.Key) {
@@ -40,7 +41,8 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 		if w.Shared || !Covers(w.Key, key.Key) {
 			continue
 		}
-		// It keeps out all behind it but its own party, and those who are offered a key.
+		// This place keeps out everyone behind it, except its own party and
+		// actors that are offered a key.
 		c.settle(tx, w.Holder, keeps)
 		for _, l := range offersNear(tx, key.Scope, key.Key) {
 			c.settle(tx, l.Offer, keeps)
@@ -51,17 +53,17 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 	}
 }
 
-// settle brings the places of a party up to date with what it has, or of an actor, if the
-// holder is of no session, with what it is offered. The party leaves the lines in which
-// it waits for nothing but what it has, or for a key alone that it shares: it may have
-// asked for some keys, and got them with others. A call that waits there is answered as
-// one that asks now.
+// settle updates the places of a party after it got a lease; if the holder has
+// no session, those of an actor after it got an offer. A place is removed if
+// the party already has all that it waits for, or shares a key that it waits
+// for exclusively: it may have asked for some keys, and got them with others. A
+// call that waits there is then answered as if it asked now.
 func (c *Core) settle(tx Tx, h Holder, keeps turn) {
 	if count(tx, waitsCount(h.Actor)) == 0 {
 		return
 	}
 	for _, w := range placesOf(tx, h) {
-		w, ok := placeOf(tx, w.Holder, w.wants) // to serve the one before may have changed it
+		w, ok := placeOf(tx, w.Holder, w.wants) // serving the previous place may have changed this one
 		switch {
 		case !ok:
 		case c.needless(tx, &w):
@@ -72,7 +74,8 @@ func (c *Core) settle(tx Tx, h Holder, keeps turn) {
 	}
 }
 
-// placesOf gives the places of a party, or of an actor, in the order of their numbers.
+// placesOf returns the places of a party, or of an actor, in the order of their
+// numbers.
 func placesOf(tx Tx, h Holder) (places []waiter) {
 	for ref := range tx.Scan(placesKey(h)) {
 		if row, ok := tx.Get(ref.Value); ok {
@@ -85,17 +88,18 @@ func placesOf(tx Tx, h Holder) (places []waiter) {
 	return places
 }
 
-// needless reports whether a place's party has all that it waits for, or shares what it
-// wants alone.
+// needless reports whether a place's party already has all that it waits for,
+// or shares a key that it waits for exclusively.
 func (c *Core) needless(tx Tx, w *waiter) bool {
 	own, _ := c.owned(tx, w)
 	shares := func(l Lease) bool { return l.Shared && slices.Contains(w.wants, Want{l.Scope, l.Key, false}) }
 	return len(own) == len(w.wants) || slices.ContainsFunc(own, shares)
 }
 
-// give gives a place its keys, unless something keeps it from one of them. For a party
-// that is between two calls they are reserved. What had lapsed of them cannot be renewed
-// any more, also what was the party's own: it has a new lease.
+// give gives a place its keys, unless something keeps it from one of them. If
+// its party is between two calls, they are reserved for it. Lapsed leases that
+// are in the way can no longer be renewed. Neither can the party's own, because
+// it gets a new lease.
 func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 	if !c.clear(tx, w, keeps) {
 		return false
@@ -115,7 +119,7 @@ func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 	return true
 }
 
-// fill grants its keys to a call that waits in a place.
+// fill grants a place's keys to the call that waits there.
 func (c *Core) fill(tx Tx, w *waiter) {
 	own, offers := c.owned(tx, w)
 	w.remove(tx)
@@ -124,8 +128,8 @@ func (c *Core) fill(tx Tx, w *waiter) {
 	}, w.call, event.LeaseHandedOver)
 }
 
-// owned gives the leases that a place's party has on its keys, and those on its other
-// keys that its actor is offered.
+// owned returns the leases that a place's party has on its keys, and the leases
+// on the other keys that its actor is offered.
 func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
 	for _, want := range w.wants {
 		var mine bool
@@ -147,7 +151,7 @@ func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
 	return own, offers
 }
 
-// reserve keeps free keys for a party that is between two calls.
+// reserve reserves free keys for a party that is between two calls.
 func (c *Core) reserve(tx Tx, w waiter) {
 	w.spent = true
 	w.put(tx, tx.Touch)

@@ -10,12 +10,12 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// MaxSimilar is how many keys a grant names that are like its own.
+// MaxSimilar is how many keys with a similar spelling a grant names.
 const MaxSimilar = 5
 
-// spelling is what keys have in common that differ only in how they are written: in case,
-// in Unicode's form, in spaces, _ and -, in \ and /, in ./ or file: before a path, or a /
-// behind it.
+// spelling returns a form that is the same for keys that differ only in how
+// they are written: in case, in Unicode form, in spaces, _ and -, in \ and /,
+// in ./ or file: before a path, or in a / after it.
 func spelling(key string) string {
 	s := strings.TrimPrefix(strings.TrimPrefix(key, PathPrefix), "./")
 	if cut := strings.TrimRight(s, "/"); cut != "" {
@@ -32,8 +32,9 @@ func spelling(key string) string {
 	return s
 }
 
-// alikeKey is the key of the row by which a key is found from its spelling. One that is
-// spelt so itself, or is the path of that, is found without.
+// alikeKey returns the key of the row by which a key is found from its
+// spelling. A key that equals its spelling, apart from PathPrefix, needs no
+// such row.
 func alikeKey(scope, key string) (row string, ok bool) {
 	s := spelling(key)
 	if s == strings.TrimPrefix(key, PathPrefix) {
@@ -42,14 +43,14 @@ func alikeKey(scope, key string) (row string, ok bool) {
 	return alikeKeys(scope, s) + key, true
 }
 
-// noteAlike lets a key that is held be found from its spelling.
+// noteAlike makes a held key findable by its spelling.
 func noteAlike(tx Tx, scope, key string) {
 	if row, ok := alikeKey(scope, key); ok {
 		tx.Touch(engine.Row{Key: row})
 	}
 }
 
-// forgetAlike is to be called when a lease on a key is gone.
+// forgetAlike must be called after a lease on a key was removed.
 func forgetAlike(tx Tx, scope, key string) {
 	alike, ok := alikeKey(scope, key)
 	if !ok {
@@ -63,8 +64,8 @@ func forgetAlike(tx Tx, scope, key string) {
 	tx.Delete(alike)
 }
 
-// similar gives the first of the keys that are held in a scope and differ from another one
-// only in their spelling. It costs a few look-ups, however much is held.
+// similar returns the first held keys of a scope that differ from another key
+// only in spelling. It costs a few look-ups, however many leases are held.
 func similar(tx Tx, scope, key string) (list []string) {
 	add := func(other string) {
 		if other == key || len(list) == MaxSimilar {
@@ -80,7 +81,7 @@ func similar(tx Tx, scope, key string) (list []string) {
 	rows := alikeKeys(scope, s)
 	seen := 0
 	for row, ok := tx.First(rows, rows); ok; row, ok = next(tx, rows, row) {
-		if seen++; seen > 4*MaxSimilar { // those that have lapsed are there, too
+		if seen++; seen > 4*MaxSimilar { // lapsed ones are among them
 			break
 		}
 		add(row.Key[len(rows):])

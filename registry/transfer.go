@@ -14,12 +14,13 @@ import (
 // TransferKind is the kind of the answer of a Transfer.
 const TransferKind call.Kind = "transfer"
 
-// Transfer offers a lease of the caller's actor to another one. Of what to gives only
-// Actor and Path are read; a nil to takes the offer back. The lease stays the
-// holder's until the other actor accepts it by acquiring the key: then it has a new
-// token, and whoever waits for the key keeps its place behind it. If a call of the
-// other waits in line already, with nothing else in its way, it has accepted. The lease's end takes the offer with
-// it, and so do its deadline and an adoption.
+// Transfer offers a lease of the caller's actor to another actor. Only Actor
+// and Path of the result of to are used; a nil to withdraws the offer. The
+// holder keeps the lease until the other actor accepts it by acquiring the key.
+// The lease then has a new token, and waiters keep their places behind it. If a
+// call of the other actor already waits in line with nothing else in its way,
+// it accepts at once. The offer is void when the lease ends, passes its
+// deadline or is adopted.
 func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
 	asked := call.Of(ctx)
 	return accepted, c.update(engine.Needed(ctx), caller, func(tx Tx) error {
@@ -81,7 +82,8 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 	return false, nil
 }
 
-// offersNear gives the leases on a key, or on what overlaps with it, that are offered.
+// offersNear returns the offered leases on a key, or on keys that overlap with
+// it.
 func offersNear(tx Tx, scope, key string) (offers []Lease) {
 	for row := range near(tx, leasePrefix, scope, key) {
 		if l := (Lease{}); l.read(row) && l.offered() {
@@ -98,14 +100,14 @@ func (l *Lease) offeredTo(actor uuid.UUID, now time.Time) bool {
 	return l.offered() && l.Offer.Actor == actor && !l.lapsed && !l.Reserved && !l.expired(now)
 }
 
-// gives reports whether a party that asks for a key has it from the lease's holder: the
-// lease is of the very key, and offered to the party's actor.
+// gives reports whether a party that asks for a key can get it from the lease's
+// holder: the lease is on exactly this key, and offered to the party's actor.
 func (l *Lease) gives(h Holder, want Want, now time.Time) bool {
 	return l.Scope == want.Scope && l.Key == want.Key && l.offeredTo(h.Actor, now)
 }
 
-// withdrawOffer takes an offer back, and reports whether there was one. The lease is
-// yet to be written.
+// withdrawOffer removes the offer of a lease, and reports whether there was
+// one. The caller writes the lease.
 func (l *Lease) withdrawOffer(tx Tx) bool {
 	if !l.offered() {
 		return false

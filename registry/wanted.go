@@ -2,14 +2,14 @@ package registry
 
 import "math"
 
-// lastInLine is a number behind all places.
+// lastInLine is greater than the number of any place.
 const lastInLine = math.MaxUint64
 
-// maxWarned is how many of those who share a key are looked at, and told: the first.
+// maxWarned is how many leases one call of warn looks at.
 const maxWarned = 100
 
-// warn lets those who keep a place from being served be told that somebody waits:
-// each once for its lease, in its next answer. A restart forgets who was told.
+// warn writes a notice to those who keep a place waiting. Each is told once for
+// its lease, in its next answer. A restart forgets who was told.
 func (c *Core) warn(tx Tx, w *waiter) {
 	seen := 0
 	for _, want := range w.wants {
@@ -32,13 +32,14 @@ func (c *Core) warn(tx Tx, w *waiter) {
 	}
 }
 
-// awaitedBy reports whether another party that waits for a key waits for the lease.
+// awaitedBy reports whether a party that waits for a key waits for this lease
+// of another party.
 func (l *Lease) awaitedBy(h Holder, want Want) bool {
 	return !l.Holder.same(h) && l.keepsOut(h, want)
 }
 
-// waiter is who is told to wait: the one who did when the notice was written, or
-// else the first in line now.
+// waiter returns the place that the notice names: the one that was waiting when
+// the notice was written or, if that is gone, the first in line now.
 func (n *Notice) waiter(tx Tx) (w waiter, ok bool) {
 	if row, ok := tx.Get(n.place); ok && w.read(row) {
 		return w, true
