@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// readRow gives the row that an iterator over the hot space is at.
+// readRow decodes the row at an iterator over the hot space.
 func readRow(it Iterator) (*row, error) {
 	key := it.Key()
 	record, err := it.Value()
@@ -34,7 +34,7 @@ func readRow(it Iterator) (*row, error) {
 	return nil, corrupt(key, err)
 }
 
-// sorted gives an index with rows, which may come in any order.
+// sorted loads rows into an index. They may come in any order.
 func sorted(rows []*row, index *btree.BTreeG[*row]) *btree.BTreeG[*row] {
 	slices.SortFunc(rows, func(a, b *row) int {
 		if index.Less(a, b) {
@@ -48,12 +48,12 @@ func sorted(rows []*row, index *btree.BTreeG[*row]) *btree.BTreeG[*row] {
 	return index
 }
 
-// Check proves that the rows, the indexes and the store agree.
+// Check verifies that the rows, the indexes and the store agree.
 func (e *Engine) Check() error { return e.Prove(context.Background(), func(int) {}) }
 
-// Prove is Check for large states: it calls progress now and then with the
-// number of records it has read, and it keeps none of them. Nobody else can use
-// the engine meanwhile. It gives the first hundred faults.
+// Prove is Check for large states. It calls progress from time to time with the
+// number of records read so far, and keeps no record in memory. The engine is
+// locked meanwhile. It reports the first hundred faults.
 func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -73,7 +73,7 @@ func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 	return errors.Join(append(p.faults, ctx.Err())...)
 }
 
-// A proof is a check under way.
+// A proof is a running check.
 type proof struct {
 	ctx      context.Context
 	progress func(records int)
@@ -88,7 +88,7 @@ const (
 
 func (p *proof) fault(err error) { p.faults = append(p.faults, err) }
 
-// goesOn counts a record, and reports whether to look at more.
+// goesOn counts a record, and reports whether to continue.
 func (p *proof) goesOn() bool {
 	if p.records++; p.records%progressEvery == 0 {
 		p.progress(p.records)
@@ -121,8 +121,9 @@ func (p *proof) indexes(s *set) {
 	}
 }
 
-// hot walks the store and the rows that it should have side by side. A record's
-// value may be older than the row's: which rows were touched is not kept.
+// hot compares the records of the store with the rows in memory, side by side.
+// The value of a record may be older than the row's, because the engine does
+// not keep track of touched rows.
 func (p *proof) hot(s *set, store Reader) {
 	it, err := store.Iterate(Hot)
 	if err != nil {
@@ -177,7 +178,7 @@ func (p *proof) cold(store Reader) {
 	}
 }
 
-// Kept gives how many rows are in memory.
+// Kept returns the number of rows in memory.
 func (e *Engine) Kept() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -10,28 +10,29 @@ import (
 )
 
 const (
-	// beatEvery is how much of the running clock a crash of the machine can
-	// make the state forget: a commit writes the clock down if the last one
-	// that did is that long ago.
+	// beatEvery is how much of the running clock the state may lose when the
+	// machine crashes. A commit records the clock if the last record of it is
+	// that old.
 	beatEvery = time.Second
-	// stepLimit is by how much the wall clock moves against the running clock
-	// in a step. Less than that is the usual correction.
+	// stepLimit is how much the wall clock must move against the running clock
+	// to count as a step. A smaller move is a normal correction.
 	stepLimit = time.Second
-	// longestOff is how long a machine is believed to have been off: a wall
-	// clock that has moved more was wrong before, or is now.
+	// longestOff is the longest time that a machine is believed to have been
+	// off. If the wall clock has moved further, it was wrong before or is wrong
+	// now.
 	longestOff = 366 * 24 * time.Hour
 )
 
-// A running is the engine's running clock: a reading of Clock.Running, plus what
-// has passed in earlier lives of the machine.
+// A running is the engine's running clock: the reading of Clock.Running, plus
+// the time that passed in earlier boots of the machine.
 type running struct {
 	clock.Clock
-	base time.Time // now, at a reading of 0
+	base time.Time // the running clock when the reading is 0
 
-	written time.Time // when the clock was last written down; guarded by Engine.mu
+	written time.Time // when the clock was last recorded; guarded by Engine.mu
 
-	// offset is the wall clock less the running clock, at the last step or at
-	// the opening. Guarded by Engine.mu, as is steps.
+	// offset is the wall clock minus the running clock, at the last step or at
+	// the opening. It is guarded by Engine.mu, as is steps.
 	offset time.Duration
 	steps  int
 }
@@ -40,7 +41,8 @@ func (c *running) read() (now, wall time.Time) {
 	return c.base.Add(c.Running()), c.Wall().Round(0).UTC()
 }
 
-// stepped reports whether the wall clock was set since this was last asked.
+// stepped reports whether the wall clock was stepped since the last call, and
+// by how much.
 func (c *running) stepped(now, wall time.Time) (by time.Duration, ok bool) {
 	by = wall.Sub(now) - c.offset
 	if by.Abs() < stepLimit {
@@ -67,7 +69,7 @@ func steppedBy(by time.Duration) string {
 
 const clockKey = "clock"
 
-// A beat is what the state keeps of the clock:
+// A beat is the record of the clock in the state:
 //
 //	uint      version, 1
 //	text      Clock.Boot
@@ -102,7 +104,8 @@ func decodeBeat(value string) (b beat, err error) {
 	return b, nil
 }
 
-// beat adds the clock to the writes of a commit, if it is time to.
+// beat adds a record of the clock to the writes of a commit if one is due, or
+// always.
 func (c *running) beat(writes []Write, always bool) []Write {
 	reading := c.Running()
 	now := c.base.Add(reading)
@@ -114,15 +117,15 @@ func (c *running) beat(writes []Write, always bool) []Write {
 	return append(writes, Write{Space: Meta, Key: clockKey, value: b.encode(), due: never})
 }
 
-// resume goes on with the running clock of a state, or starts one at the wall
+// resume continues the running clock of a state, or starts one at the wall
 // clock's time.
 //
-// Within one life of the machine the clock has gone on while the state was
-// closed. After another start of the machine only the wall clock knows how long
-// that took, so it is believed as far as it does not make the running clock go
-// back or leap. At least the clock is behind nothing that was stored: a commit
-// comes less than beatEvery after a beat. Where the state comes from another machine,
-// that is all that is known.
+// If the machine has not restarted, the clock has run on while the state was
+// closed. After a restart of the machine only the wall clock shows how long
+// that was. It is trusted unless it would make the running clock go back or
+// leap. In any case the clock is not behind any time that was stored, because a
+// commit comes less than beatEvery after a beat. If the state may come from
+// another machine, nothing more is known.
 func resume(o Options, store Store) (*running, error) {
 	machine, logf := o.Clock, o.Logf
 	var last beat

@@ -13,7 +13,8 @@ import (
 
 func isCold(key string) bool { return strings.HasPrefix(key, engine.Cold) }
 
-// A coldWrite is the last write of a cold row that the store may not have.
+// A coldWrite is the last write of a cold row that may not have reached the
+// store.
 type coldWrite struct {
 	value string
 	gone  bool
@@ -28,7 +29,7 @@ func (w coldWrite) public(key string) (engine.Row, bool) {
 	return engine.Row{Key: key, Value: w.value}, true
 }
 
-// readCold gives the cold row that a store has under key.
+// readCold returns the cold row that a store has under key.
 func readCold(store Reader, key string) (r engine.Row, found bool, err error) {
 	found, err = store.Get(Cold, key, func(value []byte) (err error) {
 		r, err = decodeCold([]byte(key), value)
@@ -40,7 +41,7 @@ func readCold(store Reader, key string) (r engine.Row, found bool, err error) {
 	return r, found, nil
 }
 
-// decodeCold gives a row whose key and value are one piece of memory.
+// decodeCold decodes a cold row. Its key and value share one allocation.
 func decodeCold(key, record []byte) (engine.Row, error) {
 	value, owner, due, err := decode(record)
 	if err == nil && (owner != uuid.Nil || due != never) {
@@ -65,7 +66,7 @@ func readError(key string, err error) error {
 	return fmt.Errorf("engine: read %q: %w", key, err)
 }
 
-// after gives the least key that is greater than all that start with prefix, or
+// after returns the least key greater than all keys that start with prefix, or
 // "" if there is none.
 func after(prefix string) string {
 	n := len(prefix)
@@ -78,13 +79,13 @@ func after(prefix string) string {
 	return prefix[:n-1] + string([]byte{prefix[n-1] + 1})
 }
 
-// A walk is an iterator of the store, for one scan at a time.
+// A walk is an iterator of the store. One scan at a time uses it.
 type walk struct {
 	Iterator
 	busy bool
 }
 
-// walk gives an iterator that no scan is using.
+// walk returns an iterator that no scan is using.
 func (t *tx) walk() (*walk, error) {
 	for _, w := range t.walks {
 		if !w.busy {
@@ -101,16 +102,16 @@ func (t *tx) walk() (*walk, error) {
 	return w, nil
 }
 
-// endWalks closes the iterators, also of scans that were never ended.
+// endWalks closes the iterators, including those of scans that did not finish.
 func (t *tx) endWalks() {
 	for _, w := range t.walks {
-		_ = w.Close() // the scan has told what it could not read
+		_ = w.Close() // the scan has already reported read errors
 	}
 	t.walks = nil
 }
 
-// nextCold gives the first write of a row whose key starts with prefix and is not
-// less than at, or is greater if past.
+// nextCold returns the first pending write of a row whose key starts with
+// prefix and is at least at or, with past, greater than at.
 func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
 	if t.cold.Len() == 0 {
 		return "", w, false
@@ -125,7 +126,7 @@ func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok
 	return key, w, ok
 }
 
-// scanCold merges what the store may not have with what it has.
+// scanCold merges the pending cold writes with the records of the store.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
 	it, err := t.walk()
@@ -176,15 +177,15 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	}
 }
 
-// leaveOut reports, once, that scans leave a row out: others that they go over must
-// not suffer for it.
+// leaveOut reports, once for each key, that scans skip a row that cannot be
+// read. The other rows of a scan are not affected.
 func (e *Engine) leaveOut(key string, err error) {
 	if _, told := e.leftOut.LoadOrStore(key, true); !told {
 		e.logf("%v; it is left out of what is listed and claimed", err)
 	}
 }
 
-// storedCold gives the row that an iterator is at.
+// storedCold decodes the cold row at an iterator.
 func storedCold(it Iterator) (engine.Row, error) {
 	record, err := it.Value()
 	if err != nil {

@@ -12,14 +12,15 @@ import (
 )
 
 var (
-	// ErrNotEmpty answers a Copy into a store that has rows.
+	// ErrNotEmpty refuses a Copy into a store that has rows.
 	ErrNotEmpty = errors.New("there is a state already")
 
-	// ErrIncomplete answers an Open of a state into which a Copy has not come to its end.
+	// ErrIncomplete refuses to open a state into which a Copy did not finish.
 	ErrIncomplete = errors.New("this state is an incomplete copy of another: remove it, and copy again")
 )
 
-// A Sum tells one state from another: how many records it has, and a checksum of them.
+// A Sum identifies the content of a state: the number of its records, and a
+// checksum of them.
 type Sum struct {
 	Hot, Cold int64
 	Bytes     int64 // of keys and values
@@ -27,16 +28,16 @@ type Sum struct {
 }
 
 const (
-	// copyingKey is there for as long as a copy is not complete.
+	// copyingKey exists as long as a copy is incomplete.
 	copyingKey = "copying"
 
 	copyBatch = 1 << 20 // bytes, about
 )
 
-// Copy copies a state to a store that has none, and gives the sum of what it read. No
-// engine may have either open. Until it is complete the copy cannot be opened. The
-// running clock goes on from where it was written down last. Progress is called now and
-// then with the number of records.
+// Copy copies a state to an empty store, and returns the sum of what it read.
+// No engine may have either store open. The copy cannot be opened before
+// Complete. The running clock continues from where it was last recorded. Copy
+// calls progress from time to time with the number of records.
 func Copy(ctx context.Context, from, to Store, progress func(records int64)) (Sum, error) {
 	empty := true
 	if err := walkAll(ctx, to, func(Space, []byte, []byte) error { empty = false; return errStop }); err != nil && !errors.Is(err, errStop) {
@@ -66,20 +67,21 @@ func Copy(ctx context.Context, from, to Store, progress func(records int64)) (Su
 	return s.done(), err
 }
 
-// Complete makes a copy one that can be opened. Its caller has compared the sums.
+// Complete marks a copy as complete, so that it can be opened. The caller must
+// have compared the sums.
 func Complete(to Store) error {
 	c := copier{to: to, writes: []Write{{Space: Meta, Key: copyingKey, Delete: true}}}
 	return c.flush()
 }
 
-// SumOf reads all that a store has.
+// SumOf reads all rows of a store and returns their sum.
 func SumOf(ctx context.Context, store Store) (Sum, error) {
 	s := newSummer()
 	err := walkAll(ctx, store, func(space Space, key, record []byte) error { s.add(space, key, record); return nil })
 	return s.done(), err
 }
 
-// complete refuses a copy that is not.
+// complete refuses an incomplete copy.
 func complete(store Store) error {
 	found, err := store.Get(Meta, copyingKey, func([]byte) error { return nil })
 	if err == nil && found {
@@ -90,7 +92,7 @@ func complete(store Store) error {
 
 var errStop = errors.New("enough")
 
-// walkAll reads all rows, in the order of spaces and keys.
+// walkAll visits all rows, in the order of spaces and keys.
 func walkAll(ctx context.Context, r Reader, visit func(space Space, key, record []byte) error) error {
 	for _, space := range []Space{Hot, Cold} {
 		if err := walkSpace(ctx, r, space, visit); err != nil {
@@ -149,7 +151,7 @@ func (c *copier) flush() error {
 	return err
 }
 
-// A summer adds records up.
+// A summer computes a Sum.
 type summer struct {
 	sum  Sum
 	hash hash.Hash

@@ -8,7 +8,7 @@ import (
 
 // WaitDue implements [engine.Engine].
 func (e *Engine) WaitDue(ctx context.Context) error {
-	steps := -1 // of the wall clock, before
+	steps := -1 // of the wall clock, as counted at the last look
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -27,20 +27,21 @@ func (e *Engine) WaitDue(ctx context.Context) error {
 	}
 }
 
-// A wait is what there is to wait for.
+// A wait is what WaitDue waits for.
 type wait struct {
-	due     bool          // nothing: a row is due
-	stepped bool          // nothing: the wall clock was stepped since the last look
-	steps   int           // of the wall clock, ever
-	last    time.Duration // until it is time to look again; 0 is never
+	due     bool          // a row is due, so there is nothing to wait for
+	stepped bool          // the wall clock was stepped since the last look, so there is nothing to wait for
+	steps   int           // how often the wall clock was stepped, ever
+	last    time.Duration // until the next look; 0 is never
 	rung    <-chan struct{}
 }
 
-// look tells what there is to wait for.
+// look returns what to wait for.
 //
-// The alarm is armed under the lock: a transaction that brings an earlier due
-// time comes before, and is in the index, or after, and finds the alarm. A
-// failure or Close that comes after the refusal was asked for finds it too.
+// The alarm is armed under the lock. A transaction that adds an earlier due
+// time either came before, and then the index has it, or comes after, and then
+// rings the alarm. A failure or a Close after the check for a refusal rings it
+// too.
 func (e *Engine) look() (w wait, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,9 +61,9 @@ func (e *Engine) look() (w wait, err error) {
 		return w, nil
 	}
 	w.due = first < now.UnixNano()
-	w.last = max(time.Duration(first-now.UnixNano()+1), 1) // strictly past
+	w.last = max(time.Duration(first-now.UnixNano()+1), 1) // a row is due only after its instant
 	if first-now.UnixNano() < 0 && !w.due {
-		w.last = 1<<63 - 1 // the difference wraps: centuries away
+		w.last = 1<<63 - 1 // the difference overflows: the row is due in centuries
 	}
 	if tick := e.clock.tick(); tick > 0 {
 		w.last = min(w.last, tick)
@@ -70,7 +71,8 @@ func (e *Engine) look() (w wait, err error) {
 	return w, nil
 }
 
-// sleep returns once it is time to look again, or an error when ctx has ended.
+// sleep returns when it is time to look again, or returns an error when ctx has
+// ended.
 func (w wait) sleep(ctx context.Context) error {
 	var past <-chan time.Time
 	if w.last > 0 {
@@ -87,15 +89,16 @@ func (w wait) sleep(ctx context.Context) error {
 	return nil
 }
 
-// An alarm rings for those in WaitDue when what they sleep for has changed.
+// An alarm wakes the callers of WaitDue when what they wait for has changed.
 type alarm struct {
 	mu   sync.Mutex
 	rung chan struct{} // closed when it rings; nil when nobody waits
-	due  int64         // what the last to arm it sleeps for
+	due  int64         // the due time for which it was armed last
 }
 
-// arm gives a channel that is closed when a due time before due appears. One
-// who armed it earlier, for an earlier time, has a timer of his own for that.
+// arm returns a channel that is closed when a due time earlier than due
+// appears. A caller that armed it before, for an earlier time, has its own
+// timer for that.
 func (a *alarm) arm(due int64) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +109,7 @@ func (a *alarm) arm(due int64) <-chan struct{} {
 	return a.rung
 }
 
-// set rings if due is earlier than what those who wait know of.
+// set rings the alarm if due is earlier than the time for which it is armed.
 func (a *alarm) set(due int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,55 +16,54 @@ import (
 
 // Options say how to open a state.
 type Options struct {
-	// Store opens what the rows are kept in. The store calls fail, from any
-	// goroutine, when it cannot go on; fail may be called at once.
+	// Store opens the store of the rows. When the store cannot continue, it
+	// calls fail, from any goroutine and possibly before Store returns.
 	Store func(fail func(error)) (Store, error)
-	// Clock is what time is read from. The zero value is [clock.Machine].
+	// Clock is the source of time. The zero value is [clock.Machine].
 	Clock clock.Clock
 	// AnyMachine says that the state may have been open on another machine, so
-	// that the wall clock in it was another one's.
+	// that its recorded wall clock may be that machine's.
 	AnyMachine bool
-	// Logf is told what an operator should know. It may be called from any
-	// goroutine. Nil discards.
+	// Logf receives messages for an operator. It may be called from any
+	// goroutine. If it is nil, they are discarded.
 	Logf func(format string, args ...any)
 }
 
-// An Engine is an open state. It is safe for concurrent use, but not from
-// within a transaction: a function given to Update or View must not call the
-// engine it runs in.
+// An Engine is an open state. It is safe for concurrent use, except from within
+// a transaction: a function given to Update or View must not call the engine it
+// runs in.
 type Engine struct {
 	store Store
 	logf  func(format string, args ...any)
 	clock *running
 	hub   engine.Hub
 
-	leftOut sync.Map // keys of cold rows that cannot be read and were reported
+	leftOut sync.Map // unreadable cold rows that were already reported
 
 	alarm alarm
-	began atomic.Uint64 // transactions, ever
+	began atomic.Uint64 // number of transactions begun
 
 	failure Failure
 
-	// reading is held, together with others, by whoever reads from the store
-	// outside mu.
+	// reading is held, shared, by those who read from the store outside mu.
 	reading sync.RWMutex
-	stopped bool // the store is closed, or about to be
+	stopped bool // the store is closed, or is about to be
 
 	mu       sync.Mutex // the single writer: one transaction at a time
 	set      *set
 	recent   *recent
 	observer engine.Observer
 	closed   bool
-	grown    int // bytes that were written while the store was full
+	grown    int // bytes written while the store was full
 
-	last     *group // the last one, or nil
-	open     *group // it too, while it takes commits, or nil
+	last     *group // the last group, or nil
+	open     *group // the last group while it accepts commits, or nil
 	gathered []Write
 	fresh    coldRows
-	toDisk   bool // none of its commits is for the process only
-	size     int  // about, in bytes
+	toDisk   bool // all commits of the open group must survive the machine
+	size     int  // of the open group, roughly, in bytes
 
-	undo     []undo // for the next transaction to use again
+	undo     []undo // reused by the next transaction
 	writes   []Write
 	rows     []*row
 	coldUndo []coldUndo
@@ -72,8 +71,8 @@ type Engine struct {
 
 var _ engine.Engine = (*Engine)(nil)
 
-// Open opens the state in a store and reads the working set from it. It closes
-// the store when it fails.
+// Open opens the state in a store and reads the working set from it. If it
+// fails, it closes the store.
 func Open(o Options) (*Engine, error) {
 	if o.Clock.Running == nil {
 		o.Clock = clock.Machine()
@@ -135,9 +134,9 @@ func (e *Engine) loadRows(it Iterator) error {
 	return nil
 }
 
-// Update implements [engine.Engine]. A ctx that has ended stops it from
-// starting, and nothing else: what fn has done will be durable whether or not
-// anybody waits, so the outcome is what the caller needs.
+// Update implements [engine.Engine]. If ctx has ended, Update does not start.
+// Once fn has run, ctx no longer matters: its changes will become durable
+// whether or not anybody waits, so the caller needs to know the outcome.
 func (e *Engine) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	return e.transact(ctx, true, fn)
 }
@@ -153,7 +152,8 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	}
 	end := ending{needed: engine.IsNeeded(ctx), began: time.Now()}
 	end.tx.writable, end.tx.disk = writable, !engine.IsLocal(ctx)
-	// Deferred so that a panic, too, leaves only with what is durable.
+	// This is deferred so that after a panic, too, the caller sees only what is
+	// durable.
 	defer func() {
 		if end.begun {
 			e.appendGroup(end.seen)
@@ -173,17 +173,18 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	return e.locked(fn, &end)
 }
 
-// An ending is a transaction, and what is left to do of it after the lock.
+// An ending is a transaction and what remains to be done after its lock is
+// released.
 type ending struct {
-	tx      tx            // here so that no memory is asked for in the lock
-	needed  bool          // a full store does not refuse it
-	seen    *group        // the last one, which has all that it saw and did
-	held    time.Duration // how long others waited for it
-	begun   bool          // by the transaction, which appends it
-	changed []string      // the keys to tell the watches of
+	tx      tx            // here so that nothing is allocated under the lock
+	needed  bool          // a full store must not refuse it
+	seen    *group        // the last group, which includes all that it read and wrote
+	held    time.Duration // how long it held the lock
+	begun   bool          // it began the group, and so must append it
+	changed []string      // keys whose watches must be notified
 
 	began    time.Time
-	observer func(took time.Duration) // to tell that it is durable; nil: nobody
+	observer func(took time.Duration) // called when the transaction is durable; nil: none
 }
 
 func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
@@ -231,7 +232,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	return nil
 }
 
-// begin readies t. Guarded by mu.
+// begin prepares t. The caller holds mu.
 func (e *Engine) begin(t *tx) {
 	t.e, t.set, t.store, t.recent = e, e.set, e.store, e.recent
 	t.now, t.wall = e.clock.read()
@@ -240,7 +241,7 @@ func (e *Engine) begin(t *tx) {
 	t.cold, t.coldUndo = &e.fresh, e.coldUndo[:0]
 }
 
-// reuse empties s for its next use. It lets go of a large one.
+// reuse empties s for its next use, or drops it if it is large.
 func reuse[T any](s []T) []T {
 	if cap(s) > 1<<12 {
 		return nil
@@ -249,8 +250,8 @@ func reuse[T any](s []T) []T {
 	return s[:0]
 }
 
-// Snapshot implements [engine.Engine]. It holds the lock for as long as it
-// takes to note three roots and to make a snapshot of the store.
+// Snapshot implements [engine.Engine]. It holds the lock only while it copies
+// three roots and makes a snapshot of the store.
 func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -272,7 +273,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	}
 	e.begin(&t)
 	t.pace.reader = reader
-	t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil // those stay the engine's
+	t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil // these remain the engine's
 	snapshot := e.store.Snapshot()
 	t.set, t.store, t.recent, t.cold = e.set.copy(), snapshot, nil, e.fresh.Copy()
 	seen := e.last
@@ -294,7 +295,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	return t.err
 }
 
-// refusalLocked tells why the engine does not take work, if so.
+// refusalLocked returns why the engine refuses work, or nil.
 func (e *Engine) refusalLocked() error {
 	if e.closed {
 		return engine.ErrClosed
@@ -302,24 +303,24 @@ func (e *Engine) refusalLocked() error {
 	return e.failure.Failed()
 }
 
-// fail makes err the engine's failure, if it is the first.
+// fail makes err the engine's failure, unless it already has one.
 func (e *Engine) fail(err error) { e.failure.Fail(fmt.Errorf("%w: %w", engine.ErrFailed, err)) }
 
-// tell tells of the failure, and wakes everybody who waits for something that will
-// not come.
+// tell logs the failure, and wakes everyone who waits for something that will
+// not happen.
 func (e *Engine) tell(err error) {
 	e.logf("%v", err)
 	e.hub.NotifyAll()
 	e.alarm.ring()
 }
 
-// Err is why the engine has failed; nil if it has not.
+// Err returns why the engine has failed, or nil.
 func (e *Engine) Err() error { return e.failure.Failed() }
 
 // Watch implements [engine.Engine].
 func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
 
-// Close implements [engine.Engine]. All commits are on disk when it returns nil.
+// Close implements [engine.Engine]. If it returns nil, all commits are on disk.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -337,7 +338,7 @@ func (e *Engine) Close() error {
 
 	e.hub.NotifyAll()
 	e.alarm.ring()
-	_ = e.confirm(last, true) // a failure is told below
+	_ = e.confirm(last, true) // the failure is returned below
 	e.reading.Lock()
 	e.stopped = true
 	e.reading.Unlock()

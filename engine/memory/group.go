@@ -10,22 +10,24 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A group is the commits that go to the store as one batch. Whoever began it lets
-// others who can go on join it, and then appends it. A commit that need not reach the
-// disk waits for nobody and appends the group, with all that is in it, at once.
+// A group is the commits that go to the store as one batch. The caller that
+// began it lets others join, and then appends it. A commit that need not reach
+// the disk waits for nobody: it appends the group at once, with everything in
+// it.
 //
-// Until then the hot writes of the group are in Engine.gathered, and the cold ones in
-// Engine.fresh, where reads look before they ask the store. One batch for many
-// commits takes the store half the time of many batches.
+// Until then, the hot writes of the group are in Engine.gathered and the cold
+// ones in Engine.fresh, where reads look before they ask the store. One batch
+// for many commits takes the store half the time of many batches.
 type group struct {
 	number   atomic.Uint64  // of the batch; 0 until the store has it
-	appended sync.WaitGroup // until it has, or has failed
+	appended sync.WaitGroup // done when the store has the batch, or has failed
 }
 
-// fullGroup is about the size of a group that waits for no more commits.
+// fullGroup is the approximate size at which a group is appended at once.
 const fullGroup = 1 << 20
 
-// gatherLocked adds the writes of a transaction to the group that is open.
+// gatherLocked adds the writes of a transaction to the open group. It reports
+// whether it began the group.
 func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	for _, r := range t.rows {
 		if r != nil {
@@ -60,7 +62,7 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	return begun
 }
 
-// appendLocked gives the store the group that is open.
+// appendLocked appends the open group to the store.
 func (e *Engine) appendLocked(beat bool) {
 	writes := e.gathered
 	e.fresh.Scan(func(key string, w coldWrite) bool {
@@ -78,13 +80,14 @@ func (e *Engine) appendLocked(beat bool) {
 	e.fresh.Clear()
 }
 
-// appendGroup appends a group that this caller began, unless somebody has.
+// appendGroup appends the group that this caller began, unless another caller
+// already has.
 func (e *Engine) appendGroup(g *group) {
 	defer g.appended.Done()
 	if g.number.Load() > 0 {
 		return
 	}
-	runtime.Gosched() // who can go on now joins
+	runtime.Gosched() // goroutines that are ready can join now
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.open == g {
@@ -92,8 +95,8 @@ func (e *Engine) appendGroup(g *group) {
 	}
 }
 
-// confirm waits until the groups up to g are durable: on disk, or else only beyond
-// the end of the process. Nil is no group.
+// confirm waits until the groups up to g are durable: with disk, they survive
+// the machine, otherwise the process. A nil g is no group.
 func (e *Engine) confirm(g *group, disk bool) error {
 	if g != nil {
 		if g.number.Load() == 0 {
@@ -103,6 +106,6 @@ func (e *Engine) confirm(g *group, disk bool) error {
 			e.fail(err)
 		}
 	}
-	// The store may have failed on another goroutine: then nothing is certain.
+	// The store may have failed on another goroutine. Then nothing is certain.
 	return e.failure.Failed()
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Observe has o told of what the engine does from now on. There is one observer: a
-// second takes the place of the first.
+// Observe makes the engine report to o from now on. There is one observer: a
+// second replaces the first.
 func (e *Engine) Observe(o engine.Observer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -19,7 +19,7 @@ func (e *Engine) Observe(o engine.Observer) {
 	}
 }
 
-// observeLocked tells the observer of a transaction that changed something.
+// observeLocked reports the changes of a transaction to the observer.
 func (e *Engine) observeLocked(t *tx) {
 	o := &e.observer
 	if o.Changed == nil {
@@ -45,7 +45,7 @@ func (e *Engine) observeLocked(t *tx) {
 	}
 }
 
-// committed tells the observer of an Update that is durable.
+// committed reports to the observer that an Update is durable.
 func (e *Engine) committed(end *ending) {
 	if end.observer != nil {
 		end.observer(time.Since(end.began))

@@ -7,39 +7,40 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Work that others wait behind is done in stretches. A transaction that has much to
-// do asks Spent and leaves the rest to another; a snapshot rests while it scans. In
-// between, the others go first: whoever held the lock for a stretch, or kept a
-// processor busy, sleeps for as long as that took. Sleeping is what it takes: where
-// all processors are busy, the system lets a thread that has run go on for several
-// milliseconds before one that has just become ready. Nobody rests where nobody
-// else is at work.
+// Work that others wait for is split. A transaction with much to do asks Spent
+// and leaves the rest to another one; a snapshot rests while it scans. In
+// between, others go first: after holding the lock, or keeping a processor
+// busy, for a stretch, the goroutine sleeps for as long as that took. A sleep
+// is necessary: if all processors are busy, the system lets a running thread
+// continue for several milliseconds before one that has just become ready.
+// Nobody rests if no other transaction has begun.
 const (
 	stretch = 500 * time.Microsecond
 	maxRest = 2 * time.Millisecond
 
-	restRows = 16       // a snapshot looks at the time once for so many
-	longRead = 32 << 10 // bytes: what is read is also sorted, encoded and sent
+	restRows = 16       // a snapshot reads the time once for this many rows
+	longRead = 32 << 10 // bytes; rows that were read are also sorted, encoded and sent
 )
 
-// A pace is the work of one transaction since it began or rested.
+// A pace measures the work of one transaction since it began or last rested.
 type pace struct {
-	began *atomic.Uint64 // how many transactions have begun, ever
-	seen  uint64         // of those, when the work began
+	began *atomic.Uint64 // number of transactions begun, ever
+	seen  uint64         // began when this work started
 	since time.Time
-	spent bool // others were told to wait no longer
+	spent bool // the function was told to stop and let others go first
 	rows  int
 
-	reader engine.Reader // of a snapshot that is not long yet, or nil
-	bytes  int           // that it has read
+	reader engine.Reader // of a snapshot that does not yet count as long, or nil
+	bytes  int           // bytes it has read
 }
 
-// between is yield with rests.
+// between returns yield with rests between rows.
 func (t *tx) between(yield func(engine.Row) bool) func(engine.Row) bool {
 	return func(r engine.Row) bool { return t.hasRead(&r) && yield(r) }
 }
 
-// hasRead counts a row that a snapshot has read, and reports whether it may go on.
+// hasRead counts a row that a snapshot has read, and reports whether it may
+// continue.
 func (t *tx) hasRead(r *engine.Row) bool {
 	p := &t.pace
 	p.bytes += len(r.Key) + len(r.Value)

@@ -13,8 +13,8 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 		return engine.Row{}, false, context.Cause(ctx)
 	}
 	r, ok, seen, err := e.get(key)
-	// What was seen may still be on its way to the disk. So is what was not,
-	// where a row has gone, and what an error tells of.
+	// What was read may not be on disk yet. The same is true of the deletion of
+	// a row that was not found, and of what an error reports.
 	if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
 		err = failure
 	}
@@ -24,7 +24,8 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 	return r, ok, nil
 }
 
-// get gives a row, and the last group that must be durable before it is told.
+// get returns a row, and the last group that must be durable before it may be
+// reported.
 func (e *Engine) get(key string) (r engine.Row, ok bool, seen *group, err error) {
 	e.mu.Lock()
 	if err := e.refusalLocked(); err != nil {
@@ -43,24 +44,25 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *group, err error)
 		r, ok = w.public(key)
 		return r, ok, e.last, nil
 	}
-	e.reading.RLock() // before Close can be told of, which waits for it
+	e.reading.RLock() // taken before the unlock: Close waits for it
 	e.mu.Unlock()
 	defer e.reading.RUnlock()
 	r, ok, err = readCold(e.store, key)
-	e.mu.Lock() // what was read is of the last group or of earlier ones
+	e.mu.Lock() // what was read belongs to the last group or to earlier ones
 	defer e.mu.Unlock()
 	return r, ok, e.last, err
 }
 
-// Read implements [engine.Engine]. What the caller knows of is durable, so it is
-// in the store and not on its way there.
+// Read implements [engine.Engine]. The caller knows of the rows from a durable
+// transaction, so they are in the store already.
 func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	rows := make([]engine.Row, len(keys))
 	missing, err := e.readAll(keys, rows)
-	// That a row has gone is news, and may be on its way to the disk.
+	// A missing row may have been deleted by a commit that is not on disk yet;
+	// Get waits for it.
 	for _, i := range missing {
 		if err == nil {
 			rows[i], _, err = e.Get(ctx, keys[i])
@@ -72,7 +74,8 @@ func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error)
 	return rows, nil
 }
 
-// readAll reads what the store has under keys, and tells what it has not.
+// readAll reads the records of keys from the store, and returns the indexes of
+// those that it does not have.
 func (e *Engine) readAll(keys []string, rows []engine.Row) (missing []int, err error) {
 	e.reading.RLock()
 	defer e.reading.RUnlock()

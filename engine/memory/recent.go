@@ -2,12 +2,12 @@ package memory
 
 import "hash/maphash"
 
-// A recent is a cache of some of the cold rows that were written or read last, as
-// the last transaction has left them. A task that is submitted was mostly claimed just
-// before; without the cache a claim and a submit of it take a fifth longer. It is
+// A recent is a cache of cold rows that were recently written or read, as the
+// last transaction left them. A submitted task was mostly claimed just before;
+// without the cache, a claim and a submit of it take a fifth longer. It is
 // guarded by Engine.mu.
 //
-// A row has one place, and the next row that comes to that place replaces it.
+// Each key has one slot. Another key with the same slot replaces it.
 type recent struct {
 	seed maphash.Seed
 	rows [1 << 14]recentRow
@@ -15,7 +15,7 @@ type recent struct {
 
 type recentRow struct{ key, value string }
 
-const recentValue = 256 // bytes; longer values, and empty ones, are not kept
+const recentValue = 256 // bytes; longer and empty values are not cached
 
 func newRecent() *recent { return &recent{seed: maphash.MakeSeed()} }
 
@@ -28,8 +28,8 @@ func (c *recent) get(key string) (value string, ok bool) {
 	return r.value, r.key == key
 }
 
-// set notes the last write of a row. It copies key and value, which may be cut
-// from something larger.
+// set stores the last write of a row. It copies key and value, because they may
+// be parts of something larger.
 func (c *recent) set(key string, w coldWrite) {
 	r := c.at(key)
 	switch {

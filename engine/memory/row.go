@@ -11,31 +11,33 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A row of the working set. Its key, value, owner and due time never change: a
-// write puts another row in its place. So a copy of the trees is a snapshot.
+// A row is a row of the working set. Its key, value, owner and due time never
+// change: a write replaces the row by another. So a copy of the trees is a
+// snapshot.
 type row struct {
 	key   string
 	value string
 	owner uuid.UUID
 	due   int64 // unix nanoseconds, or never
 
-	// What the store has under the key, with all commits that were made.
-	// Guarded by Engine.mu, as is dirty.
-	stored bool // a record
+	// These say what the store has under the key once all commits made so far
+	// have reached it. They are guarded by Engine.mu, as is dirty.
+	stored bool // it has a record
 	once   bool // exactly one Set reached the store since the key last had no record
-	// dirty is 1 + the row's place in the writes of the transaction under way,
-	// or 0. The store then has what wasStored and wasOnce say.
+	// dirty is 1 + the index of the row in the writes of the current
+	// transaction, or 0. If it is not 0, wasStored and wasOnce are the values
+	// before the transaction.
 	dirty              int
 	wasStored, wasOnce bool
 }
 
-// newRow copies key and value into one piece of memory: a string cut from a
-// request would keep all of that alive.
+// newRow copies key and value into one allocation: a string cut from a request
+// would keep the whole request in memory.
 func newRow(p engine.Row) *row {
 	n := len(p.Key)
 	text := p.Key + p.Value
 	if p.Value == "" {
-		text = strings.Clone(p.Key) // adding nothing would not copy
+		text = strings.Clone(p.Key) // a concatenation with "" does not copy
 	}
 	return &row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
 }
@@ -48,8 +50,8 @@ func (r *row) public() engine.Row {
 	return p
 }
 
-// instant gives t as unix nanoseconds. Instants that do not fit, before 1678
-// or after 2262, become the nearest that do.
+// instant returns t in unix nanoseconds. An instant out of range, before 1678
+// or after 2262, becomes the nearest one in range.
 func instant(t time.Time) int64 {
 	const most = never / int64(time.Second)
 	switch s := t.Unix(); {
@@ -63,13 +65,13 @@ func instant(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// A set is rows by key, by owner and by due time.
+// A set indexes rows by key, by owner and by due time.
 type set struct {
 	rows  *btree.Map[string, *row]
 	owned *btree.BTreeG[*row] // those with an owner, by owner and key
 	due   *btree.BTreeG[*row] // those with a due time, by due time and key
 
-	changes int // counts changes: a walk that sees another number seeks its place again
+	changes int // number of changes; a walk that finds it changed seeks its position again
 }
 
 func newSet() *set {
@@ -94,8 +96,8 @@ func byDue(a, b *row) bool {
 	return a.key < b.key
 }
 
-// copy gives the set as it is now, in a time that does not depend on its size.
-// Later changes of either set copy the nodes of the trees that they change.
+// copy returns a copy of the set, in time independent of its size. A later
+// change of either set copies the nodes of the trees that it changes.
 func (s *set) copy() *set {
 	return &set{rows: s.rows.Copy(), owned: s.owned.Copy(), due: s.due.Copy()}
 }
@@ -105,8 +107,8 @@ func (s *set) get(key string) *row {
 	return r
 }
 
-// replace puts is in the place of was. Nil is no row. An index only changes with
-// what it sorts by, so it may have an earlier row of the key.
+// replace replaces was by is; nil is no row. An index changes only if its sort
+// key does, so it may hold an earlier row of the same key.
 func (s *set) replace(was, is *row) {
 	s.changes++
 	if was != nil {
@@ -130,8 +132,8 @@ func (s *set) replace(was, is *row) {
 	}
 }
 
-// first gives the first row whose key starts with prefix and is not less than from, or
-// nil.
+// first returns the first row whose key starts with prefix and is at least
+// from, or nil.
 func (s *set) first(prefix, from string) (first *row) {
 	s.rows.Ascend(from, func(key string, r *row) bool {
 		if strings.HasPrefix(key, prefix) {
@@ -142,9 +144,9 @@ func (s *set) first(prefix, from string) (first *row) {
 	return first
 }
 
-// scan yields the rows whose key starts with prefix and is not less than from.
+// scan yields the rows whose key starts with prefix and is at least from.
 func (s *set) scan(prefix, from string, yield func(*row) bool) {
-	past := false // from was yielded
+	past := false // from was already yielded
 	for again := true; again; {
 		again = false
 		changes := s.changes
@@ -163,11 +165,11 @@ func (s *set) scan(prefix, from string, yield func(*row) bool) {
 	}
 }
 
-// walk yields the rows of an index from the first that is not less than from,
-// while they are in range.
+// walk yields the rows of an index, beginning with the first that is not less
+// than from, while in reports true.
 func (s *set) walk(index *btree.BTreeG[*row], from *row, in func(*row) bool, yield func(*row) bool) {
 	less := index.Less
-	past := false // from was yielded
+	past := false // from was already yielded
 	for again := true; again; {
 		again = false
 		changes := s.changes
@@ -199,7 +201,7 @@ func (s *set) dueBefore(at int64, yield func(*row) bool) {
 	s.walk(s.due, &row{due: -never - 1}, func(r *row) bool { return r.due < at }, yield)
 }
 
-// firstDue gives the earliest due time, or never.
+// firstDue returns the earliest due time, or never.
 func (s *set) firstDue() int64 {
 	if r, ok := s.due.Min(); ok {
 		return r.due

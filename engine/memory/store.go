@@ -10,77 +10,80 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A Store keeps records on something that outlives the process. A record has a
-// key, which is unique within its [Space], and a value. What the values mean is
-// this package's business; a store does not look into them.
+// A Store keeps records on a medium that outlives the process. A record has a
+// key, which is unique within its [Space], and a value. Only this package
+// interprets the values.
 //
-// An error of Append, of Wait, or of the callback that a store gets when it is
-// opened is final: the engine stops using the store and only closes it.
+// An error of Append or of Wait, and a call of the function that the store gets
+// when it is opened, are final: the engine stops using the store and only
+// closes it.
 type Store interface {
 	Reader
-	// Append writes a batch behind all batches before it, and gives its number,
-	// which is greater than theirs: after a crash the store has a batch only if
-	// it has all earlier ones. Reads that begin after Append has returned find
-	// what the batch wrote. It is called by one goroutine at a time, which holds
-	// up everybody, and so does not wait for the disk. The batch is the caller's
-	// again when Append returns.
+	// Append writes a batch after all earlier ones and returns its number,
+	// which is greater than theirs. After a crash the store has a batch only if
+	// it has all earlier ones. Reads that begin after Append has returned see
+	// what the batch wrote. Append is called by one goroutine at a time.
+	// Everyone waits for it, so it must not wait for the disk. The caller may
+	// reuse the batch after Append has returned.
 	Append(batch Batch) (number uint64, err error)
-	// Wait returns once the batch with a number, and each one before it, survives
-	// the end of the machine, or else only of the process. A batch for the
-	// process alone may have to be waited for as well. Wait may be called by any
-	// number of goroutines, which share what it takes.
+	// Wait returns when the batch with this number, and all earlier ones,
+	// survive the end of the machine if disk is true, otherwise the end of the
+	// process. It may wait longer than that in the second case. Any number of
+	// goroutines may call Wait at once; they share the work.
 	Wait(number uint64, disk bool) error
-	// Snapshot gives the records as they are now. Later batches do not change
-	// what it shows.
+	// Snapshot returns a view of the present records, which later batches do
+	// not change.
 	Snapshot() Snapshot
-	// Full reports whether the store is short of room, so that only what
-	// frees some, or takes little, may be written. It is asked often.
+	// Full reports whether the store is short of space, so that only writes
+	// that free some, or need little, are allowed. It is called often.
 	Full() bool
-	// Close releases the store. Nobody uses it any more then.
+	// Close releases the store. It must not be used after that.
 	Close() error
 }
 
 // A Reader reads records. It is safe for concurrent use.
 type Reader interface {
-	// Get calls read with the value under key, which is valid until read
-	// returns, and reports whether there is one. An error of read is Get's.
+	// Get calls read with the value under key, and reports whether there is one.
+	// The value is valid until read returns. If read returns an error, Get
+	// returns it.
 	Get(space Space, key string, read func(value []byte) error) (found bool, err error)
-	// Iterate gives an iterator over a space.
+	// Iterate returns an iterator over a space.
 	Iterate(space Space) (Iterator, error)
 }
 
-// A Snapshot is a Reader of one instant, to be closed by its user.
+// A Snapshot is a Reader of the records at one instant. Its user must close it.
 type Snapshot interface {
 	Reader
 	Close() error
 }
 
-// An Iterator walks the records of a space in the order of their keys. Key and
-// Value are valid until the next call of another method.
+// An Iterator goes through the records of a space in the order of their keys.
+// Key and Value are valid until the next call of another method.
 type Iterator interface {
-	// Seek goes to the first record whose key is at least from and less than
-	// end. An empty end is the end of the space.
+	// Seek moves to the first record whose key is at least from and less than
+	// end. If end is empty, the limit is the end of the space.
 	Seek(from, end string) bool
-	// Next goes to the next record before the end that Seek was given.
+	// Next moves to the next record before the end that was given to Seek.
 	Next() bool
 	Key() []byte
 	Value() ([]byte, error)
-	// Err tells why Seek or Next found nothing, if not for want of records.
+	// Err returns the error because of which Seek or Next returned false, or
+	// nil if there were no more records.
 	Err() error
 	Close() error
 }
 
-// A Batch is a list of writes, all of which take effect, or none.
+// A Batch is a list of writes. Either all of them take effect, or none.
 type Batch struct {
-	Writes []Write // in their order
-	Disk   bool    // it is going to be waited for until it survives the machine
+	Writes []Write // applied in this order
+	Disk   bool    // callers will wait until it survives the machine
 }
 
-// A Space is a range of keys of its own.
+// A Space is a separate range of keys.
 type Space byte
 
 const (
-	Meta Space = 0 // what the engine keeps for itself
+	Meta Space = 0 // the engine's own records
 	Hot  Space = 1 // the rows of the working set
 	Cold Space = 2 // the cold rows
 )
@@ -91,7 +94,7 @@ type Write struct {
 	Key    string
 	Delete bool
 	// Once says of a deletion that the record was set exactly once since the
-	// key last had none, which some stores can make use of.
+	// key last did not exist. Some stores can use that.
 	Once bool
 
 	value string
@@ -99,7 +102,7 @@ type Write struct {
 	due   int64
 }
 
-// Size is how many bytes the value of the record has.
+// Size returns the size of the record's value in bytes.
 func (w *Write) Size() int {
 	n := 1 + len(w.value)
 	if w.owner != uuid.Nil {
@@ -123,7 +126,7 @@ const (
 	hasDue        = 1 << 1
 )
 
-// Encode fills b, which has [Write.Size] bytes, with the value of the record.
+// Encode writes the value of the record into b, which has [Write.Size] bytes.
 func (w *Write) Encode(b []byte) {
 	head := byte(recordVersion << 4)
 	n := 1
@@ -140,12 +143,12 @@ func (w *Write) Encode(b []byte) {
 	b[0] = head
 }
 
-// never is the due time of a row that has none.
+// never is the due time of a row without one.
 const never = math.MaxInt64
 
 var errRecord = errors.New("not a record of a known version")
 
-// decode reads the value of a record. What it gives aliases b.
+// decode decodes the value of a record. The result refers to b.
 func decode(b []byte) (value []byte, owner uuid.UUID, due int64, err error) {
 	due = never
 	if len(b) == 0 || b[0]>>4 != recordVersion || b[0]&0xf&^(hasOwner|hasDue) != 0 {

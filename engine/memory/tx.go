@@ -10,10 +10,10 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A tx is one transaction. It changes the working set at once and keeps what it
-// takes to undo that.
+// A tx is one transaction. It changes the working set immediately, and keeps
+// what is necessary to undo that.
 type tx struct {
-	e        *Engine // nil after the transaction's end
+	e        *Engine // nil after the transaction has ended
 	set      *set
 	store    Reader
 	recent   *recent // nil in a snapshot
@@ -21,32 +21,33 @@ type tx struct {
 	wall     time.Time
 	writable bool
 	disk     bool  // its commit must survive the machine
-	err      error // the transaction's answer, whatever its function returned
+	err      error // the transaction's result, whatever its function returned
 
 	undo        []undo
-	writes      []Write   // with no key where the row came and went
-	rows        []*row    // those of writes, or nil
-	cold        *coldRows // that the store may not have
+	writes      []Write   // without a key if the row was written and deleted again
+	rows        []*row    // the rows of writes, or nil
+	cold        *coldRows // those that may not have reached the store
 	coldUndo    []coldUndo
 	coldChanges int
-	walks       []*walk // the iterators of the store that it has used
+	walks       []*walk // the iterators of the store it has used
 	pace        pace
-	rests       bool // holds no lock
+	rests       bool // it holds no lock, so it rests
 }
 
-// An undo is one change of the working set. Nil is no row.
+// An undo is one change of the working set; nil is no row.
 type undo struct{ was, is *row }
 
-// A coldUndo is one change of the cold rows that the store may not have.
+// A coldUndo is one change of the cold writes.
 type coldUndo struct {
 	key string
 	was coldWrite
-	had bool // there was one
+	had bool // there was an earlier write
 }
 
 var _ engine.Tx = (*tx)(nil)
 
-// live stops a use after the end, which would race with another transaction.
+// live panics if the transaction has ended, because a later use would race with
+// another transaction.
 func (t *tx) live() *set {
 	if t.e == nil {
 		panic("engine: Tx used after its transaction ended")
@@ -151,7 +152,7 @@ func (t *tx) Put(p engine.Row) {
 	}
 	w := Write{Space: Hot, Key: is.key, value: is.value, owner: is.owner, due: is.due}
 	is.stored, is.once = true, was == nil || !was.stored
-	if was != nil && was.dirty != 0 { // it replaces the write of this transaction
+	if was != nil && was.dirty != 0 { // it replaces this transaction's write
 		is.once = !is.wasStored
 		t.writes[is.dirty-1] = w
 		return
@@ -170,7 +171,7 @@ func (t *tx) Touch(p engine.Row) {
 	t.write(p)
 }
 
-// write makes the working set agree with p. It gives no row when p is refused.
+// write puts p in the working set. It returns no rows if p is refused.
 func (t *tx) write(p engine.Row) (was, is *row) {
 	s := t.live()
 	if !t.mayPut(p) {
@@ -216,7 +217,7 @@ func (t *tx) Delete(key string) {
 	}
 	t.change(r, nil)
 	stored, once := r.stored, r.once
-	if r.dirty != 0 { // forget the write of this transaction
+	if r.dirty != 0 { // drop this transaction's write
 		t.writes[r.dirty-1] = Write{}
 		t.rows[r.dirty-1] = nil
 		stored, once = r.wasStored, r.wasOnce
@@ -238,8 +239,8 @@ func (t *tx) putCold(p engine.Row) {
 	t.writeCold(p.Key, coldWrite{value: p.Value})
 }
 
-// writeCold notes the write of a cold row. Neither key nor value is copied, since
-// both are dropped when the store has them.
+// writeCold notes the write of a cold row. It copies neither key nor value,
+// because both are dropped as soon as the store has them.
 func (t *tx) writeCold(key string, w coldWrite) {
 	was, had := t.cold.Set(key, w)
 	t.coldUndo = append(t.coldUndo, coldUndo{key, was, had})
@@ -284,9 +285,10 @@ func (t *tx) poison(err error) {
 	}
 }
 
-// While the store is full, a transaction may write littleGrowth bytes more than it
-// deletes: a lease, or the answer of a call. All together may write fullGrowth,
-// which is a part of what the store has in reserve.
+// While the store is full, a transaction may write littleGrowth bytes more than
+// it deletes, which is enough for a lease or the answer of a call. All such
+// transactions together may write fullGrowth, which is part of the store's
+// reserve.
 const (
 	littleGrowth = 2 << 10
 	fullGrowth   = 2 << 20
@@ -306,8 +308,8 @@ func (e *Engine) full(t *tx, needed bool) bool {
 	return false
 }
 
-// growth is how many bytes the transaction writes more than it deletes. What a cold
-// row has had is not known, so its deletion counts for nothing.
+// growth returns how many bytes the transaction writes more than it deletes.
+// The size of a deleted cold row is unknown, so its deletion counts as nothing.
 func (t *tx) growth() (n int) {
 	for i := range t.writes {
 		if w := &t.writes[i]; w.Key != "" && !w.Delete {
@@ -331,8 +333,8 @@ func (t *tx) growth() (n int) {
 	return n
 }
 
-// rollback restores the rows. Those of the working set that are back are as they were
-// before the transaction, but for the mark of its writes.
+// rollback undoes the changes of the transaction, and clears the marks of its
+// writes.
 func (t *tx) rollback() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		t.set.replace(t.undo[i].is, t.undo[i].was)
@@ -351,7 +353,7 @@ func (t *tx) rollback() {
 	}
 }
 
-// keys gives the keys of the rows that changed.
+// keys returns the keys of the changed rows.
 func (t *tx) keys() []string {
 	keys := make([]string, 0, len(t.undo)+len(t.coldUndo))
 	for _, u := range t.undo {
