@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// OpenStore opens the records of a state without an engine, to copy them; see
+// OpenStore opens the store of a state without an engine, to copy it; see
 // [memory.Copy].
 func OpenStore(o Options) (memory.Store, error) {
 	if o.Logf == nil {
@@ -26,7 +26,7 @@ func OpenStore(o Options) (memory.Store, error) {
 	return s, nil
 }
 
-// Exists reports whether there is a state in a directory.
+// Exists reports whether a directory contains a state.
 func Exists(dir string) bool {
 	desc, err := pebble.Peek(dir, vfs.Default)
 	return err == nil && desc.Exists

@@ -12,34 +12,35 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// A stateFS is the file system as Pebble sees it. Files are for their owner
-// alone, and logs are laid out before they are written.
+// A stateFS is the file system that Pebble uses. Its files are accessible to
+// their owner only, and logs get their size before they are written.
 //
-// Above all it stands between Pebble and a failing disk. Pebble ends the
-// process when a change of its log or manifest fails, at some places by a
-// panic amid its locks that nothing can recover from. Here such a failure is
-// made the store's own, and Pebble is told that all is well. From that instant
-// nothing more reaches the disk: it stays as a crash would leave it, which is
-// what Pebble recovers from, and every write until the store is closed is
-// discarded. Nobody is told of what happens then, because each commit looks for
-// a failure after its sync.
+// Above all it protects the process from a failing disk. Pebble ends the
+// process when a change of its log or manifest fails, in some places by a panic
+// that holds locks and cannot be recovered from. A stateFS instead records the
+// failure as the store's own and reports success to Pebble. From then on
+// nothing reaches the disk: it stays as a crash would leave it, which Pebble
+// can recover from, and all writes until the store is closed are discarded. No
+// caller is answered with such a write, because each commit checks for a
+// failure after its sync.
 //
-// Tables are another matter: Pebble reads them again, so it is told of their
-// failures, of which it gives notice and does not end.
+// Tables are treated differently, because Pebble reads them again. Pebble is
+// told of their failures; it reports them and does not end the process.
 type stateFS struct {
 	vfs.FS
 	*memory.Failure // of the store
 	dir             string
-	opened          atomic.Bool // before, an Open can give every error back
+	opened          atomic.Bool // until then, errors go to Pebble, because Open can return them
 	room            room
 }
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 
-// discarding reports whether nothing may reach the disk any more.
+// discarding reports whether writes must no longer reach the disk.
 func (s *stateFS) discarding() bool { return s.opened.Load() && s.Failed() != nil }
 
-// spare gives what Pebble is to hear of err, from a change of a file.
+// spare returns the error to report to Pebble after a change of a file failed
+// with err.
 func (s *stateFS) spare(name string, err error) error {
 	if err == nil || !s.opened.Load() || isTable(name) {
 		return err
@@ -54,8 +55,8 @@ func isTable(name string) bool {
 
 var errDiscarded = errors.New("engine: nothing is written after a failure")
 
-// refuse keeps Pebble from writing a table after a failure. It would try again
-// at once, and for ever, so it is made to wait.
+// refuse returns the error for writing a table after a failure. Pebble would
+// retry immediately and for ever, so refuse first waits.
 func refuse() error {
 	time.Sleep(50 * time.Millisecond)
 	return errDiscarded
@@ -71,16 +72,16 @@ func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	})
 }
 
-// liveMark is added to the name of a log for an empty file that is there only as
-// long as the log must be: nothing else tells that the first or the last log of a
+// liveMark is the suffix of an empty file that exists only while its log must
+// exist. Without it, nothing would show that the first or the last log of a
 // state was removed.
 const liveMark = ".live"
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// markLog marks a log that was made. A log without its mark is none the worse, so
-// errors do not matter; a mark without its log would be refused, so the log is on
-// disk first.
+// markLog marks a new log. Errors are ignored, because a log without a mark is
+// still usable. A mark without a log would be refused, so the log is made
+// durable first.
 func (s *stateFS) markLog(name string) {
 	if s.syncDir() != nil {
 		return
@@ -98,7 +99,7 @@ func (s *stateFS) syncDir() error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// create makes a file for its owner alone.
+// create creates a file that only its owner can access.
 func (s *stateFS) create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.FS.Create(name, category)
 	if err != nil {
@@ -112,8 +113,8 @@ func (s *stateFS) create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return f, nil
 }
 
-// ReuseForWrite makes a new file all the same: what an older log has left behind
-// the end of a log could not be told from damage.
+// ReuseForWrite creates a new file instead: in a reused one, the remains of the
+// old log after the end of the new one would look like damage.
 func (s *stateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := s.Remove(oldname); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (s *stateFS) OpenDir(name string) (vfs.File, error) {
 	return &stateFile{File: f, s: s, name: name}, nil
 }
 
-// make gives a file to write, or one that discards what is written.
+// make creates a file to write, or returns one that discards what is written.
 func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, error) {
 	if s.discarding() {
 		if isTable(name) {
@@ -163,7 +164,8 @@ func (s *stateFS) Rename(oldname, newname string) error {
 	return s.spare(newname, s.FS.Rename(oldname, newname))
 }
 
-// Remove gives errors on: a file that is left is no loss.
+// Remove returns errors to Pebble, since a file that is not removed does no
+// harm.
 func (s *stateFS) Remove(name string) error {
 	if s.discarding() {
 		return nil
@@ -176,16 +178,16 @@ func (s *stateFS) Remove(name string) error {
 	return s.FS.Remove(name)
 }
 
-// A stateFile is a file, or the directory, that Pebble changes.
+// A stateFile is a file or directory that Pebble changes.
 type stateFile struct {
 	vfs.File
 	s    *stateFS
 	name string
-	log  *layout // nil for what is no log
+	log  *layout // nil if the file is not a log
 }
 
-// A layout is how far a log has been written and how large the file is. It is
-// kept larger: an fsync of a file that grows takes longer.
+// A layout is how far a log has been written, and its size. The size is kept
+// larger, because an fsync of a file that grows takes longer.
 type layout struct {
 	end, size int64
 }
@@ -196,12 +198,13 @@ func logOf(name string, f vfs.File) *layout {
 	}
 	l := new(layout)
 	if info, err := f.Stat(); err == nil {
-		l.size = info.Size() // of one that is used again
+		l.size = info.Size() // for a file that exists already
 	}
 	return l
 }
 
-// before makes room for n bytes. Without it the log is slower, no more.
+// before makes sure that n more bytes fit. If this fails, the log is only
+// slower.
 func (l *layout) before(n int, f vfs.File) {
 	l.end += int64(n)
 	if l.end > l.size && f.Fd() != vfs.InvalidFd {
@@ -210,7 +213,7 @@ func (l *layout) before(n int, f vfs.File) {
 	}
 }
 
-// change does one change, unless changes are discarded.
+// change performs a change, unless changes are discarded.
 func (f *stateFile) change(do func() error) error {
 	if !f.s.discarding() {
 		return f.s.spare(f.name, do())
@@ -239,8 +242,8 @@ func (f *stateFile) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// WriteAt is how the journal is written. It gives back that there is no room: then
-// the log, for which the reserve is, takes the batch.
+// WriteAt writes to the journal. It returns an error if the disk is full. The
+// batch is then only in the log, for which the reserve is kept.
 func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
 	var full error
 	err = f.change(func() error {
@@ -268,7 +271,7 @@ func (f *stateFile) Preallocate(offset, length int64) error {
 	if f.s.discarding() {
 		return nil
 	}
-	return f.File.Preallocate(offset, length) // Pebble does without, too
+	return f.File.Preallocate(offset, length) // Pebble does not depend on it
 }
 
 func (f *stateFile) Close() error {

@@ -10,28 +10,28 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A full disk. While the disk has little room, Full makes the engine refuse what
-// would grow, so that releases and deletions, which also write to the log, still
-// find some. Somebody else may fill the disk meanwhile: for that there is a file
-// that holds room and is removed when a write fails for want of it. It is made
-// again when there is plenty.
+// This file handles a full disk. While the disk has little space, Full makes
+// the engine refuse writes that make the state grow, so that releases and
+// deletions, which also write to the log, still find some. Other programs may
+// fill the disk meanwhile. For that case a reserve file occupies space; it is
+// removed when a write finds none, and created again when there is plenty.
 const (
 	reserveFile = "reserve"
-	reserveSize = 16 << 20 // at most; an eighth of what a small disk has
+	reserveSize = 16 << 20 // at most; an eighth of a small disk
 
-	// lowRoom is how little room makes a disk full: a memtable must still fit
-	// into a table, and a log must still grow.
-	lowRoom = 64 << 20 // at most; a quarter of what a small disk has
+	// lowRoom is the space below which a disk counts as full: a memtable must
+	// still fit into a table, and a log must still grow.
+	lowRoom = 64 << 20 // at most; a quarter of a small disk
 
-	lookEvery = 20 * time.Millisecond // at the room there is: a disk can fill quickly
+	lookEvery = 20 * time.Millisecond // how often the free space is read; a disk can fill quickly
 )
 
-// A room is what is known of the room on the disk.
+// A room is what is known about the free space on the disk.
 type room struct {
 	mu     sync.Mutex
 	looked time.Time
 	full   bool
-	held   bool // the reserve file is there
+	held   bool // the reserve file exists
 }
 
 // Full implements [memory.Store].
@@ -50,7 +50,7 @@ func (s *store) lookLocked() {
 	r := &s.fs.room
 	usage, err := s.fs.GetDiskUsage(s.fs.dir)
 	if err != nil {
-		return // a file system that cannot tell is full when a write fails
+		return // if the file system does not say, a write will show that it is full
 	}
 	low := min(lowRoom, usage.TotalBytes/4)
 	was := r.full
@@ -66,7 +66,7 @@ func (s *store) lookLocked() {
 	}
 }
 
-// hold makes the reserve, and reports whether there is one.
+// hold creates the reserve, and reports whether it could.
 func (s *stateFS) hold(size int64) bool {
 	path := s.PathJoin(s.dir, reserveFile)
 	f, err := s.create(path, vfs.WriteCategoryUnspecified)
@@ -81,7 +81,7 @@ func (s *stateFS) hold(size int64) bool {
 	return err == nil
 }
 
-// yield removes the reserve after a write that found no room, and reports whether
+// yield removes the reserve after a write found no space, and reports whether
 // the write may be tried again.
 func (s *stateFS) yield() bool {
 	s.room.mu.Lock()
@@ -94,8 +94,8 @@ func (s *stateFS) yield() bool {
 	return s.FS.Remove(s.PathJoin(s.dir, reserveFile)) == nil
 }
 
-// withRoom does a write, and once more if there was no room and the reserve has
-// made some.
+// withRoom performs a write. If the write found no space and the reserve could
+// be released, withRoom tries once more.
 func (s *stateFS) withRoom(do func() error) error {
 	err := do()
 	if err != nil && vfs.IsNoSpaceError(err) && s.yield() {
@@ -104,9 +104,10 @@ func (s *stateFS) withRoom(do func() error) error {
 	return err
 }
 
-// needRoom answers an error if the disk has no room for what an open writes. It
-// is asked before Pebble, which tries for ever to write the tables of the logs
-// that it has read. The logs have so many bytes.
+// needRoom returns an error if the disk has no space for what opening the state
+// writes. It is called before Pebble opens, because Pebble would try for ever
+// to write the tables of the logs that it has read. logs is the size of the
+// logs in bytes.
 func (s *stateFS) needRoom(logs int64) error {
 	need := uint64(logs) + 1<<20
 	if usage, err := s.GetDiskUsage(s.dir); err == nil && usage.AvailBytes < need {

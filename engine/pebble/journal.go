@@ -16,40 +16,42 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// A journal has the latest batches that somebody may wait for who needs them to survive
-// the process only. Pebble
-// writes to its log on a goroutine of its own, and to hand a batch over and to
-// hear of it takes two switches, 30 µs where nobody else is at work. A journal
-// takes it in one write by the goroutine that commits. Pebble then gets the batch
-// without a sync, and so may have it in memory alone; Open reads it from here.
+// A journal holds the latest batches, for callers that need them to survive the
+// process only. Pebble writes its log on a separate goroutine; passing a batch
+// to it and waiting for it takes two switches, 30 µs on an idle machine. The
+// journal takes one write by the goroutine that commits. Pebble then gets the
+// batch without a sync, and so may have it in memory only; Open reads it from
+// the journal.
 //
-// A batch goes to the journal only if all earlier ones have reached the operating
-// system, by way of the journal or of the log. So it has batches that are to be synced,
-// too: who reads what they wrote, or commits after them, need not wait for the disk.
-// Large ones, and those for which there is no room, are synced only. Then the log has
-// what the journal has, which begins again.
+// A batch goes to the journal only if all earlier ones have reached the
+// operating system, through the journal or the log. So the journal also holds
+// batches that will be synced: callers that read what they wrote, or commit
+// after them, then need not wait for the disk. Large ones, and those that do
+// not fit, are only synced. After that the log has everything that the journal
+// has, and the journal starts over.
 //
 //	[4]byte  CRC-32 of what follows, Castagnoli, little endian
 //	uint32   the length of the batch, little endian
-//	...      the batch as Pebble has it, with its entry (see log.go)
+//	...      the batch in Pebble's format, with its entry (see log.go)
 //
-// Behind the last one are eight zeros.
+// After the last batch come eight zeros.
 type journal struct {
 	f    vfs.File
 	end  int64
-	last atomic.Uint64 // the number of its last batch: all up to that have reached the operating system
+	last atomic.Uint64 // the number of its last batch; all batches up to it have reached the operating system
 	buf  []byte
 }
 
 const (
 	journalFile = "journal"
 	journalSize = 256 << 10
-	largeBatch  = 16 << 10 // from which on one that is synced is not in the journal
+	largeBatch  = 16 << 10 // a batch to be synced of at least this size is not journaled
 	journalHead = 8
 )
 
-// What the journal needs to know of Pebble: the number of the last batch, which
-// each batch sets, and in which life of the machine the journal began.
+// What the journal needs to know from Pebble: the number of the last batch,
+// which each batch sets, and the boot of the machine in which the journal
+// began.
 const (
 	numberKey = "number"
 	bootKey   = "boot"
@@ -60,8 +62,8 @@ var (
 	bootRow   = append([]byte{byte(memory.Meta)}, bootKey...)
 )
 
-// write appends a batch if it can. The log has all up to the batch inLog. A batch for
-// which a sync is to come need not be here.
+// write appends a batch if it can. The log has all batches up to inLog. synced
+// says that the batch will be synced, so that it need not be here.
 func (j *journal) write(number, inLog uint64, batch []byte, synced bool) {
 	last := j.last.Load()
 	if max(last, inLog) != number-1 || synced && len(batch) >= largeBatch {
@@ -86,9 +88,9 @@ func (j *journal) write(number, inLog uint64, batch []byte, synced bool) {
 	j.last.Store(number)
 }
 
-// openJournal gives Pebble what the journal has and Pebble has not, if the machine
-// has run on since. After another start of it the log may lack batches that those
-// of the journal were built on, and nobody is left who was told of them.
+// openJournal passes to Pebble what the journal has and Pebble lacks, if the
+// machine has not restarted since. After a restart the log may lack batches on
+// which those of the journal depend, and no client of that time is left.
 func (s *store) openJournal() error {
 	same := false
 	_, err := s.Get(memory.Meta, bootKey, func(boot []byte) error { same = s.boot != "" && string(boot) == s.boot; return nil })
@@ -96,7 +98,7 @@ func (s *store) openJournal() error {
 		return err
 	}
 	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, journalFile))
-	if errors.Is(err, os.ErrNotExist) { // it was closed
+	if errors.Is(err, os.ErrNotExist) { // the state was closed
 		return nil
 	}
 	if err != nil {
@@ -112,14 +114,15 @@ func (s *store) openJournal() error {
 	return nil
 }
 
-// startJournal begins an empty journal, behind the last batch. The old one goes
-// first: the numbers of what it has that nobody could use may come again.
+// startJournal begins an empty journal after the last batch. It replaces the
+// old one first, because the numbers of batches there that could not be used
+// may be given again.
 func (s *store) startJournal() (err error) {
 	path := s.fs.PathJoin(s.fs.dir, journalFile)
 	if s.journal.f, err = s.fs.Create(path, vfs.WriteCategoryUnspecified); err != nil {
 		return err
 	}
-	if _, err = s.journal.f.Write(make([]byte, journalSize)); err != nil { // so that a full disk has room for it
+	if _, err = s.journal.f.Write(make([]byte, journalSize)); err != nil { // so that its space is reserved before the disk is full
 		return err
 	}
 	s.syncs.appended.Store(s.number)
@@ -155,7 +158,7 @@ func (s *store) replay(content []byte) error {
 		at += journalHead + len(batch)
 	}
 	if at+journalHead <= len(content) && binary.LittleEndian.Uint64(content[at:]) == 0 {
-		content = nil // it ends there
+		content = nil // the journal ends here
 	}
 	for next := at + 1; next < len(content); next++ {
 		if number, _, ok := journaled(content[next:]); ok && number > has {
@@ -171,7 +174,7 @@ func (s *store) replay(content []byte) error {
 	return s.db.LogData(nil, pebble.Sync)
 }
 
-// journaled reads the batch at the front of what a journal has.
+// journaled reads the batch at the beginning of b.
 func journaled(b []byte) (number uint64, batch []byte, ok bool) {
 	if len(b) < journalHead {
 		return 0, nil, false
@@ -186,8 +189,8 @@ func journaled(b []byte) (number uint64, batch []byte, ok bool) {
 	return number, batch, ok
 }
 
-// lastNumber gives the number of the last batch that Pebble has. A state of an
-// earlier format has it in its log alone, which inspect has read.
+// lastNumber returns the number of the last batch that Pebble has. A state of
+// an earlier format has it only in its log, which inspect has read.
 func (s *store) lastNumber() (number uint64, err error) {
 	number = s.number
 	_, err = s.Get(memory.Meta, numberKey, func(value []byte) error {
@@ -200,7 +203,7 @@ func (s *store) lastNumber() (number uint64, err error) {
 	return number, err
 }
 
-// closeJournal removes the journal of a store whose log has everything.
+// closeJournal closes the journal, and removes it if the log has everything.
 func (s *store) closeJournal(logged bool) error {
 	if s.journal.f == nil {
 		return nil

@@ -4,5 +4,5 @@ package pebble
 
 import "syscall"
 
-// layOut gives a new file its size.
+// layOut sets the size of a new file.
 func layOut(fd uintptr, size int64) { _ = syscall.Ftruncate(int(fd), size) }

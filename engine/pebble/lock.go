@@ -14,17 +14,17 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// pidFile names the holder of the directory's lock, for whoever finds it
-// taken. The lock itself ends with the process, whatever the file says.
+// pidFile names the process that holds the directory's lock, for messages to
+// others. The lock itself ends with the process, whatever the file says.
 const pidFile = "pid"
 
-// A dirLock is the directory's lock, held.
+// A dirLock is the directory's lock while it is held.
 type dirLock struct {
 	s *stateFS
 	io.Closer
 }
 
-// Lock takes the directory's lock and leaves a note of who has it.
+// Lock takes the directory's lock and writes pidFile.
 func (s *stateFS) Lock(name string) (io.Closer, error) {
 	held, err := s.FS.Lock(name)
 	if err != nil {
@@ -38,14 +38,15 @@ func (s *stateFS) Lock(name string) (io.Closer, error) {
 }
 
 func (l dirLock) Close() error {
-	// Before the lock: after it the note may be another's.
+	// The file is removed before the lock is released: after that it may be
+	// another's.
 	_ = l.s.FS.Remove(l.s.pidPath())
 	return l.Closer.Close()
 }
 
 func (s *stateFS) pidPath() string { return s.FS.PathJoin(s.dir, pidFile) }
 
-// writePid may fail, and does no harm: the lock holds without it.
+// writePid ignores errors, because the lock does not depend on the file.
 func (s *stateFS) writePid() {
 	f, err := s.Create(s.pidPath(), vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *stateFS) writePid() {
 }
 
 func (s *stateFS) lockError(err error) error {
-	// A lock that this process has itself is an error without a sentinel.
+	// If this process itself holds the lock, the error has no sentinel.
 	if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EACCES) &&
 		!strings.Contains(err.Error(), "held by current process") {
 		return err

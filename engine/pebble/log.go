@@ -16,18 +16,18 @@ import (
 )
 
 // Pebble takes the first record of the last log that it cannot read for the end
-// of the log: mostly it is, because a crash cut off what was being written. But
-// if the file was damaged, everything behind the damage would be lost without a
-// word. So logs are looked at before Pebble reads them.
+// of the log. Mostly that is right, because a crash cut off what was being
+// written. But if the file was damaged, everything after the damage would be
+// lost silently. So logs are checked before Pebble reads them.
 //
-// Each batch has an entry in the log with its number and with the number of the
-// last batch that was known to be on disk when it was written. If a part of the
-// log cannot be read, and a later part can and says that a missing batch was on
-// disk, the log was damaged, and the state is not opened. Otherwise no batch is
-// missing that had to survive the machine: what follows is cut off, and that is
-// reported.
+// Each batch has an entry in the log with its number, and with the number of
+// the last batch that was known to be on disk when it was written. If part of
+// the log cannot be read, but a later part can, and its entries say that a
+// missing batch was on disk, then the log was damaged and the state is not
+// opened. Otherwise no batch is missing that had to survive the machine: the
+// rest of the log is cut off, and that is reported.
 //
-// The entry is Pebble's LogData, which goes into the log and nowhere else:
+// The entry is Pebble's LogData, which is written to the log and nowhere else:
 //
 //	"lh"      marks the entry as ours
 //	uvarint   the number of the batch
@@ -39,8 +39,8 @@ func appendEntry(b []byte, number, onDisk uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, number), onDisk)
 }
 
-// readEntry reads the entry at the front of a batch, as Pebble writes it: a
-// sequence number, a count, and then the entries, each with its kind first.
+// readEntry reads the entry at the beginning of a batch in Pebble's format: a
+// sequence number, a count, and then the entries, each beginning with its kind.
 func readEntry(batch []byte) (number, onDisk uint64, ok bool) {
 	const header, kindLogData = 12, 3
 	if len(batch) <= header || batch[header] != kindLogData {
@@ -63,27 +63,28 @@ func readEntry(batch []byte) (number, onDisk uint64, ok bool) {
 }
 
 const (
-	logBlock = 32 << 10 // a log is a sequence of blocks, and no chunk crosses two
+	logBlock = 32 << 10 // a log is a sequence of blocks; no chunk crosses two
 
-	// Kinds of chunks: 1 to 4 have a header of 7 bytes and are in manifests, 5
-	// to 8 have 11 bytes, with the log's number, and 9 to 12 have 19. Of each
-	// four the first is a whole record; then come a first, middle and last part.
+	// Kinds of chunks: 1 to 4 have a header of 7 bytes and are used in
+	// manifests; 5 to 8 have 11 bytes, with the log's number; 9 to 12 have 19.
+	// Of each four, the first is a whole record; the others are its first,
+	// middle and last part.
 	mostKind  = 12
-	closeKind = 5 // also ends a log, with the next number and no content
+	closeKind = 5 // also ends a log; then it has the next number and no content
 )
 
 var headerSizes = [...]int{7, 11, 19}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A chunk is a part of a record, in a block.
+// A chunk is a record or a part of one, within a block.
 type chunk struct {
 	part int // 0 whole, 1 first, 2 middle, 3 last
 	data []byte
-	end  int // where the next one begins
+	end  int // where the next one begins in the block
 }
 
-// readChunk reads the chunk at a place of a block. The number is that of the log,
+// readChunk reads the chunk at an offset of a block. number is that of the log,
 // or 0 for a manifest.
 func readChunk(block []byte, at int, number uint32) (c chunk, ok bool) {
 	if at+7 > len(block) {
@@ -106,27 +107,28 @@ func readChunk(block []byte, at int, number uint32) (c chunk, ok bool) {
 	return chunk{(kind - 1) % 4, b[header:size], at + size}, true
 }
 
-// closes reports whether a log ends at a place of a block because it was closed.
+// closes reports whether a log ends at an offset of a block because it was
+// closed.
 func closes(block []byte, at int, number uint32) bool {
 	return number != 0 && at+headerSizes[1] <= len(block) && block[at+6] == closeKind &&
 		binary.LittleEndian.Uint16(block[at+4:]) == 0 && binary.LittleEndian.Uint32(block[at+7:]) == number+1
 }
 
-// padding reports whether nothing but zeros follows in a block, which then had no
-// room for a chunk.
+// padding reports whether only zeros follow in a block, and too few bytes for a
+// chunk.
 func padding(block []byte, at int) bool {
 	return at+headerSizes[2] > len(block) && !slices.ContainsFunc(block[at:], func(b byte) bool { return b != 0 })
 }
 
-// A logScan is what a log, or a manifest, turned out to contain.
+// A logScan is what was found in a log or a manifest.
 type logScan struct {
-	good    int64  // bytes at its beginning that are whole records
-	whole   bool   // it ends there because it was closed, or with the file
-	tail    bool   // something follows that is no record, and is not just zeros
-	later   bool   // a record follows that can be read
-	closed  bool   // the log was closed after all that, and so was on disk
-	onDisk  uint64 // the last batch that a later record says was on disk
-	first   uint64 // the numbers of the first and the last batch of the beginning
+	good    int64  // length of its beginning that consists of whole records
+	whole   bool   // nothing follows these: the log was closed, or the file ends
+	tail    bool   // something follows that is not a record and not only zeros
+	later   bool   // a readable record follows
+	closed  bool   // after that the log was closed, and so it was on disk
+	onDisk  uint64 // the last batch that was on disk according to a later record
+	first   uint64 // the numbers of the first and the last batch in the good part
 	last    uint64
 	scanned int64
 }
@@ -134,7 +136,7 @@ type logScan struct {
 // scanLog reads a log, or a manifest if number is 0.
 func scanLog(r io.Reader, number uint32) (s logScan, err error) {
 	block := make([]byte, logBlock)
-	var record []byte // as far as it was read
+	var record []byte // the part read so far
 	broken := false
 	for {
 		n, err := io.ReadFull(r, block)
@@ -171,7 +173,7 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 		at = c.end
 		*record = append(*record, c.data...)
 		if c.part == 1 && len(c.data) == 0 {
-			*record = append(*record, 0) // so that it is under way
+			*record = append(*record, 0) // so that the record counts as begun
 		}
 		if c.part == 0 || c.part == 3 {
 			if n, _, ok := readEntry(*record); ok {
@@ -183,7 +185,7 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 			s.good = s.scanned + int64(at)
 		}
 	}
-	for ; at < len(block); at++ { // chunks may be anywhere after a damage
+	for ; at < len(block); at++ { // after damage, chunks may be at any offset
 		if block[at] != 0 {
 			s.tail = true
 		}
@@ -203,15 +205,15 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 	}
 }
 
-// inspect looks at the logs and the manifest before Pebble does, cuts off what a
-// crash has left at the end of the last log, and notes the last batch in
-// s.number.
+// inspect checks the logs and the manifest before Pebble reads them. It cuts
+// off what a crash left at the end of the last log, and sets s.number to the
+// number of the last batch.
 func (s *store) inspect() error {
 	names, err := s.fs.List(s.fs.dir)
 	if err != nil {
 		return nil // a new state
 	}
-	slices.Sort(names) // by number: those have six digits
+	slices.Sort(names) // by number: the numbers of logs have six digits
 	var logs []string
 	for _, name := range names {
 		number, ok := strings.CutSuffix(name, ".log")
@@ -264,9 +266,9 @@ func (s *store) inspectManifest(name string) error {
 	return nil
 }
 
-// inspectLog looks at one log. Pebble keeps some old logs to use them again and
-// deletes later ones, so commits may be missing before a log that is marked: what
-// must be there has a mark.
+// inspectLog checks one log. Pebble keeps some old logs for reuse and deletes
+// later ones, so commits may be missing before a marked log. That is no damage,
+// because a log that must exist has a mark.
 func (s *store) inspectLog(name string, last, marked bool) error {
 	number, _ := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 32)
 	scan, err := s.scan(name, uint32(number))
@@ -279,7 +281,7 @@ func (s *store) inspectLog(name string, last, marked bool) error {
 	s.number = max(s.number, scan.last)
 	s.logBytes += scan.good
 	switch {
-	case scan.whole, !last: // Pebble itself accepts no older log that does not end as it should
+	case scan.whole, !last: // Pebble itself refuses an older log that does not end properly
 		return nil
 	case scan.later && (scan.closed || scan.onDisk > scan.last):
 		return fmt.Errorf("%w: %s is damaged at offset %d, behind commit %d; commits that were answered follow there", engine.ErrCorrupt, name, scan.good, scan.last)
@@ -292,7 +294,7 @@ func (s *store) inspectLog(name string, last, marked bool) error {
 	return nil
 }
 
-// cut makes a log end at a size.
+// cut shortens a log to a size.
 func (s *store) cut(name string, size int64) error {
 	path := s.fs.PathJoin(s.fs.dir, name)
 	from, err := s.fs.Open(path)
@@ -308,8 +310,9 @@ func (s *store) cut(name string, size int64) error {
 	return s.writeFile(name, content)
 }
 
-// writeFile puts a file in the place of another, or of none. Either the old or
-// the new content is there after a crash, and the new one when it returns nil.
+// writeFile replaces a file, or creates it. After a crash the file has either
+// the old content or the new. When writeFile returns nil, the new content is on
+// disk.
 func (s *store) writeFile(name string, content []byte) error {
 	path := s.fs.PathJoin(s.fs.dir, name)
 	f, err := s.fs.Create(path+".new", vfs.WriteCategoryUnspecified)

@@ -18,10 +18,10 @@ import (
 	"github.com/leasehold/leasehold/engine/record"
 )
 
-// marksFile keeps what must not go back outside the log and the tables: the
-// rows under [engine.Mark], such as the last token that may have been issued, and
-// how many commits there have been. It is written, and on disk, before a
-// commit that changes a mark reaches the log.
+// marksFile keeps, apart from the log and the tables, what must never go back:
+// the rows under [engine.Mark], such as the highest token that may have been
+// issued, and the number of commits. It is written and synced before a commit
+// that changes a mark reaches the log.
 //
 //	[4]byte  CRC-32 of what follows, Castagnoli, little endian
 //	uint     version, 1
@@ -33,7 +33,7 @@ const marksFile = "marks"
 
 const marksVersion = 1
 
-// marks are what the file has.
+// marks is the content of the file.
 type marks struct {
 	number uint64
 	rows   map[string]string // records by key
@@ -68,7 +68,8 @@ func decodeMarks(b []byte) (m marks, ok bool) {
 	return m, version == marksVersion && r.Done()
 }
 
-// readMarks reads the file. It gives no marks, and says why, if it cannot.
+// readMarks reads the file. If it is damaged, readMarks logs that, and known is
+// false.
 func (s *store) readMarks() (m marks, known bool, err error) {
 	m.rows = make(map[string]string)
 	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, marksFile))
@@ -90,8 +91,9 @@ func (s *store) readMarks() (m marks, known bool, err error) {
 	return m, false, nil
 }
 
-// reconcile makes the marks and the store agree on the greater of both, and
-// reports where the store had less: then it has lost its latest commits.
+// reconcile sets both the marks and the store to the greater of their values.
+// It reports if the store's were lower, because then the store has lost its
+// latest commits.
 func (s *store) reconcile(found bool) error {
 	m, known, err := s.readMarks()
 	if err != nil {
@@ -127,7 +129,7 @@ func (s *store) reconcile(found bool) error {
 	return s.writeMarks()
 }
 
-// raise sets a row to a record unless it has a greater one.
+// raise sets a row to a record, unless its record is at least as great.
 func (s *store) raise(key, value string) error {
 	var stored string
 	_, err := s.Get(memory.Hot, key, func(v []byte) error { stored = string(v); return nil })
@@ -142,7 +144,7 @@ func (s *store) writeMarks() error {
 	return s.writeFile(marksFile, marks{s.number, s.marks}.encode())
 }
 
-// noteMarks writes the marks that a batch changes to the file.
+// noteMarks updates the file if a batch changes marks.
 func (s *store) noteMarks(writes []memory.Write) error {
 	changed := false
 	for i := range writes {

@@ -13,18 +13,18 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// Options say where and how to open a state.
+// Options say which state to open, and how.
 type Options struct {
-	// Dir is the directory of the state. It is made, for its owner alone,
-	// if there is none.
+	// Dir is the directory of the state. If it does not exist, it is created,
+	// accessible to its owner only.
 	Dir string
-	// Logf is told what an operator should know, such as a failing disk. It
-	// may be called from any goroutine. Nil discards.
+	// Logf receives messages for an operator, such as a failing disk. It may be
+	// called from any goroutine. If it is nil, they are discarded.
 	Logf func(format string, args ...any)
-	// FS is where Dir is: nil is the real disk. It is for tests.
+	// FS is the file system of Dir; nil is the real disk. It is for tests.
 	FS vfs.FS
-	// Clock is what time is read from. The zero value is the machine's, or
-	// Go's where FS is not the real disk.
+	// Clock is the source of time. The zero value is the machine's clock or,
+	// with another FS, Go's.
 	Clock clock.Clock
 }
 
@@ -36,9 +36,9 @@ type Engine struct {
 
 var _ engine.Engine = (*Engine)(nil)
 
-// Open opens the state in o.Dir, or makes one. It answers [engine.ErrLocked]
-// when another process, or this one, has it open, and [engine.ErrCorrupt] when
-// it holds a record that cannot be read.
+// Open opens the state in o.Dir, or creates one. It returns [engine.ErrLocked]
+// if another process, or this one, has it open, and [engine.ErrCorrupt] if it
+// has a record that cannot be read.
 func Open(o Options) (*Engine, error) {
 	if o.Dir == "" {
 		return nil, errors.New("engine: no directory to open")
@@ -78,12 +78,12 @@ func Open(o Options) (*Engine, error) {
 
 const (
 	memtableSize = 32 << 20
-	memtables    = 4       // at most, until writers wait
-	logStep      = 8 << 20 // by which a log grows
+	memtables    = 4       // at most; then writers wait
+	logStep      = 8 << 20 // how much a log grows at a time
 
 	// cacheSize is for the blocks of tables, where cold rows are, and for the
-	// memtables: Pebble takes off the cache what those have, and one that is no
-	// larger keeps no block.
+	// memtables: Pebble subtracts the memtables' size from the cache, so a
+	// cache of only that size would keep no blocks.
 	cacheSize = 64<<20 + memtables*memtableSize
 )
 
@@ -107,7 +107,8 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Before Pebble, which would take a damage for the end of the log.
+	// This comes before Pebble opens, because Pebble would take damage for the
+	// end of the log.
 	err = s.inspect()
 	if err == nil {
 		err = s.fs.needRoom(s.logBytes)
@@ -143,8 +144,8 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	return s, nil
 }
 
-// openPebble gives as an error what Pebble panics with, at some failures of
-// the disk. It has let go of all it held by then.
+// openPebble returns a panic of Pebble as an error. Pebble panics at some
+// failures of the disk, after it has released everything.
 func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -158,8 +159,8 @@ func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
 	return pebble.Open(dir, o)
 }
 
-// options are Pebble's, for what they are to differ in. The package's
-// documentation says what was measured.
+// options returns Pebble's options, as far as they differ from the defaults.
+// The package's documentation has the measurements.
 func (s *store) options() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.fs,
@@ -168,9 +169,9 @@ func (s *store) options() *pebble.Options {
 		MemTableStopWritesThreshold: memtables,
 		Logger:                      logger{s},
 		EventListener: &pebble.EventListener{
-			// A store that cannot flush will stall the next writer for good.
-			// It is better to say so at once.
-			// For want of room it tries again, once the reserve is gone.
+			// A store that cannot flush will block the next writer for good, so
+			// it fails at once. If only space is lacking, Pebble tries again
+			// after the reserve is released.
 			BackgroundError: func(err error) {
 				if !vfs.IsNoSpaceError(err) || !s.fs.yield() {
 					s.Fail(err)
@@ -181,20 +182,20 @@ func (s *store) options() *pebble.Options {
 				s.logf("engine: the disk is too slow for what is written (%s): all wait until it has caught up", info.Reason)
 			},
 			WriteStallEnd: func() { s.logf("engine: the disk has caught up") },
-			// Whoever reads it is told, be it Open, a transaction or, in the
-			// background, a compaction: all but the second end there.
+			// The reader also gets an error: Open and a transaction return it,
+			// and a compaction in the background fails.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				s.logf("engine: corruption: %v", info)
 			},
 		},
 	}
 	o.Experimental.TombstoneDenseCompactionThreshold = -1 // never
-	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)     // and so the others
+	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)     // also for the other levels
 	return o
 }
 
-// A logger hears what Pebble has to say. Its Fatalf returns, so Pebble goes on
-// after what it takes for its end; what it writes then is discarded.
+// A logger receives Pebble's messages. Its Fatalf returns, so Pebble continues
+// after a fatal error; what it writes then is discarded.
 type logger struct{ s *store }
 
 func (l logger) Infof(string, ...any) {}

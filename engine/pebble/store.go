@@ -16,29 +16,30 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// A store is a [memory.Store] in a Pebble. The first byte of a stored key is its
-// space.
+// A store is a [memory.Store] in a Pebble database. The first byte of a stored
+// key is its space.
 type store struct {
 	reader
 	memory.Failure
-	broken <-chan struct{} // closed when it has failed
+	broken <-chan struct{} // closed when the store has failed
 	db     *pebble.DB
 	fs     *stateFS
 	lock   *pebble.Lock
 	logf   func(format string, args ...any)
 
-	// Used by one goroutine at a time: Open, then whoever appends.
+	// Used by one goroutine at a time: by Open, then by calls of Append.
 	number   uint64 // of the last batch
 	journal  journal
-	boot     string            // the life of the machine; "" if that is not known
-	logBytes int64             // that the logs had
-	scanned  bool              // the logs had a batch
+	boot     string            // identifies the boot of the machine; "" if unknown
+	logBytes int64             // size of the logs when opened
+	scanned  bool              // the logs contained a batch
 	marks    map[string]string // the records under engine.Mark, by key
 	syncs    syncs
 }
 
-// Append implements [memory.Store]. A batch that has to survive the process only
-// goes to the journal if it can. Any other one waits for a sync.
+// Append implements [memory.Store]. It writes the batch to the journal if it
+// can. A batch that is not in the journal, or must survive the machine, is
+// durable only after a sync.
 func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	if err := s.noteMarks(batch.Writes); err != nil {
 		return 0, err
@@ -73,17 +74,17 @@ func encode(b *pebble.Batch, w *memory.Write) {
 	_ = op.Finish() // fails for an indexed batch only
 }
 
-// syncs let everybody who waits for the disk share a sync: while one is under way,
-// the batches of the next one gather.
+// syncs lets all callers that wait for the disk share syncs: during one, the
+// batches of the next one accumulate.
 type syncs struct {
-	appended, onDisk atomic.Uint64 // the last batch that Pebble has, and the last known to be on disk
+	appended, onDisk atomic.Uint64 // the last batch that Pebble has, and the last one known to be on disk
 
 	mu   sync.Mutex
 	busy bool
-	over sync.Cond // of mu: busy has ended
+	over sync.Cond // on mu; signals that busy has ended
 }
 
-// slowSync is after how long an operator is told of a disk that does not answer.
+// slowSync is how long a sync takes before an operator is told.
 const slowSync = 5 * time.Second
 
 // Wait implements [memory.Store].
@@ -115,9 +116,9 @@ func (s *store) Wait(number uint64, disk bool) error {
 		g.mu.Lock()
 		g.busy = false
 		g.over.Broadcast()
-		// A disk that fails makes the store fail before Pebble hears of it, see
-		// stateFS: if there is no failure after the sync, everything up to it
-		// has reached the disk.
+		// If the disk fails, the store has failed before Pebble learns of it,
+		// see stateFS. So if there is no failure after the sync, everything up
+		// to it has reached the disk.
 		if err = cmp.Or(s.Failed(), err); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (s *store) Wait(number uint64, disk bool) error {
 	return nil
 }
 
-// settle waits for a sync under way, of a store that failed.
+// settle waits for a running sync of a store that has failed.
 func (g *syncs) settle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,34 +153,35 @@ func (s *store) Close() error {
 	return errors.Join(err, s.closeJournal(err == nil), s.lock.Close())
 }
 
-// largeLog is the size from which on a log is not left for the next Open to read.
+// largeLog is the size from which a log is flushed on Close, rather than read
+// by the next Open.
 const largeLog = 4 << 20
 
-// flush makes tables of what a large log holds. On a full disk there is no room for
-// them, and the log has everything.
+// flush writes the content of a large log to tables. It does nothing on a full
+// disk, which has no space for them; the log has everything.
 func (s *store) flush() {
 	if s.db.Metrics().WAL.Size < largeLog || s.Full() {
 		return
 	}
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
-		return // the log has everything then, too
+		return // the log has everything
 	}
 	patience := time.NewTimer(10 * time.Second)
 	defer patience.Stop()
 	select {
 	case <-flushed:
-	case <-s.broken: // Pebble tries again for ever
+	case <-s.broken: // Pebble would try for ever
 	case <-patience.C:
 	}
 }
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
-const formatVersion = 3 // 1 had no marks, and 2 no journal
+const formatVersion = 3 // 1 had no marks, 2 had no journal
 
 // checkFormat refuses a state that a later version of this package has written,
-// and marks a new one. It gives the version that it found, or 0.
+// and otherwise writes the present version. It returns the version found, or 0.
 func (s *store) checkFormat() (found byte, err error) {
 	_, err = s.Get(memory.Meta, "format", func(value []byte) error {
 		if len(value) != 1 || value[0] == 0 {
@@ -199,7 +201,8 @@ func (s *store) checkFormat() (found byte, err error) {
 	return found, nil
 }
 
-// corruption makes what Pebble says of damaged files an [engine.ErrCorrupt].
+// corruption turns Pebble's error about damaged files into an
+// [engine.ErrCorrupt].
 func corruption(err error) error {
 	if err != nil && pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
@@ -207,7 +210,7 @@ func corruption(err error) error {
 	return err
 }
 
-// A reader is a [memory.Reader] of a Pebble or of a snapshot.
+// A reader is a [memory.Reader] of a Pebble database or of a snapshot.
 type reader struct{ pebble.Reader }
 
 // Get implements [memory.Reader].
@@ -238,17 +241,17 @@ type iterator struct {
 	it    *pebble.Iterator
 	space memory.Space
 	end   []byte
-	at    []byte // for Seek to use again
+	at    []byte // buffer that Seek reuses
 }
 
-// Seek implements [memory.Iterator]. The bounds keep Pebble from reading what was
-// deleted beyond the end.
+// Seek implements [memory.Iterator]. The bounds prevent Pebble from reading
+// deleted records beyond the end.
 func (i *iterator) Seek(from, end string) bool {
 	upper := []byte{byte(i.space) + 1}
 	if end != "" {
 		upper = append([]byte{byte(i.space)}, end...)
 	}
-	if !bytes.Equal(upper, i.end) { // to set it again would cost the way to a key nearby
+	if !bytes.Equal(upper, i.end) { // setting the same bounds again would lose the shortcut to a nearby key
 		i.end = upper
 		i.it.SetBounds([]byte{byte(i.space)}, upper)
 	}
