@@ -20,21 +20,22 @@ import (
 	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
-// Options say how to reach a state, and as whom.
+// Options say how to reach a state, and as which actor.
 type Options struct {
 	// Servers are URLs: unix:///path of a daemon's socket, http://host:port or
-	// https://host. If one does not answer, the next is asked.
+	// https://host. If a server does not answer, the client asks the next one.
 	Servers []string
 	Token   string        // of an actor, from leasehold actor add
-	TLS     *tls.Config   // of https; nil: what the system trusts
-	Outage  time.Duration // how long a call tries where no server answers; 0: 30 s
+	TLS     *tls.Config   // for https; nil: the system's trusted roots
+	Outage  time.Duration // how long a call is retried while no server answers; 0: 30 s
 	Log     *slog.Logger  // nil: silent
 }
 
 const defaultOutage = 30 * time.Second
 
-// A Client is one session with a state, for as long as it is open. What it holds goes
-// back when it is closed, or its process ends. It can be used by many goroutines.
+// A Client is one session with a state, for as long as it is open. When it is
+// closed, or its process ends, everything that it holds is released. It is safe
+// for use by many goroutines.
 type Client struct {
 	opts    Options
 	servers *servers
@@ -47,14 +48,14 @@ type Client struct {
 	enqueues combiner[enqueuing, string]
 	submits  combiner[submission, submitted]
 
-	opening chan struct{} // whoever opens a session has it
+	opening chan struct{} // held by the call that opens a session
 	mu      sync.Mutex
-	session string           // its handle; "": there is none
-	closed  bool             // nothing more is held
+	session string           // its handle; "" if there is none
+	closed  bool             // nothing more can be held
 	holds   map[uint64]*hold // by token
 }
 
-// Open opens a session. It ends with Close, and not with ctx.
+// Open opens a session. It lasts until Close, even after ctx has ended.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	ss, err := newServers(o.Servers, o.TLS)
 	if err != nil {
@@ -71,7 +72,8 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold)}
-	// Requests of several callers are sent within it, and are none of ctx's span.
+	// Requests that combine several callers are sent within this context, so
+	// they belong to no caller's span.
 	c.ctx, c.stop = context.WithCancelCause(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}))
 	c.enqueues.init(c, c.enqueueAll)
 	c.submits.init(c, c.submitAll)
@@ -90,8 +92,8 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 	return c, nil
 }
 
-// Close ends the session, and so gives back all that it holds. Contexts of leases and
-// tasks end first.
+// Close ends the session, which releases everything that it holds. The contexts
+// of leases and tasks end first.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	handle := c.session
@@ -108,15 +110,16 @@ func (c *Client) Close() error {
 	c.watched.Wait()
 	c.servers.close()
 	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Status == http.StatusNotFound {
-		return nil // it has ended already
+		return nil // the session has already ended
 	}
 	return err
 }
 
 const closeTimeout = 5 * time.Second
 
-// Do calls any route of the API: path is below /api/v1, in and out are JSON or nil. A
-// refusal is an [*Error]. What it is granted nobody renews; see Acquire and Work.
+// Do calls any route of the API: path is below /api/v1, and in and out are JSON
+// or nil. A refusal is an [*Error]. The client does not renew what the call is
+// granted; see Acquire and Work for that.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	r := request{method: method, path: path}
 	if in != nil {
@@ -129,20 +132,21 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return c.do(ctx, &r, out)
 }
 
-// A request is a call of a route.
+// A request is a call of an API route.
 type request struct {
 	method, path string
 	body         []byte
-	wait         time.Duration // that the server may take before it answers
-	key          string        // names the call, however often it is sent
-	session      string        // in which it was answered
+	wait         time.Duration // how long the server may wait before it answers
+	key          string        // identifies the call each time it is sent
+	session      string        // the session in which it was answered
 }
 
-// answerTimeout is how long a server may take to answer what does not wait.
+// answerTimeout is how long a server may take to answer, apart from the time it
+// waits.
 const answerTimeout = 5 * time.Second
 
-// do sends a request until it is answered, its ctx ends, or no server has answered for
-// as long as an outage may last.
+// do sends a request until it is answered, ctx ends, or no server has answered
+// for Options.Outage.
 func (c *Client) do(ctx context.Context, r *request, out any) error {
 	if r.key == "" && r.method != http.MethodGet {
 		r.key = uuid.NewString()
@@ -169,13 +173,14 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 	}
 }
 
-// retriable reports whether a call that failed may be answered at the next try.
+// retriable reports whether a failed call may succeed if it is sent again.
 func retriable(err error) bool {
 	refusal, ok := errors.AsType[*Error](err)
 	return !ok || refusal.passing()
 }
 
-// try sends a request once, in the session, or twice if that has ended meanwhile.
+// try sends a request once in the session. If the session has ended, try opens
+// a new one and sends the request again.
 func (c *Client) try(ctx context.Context, r *request, timeout time.Duration, out any) error {
 	for reopened := false; ; reopened = true {
 		handle, err := c.open(ctx)
@@ -206,11 +211,11 @@ func ended(err error) bool {
 	return ok && (refusal.Code == sessionOver || refusal.Status == http.StatusUnauthorized)
 }
 
-// sessionOver is the code of a refusal that names a session which has ended.
+// sessionOver is the code of a refusal whose session has ended.
 const sessionOver = "SESSION_ENDED"
 
-// send sends a request to the server that answered last. If it does not answer, the
-// next is asked from then on.
+// send sends a request to the current server. If that does not answer, later
+// requests go to the next one.
 func (c *Client) send(ctx context.Context, r *request, handle string) (status int, body []byte, err error) {
 	s, number := c.servers.current()
 	resp, err := s.http.Do(c.httpRequest(ctx, s, r, handle))
@@ -237,7 +242,7 @@ func (c *Client) send(ctx context.Context, r *request, handle string) (status in
 	return resp.StatusCode, body, refusal
 }
 
-// refusalOf is what a server has refused, with what its answer said.
+// refusalOf reads a refusal from the response and its body.
 func refusalOf(resp *http.Response, body []byte) *Error {
 	refusal := errorOf(resp.StatusCode, body)
 	if resp.Header.Get(sessionHeader) == "ended" {
@@ -246,7 +251,7 @@ func refusalOf(resp *http.Response, body []byte) *Error {
 	return refusal
 }
 
-// unanswered has the next server asked, unless it was the caller who gave up.
+// unanswered makes the next server current, unless the caller itself gave up.
 func (c *Client) unanswered(ctx context.Context, number int64) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		c.servers.failed(number)
@@ -257,7 +262,7 @@ const sessionHeader = "Leasehold-Session"
 
 func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle string) *http.Request {
 	h, err := http.NewRequestWithContext(ctx, r.method, s.url+r.path, bytes.NewReader(r.body))
-	if err != nil { // of a path that is none
+	if err != nil { // the path is not valid
 		h, _ = http.NewRequestWithContext(ctx, r.method, s.url, http.NoBody)
 	}
 	h.Header.Set("Authorization", "Bearer "+c.opts.Token)
@@ -277,7 +282,7 @@ func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle 
 	return h
 }
 
-// pause waits a little longer after each failure.
+// pause waits, longer after each failure.
 func pause(ctx context.Context, failures int) error {
 	timer := time.NewTimer(min(firstRetry<<min(failures, 10), lastRetry))
 	defer timer.Stop()

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// A combiner sends what several goroutines ask for together: what comes while a request
-// is under way goes with the next. With nobody else about, a call goes at once.
+// A combiner sends the requests of several goroutines together: what arrives
+// during a request goes with the next one. If no other goroutine calls, a call
+// is sent at once.
 type combiner[T interface{ size() int }, R any] struct {
 	c    *Client
 	send func(ctx context.Context, list []T) ([]R, error)
@@ -20,7 +21,7 @@ type combiner[T interface{ size() int }, R any] struct {
 const (
 	maxTogether      = 100
 	maxTogetherBytes = 2 << 20
-	maxUnderWay      = 2 // while one is answered, another is made ready
+	maxUnderWay      = 2 // one can be prepared while another is answered
 )
 
 type asked[T, R any] struct {
@@ -28,22 +29,22 @@ type asked[T, R any] struct {
 	answer R
 	err    error
 	done   chan struct{}
-	gone   bool // nobody waits for it
+	gone   bool // its caller no longer waits
 }
 
 func (b *combiner[T, R]) init(c *Client, send func(context.Context, []T) ([]R, error)) {
 	b.c, b.send = c, send
 }
 
-// do sends one, and returns its answer. If ctx ends before that it is not sent, or it is
-// not known whether it had its effect.
+// do sends one item and returns its answer. If ctx ends first, the item is not
+// sent, or it is unknown whether it took effect.
 func (b *combiner[T, R]) do(ctx context.Context, what T) (answer R, err error) {
 	a := &asked[T, R]{what: what, done: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, a)
 	if b.sending < maxUnderWay {
 		b.sending++
-		go b.run() // ends when nothing waits
+		go b.run() // ends when nothing is waiting
 	}
 	b.mu.Unlock()
 	select {
@@ -70,7 +71,7 @@ func (b *combiner[T, R]) run() {
 	}
 }
 
-// take gives what goes with the next request; nil: there is nothing.
+// take returns what goes with the next request, or nil if nothing is waiting.
 func (b *combiner[T, R]) take() (list []*asked[T, R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +94,8 @@ func (b *combiner[T, R]) take() (list []*asked[T, R]) {
 	return list
 }
 
-// sendAll sends a request. If one of several makes it be refused, each is sent alone, so
-// that nobody is refused for another.
+// sendAll sends a request. If a request of several items is refused, each item
+// is sent alone, so that none is refused because of another.
 func (b *combiner[T, R]) sendAll(list []*asked[T, R]) {
 	items := make([]T, len(list))
 	for i, a := range list {

@@ -7,28 +7,31 @@ import (
 	"net/http"
 )
 
-// Why the context of a lease or a task ends; see [context.Cause].
+// These are the reasons for which the context of a lease or a task ends; see
+// [context.Cause].
 var (
-	// ErrLost: what was held is not held any more. The error says why; the next two are
-	// kinds of it.
+	// ErrLost means that the lease or claim is no longer held. The error says
+	// why; the next two are kinds of it.
 	ErrLost = errors.New("lost")
-	// ErrDeadline: it could not be renewed in time, so nobody knows.
+	// ErrDeadline means that it could not be renewed in time, so it may have
+	// been lost.
 	ErrDeadline = fmt.Errorf("%w: it could not be renewed before its local deadline", ErrLost)
-	// ErrSession: the session ended that held it.
+	// ErrSession means that the session that held it has ended.
 	ErrSession = fmt.Errorf("%w: the session has ended", ErrLost)
 
-	// ErrReleased: its holder gave it back.
+	// ErrReleased means that its holder released it.
 	ErrReleased = errors.New("released")
-	// ErrDraining: the worker ends, and did not wait for the handler any longer.
+	// ErrDraining means that the worker is stopping and did not wait longer for
+	// the handler.
 	ErrDraining = errors.New("the worker drains")
 )
 
-// ErrClosed answers calls of a [Client] that was closed.
+// ErrClosed is the error of calls on a closed [Client].
 var ErrClosed = errors.New("the client is closed")
 
 // An Error is a refusal.
 type Error struct {
-	Status  int    // of HTTP
+	Status  int    // HTTP status
 	Code    string // LEASE_HELD, STALE_TOKEN, …
 	Message string // what, who, and what next
 	Object  json.RawMessage
@@ -36,7 +39,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// CodeOf is the code of a refusal; "" if err is none.
+// CodeOf returns the code of a refusal, or "" if err is not a refusal.
 func CodeOf(err error) string {
 	if refusal, ok := errors.AsType[*Error](err); ok {
 		return refusal.Code
@@ -44,7 +47,7 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// errorOf reads a problem.
+// errorOf reads a refusal from the body of a response.
 func errorOf(status int, body []byte) *Error {
 	e := &Error{Status: status, Object: body}
 	var p struct{ Code, Detail, Message string }
@@ -56,7 +59,8 @@ func errorOf(status int, body []byte) *Error {
 	return e
 }
 
-// passing reports whether a refusal may be another at the next try or server.
+// passing reports whether another try, or another server, may give another
+// answer.
 func (e *Error) passing() bool {
 	switch e.Status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -65,7 +69,7 @@ func (e *Error) passing() bool {
 	return false
 }
 
-// lost reports whether a refusal says that what is to be kept is not held.
+// lost reports whether the refusal says that the lease or claim is not held.
 func (e *Error) lost() bool {
 	switch e.Code {
 	case "LEASE_LOST", "NOT_HOLDER", "STALE_TOKEN", "NOT_FOUND", "FORBIDDEN":

@@ -9,31 +9,33 @@ import (
 	"time"
 )
 
-// A hold is a lease, or the claim on a task, that is renewed.
+// A hold is a lease, or the claim on a task, that the client renews.
 type hold struct {
 	c        *Client
-	what     string // for people
+	what     string // for log messages
 	token    uint64
-	session  string // in which it was granted
+	session  string // the session in which it was granted
 	ttl      time.Duration
-	renew    func(ctx context.Context, timeout time.Duration) error // asks one server once
+	renew    func(ctx context.Context, timeout time.Duration) error // sends one renewal to one server
 	jeopardy func(left time.Duration, err error)
 
 	ctx context.Context
 	end context.CancelCauseFunc
 
 	mu       sync.Mutex
-	until    time.Duration // by the running clock, which the holder trusts it to
-	failures int           // of renewals, in a row
-	beat     *time.Timer   // renews
-	watch    *time.Timer   // ends it at its deadline
+	until    time.Duration // local deadline by the running clock
+	failures int           // failed renewals in a row
+	beat     *time.Timer   // for the next renewal
+	watch    *time.Timer   // for the deadline
 }
 
-// margin is by how much clocks may differ in a ttl, and how late a timer may be.
+// margin is how far clocks may drift apart in a ttl, plus how late a timer may
+// fire.
 func margin(ttl time.Duration) time.Duration { return ttl/50 + 10*time.Millisecond }
 
-// begin makes what was granted by a request that was sent at an instant a hold. If that
-// was so long ago that a renewal is due, as after a wait, it is renewed first.
+// begin starts the hold for what was granted by a request sent at an instant.
+// If that was so long ago that a renewal is due, as after a wait, begin renews
+// it first.
 func (h *hold) begin(ctx context.Context, sent time.Duration) error {
 	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.until = sent + h.ttl - margin(h.ttl)
@@ -65,8 +67,8 @@ func (h *hold) begin(ctx context.Context, sent time.Duration) error {
 	return nil
 }
 
-// keep adds a hold to those that end with their session. One whose session has ended
-// meanwhile, with which it went back, is none.
+// keep registers a hold, which then ends with its session. It refuses if the
+// session has ended meanwhile, because that has released what was granted.
 func (c *Client) keep(h *hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,11 +82,11 @@ func (c *Client) keep(h *hold) error {
 	return nil
 }
 
-// maxConfirms bounds how often a grant is asked for again before it is given up.
+// maxConfirms is how often begin retries the renewal before it gives up.
 const maxConfirms = 5
 
-// third is when to renew: spread, so that what was granted together is not renewed
-// together for ever.
+// third is the time until the next renewal. It is randomized, so that leases
+// that were granted together are not always renewed together.
 func (h *hold) third() time.Duration {
 	third := h.ttl / 3
 	return third - time.Duration(rand.Int64N(int64(third/5)+1))
@@ -93,7 +95,8 @@ func (h *hold) third() time.Duration {
 // patience is how long one renewal may take before another is tried.
 func (h *hold) patience() time.Duration { return max(h.ttl/6, 100*time.Millisecond) }
 
-// nextLook is when to look at the clock. A timer stands still while the machine sleeps.
+// nextLook is the time until the next look at the clock. A timer stops while
+// the machine sleeps.
 func (h *hold) nextLook() time.Duration {
 	left := h.until - h.c.clock.Running()
 	if h.c.clock.Sleeps {
@@ -102,7 +105,8 @@ func (h *hold) nextLook() time.Duration {
 	return max(left, 0)
 }
 
-// look ends the hold if its deadline has passed.
+// look ends the hold if its deadline has passed, and otherwise sets the timer
+// again.
 func (h *hold) look() {
 	if h.check() == nil {
 		h.mu.Lock()
@@ -111,7 +115,8 @@ func (h *hold) look() {
 	}
 }
 
-// check is why it is not held; nil if it is.
+// check returns why the hold has ended, or nil. It ends the hold if its
+// deadline has passed.
 func (h *hold) check() error {
 	if h.ctx.Err() != nil {
 		return context.Cause(h.ctx)
@@ -126,7 +131,7 @@ func (h *hold) check() error {
 	return nil
 }
 
-// keep renews it, and says when to do so next.
+// keep renews the hold and sets the timer for the next renewal.
 func (h *hold) keep() {
 	if h.check() != nil {
 		return
@@ -165,7 +170,7 @@ func (h *hold) left() time.Duration {
 	return max(0, h.until-h.c.clock.Running())
 }
 
-// lose ends it, and reports whether it was held.
+// lose ends the hold, and reports whether it was held.
 func (h *hold) lose(cause error) bool {
 	h.c.mu.Lock()
 	was := h.c.holds[h.token] == h
@@ -189,7 +194,8 @@ func (h *hold) lose(cause error) bool {
 	return true
 }
 
-// refused reports whether a renewal was answered: what it is of is not held.
+// refused reports whether the server has answered that the lease or claim is
+// not held.
 func refused(err error) bool {
 	if ended(err) {
 		return true
@@ -198,7 +204,7 @@ func refused(err error) bool {
 	return ok && refusal.lost()
 }
 
-// lossOf is why something is lost whose renewal was refused.
+// lossOf returns the cause of a loss from the refusal of a renewal.
 func lossOf(err error) error {
 	if ended(err) {
 		return ErrSession

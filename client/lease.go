@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// LeaseOptions say what lease to take. The zero value is an exclusive one of the run,
-// for 30 s at a time.
+// LeaseOptions say which lease to take. The zero value is an exclusive lease of
+// the run with a ttl of 30 s.
 type LeaseOptions struct {
-	TTL    time.Duration // how long it lasts unless it is renewed, which is done at a third of it; 1 s to a day
-	Layer  bool          // of the caller's layer, and not of the run
-	Shared bool          // beside others that take it shared
+	TTL    time.Duration // how long it lasts without a renewal, which comes at a third of it; 1 s to a day
+	Layer  bool          // in the caller's layer, not in the run
+	Shared bool          // other holders may share it
 	Reason string        // shown to those who are refused
 
-	// Jeopardy is called when a renewal fails, with the time that is left until the
-	// lease's context ends.
+	// Jeopardy is called when a renewal fails, with the time until the lease's
+	// context ends.
 	Jeopardy func(left time.Duration, err error)
 }
 
@@ -29,14 +29,14 @@ type Lease struct {
 	id, scope, key string
 }
 
-// Acquire takes a lease, and waits in line for it until ctx ends. The end of ctx after
-// that ends no lease.
+// Acquire takes a lease; it waits in line until ctx ends. After Acquire has
+// returned, the end of ctx does not end the lease.
 func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
 	for ticket := ""; ; {
 		l, err := c.acquire(ctx, key, maxWait, ticket, o)
 		refusal, ok := errors.AsType[*Error](err)
 		switch {
-		case errors.Is(err, ErrLost): // before it could be used
+		case errors.Is(err, ErrLost): // lost before it could be used
 			ticket = ""
 		case ok && refusal.Code == "WAIT_TIMEOUT":
 			ticket = ticketOf(refusal)
@@ -49,8 +49,8 @@ func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Leas
 	}
 }
 
-// TryAcquire takes a lease if it is free. If not, it is an [*Error] with code
-// LEASE_HELD, which says who has it.
+// TryAcquire takes a lease if it is free. Otherwise it returns an [*Error] with
+// the code LEASE_HELD, which says who holds it.
 func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
 	return c.acquire(ctx, key, 0, "", o)
 }
@@ -84,7 +84,7 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 		Scope   string
 		Token   uint64
 	}
-	sent := c.clock.Running() // if it is sent twice, the first may have been granted
+	sent := c.clock.Running() // taken before the request, because the first of several sends may have been granted
 	asked := request{method: http.MethodPost, path: path, body: encode(in), wait: wait}
 	if err := c.do(ctx, &asked, &granted); err != nil {
 		return nil, err
@@ -110,18 +110,21 @@ func ticketOf(refusal *Error) string {
 	return waited.Ticket
 }
 
-// Context ends when the lease is released, lost or past its local deadline;
-// [context.Cause] says which. Work under the lease takes it.
+// Context returns a context that ends when the lease is released, lost or past
+// its local deadline; [context.Cause] says which. Work under the lease should
+// use it.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Token is the fencing token: greater than that of every earlier grant of the key. What
-// remembers the greatest that it has seen can refuse writes of those who were late.
+// Token returns the fencing token, which is greater than that of every earlier
+// grant of the key. A resource that remembers the greatest token it has seen
+// can refuse late writes of earlier holders.
 func (l *Lease) Token() uint64 { return l.token }
 
-// Key is what is leased.
+// Key returns the key of the lease.
 func (l *Lease) Key() string { return l.key }
 
-// Left is how long the lease can be trusted if no renewal succeeds any more.
+// Left returns how long the lease is certain to be held if no further renewal
+// succeeds.
 func (l *Lease) Left() time.Duration {
 	if l.check() != nil {
 		return 0
@@ -129,16 +132,17 @@ func (l *Lease) Left() time.Duration {
 	return l.left()
 }
 
-// A Gate makes a write depend on a lease: the write happens only if the lease still has
-// its token. As JSON it is an element of require_leases.
+// A Gate makes a write depend on a lease: the write is done only if the lease
+// still has this token. As JSON it is an element of require_leases.
 type Gate struct {
 	Scope string `json:"scope"` // run or layer
 	Key   string `json:"key"`
 	Token uint64 `json:"token"`
 }
 
-// Gate is to be asked for immediately before each write. It is an error if the lease is
-// not held, or may not be, by a clock that has run while the machine slept.
+// Gate returns the gate of the lease. Call it immediately before each write. It
+// returns an error if the lease is not held or its local deadline has passed,
+// by a clock that runs while the machine sleeps.
 func (l *Lease) Gate() (Gate, error) {
 	if err := l.check(); err != nil {
 		return Gate{}, err
@@ -146,9 +150,9 @@ func (l *Lease) Gate() (Gate, error) {
 	return Gate{l.scope, l.key, l.token}, nil
 }
 
-// Release gives the lease back; its context ends first. The error is an [ErrLost] if it
-// was lost before, and nil if it was released before. After another error the lease may
-// still be held, for its ttl at most.
+// Release ends the lease's context and then releases the lease. The error is an
+// [ErrLost] if the lease was lost before, and nil if it was released before.
+// After any other error the lease may still be held, for its ttl at most.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.lose(ErrReleased) {
 		if cause := context.Cause(l.ctx); !errors.Is(cause, ErrReleased) {

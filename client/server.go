@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A server is one at which the state can be reached.
+// A server is one way to reach the state.
 type server struct {
 	url  string // before the path
 	http *http.Client
 }
 
-// servers are those of a client. The one that answered last is asked next.
+// servers are those of a client, one of which is current.
 type servers struct {
 	list []server
 	now  atomic.Int64
@@ -77,7 +77,8 @@ func (ss *servers) current() (s *server, number int64) {
 	return &ss.list[number%int64(len(ss.list))], number
 }
 
-// failed has the next server asked, unless another call has seen to that.
+// failed makes the next server current, unless another call has already done
+// so.
 func (ss *servers) failed(number int64) { ss.now.CompareAndSwap(number, number+1) }
 
 func (ss *servers) close() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// open gives the handle of the session, and opens one if there is none.
+// open returns the handle of the session, and opens a session if there is none.
 func (c *Client) open(ctx context.Context) (string, error) {
 	if handle := c.handle(); handle != "" {
 		return handle, nil
@@ -73,9 +73,9 @@ func (c *Client) loseAll(handle string, cause error) {
 	}
 }
 
-// watch reads what the session is told, until the client is closed. The server takes the
-// end of the stream for the end of the process, unless it is opened again within
-// seconds.
+// watch reads the notices to the session until the client is closed. If the
+// stream ends and is not opened again within seconds, the server takes the
+// process for dead.
 func (c *Client) watch() {
 	for failures := 0; c.ctx.Err() == nil; {
 		handle, err := c.open(c.ctx)
@@ -90,17 +90,17 @@ func (c *Client) watch() {
 		}
 		if c.ctx.Err() == nil {
 			c.log.Debug("the stream of notices ended", "err", err)
-			_ = pause(c.ctx, failures) // or the client is closed
+			_ = pause(c.ctx, failures) // an error means that the client is closed
 			failures++
 		}
 	}
 }
 
-// streamSilence is how long a stream may be silent before its server counts as gone. It
-// sends something every 15 s.
+// streamSilence is how long a stream may be silent before its server counts as
+// gone. Servers send something every 15 s.
 const streamSilence = 40 * time.Second
 
-// stream reads one stream to its end, and reports whether anything came.
+// stream reads one stream to its end, and reports whether it received anything.
 func (c *Client) stream(handle string) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -135,7 +135,7 @@ func (c *Client) stream(handle string) (heard bool, err error) {
 
 const maxEvent = 4 << 20
 
-// A notice is what a session is told unasked.
+// A notice is a message from the server to a session.
 type notice struct {
 	Code   string
 	Token  uint64

@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// A Singleton runs on one of many replicas at a time.
+// A Singleton is a job that runs on one of several replicas at a time.
 type Singleton struct {
-	Key string        // of the lease that says which
-	TTL time.Duration // within which another takes over from one that is cut off; 0: 30 s
+	Key string        // of the lease that decides which replica runs it
+	TTL time.Duration // how soon another replica takes over from one that is cut off; 0: 30 s
 
-	// Run is called on the replica that has the lease. When its context ends it must
-	// return: another replica may begin once the ttl is over. What it writes should carry
-	// the lease's gate or token. If it returns before that, the singleton is over.
+	// Run is called on the replica that holds the lease. It must return when
+	// its context ends, because another replica may begin after the ttl. Its
+	// writes should carry the lease's gate or token. If Run returns earlier,
+	// the singleton is finished.
 	Run func(ctx context.Context, l *Lease) error
 
 	// Jeopardy is as in [LeaseOptions].
 	Jeopardy func(left time.Duration, err error)
 }
 
-// RunSingleton takes part in a singleton until ctx ends, or Run returns by itself. It
-// waits for the lease, runs, and if the lease is lost waits again.
+// RunSingleton takes part in a singleton until ctx ends or Run returns by
+// itself. It waits for the lease, calls Run, and waits again if the lease is
+// lost.
 func (c *Client) RunSingleton(ctx context.Context, s Singleton) error {
 	for {
 		l, err := c.Acquire(ctx, s.Key, LeaseOptions{TTL: s.TTL, Jeopardy: s.Jeopardy, Reason: "singleton"})
@@ -33,9 +35,9 @@ func (c *Client) RunSingleton(ctx context.Context, s Singleton) error {
 			return nil
 		case errors.Is(err, ErrClosed), ok && !refusal.passing() && refusal.Code != "LIMIT":
 			return err
-		case err != nil: // no server answers, or the line is full; that may change
+		case err != nil: // no server answers, or the line is full; either can change
 			c.log.Warn("a singleton waits", "key", s.Key, "err", err)
-			_ = pause(ctx, 10) // or ctx has ended
+			_ = pause(ctx, 10) // an error means that ctx has ended
 			continue
 		}
 		if lost, err := s.run(ctx, l); !lost {

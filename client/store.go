@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Load reads an entry of the layer's store, such as /shared/plan, into v. It reports
-// whether there is one; v is unchanged if not.
+// Load reads an entry of the layer's store, such as /shared/plan, into v. It
+// reports whether the entry exists; if not, v is unchanged.
 func (c *Client) Load(ctx context.Context, path string, v any) (found bool, err error) {
 	var got struct {
 		Entry struct{ Value json.RawMessage }
@@ -24,7 +24,8 @@ func (c *Client) Load(ctx context.Context, path string, v any) (found bool, err 
 	return true, json.Unmarshal(got.Entry.Value, v)
 }
 
-// Store writes an entry of the layer's store, if all gates are of leases that are held.
+// Store writes an entry of the layer's store if the leases of all gates are
+// held.
 func (c *Client) Store(ctx context.Context, path string, v any, gates ...Gate) error {
 	value, err := json.Marshal(v)
 	if err != nil {

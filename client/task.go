@@ -11,18 +11,18 @@ import (
 	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
-// A NewTask is what to enqueue.
+// A NewTask is a task to enqueue.
 type NewTask struct {
 	Queue       string
 	Payload     any           // anything with JSON; at most 1 MiB
 	Priority    int           // 0 to 9, 9 first
 	Delay       time.Duration // ready only after this
-	MaxAttempts int           // 0: 5
-	Key         string        // idempotency key: the same gets the same task again
+	MaxAttempts int           // idempotency key: a second enqueue with it returns the same task
+	Key         string        // of leases that must be held, from [Lease.Gate]
 	Gates       []Gate        // of leases that must be held, from [Lease.Gate]
 }
 
-// enqueuing is a NewTask as the API has it.
+// enqueuing is a NewTask in the form of the API.
 type enqueuing struct {
 	Queue       string          `json:"queue"`
 	Payload     json.RawMessage `json:"payload"`
@@ -35,9 +35,9 @@ type enqueuing struct {
 
 func (e enqueuing) size() int { return len(e.Payload) + 200 }
 
-// Enqueue puts a task in a queue, and returns its id. The task is durable then. Calls of
-// several goroutines are sent together. The task carries the OpenTelemetry span of ctx to
-// whoever executes it.
+// Enqueue adds a task to a queue and returns its id. The task is then durable.
+// Calls of several goroutines are sent together. The task carries the context
+// of ctx's OpenTelemetry span to its handler.
 func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) {
 	e := enqueuing{Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(), MaxAttempts: t.MaxAttempts, Key: t.Key, Trace: traceparent.Of(ctx)}
 	if e.Payload, err = json.Marshal(t.Payload); err != nil {
@@ -85,10 +85,10 @@ func (c *Client) enqueueGated(ctx context.Context, list []enqueuing, gates []Gat
 type Outcome struct {
 	State  string          // completed, failed, dead or cancelled
 	Result json.RawMessage // of a completed task
-	Error  json.RawMessage // of a failed one
+	Error  json.RawMessage // of a failed task
 }
 
-// Wait waits until a task has ended.
+// Wait waits until a task has finished.
 func (c *Client) Wait(ctx context.Context, id string) (o Outcome, err error) {
 	path := fmt.Sprintf("/tasks/%s/result?wait_secs=%d", url.PathEscape(id), int(maxWait.Seconds()))
 	for {
@@ -107,7 +107,7 @@ func (c *Client) Wait(ctx context.Context, id string) (o Outcome, err error) {
 	}
 }
 
-// encode is the JSON of what the client has made itself.
+// encode returns the JSON of a value that the client has built itself.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -116,5 +116,5 @@ func encode(v any) []byte {
 	return b
 }
 
-// decode reads what a server has answered; what it has not is left as it is.
+// decode reads a server's answer; members that it lacks are left unchanged.
 func decode(b []byte, v any) { _ = json.Unmarshal(b, v) }

@@ -18,25 +18,26 @@ import (
 // A Worker takes tasks and executes them.
 type Worker struct {
 	Queues      []string
-	Concurrency int           // how many at once; 0: 1
-	TTL         time.Duration // how long a claim lasts unless it is renewed; 0: 30 s
-	Drain       time.Duration // how long handlers may take once the worker ends; 0: 10 s
+	Concurrency int           // how many tasks at once; 0: 1
+	TTL         time.Duration // how long a claim lasts without a renewal; 0: 30 s
+	Drain       time.Duration // how long handlers may continue after the worker stops; 0: 10 s
 
-	// Handle executes a task. Its context ends when the claim is lost, or may be, and
-	// when the worker has ended and Drain is over. Of a task whose enqueuer is traced it
-	// has the remote parent, so spans begun from it are of the same trace. The result becomes the task's. An
-	// error has the task tried again, or with [Final] fails it. After a panic the task
-	// is tried again, and the panic goes on.
+	// Handle executes a task. Its context ends when the claim is lost, or may
+	// be, and when Drain is over after the worker stopped. If the task carries
+	// a trace, the context has its remote parent, so spans started from it
+	// belong to that trace. The result becomes the task's result. After an
+	// error the task is tried again, or it fails if the error is [Final]. After
+	// a panic the task is tried again, and the panic continues.
 	Handle func(ctx context.Context, t *Task) (result any, err error)
 
-	// Jeopardy is called when a heartbeat fails, with the time that is left until the
+	// Jeopardy is called when a heartbeat fails, with the time until the
 	// context of the task's handler ends.
 	Jeopardy func(t *Task, left time.Duration, err error)
 }
 
 const defaultDrain = 10 * time.Second
 
-// A Task is one that the worker has claimed.
+// A Task is a task that the worker has claimed.
 type Task struct {
 	ID          string          `json:"task_id"`
 	Queue       string          `json:"queue"`
@@ -44,27 +45,28 @@ type Task struct {
 	Attempt     int             `json:"attempt"` // 1 for the first
 	MaxAttempts int             `json:"max_attempts"`
 	Token       uint64          `json:"token"`       // the fencing token of the claim
-	Traceparent string          `json:"traceparent"` // W3C trace context of the claim; "": nobody traces it
+	Traceparent string          `json:"traceparent"` // W3C trace context of the claim; "" if the task is not traced
 }
 
-// Final says of an error that no other attempt will do better.
+// Final marks an error that another attempt would not avoid, so that the task
+// fails.
 func Final(err error) error { return &finalError{err} }
 
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// A shift is one Work.
+// A shift is one call of Work.
 type shift struct {
 	*Client
 	Worker
-	free     chan struct{} // has a token for each task that may be taken
+	free     chan struct{} // has one element for each task that may be taken
 	handlers sync.WaitGroup
-	over     context.Context // ends with the patience for handlers
+	over     context.Context // ends when handlers must stop
 }
 
-// Work executes tasks until ctx ends. Then it takes no more, and lets the handlers
-// finish. It returns an error only if it may not claim.
+// Work executes tasks until ctx ends. Then it takes no more, and lets the
+// handlers finish. It returns an error only if it is not allowed to claim.
 func (c *Client) Work(ctx context.Context, w Worker) error {
 	if w.Concurrency == 0 {
 		w.Concurrency = 1
@@ -88,7 +90,7 @@ func (c *Client) Work(ctx context.Context, w Worker) error {
 	return err
 }
 
-// claimAll claims as many tasks as there is room for, until ctx ends.
+// claimAll claims as many tasks as there are free places, until ctx ends.
 func (s *shift) claimAll(ctx context.Context) error {
 	for failures := 0; ; {
 		n := s.room(ctx)
@@ -120,7 +122,8 @@ func (s *shift) claimAll(ctx context.Context) error {
 	}
 }
 
-// room waits until a task can be taken, and gives how many; 0: ctx has ended.
+// room waits for a free place, and returns how many are free, or 0 if ctx has
+// ended.
 func (s *shift) room(ctx context.Context) (n int) {
 	select {
 	case <-s.free:
@@ -145,8 +148,9 @@ func (s *shift) claim(ctx context.Context, n int) (tasks []Task, session string,
 	return got.Tasks, asked.session, err
 }
 
-// execute has a task handled, and ends it. Its room is free as soon as the handler has
-// returned: the end goes to the server with those of others, while the next is claimed.
+// execute calls the handler for a task and ends the task. Its place is free as
+// soon as the handler has returned: the outcome is sent with those of other
+// tasks, while the next ones are claimed.
 func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.Duration) {
 	h := &hold{
 		c: s.Client, what: "task " + t.ID, token: t.Token, session: session, ttl: s.TTL,
@@ -159,7 +163,7 @@ func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.
 	}
 	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), t.Traceparent), sent); err != nil {
 		s.free <- struct{}{}
-		return // it is another's
+		return // the claim is already lost
 	}
 	mine, cancel := context.WithCancelCause(h.ctx)
 	stop := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
@@ -183,10 +187,11 @@ func (s *shift) handle(ctx context.Context, t *Task, h *hold) (result any, err e
 	return result, err
 }
 
-// finish tells the server how a handler ended. The claim is kept until that is answered.
+// finish sends the outcome of a handler to the server. The claim is renewed
+// until that is answered.
 func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 	defer h.lose(ErrReleased)
-	ctx, cancel := context.WithTimeout(h.ctx, s.opts.Outage) // nothing is to be told of what is lost
+	ctx, cancel := context.WithTimeout(h.ctx, s.opts.Outage) // if the claim is lost, there is nothing to send
 	defer cancel()
 	var err error
 	encoded, wrong := json.Marshal(result)
@@ -211,7 +216,7 @@ func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 
 const maxReason = 512
 
-// shortened is text of at most so many bytes.
+// shortened cuts text to at most so many bytes.
 func shortened(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) <= most {
@@ -227,7 +232,7 @@ func (s *shift) taskRequest(t *Task, what string, in any) *request {
 	return &request{method: http.MethodPost, path: "/tasks/" + url.PathEscape(t.ID) + "/" + what, body: encode(in)}
 }
 
-// A submission is the end of a task as the API has it.
+// A submission is the end of a task in the form of the API.
 type submission struct {
 	TaskID string          `json:"task_id"`
 	Token  uint64          `json:"token"`
@@ -239,7 +244,7 @@ type submission struct {
 
 func (s submission) size() int { return len(s.Result) + len(s.Error) + 200 }
 
-// submitted is the answer to one.
+// submitted is the answer to a submission.
 type submitted struct {
 	TaskID  string `json:"task_id"`
 	State   string

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// counts are of what happens.
+// counts has the metrics of what happens.
 type counts struct {
 	grants, ends, late *prometheus.CounterVec
 	waited, held       *prometheus.HistogramVec
@@ -22,7 +22,7 @@ type counts struct {
 	calls              *prometheus.CounterVec
 }
 
-// Buckets, in seconds: of what people and programs wait for, and of commits.
+// Buckets in seconds: for waits of people and programs, and for commits.
 var (
 	durations = []float64{.001, .01, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400}
 	latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5}
@@ -75,7 +75,7 @@ var scopes = []string{runScope, layerScope}
 
 var causes = []string{"released", "expired", "session_ended", "revoked", "transferred", "other"}
 
-// causeOf is the cause of an end, as the label has it.
+// causeOf returns the label for the cause of an end.
 func causeOf(e *event.Event) string {
 	switch e.Kind {
 	case event.LeaseExpired:
@@ -96,7 +96,8 @@ func causeOf(e *event.Event) string {
 	return "other"
 }
 
-// count counts an event. A layer's has a path, which the root's layer has too.
+// count counts an event. An event of a layer has its path, even that of the
+// root's layer.
 func (s *Set) count(e *event.Event) {
 	c, scope := &s.counts, runScope
 	if e.Layer != "" {

@@ -14,18 +14,18 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// MaxQueues is how many names of queues get a label of their own. The tasks of the
-// others are under OtherQueues, which is no name of a queue.
+// MaxQueues is how many names of queues get their own label. The tasks of the
+// others are counted under OtherQueues, which cannot be the name of a queue.
 const (
 	MaxQueues   = 100
 	OtherQueues = "…"
 )
 
-// Options of a Set. The zero value is a production one.
+// Options of a Set. The zero value is for production.
 type Options struct {
 	Version string // of the daemon
-	// Event is told of each event as it is counted. It must be as quick as an
-	// [engine.Observer]. Nil: nobody is.
+	// Event is called with each event when it is counted. It must be as fast as
+	// an [engine.Observer]. It may be nil.
 	Event func(event.Event)
 }
 
@@ -37,10 +37,10 @@ type Set struct {
 
 	mu     sync.Mutex
 	states map[*state]bool
-	labels map[string]string // of queues
+	labels map[string]string // names of queues with their own label
 }
 
-// An Engine is one that can be observed.
+// An Engine is an engine that can be observed.
 type Engine interface {
 	engine.Engine
 	Observe(engine.Observer)
@@ -58,8 +58,8 @@ func New(o Options) *Set {
 	return s
 }
 
-// Attach counts what happens in a state from now on, and what there is in it, until it
-// is detached. Nothing else has used the engine yet.
+// Attach counts what happens in a state, and what it contains, until it is
+// detached. It must be called before the engine is used.
 func (s *Set) Attach(eng Engine) (detach func()) {
 	st := newState(s, eng)
 	eng.Observe(engine.Observer{Prefixes: st.prefixes(), Changed: st.changed, Committed: s.counts.committed})
@@ -93,7 +93,7 @@ const (
 	scrapeTimeout = 5 * time.Second
 )
 
-// label is that of a queue.
+// label returns the label of a queue.
 func (s *Set) label(queue string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Set) label(queue string) string {
 	return queue
 }
 
-// attached are the states that are observed.
+// attached returns the observed states.
 func (s *Set) attached() (list []*state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Set) attached() (list []*state) {
 	return list
 }
 
-// scrapeContext bounds the reads of a scrape.
+// scrapeContext limits the reads of a scrape.
 func scrapeContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), scrapeTimeout)
 }

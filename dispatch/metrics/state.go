@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A state is what there is in one engine.
+// A state counts the content of one engine.
 type state struct {
 	set *Set
 	eng engine.Engine
@@ -27,7 +27,7 @@ type state struct {
 	ready    map[queue.Named]bool // queues with a label that have ready tasks
 }
 
-// A depth is how many tasks there are under a label.
+// A depth is the number of tasks under a label.
 type depth struct{ ready, delayed, inProgress, dead int64 }
 
 func newState(s *Set, eng engine.Engine) *state {
@@ -38,7 +38,7 @@ func (*state) prefixes() []string {
 	return []string{event.Prefix, registry.LeasePrefix, registry.PlacePrefix, queue.AccountPrefix, dispatch.SessionPrefix}
 }
 
-// changed counts a change of a row.
+// changed counts the change of a row.
 func (st *state) changed(was, is engine.Row) {
 	key := is.Key
 	if key == "" {
@@ -69,8 +69,8 @@ func (st *state) changed(was, is engine.Row) {
 	}
 }
 
-// add counts one that came or went. Claims of tasks, which are leases too, are counted
-// as tasks.
+// add counts one that was added or removed. Claims on tasks are leases too, but
+// are counted as tasks.
 func (st *state) add(to *[2]int, key string, was, is bool) {
 	if was == is {
 		return
@@ -92,7 +92,7 @@ func (st *state) add(to *[2]int, key string, was, is bool) {
 	}
 }
 
-// queued counts the tasks of a queue.
+// queued counts the change of a queue's tasks.
 func (st *state) queued(key, was, is string) {
 	before, run, ok := queue.StatsOf(engine.Row{Key: key, Value: was})
 	after, _, ok2 := queue.StatsOf(engine.Row{Key: key, Value: is})
@@ -121,10 +121,11 @@ func (st *state) queued(key, was, is string) {
 	}
 }
 
-// maxAges is of how many queues with ready tasks a scrape reads the oldest.
+// maxAges is the number of queues with ready tasks for which a scrape reads the
+// oldest task.
 const maxAges = 256
 
-// ages gives the age of the oldest ready task under each label.
+// ages returns the age of the oldest ready task under each label.
 func (st *state) ages() map[string]time.Duration {
 	st.mu.Lock()
 	list := make([]queue.Named, 0, min(maxAges, len(st.ready)))
@@ -139,7 +140,7 @@ func (st *state) ages() map[string]time.Duration {
 	defer cancel()
 	since, now, err := queue.Oldest(ctx, st.eng, list)
 	if err != nil {
-		return nil // the engine says so where it matters
+		return nil // the engine reports its failure elsewhere
 	}
 	ages := make(map[string]time.Duration)
 	for of, at := range since {
@@ -149,7 +150,7 @@ func (st *state) ages() map[string]time.Duration {
 	return ages
 }
 
-// amounts collects how much there is in all states.
+// amounts collects the amounts of all states.
 type amounts struct{ set *Set }
 
 var (

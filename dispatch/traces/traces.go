@@ -1,15 +1,16 @@
-// Package traces makes OpenTelemetry spans of what happens to tasks, so that one trace
-// leads from the program that enqueues to the one that works.
+// Package traces makes OpenTelemetry spans of what happens to tasks, so that
+// one trace leads from the program that enqueues a task to the worker that
+// executes it.
 //
 //	the enqueuer's span
 //	└─ enqueue Q            until the task is durable; its context is in the task's record
 //	   ├─ wait Q            until the claim, once for each attempt
-//	   └─ claim Q           until the answer; its context is what the worker is given
-//	      ├─ …              whatever the worker does
+//	   └─ claim Q           until the answer; its context is given to the worker
+//	      ├─ …              the worker's own spans
 //	      └─ submit Q       or nack, or abandon
 //
-// A daemon that exports no spans makes none: the worker is then given what the
-// enqueuer gave.
+// A daemon that exports no spans makes none. It passes the enqueuer's context
+// on to the worker.
 package traces
 
 import (
@@ -24,17 +25,19 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// A Tracer makes the spans. The zero value makes none, and passes on what it is given.
+// A Tracer makes the spans. The zero value makes none and passes contexts on
+// unchanged.
 type Tracer struct{ spans trace.Tracer }
 
-// New returns a Tracer whose spans go to a provider.
+// New returns a Tracer that makes its spans with a provider.
 func New(p trace.TracerProvider) Tracer {
 	return Tracer{p.Tracer("github.com/leasehold/leasehold")}
 }
 
-// Enqueuing begins the spans of tasks that are about to be enqueued, and gives each task
-// the context of its span. The parent of a span is its task's Trace, or else that of ctx.
-// The spans end with done, which is given the tasks that were made, in that order.
+// Enqueuing begins the spans of tasks that are about to be enqueued, and gives
+// each task the context of its span. The parent of a span is its task's Trace,
+// or otherwise the span of ctx. The caller ends the spans with done, and passes
+// it the created tasks in the same order.
 func (t Tracer) Enqueuing(ctx context.Context, list []queue.NewTask) (done func([]queue.Task, error)) {
 	if t.spans == nil {
 		if from := traceparent.Of(ctx); from != "" {
@@ -63,8 +66,9 @@ func (t Tracer) Enqueuing(ctx context.Context, list []queue.NewTask) (done func(
 	}
 }
 
-// Claimed makes the spans of tasks that a call was given, and gives each the context of
-// its claim. The span of ctx, which is that of the call, is linked to the claims.
+// Claimed makes the spans of tasks that a call has claimed, and gives each task
+// the context of its claim. The claims are linked to the span of ctx, which is
+// that of the call.
 func (t Tracer) Claimed(ctx context.Context, list []queue.Claimed) {
 	if t.spans == nil {
 		return
@@ -94,9 +98,9 @@ func (t Tracer) Claimed(ctx context.Context, list []queue.Claimed) {
 	}
 }
 
-// Ending notes when the end of a claim was asked for: a submit, nack or abandon. The
-// parent of the span is what done is given as from, or else the span of ctx, or else the
-// task's.
+// Ending notes when the end of a claim was requested, by a submit, nack or
+// abandon; done makes the span. Its parent is from, or otherwise the span of
+// ctx, or otherwise the task's.
 func (t Tracer) Ending(ctx context.Context, what string) (done func(from string, task *queue.Task, err error)) {
 	if t.spans == nil {
 		return func(string, *queue.Task, error) {}
@@ -108,7 +112,7 @@ func (t Tracer) Ending(ctx context.Context, what string) (done func(from string,
 			parent = traceparent.With(ctx, task.Trace)
 		}
 		if !trace.SpanContextFromContext(parent).IsValid() {
-			return // nobody traces it
+			return // nobody traces the task
 		}
 		options := []trace.SpanStartOption{trace.WithTimestamp(began)}
 		name := what
@@ -128,7 +132,8 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// operation is what OpenTelemetry's conventions for messaging say of one on a queue.
+// operation returns the attributes for an operation on a queue by
+// OpenTelemetry's conventions for messaging.
 func operation(kind, queue string) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("messaging.system", "leasehold"),

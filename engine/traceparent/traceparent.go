@@ -1,5 +1,6 @@
-// Package traceparent reads and writes the text by which programs tell one another
-// which trace they go on with: traceparent, as the W3C's Trace Context has it.
+// Package traceparent reads and writes the text by which programs tell one
+// another which trace they continue: traceparent, as in the W3C's Trace
+// Context.
 package traceparent
 
 import (
@@ -8,11 +9,12 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// Header is the name of the header, and of the field of a message, that has it.
+// Header is the name of the header that has the text, and of the field of a
+// message.
 const Header = "traceparent"
 
-// With is ctx with the span that the text names as its parent. A text that is none
-// leaves ctx as it is.
+// With returns ctx with the span that the text names as its parent. If the text
+// is not valid, it returns ctx itself.
 func With(ctx context.Context, text string) context.Context {
 	if text == "" {
 		return ctx
@@ -20,7 +22,7 @@ func With(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: text})
 }
 
-// Of is the text for the span of ctx; "" without one.
+// Of returns the text for the span of ctx, or "" without one.
 func Of(ctx context.Context) string {
 	carrier := make(propagation.MapCarrier, 1)
 	propagation.TraceContext{}.Inject(ctx, carrier)

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// An Answer is what a request is answered.
+// An Answer is the response to a request.
 type Answer struct {
 	Status int
 	Type   string // of the body
@@ -17,7 +17,7 @@ type Answer struct {
 	Header map[string]string
 }
 
-// Answer is the reply of the tool as HTTP has it.
+// Answer turns the tool's reply into a response.
 func (c *Call) Answer(reply tools.Reply) Answer {
 	r := c.Route
 	if reply.IsError {
@@ -46,19 +46,20 @@ func (c *Call) Answer(reply tools.Reply) Answer {
 
 const jsonType = "application/json"
 
-// Problem is a refusal that no tool has made.
+// Problem returns a refusal that does not come from a tool.
 func Problem(status int, code, detail string) Answer {
 	return problem(status, code, mustJSON(map[string]string{"code": code, "message": detail}))
 }
 
-// Made is the answer to what has made something, and Found to what has found it.
+// Made answers a request that has created something, and Found one that has
+// found something.
 func Made(v any) Answer  { return Answer{Status: http.StatusCreated, Type: jsonType, Body: mustJSON(v)} }
 func Found(v any) Answer { return Answer{Status: http.StatusOK, Type: jsonType, Body: mustJSON(v)} }
 
-// Refuse is a refusal as HTTP has it.
+// Refuse returns the response for an error.
 func Refuse(err error) Answer { return refusal(tools.RefusalOf(err).Reply().Object) }
 
-// statuses are the statuses of refusals by their codes.
+// statuses maps the codes of refusals to HTTP statuses.
 var statuses = map[string]int{
 	"INVALID_ARGUMENT": http.StatusBadRequest,
 	"UNAUTHENTICATED":  http.StatusUnauthorized,
@@ -73,12 +74,12 @@ var statuses = map[string]int{
 	"UNAVAILABLE":      http.StatusServiceUnavailable,
 }
 
-// retrySecs is when whoever met a limit, or a daemon that cannot serve now, may try
-// again.
+// retrySecs is how long a client should wait before it tries again after a
+// limit, or while the daemon is unavailable.
 const retrySecs = "1"
 
-// refusal is the object of a refusal as a problem. Whoever waited and kept a place in
-// the line was not refused, so that is none.
+// refusal returns a refusal as a problem. A caller whose wait ended but that
+// keeps its place in line was not refused, so that is no problem.
 func refusal(object json.RawMessage) Answer {
 	code, _ := wire.TextOf(member(object, "code"))
 	status := statusOf(code, object)
@@ -109,8 +110,8 @@ func problem(status int, code string, object json.RawMessage) Answer {
 	return a
 }
 
-// statusOf is the status of a refusal. A stale token may be that of a task that is
-// finished, of a claim that is lost, or of a lease that a write needs.
+// statusOf returns the status of a refusal. A stale token may be that of a
+// finished task, of a lost claim, or of a lease that a write requires.
 func statusOf(code string, object json.RawMessage) int {
 	if code == "STALE_TOKEN" {
 		state, task := wire.TextOf(member(object, "state"))
@@ -129,7 +130,7 @@ func statusOf(code string, object json.RawMessage) int {
 	return http.StatusInternalServerError
 }
 
-// member is a member of an object; nil if it has none of the name.
+// member returns a member of an object, or nil.
 func member(object json.RawMessage, name string) json.RawMessage {
 	for n, value := range wire.Members(object) {
 		if string(n) == name {

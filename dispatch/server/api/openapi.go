@@ -13,7 +13,8 @@ import (
 	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
-// Document is the API as OpenAPI 3.1 has it, made of the tools that it calls.
+// Document returns the OpenAPI 3.1 description of the API, derived from the
+// tools that it calls.
 func Document(version string) json.RawMessage {
 	doc := document{
 		OpenAPI: "3.1.0",
@@ -60,7 +61,7 @@ func (d *document) add(method, path string, o *operation) {
 	d.Paths[path][strings.ToLower(method)] = o
 }
 
-// operation is a route as the document has it.
+// operation describes a route.
 func (r *Route) operation() *operation {
 	o := &operation{
 		OperationID: r.ID(), Summary: r.Tool.Title, Description: r.Tool.Description, Tags: []string{r.Tag},
@@ -112,14 +113,14 @@ func (r *Route) operation() *operation {
 	return o
 }
 
-// refuse says what its refusals are like.
+// refuse adds the responses for refusals.
 func (o *operation) refuse() {
 	for _, status := range []string{"4XX", "5XX"} {
 		o.Responses[status] = &response{Ref: "#/components/responses/Problem"}
 	}
 }
 
-// streamOperation is operation for a stream of events.
+// streamOperation describes a stream of events.
 func (r *Route) streamOperation() *operation {
 	o := r.operation()
 	o.OperationID, o.Summary = "events_stream", "Follow what happens in a run"
@@ -129,7 +130,7 @@ func (r *Route) streamOperation() *operation {
 	return o
 }
 
-// statuses are those of answers that are no refusals.
+// statuses returns the statuses of successful answers.
 func (r *Route) statuses() (list []int) {
 	list = []int{http.StatusOK}
 	switch {
@@ -174,7 +175,8 @@ func parameterOf(name, in string, schema *jsonschema.Schema, required bool) para
 	return p
 }
 
-// codes are those of all refusals, but that of a wait that is over.
+// codes returns the codes of all refusals, except that of a wait that has timed
+// out.
 func codes() (list []any) {
 	for _, code := range slices.Sorted(maps.Keys(statuses)) {
 		if code != "WAIT_TIMEOUT" {
@@ -231,7 +233,7 @@ type sessionOperation struct {
 	*operation
 }
 
-// sessionOperations are the routes that are no tool's.
+// sessionOperations returns the routes that call no tool.
 func sessionOperations() []sessionOperation {
 	one := func(method, path, id, summary string, status int, answer *response) sessionOperation {
 		o := &operation{
@@ -263,7 +265,7 @@ func ref(name string) *jsonschema.Schema {
 	return &jsonschema.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// NotAllowed answers a method that a path does not have.
+// NotAllowed answers a request with a method that its path does not have.
 func NotAllowed(allowed string) Answer {
 	a := Problem(http.StatusMethodNotAllowed, "INVALID_ARGUMENT", "the method must be "+allowed)
 	a.Header = map[string]string{"Allow": allowed}

@@ -2,7 +2,7 @@ package api
 
 import "github.com/google/jsonschema-go/jsonschema"
 
-// The parts of an OpenAPI document, as far as ours has them.
+// The parts of an OpenAPI document that Document uses.
 type (
 	document struct {
 		OpenAPI    string                           `json:"openapi"`

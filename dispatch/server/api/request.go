@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Call is what a request asks for: a tool and its arguments.
+// A Call is a request for a tool, with its arguments.
 type Call struct {
 	Route *Route
 	Tool  tools.Tool
@@ -25,7 +25,7 @@ type Call struct {
 // Arguments are those of the call as JSON.
 func (c *Call) Arguments() tools.Arguments { return tools.Arguments(mustJSON(c.Given)) }
 
-// Call reads a request whose body has been read.
+// Call reads a request whose body was already read.
 func (r *Route) Call(req *http.Request, body []byte) (Call, error) {
 	c := Call{Route: r, Tool: r.Tool, Given: make(map[string]json.RawMessage)}
 	args := arguments{tool: &c.Tool, given: c.Given}
@@ -55,7 +55,8 @@ func (r *Route) Call(req *http.Request, body []byte) (Call, error) {
 	return c, args.body(body)
 }
 
-// condition is what If-Match or If-None-Match asks of an entry's version.
+// condition reads from If-Match or If-None-Match which version an entry must
+// have.
 func condition(h http.Header) (expected uint64, ok bool, err error) {
 	match, none := h.Get("If-Match"), h.Get("If-None-Match")
 	switch {
@@ -75,21 +76,21 @@ func condition(h http.Header) (expected uint64, ok bool, err error) {
 	return expected, true, nil
 }
 
-// arguments are those of a call, as they are found.
+// arguments collects the arguments of a call.
 type arguments struct {
 	tool  *tools.Tool
 	given map[string]json.RawMessage
 }
 
-// add adds an argument that was given as text: a string, or, where the tool takes no
-// string, the JSON of what it takes.
+// add adds an argument that was given as text. If the tool does not take a
+// string there, the text is JSON, or a list separated by commas.
 func (a *arguments) add(name, text string) error {
 	if _, twice := a.given[name]; twice {
 		return &registry.ArgumentError{Argument: name, Problem: "must be given once"}
 	}
 	schema := a.tool.Input.Properties[name]
 	switch {
-	case schema == nil || schema.Type == "string": // an unknown one is refused by name, later
+	case schema == nil || schema.Type == "string": // an unknown argument is refused later, by name
 		value, _ := json.Marshal(text)
 		a.given[name] = value
 	case schema.Type == "array" && schema.Items != nil && schema.Items.Type == "string":

@@ -15,29 +15,31 @@ import (
 // Prefix is the path before all routes.
 const Prefix = "/api/v1"
 
-// A Route is a tool behind a method and a path.
+// A Route is a tool with a method and a path.
 type Route struct {
 	Method string
 	Path   string // below Prefix; {name} is an argument, {name...} the rest of the path
 	Tool   tools.Tool
 	Tag    string
 
-	// Holds: what the call is granted is held by a session, so it must name one.
+	// Holds says that a session holds what the call is granted, so the request
+	// must name one.
 	Holds bool
-	// Unless is the tool that is called if the request has a condition, which is its
-	// expected_version.
+	// Unless is the tool to call if the request has a condition, which becomes
+	// its argument expected_version.
 	Unless *tools.Tool
-	// Fixed are arguments that the route has the value of, and callers do not give.
+	// Fixed has arguments whose value the route sets, so callers do not give
+	// them.
 	Fixed map[string]json.RawMessage
 
-	made    bool   // its answer is of something that was not there before
-	missing string // the member of an answer that is null if there is nothing
-	empty   string // the member that is an empty list if there is nothing
+	made    bool   // the answer describes something new
+	missing string // the member of an answer that is null if nothing was found
+	empty   string // the member of an answer that is an empty list if there is nothing
 	etag    func(object json.RawMessage) (version uint64, ok bool)
 }
 
-// EventStream is the route of a run's events as they happen. A client that comes again
-// says by Last-Event-ID which of them it has.
+// EventStream returns the route of a run's events as they happen. A client that
+// reconnects says with Last-Event-ID which events it has.
 func EventStream() Route {
 	for _, r := range Routes() {
 		if r.Tool.Name == "operator_events" {
@@ -48,10 +50,10 @@ func EventStream() Route {
 	panic("api: events have no route")
 }
 
-// Routes are all routes that call a tool, in the order of the document.
+// Routes returns all routes that call a tool, in the order of the document.
 var Routes = sync.OnceValue(func() []Route {
 	known := make(map[string]tools.Tool)
-	for _, t := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(nil), tools.Logs(nil)) { // which are asked for their schemas alone
+	for _, t := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(nil), tools.Logs(nil)) { // these are used for their schemas only
 		known[t.Name] = t
 	}
 	list := routes()
@@ -160,10 +162,10 @@ func post(tag, path, tool string, r Route) Route {
 	return r
 }
 
-// Pattern is the route as http.ServeMux has it.
+// Pattern returns the route in the form that http.ServeMux takes.
 func (r *Route) Pattern() string { return r.Method + " " + Prefix + r.Path }
 
-// ID names the operation, such as complete_task.
+// ID returns the name of the operation, such as task_complete.
 func (r *Route) ID() string {
 	id := r.Tool.Name
 	switch {
@@ -181,7 +183,7 @@ func (r *Route) ID() string {
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// inPath are the arguments that are parts of the path.
+// inPath returns the arguments that are parts of the path.
 func (r *Route) inPath() (names []string) {
 	for _, m := range wildcard.FindAllStringSubmatch(r.Path, -1) {
 		names = append(names, m[1])
@@ -189,7 +191,7 @@ func (r *Route) inPath() (names []string) {
 	return names
 }
 
-// hasBody reports whether arguments come in a body.
+// hasBody reports whether arguments are in the body.
 func (r *Route) hasBody() bool { return r.Method == http.MethodPost || r.Method == http.MethodPut }
 
 func entryVersion(object json.RawMessage) (uint64, bool) {
@@ -206,5 +208,5 @@ func version(object json.RawMessage) (uint64, bool) {
 	return answer.Version, json.Unmarshal(object, &answer) == nil
 }
 
-// ETag is a version as a header has it.
+// ETag returns a version as the value of an ETag header.
 func ETag(version uint64) string { return fmt.Sprintf(`"%d"`, version) }

@@ -12,8 +12,9 @@ import (
 //go:embed static
 var static embed.FS
 
-// policy lets the page load and run its own files, talk to its own server, and nothing
-// else. Nobody may frame it, or a click could be made to mean something else.
+// policy lets the page load and run its own files and connect to its own
+// server, and nothing else. No other page may embed it in a frame, where it
+// could trick the user into clicks.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -21,14 +22,14 @@ var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// A file is one that the page consists of.
+// A file is one of the page's files.
 type file struct {
 	body []byte
 	kind string
 	etag string
 }
 
-// files are all of them, by name.
+// files has all files, by name.
 var files = func() map[string]file {
 	all := make(map[string]file)
 	list, err := static.ReadDir("static")
@@ -49,7 +50,7 @@ var files = func() map[string]file {
 // Index is the name of the document.
 const Index = "index.html"
 
-// Secure sets the headers of every answer that is the page's.
+// Secure sets the security headers of an answer of the page.
 func Secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -69,7 +70,7 @@ func ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	w.Header().Set("Content-Type", f.kind)
-	w.Header().Set("Cache-Control", "no-cache") // a new version is seen at once
+	w.Header().Set("Cache-Control", "no-cache") // so that a new version is used at once
 	w.Header().Set("ETag", f.etag)
 	if r.Header.Get("If-None-Match") == f.etag {
 		w.WriteHeader(http.StatusNotModified)

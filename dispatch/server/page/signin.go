@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// How long a code can be used, and how long a browser is signed in by it.
+// How long a code is valid, and how long it signs a browser in.
 const (
 	CodeLasts = 2 * time.Minute
 	SignedIn  = 12 * time.Hour
 )
 
-// maxCodes bounds the codes that have not been used.
+// maxCodes is the largest number of unused codes.
 const maxCodes = 64
 
 // Codes are one-time codes. The zero value has none.
@@ -33,7 +33,8 @@ type issued struct {
 	until time.Time
 }
 
-// Issue makes a code for whoever is to have a role. Beyond a bound the oldest is void.
+// Issue creates a code for a role. If there are too many, the oldest becomes
+// void.
 func (c *Codes) Issue(role string, now time.Time) string {
 	code := rand.Text()
 	c.mu.Lock()
@@ -46,7 +47,8 @@ func (c *Codes) Issue(role string, now time.Time) string {
 	return code
 }
 
-// Redeem uses a code up. How long it takes tells nothing of the codes that there are.
+// Redeem uses up a code. The time it takes reveals nothing about the valid
+// codes.
 func (c *Codes) Redeem(code string, now time.Time) (role string, ok bool) {
 	hash := sha256.Sum256([]byte(code))
 	c.mu.Lock()
@@ -72,15 +74,16 @@ func (c *Codes) forgetLocked(now time.Time) {
 	}
 }
 
-// cookiePrefix begins the names of the page's cookies. Each sign-in has a name of its
-// own, as all ports of a host share their cookies, and so do several daemons.
+// cookiePrefix begins the names of the page's cookies. Each sign-in has its own
+// name, because all ports of a host, and so several daemons, share their
+// cookies.
 const cookiePrefix = "leasehold-"
 
-// maxSecret bounds what is looked at.
+// maxSecret is the longest cookie or key that is accepted.
 const maxSecret = 512
 
-// Split cuts a token into the name and the value of a cookie, and a key. The one is a
-// one-time pad for the other.
+// Split splits a token into a cookie, with its name and value, and a key. Each
+// part is a one-time pad for the other.
 func Split(token string) (name, cookie, key string) {
 	pad := make([]byte, 4+len(token))
 	rand.Read(pad) // never fails
@@ -90,7 +93,8 @@ func Split(token string) (name, cookie, key string) {
 	return cookiePrefix + id, encode(mixed), id + "." + encode(pad)
 }
 
-// CookieOf is the name of the cookie that belongs to a key; "" if it is none.
+// CookieOf returns the name of the cookie that belongs to a key, or "" if the
+// key is not valid.
 func CookieOf(key string) string {
 	id, _, ok := strings.Cut(key, ".")
 	if _, err := hex.DecodeString(id); !ok || err != nil || len(id) != 8 || len(key) > maxSecret {
@@ -99,7 +103,7 @@ func CookieOf(key string) string {
 	return cookiePrefix + id
 }
 
-// Join gives the token that was cut into a cookie and a key.
+// Join returns the token that was split into a cookie and a key.
 func Join(cookie, key string) (string, error) {
 	_, half, _ := strings.Cut(key, ".")
 	mixed, err1 := decode(cookie)
