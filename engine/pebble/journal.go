@@ -129,6 +129,7 @@ func (s *store) startJournal() (err error) {
 	s.syncs.onDisk.Store(s.number)
 	b := s.db.NewBatch()
 	return errors.Join(
+		b.LogData(appendEntry(nil, s.number, s.number), nil), // the log says where it begins
 		b.Set(numberRow, binary.BigEndian.AppendUint64(nil, s.number), nil),
 		b.Set(bootRow, []byte(s.boot), nil),
 		s.db.Apply(b, pebble.Sync), b.Close())

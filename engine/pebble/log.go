@@ -128,8 +128,10 @@ type logScan struct {
 	later   bool   // a readable record follows
 	closed  bool   // after that the log was closed, and so it was on disk
 	onDisk  uint64 // the last batch that was on disk according to a later record
+	next    uint64 // the number of the first batch behind the damage; 0: none can be read
 	first   uint64 // the numbers of the first and the last batch in the good part
 	last    uint64
+	begun   bool // the good part has an entry, so last says what is there, even if it is 0
 	scanned int64
 }
 
@@ -177,6 +179,7 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 		}
 		if c.part == 0 || c.part == 3 {
 			if n, _, ok := readEntry(*record); ok {
+				s.begun = true
 				if s.last = n; s.first == 0 {
 					s.first = n
 				}
@@ -198,8 +201,11 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 			continue
 		}
 		s.later = true
-		if _, onDisk, ok := readEntry(c.data); ok && c.part <= 1 {
+		if n, onDisk, ok := readEntry(c.data); ok && c.part <= 1 {
 			s.onDisk = max(s.onDisk, onDisk)
+			if s.next == 0 {
+				s.next = n
+			}
 		}
 		at = c.end - 1
 	}
@@ -266,6 +272,17 @@ func (s *store) inspectManifest(name string) error {
 	return nil
 }
 
+// missesSynced reports whether batches that were on disk are missing behind the good part
+// of a log. before is the last batch in earlier logs; 0: there are none. Without either
+// nobody knows which batch the log began with, and what a later entry calls on disk may
+// all be in tables by now: then only a batch of this log proves it.
+func (s *logScan) missesSynced(before uint64) bool {
+	if !s.begun && before == 0 {
+		return s.next > 0 && s.onDisk >= s.next
+	}
+	return s.onDisk > max(s.last, before)
+}
+
 // inspectLog checks one log. Pebble keeps some old logs for reuse and deletes
 // later ones, so commits may be missing before a marked log. That is no damage,
 // because a log that must exist has a mark.
@@ -278,12 +295,13 @@ func (s *store) inspectLog(name string, last, marked bool) error {
 	if !marked && s.number != 0 && scan.first > s.number+1 {
 		return fmt.Errorf("%w: commits %d to %d are missing before %s", engine.ErrCorrupt, s.number+1, scan.first-1, name)
 	}
+	before := s.number
 	s.number = max(s.number, scan.last)
 	s.logBytes += scan.good
 	switch {
 	case scan.whole, !last: // Pebble itself refuses an older log that does not end properly
 		return nil
-	case scan.later && (scan.closed || scan.onDisk > scan.last):
+	case scan.later && (scan.closed || scan.missesSynced(before)):
 		return fmt.Errorf("%w: %s is damaged at offset %d, behind commit %d; commits that were answered follow there", engine.ErrCorrupt, name, scan.good, scan.last)
 	case scan.later, scan.tail:
 		s.logf("engine: the end of %s, from offset %d, cannot be read and is cut off; after a crash that is expected, and no commit is missing that had to survive it; otherwise the file was damaged and commits after number %d are lost", name, scan.good, scan.last)
