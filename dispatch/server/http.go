@@ -19,33 +19,33 @@ import (
 // An endpoint serves MCP's streamable HTTP at /mcp, in the versions that have
 // sessions.
 //
-// It is a thin handler of its own over a service. mcp-go's
-// StreamableHTTPServer behind a guard was the choice not taken: it never
-// learns that a client died, its idle sweep ends sessions in the midst of a
-// call, DELETE leaves calls running, any POST may take a notification meant for
-// another stream, and a session is known to it only from a GET on. A guard
-// would keep the same table of sessions and calls a second time, and still not
-// reach what is inside.
+// It is a small handler of our own over a service. The alternative was mcp-go's
+// StreamableHTTPServer behind a guard. We did not choose it: it never learns
+// that a client died, its idle sweep ends sessions during a call, DELETE leaves
+// calls running, any POST may take a notification meant for another stream, and
+// it knows a session only after a GET. A guard would need a second table of
+// sessions and calls, and could still not change these.
 //
-// The session id is the handle of the [dispatch.Session]: a secret, kept only
-// as a hash, that the daemon knows again after a restart. So a client goes on
-// with its session and its leases, and never sees a 404 for the daemon's sake.
+// The session id is the handle of the [dispatch.Session]. It is a secret, of
+// which only a hash is stored, and the daemon recognizes it after a restart. So
+// a client keeps its session and leases, and never gets a 404 because of a
+// restart.
 //
-// Streams carry no event ids and cannot be resumed: what is told on them is
-// told again in the next answer.
+// Streams carry no event ids and cannot be resumed: what was sent on them is
+// repeated in the next answer.
 type endpoint struct {
 	server *Server
 	ctx    context.Context // ends with the daemon
 
 	mu       sync.Mutex
 	sessions map[string]*httpSession // by handle
-	shared   map[uuid.UUID]string    // by actor: the handle of that for calls of the API that name none
+	shared   map[uuid.UUID]string    // by actor: the handle of the session for API calls that name none
 	closing  bool
-	endings  sync.WaitGroup // sessions that end by themselves, remotes, and what is passed on
+	endings  sync.WaitGroup // sessions that end by themselves, remotes, and requests that are passed on
 }
 
-// ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes it.
-// Sessions outlast it.
+// ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes ln.
+// Sessions continue to exist.
 func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 	e := &endpoint{server: s, ctx: ctx, sessions: make(map[string]*httpSession), shared: make(map[uuid.UUID]string)}
 	s.homes.mu.Lock()
@@ -66,7 +66,8 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:    64 << 10,
 		ConnContext:       withWebConn,
 		ErrorLog:          log.New(s.opts.Log, "", 0),
-		// No WriteTimeout: streams last. Each write has a deadline instead.
+		// There is no WriteTimeout, because streams stay open. Each write has a
+		// deadline instead.
 	}
 	conns := newWebListener(ln, &s.shares)
 	defer conns.finish()
@@ -74,7 +75,7 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { stopped <- e.shutdown(web) })
 	err := web.Serve(conns)
 	if stop() {
-		e.detachAll() // nobody can come any more
+		e.detachAll() // nobody can connect any more
 		err = errors.Join(err, web.Close())
 		e.endings.Wait()
 		return err
@@ -82,7 +83,7 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 	return <-stopped
 }
 
-// shutdown lets short calls finish, and cuts the rest. No session ends.
+// shutdown lets short calls finish, and cuts off the rest. It ends no session.
 func (e *endpoint) shutdown(web *http.Server) error {
 	e.detachAll()
 	ctx, cancel := context.WithTimeout(context.Background(), e.server.opts.DrainTimeout)
@@ -95,7 +96,7 @@ func (e *endpoint) shutdown(web *http.Server) error {
 	return err
 }
 
-// detach lets go of the sessions of a home that this process has no more.
+// detach detaches the sessions of a home that this process no longer has.
 func (e *endpoint) detach(h *home) {
 	var sessions []*httpSession
 	e.mu.Lock()
@@ -111,13 +112,14 @@ func (e *endpoint) detach(h *home) {
 	}
 }
 
-// partitionOf is where a request belongs, by the token that it bears. One without is
-// of the page, which is for those who are in no tree, or of nobody.
+// partitionOf returns the partition for a request, from its token. A request
+// without a token comes from the page, which is for operators and readers, or
+// from nobody known.
 func (e *endpoint) partitionOf(r *http.Request) int { return e.server.partitionOfSecret(bearer(r)) }
 
 type homeKey struct{}
 
-// homeOf is the home whose guest a request is.
+// homeOf returns the home to which a request was admitted.
 func homeOf(r *http.Request) *home { return r.Context().Value(homeKey{}).(*home) }
 
 func (e *endpoint) detachAll() {
@@ -131,7 +133,8 @@ func (e *endpoint) detachAll() {
 	}
 }
 
-// ServeHTTP checks who asks, from where, before anything is read.
+// ServeHTTP checks who sends the request, and from where, before it reads
+// anything.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, actor, leave, refused := e.admit(r)
 	defer leave()
@@ -156,21 +159,22 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A refusedRequest is one that nobody serves: of a page that is not ours, without a
-// token, of an actor with too many connections, or for a state that is elsewhere.
+// A refusedRequest is a request that is not served: it comes from another web
+// page, has no valid token, is from an actor with too many connections, or is
+// for a state that is elsewhere.
 type refusedRequest struct {
 	status int
 	err    error
 }
 
-// admit says whose request it is. The request that it gives knows its home, whose guest
-// it is until it leaves.
+// admit finds the actor of a request. The returned request has its home in its
+// context, and is the home's guest until leave is called.
 func (e *endpoint) admit(r *http.Request) (admitted *http.Request, actor dispatch.Actor, leave func(), refused *refusedRequest) {
 	leave = func() {}
 	if err := e.checkOrigin(r); err != nil {
 		return r, actor, leave, &refusedRequest{http.StatusForbidden, err}
 	}
-	home, _, err := e.server.enter(r.Context(), e.partitionOf(r), true) // else it was passed on
+	home, _, err := e.server.enter(r.Context(), e.partitionOf(r), true) // otherwise the request was passed on
 	if err != nil {
 		return r, actor, leave, &refusedRequest{http.StatusServiceUnavailable, err}
 	}
@@ -192,7 +196,7 @@ func (e *endpoint) admit(r *http.Request) (admitted *http.Request, actor dispatc
 	return r, actor, leave, nil
 }
 
-// tell answers it over MCP.
+// tell answers an MCP request with the refusal.
 func (f *refusedRequest) tell(w http.ResponseWriter) {
 	switch f.status {
 	case http.StatusUnauthorized:
@@ -206,7 +210,7 @@ func (f *refusedRequest) tell(w http.ResponseWriter) {
 	http.Error(w, f.err.Error(), f.status)
 }
 
-// answer answers it over the API.
+// answer returns the refusal as an answer of the API.
 func (f *refusedRequest) answer() api.Answer {
 	if f.status == http.StatusForbidden {
 		return api.Problem(f.status, "FORBIDDEN", f.err.Error())
@@ -229,10 +233,11 @@ func (e *endpoint) delete(w http.ResponseWriter, r *http.Request, actor dispatch
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// keepAlive notices within half a minute that the machine of a client is gone.
+// keepAlive detects within half a minute that a client's machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// ListenHTTP listens at a TCP address, of the loopback unless public.
+// ListenHTTP listens at a TCP address, which must be a loopback address unless
+// public is true.
 func ListenHTTP(addr string, public bool) (net.Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
 	ln, err := config.Listen(context.Background(), "tcp", addr)

@@ -29,8 +29,8 @@ const (
 	idempotencyKey = "Idempotency-Key"
 )
 
-// api serves the API. A call over it is a call of a tool: it goes the way of those over
-// MCP, and differs from them in its form.
+// api serves the API. A call of the API is a call of a tool. It is handled like
+// a call over MCP, and differs only in its form.
 func (e *endpoint) api() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(method, path string, serve func(http.ResponseWriter, *http.Request, dispatch.Actor)) {
@@ -81,16 +81,16 @@ func (e *endpoint) api() http.Handler {
 	})
 }
 
-// A headerOnly takes the header of an answer, and drops the rest.
+// A headerOnly keeps the header of an answer and drops the rest.
 type headerOnly http.Header
 
 func (h headerOnly) Header() http.Header       { return http.Header(h) }
 func (headerOnly) Write(p []byte) (int, error) { return len(p), nil }
 func (headerOnly) WriteHeader(int)             {}
 
-// tell writes an answer that was not a call's.
+// tell writes an answer that does not come from a call.
 func (e *endpoint) tell(w http.ResponseWriter, a api.Answer) {
-	_ = writeAnswer(w, a, e.server.opts.WriteTimeout) // whoever does not get it can ask again
+	_ = writeAnswer(w, a, e.server.opts.WriteTimeout) // a client that does not get it can ask again
 }
 
 func writeAnswer(w http.ResponseWriter, a api.Answer, timeout time.Duration) error {
@@ -100,7 +100,7 @@ func writeAnswer(w http.ResponseWriter, a api.Answer, timeout time.Duration) err
 	return writeBody(w, a.Status, a.Type, a.Body, timeout)
 }
 
-// An apiForm answers one call of the API.
+// An apiForm is the form of one call of the API.
 type apiForm struct {
 	call api.Call
 	key  string // the Idempotency-Key
@@ -117,8 +117,8 @@ func (f *apiForm) broken(_ *wire.Message, fault string) []byte {
 	return f.become(api.Problem(http.StatusInternalServerError, "INTERNAL", fault))
 }
 
-// become keeps the answer, and gives its body, which is not nil: that would mean that
-// there is no answer.
+// become stores the answer and returns its body. That is never nil, because nil
+// would mean that there is no answer.
 func (f *apiForm) become(a api.Answer) []byte {
 	if a.Body == nil {
 		a.Body = []byte{}
@@ -133,14 +133,15 @@ func (f *apiForm) write(w http.ResponseWriter, _ []byte, timeout time.Duration) 
 	return writeAnswer(w, f.Answer, timeout)
 }
 
-// unanswered is for a call that the same client has sent again: there it is answered.
+// unanswered answers a call that its client has sent again; the second request
+// gets the call's answer.
 func (f *apiForm) unanswered(w http.ResponseWriter) {
 	_ = writeAnswer(w, api.Problem(http.StatusConflict, "REQUEST_ID_REUSED", "a request with the same "+idempotencyKey+" came while this one ran, and has its answer"), time.Second)
 }
 
-// name gives a call the name that its Idempotency-Key makes. What is granted is held by
-// the session, so there the key is the session's, else the actor's: so a program that
-// has started again can ask whether its call was made.
+// name names a call by its Idempotency-Key. If a session holds what the call is
+// granted, the key belongs to the session. Otherwise it belongs to the actor,
+// so that a program that was restarted can ask whether its call was made.
 func (f *apiForm) name(c call.Call, se *dispatch.Session, env *wire.Message) (call.Call, bool) {
 	if f.key == "" || !c.Recorded() {
 		return c, false
@@ -156,15 +157,15 @@ func (f *apiForm) noSession(w http.ResponseWriter, _ *wire.Message, timeout time
 	_ = writeAnswer(w, noAPISession, timeout)
 }
 
-// noAPISession answers whoever names no session. By its header a program tells it from
-// another thing that is not there.
+// noAPISession answers a request whose session does not exist. Its header
+// distinguishes it from other NOT_FOUND answers.
 var noAPISession = func() api.Answer {
 	a := api.Problem(http.StatusNotFound, "NOT_FOUND", "header "+apiSession+" names no session of yours: it has ended; POST "+api.Prefix+"/sessions opens one")
 	a.Header = map[string]string{apiSession: "ended"}
 	return a
 }()
 
-// apiCall serves a route that is a tool's.
+// apiCall serves a route that calls a tool.
 func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, route *api.Route) {
 	key := r.Header.Get(idempotencyKey)
 	if len(key) > maxIdempotencyKey {
@@ -203,13 +204,13 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 	hs.call(w, r, env, line, &apiForm{call: asked, key: key})
 }
 
-// notFor refuses a route whose tool is not for the session's role.
+// notFor refuses a route whose tool is not available to the session's role.
 func (hs *httpSession) notFor(r *http.Request) api.Answer {
 	return api.Problem(http.StatusForbidden, "FORBIDDEN", fmt.Sprintf("forbidden: a token of a %s does not open %s %s", hs.se.Actor().Role, r.Method, r.URL.Path))
 }
 
-// callLine is the call as a message of MCP, which is what the rest of the package
-// serves.
+// callLine encodes the call as an MCP message, the form that the rest of the
+// package serves.
 func callLine(c api.Call, trace string) []byte {
 	params := map[string]any{"name": c.Tool.Name, "arguments": json.RawMessage(c.Arguments())}
 	if trace != "" {
@@ -227,7 +228,7 @@ func codeOf(status int) string {
 	return "INVALID_ARGUMENT"
 }
 
-// readAPIBody is readBody where a request may have none.
+// readAPIBody is readBody for a request that may have no body.
 func readAPIBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	if r.ContentLength == 0 || r.Body == nil {
 		return nil, 0, nil
@@ -238,9 +239,10 @@ func readAPIBody(w http.ResponseWriter, r *http.Request) (body []byte, status in
 	return readAll(w, r)
 }
 
-// sessionFor is the session that a call is for: the one it names, or that of all the
-// calls of its actor that name none. What holds something must name one: two programs
-// with one token would hold it together.
+// sessionFor returns the session for a call: the one that it names, or the one
+// shared by all calls of its actor that name none. A call that is granted
+// something must name one, because two programs with the same token would
+// otherwise hold it together.
 func (e *endpoint) sessionFor(r *http.Request, actor dispatch.Actor, route *api.Route) (*httpSession, *api.Answer) {
 	handle := r.Header.Get(apiSession)
 	if handle == "" && route.Holds {
@@ -265,7 +267,7 @@ func (e *endpoint) sessionFor(r *http.Request, actor dispatch.Actor, route *api.
 	return hs, nil
 }
 
-// unnamed is the session of all the calls of an actor that name none.
+// unnamed returns the session shared by the calls of an actor that name none.
 func (e *endpoint) unnamed(r *http.Request, actor uuid.UUID) (*httpSession, error) {
 	e.mu.Lock()
 	hs := e.sessions[e.shared[actor]]
@@ -286,27 +288,27 @@ func (e *endpoint) unnamed(r *http.Request, actor uuid.UUID) (*httpSession, erro
 		e.shared[actor] = hs.se.Handle()
 	}
 	e.mu.Unlock()
-	if other != nil { // two requests were the first at once
+	if other != nil { // two first requests came at the same time
 		hs.end(errors.New("its client has another"))
 		return other, nil
 	}
 	return hs, nil
 }
 
-// sendNotice sends a notice as what it says, without the frame that MCP has around it.
+// sendNotice sends the data of a notice, without its MCP message.
 func sendNotice(stream *eventStream, notice mcp.JSONRPCNotification) {
 	stream.named("notice", wire.Line(notice.Params.AdditionalFields["data"]))
 }
 
-// A sessionInfo is a session as a program is told of it.
+// A sessionInfo describes a session to a program.
 type sessionInfo struct {
-	Session   string  `json:"session,omitempty"` // the secret that opens it, told once
+	Session   string  `json:"session,omitempty"` // the secret handle, only in the first answer
 	SessionID string  `json:"session_id"`
 	ActorID   string  `json:"actor_id"`
 	Path      string  `json:"path"`
 	Run       string  `json:"run"`
 	Role      string  `json:"role"`
-	IdleSecs  float64 `json:"idle_secs"` // it ends that long after its last request, unless a stream is open
+	IdleSecs  float64 `json:"idle_secs"` // the session ends this long after its last request, unless a stream is open
 }
 
 func (hs *httpSession) info() sessionInfo {
@@ -336,7 +338,8 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, actor dis
 	hs.presence.answered()
 }
 
-// named is the session that a request names.
+// named returns the session that a request names, or answers with a refusal and
+// returns nil.
 func (e *endpoint) named(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) *httpSession {
 	hs, refused := e.sessionFor(r, actor, &api.Route{Holds: true})
 	if refused != nil {
@@ -346,7 +349,8 @@ func (e *endpoint) named(w http.ResponseWriter, r *http.Request, actor dispatch.
 	return hs
 }
 
-// showSession tells a program of its session, which every request keeps.
+// showSession describes a session to its program. Like every request, this
+// keeps the session alive.
 func (e *endpoint) showSession(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	hs := e.named(w, r, actor)
 	switch {
@@ -359,7 +363,7 @@ func (e *endpoint) showSession(w http.ResponseWriter, r *http.Request, actor dis
 	}
 }
 
-// endSession ends a session, with all that it holds.
+// endSession ends a session and releases everything that it holds.
 func (e *endpoint) endSession(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	if hs := e.named(w, r, actor); hs != nil {
 		hs.end(errors.New("its client deleted it"))
@@ -367,8 +371,8 @@ func (e *endpoint) endSession(w http.ResponseWriter, r *http.Request, actor disp
 	}
 }
 
-// streamNotices tells a session's notices as they come. While it is open the session
-// lasts.
+// streamNotices sends a session's notices as they come. The session lasts while
+// the stream is open.
 func (e *endpoint) streamNotices(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	hs := e.named(w, r, actor)
 	if hs == nil {

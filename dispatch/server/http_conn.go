@@ -19,24 +19,24 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A webConn is a connection to the endpoint that knows whether its client took
-// the last answer.
+// A webConn is a connection to the endpoint. It tracks whether its client
+// received the last answer.
 //
-// The system takes an answer from the server long before the client reads it.
-// A client that closes its connection with an answer unread resets it, however,
-// which says that nobody has had that answer.
+// The system accepts an answer from the server long before the client reads it.
+// But a client that closes its connection without reading an answer resets the
+// connection, which shows that the answer was not read.
 type webConn struct {
 	net.Conn
 	listener *webListener
-	vetted   uuid.UUID // the actor whose token it showed last, and may
+	vetted   uuid.UUID // the actor whose token it last showed, and was allowed to
 
 	mu      sync.Mutex
 	reset   bool
-	taken   func() // what to do once the last answer turns out to be read
-	unread  func() // and what if it turns out not to be
+	taken   func() // to call when the last answer turns out to have been read
+	unread  func() // to call when it turns out not to have been read
 	closing bool
 
-	// Under the listener's mu.
+	// Guarded by the listener's mu.
 	stranger *list.Element // it has not shown a token yet
 	share    *share        // of the actor whose token it showed first
 	closed   bool
@@ -53,7 +53,7 @@ func webConnOf(r *http.Request) *webConn {
 	return nc
 }
 
-// peer is the process at the other end, as far as that is known.
+// peer returns the process at the other end, as far as it is known.
 func (c *webConn) peer() process.Peer {
 	if c != nil {
 		switch local := c.Conn.(type) {
@@ -66,8 +66,8 @@ func (c *webConn) peer() process.Peer {
 	return process.Peer{Transport: "http"}
 }
 
-// vet refuses a local process that shows another actor's token. Requests of a
-// connection come one after the other.
+// vet refuses a local process that shows another actor's token. The requests of
+// a connection come one after the other.
 func (c *webConn) vet(ctx context.Context, homes *homes, home *home, a dispatch.Actor) error {
 	if c == nil || c.vetted == a.ID {
 		return nil
@@ -84,8 +84,9 @@ func (c *webConn) vet(ctx context.Context, homes *homes, home *home, a dispatch.
 	return nil
 }
 
-// answered notes that an answer was written, and what to do once the client sends
-// more or ends its connection, or if it closes that without reading the answer.
+// answered notes that an answer was written. It calls taken when the client
+// sends more or ends its connection, and unread if the client closes the
+// connection without reading the answer.
 func (c *webConn) answered(taken, unread func()) {
 	if c == nil {
 		taken()
@@ -102,10 +103,10 @@ func (c *webConn) answered(taken, unread func()) {
 		unread()
 		return
 	}
-	c.checkReset() // it may have been closed before the answer came
+	c.checkReset() // the client may have closed it before the answer was written
 }
 
-// settle does what is to be done about an answer that the client has read.
+// settle calls taken for an answer that the client has read.
 func (c *webConn) settle() {
 	c.mu.Lock()
 	taken := c.taken
@@ -116,9 +117,9 @@ func (c *webConn) settle() {
 	}
 }
 
-// checkReset looks whether the client's end is closed and has refused what was
-// written since. Reading does not tell: the end of what the client sent, which
-// came before, hides it.
+// checkReset checks whether the client's end is closed and has refused what was
+// written since. Reading does not show this, because the end of the client's
+// data, which came before, hides it.
 func (c *webConn) checkReset() {
 	under := c.Conn
 	if secure, ok := under.(*tls.Conn); ok {
@@ -139,7 +140,7 @@ func (c *webConn) checkReset() {
 	}
 }
 
-// wasClosed does what is to be done about an answer that nobody has read.
+// wasClosed calls unread for an answer that was not read.
 func (c *webConn) wasClosed() {
 	c.mu.Lock()
 	unread := c.unread
@@ -148,7 +149,7 @@ func (c *webConn) wasClosed() {
 	switch {
 	case unread == nil:
 	case c.listener.leaves():
-		go func() { // it writes to the state
+		go func() { // in a goroutine, because it writes to the state
 			defer c.listener.leaving.Done()
 			unread()
 		}()
@@ -157,8 +158,8 @@ func (c *webConn) wasClosed() {
 	}
 }
 
-// wasReset reports whether the client has closed the connection with something
-// unread.
+// wasReset reports whether the client has closed the connection with unread
+// data.
 func (c *webConn) wasReset() bool {
 	if c == nil {
 		return false
@@ -179,7 +180,7 @@ func (c *webConn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// CloseWrite tells the client that nothing more comes.
+// CloseWrite tells the client that no more data follows.
 func (c *webConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -187,9 +188,9 @@ func (c *webConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// A webListener bounds the connections to the endpoint. Anybody can open one,
-// so those that have not shown a token get little room, and give way to newer
-// ones: whoever has a token shows it at once.
+// A webListener limits the connections to the endpoint. Anybody can open one,
+// so connections that have not shown a token get little room, and are closed in
+// favour of newer ones. A client with a token shows it at once.
 type webListener struct {
 	net.Listener
 	shares *shares
@@ -199,8 +200,8 @@ type webListener struct {
 	strangers *list.List     // of *webConn, oldest first
 	strays    pace[struct{}] // connections that ended without a token
 
-	// Of the connections that only wait for their clients to close them, and of
-	// what is undone of closed ones.
+	// For connections that only wait for their clients to close them, and for
+	// the calls of unread after connections were closed.
 	over    context.Context
 	end     context.CancelFunc
 	leaving sync.WaitGroup
@@ -215,8 +216,8 @@ func newWebListener(ln net.Listener, s *shares) *webListener {
 	return l
 }
 
-// finish closes the connections that wait for their clients to close them, and waits
-// until what is left of all is done.
+// finish closes the connections that wait for their clients to close them, and
+// waits until all their work is done.
 func (l *webListener) finish() {
 	l.mu.Lock()
 	l.end()
@@ -224,8 +225,8 @@ func (l *webListener) finish() {
 	l.leaving.Wait()
 }
 
-// leaves reports whether there is time for what a connection leaves behind, until
-// l.leaving.Done.
+// leaves reports whether work of a closed connection may still be done. If so,
+// the caller must call l.leaving.Done afterwards.
 func (l *webListener) leaves() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,8 +256,8 @@ func (l *webListener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter makes room for a connection, if need be in place of another, which is
-// the caller's to close.
+// enter admits a connection. If there is no room, it may displace another one,
+// which the caller must close.
 func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,8 +276,8 @@ func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
 	return displaced, true
 }
 
-// known notes whose token the connection has shown. It refuses an actor that
-// has too many connections.
+// known notes the actor whose token the connection has shown. It refuses an
+// actor that has too many connections.
 func (c *webConn) known(actor uuid.UUID) error {
 	if c == nil {
 		return nil
@@ -284,7 +285,7 @@ func (c *webConn) known(actor uuid.UUID) error {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	if c.stranger == nil || c.closed {
-		return nil // it is known, or on its way out
+		return nil // it is already known, or is closing
 	}
 	sh, err := c.listener.shares.take(actor, webConnection)
 	if err != nil {
@@ -297,9 +298,9 @@ func (c *webConn) known(actor uuid.UUID) error {
 }
 
 // Close closes the connection. If the client may not have read its last answer,
-// as one that opens a connection for each request, only this side closes at
-// once: the client shows whether it has read it when it closes the other, for
-// which it has as long as a cancel may be on its way.
+// as with a client that opens a connection for each request, Close first closes
+// only this side. When the client closes its side, that shows whether it has
+// read the answer. It has lateCancel for that.
 func (c *webConn) Close() error {
 	c.checkReset()
 	c.mu.Lock()
@@ -317,7 +318,7 @@ func (c *webConn) Close() error {
 	return nil
 }
 
-// leave waits for the client to close the connection, and closes it.
+// leave waits for the client to close the connection, and then closes it.
 func (c *webConn) leave() {
 	over := c.listener.over
 	defer c.listener.leaving.Done()
@@ -325,7 +326,7 @@ func (c *webConn) leave() {
 	defer stop()
 	_, _ = io.Copy(io.Discard, c)
 	select {
-	case <-time.After(lastEvent): // what a client that went before the answer says to it may be on its way
+	case <-time.After(lastEvent): // a reset by a client that left before the answer may still arrive
 	case <-over.Done():
 	}
 	_ = c.close()

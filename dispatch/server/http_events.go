@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// streamEvents sends the events of a run as they happen, each with its revision as its
-// id: a client that comes again with the last one misses none. What is wrong with the
-// request is answered before the stream begins.
+// streamEvents sends the events of a run as they happen. Each has its revision
+// as its id, so a client that reconnects with the last id misses none. Faults
+// of the request are answered before the stream begins.
 func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, route *api.Route) {
 	hs, refused := e.sessionFor(r, actor, route)
 	if refused != nil {
@@ -55,7 +55,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 
 	ctx, cut := hs.during(r.Context())
 	defer cut()
-	asked.Given["wait_secs"] = json.RawMessage("0") // what is there, or is wrong, is told at once
+	asked.Given["wait_secs"] = json.RawMessage("0") // answer at once with what exists, or with a refusal
 	page := read(ctx, asked.Arguments())
 	if page.IsError {
 		e.tell(w, asked.Answer(page))
@@ -67,7 +67,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	for !page.IsError && stream.err == nil {
 		asked.Given["since"] = stream.events(page)
 		if _, err := e.authenticate(r); err != nil {
-			return // its token is void by now
+			return // its token is no longer valid
 		}
 		page = read(ctx, asked.Arguments())
 	}
@@ -76,13 +76,13 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	}
 }
 
-// events sends a page of events, and gives where the next begins.
+// events sends a page of events, and returns where the next page begins.
 func (s *eventStream) events(page tools.Reply) (next json.RawMessage) {
 	var list struct {
 		Events []json.RawMessage
 		Next   json.RawMessage
 	}
-	_ = json.Unmarshal(page.Object, &list) // the tool's own
+	_ = json.Unmarshal(page.Object, &list) // encoded by our own tool
 	for _, event := range list.Events {
 		var head struct {
 			Revision uint64

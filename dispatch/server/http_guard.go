@@ -15,9 +15,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// checkOrigin refuses what a browser sends on behalf of a page that is not
-// ours: with a foreign Origin, or, if its name was rebound to our address, with
-// a foreign Host. Our own are the loopback, the address itself, and hosts.
+// checkOrigin refuses requests that a browser sends for a page that is not
+// ours. Such a request has a foreign Origin or, if a name was rebound to our
+// address, a foreign Host. Our own are the loopback, the address itself, and
+// hosts.
 func checkOrigin(r *http.Request, hosts []string) error {
 	if !ownHost(r, r.Host, hosts) {
 		return fmt.Errorf("forbidden: host %q is not this server's", r.Host)
@@ -34,7 +35,7 @@ func checkOrigin(r *http.Request, hosts []string) error {
 func ownHost(r *http.Request, hostport string, hosts []string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
-		host = strings.Trim(hostport, "[]") // no port
+		host = strings.Trim(hostport, "[]") // without a port
 	}
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -46,12 +47,12 @@ func ownHost(r *http.Request, hostport string, hosts []string) bool {
 	return slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, host) })
 }
 
-// authenticate returns the actor whose token the request bears.
+// authenticate returns the actor of the request's token.
 func (e *endpoint) authenticate(r *http.Request) (dispatch.Actor, error) {
 	return homeOf(r).state.Authenticate(r.Context(), bearer(r))
 }
 
-// bearer is the token a request bears; "" if none.
+// bearer returns the request's token, or "".
 func bearer(r *http.Request) string {
 	if token := pageToken(r); token != "" {
 		return token
@@ -64,7 +65,7 @@ func bearer(r *http.Request) string {
 }
 
 // checkVersion refuses a protocol version that is not served. Clients of
-// 2025-03-26 and before send none.
+// 2025-03-26 and earlier send none.
 func checkVersion(r *http.Request) error {
 	version := r.Header.Get(mcp.HeaderProtocolVersion)
 	if version == "" || slices.Contains(legacyVersions, version) {
@@ -75,7 +76,7 @@ func checkVersion(r *http.Request) error {
 
 var errNotAcceptable = errors.New("header Accept must allow application/json or text/event-stream")
 
-// accepts reports which of the two forms of an answer the client takes.
+// accepts reports which of the two forms of an answer the client accepts.
 func accepts(r *http.Request) (json, stream bool) {
 	values := r.Header.Values("Accept")
 	if len(values) == 0 {

@@ -8,15 +8,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// readyWithin is how long a daemon may take to read its state and still be ready.
+// readyWithin is how long a ready daemon may take to read its state.
 const readyWithin = time.Second
 
-// healthy answers that the daemon runs. It asks for no token, as what asks, a load
-// balancer or an init system, has none.
+// healthy answers that the daemon runs. It requires no token, because load
+// balancers and init systems have none.
 func (e *endpoint) healthy(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
 
-// ready answers whether the daemon serves: it reads its state in time, or knows another
-// server that leads, to which it passes clients on, and it is not about to stop.
+// ready answers whether the daemon serves clients: it reads its state in time,
+// or knows another server that leads and passes clients on to it, and it is not
+// stopping.
 func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
@@ -44,7 +45,8 @@ func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knowsLeader reports whether another server leads a partition, as far as this one knows.
+// knowsLeader reports whether this server knows of another server that leads a
+// partition.
 func (s *Server) knowsLeader() bool {
 	if s.opts.Elsewhere == nil {
 		return false
@@ -57,8 +59,9 @@ func (s *Server) knowsLeader() bool {
 	return false
 }
 
-// metrics serves the metrics of this server, which no other can know, to operators and
-// readers: they tell the names of queues, and how busy they are.
+// metrics serves the metrics of this server, which no other server has. It
+// serves them only to operators and readers, because they reveal the names of
+// queues and how busy they are.
 func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 	home, _ := e.server.homes.look(e.partitionOf(r)) // of the token
 	switch {

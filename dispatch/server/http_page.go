@@ -16,13 +16,13 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/page"
 )
 
-// pageKey is the header in which the page sends the key that it has instead of a token.
+// pageKey is the header in which the page sends its key.
 const pageKey = "Leasehold-Page"
 
-// pageAccess begins the names of the tokens that browsers have.
+// pageAccess begins the names of the tokens of browsers.
 const pageAccess = "page-"
 
-// servePage adds the page to what an endpoint serves.
+// servePage adds the routes of the page.
 func (e *endpoint) servePage(mux *http.ServeMux) {
 	file := func(name func(*http.Request) string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -40,8 +40,9 @@ func (e *endpoint) servePage(mux *http.ServeMux) {
 	mux.Handle("DELETE /page/session", e.orPass(http.HandlerFunc(e.signOut)))
 }
 
-// pageToken is the token that a request of the page bears, in two halves: a cookie and
-// a key. It is "" for whatever another page may have sent.
+// pageToken returns the token of a request of the page, which sends it as a
+// cookie and a key. It returns "" for a request that may come from another
+// page.
 func pageToken(r *http.Request) string {
 	key := r.Header.Get(pageKey)
 	if key == "" || !sameOrigin(r) || !strings.HasPrefix(r.URL.Path, api.Prefix+"/") && r.URL.Path != "/page/session" {
@@ -58,8 +59,8 @@ func pageToken(r *http.Request) string {
 	return token
 }
 
-// sameOrigin reports whether a request is of a page that came from here, as far as the
-// browser says.
+// sameOrigin reports whether a request comes from our own page, according to
+// the browser.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return false
@@ -73,16 +74,16 @@ func sameOrigin(r *http.Request) bool {
 	return true
 }
 
-// A pageSession is what the page is told of whom it is signed in as.
+// A pageSession tells the page as whom it is signed in.
 type pageSession struct {
-	Key     string `json:"key,omitempty"` // told once
+	Key     string `json:"key,omitempty"` // only in the answer to the sign-in
 	Role    string `json:"role"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// signIn gives a browser a token for a one-time code, or for a token of an operator or
-// reader, and the browser has it in two halves from then on.
+// signIn gives a browser a token, as a cookie and a key, for a one-time code or
+// for the token of an operator or a reader.
 func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Origin") == "" || !sameOrigin(r) || e.checkOrigin(r) != nil {
 		e.tell(w, api.Problem(http.StatusForbidden, "FORBIDDEN", "forbidden: only the page itself signs in"))
@@ -113,7 +114,7 @@ func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
 	page.Secure(w.Header())
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: cookie, Path: "/", MaxAge: int(page.SignedIn / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: strings.HasPrefix(r.Header.Get("Origin"), "https:"), // a proxy before it may have ended the TLS
+		Secure: strings.HasPrefix(r.Header.Get("Origin"), "https:"), // a proxy may have ended the TLS
 	})
 	info := e.pageSession(actor)
 	info.Key = key
@@ -126,7 +127,7 @@ func (e *endpoint) pageSession(actor dispatch.Actor) pageSession {
 
 var errCode = errors.New("this link has been used or has expired")
 
-// exchange gives the token for what a browser has shown.
+// exchange returns the token for the code or token that a browser has shown.
 func (e *endpoint) exchange(ctx context.Context, state *dispatch.State, code, token string) (dispatch.Actor, string, error) {
 	if token == "" {
 		clocks, err := state.Clocks(ctx)
@@ -147,12 +148,12 @@ func (e *endpoint) exchange(ctx context.Context, state *dispatch.State, code, to
 	return actor, token, err
 }
 
-// A codeError refuses whoever signs in.
+// A codeError refuses a sign-in.
 type codeError struct{ error }
 
 func (*codeError) Is(err error) bool { return err == dispatch.ErrUnauthenticated }
 
-// signedIn says as whom the page is signed in.
+// signedIn answers as whom the page is signed in.
 func (e *endpoint) signedIn(w http.ResponseWriter, r *http.Request) {
 	_, actor, leave, refused := e.admit(r)
 	defer leave()
@@ -163,8 +164,8 @@ func (e *endpoint) signedIn(w http.ResponseWriter, r *http.Request) {
 	e.tell(w, api.Found(e.pageSession(actor)))
 }
 
-// signOut makes the token void that the page was given. One that somebody else has as
-// well stays.
+// signOut revokes the token that was issued to the page. A token that the user
+// signed in with stays valid.
 func (e *endpoint) signOut(w http.ResponseWriter, r *http.Request) {
 	r, actor, leave, refused := e.admit(r)
 	defer leave()

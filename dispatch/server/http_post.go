@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// bodyTimeout bounds how long a client takes to send a message.
+	// bodyTimeout is how long a client may take to send a message.
 	bodyTimeout = 30 * time.Second
 
-	// streamAfter is how long an answer may take before the client is given
-	// the head of a stream. Some clients send nothing else until they see a
-	// head, and every client then knows that the server is there.
+	// streamAfter is how long an answer may take before the client gets the
+	// head of a stream. Some clients send nothing more until they see a head,
+	// and every client then knows that the server is there.
 	streamAfter = 50 * time.Millisecond
 )
 
-// errClientGone is the cause of a call whose client broke off.
+// errClientGone is the cause of a call whose client closed its request.
 var errClientGone = errors.New("the client closed the request")
 
-// post takes one message. Whoever breaks off a POST gives up its call: there
-// is no other way for the answer.
+// post handles one message. If the client closes the request, its call is
+// cancelled, because the answer has no other way to the client.
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	body, status, err := readBody(w, r)
 	if err != nil {
@@ -79,14 +79,14 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 	return readAll(w, r)
 }
 
-// readAll reads a body, within bounds of time and size.
+// readAll reads a body, limited in time and size.
 func readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	if r.ContentLength > wire.MaxMessage {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-	defer rc.SetReadDeadline(time.Time{}) // what is read on is whether the client is there
+	defer rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
@@ -132,8 +132,8 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 // seconds.
 const idleMark = "leasehold/idle_secs"
 
-// stateIdleLimit says in the answer to initialize how long a session lasts
-// whose client makes no request.
+// stateIdleLimit adds to the answer to initialize how long a session lasts
+// without a request of its client.
 func stateIdleLimit(reply mcp.JSONRPCMessage, idle time.Duration) mcp.JSONRPCMessage {
 	response, ok := reply.(mcp.JSONRPCResponse)
 	if !ok {
@@ -149,7 +149,7 @@ func stateIdleLimit(reply mcp.JSONRPCMessage, idle time.Duration) mcp.JSONRPCMes
 	return response
 }
 
-// notified takes a notification, or an answer, which nothing asked for.
+// notified handles a notification, or an answer to nothing that was asked.
 func (hs *httpSession) notified(env wire.Message, body []byte) {
 	switch {
 	case env.Method == wire.Cancelled:
@@ -169,15 +169,16 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 	}
 }
 
-// A webForm is how a request over HTTP is answered.
+// A webForm is the form in which a request over HTTP is answered.
 type webForm interface {
 	form
 	accepts(r *http.Request) (json, stream bool)
 	write(w http.ResponseWriter, body []byte, timeout time.Duration) error
 	noSession(w http.ResponseWriter, env *wire.Message, timeout time.Duration)
-	unanswered(w http.ResponseWriter) // the call was cancelled, or sent again elsewhere
+	unanswered(w http.ResponseWriter) // the call was cancelled, or answered to a later request
 
-	// name is the name of a call, and whether its client can send it again.
+	// name returns the name of a call, and whether its client can send it
+	// again.
 	name(c call.Call, se *dispatch.Session, env *wire.Message) (named call.Call, again bool)
 }
 
@@ -201,7 +202,7 @@ func (rpcForm) noSession(w http.ResponseWriter, env *wire.Message, timeout time.
 }
 
 // call runs a request and answers it: as JSON if the answer comes at once,
-// else on a stream.
+// otherwise on a stream.
 func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Message, body []byte, f webForm) {
 	s := hs.endpoint.server
 	if !hs.presence.begin() {
@@ -218,8 +219,8 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	defer s.shares.done(len(body))
 	defer hs.requests.free(c)
 
-	reply := make(chan []byte, 1) // nil: it is not wanted
-	go func() {                   // ends with the call, which is waited for
+	reply := make(chan []byte, 1) // nil: the answer is not wanted
+	go func() {                   // ends with the call, for which the caller waits
 		if again && c.name.Recorded() {
 			defer s.marked.enter(&hs.requests, c)()
 		}
@@ -256,13 +257,13 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		s.retell(hs.se)
 	}
 	if context.Cause(c.ctx) == errCancelled {
-		hs.presence.answered() // its client said so first
+		hs.presence.answered() // its client left first
 		return
 	}
 	hs.presence.lost(c.key)
 }
 
-// begin takes the room that a request needs.
+// begin reserves the capacity that a request needs.
 func (hs *httpSession) begin(env *wire.Message, size int, name call.Call) (*request, error) {
 	shares := &hs.endpoint.server.shares
 	if err := shares.arrive(size); err != nil {
@@ -277,8 +278,8 @@ func (hs *httpSession) begin(env *wire.Message, size int, name call.Call) (*requ
 	return c, nil
 }
 
-// unread undoes a call whose answer was written, to a client that has closed
-// its connection without reading it.
+// unread undoes a call whose answer was written to a client that closed its
+// connection without reading it.
 func (hs *httpSession) unread(c *request) {
 	if hs.requests.lost(c) {
 		hs.endpoint.server.undo(hs.se, c)
@@ -288,8 +289,8 @@ func (hs *httpSession) unread(c *request) {
 	hs.presence.unread(c.key)
 }
 
-// answer writes the reply once it is there, and reports whether it was written
-// to a client that was there. If not, the reply may still be to come.
+// answer writes the reply when it comes, and reports whether it was written to
+// a client that was there. If not, the reply may still be coming.
 func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte, f webForm) bool {
 	asJSON, asStream := f.accepts(r)
 	var head <-chan time.Time
@@ -361,9 +362,9 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 	return false
 }
 
-// lastEvent is how long the end of a stream is held back after its last event.
-// Some clients close the connection as soon as they have that event. With the
-// end unread they would seem not to have read the event either.
+// lastEvent is how long the end of a stream is delayed after its last event.
+// Some clients close the connection as soon as they have that event. If the end
+// were unread then, it would seem that they had not read the event either.
 const lastEvent = 10 * time.Millisecond
 
 // tookEvent reports whether the client was there to read the last event.
@@ -378,12 +379,13 @@ func tookEvent(r *http.Request) bool {
 	}
 }
 
-// tryLine is writeLine for a refusal: whoever does not get it can ask again.
+// tryLine is writeLine for a refusal: a client that does not get it can ask
+// again.
 func tryLine(w http.ResponseWriter, status int, line []byte, timeout time.Duration) {
 	_ = writeLine(w, status, line, timeout)
 }
 
-// writeLine writes an answer of MCP that is not a stream.
+// writeLine writes an MCP answer that is not a stream.
 func writeLine(w http.ResponseWriter, status int, line []byte, timeout time.Duration) error {
 	return writeBody(w, status, "application/json", line, timeout)
 }

@@ -16,11 +16,11 @@ import (
 
 const sessionHeader = "Mcp-Session-Id"
 
-// maxStreams bounds the streams a session has open at once.
+// maxStreams is how many streams of a session may be open at once.
 const maxStreams = 8
 
-// errNoSession answers a session id that is unknown, ended, or another
-// actor's: which of these is not told.
+// errNoSession refuses a session id that is unknown, ended, or another actor's.
+// It does not reveal which.
 var errNoSession = errors.New("no such session: it has ended or is not yours; send initialize to open one")
 
 // An httpSession is one client of the endpoint.
@@ -44,8 +44,8 @@ type httpSession struct {
 	streams int
 }
 
-// open makes a session for the actor whose token came with r, or goes on with
-// the one that handle names.
+// open opens a session for the actor of the request's token, or resumes the one
+// with the handle in c.
 func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials) (*httpSession, error) {
 	if err := e.room(); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 			sh.giveBack(webSession)
 		}
 	}()
-	// A client that goes away meanwhile must not leave a session behind that
+	// A client that leaves meanwhile must not leave a session behind that
 	// nobody closes.
 	se, err := homeOf(r).state.Connect(context.WithoutCancel(r.Context()), c, webConnOf(r).peer())
 	if err != nil {
@@ -81,14 +81,15 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	ctx = mcpserver.WithSupportedProtocolVersions(ctx, legacyVersions)
 	hs.ctx, hs.cut = hs.mcp.WithContext(ctx, hs.client), cut
 
-	// Under the lock, so that whoever finds the session finds it whole.
+	// This holds the lock, so that others find the session only when it is
+	// complete.
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing || hs.home.ctx.Err() != nil {
 		return nil, errShutdown
 	}
 	if other := e.sessions[se.Handle()]; other != nil {
-		return other, se.Close(nil) // two requests resumed it at once
+		return other, se.Close(nil) // two requests resumed it at the same time
 	}
 	if err := hs.mcp.RegisterSession(hs.ctx, hs.client); err != nil {
 		panic("server: a random id met itself: " + err.Error())
@@ -116,7 +117,8 @@ func (e *endpoint) room() error {
 	return nil
 }
 
-// session finds the session a request belongs to; status goes with an error.
+// session returns the session of a request. If it returns an error, status is
+// that of the answer.
 func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor) (hs *httpSession, status int, err error) {
 	if handle == "" {
 		return nil, http.StatusBadRequest, fmt.Errorf("header %s is missing: send initialize first", sessionHeader)
@@ -138,19 +140,20 @@ func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor)
 	return hs, 0, nil
 }
 
-// resume goes on with a session from before the daemon's restart.
+// resume resumes a session from before the daemon's restart.
 func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
 	hs, err := e.open(r, actor.ID, dispatch.Credentials{Handle: handle, Actor: actor.ID})
 	if err != nil {
 		return nil, err
 	}
-	// It was initialized, or its client would have no id to send.
+	// The session was initialized, because otherwise its client would have no
+	// id.
 	hs.client.Initialize()
 	hs.touch()
 	return hs, nil
 }
 
-// during is ctx until the session or the daemon ends.
+// during returns a context that also ends with the session or the daemon.
 func (hs *httpSession) during(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stops := []func() bool{context.AfterFunc(hs.ctx, cancel), context.AfterFunc(hs.home.ctx, cancel), context.AfterFunc(hs.endpoint.ctx, cancel)}
@@ -162,15 +165,15 @@ func (hs *httpSession) during(ctx context.Context) (context.Context, context.Can
 	}
 }
 
-// touch starts the watch over a session that no request is in yet.
+// touch starts the idle time of a session that has no request yet.
 func (hs *httpSession) touch() {
 	if hs.presence.begin() {
 		hs.presence.answered()
 	}
 }
 
-// ending runs the end of a session that no request asked for, unless the
-// daemon ends, which ends none.
+// ending runs the end of a session that no request asked for. It does nothing
+// while the daemon stops, which ends no session.
 func (e *endpoint) ending(end func()) {
 	e.mu.Lock()
 	if e.closing {
@@ -183,8 +186,8 @@ func (e *endpoint) ending(end func()) {
 	end()
 }
 
-// end gives back what the session holds. Its calls are cancelled first, so
-// that none of them is granted what the session frees.
+// end ends the session and releases what it holds. Its calls are cancelled
+// first, so that none of them is granted what the session releases.
 func (hs *httpSession) end(cause error) {
 	e := hs.endpoint
 	e.mu.Lock()
@@ -207,7 +210,7 @@ func (hs *httpSession) end(cause error) {
 	hs.watch.Wait()
 }
 
-// detach lets go of a session that the daemon's end leaves as it is.
+// detach stops serving a session without ending it, because the daemon stops.
 func (hs *httpSession) detach() {
 	hs.requests.drain(errShutdown)
 	hs.presence.stop()

@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// stream is a GET: it carries what the client is told unasked, for as long as
-// the client keeps it open. A session may have several; each notice goes out on
-// one of them, and waits for one while there is none.
+// stream serves a GET: it carries the notices to the client for as long as the
+// client keeps it open. A session may have several streams; each notice is sent
+// on one of them, or waits until there is one.
 func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	if _, asStream := accepts(r); !asStream {
 		http.Error(w, "Accept must allow text/event-stream", http.StatusNotAcceptable)
@@ -37,8 +37,8 @@ func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch
 	}
 }
 
-// streamTo sends what the session's client is told unasked, until the client, the
-// session or the daemon ends. A refusal has sent nothing.
+// streamTo sends the notices to the session's client, until the client, the
+// session or the daemon ends. If it returns an error, it has sent nothing.
 func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSession, send func(*eventStream, mcp.JSONRPCNotification)) error {
 	if !hs.addStream() {
 		return &registry.LimitError{Which: "streams of one session", Max: maxStreams}
@@ -47,8 +47,8 @@ func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSess
 	if !hs.presence.beginStream() {
 		return errNoSession
 	}
-	// Only the daemon's end and the session's close a stream from this side,
-	// and then nobody asks any more whether the client is there.
+	// On this side only the end of the daemon or of the session closes a
+	// stream, and then it no longer matters whether the client is there.
 	defer hs.presence.lost("")
 
 	stream := newEventStream(w, e.server.opts.WriteTimeout)
@@ -93,7 +93,7 @@ func (hs *httpSession) dropStream() {
 	hs.streams--
 }
 
-// An eventStream is a response of server-sent events. A client that takes
+// An eventStream is a response of server-sent events. A client that accepts
 // nothing within the timeout is cut off.
 type eventStream struct {
 	w       http.ResponseWriter
@@ -107,7 +107,7 @@ func newEventStream(w http.ResponseWriter, timeout time.Duration) *eventStream {
 	s := &eventStream{w: w, rc: http.NewResponseController(w), timeout: timeout}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // else some proxies keep events back
+	w.Header().Set("X-Accel-Buffering", "no") // otherwise some proxies delay events
 	w.WriteHeader(http.StatusOK)
 	s.write(nil)
 	return s
@@ -120,13 +120,14 @@ func (s *eventStream) named(kind string, line []byte) {
 	s.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, bytes.TrimSpace(line)))
 }
 
-// identified sends an event that a client can name when it comes again.
+// identified sends an event with an id that the client can name when it
+// reconnects.
 func (s *eventStream) identified(id, kind string, line []byte) {
 	s.write(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", id, kind, line))
 }
 
-// comment sends what clients skip. It keeps what lies between from taking a
-// silent stream for a dead one, and finds out which is the case.
+// comment sends something that clients ignore. It shows proxies that a silent
+// stream is alive, and detects one that is dead.
 func (s *eventStream) comment() { s.write([]byte(":\n\n")) }
 
 func (s *eventStream) write(p []byte) {
@@ -139,7 +140,7 @@ func (s *eventStream) write(p []byte) {
 	}
 }
 
-// close lets the connection be used for another request.
+// close makes the connection usable for another request.
 func (s *eventStream) close() {
 	if s.err == nil {
 		s.rc.SetWriteDeadline(time.Time{})
