@@ -1,37 +1,40 @@
 // Package cluster decides which server leads which partition of a database that
 // several servers share.
 //
-// A [Member] is this server among them. It registers, and from then on beats: it
-// raises a number in its row of the database. It looks at the rows of the others,
-// takes what it is to lead, and gives up what another is to lead.
+// A [Member] is this server in the cluster. It registers and then sends beats:
+// each raises a number in its row of the database. It reads the rows of the
+// other servers, takes the lead of the partitions that it should lead, and
+// gives up those that another should lead.
 //
 // # Contract
 //
-//   - At any instant at most one server answers for a partition. A server that leads
-//     asks [Term.Confirm] between the work and each answer.
-//   - A server that stops gives up what it leads first, and the others take it with
-//     their next look. One that is dead, paused or cut off from the database loses
-//     what it leads after [Timing].Dead.
-//   - The partitions are shared evenly. What another server joins or leaves for is
-//     all that moves.
-//   - While nobody reaches the database, nobody loses anything.
+//   - At any instant at most one server answers for a partition. A leader calls
+//     [Term.Confirm] between the work and each answer.
+//   - A server that stops first gives up what it leads, and the others take it at
+//     their next look. A server that is dead, paused or cut off from the database
+//     loses what it leads after [Timing].Dead.
+//   - The partitions are shared evenly. When a server joins or leaves, only as many
+//     partitions move as that requires.
+//   - While no server reaches the database, no server loses anything.
 //
 // # Time
 //
-// The clocks of two machines are never compared. A server that has sent a beat at
-// some instant of its own running clock may answer until Hold after that instant, if
-// the beat succeeds. Another that has read the beat's number at some later instant
-// waits, by its own running clock, for Dead after it, and then removes the server if
-// the number is still the same, in one statement. Dead is well above Hold, so that
-// clocks may run at different rates. Whoever was removed learns it by its next beat.
+// The clocks of two machines are never compared. A server that has sent a beat
+// may answer until Hold after that instant of its own running clock, if the
+// beat succeeds. Another server that has read the beat's number waits, by its
+// own running clock, for Dead after that. If the number is then still the same,
+// it removes the server, in one statement. Dead is well above Hold, so that
+// clocks may run at different rates. A server learns of its removal at its next
+// beat.
 //
-// An observer that missed looks itself, or did not reach the database, begins to wait
-// anew: else all would be taken for dead once a database is back.
+// An observer that missed looks, or did not reach the database, starts to wait
+// again from the beginning. Otherwise all servers would be taken for dead when
+// a database comes back.
 //
 // # Epochs
 //
-// Terms protect reads. Commits need no clock: each carries the epoch of its partition,
-// which rises when somebody takes the lead; see package postgres.
+// Terms protect reads. Commits need no clock: each carries the epoch of its
+// partition, which rises when a server takes the lead; see package postgres.
 package cluster
 
 import (
@@ -42,58 +45,58 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Server is one as it is registered. Its id lasts for one registration.
+// A Server is a registered server. Its id is valid for one registration.
 type Server struct {
 	ID       uuid.UUID
-	Address  string // where the others reach it; "": nowhere
-	Process  string // names it on its machine
+	Address  string // where the other servers reach it; "": they cannot
+	Process  string // identifies its process on its machine
 	Beats    int64
-	Draining bool // it is to lead nothing
+	Draining bool // it should lead nothing
 
-	// For people.
+	// Information for people.
 	Name        string // of its machine
 	Version     string
-	Connections int64 // of clients, as of its last beat
+	Connections int64 // of clients, at its last beat
 }
 
-// A Partition is a state in the database.
+// A Partition is one of the states in the database.
 type Partition struct {
 	Number int64
-	Epoch  int64     // how often it was taken
-	Leader uuid.UUID // a registration, which may be over; zero: it was given up
+	Epoch  int64     // how often its lead was taken
+	Leader uuid.UUID // a registration, which may have ended; zero: the lead was given up
 }
 
-// A Look is what a server sees of a cluster.
+// A Look is what a server reads about a cluster.
 type Look struct {
-	Servers    []Server // that are registered
+	Servers    []Server // the registered ones
 	Partitions []Partition
 }
 
-// A Database is where servers meet. What its methods write is durable when they
-// return.
+// A Database is where the servers of a cluster register. What its methods write
+// is durable when they return.
 type Database interface {
 	// Register adds a server.
 	Register(ctx context.Context, s Server) error
-	// Beat raises the beats of a server, notes its connections and looks. There is false
-	// if the server is not registered any more.
+	// Beat raises the beats of a server, stores its number of connections, and
+	// returns a look. there is false if the server is no longer registered.
 	Beat(ctx context.Context, id uuid.UUID, connections int64) (look Look, there bool, err error)
-	// Remove takes a server out if its beats are still what they were.
+	// Remove removes a server if it has not beaten since.
 	Remove(ctx context.Context, id uuid.UUID, beats int64) error
-	// Drain marks a server as one that is to lead nothing.
+	// Drain marks a server as one that should lead nothing.
 	Drain(ctx context.Context, id uuid.UUID) error
-	// Leave takes a server out that leads nothing.
+	// Leave removes a server that leads nothing.
 	Leave(ctx context.Context, id uuid.UUID) error
-	// Release gives up a partition, if the server is its leader.
+	// Release gives up the lead of a partition, if the server has it.
 	Release(ctx context.Context, partition int64, leader uuid.UUID) error
 }
 
-// Timing says how fast a cluster is. Its zero value is a production one. All servers
-// of a cluster have the same.
+// Timing has the times of a cluster. The zero value is for production. All
+// servers of a cluster must use the same.
 type Timing struct {
 	Every time.Duration // between beats; 500 ms
-	Hold  time.Duration // after a beat was sent a server may answer for this long; 3 s
-	Dead  time.Duration // a server that has not beaten for this long is removed; 5 s
-	Quit  time.Duration // a server that cannot beat for this long gives up by itself; 15 s
+	Hold  time.Duration // how long a server may answer after it sent a beat; 3 s
+	Dead  time.Duration // after this long without a beat a server is removed; 5 s
+	Quit  time.Duration // after this long without a successful beat a server gives up by itself; 15 s
 }
 
 func (t Timing) withDefaults() Timing {
@@ -103,6 +106,6 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// ErrOver is why a term ends, but for a server that stops: others have removed the
-// server, or it could not beat for too long.
+// ErrOver is the reason why a term has ended, unless the server stops: the
+// others have removed the server, or it could not beat for too long.
 var ErrOver = errors.New("this server leads no more: the others have not heard from it, or it has not reached the database")

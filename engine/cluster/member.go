@@ -11,43 +11,43 @@ import (
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
-// Options say how a server takes part.
+// Options say how a server takes part in a cluster.
 type Options struct {
 	Database Database
-	Address  string // where the others reach this server
+	Address  string // identifies this process
 	Process  string // names this process
 	Name     string // of this machine, for people
 	Version  string
 
-	// Connections is how many clients there are. Nil: nobody counts them.
+	// Connections returns the number of clients. It may be nil.
 	Connections func() int64
-	// Lead leads a partition, whose epoch is still that one, in a term: it takes the
-	// lead, serves the partition until ctx ends, and gives back all it needs for that.
+	// Lead leads a partition in a term, if its epoch is still p's. It takes the
+	// lead, serves the partition until ctx ends, and then releases everything.
 	Lead func(ctx context.Context, p Partition, t *Term) error
-	// Gone reports whether a server's process is known to have ended. Nil: that is
-	// never known.
+	// Gone reports whether a server's process is known to have ended. If it is
+	// nil, that is never known.
 	Gone func(Server) bool
-	// Tell is called when there is something to look at for another server. Nil: it
-	// will look anyway.
+	// Tell is called when another server has a reason to look. It may be nil,
+	// because the server will look anyway.
 	Tell func(Server)
 
 	Timing Timing
-	Clock  clock.Clock // The zero value is the machine's.
+	Clock  clock.Clock // the zero value is the machine's
 	Logf   func(format string, args ...any)
 }
 
 // A Member is this server in a cluster.
 type Member struct {
 	opts Options
-	look chan struct{} // has one in it when there is something to look at
+	look chan struct{} // contains an element when there is a reason to look
 
 	mu      sync.Mutex
 	term    *Term
 	last    Look
 	leads   map[int64]*lead
-	changed chan struct{} // closed by the next change of last or leads
+	changed chan struct{} // closed at the next change of last or leads
 
-	seen map[uuid.UUID]sight // of the loop
+	seen map[uuid.UUID]sight // used only by the loop
 }
 
 // A lead is a partition that this server leads, takes or gives up.
@@ -55,13 +55,13 @@ type lead struct {
 	stop context.CancelFunc
 }
 
-// A sight is when a server's beats were first seen as they are.
+// A sight is when a number of beats was first seen.
 type sight struct {
 	beats int64
 	at    time.Duration
 }
 
-// NewMember makes a member. Its user runs it.
+// NewMember returns a member. The caller must call Run.
 func NewMember(o Options) *Member {
 	o.Timing = o.Timing.withDefaults()
 	if o.Clock.Running == nil {
@@ -73,7 +73,7 @@ func NewMember(o Options) *Member {
 	return &Member{opts: o, look: make(chan struct{}, 1), leads: make(map[int64]*lead), changed: make(chan struct{})}
 }
 
-// Poke has the member look at once.
+// Poke makes the member look at once.
 func (m *Member) Poke() {
 	select {
 	case m.look <- struct{}{}:
@@ -81,8 +81,9 @@ func (m *Member) Poke() {
 	}
 }
 
-// Leader says which server leads a partition, as far as is known, and whether that is
-// this one; changed is closed when it may have changed.
+// Leader returns the server that leads a partition, as far as this member
+// knows, and whether that is this server. changed is closed when that may have
+// changed.
 func (m *Member) Leader(partition int64) (s Server, self bool, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +100,8 @@ func (m *Member) Leader(partition int64) (s Server, self bool, changed <-chan st
 	return Server{}, false, m.changed
 }
 
-// Run takes part until ctx ends, and then gives up what this server leads.
+// Run takes part in the cluster until ctx ends, and then gives up what this
+// server leads.
 func (m *Member) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := m.serve(ctx); err != nil && ctx.Err() == nil {
@@ -119,7 +121,7 @@ func (m *Member) pause(ctx context.Context) {
 	}
 }
 
-// serve is one term.
+// serve runs one term.
 func (m *Member) serve(ctx context.Context) error {
 	term := newTerm(m.opts.Clock.Running)
 	if err := m.bounded(ctx, func(ctx context.Context) error {
@@ -133,25 +135,26 @@ func (m *Member) serve(ctx context.Context) error {
 	defer stop()
 	var leads sync.WaitGroup
 	err := m.beat(ctx, term, func(p Partition) { leads.Go(func() { m.lead(leading, p, term) }) }, stop)
-	term.end() // first: after an error nothing is answered
+	term.end() // before waiting for the leads: after an error nothing may be answered
 	stop()
 	leads.Wait()
 	m.note(func() { m.term = nil })
-	// It may have been removed, and the database may be gone: then others do it.
+	// The server may have been removed already. If the database cannot be
+	// reached, the others remove it.
 	_ = m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return m.opts.Database.Leave(ctx, term.ID) })
 	m.tellOthers(term.ID)
 	return err
 }
 
-// bounded gives the database as long as a beat may take.
+// bounded calls do with a limit of Timing.Hold.
 func (m *Member) bounded(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.Timing.Hold)
 	defer cancel()
 	return do(ctx)
 }
 
-// beat beats until the term ends, or until ctx has ended and what this server led is
-// given up.
+// beat sends beats until the term ends, or until ctx has ended and everything
+// that this server led is given up.
 func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), stop func()) error {
 	now, t := m.opts.Clock.Running, m.opts.Timing
 	run, failing, stopping := ctx, false, false
@@ -177,7 +180,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		case err == nil && !there:
 			return ErrOver
 		case err != nil && run.Err() != nil:
-			continue // it stops
+			continue // it is stopping
 		case err != nil && now()-last >= t.Quit:
 			return errors.Join(ErrOver, err)
 		case err != nil:
@@ -190,7 +193,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		failing = false
 		term.extend(sent + t.Hold)
 		if sent-last > t.Hold {
-			clear(m.seen) // it has missed looks
+			clear(m.seen) // looks were missed
 		}
 		last = sent
 		m.note(func() { m.last = look })
@@ -201,14 +204,14 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 	}
 }
 
-// idle reports whether there is nothing that this server leads.
+// idle reports whether this server leads nothing.
 func (m *Member) idle() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.leads) == 0
 }
 
-// note changes what doors see.
+// note changes what Leader returns, and signals the change.
 func (m *Member) note(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,8 +220,8 @@ func (m *Member) note(change func()) {
 	m.changed = make(chan struct{})
 }
 
-// observe removes the servers that have not beaten for too long. The look was sent
-// for at an instant, and nothing in it is older.
+// observe removes the servers that have not beaten for too long. sent is when
+// the look was requested; everything in the look is newer.
 func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent time.Duration) {
 	seen := make(map[uuid.UUID]sight, len(look.Servers))
 	for _, s := range look.Servers {
@@ -243,8 +246,8 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 	m.seen = seen
 }
 
-// act takes and gives up what this server is to. One that was asked to stop leading a
-// partition still counts it as its own until it has.
+// act takes and gives up partitions. A partition that is being given up counts
+// as led until that is complete.
 func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
 	take, give := look.share(self)
 	m.mu.Lock()
@@ -273,7 +276,8 @@ func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
 	if err != nil && ctx.Err() == nil {
 		m.opts.Logf("cluster: lead partition %d: %v", p.Number, err)
 	}
-	// Whether or not it was taken. If the database is gone, others find out otherwise.
+	// This is done even if the lead was not taken. If the database cannot be
+	// reached, the others find out by the missing beats.
 	if err := m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		return m.opts.Database.Release(ctx, p.Number, term.ID)
 	}); err != nil {
@@ -281,7 +285,7 @@ func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
 	}
 	m.tellOthers(term.ID)
 	if err != nil && ctx.Err() == nil {
-		// It would fail again.
+		// An immediate retry would fail again.
 		select {
 		case <-time.After(m.opts.Timing.Hold):
 		case <-ctx.Done():
@@ -293,8 +297,8 @@ func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
 	m.Poke()
 }
 
-// Announce tells the other servers that this one has taken the lead of a partition, so
-// that their clients need not wait for their next look.
+// Announce tells the other servers that this one has taken the lead of a
+// partition, so that their clients need not wait for their next look.
 func (m *Member) Announce() {
 	m.mu.Lock()
 	term := m.term

@@ -8,9 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// share says what a server is to do about what it sees: the partitions to take, of
-// those that nobody leads, and those to give up. Whoever sees the same decides the
-// same, and who does not is told by the database that somebody was faster.
+// share returns the partitions that a server should take, of those without a
+// leader, and those that it should give up. Servers that see the same state
+// reach the same decision. If they see different states, the database refuses
+// the later one.
 func (l Look) share(self uuid.UUID) (take, give []Partition) {
 	led, own := make(map[uuid.UUID]int), []Partition(nil)
 	var free []Partition
@@ -27,12 +28,13 @@ func (l Look) share(self uuid.UUID) (take, give []Partition) {
 	if over := len(own) - quota; over > 0 {
 		return nil, own[len(own)-over:]
 	}
-	// Each begins elsewhere, so that few want the same.
+	// Each server begins with another partition, so that they rarely compete
+	// for one.
 	slices.SortFunc(free, func(a, b Partition) int { return cmp.Compare(rank(self, a), rank(self, b)) })
 	return free[:min(len(free), quota-len(own))], nil
 }
 
-// LedBy is how many partitions a server leads.
+// LedBy returns how many partitions a server leads.
 func (l Look) LedBy(id uuid.UUID) (n int) {
 	for _, p := range l.Partitions {
 		if p.Leader == id {
@@ -46,13 +48,13 @@ func (l Look) registered(id uuid.UUID) bool {
 	return slices.ContainsFunc(l.Servers, func(s Server) bool { return s.ID == id })
 }
 
-// quota is how many partitions a server is to lead. Where they cannot be shared
-// evenly, those lead one more that lead so many already. Who they are must not change
-// while others still give up.
+// quota returns how many partitions a server should lead. If they cannot be
+// shared evenly, the servers that already lead one more keep it. Which servers
+// these are must not change while others are still giving up.
 func (l Look) quota(self uuid.UUID, led map[uuid.UUID]int) int {
 	able := slices.DeleteFunc(slices.Clone(l.Servers), func(s Server) bool { return s.Draining })
 	if len(able) == 0 {
-		able = slices.Clone(l.Servers) // somebody has to
+		able = slices.Clone(l.Servers) // some server has to
 	}
 	quota := len(l.Partitions) / len(able)
 	many := func(s Server) int { return min(led[s.ID], quota+1) / (quota + 1) }

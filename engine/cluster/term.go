@@ -7,24 +7,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Term is one registration of this server, for those who answer in its name.
+// A Term is one registration of this server. Answers are given under it.
 type Term struct {
 	ID    uuid.UUID
 	clock func() time.Duration
 
 	mu      sync.Mutex
-	until   time.Duration // by the running clock: it may answer before that
+	until   time.Duration // by the running clock: the server may answer before this
 	over    bool
-	changed chan struct{} // closed by the next change
+	changed chan struct{} // closed at the next change
 }
 
 func newTerm(clock func() time.Duration) *Term {
 	return &Term{ID: uuid.New(), clock: clock, changed: make(chan struct{})}
 }
 
-// Confirm returns nil if this server still led at some instant since it was called.
-// If that is not certain it waits until it is, and answers [ErrOver] if it does not
-// lead any more.
+// Confirm returns nil if this server led at some instant since Confirm was
+// called. If that is uncertain, it waits. It returns [ErrOver] if the server no
+// longer leads.
 func (t *Term) Confirm() error {
 	for {
 		t.mu.Lock()
@@ -36,11 +36,11 @@ func (t *Term) Confirm() error {
 		case sure:
 			return nil
 		}
-		<-changed // by a beat, or by the end, which comes
+		<-changed // by a beat, or at the latest by the end of the term
 	}
 }
 
-// extend notes a beat that succeeded.
+// extend is called after a successful beat.
 func (t *Term) extend(until time.Duration) { t.change(func() { t.until = until }) }
 
 // end makes Confirm fail.

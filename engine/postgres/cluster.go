@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/engine/cluster"
 )
 
-// A Cluster is where the servers that share a database meet.
+// A Cluster is the database as the servers that share it see it.
 type Cluster struct {
 	pool       *pgxpool.Pool
 	partitions int
@@ -21,16 +21,18 @@ type Cluster struct {
 
 var _ cluster.Database = (*Cluster)(nil)
 
-// DefaultPartitions is over how many partitions a database spreads its runs, unless it
-// is first used with another number.
+// DefaultPartitions is the number of partitions over which a new database
+// spreads its runs.
 const DefaultPartitions = 1
 
-// MaxPartitions bounds it. Each costs its leader a connection to the database.
+// MaxPartitions is the largest number of partitions. Each costs its leader a
+// connection to the database.
 const MaxPartitions = 64
 
-// OpenCluster makes or migrates the schema of a database, and the partitions: so many
-// if it has none yet. If it has, their number stays, and another than 0 is refused that
-// is not theirs. Of o it takes what says where the database is and what it must be like.
+// OpenCluster creates or migrates the schema of a database and creates its
+// partitions, if it has none. If it has partitions, their number stays, and a
+// different one is refused unless it is 0. Of o it uses where the database is
+// and what is required of it.
 func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, error) {
 	o = o.withDefaults()
 	cfg, err := o.config()
@@ -65,15 +67,15 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 	return &Cluster{pool, there}, nil
 }
 
-// ErrPartitions says that the number of a database's partitions cannot be what was
-// asked for.
+// ErrPartitions says that a database cannot have the requested number of
+// partitions.
 var ErrPartitions = errors.New("the number of partitions is fixed when a database is first used")
 
-// partition makes the partitions of a database that has none, and says how many there
-// are.
+// partition creates the partitions of a database that has none, and returns
+// their number.
 func partition(ctx context.Context, tx pgx.Tx, asked int) (there int, err error) {
-	// Whoever comes at the same time waits for the row. A partition without that was
-	// made by what copies a state into a database.
+	// A concurrent caller waits for the row. If there are partitions but no
+	// row, the partitions were created by a copy into the database.
 	if _, err := tx.Exec(ctx, `INSERT INTO leasehold_cluster (partitions)
 SELECT CASE WHEN EXISTS (SELECT 1 FROM leasehold_partition) THEN (SELECT count(*) FROM leasehold_partition) ELSE $1::bigint END
 ON CONFLICT (whole) DO NOTHING`, asked); err != nil {
@@ -87,13 +89,13 @@ SELECT n, 0 FROM generate_series(0, $1::bigint - 1) AS n ON CONFLICT (partition)
 	return there, err
 }
 
-// Partitions is how many there are.
+// Partitions returns the number of partitions.
 func (c *Cluster) Partitions() int { return c.partitions }
 
-// ErrNoSchema says that no server has used a database yet.
+// ErrNoSchema says that no server has used the database yet.
 var ErrNoSchema = errors.New("no server has used this database yet")
 
-// FindCluster connects to a cluster that there is, and changes nothing. Of o it takes
+// FindCluster connects to an existing cluster and changes nothing. Of o it uses
 // where the database is.
 func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 	cfg, err := o.withDefaults().config()
@@ -138,8 +140,9 @@ func (c *Cluster) Register(ctx context.Context, s cluster.Server) error {
 	return err
 }
 
-// Beat implements [cluster.Database], in one round trip. What it reads may be of
-// different instants: whoever acts on it says in the statement what it relies on.
+// Beat implements [cluster.Database] in one round trip. It may read rows of
+// different instants, so a statement that acts on them must check what it
+// relies on.
 func (c *Cluster) Beat(ctx context.Context, id uuid.UUID, connections int64) (look cluster.Look, there bool, err error) {
 	var b pgx.Batch
 	b.Queue("UPDATE leasehold_server SET beats = beats + 1, connections = $2 WHERE id = $1", id, connections)
@@ -148,7 +151,7 @@ func (c *Cluster) Beat(ctx context.Context, id uuid.UUID, connections int64) (lo
 	results := c.pool.SendBatch(ctx, &b)
 	defer func() {
 		if closed := results.Close(); err == nil {
-			err = closed // with it the beat has failed
+			err = closed // an error here means that the beat has failed
 		}
 	}()
 	tag, err := results.Exec()
@@ -191,7 +194,7 @@ func (c *Cluster) Remove(ctx context.Context, id uuid.UUID, beats int64) error {
 // Drain implements [cluster.Database].
 func (c *Cluster) Drain(ctx context.Context, id uuid.UUID) error { return c.SetDraining(ctx, id, true) }
 
-// SetDraining says whether a server is to lead nothing.
+// SetDraining sets whether a server should lead nothing.
 func (c *Cluster) SetDraining(ctx context.Context, id uuid.UUID, draining bool) error {
 	_, err := c.pool.Exec(ctx, "UPDATE leasehold_server SET draining = $2 WHERE id = $1", id, draining)
 	return err

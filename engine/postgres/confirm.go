@@ -8,11 +8,13 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// An engine whose partition others may take confirms that it still leads between the
-// work of a transaction and its answer, be that only a refusal. Commits are fenced by
-// themselves; this is for all else that an answer tells.
+// If others may take the lead of an engine's partition, the engine confirms
+// that it still leads, between the work of a transaction and its answer, even a
+// refusal. Commits are fenced in the database; this protects everything else in
+// an answer.
 
-// confirmed is the answer to a transaction that ended with err.
+// confirmed returns the error for the answer to a transaction that ended with
+// err.
 func (e *Engine) confirmed(err error) error {
 	if e.store.confirm == nil {
 		return err

@@ -6,21 +6,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Connections are what the partitions that a process leads share of a database: all
-// but one connection of each, by which it writes.
+// Connections are the connections to a database that the partitions led by a
+// process share: all except the one by which each partition writes.
 type Connections struct {
 	short, long, fold *pgxpool.Pool // for reads, for snapshots, and for folds
-	folds             chan struct{} // has one in it for each fold under way
+	folds             chan struct{} // contains an element for each running fold
 }
 
 const (
 	readers   = 4 // connections for reads, which are short
-	snapshots = 8 // and for snapshots, each of which keeps one
-	folders   = 2 // folds at a time
+	snapshots = 8 // connections for snapshots, each of which keeps one
+	folders   = 2 // how many folds run at a time
 )
 
-// Connect readies connections, of which none is made yet. Of o it takes where the
-// database is.
+// Connect returns connections that are made when they are needed. Of o it uses
+// where the database is.
 func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 	cfg, err := o.withDefaults().config()
 	if err != nil {
@@ -38,7 +38,7 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 	return c, nil
 }
 
-// Close closes them. Nobody uses them any more.
+// Close closes them. They must not be used any more.
 func (c *Connections) Close() {
 	for _, pool := range []*pgxpool.Pool{c.short, c.long, c.fold} {
 		if pool != nil {

@@ -11,12 +11,13 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// ErrServed says that servers use a database that is to be copied, or copied to.
+// ErrServed says that servers use a database that should be copied, or copied
+// to.
 var ErrServed = errors.New("servers use this database")
 
-// OpenStore opens the records of a partition without an engine, to copy them; see
-// [memory.Copy]. Nobody leads the partition meanwhile: a server that comes takes it over,
-// and the copy fails.
+// OpenStore opens the records of a partition without an engine, to copy them;
+// see [memory.Copy]. No server may lead the partition meanwhile: one that
+// starts takes the lead, and the copy fails.
 func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
 	o = o.withDefaults()
 	s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
@@ -26,8 +27,8 @@ func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
 	return s, nil
 }
 
-// Unserved answers [ErrServed] if a server of the database has beaten while it looked,
-// for as long as a server may be silent between two beats.
+// Unserved returns [ErrServed] if a server of the database beats within
+// silence, which must be the longest time between two beats.
 func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	c, err := FindCluster(ctx, o)
 	if errors.Is(err, ErrNoSchema) {
@@ -62,8 +63,9 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	return nil
 }
 
-// Restored says that a database was brought back from a copy, which the database may not
-// know: its tokens go on above all that were issued since the copy was made.
+// Restored records that a database was restored from a copy, which the database
+// itself may not know. Later tokens are then greater than all that were issued
+// after the copy was made.
 func (c *Cluster) Restored(ctx context.Context) (partitions int64, err error) {
 	tag, err := c.pool.Exec(ctx, "UPDATE leasehold_partition SET epoch = epoch + $1, leader = NULL", leap)
 	return tag.RowsAffected(), err

@@ -10,11 +10,11 @@ import (
 // A fold is an overlay to be written to the records.
 type fold struct {
 	frozen  *overlay
-	through int64       // the sequence of the last round that it has
-	older   []*snapshot // that must not see it in the records
+	through int64       // the sequence of the last round in it
+	older   []*snapshot // snapshots that must not see it in the records
 }
 
-// foldAll writes what is frozen to the records, one fold after the other, until the
+// foldAll writes frozen overlays to the records, one after the other, until the
 // store closes.
 func (s *store) foldAll() {
 	for {
@@ -22,7 +22,7 @@ func (s *store) foldAll() {
 		case <-s.ctx.Done():
 			return
 		case f := <-s.toFold:
-			select { // before patience begins: others have theirs
+			select { // taken before the time allowed for the fold begins
 			case s.conns.folds <- struct{}{}:
 			case <-s.ctx.Done():
 				return
@@ -31,7 +31,7 @@ func (s *store) foldAll() {
 			<-s.conns.folds
 			switch {
 			case s.ctx.Err() != nil:
-				return // the next Open reads the log
+				return // the next Open reads the log instead
 			case err != nil:
 				s.Fail(fmt.Errorf("write the log to the records: %w", err))
 				return
@@ -43,10 +43,11 @@ func (s *store) foldAll() {
 	}
 }
 
-// foldChunk is how many bytes go to the database in one statement, about.
+// foldChunk is about how many bytes one statement sends to the database.
 const foldChunk = 1 << 20
 
-// fold writes an overlay to the records and takes it off the log. The last row stays.
+// fold writes an overlay to the records and removes it from the log, except the
+// last row.
 func (s *store) fold(ctx context.Context, f fold) error {
 	for _, sn := range f.older {
 		sn.begin()
@@ -73,7 +74,7 @@ func (s *store) fold(ctx context.Context, f fold) error {
 	})
 }
 
-// A chunk is writes of one space on their way to the records.
+// A chunk is a set of writes of one space to be sent to the records.
 type chunk struct {
 	s     *store
 	ctx   context.Context
@@ -101,8 +102,8 @@ func (c *chunk) add(at string, w write) bool {
 	return c.err == nil
 }
 
-// The plans are made for each statement: one that was made for an empty table is very
-// slow on a large one.
+// flush has each statement planned when it runs, because a plan made on an
+// empty table is very slow on a large one.
 func (c *chunk) flush() {
 	if len(c.gone) > 0 {
 		_, c.err = c.tx.Exec(c.ctx, `DELETE FROM leasehold_record WHERE partition = $1 AND space = $2 AND key = ANY($3::bytea[])`,

@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold/leasehold/engine/cluster"
 )
 
-// Look shows the servers and partitions of a cluster.
+// Look returns the servers and partitions of a cluster.
 func (c *Cluster) Look(ctx context.Context) (look cluster.Look, err error) {
-	rows, _ := c.pool.Query(ctx, serversSQL) // CollectRows has its error
+	rows, _ := c.pool.Query(ctx, serversSQL) // CollectRows returns its error
 	if look.Servers, err = pgx.CollectRows(rows, scanServer); err != nil {
 		return look, err
 	}
@@ -21,15 +21,15 @@ func (c *Cluster) Look(ctx context.Context) (look cluster.Look, err error) {
 	return look, err
 }
 
-// A Log is how much of a partition has been committed.
+// A Log says how much of a partition has been committed.
 type Log struct {
 	Partition int64
 	Commits   int64 // ever
-	Rows      int64 // that are not folded yet, of one commit or more
-	Bytes     int64 // in those
+	Rows      int64 // not yet folded; each has one commit or more
+	Bytes     int64 // of these rows
 }
 
-// Logs shows the logs of all partitions that have any.
+// Logs returns the logs of all partitions that have one.
 func (c *Cluster) Logs(ctx context.Context) ([]Log, error) {
 	rows, _ := c.pool.Query(ctx, `SELECT partition, max(sequence), count(*), coalesce(sum(length(batch)), 0)::bigint
 FROM leasehold_log GROUP BY partition ORDER BY partition`)
@@ -38,36 +38,36 @@ FROM leasehold_log GROUP BY partition ORDER BY partition`)
 	})
 }
 
-// A Report is what an operator should know of a database.
+// A Report is information about a database for an operator.
 type Report struct {
 	Version   string // of the server, as it says it
 	Number    int    // the same, as 150004
 	Timeline  int64
-	Schema    int           // version of the schema; 0: there is none yet
-	Known     int           // version of the schema that this program makes
-	Settings  []Setting     // that matter
-	Standbys  []Standby     // none is known to a user without pg_monitor
+	Schema    int           // 0: there is none yet
+	Known     int           // the version that this program creates
+	Settings  []Setting     // those that matter
+	Standbys  []Standby     // empty for a user without pg_monitor
 	RoundTrip time.Duration // the median of several
-	Commit    time.Duration // likewise, of a commit that is written; 0: not known
+	Commit    time.Duration // the median of a commit that is written; 0: unknown
 	Tables    []Table       // of the schema
-	Look      cluster.Look  // without a schema: empty
-	Durable   error         // why what it acknowledges can be lost; nil: it cannot
+	Look      cluster.Look  // empty without a schema
+	Durable   error         // why acknowledged commits can be lost; nil: they cannot
 }
 
-// A Setting is one of the database, as sessions of this user have it.
+// A Setting is a setting of the database for sessions of this user.
 type Setting struct{ Name, Value string }
 
-// A Standby is one that streams from the database.
+// A Standby is a standby that streams from the database.
 type Standby struct {
 	Name, State, Sync string
-	Lag               time.Duration // of what it has written to its disk
+	Lag               time.Duration // of what it has written to disk
 }
 
-// A Table is one of the schema.
+// A Table is a table of the schema.
 type Table struct {
 	Name       string
 	Bytes      int64 // with its indexes
-	Live, Dead int64 // rows, as far as the statistics know
+	Live, Dead int64 // rows, according to the statistics
 }
 
 const (
@@ -82,8 +82,8 @@ FROM pg_stat_replication ORDER BY application_name`
 FROM pg_stat_user_tables WHERE relname LIKE 'leasehold\_%' ORDER BY relname`
 )
 
-// Inspect looks at a database, and changes nothing in it. Durable in the answer says
-// what Open would refuse it for.
+// Inspect examines a database and changes nothing in it. Durable in the report
+// is the error for which Open would refuse it.
 func Inspect(ctx context.Context, o Options) (r Report, err error) {
 	cfg, err := o.withDefaults().config()
 	if err != nil {
@@ -122,9 +122,9 @@ func Inspect(ctx context.Context, o Options) (r Report, err error) {
 	if r.RoundTrip, err = median(ctx, conn, "SELECT 1"); err != nil {
 		return r, err
 	}
-	// A message that nobody reads is committed as any write is.
+	// The message is not read by anybody, but it is committed like any write.
 	if r.Commit, err = median(ctx, conn, "SELECT pg_logical_emit_message(true, 'leasehold', 'doctor')"); err != nil {
-		r.Commit = 0 // not every database has it, nor may every user call it
+		r.Commit = 0 // not every database has the function, and not every user may call it
 	}
 	return r, r.inspectSchema(ctx, conn)
 }
@@ -152,7 +152,7 @@ func collect[T any](ctx context.Context, conn *pgx.Conn, sql string, scan pgx.Ro
 	return pgx.CollectRows(rows, scan)
 }
 
-// median is how long a statement takes.
+// median returns the median time that a statement takes.
 func median(ctx context.Context, conn *pgx.Conn, sql string) (time.Duration, error) {
 	var took []time.Duration
 	for range inspected {

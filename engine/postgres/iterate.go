@@ -14,18 +14,18 @@ import (
 type iterator struct {
 	s      *store
 	q      querier
-	again  bool        // a page that could not be read may be asked for again
+	again  bool        // a page that could not be read may be requested again
 	lock   *sync.Mutex // held to use q, if not nil
 	space  memory.Space
 	layers layers
-	end    string // a place: the first that is beyond
+	end    string // the first place beyond the end
 
-	over []btree.MapIter[string, write] // one in each layer
-	left []bool                         // that one is at a record before the end
+	over []btree.MapIter[string, write] // one for each layer
+	left []bool                         // whether each is at a record before the end
 
 	page  []record
 	at    int    // in page
-	more  bool   // there may be records behind the page
+	more  bool   // there may be records after the page
 	limit int    // of the next page
 	bound string // of the keys, or ""
 
@@ -39,7 +39,7 @@ type record struct{ key, value []byte }
 const (
 	firstPage = 8
 	largePage = 4096
-	pageBytes = 2 << 20 // about, at most, of a page
+	pageBytes = 2 << 20 // about, at most, in a page
 )
 
 // Seek implements [memory.Iterator].
@@ -67,7 +67,7 @@ func (i *iterator) Next() bool {
 	return i.settle()
 }
 
-// settle goes to the least record that is there.
+// settle moves to the smallest record that exists.
 func (i *iterator) settle() bool {
 	for i.err == nil {
 		if i.at == len(i.page) && i.more {
@@ -103,7 +103,7 @@ func (i *iterator) settle() bool {
 	return false
 }
 
-// pass goes beyond a key, wherever it is.
+// pass moves beyond a key in all layers and in the page.
 func (i *iterator) pass(key string) {
 	for n := range i.over {
 		if i.left[n] && i.over[n].Key()[1:] == key {
@@ -120,7 +120,8 @@ const (
 	pageToSQL = "SELECT key, value FROM leasehold_record WHERE partition = $1 AND space = $2 AND key >= $3 AND key < $5 ORDER BY key LIMIT $4"
 )
 
-// fetch reads the next page. The pages grow, as whoever reads much reads on.
+// fetch reads the next page. Pages grow, because a reader that has read much
+// will probably read more.
 func (i *iterator) fetch(from string) {
 	if i.lock != nil {
 		i.lock.Lock()

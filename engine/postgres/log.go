@@ -6,14 +6,14 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// A round is the batches that go to the log in one statement: those that came while
-// the round before was under way.
+// A round is the batches that one statement appends to the log: those that
+// arrived during the previous round.
 type round struct {
 	sequence int64
 	through  uint64 // the number of the last batch
 	batches  []byte
-	done     chan struct{} // closed when the round is in the log or has failed
-	err      error         // set before done
+	done     chan struct{} // closed when the round is in the log, or has failed
+	err      error         // set before done is closed
 }
 
 func newRound(sequence int64, through uint64) *round {
@@ -29,7 +29,7 @@ func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	defer s.mu.Unlock()
 	r := s.open
 	if len(batch.Writes) == 0 {
-		return r.through, nil // all before it is what it waits for
+		return r.through, nil // it waits for everything before it
 	}
 	if len(r.batches) == 0 {
 		s.rouse()
@@ -39,7 +39,8 @@ func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	return r.through, nil
 }
 
-// Wait implements [memory.Store]. What survives the process survives the machine.
+// Wait implements [memory.Store]. A batch that survives the process also
+// survives the machine.
 func (s *store) Wait(number uint64, _ bool) error {
 	s.mu.Lock()
 	r := s.open
@@ -55,7 +56,7 @@ func (s *store) Wait(number uint64, _ bool) error {
 	return r.err
 }
 
-// rouse has the writer look.
+// rouse wakes the writer.
 func (s *store) rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -63,7 +64,7 @@ func (s *store) rouse() {
 	}
 }
 
-// write appends one round after the other to the log, until the store closes.
+// write appends rounds to the log, one after the other, until the store closes.
 func (s *store) write() {
 	for {
 		select {
@@ -87,15 +88,16 @@ func (s *store) write() {
 			s.durable = r.through
 			s.mu.Unlock()
 			if f.frozen != nil {
-				s.toFold <- f // has room: there is one at a time
+				s.toFold <- f // does not block: there is one fold at a time
 			}
 		}
 		close(r.done)
 	}
 }
 
-// take closes the open round, for the writer. If the overlay is large, it is frozen
-// with that round: it has what was written up to it, and nothing else.
+// take closes the open round for the writer. If the overlay is large, take
+// freezes it with that round: the frozen overlay has exactly what was written
+// up to the round.
 func (s *store) take() (r *round, f fold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,14 +117,14 @@ func (s *store) take() (r *round, f fold) {
 	return r, f
 }
 
-// Appending again, after an answer was lost, writes the row again: see the package's
-// documentation.
+// If the answer to an append was lost, it is sent again and writes the row
+// again; see the package's documentation.
 const appendSQL = `INSERT INTO leasehold_log AS l (partition, sequence, epoch, batch)
 SELECT partition, $2, epoch, $4 FROM leasehold_partition WHERE partition = $1 AND epoch = $3 FOR SHARE
 ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.epoch = excluded.epoch`
 
-// append writes a round to the log. It goes on while the store closes: somebody may
-// wait for it.
+// append writes a round to the log. It continues while the store closes,
+// because callers may wait for it.
 func (s *store) append(r *round) error {
 	return s.patiently(context.WithoutCancel(s.ctx), func(ctx context.Context) error {
 		if s.conn == nil || s.conn.IsClosed() {

@@ -18,34 +18,34 @@ import (
 
 // Options say which state to open, and where.
 type Options struct {
-	// DSN names the database, as a URL or as keywords and values. What it leaves
-	// out comes from libpq's environment variables and files.
+	// DSN names the database, as a URL or as keywords and values. What it omits
+	// comes from libpq's environment variables and files.
 	DSN string
 	// Partition is the number of the state within the database.
 	Partition int64
-	// SingleNode accepts a database that has no synchronous standby: with its machine
-	// it loses what was acknowledged.
+	// SingleNode accepts a database without a synchronous standby. If its
+	// machine is lost, so are acknowledged commits.
 	SingleNode bool
-	// Leader takes the lead in a cluster, in which others may take it: only if the
-	// partition still has Epoch and nobody else leads it. Confirm answers nil if this
-	// process still led at some instant since it was called. With a zero Leader the
-	// lead is taken from whoever has it.
+	// Leader takes the lead within a cluster, in which others may take it: only
+	// if the partition still has Epoch and no other server leads it. Confirm
+	// returns nil if this process led at some instant since Confirm was called.
+	// If Leader is zero, the lead is taken from its present holder.
 	Leader  uuid.UUID
 	Epoch   int64
 	Confirm func() error
-	// Connections are what the partitions that a process leads share. Nil: the
-	// partition has its own.
+	// Connections are shared by the partitions that a process leads. If it is
+	// nil, the partition has its own.
 	Connections *Connections
-	// Patience is for how long a database that was lost is waited for. The zero
-	// value is [DefaultPatience].
+	// Patience is how long to wait for a database that was lost. The zero value
+	// is [DefaultPatience].
 	Patience time.Duration
-	// FoldSize is how many bytes of the log are kept in memory, about, before they
-	// are written to the records. The zero value is [DefaultFoldSize].
+	// FoldSize is about how many bytes of the log are kept in memory before
+	// they are written to the records. The zero value is [DefaultFoldSize].
 	FoldSize int
-	// Logf is told what an operator should know. It may be called from any
-	// goroutine. Nil discards.
+	// Logf receives messages for an operator. It may be called from any
+	// goroutine. If it is nil, they are discarded.
 	Logf func(format string, args ...any)
-	// Clock is what time is read from. The zero value is the machine's.
+	// Clock is the source of time. The zero value is the machine's.
 	Clock clock.Clock
 }
 
@@ -54,8 +54,8 @@ const (
 	DefaultFoldSize = 16 << 20
 )
 
-// ErrSuperseded says that another process has opened the state since. It is among
-// the causes of an [engine.ErrFailed].
+// ErrSuperseded says that another process has opened the state since. It can be
+// the cause of an [engine.ErrFailed].
 var ErrSuperseded = errors.New("another process leads this partition now")
 
 // An Engine is an open state.
@@ -79,21 +79,22 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// config is for connections to the database that can be written to.
+// config returns the configuration for connections that can write to the
+// database.
 func (o Options) config() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
 		return nil, err
 	}
-	// A standby, or a primary that was made one, is no place to write to.
+	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // of each host: one that is lost does not answer
+	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // for each host, because a lost one does not answer
 	return cfg, nil
 }
 
-// Open takes the lead of a partition, or makes it, and reads its state. It answers
-// [engine.ErrCorrupt] when it holds a record that cannot be read. It tries for as
-// long as o.Patience allows to reach the database.
+// Open takes the lead of a partition, or creates it, and reads its state. It
+// returns [engine.ErrCorrupt] if a record cannot be read. It tries to reach the
+// database for as long as o.Patience.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	e := new(Engine)
@@ -117,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Epoch is how often the partition has been opened, this time included.
+// Epoch returns how often the partition has been opened, including this time.
 func (e *Engine) Epoch() int64 { return e.store.epoch }
 
 func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err error) {

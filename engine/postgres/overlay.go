@@ -9,26 +9,26 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// An overlay is the last write of each record that was written since the records
-// in the database were.
+// An overlay has the last write of each record that was written after the
+// records in the database.
 type overlay struct {
 	writes btree.Map[string, write] // by place
-	size   int                      // about, in bytes
+	size   int                      // approximate, in bytes
 }
 
-// A write is the last one of a record.
+// A write is the last write of a record.
 type write struct {
 	value string
 	gone  bool
-	// fresh says that the record was set here, and that nothing was written to it
-	// here before. If it was never set elsewhere, it is not below.
+	// fresh says that the overlay had no earlier write of the record before it
+	// was set. If the record was set only once, no lower layer has it.
 	fresh bool
 }
 
-// place is where a record is among those of all spaces.
+// place returns the position of a record among those of all spaces.
 func place(space memory.Space, key string) string { return string([]byte{byte(space)}) + key }
 
-const writeSize = 64 // about, of a write in memory, beside key and value
+const writeSize = 64 // approximate size of a write in memory, without key and value
 
 func (o *overlay) set(at, value string) {
 	old, had := o.writes.Set(at, write{value: value, fresh: true})
@@ -42,8 +42,8 @@ func (o *overlay) set(at, value string) {
 	o.size += writeSize + len(at) + len(value)
 }
 
-// delete notes that a record has gone. If it was set once, and here, nobody below
-// knows of it.
+// delete notes that a record was deleted. If the record was set only once, and
+// in this overlay, no lower layer has it, and the write is simply removed.
 func (o *overlay) delete(at string, once bool) {
 	old, had := o.writes.Get(at)
 	if once && had && old.fresh && !old.gone {
@@ -63,7 +63,7 @@ func (o *overlay) copy() *overlay {
 	return &overlay{writes: *o.writes.Copy(), size: o.size}
 }
 
-// add applies a batch, and appends it to the log's form.
+// add applies a batch and appends its encoded form to log.
 func (o *overlay) add(log []byte, writes []memory.Write) []byte {
 	for i := range writes {
 		w := &writes[i]
@@ -89,7 +89,7 @@ func (o *overlay) add(log []byte, writes []memory.Write) []byte {
 
 var errBatch = errors.New("a batch of the log cannot be read")
 
-// replay applies a batch of the log.
+// replay applies a batch from the log.
 func (o *overlay) replay(log []byte) error {
 	field := func() (string, bool) {
 		n, used := binary.Uvarint(log)

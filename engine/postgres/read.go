@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
-// A layers is the overlays that somebody looks at before the records: the uppermost
-// first, and not nil.
+// layers are the overlays in which a read looks before the records, the
+// uppermost first. None is nil.
 type layers []*overlay
 
 func (l layers) get(at string) (w write, found bool) {
@@ -31,7 +31,7 @@ func (s *store) overlaysLocked() layers {
 	return layers{s.active, s.frozen}
 }
 
-// layersLocked gives copies.
+// layersLocked returns copies of the layers.
 func (s *store) layersLocked() layers {
 	l := s.overlaysLocked()
 	for i := range l {
@@ -40,7 +40,7 @@ func (s *store) layersLocked() layers {
 	return l
 }
 
-// A querier is a pool, or a transaction.
+// A querier is a pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -48,7 +48,7 @@ type querier interface {
 
 const getSQL = "SELECT value FROM leasehold_record WHERE partition = $1 AND space = $2 AND key = $3"
 
-// get gives what the records have.
+// get reads a value from the records.
 func (s *store) get(ctx context.Context, q querier, space memory.Space, key string) (value []byte, found bool, err error) {
 	err = q.QueryRow(ctx, getSQL, s.partition, int16(space), []byte(key)).Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -80,7 +80,7 @@ func (s *store) Get(space memory.Space, key string, read func(value []byte) erro
 	return true, read(value)
 }
 
-// reading reads, and tries again when the connection was lost.
+// reading reads, and tries again if the connection was lost.
 func (s *store) reading(read func(context.Context) error) error {
 	return s.patiently(s.ctx, read)
 }
@@ -92,8 +92,8 @@ func (s *store) Iterate(space memory.Space) (memory.Iterator, error) {
 	return &iterator{s: s, q: s.conns.short, space: space, layers: s.layersLocked(), again: true}, nil
 }
 
-// Snapshot implements [memory.Store]. It has a transaction of its own from when it
-// first reads the records, or from when they are about to change.
+// Snapshot implements [memory.Store]. The snapshot gets its own transaction
+// when it first reads the records, or when they are about to change.
 func (s *store) Snapshot() memory.Snapshot {
 	sn := &snapshot{s: s}
 	s.mu.Lock()
@@ -110,7 +110,7 @@ type snapshot struct {
 	s      *store
 	layers layers
 
-	mu     sync.Mutex // one at a time uses the connection
+	mu     sync.Mutex // one goroutine at a time uses the connection
 	begun  bool
 	closed bool
 	conn   *pgxpool.Conn
@@ -118,7 +118,7 @@ type snapshot struct {
 	err    error
 }
 
-// begin makes the transaction, and its view of the records.
+// begin starts the transaction, and so fixes its view of the records.
 func (sn *snapshot) begin() {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
@@ -137,7 +137,7 @@ func (sn *snapshot) beginLocked() {
 		}
 		sn.tx, err = sn.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 		if err == nil {
-			_, err = sn.tx.Exec(ctx, "SELECT 1") // the view is of the first statement
+			_, err = sn.tx.Exec(ctx, "SELECT 1") // the view is fixed by the first statement
 		}
 		if err != nil {
 			sn.conn.Release()
@@ -145,13 +145,13 @@ func (sn *snapshot) beginLocked() {
 		}
 		return err
 	})
-	// Not before: until then a fold has to wait for it.
+	// This comes last, because a fold must wait for the snapshot until now.
 	s.mu.Lock()
 	delete(s.waiting, sn)
 	s.mu.Unlock()
 }
 
-// transaction gives what to read the records with.
+// transaction returns what to read the records with.
 func (sn *snapshot) transaction() (querier, error) {
 	sn.beginLocked()
 	return sn.tx, sn.err

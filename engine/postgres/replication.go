@@ -9,25 +9,26 @@ import (
 )
 
 var (
-	// ErrNotReplicated says that the loss of one machine could lose commits that
-	// were acknowledged.
+	// ErrNotReplicated says that the loss of one machine could lose
+	// acknowledged commits.
 	ErrNotReplicated = errors.New("the database does not replicate synchronously")
 
-	// ErrNotDurable says that a crash of the database could lose commits that were
-	// acknowledged.
+	// ErrNotDurable says that a crash of the database could lose acknowledged
+	// commits.
 	ErrNotDurable = errors.New("the database acknowledges commits that it can lose")
 
-	// ErrLost says that the database has lost commits that it had acknowledged, as
-	// when an asynchronous standby was promoted. What this process has in memory is
-	// ahead of it.
+	// ErrLost says that the database has lost acknowledged commits, for example
+	// because an asynchronous standby was promoted. The memory of this process
+	// is ahead of the database.
 	ErrLost = errors.New("the database has lost commits that it had acknowledged")
 )
 
 const settingsSQL = `SELECT current_setting('synchronous_commit'),
 coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('fsync', true), 'on')`
 
-// checkDurable refuses a database, or settings of this user in it, that can lose what
-// was acknowledged. Somebody may have changed them since the last connection.
+// checkDurable refuses a database, or settings of this user in it, that can
+// lose acknowledged commits. It is called for each connection, because the
+// settings may have changed.
 func checkDurable(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
 	var commit, standbys, fsync string
 	if err := conn.QueryRow(ctx, settingsSQL).Scan(&commit, &standbys, &fsync); err != nil {
@@ -48,19 +49,20 @@ func checkDurable(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
 	return nil
 }
 
-// A database may go back when a standby is promoted or a backup restored, and with it
-// the epochs of its partitions. Then it has another timeline, and a partition's epoch
-// leaps by more openings than are believed to have been lost.
+// When a standby is promoted or a backup restored, the database may go back in
+// time, and with it the epochs of its partitions. It then has another timeline,
+// and a partition's epoch leaps by more than the number of openings that can
+// have been lost.
 const leap = 1024
 
-// leadSQL takes the lead. Whoever leads in a cluster is registered from before that
-// until after. If the row has changed since the statement began, so has the epoch.
+// leadSQL takes the lead. A leader in a cluster is registered for all of its
+// lead. If the row has changed since the statement began, so has the epoch.
 const leadSQL = `UPDATE leasehold_partition
 SET epoch = epoch + CASE WHEN epoch = 0 OR timeline = $2 THEN 1 ELSE $3::bigint END, timeline = $2, leader = $4
 WHERE partition = $1 AND ($4::uuid IS NULL OR epoch = $5 AND NOT EXISTS (SELECT 1 FROM leasehold_server WHERE id = leader))
 RETURNING epoch`
 
-// timelineOf gives the history that a database is in; 0 where it has no such thing.
+// timelineOf returns the timeline of a database, or 0 if it has none.
 func timelineOf(ctx context.Context, conn *pgx.Conn) (timeline int64, err error) {
 	var file string
 	err = conn.QueryRow(ctx, "SELECT pg_walfile_name(pg_current_wal_lsn())").Scan(&file)
@@ -73,15 +75,16 @@ func timelineOf(ctx context.Context, conn *pgx.Conn) (timeline int64, err error)
 	return timeline, err
 }
 
-// counterBits are the bits of a token below the epoch. An epoch that gives more tokens
-// goes on in those of the next, which then begins behind them.
+// counterBits is the number of bits of a token below the epoch. An epoch that
+// issues more tokens continues with those of the next epoch, which then begins
+// after them.
 const counterBits = 28
 
 // lastEpoch keeps tokens below 2^53.
 const lastEpoch = 1<<25 - 2
 
-// Floor is the number above which tokens are issued in this opening: (epoch, 0). All
-// that were issued before are below, even if the database has lost them.
+// Floor returns the number above which this opening issues tokens: (epoch, 0).
+// All earlier tokens are below it, even if the database has lost them.
 func (e *Engine) Floor() uint64 {
 	return uint64(min(e.store.epoch, lastEpoch)) << counterBits
 }

@@ -17,10 +17,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationLock keeps two that start at once from migrating at once.
+// migrationLock prevents two processes from migrating at the same time.
 const migrationLock = 0x6c65617365686f6c // "leasehol"
 
-// migrate takes the schema to the version this program knows. A later one is refused.
+// migrate migrates the schema to the version of this program. It refuses a
+// later version.
 func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -72,7 +73,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	return nil
 }
 
-// lastMigration is the version of the schema that this program makes.
+// lastMigration returns the version of the schema that this program creates.
 func lastMigration() (int, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	return len(files), err

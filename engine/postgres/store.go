@@ -19,39 +19,41 @@ type store struct {
 	memory.Failure
 	partition, epoch int64
 	singleNode       bool
-	confirm          func() error // nil: nobody else can take the lead
+	confirm          func() error // nil: no other server can take the lead
 	patience         time.Duration
 	foldSize         int
 	logf             func(format string, args ...any)
 	cfg              *pgx.ConnConfig
 	conns            *Connections
-	closes           bool // conns are its own
+	closes           bool // conns belong to this store alone
 
-	ctx     context.Context // of all that goes on in the background; its cause tells why it ended
+	ctx     context.Context // of all work in the background; its cause says why it ended
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	wake    chan struct{} // there is something in open
+	wake    chan struct{} // the open round has something to write
 	toFold  chan fold
 
-	// Of the writer.
+	// Used only by the writer.
 	conn   *pgx.Conn // or nil
-	logged int64     // the last sequence that it knows to be in the log
+	logged int64     // the last sequence known to be in the log
 
 	mu      sync.Mutex
 	active  *overlay
-	frozen  *overlay               // on its way to the records, or nil
-	open    *round                 // takes batches
+	frozen  *overlay               // being written to the records, or nil
+	open    *round                 // the round that accepts batches
 	durable uint64                 // the number of the last batch in the log
-	taken   *round                 // the last that the writer took, or nil
+	taken   *round                 // the last round that the writer took, or nil
 	waiting map[*snapshot]struct{} // snapshots that have no transaction yet
 }
 
-// Full implements [memory.Store]. A database has its own ways to tell.
+// Full implements [memory.Store]. The operators of a database monitor its space
+// by other means.
 func (s *store) Full() bool { return false }
 
 var errClosed = errors.New("the store is closed")
 
-// Close implements [memory.Store]. What was appended is in the log by then.
+// Close implements [memory.Store]. When it returns, everything appended is in
+// the log.
 func (s *store) Close() error {
 	s.release()
 	return nil
@@ -70,13 +72,13 @@ func (s *store) disconnect() {
 	if s.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = s.conn.Close(ctx) // nothing is under way
+		_ = s.conn.Close(ctx) // nothing is in progress
 		s.conn = nil
 	}
 }
 
-// connect makes the writer's connection, to a database that is as safe as the one
-// before and has what that had.
+// connect makes the writer's connection. The database must be as durable as
+// before and still have what was logged.
 func (s *store) connect(ctx context.Context) (err error) {
 	if s.conn, err = pgx.ConnectConfig(ctx, s.cfg); err != nil {
 		s.conn = nil
@@ -103,8 +105,8 @@ const (
 	longPause  = 500 * time.Millisecond
 )
 
-// patiently tries until something works, or fails for a reason that will not pass,
-// or patience is over. It reports the first failure to the operator.
+// patiently repeats try until it succeeds, fails for a permanent reason, or
+// patience is over. It reports the first failure to the operator.
 func (s *store) patiently(ctx context.Context, try func(context.Context) error) error {
 	return patiently(ctx, s.patience, s.logf, try)
 }
@@ -131,9 +133,9 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 	}
 }
 
-// passes reports whether the cause of an error may pass without anybody's doing: the
-// database is gone, is starting or stopping, is a standby (yet), has no connection
-// left, or has undone a transaction for the sake of another.
+// passes reports whether the cause of an error may pass without intervention:
+// the database is gone, is starting or stopping, is (still) a standby, has no
+// connection left, or rolled back a transaction in favour of another.
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
