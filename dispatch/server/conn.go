@@ -19,26 +19,27 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// errShutdown is why calls end whose daemon ends. Their clients send them again
-// to the next one.
+// errShutdown is why calls end when the daemon stops. Their clients send them
+// again to the next daemon.
 var errShutdown = cutOff("the daemon is shutting down")
 
-// errHungUp is the end of a connection whose client has read all that was written.
-// One that closes its end with something unread resets the connection.
+// errHungUp is the end of a connection whose client has read everything that
+// was written. A client that closes its end with unread data resets the
+// connection.
 var errHungUp = errors.New("the client closed it")
 
-// A conn is one client on the socket, after its hello: lines of JSON-RPC both
-// ways.
+// A conn is a client on the socket after its hello: lines of JSON-RPC in both
+// directions.
 //
-// One goroutine at a time reads. A call that comes alone it serves itself, and
-// if that takes long another goroutine takes over the reading; other calls run on
-// goroutines of their own, those that do not wait in [lanes]. So no call keeps the daemon from seeing that
-// the client is gone, has cancelled a call or releases what its other calls
-// wait for.
+// One goroutine at a time reads. It serves a call that comes alone itself; if
+// that takes long, another goroutine takes over the reading. Other calls run on
+// their own goroutines, and those that do not wait run in [lanes]. So no call
+// keeps the daemon from noticing that the client is gone, has cancelled a call,
+// or releases what its other calls wait for.
 //
-// mcp-go's stdio transport was the choice not taken: five workers for all its
-// requests, so that five blocked calls starve the release they wait for, and
-// one client to a process.
+// The alternative was mcp-go's stdio transport. We did not choose it: it has
+// five workers for all requests, so that five blocked calls starve the release
+// they wait for, and it serves one client for each process.
 type conn struct {
 	server *Server
 	*service
@@ -46,33 +47,34 @@ type conn struct {
 	client *client
 
 	nc       net.Conn
-	number   uint64        // of the connection, in this process
-	in       *bufio.Reader // of whoever reads
+	number   uint64        // identifies the connection in this process
+	in       *bufio.Reader // used by the goroutine that reads
 	out      lineWriter
 	requests requests
 	lanes    lanes
-	room     chan struct{}  // has one in it for each call that does not wait
-	wg       sync.WaitGroup // the goroutines that read and of calls
-	ended    chan error     // why there is nothing more to read
+	room     chan struct{}  // contains an element for each call that does not wait
+	wg       sync.WaitGroup // for the goroutines that read and run calls
+	ended    chan error     // receives why reading has ended
 
 	leaving <-chan struct{} // closed when the daemon lets the client go
-	goodbye atomic.Bool     // the client ends it
+	goodbye atomic.Bool     // the client has said that it ends the connection
 
 	turn   atomic.Uint64 // odd while the goroutine that reads serves a call
-	relief *time.Timer   // takes over the reading if it still does
+	relief *time.Timer   // takes over the reading if that lasts too long
 }
 
-// ServeConn serves one client on nc, from its hello on, until the client goes
-// or ctx ends. It closes nc. The caller vouches for peer: an operator is
-// believed.
+// ServeConn serves one client on nc, beginning with its hello, until the client
+// leaves or ctx ends. It closes nc. The caller guarantees that peer is right; a
+// hello as operator is believed.
 //
-// A client that goes ends its session, and with it what the session holds. The
-// end of ctx does not: the daemon may come back, and the client with it.
+// When a client leaves, its session ends and releases what it holds. The end of
+// ctx does not end the session: the daemon may come back, and the client with
+// it.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) {
 	defer nc.Close()
 	s.attendance.add(1)
 	defer s.attendance.add(-1)
-	// From here on the end of ctx interrupts reading, now and for ever.
+	// From here on the end of ctx interrupts reading for good.
 	stop := context.AfterFunc(ctx, func() { nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 
@@ -83,7 +85,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 		return
 	}
 	if v.none() {
-		return // it was passed on
+		return // the client was passed on, and has left
 	}
 	defer v.leave()
 	ctx, leave := context.WithCancel(ctx)
@@ -102,8 +104,8 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	c.serve(ctx)
 }
 
-// serve reads until there is nothing more to read, and then ends the
-// connection the way that fits.
+// serve reads until there is no more to read, and then ends the connection
+// according to the reason.
 func (c *conn) serve(ctx context.Context) {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
@@ -131,20 +133,20 @@ func (c *conn) serve(ctx context.Context) {
 	err := <-c.ended
 	switch {
 	case ctx.Err() != nil:
-		// The session stays. Short calls may finish: an answer that is lost
-		// is a call made twice.
+		// The session stays. Short calls may finish, because a call whose
+		// answer is lost would have to be made twice.
 		c.requests.drain(errShutdown)
 		c.waitCalls(c.server.opts.DrainTimeout)
 		cut(errShutdown)
 	case c.se.Context().Err() != nil:
-		// Its calls end by themselves, and say why.
+		// The calls end by themselves and say why.
 		err = context.Cause(c.se.Context())
 		c.requests.cancelAll(err, false)
 		c.waitCalls(c.server.opts.DrainTimeout)
 		cut(err)
 		c.close(err)
 	case c.doorLost(err):
-		// The client may come back through another, for its calls too.
+		// The client may come back through another server, also for its calls.
 		c.requests.drain(errDoorLost)
 		c.waitCalls(c.server.opts.DrainTimeout)
 		cut(errDoorLost)
@@ -158,37 +160,38 @@ func (c *conn) serve(ctx context.Context) {
 			c.close(context.Cause(c.se.Context()))
 		}
 	default:
-		// First the calls, then what they wait for: none of them is granted
-		// what the session gives back, and each is undone while its session
-		// lives.
+		// The calls end first, and then the session releases what it holds, so
+		// that none of the calls is granted it, and each is undone while its
+		// session exists.
 		cut(err)
 		if !errors.Is(err, errHungUp) {
-			c.server.retell(c.se) // it was closed with an answer unread
+			c.server.retell(c.se) // an answer was unread when it was closed
 		}
-		err = context.Cause(base) // a failed write came first
+		err = context.Cause(base) // the cause may be an earlier failed write
 		c.requests.cancelAll(err, true)
 		c.waitCalls(c.server.opts.DrainTimeout)
 		c.close(fmt.Errorf("its connection ended: %w", err))
 	}
-	c.nc.Close() // whoever still writes stops
+	c.nc.Close() // this stops any remaining writer
 	stopNotices()
 	notices.Wait()
 	c.wg.Wait()
 }
 
-// doorLost reports whether a connection ended because of the server that passed the
-// client on, as far as can be told.
+// doorLost reports whether a connection ended because of the server that passed
+// the client on, as far as this server can tell.
 func (c *conn) doorLost(err error) bool {
 	switch nc := c.nc.(type) {
 	case *remote:
-		return !c.goodbye.Load() // a network between may have cut it
+		return !c.goodbye.Load() // otherwise a network between may have cut it
 	case *passed:
 		return !errors.Is(err, errWent) || nc.remote && !c.goodbye.Load()
 	}
 	return false
 }
 
-// returnWithin is how long a client may take to come back whose connection was lost.
+// returnWithin is how long a client may take to come back after its connection
+// was lost.
 func (c *conn) returnWithin() time.Duration {
 	switch nc := c.nc.(type) {
 	case *remote:
@@ -203,7 +206,7 @@ func (c *conn) returnWithin() time.Duration {
 	return c.server.opts.DoorGrace
 }
 
-// close gives back what the session held, if this was its last connection.
+// close releases what the session held, if this was its last connection.
 func (c *conn) close(cause error) {
 	log := c.server.opts.Log
 	if err := c.se.Close(cause); err != nil {
@@ -213,10 +216,10 @@ func (c *conn) close(cause error) {
 	log.Info().Stringer("session", c.se.ID()).Str("actor", c.se.Actor().Path).AnErr("cause", cause).Msg("disconnected")
 }
 
-// waitCalls waits for the calls under way, but no longer than limit.
+// waitCalls waits for the running calls, but no longer than limit.
 func (c *conn) waitCalls(limit time.Duration) {
 	done := make(chan struct{})
-	go func() { // ends with the calls, which serve waits for
+	go func() { // ends with the calls, for which serve waits
 		defer close(done)
 		c.wg.Wait()
 	}()
@@ -226,8 +229,8 @@ func (c *conn) waitCalls(limit time.Duration) {
 	}
 }
 
-// read takes messages until it cannot, and says why, or until somebody else
-// has taken over.
+// read reads messages until that fails, and reports why, or until another
+// goroutine has taken over.
 func (c *conn) read(ctx context.Context) {
 	for reading := true; reading; {
 		line, err := readLine(c.in, wire.MaxMessage)
@@ -237,7 +240,7 @@ func (c *conn) read(ctx context.Context) {
 		case errors.Is(err, io.EOF):
 			err = errHungUp
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = errShutdown // or the session's end; serve knows
+			err = errShutdown // or the session has ended; serve knows which
 		}
 		if err != nil {
 			c.ended <- err
@@ -249,14 +252,15 @@ func (c *conn) read(ctx context.Context) {
 	}
 }
 
-// receive takes one message, and reports whether its caller is to read on.
+// receive handles one message, and reports whether the caller must continue
+// reading.
 func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 	env, fault := c.server.shares.parse(line)
 	switch {
 	case fault != nil:
 		c.out.write(fault)
 	case env.Method == wire.Initialize:
-		// What the client sends next may rely on it.
+		// The client's next messages may depend on this one.
 		c.out.write(encodeReply(env.ID, c.mcp.HandleMessage(ctx, line)))
 	case env.Request():
 		return c.start(ctx, env, line)
@@ -271,7 +275,7 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 	case env.Notification():
 		c.mcp.HandleMessage(ctx, line)
 	}
-	// What is left is an answer, and the server asks clients nothing.
+	// Anything else is an answer, and the server asks clients nothing.
 	return true
 }
 
@@ -297,7 +301,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		}
 		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
 		if c.home.failed() != nil {
-			c.requests.cutOff(r) // it is answered by whoever has the state next
+			c.requests.cutOff(r) // the next leader of the state answers it
 		}
 		switch {
 		case !c.requests.settle(r):
@@ -324,9 +328,10 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	return c.serveAlone(work)
 }
 
-// enter waits until there is room for another call that does not wait. Nothing is read
-// meanwhile: such calls end by themselves, and those of a client that does not read its
-// answers end with it. It reports false if the connection ends.
+// enter waits until there is room for another call that does not wait. Nothing
+// is read meanwhile: such calls end by themselves, and those of a client that
+// does not read its answers end with the client. It reports false if the
+// connection ends.
 func (c *conn) enter(ctx context.Context) bool {
 	select {
 	case c.room <- struct{}{}:
@@ -344,7 +349,7 @@ func (c *conn) leave(r *request) {
 	}
 }
 
-// begin takes the room that a request needs.
+// begin reserves the capacity that a request needs.
 func (c *conn) begin(ctx context.Context, env *wire.Message, waits bool, size int) (*request, error) {
 	if err := c.server.shares.arrive(size); err != nil {
 		return nil, err
@@ -356,14 +361,14 @@ func (c *conn) begin(ctx context.Context, env *wire.Message, waits bool, size in
 	return r, err
 }
 
-// patience is how long at most nobody reads: calls that wait for no more than
-// the disk are done by then.
+// patience is the longest time that nobody reads. Calls that wait for no more
+// than the disk have finished by then.
 const patience = 20 * time.Millisecond
 
-// serveAlone does the work of a call, after which the client has sent nothing
-// yet, on the goroutine that reads. Most clients send nothing before they have
-// the answer, and to wake another goroutine takes as long as a short call: with
-// one client, an empty one takes 24 µs instead of 37.
+// serveAlone runs a call on the goroutine that reads, if the client has sent
+// nothing more yet. Most clients send nothing before they have the answer, and
+// waking another goroutine takes as long as a short call: with one client, an
+// empty call takes 24 µs instead of 37.
 func (c *conn) serveAlone(work func()) (reading bool) {
 	turn := c.turn.Add(1)
 	c.relief.Reset(patience)
@@ -371,7 +376,7 @@ func (c *conn) serveAlone(work func()) (reading bool) {
 	return c.turn.CompareAndSwap(turn, turn+1)
 }
 
-// relieve takes over the reading from a goroutine that serves a call.
+// relieve takes over the reading from a goroutine that is serving a call.
 func (c *conn) relieve(ctx context.Context) {
 	if turn := c.turn.Load(); turn%2 == 1 && c.turn.CompareAndSwap(turn, turn+1) {
 		c.wg.Go(func() { c.read(ctx) })
@@ -386,7 +391,7 @@ func refuseCall(env *wire.Message, err error) []byte {
 	return Refusal(env.ID, env.Method, tools.RefusalOf(err))
 }
 
-// writeNotices writes what is told to the client unasked.
+// writeNotices writes the notices to the client.
 func (c *conn) writeNotices(ctx context.Context) {
 	for {
 		select {

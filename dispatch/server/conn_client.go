@@ -11,12 +11,12 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A client is one MCP client as mcp-go knows it. Its id is random and means
-// nothing: what belongs to whom goes by the dispatch session.
+// A client is an MCP client for mcp-go. Its id is random and has no other use:
+// everything belongs to the dispatch session.
 type client struct {
 	id          string
 	notices     chan mcp.JSONRPCNotification
-	updates     chan mcp.JSONRPCNotification // of resources; whoever sends waits
+	updates     chan mcp.JSONRPCNotification // of resources; the sender waits
 	initialized atomic.Bool
 
 	subscriptions subscriptions
@@ -92,8 +92,9 @@ func (c *client) GetClientCapabilities() mcp.ClientCapabilities {
 	return c.capabilities
 }
 
-// tellNotice warns the client of a lease that its session lost, that another waits for,
-// or that is offered to it. A client that reads no notices misses it here, and reads it in its next answer.
+// tellNotice tells the client of a lease that its session has lost, that
+// another waits for, or that is offered to it. A client that reads no notices
+// gets it in its next answer.
 func (c *client) tellNotice(l registry.Notice) {
 	if !c.Initialized() || !mcp.LoggingLevelWarning.ShouldSendTo(c.GetLogLevel()) {
 		return

@@ -2,16 +2,17 @@ package server
 
 import "sync"
 
-// Lanes are where the calls of a connection run that do not wait. Calls beyond those
-// are in line, and have no goroutine: thousands of them, of clients that
-// send and do not read, would keep everybody waiting for a processor. The zero value is ready.
+// lanes are where the calls of a connection run that do not wait. Further calls
+// queue without a goroutine, because thousands of goroutines, of clients that
+// send and do not read, would keep all others waiting for a processor. The zero
+// value is ready for use.
 type lanes struct {
 	mu     sync.Mutex
 	busy   int
 	inLine []func()
 }
 
-// take takes a lane, if there is one. The caller leaves it.
+// take takes a lane if one is free. The caller must leave it.
 func (l *lanes) take() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -22,14 +23,14 @@ func (l *lanes) take() bool {
 	return true
 }
 
-// leave gives a lane to the next in line, on a goroutine of its own.
+// leave gives the lane to the next call in the queue, on a new goroutine.
 func (l *lanes) leave(wg *sync.WaitGroup) {
 	if call := l.next(); call != nil {
 		wg.Go(func() { l.run(call) })
 	}
 }
 
-// run runs a call, and then those in line, in a lane that it has.
+// run runs a call, and then queued calls, in the lane that it has.
 func (l *lanes) run(call func()) {
 	for call != nil {
 		call()
@@ -37,7 +38,7 @@ func (l *lanes) run(call func()) {
 	}
 }
 
-// next gives the call that a lane goes on with. If there is none, the lane is free.
+// next returns the next call for a lane. If there is none, it frees the lane.
 func (l *lanes) next() (call func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +52,7 @@ func (l *lanes) next() (call func()) {
 	return call
 }
 
-// start runs a call on a goroutine, as soon as there is a lane.
+// start runs a call on a goroutine as soon as a lane is free.
 func (l *lanes) start(wg *sync.WaitGroup, call func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,102 +9,107 @@ import (
 )
 
 const (
-	// A connection's calls are bounded apart: those that say wait_secs and
-	// those that do not. Otherwise as many blocked calls as fit would leave
-	// no room for the release they wait for. The rules allow one actor fewer
-	// waits than this.
+	// A connection's calls are limited separately: those that give wait_secs,
+	// and the others. Otherwise blocked calls could leave no room for the
+	// release that they wait for. The rules allow one actor fewer waits than
+	// this.
 	maxWaits = 256
 	maxCalls = 256
 
-	// maxLanes is how many of those of a connection to the socket that do not wait run
-	// at once, as many as an actor has turns, and maxInLine how many come after them.
-	// Then the connection is not read.
+	// maxLanes is how many calls that do not wait run at once on a connection
+	// to the socket; an actor has as many turns. maxInLine is how many more may
+	// queue. After that the connection is not read.
 	maxLanes  = maxTurns
 	maxInLine = 48
 
-	// maxCallBytes bounds the messages of the calls under way.
+	// maxCallBytes is the total size of the messages of a connection's running
+	// calls.
 	maxCallBytes = 8 * wire.MaxMessage
 
-	// maxArrived bounds the messages of all calls under way in the daemon.
+	// maxArrived is the total size of the messages of all running calls in the
+	// daemon.
 	maxArrived = 64 * wire.MaxMessage
 
-	// maxNotices is how many notifications a client may leave unread.
+	// maxNotices is how many unread notifications a client may have.
 	maxNotices = 64
 
-	// maxSubscriptions is how many resources a client is told of.
+	// maxSubscriptions is how many resources a client can subscribe to.
 	maxSubscriptions = 64
 
-	// maxTurns is how many calls of one actor run at once, those apart that
-	// wait. More would not be faster: they would wait for the same lock.
+	// maxTurns is how many calls of one actor run at once, not counting those
+	// that wait. More would not be faster, because they would wait for the same
+	// lock.
 	maxTurns = 16
 
-	// largeMessage is from how many bytes on a call takes a long turn.
+	// largeMessage is the size from which a message makes its call take a long
+	// turn.
 	largeMessage = 64 << 10
 
 	// maxAhead is how many bytes of answers a client may leave unread before
-	// its next calls wait for it to read.
+	// its next calls wait until it reads.
 	maxAhead = 256 << 10
 
-	// The answers that wait for a client to read are bounded for it and for
-	// all clients. Whoever goes beyond is disconnected.
+	// The unread answers are limited for each client and for all clients. A
+	// client that exceeds the limit is disconnected.
 	maxQueuedConn = 8 << 20
 	maxQueued     = 128 << 20
 
-	// fileReserve is how many file descriptors are left to the state, the
+	// fileReserve is how many file descriptors are reserved for the state, the
 	// log and the listeners.
 	fileReserve = 256
 
-	// How fast connections may come: HTTP connections that have shown no token
-	// yet, connections to the socket of one process, and HTTP sessions of one
-	// actor. Each takes transactions, or at least work that everybody waits
+	// How fast new connections are accepted: HTTP connections that have shown
+	// no token, connections to the socket of one process, and HTTP sessions of
+	// one actor. Each costs transactions, or at least work that everybody waits
 	// for.
 	strangerEvery              = time.Millisecond // after twice as many as may be open
 	processBurst, processEvery = 256, 4 * time.Millisecond
 	sessionBurst, sessionEvery = 64, 20 * time.Millisecond
 )
 
-// Transport has the bounds of connections. The zero value is a production one.
+// Transport has the limits of connections. The zero value is for production.
 type Transport struct {
-	HelloTimeout time.Duration // a connection says who it is within this; 5 s
-	WriteTimeout time.Duration // a peer that takes no byte for this long is cut off; 10 s
+	HelloTimeout time.Duration // a connection must say who it is within this; 5 s
+	WriteTimeout time.Duration // a peer that reads nothing for this long is cut off; 10 s
 	DrainTimeout time.Duration // short calls may finish within this on shutdown; 2 s
 
-	// DoorGrace is how long the session of a client lasts that another server has
-	// passed on, after the connection to that server was lost; 10 s.
+	// DoorGrace is how long the session of a client lasts that another server
+	// has passed on, after the connection to that server was lost; 10 s.
 	DoorGrace time.Duration
 
-	// How many connections the socket has at once, and how many of them are
-	// of one process, which may be many actors, and of one actor. 4096, or
-	// what the limit of open files leaves; a quarter; 256.
+	// How many connections the socket has at once, how many of them one process
+	// may have, which can serve several actors, and how many one actor may
+	// have. 4096, or what the limit of open files allows; a quarter; 256.
 	MaxConns     int
 	ProcessConns int
 	ActorConns   int
 
-	// HTTPGrace is how long a session outlives the stream, call or remote connection
-	// that its client lost, and HTTPIdle the last answered call of a client that
-	// holds no stream: see [presence]. 4 s and 15 min.
+	// HTTPGrace is how long a session lasts after its client lost a stream, a
+	// call or a remote connection. HTTPIdle is how long it lasts after the last
+	// answered call of a client without a stream: see [presence]. 4 s and 15
+	// min.
 	HTTPGrace time.Duration
 	HTTPIdle  time.Duration
 
-	// How many sessions there are over HTTP, and how many are of one actor;
-	// how many connections, and how many of them are of one actor. 4096, 256,
-	// 8192 or what the limit of open files leaves, a quarter. A program has a
-	// session and two connections or three: one is for its notices.
+	// How many sessions there are over HTTP, and how many one actor may have;
+	// how many connections, and how many one actor may have. 4096, 256, 8192 or
+	// what the limit of open files allows, and a quarter. A program has one
+	// session and two or three connections, one of them for its notices.
 	HTTPSessions      int
 	ActorHTTPSessions int
 	HTTPConns         int
 	ActorHTTPConns    int
 
-	// HTTPStrangers is how many HTTP connections may be open that have not shown
-	// a token yet. A new one then takes the place of the oldest. There is room
-	// for many programs that come back at once, as after a restart. An eighth of
+	// HTTPStrangers is how many HTTP connections may be open that have not
+	// shown a token yet. A new one then replaces the oldest. There is room for
+	// many programs that come back at once, as after a restart. An eighth of
 	// HTTPConns, and at least 128.
 	HTTPStrangers int
 
 	HTTPKeepAlive time.Duration // between comments on a silent stream; 15 s
 
-	// HTTPHosts are names, besides those of the loopback, by which clients
-	// may reach the endpoint and from whose pages browsers may.
+	// HTTPHosts are names, besides those of the loopback, by which clients may
+	// reach the endpoint, and from whose pages browsers may.
 	HTTPHosts []string
 }
 
@@ -128,8 +133,8 @@ func (t Transport) withDefaults() Transport {
 	return t
 }
 
-// openFiles is how many files this process may have open. The Go runtime has
-// raised the limit as far as it may.
+// openFiles returns how many files this process may have open. The Go runtime
+// has already raised the limit as far as allowed.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -13,15 +13,15 @@ import (
 )
 
 var (
-	// errTooLong ends a connection whose message has no end within bounds.
+	// errTooLong ends a connection whose message exceeds the limit.
 	errTooLong = fmt.Errorf("a message is larger than %d MiB", wire.MaxMessage>>20)
 
 	// errSlowPeer ends a connection whose peer does not read.
 	errSlowPeer = errors.New("the client reads no answers: it is stopped or too slow")
 )
 
-// readLine returns the next line without its end, in memory of its own: calls
-// keep it.
+// readLine returns the next line without its newline. The line is a copy,
+// because calls keep it.
 func readLine(br *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
@@ -34,31 +34,31 @@ func readLine(br *bufio.Reader, limit int) ([]byte, error) {
 		case err == nil:
 			return line[:len(line)-1], nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err // a line without an end is no message
+			return nil, err // a line without a newline is not a message
 		}
 	}
 }
 
-// A lineWriter writes lines to a peer, one at a time. Whoever answers writes,
-// and waits for its turn: what a peer leaves unread is bounded, for it and for
-// all together.
+// A lineWriter writes lines to a peer, one at a time. The goroutine that has an
+// answer writes it, and waits for its turn. What a peer leaves unread is
+// limited, for each peer and for all together.
 type lineWriter struct {
 	nc      net.Conn
 	timeout time.Duration
-	cut     context.CancelCauseFunc // told why nothing can be written any more
+	cut     context.CancelCauseFunc // called with the reason when nothing more can be written
 	shares  *shares
 
 	queued atomic.Int64 // bytes of lines that are not written yet
 	failed atomic.Bool
-	turn   chan struct{} // has one in it while somebody writes; no mutex is held over a write
+	turn   chan struct{} // contains an element while somebody writes; no mutex is held during a write
 }
 
-// writePart is how much a peer must take within the timeout.
+// writePart is how much a peer must read within the timeout.
 const writePart = 64 << 10
 
-// write writes a line, its end included, and reports whether all of it went
-// out. After a failure the connection is closed, which also stops whoever reads
-// from it.
+// write writes a line, including its newline, and reports whether all of it was
+// written. After a failure the connection is closed, which also stops its
+// reader.
 func (w *lineWriter) write(line []byte) bool {
 	size := int64(len(line))
 	behind := w.queued.Add(size) - size
@@ -88,19 +88,20 @@ func (w *lineWriter) write(line []byte) bool {
 	return len(line) == 0
 }
 
-// caughtUp waits while the peer has much to read: a peer that does not read has
-// nothing done for it.
+// caughtUp waits while the peer has much to read, because nothing is done for a
+// peer that does not read.
 func (w *lineWriter) caughtUp(ctx context.Context) {
 	for w.behind() && ctx.Err() == nil {
 		select {
-		case w.turn <- struct{}{}: // after those that write now
+		case w.turn <- struct{}{}: // after those that are writing now
 			<-w.turn
 		case <-ctx.Done():
 		}
 	}
 }
 
-// behind reports whether the peer has much to read. A nil writer's has not.
+// behind reports whether the peer has much to read. It is false for a nil
+// writer.
 func (w *lineWriter) behind() bool {
 	return w != nil && w.queued.Load() > maxAhead && !w.failed.Load()
 }

@@ -25,20 +25,20 @@ import (
 )
 
 // HelloVersion is the version of the exchange that opens a connection to the
-// socket: a line with a [Hello], answered by a line with a [Welcome]. MCP
-// follows.
+// socket: the client sends a line with a [Hello], and the daemon answers with a
+// line with a [Welcome]. MCP follows.
 //
-// Clients outlive an upgrade, and so does the daemon: either may be the newer. A
-// daemon takes hellos of its own version and of every earlier one. It refuses a
-// later one, because it would pass over what it does not know of who connects. So
-// whoever adds a field to Hello, or changes the meaning of one, raises the version.
+// Clients survive an upgrade, and so may the daemon, so either may be newer. A
+// daemon accepts hellos of its own version and of all earlier ones. It refuses
+// a later one, because it would ignore fields that it does not know about the
+// client. So a change that adds a field to Hello, or changes the meaning of
+// one, must raise the version.
 const HelloVersion = 1
 
-// maxHello bounds the line that opens a connection, in bytes.
+// maxHello is the largest length of the line that opens a connection, in bytes.
 const maxHello = 16 << 10
 
-// A Hello says who connects. Its fields stand for those of
-// [dispatch.Credentials].
+// A Hello says who connects. Its fields are those of [dispatch.Credentials].
 type Hello struct {
 	Leasehold int    `json:"leasehold"` // HelloVersion
 	Handle    string `json:"handle,omitempty"`
@@ -47,17 +47,18 @@ type Hello struct {
 	Run       string `json:"run,omitempty"`
 	Name      string `json:"name,omitempty"`
 
-	// Where the session works, for people and for those who wait for it.
+	// Where the session works, as information for people and for those who wait
+	// for it.
 	Directory string `json:"directory,omitempty"`
-	Parent    bool   `json:"parent,omitempty"` // of the process that connects is the one that works there
+	Parent    bool   `json:"parent,omitempty"` // the parent of the connecting process works there
 
-	// Tools are the groups of tools that it wants to see, with commas between
-	// them; "": all.
+	// Tools are the groups of tools that the client wants to see, separated by
+	// commas; "" means all.
 	Tools string `json:"tools,omitempty"`
 }
 
-// Lasts reports whether whoever says h again is the same party as before: it
-// names a session or an actor, and does not join as a new one.
+// Lasts reports whether a client that sends h again is the same party as
+// before: h names a session or an actor, and does not join as a new one.
 func (h Hello) Lasts() bool { return h.Handle != "" || h.Token != "" }
 
 // A Welcome answers a Hello: a session, or an error after which the connection
@@ -65,13 +66,13 @@ func (h Hello) Lasts() bool { return h.Handle != "" || h.Token != "" }
 type Welcome struct {
 	OK      bool          `json:"ok"`
 	Version string        `json:"version,omitempty"` // of the daemon
-	Handle  string        `json:"handle,omitempty"`  // resumes the session; a secret
+	Handle  string        `json:"handle,omitempty"`  // secret; resumes the session
 	Resumed bool          `json:"resumed,omitempty"`
 	Actor   *WelcomeActor `json:"actor,omitempty"`
 	Error   *HelloError   `json:"error,omitempty"`
 }
 
-// A WelcomeActor is whom the session acts for.
+// A WelcomeActor is the actor of the session.
 type WelcomeActor struct {
 	ID   uuid.UUID     `json:"actor_id"`
 	Run  string        `json:"run,omitempty"`
@@ -80,21 +81,22 @@ type WelcomeActor struct {
 	Role dispatch.Role `json:"role"`
 }
 
-// A HelloError is why there is no session.
+// A HelloError says why no session was opened.
 type HelloError struct {
-	Code    string `json:"code"` // of the contract
+	Code    string `json:"code"` // one of the contract's
 	Message string `json:"message"`
 }
 
 func (e *HelloError) Error() string { return e.Message }
 
-// Greet opens a connection to the daemon at the other end of nc, which stays
-// the caller's to close. What follows is to be read from the Reader. The error
-// is a [*HelloError] if the daemon refused. Deadlines of nc are the caller's.
+// Greet opens a connection to the daemon over nc, which the caller must close.
+// What follows must be read from the Reader. If the daemon refused, the error
+// is a [*HelloError]. Greet sets no deadlines on nc.
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	h.Leasehold = HelloVersion
 	_, writeErr := nc.Write(wire.Line(h))
-	// Who turns a connection away says why, and may be gone before the hello.
+	// A daemon that refuses the connection says why, and may close it before it
+	// reads the hello.
 	br := bufio.NewReaderSize(nc, 16<<10)
 	line, err := readLine(br, maxHello)
 	if err != nil {
@@ -113,11 +115,11 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	return br, w, nil
 }
 
-// welcome reads a hello, opens its session and says so. Reading is bounded by
-// ctx through the deadline that ends with it; see ServeConn.
+// welcome reads a hello, opens its session and answers. The end of ctx
+// interrupts reading, through the deadline that it sets; see ServeConn.
 //
-// A client whose partition another server leads is passed on to that, until it goes: then
-// there is no visit, nor an error.
+// If another server leads the client's partition, the client is passed on to
+// it, until it leaves. Then there is neither a visit nor an error.
 func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (v visit, err error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
@@ -163,8 +165,8 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	return v, nil
 }
 
-// interruptIfOver sets the deadline that the end of ctx has set, in case
-// another was set over it just now.
+// interruptIfOver sets the deadline again that the end of ctx has set, in case
+// another deadline has just replaced it.
 func interruptIfOver(ctx context.Context, nc net.Conn) {
 	if ctx.Err() != nil {
 		nc.SetReadDeadline(time.Unix(1, 0))
@@ -179,13 +181,12 @@ func (s *Server) readHello(br *bufio.Reader) (h Hello, line []byte, err error) {
 	return h, line, err
 }
 
-// A visit is a connection's session, in its home, and the share that it takes of the
-// daemon.
+// A visit is a connection's session, with its home and its actor's share.
 type visit struct {
 	home   *home
 	se     *dispatch.Session
 	share  *share
-	groups []string // of tools that it wants to see
+	groups []string // groups of tools that it wants to see
 }
 
 func (v visit) none() bool { return v.se == nil }
@@ -195,8 +196,8 @@ func (v visit) leave() {
 	v.home.guests.Done()
 }
 
-// visit opens the session that the hello asks for, in the home where the caller is a
-// guest, or is no more if there is an error.
+// visit opens the session for a hello. The caller is a guest of the home; if
+// visit returns an error, it no longer is.
 func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Credentials, peer process.Peer) (err error) {
 	defer func() {
 		if err != nil {
@@ -215,8 +216,8 @@ func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Cred
 	return nil
 }
 
-// credentials are what the hello says of who connects, as far as the way that it came
-// lets it.
+// credentials returns the hello's credentials, limited to what the kind of
+// connection allows.
 func (h Hello) credentials(nc net.Conn, peer process.Peer) (dispatch.Credentials, error) {
 	who := dispatch.Credentials{
 		Handle: h.Handle, Token: h.Token, Operator: h.Operator, Run: h.Run, Name: h.Name,
@@ -254,10 +255,10 @@ func (s *Server) parseHello(line []byte) (h Hello, err error) {
 	return h, nil
 }
 
-// maxDirectory bounds the directory that a session is kept with.
+// maxDirectory is the longest directory that is stored for a session.
 const maxDirectory = 1 << 10
 
-// origin is where the process works that says h, if it says so.
+// origin returns where the process works, if h says so.
 func (h Hello) origin(peer process.Peer) dispatch.Origin {
 	if peer.PID == 0 || !filepath.IsAbs(h.Directory) || len(h.Directory) > maxDirectory || !printable(h.Directory) {
 		return dispatch.Origin{}

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
-// A home is a partition as its clients are served it, for as long as this process leads
-// it. A state that is whole is the only partition.
+// A home serves a partition to its clients for as long as this process leads
+// it. A state without partitions counts as the only one.
 type home struct {
 	partition int
 	state     *dispatch.State
@@ -23,8 +23,8 @@ type home struct {
 	operators *service
 	readers   *service
 
-	ctx    context.Context // ends when the state goes to another process
-	failed func() error    // why nothing that is answered can be relied on; nil: it can
+	ctx    context.Context // ends when another process takes the state
+	failed func() error    // why answers can no longer be relied on; nil: they can
 	guests sync.WaitGroup  // connections, and requests over HTTP
 	spread *spread         // nil: there is no other partition
 }
@@ -53,7 +53,7 @@ func (s *Server) newHome(ctx context.Context, partition int, state *dispatch.Sta
 	return h
 }
 
-// serviceFor is what the session is served.
+// serviceFor returns the service for a session.
 func (h *home) serviceFor(se *dispatch.Session) *service {
 	switch se.Actor().Role {
 	case dispatch.Operator:
@@ -65,15 +65,15 @@ func (h *home) serviceFor(se *dispatch.Session) *service {
 	}
 }
 
-// homes are those that this process has.
+// homes are the homes of this process.
 type homes struct {
 	mu        sync.Mutex
 	now       map[int]*home // by partition
-	changed   chan struct{} // closed by the next change of now
-	endpoints []*endpoint   // that serve its clients
+	changed   chan struct{} // closed at the next change of now
+	endpoints []*endpoint   // those that serve its clients
 }
 
-// change notes the home of a partition, which may be nil.
+// change sets the home of a partition; nil removes it.
 func (hs *homes) change(partition int, now *home) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -84,7 +84,8 @@ func (hs *homes) change(partition int, now *home) {
 	hs.changed = make(chan struct{})
 }
 
-// look gives the home of a partition, as a guest if there is one.
+// look returns the home of a partition. If there is one, the caller is its
+// guest.
 func (hs *homes) look(partition int) (h *home, changed <-chan struct{}) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -94,7 +95,8 @@ func (hs *homes) look(partition int) (h *home, changed <-chan struct{}) {
 	return h, hs.changed
 }
 
-// all gives all homes, the first partition first, as a guest of each.
+// all returns all homes in the order of their partitions. The caller is a guest
+// of each.
 func (hs *homes) all() (list []*home) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -105,8 +107,8 @@ func (hs *homes) all() (list []*home) {
 	return list
 }
 
-// knowing gives the partition whose launcher has started a process, or one that it
-// comes from.
+// knowing returns the partition whose launcher has started a process, or an
+// ancestor of it.
 func (hs *homes) knowing(peer process.Peer) (partition int, known bool) {
 	if peer.PID == 0 {
 		return 0, false
@@ -120,8 +122,9 @@ func (hs *homes) knowing(peer process.Peer) (partition int, known bool) {
 	return partition, known
 }
 
-// boundFor is the partition that a connection is for, and whether it has come for that
-// from elsewhere. An operator from another machine may let in whom it likes.
+// boundFor returns the partition for a connection, and whether the connection
+// was passed on for it. An operator on another machine may let in whom it
+// likes.
 func (s *Server) boundFor(who dispatch.Credentials, nc net.Conn, peer process.Peer) (partition int, passedOn bool) {
 	if c, ok := nc.(*passed); ok {
 		return c.partition, true
@@ -131,8 +134,9 @@ func (s *Server) boundFor(who dispatch.Credentials, nc net.Conn, peer process.Pe
 	return partition, ok && c.partition == partition
 }
 
-// partitionOf is where a client belongs that connects. What it presents names its
-// partition. Where it was launched decides before that, as far as this server knows it.
+// partitionOf returns the partition for a client that connects. If this server
+// knows that the client's process was launched, that decides; otherwise what
+// the client presents names its partition.
 func (s *Server) partitionOf(h dispatch.Credentials, peer process.Peer) int {
 	if s.opts.Partitions <= 1 {
 		return 0
@@ -152,8 +156,9 @@ func (s *Server) partitionOf(h dispatch.Credentials, peer process.Peer) int {
 	}
 }
 
-// partitionOfSecret is where a token or a handle belongs. One that names no partition
-// that there is belongs nowhere, which the first can say as well as any.
+// partitionOfSecret returns the partition of a token or a handle. For one that
+// names no existing partition it returns the first, which can refuse it as well
+// as any other.
 func (s *Server) partitionOfSecret(text string) int {
 	if partition := dispatch.PartitionOfSecret(text); partition < s.opts.Partitions {
 		return partition
@@ -161,10 +166,10 @@ func (s *Server) partitionOfSecret(text string) int {
 	return 0
 }
 
-// Host serves the clients of a partition until ctx ends and they are gone, which are let
-// go as by the daemon's end: their sessions stay. Failed says why the state has
-// become worthless; what is answered after that is kept back, and the client asks who
-// leads the partition next.
+// Host serves the clients of a partition until ctx ends and they are gone. They
+// are let go as when the daemon stops, so their sessions stay. failed returns
+// why the state can no longer be relied on. Later answers are then withheld,
+// and clients ask which server leads the partition.
 func (s *Server) Host(ctx context.Context, partition int, state *dispatch.State, failed func() error) {
 	h := s.newHome(ctx, partition, state, failed)
 	s.homes.change(partition, h)
@@ -182,15 +187,16 @@ func (s *Server) Host(ctx context.Context, partition int, state *dispatch.State,
 	}
 }
 
-// homeTimeout is how long a client that connects is kept waiting while nobody leads its
-// partition. It waits longer than another server needs to take it over.
+// homeTimeout is how long a connecting client waits while nobody leads its
+// partition. It is longer than another server needs to take over.
 const homeTimeout = 8 * time.Second
 
-// errNoHome answers a client whose partition this server does not lead.
+// errNoHome refuses a client whose partition this server does not lead.
 var errNoHome = errors.New("this server does not lead at present, nor has it come to lead while you waited; try again, or at another")
 
-// enter gives the home of a partition, whose guest the caller is, or the way to another
-// server that leads it. Whom another has passed on for that is not passed on again.
+// enter returns the home of a partition, of which the caller is then a guest,
+// or the way to another server that leads it. A client that was passed on for
+// it is not passed on again.
 func (s *Server) enter(ctx context.Context, partition int, passed bool) (*home, *Way, error) {
 	late := time.NewTimer(homeTimeout)
 	defer late.Stop()

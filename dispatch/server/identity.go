@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// minSecret is how many bytes a secret has at least: whoever sees a connection begin
-// can try all that are short.
+// minSecret is the shortest secret, in bytes: an eavesdropper on the beginning
+// of a connection could try all shorter ones.
 const minSecret = 32
 
-// ClusterTLS makes the configuration of connections between servers that know the same
-// secret. From it each makes the same key, shows it, and accepts nobody without it.
+// ClusterTLS returns the configuration for connections between servers with the
+// same secret. Each derives the same key from it, presents that key, and
+// accepts only peers with it.
 func ClusterTLS(secret []byte) (*tls.Config, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("the secret has %d bytes; it needs %d or more, as from: openssl rand -base64 32", len(secret), minSecret)
@@ -28,7 +29,7 @@ func ClusterTLS(secret []byte) (*tls.Config, error) {
 	public := key.Public().(ed25519.PublicKey)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leasehold"},
-		// Nobody compares clocks: what counts is the key.
+		// Clocks are not compared; only the key matters.
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
@@ -39,7 +40,8 @@ func ClusterTLS(secret []byte) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}},
 		ClientAuth:   tls.RequireAnyClientCert,
-		// No name and no authority is verified, but the key is, on both sides.
+		// Neither a name nor an authority is verified, but the key is, on both
+		// sides.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) > 0 && public.Equal(state.PeerCertificates[0].PublicKey) {

@@ -19,10 +19,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// A link is a session's way into another partition, or its own: a connection over which
-// it calls tools there, in a session that it has there for as long as it has the link.
-// The partition takes it as that of a client that another server has passed on, and the
-// server answers for who it is: see [voucher].
+// A link connects a session to a partition: a connection over which it calls
+// tools there, in a session that it has there for as long as the link exists.
+// The partition treats it as a client that another server has passed on, and
+// that server answers for its identity: see [voucher].
 type link struct {
 	nc  net.Conn
 	out frames
@@ -33,11 +33,11 @@ type link struct {
 	mu      sync.Mutex
 	next    int
 	waiting map[string]chan linkAnswer // by id
-	err     error                      // why nothing comes any more
-	over    chan struct{}              // closed then
+	err     error                      // why no more answers come
+	over    chan struct{}              // closed when that is so
 }
 
-// A voucher says for whom a server speaks over a link.
+// A voucher says for which actor a server speaks over a link.
 type voucher struct {
 	ID   uuid.UUID     `json:"id"`
 	Name string        `json:"name"`
@@ -45,10 +45,10 @@ type voucher struct {
 	Role dispatch.Role `json:"role"`
 }
 
-// errLinkLost answers a call whose partition goes to another server.
+// errLinkLost refuses a call whose partition is moving to another server.
 var errLinkLost = errors.New("the partition goes to another server; try again")
 
-// maxLinkLine bounds an answer, which has no more than a page of a list.
+// maxLinkLine is the largest answer, which is at most a page of a list.
 const maxLinkLine = 64 << 20
 
 // dialLink makes a link to a partition, wherever it is led.
@@ -99,18 +99,18 @@ func (l *link) greet(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// A saidRefusal is one that another partition has worded.
+// A saidRefusal is a refusal in the words of another partition.
 type saidRefusal struct{ code, message string }
 
 func (e *saidRefusal) Error() string { return e.message }
 
-// A linkAnswer is the reply to a call, or why there is none.
+// A linkAnswer is the reply to a call, or the error instead of one.
 type linkAnswer struct {
 	reply tools.Reply
 	err   error
 }
 
-// call calls a tool. A call that its caller gives up is cancelled.
+// call calls a tool. If ctx ends, the call is cancelled.
 func (l *link) call(ctx context.Context, tool string, args tools.Arguments) (tools.Reply, error) {
 	answer := make(chan linkAnswer, 1)
 	l.mu.Lock()
@@ -137,11 +137,11 @@ func (l *link) call(ctx context.Context, tool string, args tools.Arguments) (too
 		l.mu.Lock()
 		delete(l.waiting, id)
 		l.mu.Unlock()
-		_ = l.write(wire.Notification(wire.Cancelled, map[string]any{"requestId": json.RawMessage(id)})) // or it has ended
+		_ = l.write(wire.Notification(wire.Cancelled, map[string]any{"requestId": json.RawMessage(id)})) // if this fails, the link has ended
 		return tools.Reply{}, context.Cause(ctx)
 	}
 	select {
-	case a := <-answer: // it came before the end
+	case a := <-answer: // the answer came before the end
 		return a.reply, a.err
 	default:
 		return tools.Reply{}, l.err
@@ -156,7 +156,7 @@ func (l *link) write(line []byte) error {
 	return err
 }
 
-// read takes answers until there are none any more.
+// read reads answers until there are no more.
 func (l *link) read() {
 	for {
 		line, err := readLine(l.in, maxLinkLine)
@@ -178,14 +178,14 @@ func (l *link) read() {
 			Error *struct{ Message string }
 		}
 		if json.Unmarshal(line, &m) != nil || m.ID == nil {
-			continue // it is told something, which its client is told elsewhere
+			continue // a notice, which the client gets elsewhere
 		}
 		l.mu.Lock()
 		answer := l.waiting[string(m.ID)]
 		delete(l.waiting, string(m.ID))
 		l.mu.Unlock()
 		switch {
-		case answer == nil: // given up
+		case answer == nil: // the caller has given up
 		case m.Result != nil && len(m.Result.Content) > 0:
 			answer <- linkAnswer{reply: tools.Reply{Object: m.Result.StructuredContent, Text: m.Result.Content[0].Text, IsError: m.Result.IsError}}
 		case m.Error != nil:
@@ -194,7 +194,7 @@ func (l *link) read() {
 	}
 }
 
-// lost reports whether the link is of no more use.
+// lost reports whether the link can no longer be used.
 func (l *link) lost() bool {
 	select {
 	case <-l.over:
@@ -204,11 +204,11 @@ func (l *link) lost() bool {
 	}
 }
 
-// close ends the session there, and waits until nothing reads any more.
+// close ends the session in the partition, and waits until read has returned.
 func (l *link) close() {
 	l.writing.Lock()
 	l.nc.SetWriteDeadline(time.Now().Add(passageTimeout))
-	_ = l.out.end() // or it finds out
+	_ = l.out.end() // otherwise the other side finds out by itself
 	l.writing.Unlock()
 	l.nc.Close()
 	<-l.over

@@ -17,25 +17,27 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// Servers that share partitions pass their clients on to the one that leads theirs, over
-// connections of their own, of which the caller sees to it that only servers have
-// them. Such a connection begins with a line, a [passage]. For a client of the socket
-// there follow, one way, frames with what the client sends, and at last one that says
-// that the client has gone; the other way, what it is answered, as it is. So the
-// server that answers can tell the end of a client from the end of a server. HTTP is
-// passed on in the same way: see relay_http.go.
+// Servers that share partitions pass a client on to the server that leads its
+// partition, over connections between servers; the caller ensures that only
+// servers can make these. Such a connection begins with a line, a [passage].
+// For a client of the socket, frames with the client's data follow in one
+// direction, and at the end a frame that says that the client has left. In the
+// other direction its answers follow unchanged. So the answering server can
+// distinguish the end of a client from the end of a server. HTTP is passed on
+// in a similar way: see relay_http.go.
 
-// A passage says what comes over a connection between servers.
+// A passage says what follows on a connection between servers.
 type passage struct {
 	Relay int          `json:"leasehold_relay"` // passageVersion
 	Web   *passedHTTP  `json:"web,omitempty"`
 	Poke  bool         `json:"poke,omitempty"` // nothing follows; see Options.Poked
 	Peer  process.Peer `json:"peer"`
-	// Partition is the one that the client is passed on for, and Remote that it came
-	// over HTTP and is passed on without that; see remote.go.
+	// Partition is the one for which the client is passed on. Remote says that
+	// the client came over HTTP and is passed on without it; see remote.go.
 	Partition int  `json:"partition,omitempty"`
 	Remote    bool `json:"remote,omitempty"`
-	// Voucher makes it a link: for whom the other server calls tools.
+	// Voucher makes the connection a link: it says for whom the other server
+	// calls tools.
 	Voucher *voucher `json:"voucher,omitempty"`
 }
 
@@ -44,10 +46,10 @@ const passageVersion = 1
 // A Way leads to the server that leads a partition.
 type Way struct {
 	Dial func(context.Context) (net.Conn, error)
-	Over context.Context // ends when another server leads it
+	Over context.Context // ends when another server leads the partition
 }
 
-// open begins a passage.
+// open opens a connection and sends the passage.
 func (w *Way) open(ctx context.Context, p passage) (net.Conn, error) {
 	nc, err := w.Dial(ctx)
 	if err != nil {
@@ -63,7 +65,7 @@ func (w *Way) open(ctx context.Context, p passage) (net.Conn, error) {
 	return nc, nil
 }
 
-// Poke tells the server that there is something to look at.
+// Poke tells the server that it has a reason to look.
 func (w *Way) Poke(ctx context.Context) error {
 	nc, err := w.open(ctx, passage{Poke: true})
 	if err != nil {
@@ -78,8 +80,8 @@ const (
 	maxFrame       = 64 << 10
 )
 
-// reach is enter for a client that is to be passed on if need be: then there is a
-// passage, and no home.
+// reach is enter for a client that may have to be passed on. If it must be,
+// reach returns the open connection and no home.
 func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, way *Way, to net.Conn, err error) {
 	for giveUp := time.Now().Add(homeTimeout); ; {
 		if h, way, err = s.enter(ctx, p.Partition, passed); err != nil || way == nil {
@@ -91,18 +93,18 @@ func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, wa
 		if time.Now().After(giveUp) {
 			return nil, nil, nil, fmt.Errorf("%w: %w", errNotReached, err)
 		}
-		sleep(ctx, passRetry) // it has gone, and this server does not know it yet
+		sleep(ctx, passRetry) // the server is gone, and this one does not know it yet
 		if ctx.Err() != nil {
 			return nil, nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-// passRetry is when a server that cannot be reached is tried again.
+// passRetry is the time between attempts to reach a server.
 const passRetry = 50 * time.Millisecond
 
-// pass joins a client, which has said hello, to the server that has its state, until
-// either goes. If the client goes, that server is told.
+// pass connects a client that has said hello to the server that has its state,
+// until either side ends. If the client leaves, that server is told.
 func (s *Server) pass(ctx context.Context, way *Way, to net.Conn, hello []byte, nc net.Conn, br *bufio.Reader) error {
 	defer to.Close()
 	nc.SetDeadline(time.Time{})
@@ -114,14 +116,15 @@ func (s *Server) pass(ctx context.Context, way *Way, to net.Conn, hello []byte, 
 	go func() { // ends with either connection
 		defer close(answered)
 		defer nc.Close()
-		_, _ = io.Copy(nc, to) // however it ends, nothing more comes
+		_, _ = io.Copy(nc, to) // however it ends, nothing more follows
 	}()
 	w := frames{to}
 	_, err := w.Write(append(hello, '\n'))
 	if err == nil {
 		_, err = io.Copy(w, br)
 	}
-	// If the client has gone this says so. If not, it is not read any more.
+	// If the client has left, this says so. Otherwise nothing more is read from
+	// it.
 	if ctx.Err() == nil && way.Over.Err() == nil {
 		to.SetWriteDeadline(time.Now().Add(passageTimeout))
 		_ = w.end()
@@ -131,10 +134,12 @@ func (s *Server) pass(ctx context.Context, way *Way, to net.Conn, hello []byte, 
 	return err
 }
 
-// errNotReached answers a client whose state is with a server that does not answer.
+// errNotReached refuses a client whose state is with a server that does not
+// answer.
 var errNotReached = errors.New("the server that leads cannot be reached; try again")
 
-// frames writes each write as a frame: its length in four bytes, and what it has.
+// frames writes each write as frames: the length in four bytes, and then the
+// data.
 type frames struct{ net.Conn }
 
 func (w frames) Write(p []byte) (n int, err error) {
@@ -149,12 +154,12 @@ func (w frames) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// ReadFrom keeps io.Copy from going around Write.
+// ReadFrom prevents io.Copy from bypassing Write.
 func (w frames) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, maxFrame))
 }
 
-// end is the frame without anything.
+// end writes the empty frame.
 func (w frames) end() error {
 	_, err := w.Conn.Write(make([]byte, 4))
 	return err
@@ -171,12 +176,12 @@ type passed struct {
 }
 
 var (
-	// errWent ends a connection whose client has gone from the server that it came
-	// through. Whether it had read its answers is not known.
+	// errWent ends a connection whose client has left. It is unknown whether it
+	// had read its answers.
 	errWent = errors.New("the client closed it")
 
-	// errDoorLost ends a connection over which another server has passed a client on
-	// that may still be there.
+	// errDoorLost ends a connection from another server whose client may still
+	// be there.
 	errDoorLost = cutOff("the server through which the client came was lost")
 )
 
@@ -200,7 +205,8 @@ func (c *passed) Read(p []byte) (n int, err error) {
 	return n, doorLost(err)
 }
 
-// doorLost is why a connection between servers ended; a deadline is this server's own.
+// doorLost returns why a connection between servers ended. A deadline is this
+// server's own.
 func doorLost(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
@@ -208,8 +214,8 @@ func doorLost(err error) error {
 	return fmt.Errorf("%w: %w", errDoorLost, err)
 }
 
-// ServePassages serves the clients that other servers pass on over ln, until ctx ends,
-// and closes it.
+// ServePassages serves the clients that other servers pass on over ln, until
+// ctx ends, and closes ln.
 func (s *Server) ServePassages(ctx context.Context, ln net.Listener) error {
 	web := &passageListener{addr: ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
 	ended := make(chan error, 1)
@@ -242,7 +248,7 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 		return
 	}
 	if p.Peer.Elsewhere() {
-		p.Peer.PID = 0 // it means nothing here
+		p.Peer.PID = 0 // the pid means nothing on this machine
 	}
 	if p.Web != nil {
 		select {
@@ -255,7 +261,7 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 	s.ServeConn(ctx, &passed{Conn: nc, in: br, partition: p.Partition, remote: p.Remote, voucher: p.Voucher}, p.Peer)
 }
 
-// A passageListener listens for connections that are handed to it.
+// A passageListener accepts the connections that are passed to it.
 type passageListener struct {
 	addr  net.Addr
 	conns chan net.Conn

@@ -16,28 +16,29 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A connection over HTTP whose first request is for a partition elsewhere is passed on as
-// it is, with all that follows. If a later request is for another partition, the server
-// that it came to passes it on in the same way, once: after the answer to that the
-// connection is closed, and its client makes another. The server that answers must know whether its answers
-// were read, which only the connection of the client tells: see [webConn]. So the
-// frame that says that the client has gone is followed by a [webEnd].
+// An HTTP connection whose first request is for a partition elsewhere is passed
+// on unchanged, with everything that follows. If a later request is for another
+// partition, the server that received it passes it on in the same way, once:
+// after the answer the connection is closed, and the client opens another. The
+// answering server must know whether its answers were read, which only the
+// client's own connection shows: see [webConn]. So the frame that says that the
+// client has left is followed by a [webEnd].
 
-// passedHTTP is what a passage says of a client over HTTP: by which names and address
-// it may have reached the server that it came to.
+// passedHTTP is what a passage says about an HTTP client: the names and the
+// address by which it may have reached the first server.
 type passedHTTP struct {
 	Hosts []string       `json:"hosts,omitempty"`
 	Local netip.AddrPort `json:"local"`
 }
 
-// A webEnd is how a client went: how many bytes of what it was answered were written
-// to it, and whether it closed its connection with some of them unread.
+// A webEnd says how a client left: how many bytes of answers were written to
+// it, and whether it closed its connection with some of them unread.
 type webEnd struct {
 	Written uint64
 	Reset   bool
 }
 
-// A passedWeb is a connection over HTTP that another server has passed on.
+// A passedWeb is an HTTP connection that another server has passed on.
 type passedWeb struct {
 	passed
 	passedHTTP
@@ -45,12 +46,12 @@ type passedWeb struct {
 
 	mu      sync.Mutex
 	written uint64
-	gone    bool // the client
-	lost    bool // the server through which it came
+	gone    bool // the client has left
+	lost    bool // the server through which it came was lost
 }
 
-// Read says as the client's own connection would whether it went with an answer
-// unread.
+// Read ends, as the client's own connection would, with an error that shows
+// whether the client left an answer unread.
 func (c *passedWeb) Read(p []byte) (n int, err error) {
 	if c.hasGone() {
 		return 0, io.EOF
@@ -86,21 +87,21 @@ func (c *passedWeb) Write(p []byte) (n int, err error) {
 		return 0, syscall.EPIPE
 	}
 	c.mu.Lock()
-	c.written += uint64(len(p)) // before they can be counted elsewhere
+	c.written += uint64(len(p)) // before the other server can count them
 	c.mu.Unlock()
 	return c.Conn.Write(p)
 }
 
-// CloseWrite tells the client that nothing more comes.
+// CloseWrite tells the client that no more data follows.
 func (c *passedWeb) CloseWrite() error {
-	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // it is TLS, or TCP
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // it is TLS or TCP
 }
 
-// LocalAddr is the address at which the client believes to be.
+// LocalAddr returns the address that the client believes it is connected to.
 func (c *passedWeb) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.Local) }
 
-// doorLost reports whether a request came through a server that was lost: then its
-// client may come back through another, for the answer.
+// doorLost reports whether a request came through a server that was lost. Its
+// client may then come back through another server, for the answer.
 func (c *webConn) doorLost() bool {
 	if c == nil {
 		return false
@@ -114,8 +115,8 @@ func (c *webConn) doorLost() bool {
 	return p.lost
 }
 
-// orPass serves a request, or passes its connection on if another server leads its
-// partition.
+// orPass serves a request, or passes its connection on if another server leads
+// its partition.
 func (e *endpoint) orPass(serve http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := webConnOf(r)
@@ -157,7 +158,8 @@ func (e *endpoint) orPass(serve http.Handler) http.Handler {
 	})
 }
 
-// checkOrigin is checkOrigin by the names of the server that the client came to.
+// checkOrigin applies checkOrigin with the names of the server to which the
+// client connected.
 func (e *endpoint) checkOrigin(r *http.Request) error {
 	hosts := e.server.opts.HTTPHosts
 	if c := webConnOf(r); c != nil {
@@ -168,8 +170,8 @@ func (e *endpoint) checkOrigin(r *http.Request) error {
 	return checkOrigin(r, hosts)
 }
 
-// pass joins the connection of a request to the server that leads its partition, until either
-// goes.
+// pass connects the connection of a request to the server that leads its
+// partition, until either side ends.
 func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net.Conn) {
 	body, status, err := readAll(w, r)
 	if err != nil {
@@ -180,7 +182,7 @@ func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net
 	if len(body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	r.Header.Del("Expect") // it was told to go on
+	r.Header.Del("Expect") // the client was already told to continue
 	var first bytes.Buffer
 	if err := r.Write(&first); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -207,11 +209,11 @@ func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net
 		if err != nil || c.CloseWrite() != nil {
 			c.Conn.Close()
 		}
-		_ = c.SetReadDeadline(time.Now().Add(lateCancel)) // for the client to end its side
+		_ = c.SetReadDeadline(time.Now().Add(lateCancel)) // so that the client can end its side
 	}()
 	out := frames{to}
 	if _, err = out.Write(first.Bytes()); err == nil {
-		_, _ = io.Copy(out, in) // whoever goes, there is nothing more to pass on
+		_, _ = io.Copy(out, in) // whichever side ends, there is nothing more to pass on
 	}
 	if e.ctx.Err() == nil && way.Over.Err() == nil {
 		_ = to.SetWriteDeadline(time.Now().Add(passageTimeout))
@@ -223,7 +225,7 @@ func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net
 	<-answered
 }
 
-// passedOn notes that another server sees to who the client is.
+// passedOn notes that another server checks who the client is.
 func (c *webConn) passedOn() {
 	l := c.listener
 	l.mu.Lock()
@@ -235,13 +237,13 @@ func (c *webConn) passedOn() {
 	}
 }
 
-// answers are what a client is answered, until it goes.
+// answers are what is written to a client until it leaves.
 type answers struct {
 	to *webConn
 
 	mu      sync.Mutex
 	written uint64
-	at      time.Time // when some was written last
+	at      time.Time // the last write
 	over    bool
 }
 
@@ -256,8 +258,8 @@ func (a *answers) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end ends the answers, of which the client reads no more. What it says to one that
-// came after it had gone may be on its way.
+// end ends the answers, because the client reads no more. It waits a moment,
+// because a reset by the client for a late answer may still arrive.
 func (a *answers) end() webEnd {
 	a.mu.Lock()
 	a.over = true

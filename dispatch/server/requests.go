@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	// errDuplicateID answers a request whose id another one has that is not
-	// answered yet.
+	// errDuplicateID refuses a request with the id of one that is not answered
+	// yet.
 	errDuplicateID = errors.New("a request with this id is not answered yet")
 
 	// errCancelled is the cause of a call that its client cancelled.
@@ -27,55 +27,56 @@ var (
 	errSentAgain = cutOff("the client has sent this call again")
 )
 
-// A cutOff ends calls that their client may send again: what they were given,
-// and their place in a line, is kept for that.
+// A cutOff ends calls that their clients may send again. What these calls were
+// granted, and their places in line, are kept.
 type cutOff string
 
 func (e cutOff) Error() string      { return string(e) }
 func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
 
-// requests are a client's requests that are not answered yet, and the last
-// calls that are. The zero value is ready.
+// requests are a client's requests that are not answered yet, and the calls
+// that were answered last. The zero value is ready for use.
 //
 // # One effect
 //
-// A call whose client will never have its answer is undone, whatever the
-// instant at which that comes out:
+// A call whose client will never have its answer is undone, whenever that
+// becomes known:
 //
 //   - while it runs: it is cancelled, and undone when it has returned;
-//   - when its answer cannot be written: undone;
-//   - after its answer was written: a client that cancels a call has not seen
-//     its answer, which is then still on its way. So calls stay known for a
-//     while after their answer, and [requests.cancel] takes them out again.
+//   - when its answer cannot be written: it is undone;
+//   - after its answer was written: a client that cancels a call has not seen its
+//     answer, which is still on its way. So calls are remembered for a while after
+//     their answer, and [requests.cancel] removes them.
 //
-// A call is delivered once later ones have taken its place among those that are
-// known, or its id is used again. Over HTTP its connection tells instead: see
-// [webConn]. The end of a connection to the socket delivers nothing: its last
-// answers may be lost, and their calls sent again over another.
+// A call counts as delivered when later ones have replaced it among those
+// remembered, or when its id is used again. Over HTTP its connection shows it
+// instead: see [webConn]. The end of a connection to the socket delivers
+// nothing: its last answers may be lost, and their calls sent again over
+// another connection.
 type requests struct {
 	mu       sync.Mutex
 	running  map[string]*request
 	answered map[string]*request  // by key
-	early    map[string]time.Time // when requests were cancelled that have not come yet, by key
-	settled  list.List            // those of answered that are not open, oldest first
-	waits    int                  // slots taken, each until its answer is written
+	early    map[string]time.Time // by key: when requests were cancelled that have not arrived yet
+	settled  list.List            // the answered ones that are not open, oldest first
+	waits    int                  // slots in use, each until its answer is written
 	others   int
 	bytes    int
-	closed   error // why nothing begins any more
+	closed   error // why no request is accepted any more
 }
 
 const (
-	// maxAnswered is how many answered calls can still be cancelled. A cancel that
-	// its client was slow to send comes behind some of them.
+	// maxAnswered is how many answered calls can still be cancelled. A slow
+	// client may send its cancel after some later calls.
 	maxAnswered = 256
 
-	// lateCancel is how long a cancel may be on its way. One that comes later
-	// is of a client that cancels what it has the answer of, as some do when
-	// their user interrupts them.
+	// lateCancel is how long a cancel may take to arrive. A later one is from a
+	// client that cancels calls whose answers it has, as some do when their
+	// user interrupts them.
 	lateCancel = 2 * time.Second
 )
 
-// A request is one request under way.
+// A request is a request that is being served.
 type request struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -83,18 +84,18 @@ type request struct {
 	waits  bool
 	bytes  int
 
-	name  call.Call     // of a tool call that changes something; else zero
-	open  bool          // its connection will tell whether the answer was taken; under requests.mu
-	told  bool          // its connection has told that it was; under requests.mu
-	place *list.Element // among the settled
+	name  call.Call     // of a tool call that changes something; otherwise zero
+	open  bool          // its connection will show whether the answer was read; under requests.mu
+	told  bool          // its connection has shown that it was; under requests.mu
+	place *list.Element // in settled
 
-	// Under requests.mu.
-	unwanted bool      // nobody reads an answer
-	undo     bool      // and nobody may have what it did
-	at       time.Time // its answer was ready to be written
+	// Guarded by requests.mu.
+	unwanted bool      // nobody will read the answer
+	undo     bool      // and the call must be undone
+	at       time.Time // when its answer was ready to be written
 }
 
-// begin takes a slot for a request, in ctx.
+// begin takes a slot for a request. Its context is derived from ctx.
 func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (*request, error) {
 	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name}
 	t.mu.Lock()
@@ -115,7 +116,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	}
 	*taken++
 	t.bytes += bytes
-	if earlier != nil { // its client has given up that connection; see [marked.enter]
+	if earlier != nil { // its client has given up the earlier connection; see [marked.enter]
 		earlier.unwanted = true
 		earlier.cancel(errSentAgain)
 	}
@@ -123,7 +124,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 		t.running = make(map[string]*request)
 	}
 	t.running[r.key] = r
-	// A client that uses an id again has the answer to its last use.
+	// A client that uses an id again has received the answer to its last use.
 	if last := t.takeAnsweredLocked(r.key); last != nil {
 		last.delivered()
 	}
@@ -145,9 +146,9 @@ func (t *requests) slots(r *request) *int {
 	return &t.others
 }
 
-// settle ends a request whose answer is there, and reports whether the answer
-// is wanted. If it is, the id is free: a client may use it again as soon as it
-// reads the answer. If not, it is free after [requests.forget].
+// settle ends a request whose answer is ready, and reports whether the answer
+// is wanted. If it is, the id is free, because the client may use it again as
+// soon as it reads the answer. If not, the id is free after [requests.forget].
 func (t *requests) settle(r *request) (wanted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,9 +170,9 @@ func (t *requests) settle(r *request) (wanted bool) {
 	return true
 }
 
-// keepLocked keeps r as the latest of the answered calls that are known. The oldest are
-// forgotten when there are too many, or when their connections have told that their
-// clients have the answers and no cancel can be on its way.
+// keepLocked remembers r as the latest answered call. It forgets the oldest if
+// there are too many, or if their connections have shown that the answers were
+// read and no cancel can arrive any more.
 func (t *requests) keepLocked(r *request) {
 	r.place = t.settled.PushBack(r)
 	for {
@@ -185,8 +186,8 @@ func (t *requests) keepLocked(r *request) {
 	}
 }
 
-// taken notes that a client has the answer of a request, as far as its connection
-// can tell. It may still cancel the call.
+// taken notes that the client has read the answer of a request, as far as its
+// connection shows. It may still cancel the call.
 func (t *requests) taken(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +199,7 @@ func (t *requests) taken(r *request) {
 	}
 }
 
-// forget frees the id of a request that is not answered.
+// forget frees the id of a request that was not answered.
 func (t *requests) forget(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,8 +208,8 @@ func (t *requests) forget(r *request) {
 	}
 }
 
-// lost takes out a call whose answer could not be written, and reports whether
-// it is the caller's to undo.
+// lost removes a call whose answer could not be written, and reports whether
+// the caller must undo it.
 func (t *requests) lost(r *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +236,8 @@ func (t *requests) takeLocked(r *request) {
 	}
 }
 
-// free gives back the slot of a settled request, once its answer is written: a
-// peer that does not read cannot ask for more and more.
+// free releases the slot of a settled request after its answer was written, so
+// that a client that does not read cannot send more and more requests.
 func (t *requests) free(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,9 +245,10 @@ func (t *requests) free(r *request) {
 	t.bytes -= r.bytes
 }
 
-// cancel ends a request that its client gave up, which then gets no answer. If
-// it was just answered, that answer has not been seen: the call is the caller's
-// to undo. It is not known if it is long answered, or has not come yet.
+// cancel ends a request that its client has cancelled, and that then gets no
+// answer. If it was answered just before, the client has not seen the answer,
+// and the caller must undo the call. known is false if the request was answered
+// long ago, or has not arrived yet.
 func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -263,11 +265,11 @@ func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 	return r, r != nil
 }
 
-// maxEarly is how many requests can be cancelled before they come.
+// maxEarly is how many requests can be cancelled before they arrive.
 const maxEarly = 64
 
-// cancelEarly cancels a request that may come yet: over HTTP each message has a
-// connection of its own, and a cancel may overtake what it cancels.
+// cancelEarly cancels a request that may still arrive: over HTTP each message
+// has its own connection, and a cancel may overtake its request.
 func (t *requests) cancelEarly(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,7 +284,7 @@ func (t *requests) cancelEarly(key string) {
 	t.early[key] = now
 }
 
-// cutOff ends a call whose client has sent it again elsewhere.
+// cutOff ends a call that its client has sent again over another connection.
 func (t *requests) cutOff(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,8 +301,8 @@ func (t *requests) toUndo(r *request) bool {
 	return r.undo
 }
 
-// cancelAll ends every request, and lets none begin. Their answers say why, if
-// there is still a client to read them.
+// cancelAll cancels every request and accepts no more. The answers say why,
+// unless the client is gone.
 func (t *requests) cancelAll(cause error, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -311,8 +313,8 @@ func (t *requests) cancelAll(cause error, gone bool) {
 	}
 }
 
-// drain lets nothing begin and ends the calls that wait, without an answer:
-// whoever comes back asks again. The others go on.
+// drain accepts no more requests, and ends the calls that wait without an
+// answer; a client that comes back sends them again. The other calls continue.
 func (t *requests) drain(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,8 +329,8 @@ func (t *requests) drain(cause error) {
 
 func (r *request) delivered() { r.name.Log.Delivered(r.name) }
 
-// undo takes back what a call did whose client will never have its answer. That
-// client may be gone, and so may the call's context.
+// undo undoes a call whose client will never have its answer. The client may be
+// gone and the call's context over.
 func (s *Server) undo(se *dispatch.Session, r *request) {
 	s.retell(se)
 	if !r.name.Recorded() {
@@ -339,15 +341,16 @@ func (s *Server) undo(se *dispatch.Session, r *request) {
 	}
 }
 
-// retell is for an answer that nobody reads: what it tells of losses is told again.
+// retell is called for an answer that nobody will read, so that the losses in
+// it are told again.
 func (s *Server) retell(se *dispatch.Session) {
 	if err := se.Retell(context.Background()); err != nil {
 		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("losses that were told in an answer that is lost cannot be told again")
 	}
 }
 
-// marked are the calls under way that their clients can send again over another
-// connection, because they have marked them.
+// marked has the running calls that their clients have marked, and so can send
+// again over another connection.
 type marked struct {
 	mu    sync.Mutex
 	calls map[string]*markedCall // by the call's key
@@ -359,9 +362,9 @@ type markedCall struct {
 	done chan struct{}
 }
 
-// enter makes r the one call of its name that is under way. An earlier one, of
-// a connection that its client has given up, is cut off and waited for: what it
-// did is then there for r to find.
+// enter makes r the only running call of its name. An earlier one, on a
+// connection that its client has given up, is cut off, and enter waits for its
+// end, so that r finds what it did.
 func (k *marked) enter(t *requests, r *request) (leave func()) {
 	key := r.name.Key()
 	own := &markedCall{t, r, make(chan struct{})}

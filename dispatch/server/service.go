@@ -18,30 +18,30 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A service is what clients of one kind are served: calls of their tools, and
-// by mcp-go all else that the protocol has.
+// A service serves clients of one kind: it runs the calls of their tools, and
+// mcp-go handles everything else in the protocol.
 //
-// mcp-go could serve the calls too. It parses a message five times on the way
-// to a tool, which of a short call was most of what it cost.
+// mcp-go could serve the calls too. But it parses a message five times on the
+// way to a tool, which was most of the cost of a short call.
 type service struct {
 	mcp   *mcpserver.MCPServer
 	tools map[string]served
-	list  []listed // which clients may see
+	list  []listed // the tools that clients may see
 
-	others map[string]string // the tools of other services, and whom those are for
+	others map[string]string // the tools of other services → whom they are for
 
 	called func(tool string, refused bool)
 	spread *spread // nil: there is no other partition
 }
 
-// A served tool is one, as calls need it.
+// A served tool has what calls of a tool need.
 type served struct {
 	call     toolFunc
-	readOnly bool // its calls have no effect that must happen once, or be undone
-	waits    bool // unless its call says otherwise
+	readOnly bool // its calls have no effect that must happen once or be undone
+	waits    bool // unless the call says otherwise
 }
 
-// A listed tool is one, as lists of tools have it.
+// A listed tool has what lists of tools need.
 type listed struct {
 	tools.Tool
 	forLeads, forWorkers mcp.Tool
@@ -49,7 +49,8 @@ type listed struct {
 
 type toolFunc func(context.Context, *dispatch.Session, tools.Arguments) tools.Reply
 
-// newService serves tools, of which clients see those of list.
+// newService returns a service of tools; clients see those of list, and not
+// those of hidden.
 func newService(o Options, list, hidden []tools.Tool) *service {
 	s := &service{called: o.Called, tools: make(map[string]served)}
 	s.mcp = mcpserver.NewMCPServer("leasehold", o.Version,
@@ -71,8 +72,8 @@ func newService(o Options, list, hidden []tools.Tool) *service {
 	return s
 }
 
-// notFor says that the tools of another service, which are for whom, are not for the
-// sessions of this one, unless it has them, too.
+// notFor records that another service's tools are for whom, and not for the
+// sessions of this service, except those that it has too.
 func (s *service) notFor(whom string, other *service) {
 	if s.others == nil {
 		s.others = make(map[string]string)
@@ -84,7 +85,7 @@ func (s *service) notFor(whom string, other *service) {
 	}
 }
 
-// notYours refuses a call of a tool that is for sessions of another role.
+// notYours refuses a call of a tool for sessions of another role.
 func notYours(se *dispatch.Session, tool, whom string) tools.Reply {
 	a := se.Actor()
 	who, next := fmt.Sprintf("the %s %s", a.Role, a.Path), "ask your operator to do it"
@@ -101,12 +102,12 @@ func notYours(se *dispatch.Session, tool, whom string) tools.Reply {
 }
 
 type (
-	viewerKey struct{} // the session that asks for the list of tools
+	viewerKey struct{} // the session that requests the list of tools
 	groupsKey struct{} // the groups of tools that its connection wants
 )
 
-// shown are the tools that a client is shown: what is of use to its actor, of the
-// groups it asked for. mcp-go asks for a tool that is called, too, by itself.
+// shown returns the tools that a client sees: those of use to its actor, in the
+// groups that it asked for. mcp-go also calls it with only the tool of a call.
 func (s *service) shown(ctx context.Context, all []mcp.Tool) []mcp.Tool {
 	se, ok := ctx.Value(viewerKey{}).(*dispatch.Session)
 	if !ok || len(all) < len(s.list) {
@@ -127,16 +128,16 @@ func (s *service) shown(ctx context.Context, all []mcp.Tool) []mcp.Tool {
 	return list
 }
 
-// waits reports whether a request may take as long as it likes.
+// waits reports whether a request may take a long time.
 func (s *service) waits(m *wire.Message) bool {
 	return m.Waits(s.tools[m.Params.Name].waits)
 }
 
-// serveCall is answer for a request in its actor's turn. One that waits needs
-// none: those that it waits for do. A client with much to read, which out writes
-// to, is given no turn; nil: it has nothing else to read.
+// serveCall is answer for a request in its actor's turn. A call that waits
+// needs no turn, but the calls that it waits for do. A client with many unread
+// answers in out gets no turn. out may be nil.
 func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
-	// A call that is made elsewhere has its turn there.
+	// A call that is made in another partition has its turn there.
 	away := s.spread.away(se, env.Params.Name, tools.Arguments(env.Params.Arguments))
 	ctx := r.ctx
 	for !r.waits && away == nil {
@@ -158,11 +159,11 @@ func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch
 	return s.answer(ctx, se, env, msg, r.name, f, away)
 }
 
-// A form is how the answer to a request is written, as its protocol has it.
+// A form is how answers are written in a protocol.
 type form interface {
 	reply(env *wire.Message, r tools.Reply) []byte
 	refuse(env *wire.Message, err error) []byte
-	broken(env *wire.Message, fault string) []byte // a fault of ours
+	broken(env *wire.Message, fault string) []byte // a fault of the daemon
 }
 
 // mcpForm writes JSON-RPC.
@@ -176,8 +177,9 @@ func (mcpForm) broken(env *wire.Message, fault string) []byte {
 	return wire.ErrorReply(env.ID, wire.InternalError, fault, nil)
 }
 
-// answer serves a request of a session, away from here if that is not nil, and gives the
-// answer in its form, or nil if there is to be none.
+// answer serves a request of a session and returns the answer in its form, or
+// nil if there must be none. If away is not nil, it makes the call in another
+// partition.
 func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call, f form, away toolFunc) (line []byte) {
 	if strings.HasPrefix(env.Method, wire.ResourcesPrefix) {
 		return s.resources(ctx, se, env)
@@ -209,19 +211,19 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	return f.reply(env, r)
 }
 
-// partyOf is which of a session's sub-agents calls, as its client's metadata has
-// it; "" if nothing says.
+// partyOf returns which of a session's sub-agents made a call, according to its
+// client's metadata, or "".
 func (s *service) partyOf(ctx context.Context, se *dispatch.Session, meta *wire.Meta) string {
-	if meta.Thread != "" { // each agent of Codex has a connection of its own
+	if meta.Thread != "" { // each agent of Codex has its own connection
 		party := tools.PartyName(meta.Thread)
-		_ = se.HeardAlone(ctx, party) // what cannot be written down is known until the next restart
+		_ = se.HeardAlone(ctx, party) // if it cannot be stored, it is known until the next restart
 		return party
 	}
 	return se.UserOf(meta.ToolUse)
 }
 
-// nameOf names a call that changes something: as its client marked it, or by
-// its id. It is the zero Call for any other request.
+// nameOf returns the name of a call that changes something: its client's mark,
+// or its id. For any other request it returns the zero Call.
 func (s *service) nameOf(se *dispatch.Session, m *wire.Message) call.Call {
 	if tool := s.tools[m.Params.Name]; tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall {
 		return call.Call{}
@@ -229,10 +231,10 @@ func (s *service) nameOf(se *dispatch.Session, m *wire.Message) call.Call {
 	return call.Call{Session: se.ID(), Name: m.CallName(), Print: m.Print(), Log: se.CallLog()}
 }
 
-// nameOn is nameOf for a connection to the socket. There a call can only be
-// sent again if it is marked: over another connection its id means another
-// call. Without a mark its name is good on this connection alone, and a call that
-// does not wait needs none.
+// nameOn is nameOf for a connection to the socket. There a call can be sent
+// again only if it is marked, because over another connection its id means
+// another call. Without a mark its name is valid on this connection only, and a
+// call that does not wait needs none.
 func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message, waits bool) call.Call {
 	tool := s.tools[m.Params.Name]
 	switch {
@@ -247,8 +249,8 @@ func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message, wai
 	return c.Once()
 }
 
-// refuseArguments answers a call that mcp-go finds right and answer did not:
-// its arguments are no object.
+// refuseArguments answers a call that mcp-go accepts and answer did not,
+// because its arguments are not an object.
 func refuseArguments(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	r := tools.RefusalOf(&registry.ArgumentError{Argument: "arguments", Problem: "must be a JSON object"}).Reply()
 	result := mcp.NewToolResultStructured(r.Object, r.Text)

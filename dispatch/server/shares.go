@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// shares bound what one actor, and all together, may take of the daemon, so
-// that whatever an actor does, the others find room. The zero value has no
-// actor; max are the bounds.
+// shares limit what one actor, and all actors together, may use of the daemon,
+// so that no actor can take the room of the others. The zero value has no
+// actors; max has the limits.
 type shares struct {
 	max Transport
 
@@ -23,15 +23,15 @@ type shares struct {
 	actors    map[uuid.UUID]*share
 	processes map[int]int // connections to the socket, by pid
 
-	queued    atomic.Int64 // bytes of answers that wait for their clients to read
-	arrived   atomic.Int64 // bytes of calls under way
+	queued    atomic.Int64 // bytes of answers that clients have not read yet
+	arrived   atomic.Int64 // bytes of running calls
 	strangers atomic.Int64 // HTTP connections that have shown no token
 
-	// reads has one in it for each snapshot that runs and is not long so far, and
-	// long for each long call that runs: one that reads much, or has a large
-	// message. Some processors are left for others.
+	// reads contains an element for each running snapshot that does not yet
+	// count as long, and long for each running long call: one that reads much
+	// or has a large message. They leave some processors to others.
 	reads, long chan struct{}
-	// parsing is held while a large message is taken apart.
+	// parsing is held while a large message is parsed.
 	parsing sync.Mutex
 
 	comings  pace[int]       // connections to the socket, by pid
@@ -49,7 +49,7 @@ func (s *shares) init(max Transport) {
 // three processors.
 func longTurns() int { return max(1, runtime.GOMAXPROCS(0)-2) }
 
-// A share is what one actor takes.
+// A share is what one actor uses.
 type share struct {
 	of    *shares
 	actor uuid.UUID
@@ -59,16 +59,16 @@ type share struct {
 	sessions int // over HTTP
 	requests int // connections over HTTP
 
-	// turns is for the calls that run and do not wait. What an actor sends
-	// beyond waits here, and not at the lock of the state: there it would
-	// be ahead of what others send later.
+	// turns is for running calls that do not wait. An actor's further calls
+	// queue here and not at the lock of the state, where they would be ahead of
+	// later calls of other actors.
 	turns chan struct{}
-	// reader is for the one of its calls that makes a snapshot, or is in line for
-	// a long turn: so actors take turns.
+	// reader is for the one call of the actor that makes a snapshot, or queues
+	// for a long turn, so that the actors alternate.
 	reader chan struct{}
 }
 
-// A use is one kind of thing that an actor has several of.
+// A use is a kind of resource that an actor uses.
 type use int
 
 const (
@@ -88,7 +88,7 @@ func (sh *share) count(u use) (n *int, max int, which string) {
 	}
 }
 
-// take counts one more use for an actor. The caller gives it back.
+// take counts one more use for an actor. The caller must give it back.
 func (s *shares) take(actor uuid.UUID, u use) (*share, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (sh *share) giveBack(u use) {
 	}
 }
 
-// turn waits until the actor may run one call more, in the ctx that it gives. A
-// call with a large message is long.
+// turn waits until the actor may run another call, and returns the context to
+// run it in. A call with a large message is long.
 func (sh *share) turn(ctx context.Context, long bool) (context.Context, *turn, error) {
 	t := &turn{share: sh, ctx: ctx}
 	if long {
@@ -137,13 +137,14 @@ func (sh *share) turn(ctx context.Context, long bool) (context.Context, *turn, e
 	return engine.ReadIn(engine.AtDisk(ctx, t.atDisk), t), t, nil
 }
 
-// A turn is what a call takes to run. A short one ends when the call only waits for the
-// disk: so a sync of the disk is for as many calls of an actor as there are. It is not
-// taken again: the call may hold what others wait for in their turns.
+// A turn lets a call run. A short turn ends when the call only waits for the
+// disk, so that any number of an actor's calls can share a sync. It is not
+// taken again, because the call may hold what other calls wait for in their
+// turns.
 //
-// How much a call reads shows when it reads it. So it has a place for each of its
-// snapshots, and once one turns out to be long, a long turn, to the end of its answer.
-// Only the call uses its turn.
+// How much a call reads is known only when it has read it. So the call takes a
+// place for each of its snapshots. If one turns out to be long, the call takes
+// a long turn until it is answered. Only the call itself uses its turn.
 type turn struct {
 	*share
 	ctx     context.Context
@@ -178,7 +179,8 @@ func (t *turn) Long() error {
 	return t.enterLong()
 }
 
-// enterLong makes the turn a long one. The call is its actor's reader until then.
+// enterLong makes the turn a long one. Until then the call is its actor's
+// reader.
 func (t *turn) enterLong() error {
 	defer func() { <-t.reader }()
 	if err := enter(t.ctx, t.of.long); err != nil {
@@ -197,15 +199,16 @@ func (t *turn) End() {
 	}
 }
 
-// atDisk may be called more than once: a call may do several things.
+// atDisk may be called more than once, because a call may wait for the disk
+// several times.
 func (t *turn) atDisk() {
 	if t.short.CompareAndSwap(false, true) {
 		<-t.turns
 	}
 }
 
-// end gives the turn back. A long one is had by nobody until others had the processor
-// for as long as it worked.
+// end gives the turn back. A long turn becomes free only after others had the
+// processor for as long as the call worked.
 func (t *turn) end() {
 	t.atDisk()
 	if !t.long.IsZero() {
@@ -229,7 +232,8 @@ func enter(ctx context.Context, turns chan struct{}) error {
 
 const maxRest = 2 * time.Millisecond
 
-// arrive counts the bytes of a call in, unless there are too many under way.
+// arrive counts the bytes of a call, or refuses it if too many are being
+// handled.
 func (s *shares) arrive(bytes int) error {
 	if total := s.arrived.Add(int64(bytes)); total > maxArrived && total > int64(bytes) {
 		s.arrived.Add(-int64(bytes))
@@ -240,10 +244,9 @@ func (s *shares) arrive(bytes int) error {
 
 func (s *shares) done(bytes int) { s.arrived.Add(-int64(bytes)) }
 
-// queue counts an answer in that its client has to read, and reports whether
-// there is room for it. Behind is what the same client has still to read. A
-// client that reads has nothing to read when its answer comes, so it is refused
-// last.
+// queue counts an answer that a client must read, and reports whether there is
+// room for it. behind is how much the client has not read yet. A client that
+// reads has nothing unread when its answer comes, so it is refused last.
 func (s *shares) queue(bytes, behind int64) (room bool) {
 	total := s.queued.Add(bytes)
 	return behind == 0 && total <= 2*maxQueued || behind+bytes <= maxQueuedConn && total <= maxQueued
@@ -251,8 +254,7 @@ func (s *shares) queue(bytes, behind int64) (room bool) {
 
 func (s *shares) unqueue(bytes int64) { s.queued.Add(-bytes) }
 
-// enterProcess counts one more connection of a process in, unless it has too
-// many.
+// enterProcess counts one more connection of a process, unless it has too many.
 func (s *shares) enterProcess(pid int) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

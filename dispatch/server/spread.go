@@ -15,13 +15,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// Runs are spread over partitions, and most clients are of one run. Those that are not
-// are served where they come to: operators and readers in the first partition, which
-// has their tokens, and hooks in that of the session that they speak for. A call of
-// theirs that is about a run elsewhere is made there, by a [link], and one that is about
-// all runs is made everywhere, and the answers are made one.
+// Runs are spread over partitions, and most clients belong to one run. The
+// other clients are served where they connect: operators and readers in the
+// first partition, which has their tokens, and hooks in the partition of the
+// session that they speak for. A call of theirs about a run elsewhere is made
+// there, over a [link]. A call about all runs is made everywhere, and the
+// answers are merged.
 
-// A spread makes the calls of one home's sessions that are for other partitions.
+// A spread makes the calls of a home's sessions that concern other partitions.
 type spread struct {
 	server *Server
 	home   *home
@@ -29,22 +30,22 @@ type spread struct {
 	mu       sync.Mutex
 	sessions map[uuid.UUID]*linked
 	closed   bool
-	ending   sync.WaitGroup // what closes links
+	ending   sync.WaitGroup // for what closes links
 }
 
 // linked is a session and its links.
 type linked struct {
 	se    *dispatch.Session
-	stop  func() bool // waiting for its end
+	stop  func() bool // stops waiting for the session's end
 	links map[int]*dialled
 	watch *changeWatch
 }
 
-// A dialled link is one that there is, or will be.
+// A dialled is a link that exists or is being made.
 type dialled struct {
 	ready chan struct{}
 	*link
-	err      error // set before ready
+	err      error // set before ready is closed
 	launches bool  // the session is a launcher there; under spread.mu
 }
 
@@ -57,10 +58,12 @@ func (d *dialled) useless() bool {
 	}
 }
 
-// errSpreadOver answers calls of sessions whose home this process has no more.
+// errSpreadOver refuses calls of sessions whose home this process no longer
+// has.
 var errSpreadOver = cutOff("this server does not lead any more")
 
-// of gives what is known of a session, until that or the home ends.
+// ofLocked returns the links of a session, which exist until the session or the
+// home ends.
 func (sp *spread) ofLocked(se *dispatch.Session) *linked {
 	l := sp.sessions[se.ID()]
 	if l == nil {
@@ -91,7 +94,7 @@ func (sp *spread) forget(l *linked) {
 	}
 }
 
-// close ends all links. Nobody makes new ones.
+// close ends all links and allows no new ones.
 func (sp *spread) close() {
 	sp.mu.Lock()
 	sp.closed = true
@@ -107,7 +110,7 @@ func (sp *spread) close() {
 	sp.ending.Wait()
 }
 
-// begin counts one more that close waits for.
+// begin adds work that close waits for, unless the spread is closed.
 func (sp *spread) begin() bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -117,8 +120,8 @@ func (sp *spread) begin() bool {
 	return !sp.closed
 }
 
-// link gives a session's link to a partition, and makes it if need be. That of a launcher
-// is made once: if it is lost, so is the launcher.
+// link returns a session's link to a partition, and makes it if necessary. The
+// link of a launcher is made once: if it is lost, so is the launcher.
 func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int, launches bool) (*link, error) {
 	for {
 		sp.mu.Lock()
@@ -129,7 +132,7 @@ func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int,
 		l := sp.ofLocked(se)
 		if l.links == nil {
 			sp.mu.Unlock()
-			return nil, errSpreadOver // it has just ended
+			return nil, errSpreadOver // the session has just ended
 		}
 		d := l.links[partition]
 		if d != nil && d.launches && d.useless() {
@@ -139,7 +142,7 @@ func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int,
 		if d == nil || d.useless() {
 			d = &dialled{ready: make(chan struct{})}
 			l.links[partition] = d
-			go func() { // ends with the dialling, which forget waits for
+			go func() { // ends with the dialling, for which forget waits
 				defer close(d.ready)
 				a := se.Actor()
 				d.link, d.err = sp.server.dialLink(sp.home.ctx, partition, voucher{a.ID, a.Name, a.Path, a.Role}, se.Peer())
@@ -158,7 +161,7 @@ func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int,
 	}
 }
 
-// launcherTools are those by which a session becomes a launcher, or is one.
+// launcherTools are the tools of launchers.
 var launcherTools = map[string]bool{
 	"operator_run_dispatch": true, "operator_launch_next": true, "operator_launch_started": true, "operator_launch_exited": true,
 	"operator_run_drain": true, "operator_run_finish": true,
@@ -187,8 +190,8 @@ func (sp *spread) call(ctx context.Context, se *dispatch.Session, partition int,
 	}
 }
 
-// everywhere calls a tool in all partitions, and gives the answers in their order, or
-// the first refusal.
+// everywhere calls a tool in all partitions, and returns the answers in the
+// order of the partitions, or the first refusal.
 func (sp *spread) everywhere(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) (list []tools.Reply, refused *tools.Reply) {
 	list = make([]tools.Reply, sp.server.opts.Partitions)
 	var calls errgroup.Group
@@ -199,7 +202,7 @@ func (sp *spread) everywhere(ctx context.Context, se *dispatch.Session, tool str
 			return nil
 		})
 	}
-	_ = calls.Wait() // none fails
+	_ = calls.Wait() // none returns an error
 	for i := range list {
 		if list[i].IsError {
 			return nil, &list[i]
@@ -208,10 +211,11 @@ func (sp *spread) everywhere(ctx context.Context, se *dispatch.Session, tool str
 	return list, nil
 }
 
-// maxSpread is how many partitions one call asks at a time.
+// maxSpread is how many partitions a call asks at once.
 const maxSpread = 8
 
-// away gives what serves a call that is not for this partition alone; nil if it is.
+// away returns a function for a call that concerns more than this partition, or
+// nil.
 func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) toolFunc {
 	if sp == nil || se.Vouched() {
 		return nil
@@ -235,7 +239,7 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 		return sp.writeAway(se, args)
 	}
 	if !outside && tool != "hook_check" && tool != "hook_changed" {
-		return nil // all else is of its own run
+		return nil // everything else concerns the client's own run
 	}
 	if partition := dispatch.PartitionOf(run, sp.server.opts.Partitions); named && partition != sp.home.partition {
 		return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
@@ -245,7 +249,7 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 	return nil
 }
 
-// all serves a call that is about all runs.
+// all returns a function for a call about all runs.
 func (sp *spread) all(tool string) toolFunc {
 	return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
 		list, refused := sp.everywhere(ctx, se, tool, args)
@@ -265,17 +269,18 @@ func textArgument(args tools.Arguments, name string) (text string, ok bool) {
 	return text, ok
 }
 
-// A changeWatch is a session's wait for changes, in all partitions at once. It goes on
-// between the calls of the session, so that no change is missed.
+// A changeWatch is a session's wait for changes in all partitions at once. It
+// continues between the calls of the session, so that no change is missed.
 type changeWatch struct {
-	news chan struct{} // has one in it when there is something to tell
+	news chan struct{} // contains an element when there is a change
 
 	mu      sync.Mutex
-	pending []bool // by partition: a call waits there
+	pending []bool // by partition: whether a call waits there
 	refused *tools.Reply
 }
 
-// watch answers at the first call, then whenever anything has changed since the last.
+// watch answers the first call at once, and later calls when anything has
+// changed since the last.
 func (sp *spread) watch(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
 	sp.mu.Lock()
 	if sp.closed {
@@ -290,7 +295,7 @@ func (sp *spread) watch(ctx context.Context, se *dispatch.Session, args tools.Ar
 	}
 	sp.mu.Unlock()
 	if first {
-		_, refused := sp.everywhere(ctx, se, "operator_watch", nil) // from now on they know it
+		_, refused := sp.everywhere(ctx, se, "operator_watch", nil) // the partitions know the session from here on
 		if refused != nil {
 			return *refused
 		}
@@ -302,7 +307,7 @@ func (sp *spread) watch(ctx context.Context, se *dispatch.Session, args tools.Ar
 		w.pending[partition] = true
 		w.mu.Unlock()
 		if !waits && sp.begin() {
-			go func() { // ends with the session, or the home
+			go func() { // ends with the session or the home
 				defer sp.ending.Done()
 				w.wait(sp, se, partition)
 			}()
@@ -327,7 +332,7 @@ func (sp *spread) watch(ctx context.Context, se *dispatch.Session, args tools.Ar
 	}
 }
 
-// wait waits for one partition, for at most as long as a call may.
+// wait waits for a change in one partition, for as long as a call may.
 func (w *changeWatch) wait(sp *spread, se *dispatch.Session, partition int) {
 	ctx, stop := context.WithCancel(sp.home.ctx)
 	defer stop()

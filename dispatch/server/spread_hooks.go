@@ -8,19 +8,19 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
-// A fileWrite is what hook_write is told of one run.
+// A fileWrite is the part of a hook_write for one run.
 type fileWrite struct {
 	Run  string   `json:"run"`
 	Home bool     `json:"home,omitempty"`
 	Keys []string `json:"keys"`
 }
 
-// writeAway serves a write to files of runs that are not all in this partition; nil if
-// they are, or what was given is none.
+// writeAway returns a function for a write to files of runs that are not all in
+// this partition. It returns nil if they are, or if the arguments are invalid.
 func (sp *spread) writeAway(se *dispatch.Session, args tools.Arguments) toolFunc {
 	var given struct{ Writes []fileWrite }
 	if json.Unmarshal(args, &given) != nil {
-		return nil // refused here
+		return nil // the call is refused here
 	}
 	outside := se.Actor().Run == ""
 	for _, w := range given.Writes {
@@ -31,13 +31,13 @@ func (sp *spread) writeAway(se *dispatch.Session, args tools.Arguments) toolFunc
 	return nil
 }
 
-// write takes the leases of files in several partitions, one after the other. If one
-// refuses, what the others had given is given back.
+// write takes the leases of files in several partitions, one after the other.
+// If one partition refuses, the leases taken in the others are released.
 func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
 	var given map[string]json.RawMessage
 	var writes []fileWrite
 	if json.Unmarshal(args, &given) != nil || json.Unmarshal(given["writes"], &writes) != nil || len(writes) == 0 {
-		return sp.call(ctx, se, sp.home.partition, "hook_write", args) // which refuses it
+		return sp.call(ctx, se, sp.home.partition, "hook_write", args) // it refuses the arguments
 	}
 	type part struct {
 		partition int
@@ -80,8 +80,9 @@ func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Ar
 	return tools.Merge("hook_write", args, replies)
 }
 
-// writesAt is the partition whose session a write counts for: an actor's own, or the
-// client's for its own project, wherever that is; else that of the run.
+// writesAt returns the partition in which a write counts: that of the actor's
+// own session; for the client's own project that of its session, wherever it
+// is; otherwise that of the run.
 func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrite, pid json.RawMessage) (partition int, refused *tools.Reply) {
 	at := dispatch.PartitionOf(w.Run, sp.server.opts.Partitions)
 	switch {
@@ -92,7 +93,7 @@ func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrit
 	}
 	whose := tools.Arguments(mustJSON(map[string]json.RawMessage{"pid": pid}))
 	if r := sp.call(ctx, se, at, "hook_sessions", whose); r.IsError || tools.OwnSessions(r) > 0 {
-		return at, nil // where a refusal comes again
+		return at, nil // a refusal comes again there
 	}
 	list, refused := sp.everywhere(ctx, se, "hook_sessions", whose)
 	for i, r := range list {
