@@ -15,16 +15,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
-// An agentProcess is one actor's process, from the order to start it to the
-// report of its end.
+// An agentProcess is the process of one actor, from the order to start it to
+// the report of its end.
 type agentProcess struct {
 	launcher *Launcher
 	order    launch
-	pid      atomic.Int64  // while it runs, and until its end is reported
-	asked    chan stop     // one order to end is enough
-	disowned chan struct{} // closed: it is ended and not reported
+	pid      atomic.Int64  // until its end is reported
+	asked    chan stop     // takes one order to end
+	disowned chan struct{} // closed: the process is ended, and its end is not reported
 	disowns  sync.Once
-	done     chan struct{} // closed: nothing of it is left, and that was reported
+	done     chan struct{} // closed when the process tree is gone and that was reported
 }
 
 func newAgentProcess(l *Launcher, o launch) *agentProcess {
@@ -34,7 +34,7 @@ func newAgentProcess(l *Launcher, o launch) *agentProcess {
 	}
 }
 
-// ask asks it to end; the first who asks says why.
+// ask asks the process to end. The first reason given is the one reported.
 func (a *agentProcess) ask(o stop) {
 	select {
 	case a.asked <- o:
@@ -44,7 +44,7 @@ func (a *agentProcess) ask(o stop) {
 
 func (a *agentProcess) disown() { a.disowns.Do(func() { close(a.disowned) }) }
 
-// live runs the process and reports its end, once all of its tree is gone.
+// live runs the process, and reports its end when all of its tree is gone.
 func (a *agentProcess) live(ctx context.Context) {
 	defer close(a.done)
 	defer a.pid.Store(0)
@@ -74,7 +74,8 @@ func (a *agentProcess) live(ctx context.Context) {
 	})
 }
 
-// run starts the process, waits until it ends or has to, and says how it did.
+// run starts the process, waits until it ends or must end, and returns how it
+// ended.
 func (a *agentProcess) run(ctx context.Context) (end exit) {
 	l, o := a.launcher, a.order
 	p, err := l.opts.Directory.place(o.Path, o.ActorID, o.Life)
@@ -133,14 +134,14 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		end.Status, end.Cause = "failed", outcome.Failed
 	case end.Status == "failed" && outcome.Failed != "":
 		end.Cause += ": " + outcome.Failed
-	case end.Status == "failed" && end.Signal == "": // else it was not its own doing
+	case end.Status == "failed" && end.Signal == "": // otherwise it did not fail by itself
 		end.Cause += lastLine(p.stderr)
 	}
 	return end
 }
 
-// unstarted says how an actor ends without a process: as whoever asked it to
-// end meanwhile said, else because of err, if there is one.
+// unstarted returns how an actor ends without a process: for the reason of
+// whoever asked it to end meanwhile, otherwise because of err, if there is one.
 func (a *agentProcess) unstarted(err error) exit {
 	select {
 	case why := <-a.asked:
@@ -155,8 +156,8 @@ func (a *agentProcess) unstarted(err error) exit {
 	return exit{}
 }
 
-// attend waits until the process ends, by itself or asked to, and until
-// nothing of its tree is left.
+// attend waits until the process ends, by itself or because it was asked to,
+// and until its tree is gone.
 func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began time.Time) (end exit) {
 	var timeout <-chan time.Time
 	if secs := a.order.Order.Timeout; secs > 0 {
@@ -200,7 +201,7 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	return end
 }
 
-// endBelow ends what a lead has below it, before itself.
+// endBelow ends the agents below a lead, before the lead itself.
 func (a *agentProcess) endBelow(why exit) {
 	if a.order.Role == string(dispatch.Worker) {
 		return
@@ -218,15 +219,15 @@ func (a *agentProcess) endBelow(why exit) {
 	}
 }
 
-// endTree returns when nothing of the process's tree is left. The grace ends
-// early when the run is killed.
+// endTree returns when nothing is left of the process's tree. If the run is
+// killed, the grace ends early.
 func (a *agentProcess) endTree(ctx context.Context, proc *process.Process) {
 	hurried := make(chan struct{})
 	defer close(hurried)
 	a.launcher.wg.Go(func() {
 		select {
 		case <-a.launcher.hurry:
-			_ = proc.Stop(ctx, 0) // the other says what comes of it
+			_ = proc.Stop(ctx, 0) // the other Stop reports the result
 		case <-hurried:
 		}
 	})
@@ -238,7 +239,7 @@ func (a *agentProcess) endTree(ctx context.Context, proc *process.Process) {
 	}
 }
 
-// task is what the agent is told and given.
+// task returns what the agent is told and given.
 func (a *agentProcess) task(directory string, p place) agent.Task {
 	l, o := a.launcher, a.order
 	return agent.Task{

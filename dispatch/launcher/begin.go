@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// begin makes the run, or takes it up again, and notes whose directory this is.
+// begin creates the run or resumes it, and writes run.json.
 func (l *Launcher) begin(ctx context.Context) error {
 	m, d := l.opts.Manifest, l.opts.Directory
 	file := RunFile{
@@ -33,13 +33,14 @@ func (l *Launcher) begin(ctx context.Context) error {
 		if l.seen, err = d.lastRevision(); err != nil {
 			return err
 		}
-		if file.RunID != "" { // what the last dispatcher left is not of this life
+		if file.RunID != "" { // the earlier dispatcher's leftovers do not belong to this life
 			if _, err := process.End(ctx, runMark(file.RunID), l.grace); err != nil {
 				return err
 			}
 		}
 	}
-	// Before anything is written: without a daemon there is no run.
+	// This comes before anything is written, because there is no run without a
+	// daemon.
 	if err := l.link.open(ctx); err != nil {
 		return errors.Join(err, l.discard())
 	}
@@ -48,7 +49,8 @@ func (l *Launcher) begin(ctx context.Context) error {
 			return errors.Join(err, l.discard())
 		}
 	}
-	// Named before the first process starts: the next start finds it.
+	// run.json is written before the first process starts, so that the next
+	// start finds it.
 	if err := d.writeJSON(runFile, file); err != nil {
 		return errors.Join(err, l.discard())
 	}
@@ -81,8 +83,8 @@ func (l *Launcher) begin(ctx context.Context) error {
 	return nil
 }
 
-// discard removes the directory of a run that was not to be. One that is named
-// like it is resumed by its last directory.
+// discard removes the directory of a run that did not begin, so that a resume by
+// name finds the last directory of a real run.
 func (l *Launcher) discard() error {
 	if l.opts.Resume {
 		return nil
@@ -91,8 +93,8 @@ func (l *Launcher) discard() error {
 }
 
 // attach makes this process the run's launcher again after the daemon was away.
-// What it may not have come to know is told before anything is asked: an order
-// that it believes not to be obeyed is given again.
+// It first reports the running processes, which the daemon may not know of.
+// Otherwise the daemon would order them to be started again.
 func (l *Launcher) attach(ctx context.Context, c connection) error {
 	if _, err := c.Call(ctx, "operator_run_dispatch", map[string]any{"run": l.run, "attach": l.runID}); err != nil {
 		return err
@@ -114,12 +116,12 @@ func (l *Launcher) attach(ctx context.Context, c connection) error {
 	return nil
 }
 
-// settle is how long a daemon may take to see that the processes of an earlier
-// life are gone.
+// settle is how long a daemon may take to notice that the processes of an
+// earlier life are gone.
 const settle = 10 * time.Second
 
-// beginRun asks the daemon for the run. It may not have come to know yet that
-// the dispatcher of one that is resumed is gone, and its processes with it.
+// beginRun asks the daemon for the run. If the run is resumed, the daemon may
+// not have noticed yet that its dispatcher and processes are gone.
 func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 	args := map[string]any{"run": l.run, "root": l.root(), "agents": slices.Sorted(maps.Keys(l.opts.Manifest.Agents)), "settings": settings(l.opts.Manifest)}
 	if l.opts.Resume {
@@ -141,11 +143,12 @@ func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
 	}
 }
 
-// inFlight is how long after an interrupt the answer to the call that makes the
-// run is still awaited. Without it nobody would know whether there is a run now.
+// inFlight is how long after an interrupt the answer to the call that creates
+// the run is still awaited. Without it nobody would know whether the run
+// exists.
 const inFlight = 5 * time.Second
 
-// outlast returns a context that ends a while after ctx has.
+// outlast returns a context that ends some time after ctx.
 func outlast(ctx context.Context, while time.Duration) (longer context.Context, stop func()) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unwatch := context.AfterFunc(ctx, func() {
@@ -155,7 +158,7 @@ func outlast(ctx context.Context, while time.Duration) (longer context.Context, 
 	return longer, func() { unwatch(); cancel(nil) }
 }
 
-// mayPass reports whether a refusal is of the moment.
+// mayPass reports whether a refusal may be temporary.
 func mayPass(err error) bool {
 	var refusal *client.Refusal
 	if !errors.As(err, &refusal) {
@@ -168,7 +171,7 @@ func mayPass(err error) bool {
 	return true
 }
 
-// root is the order of the root actor.
+// root returns the order for the root actor.
 func (l *Launcher) root() order {
 	r := l.opts.Manifest.Root
 	return order{

@@ -27,14 +27,14 @@ const (
 	actorsDir    = "actors"
 )
 
-// A RunFile says whose directory it is, and who dispatches it.
+// A RunFile says which run a directory belongs to, and who dispatches it.
 type RunFile struct {
 	Run        string       `json:"run"`
-	RunID      string       `json:"run_id,omitempty"` // "" until the daemon has made the run
+	RunID      string       `json:"run_id,omitempty"` // "" until the daemon has created the run
 	Life       int          `json:"life,omitempty"`
 	Socket     string       `json:"socket"`
-	Manifest   string       `json:"manifest"`   // where it was read
-	Dispatcher process.Peer `json:"dispatcher"` // the process
+	Manifest   string       `json:"manifest"`   // where it was read from
+	Dispatcher process.Peer `json:"dispatcher"` // the dispatcher's process
 	StartedAt  time.Time    `json:"started_at"`
 }
 
@@ -46,10 +46,10 @@ type Directory struct {
 	events *os.File
 }
 
-// NewDirectory makes the directory of a new run below base, which is that of
-// all runs: base/<run>/<time>.
+// NewDirectory creates the directory of a new run in base, the directory of all
+// runs: base/<run>/<time>.
 func NewDirectory(base, run string, now time.Time) (*Directory, error) {
-	base, err := filepath.Abs(base) // agents work elsewhere, and are told of it
+	base, err := filepath.Abs(base) // agents get the path and work in other directories
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func NewDirectory(base, run string, now time.Time) (*Directory, error) {
 	for n := 1; ; n++ {
 		path := filepath.Join(runs, name)
 		if n > 1 {
-			path += fmt.Sprintf("-%02d", n) // which sorts after its first
+			path += fmt.Sprintf("-%02d", n) // so that it sorts after the first
 		}
 		err := os.Mkdir(path, 0o700)
 		if errors.Is(err, fs.ErrExist) {
@@ -71,8 +71,8 @@ func NewDirectory(base, run string, now time.Time) (*Directory, error) {
 	}
 }
 
-// FindDirectory finds the directory of a run to resume: itself, or the last of
-// the run with that name below base.
+// FindDirectory finds the directory of a run to resume: run itself, or the last
+// directory in base of the run with that name.
 func FindDirectory(base, run string) (*Directory, error) {
 	if _, err := os.Stat(filepath.Join(run, runFile)); err == nil {
 		path, err := filepath.Abs(run)
@@ -89,8 +89,8 @@ func FindDirectory(base, run string) (*Directory, error) {
 	return &Directory{Path: path}, err
 }
 
-// Unfinished yields the directories below base of runs without a summary whose
-// dispatcher is gone: what it started may still be there.
+// Unfinished returns the directories in base of runs that have no summary and
+// whose dispatcher is gone. Their processes may still exist.
 func Unfinished(base string) (list []*Directory, files []RunFile) {
 	found, _ := filepath.Glob(filepath.Join(base, "*", "*", runFile))
 	for _, path := range found {
@@ -104,7 +104,7 @@ func Unfinished(base string) (list []*Directory, files []RunFile) {
 	return list, files
 }
 
-// EndLeftovers ends what the processes of such runs have left.
+// EndLeftovers ends the remaining processes of such runs.
 func EndLeftovers(ctx context.Context, base string) error {
 	var errs []error
 	list, files := Unfinished(base)
@@ -134,7 +134,8 @@ func (d *Directory) RunFile() (f RunFile, err error) {
 	return f, nil
 }
 
-// LoadManifest reads the snapshot of the manifest, as of where it was read.
+// LoadManifest parses the copy of the manifest as if it were at its original
+// place.
 func (d *Directory) LoadManifest() (*manifest.Manifest, error) {
 	file, err := d.RunFile()
 	if err != nil {
@@ -152,14 +153,14 @@ func (d *Directory) LoadManifest() (*manifest.Manifest, error) {
 	return m, nil
 }
 
-// write puts a file in place whole or not at all.
+// write writes a file completely or not at all.
 func (d *Directory) write(name string, text []byte) error {
 	path := filepath.Join(d.Path, name)
 	temp, err := os.CreateTemp(d.Path, "."+name+"-*") // 0600
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temp.Name()) }() // nothing is there once it is renamed
+	defer func() { _ = os.Remove(temp.Name()) }() // after the rename there is nothing to remove
 	_, err = temp.Write(text)
 	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (d *Directory) writeJSON(name string, v any) error {
 	return d.write(name, append(text, '\n'))
 }
 
-// record appends an event.
+// record appends an event to the file.
 func (d *Directory) record(e Event) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -193,8 +194,9 @@ func (d *Directory) record(e Event) error {
 	return err
 }
 
-// lastRevision is that of the last of the run's own events that are recorded. A line
-// that has no end, as after a power cut, is taken away: its event is told again.
+// lastRevision returns the revision of the last recorded event of the run
+// itself. It removes an incomplete last line, as after a power cut; that event
+// is recorded again.
 func (d *Directory) lastRevision() (last uint64, err error) {
 	path := filepath.Join(d.Path, eventsFile)
 	f, err := os.Open(path)
@@ -238,19 +240,20 @@ func (d *Directory) remove() error {
 	if err := os.RemoveAll(d.Path); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(d.Path)) // unless another run of that name has one
+	_ = os.Remove(filepath.Dir(d.Path)) // fails if another run of that name has a directory
 	return nil
 }
 
-// A place is the directory of one actor, and what its process writes into.
+// A place is the directory of an actor, and the files to which its process
+// writes.
 type place struct {
 	path           string
 	stdout, stderr *output
 }
 
-// actor is the directory of an actor. Names have no slash and paths no dot that
-// stands alone, so a path can be the name of a directory, up to the 255 bytes
-// that file systems allow.
+// actor returns the directory of an actor. A path contains no slash and is not
+// "." or "..", so it can be the name of a directory, up to the 255 bytes that
+// file systems allow.
 func (d *Directory) actor(path, id string) string {
 	if len(path) > 200 {
 		path = id
@@ -258,7 +261,7 @@ func (d *Directory) actor(path, id string) string {
 	return filepath.Join(d.Path, actorsDir, path)
 }
 
-// place makes the directory of an actor, and its logs of this life.
+// place creates the directory of an actor, and its logs for this life.
 func (d *Directory) place(path, id string, life int) (p place, err error) {
 	p.path = d.actor(path, id)
 	if err := os.MkdirAll(p.files(), 0o700); err != nil {
@@ -277,10 +280,10 @@ func (d *Directory) place(path, id string, life int) (p place, err error) {
 	return p, err
 }
 
-// files is where an actor's client has its configuration.
+// files returns the directory of the configuration of an actor's client.
 func (p place) files() string { return filepath.Join(p.path, "files") }
 
-// worktree is where an actor has its git worktree, if it has one.
+// worktree returns the directory of an actor's git worktree, if it has one.
 func (p place) worktree() string { return filepath.Join(p.path, "worktree") }
 
 func (p place) close() {

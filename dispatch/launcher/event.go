@@ -2,23 +2,24 @@ package launcher
 
 import "time"
 
-// The kinds of events of the dispatch itself, in about the order in which a run has
-// them. The others are those of the run, as `leasehold events` has them.
+// The kinds of the dispatch's own events, roughly in the order in which a run
+// has them. The other kinds are those of the run; `leasehold events` lists
+// them.
 const (
 	RunStarted    = "run_started"
 	ActorStarted  = "actor_started"
-	ActorStopping = "actor_stopping" // has been asked to end
+	ActorStopping = "actor_stopping" // it was asked to end
 	ActorExited   = "actor_exited"
-	Draining      = "draining" // nothing is spawned any more
+	Draining      = "draining" // nothing more is spawned
 	DaemonLost    = "daemon_lost"
 	DaemonBack    = "daemon_back"
-	EventsMissed  = "events_missed" // the daemon has forgotten some of the run before they were read
+	EventsMissed  = "events_missed" // the daemon deleted some events of the run before they were read
 	RunFinished   = "run_finished"
 )
 
-// An Event is something that happened in a run, or to its processes. What has no
-// meaning for its kind is left out. Those of the run have a revision, and each of
-// them comes once, in order.
+// An Event is something that happened in a run, or to its processes. Fields
+// that have no meaning for the kind are omitted. Events of the run itself have
+// a revision; each of them occurs once, in order.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Event    string    `json:"event"`
@@ -31,9 +32,9 @@ type Event struct {
 	ExitCode *int      `json:"exit_code,omitempty"`
 	Signal   string    `json:"signal,omitempty"`
 	CostUSD  *float64  `json:"cost_usd,omitempty"`
-	Logs     []string  `json:"logs,omitempty"` // the files an actor that started writes
+	Logs     []string  `json:"logs,omitempty"` // the files that a started actor writes
 
-	// Of the run's own events.
+	// Only in the run's own events.
 	Revision  uint64 `json:"revision,omitempty"`
 	Scope     string `json:"scope,omitempty"` // of a lease: run or layer
 	Layer     string `json:"layer,omitempty"` // path of its lead
@@ -45,10 +46,10 @@ type Event struct {
 	Token     uint64 `json:"token,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	ActorID   string `json:"actor_id,omitempty"`
-	As        string `json:"as,omitempty"` // which of its sub-agents
+	As        string `json:"as,omitempty"` // the actor's sub-agent
 	By        string `json:"by,omitempty"` // path of another actor
 	Cause     string `json:"cause,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 
-	Text string `json:"text"` // all of it in one line, for people
+	Text string `json:"text"` // the whole event in one line, for people
 }

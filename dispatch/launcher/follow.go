@@ -13,12 +13,13 @@ const (
 	// followWait is how long one call waits for events.
 	followWait = 25 * time.Second
 
-	// followRetry is how long to wait after the daemon has refused to tell.
+	// followRetry is how long to wait after the daemon has refused to return
+	// events.
 	followRetry = time.Second
 )
 
-// follow tells the run's events as they come, until ctx ends. A run goes on without
-// them.
+// follow records the run's events as they come, until ctx ends. The run does
+// not depend on them.
 func (l *Launcher) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		if _, err := l.readEvents(ctx, followWait); err != nil {
@@ -30,7 +31,7 @@ func (l *Launcher) follow(ctx context.Context) {
 	}
 }
 
-// catchUp tells what events of the run there are that have not been told.
+// catchUp records the remaining events of the run.
 func (l *Launcher) catchUp(ctx context.Context) error {
 	for {
 		if more, err := l.readEvents(ctx, 0); err != nil || !more {
@@ -39,8 +40,8 @@ func (l *Launcher) catchUp(ctx context.Context) error {
 	}
 }
 
-// readEvents tells the events behind the last that was told. If there are none it
-// waits for some.
+// readEvents records the events after the last recorded one. If there are none,
+// it waits for some.
 func (l *Launcher) readEvents(ctx context.Context, wait time.Duration) (more bool, err error) {
 	var page struct {
 		Events []struct {

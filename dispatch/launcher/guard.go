@@ -8,8 +8,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A guard keeps a watchdog for the run: another in the place of one that
-// somebody has killed.
+// A guard keeps a watchdog for the run, and starts another one if it is killed.
 type guard struct {
 	leasehold, mark string
 	grace           time.Duration
@@ -47,7 +46,7 @@ func (g *guard) start() error {
 	return nil
 }
 
-// watchdogRetry is how long to wait when another watchdog cannot be started.
+// watchdogRetry is the time between attempts to start a watchdog.
 const watchdogRetry = time.Second
 
 func (g *guard) keep() {
@@ -71,7 +70,7 @@ func (g *guard) keep() {
 	}
 }
 
-// watch has the watchdog know a process by more than its mark.
+// watch makes the watchdog track a process itself, not only by its mark.
 func (g *guard) watch(p *process.Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,15 +78,15 @@ func (g *guard) watch(p *process.Process) {
 	g.dog.Watch(p)
 }
 
-// forget is for a process of which nothing is left.
+// forget removes a process of which nothing is left.
 func (g *guard) forget(p *process.Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.watching, p)
 }
 
-// close lets the watchdog go, when nothing is left to watch: so it makes no
-// difference if somebody has killed it just now.
+// close releases the watchdog when nothing is left to watch, so it does not
+// matter whether it has just been killed.
 func (g *guard) close() {
 	close(g.stop)
 	<-g.done

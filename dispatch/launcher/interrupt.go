@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrInterrupted is why a run did not begin.
+// ErrInterrupted says that a run was interrupted before it began.
 var ErrInterrupted = errors.New("interrupted before the run began")
 
-// beginUnlessInterrupted is begin, which the first interrupt ends: it may be
-// waiting for a daemon, or for what an earlier life has left. One that comes
-// as the run has begun is heeded then.
+// beginUnlessInterrupted is begin, ended by the first interrupt: begin may be
+// waiting for a daemon, or for the processes of an earlier life. An interrupt
+// that comes just when the run has begun is handled after that.
 func (l *Launcher) beginUnlessInterrupted(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -37,9 +37,9 @@ func (l *Launcher) beginUnlessInterrupted(ctx context.Context) error {
 	return err
 }
 
-// heedInterrupts ends the run step by step, and when its time is up. The daemon
-// is told meanwhile, by calls in g: it may be away, and a run that is to end
-// does not wait for it.
+// heedInterrupts ends the run step by step after interrupts, or when its time
+// is over. It tells the daemon by calls in g, because the daemon may be away
+// and ending the run does not wait for it.
 func (l *Launcher) heedInterrupts(ctx context.Context, g *errgroup.Group) {
 	var patience, limit <-chan time.Time
 	if d := seconds(l.opts.Manifest.Run.TimeoutSecs); d > 0 {
@@ -56,7 +56,7 @@ func (l *Launcher) heedInterrupts(ctx context.Context, g *errgroup.Group) {
 		context.AfterFunc(ctx, func() { timer.Stop() })
 		patience = timer.C
 	}
-	if l.interrupts > 0 { // as it began
+	if l.interrupts > 0 { // it came during begin
 		first()
 	}
 	for {
@@ -82,8 +82,9 @@ func (l *Launcher) heedInterrupts(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// drain has the daemon let nobody spawn any more. With stop every agent is
-// stopped, here: the daemon does so for those whose order is still with it.
+// drain makes the daemon refuse further spawns. If stopped is true, the
+// launcher also stops every agent here, and the daemon those whose orders it
+// still has.
 func (l *Launcher) drain(ctx context.Context, g *errgroup.Group, reason string, stopped bool) {
 	g.Go(func() error {
 		err := l.link.call(ctx, "operator_run_drain", map[string]any{"run": l.run, "reason": reason, "stop": stopped}, nil)
@@ -97,7 +98,7 @@ func (l *Launcher) drain(ctx context.Context, g *errgroup.Group, reason string, 
 	}
 }
 
-// kill ends every process of the run without another word.
+// kill ends every process of the run without a grace.
 func (l *Launcher) kill() {
 	l.mu.Lock()
 	select {
@@ -111,7 +112,7 @@ func (l *Launcher) kill() {
 	l.askAll(stop{Status: "cancelled", Reason: "the run was killed"})
 }
 
-// askAll asks every agent to end. Each lead waits for those below it.
+// askAll asks every agent to end. Each lead waits for the agents below it.
 func (l *Launcher) askAll(o stop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,25 +20,25 @@ import (
 type Options struct {
 	Manifest  *manifest.Manifest
 	Directory *Directory
-	Resume    bool // the run of the directory goes on
+	Resume    bool // resume the run of the directory
 
-	// Leasehold is the command's own executable: the watchdog runs it, and
-	// agents call it.
+	// Leasehold is the path of this program: the watchdog runs it, and agents
+	// call it.
 	Leasehold string
 	Socket    string
 
-	// Connect opens an operator's connection to the daemon, and may start
-	// one.
+	// Connect opens an operator's connection to the daemon, and may start a
+	// daemon.
 	Connect func(context.Context) (*client.Client, error)
 
-	// Events is told of each event after it is recorded, one at a time. Nil:
-	// nobody is.
+	// Events is called with each event after it is recorded, one at a time. It
+	// may be nil.
 	Events func(Event)
 
-	// Interrupts ask the run to end: the first drains it, so that nothing is
-	// spawned and who finishes within the manifest's grace may; then, or at
-	// the second, agents get SIGTERM, and SIGKILL after the same grace. The
-	// third kills.
+	// Interrupts ask the run to end. The first drains it: nothing more is
+	// spawned, and agents may finish within the manifest's grace. After the
+	// grace, or at the second interrupt, agents get SIGTERM, and SIGKILL after
+	// the same grace again. The third kills them at once.
 	Interrupts <-chan struct{}
 }
 
@@ -54,22 +54,22 @@ type Launcher struct {
 	grace time.Duration
 
 	teller *teller
-	seen   uint64 // the last revision that was told; of the goroutine that follows, then of Run
+	seen   uint64 // the last recorded revision; used by the goroutine that follows, then by Run
 
-	interrupts int // told so far; of the goroutine that heeds them, then of Run
+	interrupts int // number so far; used by the goroutine that heeds them, then by Run
 
 	mu      sync.Mutex
 	agents  map[string]*agentProcess   // by actor id, until their end is reported
-	results map[string]json.RawMessage // by actor id, of those whose end was
-	hurry   chan struct{}              // closed: no grace any more
+	results map[string]json.RawMessage // by actor id, for those whose end was reported
+	hurry   chan struct{}              // closed when there is no grace any more
 	wg      sync.WaitGroup             // one for each agent
 }
 
-// Run dispatches a run until its tree is done, whatever comes, and says how it
-// ended. When it returns no process of the run is left. The error is for a run
-// that could not begin or not be seen to its end; an agent that fails is
-// no error. With an error the summary says no more than whether the run was
-// interrupted, unless it is only that the summary could not be written.
+// Run dispatches a run until its tree is done, and returns how it ended. When
+// it returns, no process of the run is left. It returns an error if the run
+// could not begin or could not be followed to its end; a failed agent is not an
+// error. With an error, the summary only says whether the run was interrupted,
+// unless the error is only that the summary could not be written.
 func Run(ctx context.Context, opts Options) (Summary, error) {
 	l := &Launcher{
 		opts: opts, run: opts.Manifest.Run.Name, began: time.Now(),
@@ -101,11 +101,11 @@ func (l *Launcher) dispatch(ctx context.Context) (Summary, error) {
 	l.guard = guard
 	err = l.serve(ctx)
 	if err != nil {
-		l.kill() // nobody is told what they hold
+		l.kill() // the agents' leases can no longer be kept
 	}
 	l.wg.Wait()
 	if _, endErr := process.End(context.WithoutCancel(ctx), l.mark(), l.grace); endErr != nil {
-		return Summary{}, errors.Join(err, endErr) // the watchdog has another go
+		return Summary{}, errors.Join(err, endErr) // the watchdog tries again
 	}
 	guard.close()
 	if err != nil {
@@ -114,12 +114,12 @@ func (l *Launcher) dispatch(ctx context.Context) (Summary, error) {
 	return l.finish(context.WithoutCancel(ctx))
 }
 
-// mark is in the environment of every process of the run.
+// mark returns the variable in the environment of every process of the run.
 func (l *Launcher) mark() string { return runMark(l.runID) }
 
 func runMark(runID string) string { return "LEASEHOLD_RUN_ID=" + runID }
 
-// serve does what the daemon orders until nothing is unfinished.
+// serve carries out the daemon's orders until nothing is unfinished.
 func (l *Launcher) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,8 +173,8 @@ func (l *Launcher) launch(ctx context.Context, o launch) {
 	l.agents[o.ActorID] = a
 	l.wg.Go(func() {
 		if before != nil {
-			// The daemon did not come to know that it was started, and has
-			// voided its token; or it is just being forgotten.
+			// The daemon does not know that it was started, and has revoked its
+			// token; or it is just being removed.
 			before.disown()
 			<-before.done
 		}
@@ -182,7 +182,7 @@ func (l *Launcher) launch(ctx context.Context, o launch) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.agents[o.ActorID] == a {
-			delete(l.agents, o.ActorID) // its prompt, and more
+			delete(l.agents, o.ActorID) // frees its prompt, among other things
 		}
 	})
 	select {
@@ -192,7 +192,7 @@ func (l *Launcher) launch(ctx context.Context, o launch) {
 	}
 }
 
-// stop asks an actor's process to end, those below it first.
+// stop asks an actor's process to end, after those below it.
 func (l *Launcher) stop(o stop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *Launcher) stop(o stop) {
 	}
 }
 
-// below are the agents in the sub-tree of a lead, itself not among them.
+// below returns the agents in the sub-tree of a lead, without the lead.
 func (l *Launcher) below(path string) (list []*agentProcess) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

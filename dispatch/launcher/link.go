@@ -14,19 +14,19 @@ import (
 const (
 	redialPause = 100 * time.Millisecond
 
-	// patience is how long a daemon may be away. Agents wait as long for it
-	// as their clients let them; without a daemon nobody holds anything.
+	// patience is how long a daemon may be away. Agents wait for it as long as
+	// their clients allow; without a daemon nobody holds anything.
 	patience = 60 * time.Second
 
-	// lastPatience is how long it may be away once the run has been killed.
+	// lastPatience is how long it may be away after the run was killed.
 	lastPatience = 3 * time.Second
 
-	// shortCalls bounds the calls under way besides the one that waits for
-	// orders, well below what a connection may have.
+	// shortCalls is the largest number of simultaneous calls besides the one
+	// that waits for orders. It is well below the limit of a connection.
 	shortCalls = 64
 )
 
-// ErrDaemonGone ends a run whose daemon stays away.
+// ErrDaemonGone ends a run whose daemon did not come back.
 var ErrDaemonGone = errors.New("the daemon has gone, and did not come back")
 
 // A connection is what a link needs of a [client.Client].
@@ -35,20 +35,20 @@ type connection interface {
 	Close() error
 }
 
-// A link is a connection to the daemon that outlives it: a call that breaks off
-// is made again on the next connection, so it must bear being made twice. Once
-// a daemon has stayed away for too long every call fails, at once: the run is
-// over, and none of those who have something left to report waits for it again.
+// A link is a connection to the daemon that is replaced when it is lost. A call
+// that breaks off is made again on the next connection, so calls must tolerate
+// being made twice. When the daemon has been away for too long, every call
+// fails at once: the run is over, and no report waits for it again.
 type link struct {
 	dial   func(context.Context) (connection, error)
-	attach func(context.Context, connection) error // first on every connection but the first
-	told   func(lost bool)                         // of every loss and return
+	attach func(context.Context, connection) error // called first on every connection except the first
+	told   func(lost bool)                         // called after every loss and return
 	slots  chan struct{}
-	hurry  <-chan struct{} // closed: lastPatience
+	hurry  <-chan struct{} // closed: use lastPatience
 
-	turn chan struct{} // has a token: whoever takes it may use the fields below
+	turn chan struct{} // contains a token; its taker may use the fields below
 	c    connection
-	gone error // nil, or that it has been given up
+	gone error // why the daemon was given up, or nil
 }
 
 func newLink(dial func(context.Context) (connection, error), hurry <-chan struct{}) *link {
@@ -60,8 +60,8 @@ func newLink(dial func(context.Context) (connection, error), hurry <-chan struct
 	return l
 }
 
-// open makes the first connection, at the first try: who cannot have one is
-// told why at once.
+// open makes the first connection, in one attempt, and returns at once why that
+// failed.
 func (l *link) open(ctx context.Context) error {
 	<-l.turn
 	defer func() { l.turn <- struct{}{} }()
@@ -73,8 +73,8 @@ func (l *link) open(ctx context.Context) error {
 	return nil
 }
 
-// call makes a call and reads its object into answer, if that is not nil. An
-// answer that refuses is a [*client.Refusal].
+// call makes a call and decodes its object into answer, unless that is nil. A
+// refusal is returned as a [*client.Refusal].
 func (l *link) call(ctx context.Context, tool string, args, answer any) error {
 	select {
 	case l.slots <- struct{}{}:
@@ -85,7 +85,7 @@ func (l *link) call(ctx context.Context, tool string, args, answer any) error {
 	return l.wait(ctx, tool, args, answer)
 }
 
-// wait is call for one that waits: it takes no slot.
+// wait is call for a call that waits: it takes no slot.
 func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
 	for {
 		c, err := l.connected(ctx)
@@ -111,8 +111,8 @@ func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
 	}
 }
 
-// connected is the connection, made anew if need be by whoever comes first. The
-// others wait for that, as long as each may.
+// connected returns the connection. If necessary, the first caller makes a new
+// one, and the others wait for it, each as long as its ctx allows.
 func (l *link) connected(ctx context.Context) (connection, error) {
 	select {
 	case <-l.turn:
@@ -125,7 +125,7 @@ func (l *link) connected(ctx context.Context) (connection, error) {
 	}
 	c, err := l.redial(ctx)
 	if err != nil {
-		if ctx.Err() == nil { // else only this caller has had enough
+		if ctx.Err() == nil { // otherwise only this caller has given up
 			l.gone = err
 		}
 		return nil, err
@@ -173,7 +173,7 @@ func (l *link) redial(ctx context.Context) (connection, error) {
 	}
 }
 
-// refused reports whether a daemon is there that will not have us.
+// refused reports whether a daemon exists and refuses the connection.
 func refused(err error) bool {
 	var refusal *client.Refusal
 	var turnedAway *server.HelloError
@@ -186,7 +186,7 @@ func refused(err error) bool {
 	return false
 }
 
-// drop forgets a connection that has broken.
+// drop closes a connection that has broken.
 func (l *link) drop(c connection) {
 	<-l.turn
 	defer func() { l.turn <- struct{}{} }()

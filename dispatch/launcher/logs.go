@@ -11,15 +11,15 @@ import (
 	"slices"
 )
 
-// Logs are what an actor of a run writes into, and whether it still may.
+// Logs are the output files of an actor of a run.
 type Logs struct {
 	Path    string // of the actor
 	Stdout  []string
-	Stderr  []string // a file for each start of it, the first one first
+	Stderr  []string // one file for each start, the first one first
 	Running bool
 }
 
-// Logs are those of the actors that were started, the first one first.
+// Logs returns the logs of the actors that were started, the first one first.
 func (d *Directory) Logs() (list []Logs, err error) {
 	f, err := os.Open(filepath.Join(d.Path, eventsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +32,7 @@ func (d *Directory) Logs() (list []Logs, err error) {
 	for lines := bufio.NewReader(f); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			break // what has no end is being written
+			break // an incomplete line is still being written
 		}
 		if err != nil {
 			return nil, err
@@ -61,20 +61,21 @@ func (d *Directory) Logs() (list []Logs, err error) {
 	return list, nil
 }
 
-// moved is where a file of an actor is, if the directory was moved since it was
-// named.
+// moved returns the path of a file of an actor if the run directory was moved
+// after the path was recorded.
 func (d *Directory) moved(name string) string {
 	return filepath.Join(d.Path, actorsDir, filepath.Base(filepath.Dir(name)), filepath.Base(name))
 }
 
-// A Tail is a file that a process writes into, and that begins again when it is
-// full: see [Earlier].
+// A Tail reads a file to which a process writes, and which starts over when it
+// is full: see [Earlier].
 type Tail struct {
 	File *os.File
-	at   int64 // what is before it has been read
+	at   int64 // everything before this offset has been read
 }
 
-// All gives what is kept of what was written, before the first Next.
+// All passes on everything that is kept. It must be called before the first
+// Next.
 func (t *Tail) All(give func([]byte)) error {
 	earlier, err := os.Open(t.File.Name() + Earlier)
 	switch {
@@ -91,9 +92,9 @@ func (t *Tail) All(give func([]byte)) error {
 	return t.take(t.File, give)
 }
 
-// Next gives what has been written since it was called last.
+// Next passes on what has been written since the last call.
 func (t *Tail) Next(give func([]byte)) error {
-	if info, err := t.File.Stat(); err == nil && info.Size() < t.at { // it has begun again
+	if info, err := t.File.Stat(); err == nil && info.Size() < t.at { // the file has started over
 		if earlier, err := os.Open(t.File.Name() + Earlier); err == nil {
 			err = t.take(earlier, give)
 			earlier.Close()

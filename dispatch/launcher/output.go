@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// maxOutput bounds a file that an agent writes into, and the file of what it
-	// wrote before that.
+	// maxOutput is the largest size of an agent's output file, and of the file
+	// with its earlier output.
 	maxOutput = 32 << 20
 
-	// outputPoll is how often such a file is looked at: nothing stands between it
-	// and the agent.
+	// outputPoll is how often the size of such a file is checked, because the
+	// agent writes to it directly.
 	outputPoll = time.Second
 
-	// Earlier is what the name of a file of earlier output has more.
+	// Earlier is the suffix of a file of earlier output.
 	Earlier = ".old"
 )
 
-// An output is a file that a process writes into by itself. When the file is full,
-// its content becomes that of a second file, whose name ends with [Earlier], and it
-// begins again. Every write goes to the end of the file, so the process need not know.
-// What the process writes in the instant between the copy and the cut is lost.
+// An output is a file to which a process writes directly. When the file is
+// full, its content is copied to a second file, whose name ends with [Earlier],
+// and the file is truncated. The process need not know, because every write
+// goes to the end of the file. What it writes between the copy and the
+// truncation is lost.
 type output struct {
 	*os.File
 	max int64
@@ -37,7 +38,8 @@ func openOutput(name string) (*output, error) {
 	return &output{f, maxOutput}, err
 }
 
-// rotate begins the file again if it is full. If that fails, the file grows.
+// rotate starts the file over if it is full. If that fails, the file keeps
+// growing.
 func (o *output) rotate() error {
 	info, err := o.Stat()
 	if err != nil || info.Size() <= o.max {
@@ -48,14 +50,14 @@ func (o *output) rotate() error {
 		return err
 	}
 	from := max(0, info.Size()-o.max)
-	_, err = io.Copy(earlier, io.NewSectionReader(o, from, 2*o.max)) // what comes meanwhile, too
+	_, err = io.Copy(earlier, io.NewSectionReader(o, from, 2*o.max)) // including what is written meanwhile
 	if err = errors.Join(err, earlier.Close()); err != nil {
 		return fmt.Errorf("keep what was in %s: %w", o.Name(), err)
 	}
 	return o.Truncate(0)
 }
 
-// read has fn read what is kept of all that was written.
+// read calls fn with a reader of everything that is kept.
 func (o *output) read(fn func(io.Reader)) {
 	here := io.NewSectionReader(o, 0, 1<<62)
 	earlier, err := os.Open(o.Name() + Earlier)
@@ -67,7 +69,7 @@ func (o *output) read(fn func(io.Reader)) {
 	fn(io.MultiReader(earlier, here))
 }
 
-// bound bounds the outputs until stop is called.
+// bound limits the size of the outputs until stop is called.
 func bound(outputs ...*output) (stop func()) {
 	tick := time.NewTicker(outputPoll)
 	over, done := make(chan struct{}), make(chan struct{})
@@ -77,7 +79,7 @@ func bound(outputs ...*output) (stop func()) {
 			select {
 			case <-tick.C:
 				for _, o := range outputs {
-					_ = o.rotate() // else with the next tick
+					_ = o.rotate() // after an error the next tick tries again
 				}
 			case <-over:
 				for _, o := range outputs {
@@ -94,11 +96,11 @@ func bound(outputs ...*output) (stop func()) {
 	}
 }
 
-// maxLastLine is how much of a last line a cause has, in bytes.
+// maxLastLine is how many bytes of a last line are used in a cause.
 const maxLastLine = 400
 
-// lastLine is the last thing that a process said, for the cause of its failure,
-// but for the advice that our own command ends with.
+// lastLine returns the last line of a process's output, for the cause of its
+// failure, without the advice at the end of our own command's errors.
 func lastLine(o *output) string {
 	text := lastOf(o.File, 4096)
 	if earlier, err := os.Open(o.Name() + Earlier); err == nil {
@@ -117,7 +119,7 @@ func lastLine(o *output) string {
 	return ": " + strings.ToValidUTF8(last[:min(len(last), maxLastLine)], "")
 }
 
-// lastOf is the end of a file, at most n bytes of it.
+// lastOf returns the end of a file, at most n bytes.
 func lastOf(f *os.File, n int) string {
 	info, err := f.Stat()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// A Summary is what a run came to.
+// A Summary is the result of a run.
 type Summary struct {
 	Run         string         `json:"run"`
 	RunID       string         `json:"run_id"`
@@ -25,8 +25,8 @@ type Summary struct {
 	Actors      []Actor        `json:"actors"` // each lead before its layer
 }
 
-// Failed reports whether an actor came to a bad end. One that its lead, or the
-// end of its lead, cancelled did not.
+// Failed reports whether an actor failed. An actor that was cancelled, by its
+// lead or because its lead ended, has not failed.
 func (s Summary) Failed() bool {
 	return slices.ContainsFunc(s.Actors, func(a Actor) bool {
 		switch a.Status {
@@ -37,7 +37,8 @@ func (s Summary) Failed() bool {
 	})
 }
 
-// finish ends the run and writes down what it came to.
+// finish ends the run and returns its summary, which it also writes to the
+// directory.
 func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 	if err := l.fetchResults(ctx); err != nil {
 		return Summary{}, err
@@ -75,12 +76,12 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 	return s, l.opts.Directory.writeJSON(summaryFile, s)
 }
 
-// resultsAtOnce is how many results one answer has: each may be as large as a
-// result can be.
+// resultsAtOnce is how many results one answer has, since each may be as large
+// as a result can be.
 const resultsAtOnce = dispatch.MaxResults
 
-// fetchResults asks for what actors reported whose end was not reported here:
-// those of earlier lives, and those that went while the daemon was away.
+// fetchResults fetches the results of actors whose end was not reported here:
+// those of earlier lives, and those that ended while the daemon was away.
 func (l *Launcher) fetchResults(ctx context.Context) error {
 	var missing []string
 	for args := map[string]any{"run": l.run}; ; {

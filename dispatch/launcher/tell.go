@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// event records an event and tells it.
+// event records an event and passes it to the teller.
 func (l *Launcher) event(e Event) {
 	e.Run = l.run
 	l.teller.event(l.opts.Directory, e)
 }
 
-// A teller tells of events one at a time, in the order of the record. Whoever
-// is told may stand still, as a terminal does after Ctrl-S or a pager that
-// nobody scrolls. The run goes on, so an event waits for its turn in a queue.
+// A teller passes events to Options.Events one at a time, in the order in which
+// they were recorded. The function may block, as a terminal does after Ctrl-S,
+// or a pager. The run must go on, so events wait in a queue.
 type teller struct {
-	tell func(Event) // nil: nobody is told
+	tell func(Event) // may be nil
 
 	mu     sync.Mutex
 	queue  []Event
-	more   chan struct{} // has something when the queue may have
+	more   chan struct{} // contains an element when the queue may have events
 	closed chan struct{}
 	done   chan struct{}
 }
@@ -68,7 +68,7 @@ func (t *teller) run() {
 	}
 }
 
-// close returns when all has been told, or at an interrupt.
+// close returns when all events were passed on, or at an interrupt.
 func (t *teller) close(interrupts <-chan struct{}) {
 	close(t.closed)
 	select {

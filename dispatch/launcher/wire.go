@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/manifest"
 )
 
-// What follows are the objects of the daemon's operator_* tools for a
+// The following are the objects of the daemon's operator_* tools for a
 // dispatcher; the tools describe their fields.
 
 type order struct {
@@ -51,10 +51,10 @@ type stop struct {
 	ActorID string `json:"actor_id"`
 	Path    string `json:"path"`
 	Reason  string `json:"reason"`
-	Status  string `json:"status"` // what the actor ends as
+	Status  string `json:"status"` // the status with which the actor ends
 }
 
-// An exit is how an actor ended, as it is reported.
+// An exit is the report of how an actor ended.
 type exit struct {
 	Run      string   `json:"run"`
 	ActorID  string   `json:"actor_id"`
@@ -64,17 +64,17 @@ type exit struct {
 	Cause    string   `json:"cause,omitempty"`
 	CostUSD  *float64 `json:"cost_usd,omitempty"`
 	Output   string   `json:"output,omitempty"`
-	Worktree string   `json:"worktree,omitempty"` // kept, and where
+	Worktree string   `json:"worktree,omitempty"` // path, if it was kept
 }
 
-// A LeaseName is a lease, as a summary names it.
+// A LeaseName identifies a lease in a summary.
 type LeaseName struct {
 	Scope  string `json:"scope"`
 	Key    string `json:"key"`
 	Reason string `json:"reason,omitempty"` // why it was lost
 }
 
-// An Actor is what a summary says of one actor.
+// An Actor is an actor in a summary.
 type Actor struct {
 	ActorID    string          `json:"actor_id"`
 	Path       string          `json:"path"`
@@ -93,11 +93,11 @@ type Actor struct {
 	BudgetUSD  *float64        `json:"budget_usd,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
 	Worktree   string          `json:"worktree,omitempty"`
-	LeasesHeld []LeaseName     `json:"leases_held,omitempty"` // at its exit, which gave them back
+	LeasesHeld []LeaseName     `json:"leases_held,omitempty"` // at its exit, which released them
 	LeasesLost []LeaseName     `json:"leases_lost,omitempty"`
 }
 
-// settings are what the manifest says of the run as a whole.
+// settings returns the manifest's settings for the whole run.
 func settings(m *manifest.Manifest) map[string]any {
 	s := map[string]any{}
 	set(s, "max_depth", m.Run.MaxDepth)
@@ -129,7 +129,8 @@ func settings(m *manifest.Manifest) map[string]any {
 	return s
 }
 
-// set leaves out what the manifest does not say: the daemon has the defaults.
+// set omits values that the manifest does not give, because the daemon has the
+// defaults.
 func set[T comparable](m map[string]any, name string, value T) {
 	var zero T
 	if value != zero {

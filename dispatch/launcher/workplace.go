@@ -9,8 +9,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// workplace is the directory in which an actor works, and its worktree if it is
-// to have one: a new branch of the repository that its directory is in.
+// workplace returns the directory in which an actor works. If the actor should
+// have a worktree, workplace creates it, on a new branch of the repository that
+// contains its directory.
 func (a *agentProcess) workplace(ctx context.Context, p place) (directory string, tree *process.Worktree, err error) {
 	directory, err = a.directory()
 	if err != nil || !a.order.Order.Worktree {
@@ -20,7 +21,7 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 	defer cancel()
 	made := make(chan struct{})
 	defer close(made)
-	go func() { // a large one takes its time
+	go func() { // creating a large worktree takes time
 		select {
 		case <-a.launcher.hurry:
 			cancel()
@@ -34,8 +35,8 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 	return tree.Dir, tree, nil
 }
 
-// clearOrKeep removes a worktree in which nothing is left to keep, and says where it
-// is otherwise.
+// clearOrKeep removes the worktree if the actor succeeded and nothing in it
+// must be kept. Otherwise it returns the worktree's path.
 func clearOrKeep(ctx context.Context, tree *process.Worktree, succeeded bool) (kept string) {
 	if succeeded {
 		if removed, _, err := tree.RemoveIfClean(ctx); err == nil && removed {

@@ -257,7 +257,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		s.retell(hs.se)
 	}
 	if context.Cause(c.ctx) == errCancelled {
-		hs.presence.answered() // its client left first
+		hs.presence.answered() // its client cancelled it first
 		return
 	}
 	hs.presence.lost(c.key)
