@@ -17,30 +17,30 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// HelloTimeout bounds the exchange that opens a connection.
+// HelloTimeout is how long the exchange that opens a connection may take.
 const HelloTimeout = 10 * time.Second
 
-// Between attempts to connect a client waits a little longer each time.
+// A client waits a little longer after each attempt to connect.
 const (
 	FirstRetry = 20 * time.Millisecond
 	LastRetry  = time.Second
 )
 
-// ErrNoDaemon is what a client finds where none runs.
+// ErrNoDaemon says that no daemon runs.
 var ErrNoDaemon = errors.New("no daemon")
 
-// A Dialer connects to the daemon that a command means. A daemon belongs to a
-// state, so the record in the state counts, and the socket is only a way to
-// find the state: see find. One attempt at a time uses a Dialer.
+// A Dialer connects to the daemon for a command. A daemon belongs to a state,
+// so the record in the state decides, and the socket is only a way to find the
+// state: see find. A Dialer makes one attempt at a time.
 type Dialer struct {
 	target place.Target
 
-	// Socket is where the daemon was that it last connected to; before that,
-	// where it is expected. Of a server elsewhere it is the URL.
+	// Socket is where the daemon listened at the last connection; before that,
+	// where it is expected. For a server elsewhere it is the URL.
 	Socket string
 
-	// byHand is whether a person or a supervisor started that daemon. They
-	// chose its options and will start it again. One started on demand would
+	// byHand says that a person or a supervisor started that daemon. They chose
+	// its options and will start it again; a daemon started on demand would
 	// take its place.
 	byHand bool
 
@@ -56,7 +56,7 @@ func NewDialer(target place.Target) *Dialer {
 	return d
 }
 
-// For is the dialer for the daemon that a command means.
+// For returns the dialer for the daemon of a command.
 func For(cmd *cobra.Command) (*Dialer, error) {
 	target, err := place.TargetOf(cmd)
 	if err != nil {
@@ -68,7 +68,7 @@ func For(cmd *cobra.Command) (*Dialer, error) {
 	return NewDialer(target), nil
 }
 
-// Elsewhere reports whether the daemon is a server of another machine.
+// Elsewhere reports whether the daemon is a server on another machine.
 func (d *Dialer) Elsewhere() bool { return d.target.Servers != nil }
 
 // Reach connects to the daemon. If none runs and start is set, it starts one.
@@ -92,10 +92,10 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	return nc, nil
 }
 
-// find connects to the daemon that runs. A socket that the user named comes
-// first; then the daemon of the state that it belongs to, wherever that listens.
-// Without a name the user's own state comes first, so that clients with
-// different environments meet.
+// find connects to the running daemon. A socket that the user named comes
+// first, and then the daemon of the state that it belongs to, wherever that
+// listens. Without a named socket the user's own state comes first, so that
+// clients with different environments reach the same daemon.
 func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 	state := d.State()
 	recorded, known := place.ReadRecord(state)
@@ -122,8 +122,8 @@ func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 		"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
 }
 
-// State is the state that is meant: the one the socket belongs to, or else the
-// user's own.
+// State returns the state of the command: the one to which the socket belongs,
+// or otherwise the user's own.
 func (d *Dialer) State() string {
 	if owner, ok := place.OwnerOf(d.target.Socket); ok && (d.target.Named || owner.State == d.target.State) {
 		return owner.State
@@ -131,7 +131,8 @@ func (d *Dialer) State() string {
 	return d.target.State
 }
 
-// dial connects to a socket where the process with that pid listens; 0: any.
+// dial connects to a socket on which the process with that pid listens; 0 means
+// any.
 func (d *Dialer) dial(ctx context.Context, socket string, pid int) (net.Conn, error) {
 	var dialer net.Dialer
 	nc, err := dialer.DialContext(ctx, "unix", socket)
@@ -146,13 +147,12 @@ func (d *Dialer) dial(ctx context.Context, socket string, pid int) (net.Conn, er
 	return nc, nil
 }
 
-// absent reports whether a dial found nobody.
+// absent reports whether nobody listened.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// mayStart refuses to start a daemon where that would take the place of
-// another.
+// mayStart refuses to start a daemon that would take the place of another.
 func (d *Dialer) mayStart() error {
 	if run := os.Getenv("LEASEHOLD_RUN_ID"); run != "" && os.Getenv("LEASEHOLD_LIFE") != "" {
 		return exit.Hint(fmt.Errorf("%w listens at %s, and an agent of a run starts none: its dispatcher does", ErrNoDaemon, d.target.Socket),

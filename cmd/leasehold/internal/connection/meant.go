@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A knownRun is a run, as far as names go.
+// A knownRun has the names in a run.
 type knownRun struct {
 	Run     string
 	EndedAt *time.Time `json:"ended_at"`
@@ -25,8 +25,8 @@ type knownActor struct {
 	EndedAt *time.Time `json:"ended_at"`
 }
 
-// meant says what may have been meant by the names in args, of which one is not
-// there; "" if nothing is known.
+// meant suggests what the user may have meant if a name in args does not exist.
+// It returns "" if it has no suggestion.
 func meant(ctx context.Context, c *client.Client, args map[string]any) string {
 	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
 	defer cancel()
@@ -62,8 +62,9 @@ func meant(ctx context.Context, c *client.Client, args map[string]any) string {
 	return ""
 }
 
-// MeantInstead says what may have been meant by the path of an actor or the key of a
-// lease about which there is nothing to show; "" if it is there, or nothing is near.
+// MeantInstead suggests what may have been meant by the path of an actor, or
+// the key of a lease, for which there is nothing to show. It returns "" if the
+// name exists or nothing is similar.
 func MeantInstead(ctx context.Context, c *client.Client, run, actor, key string) string {
 	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
 	defer cancel()
@@ -166,7 +167,7 @@ func meantActor(path string, run knownRun, others []knownRun) string {
 	return fmt.Sprintf("leasehold tree --run %s --all shows the actors of the run", run.Run)
 }
 
-// slashed is a path as it is typed.
+// slashed returns a path as a user types it.
 func slashed(path string) string { return strings.ReplaceAll(path, dispatch.Separator, "/") }
 
 func meantQueue(ctx context.Context, c *client.Client, name string, run knownRun, others []knownRun) string {
@@ -196,7 +197,7 @@ func queuesOf(ctx context.Context, c *client.Client, run string) (names []string
 	return names
 }
 
-// Some are names for a sentence, of which it has the first few.
+// Some joins the first few names for a sentence.
 func Some(names []string) string {
 	const few = 5
 	if len(names) <= few {
@@ -205,8 +206,8 @@ func Some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// Nearest is the name that was probably meant by one that is not among names; "" if
-// none is near.
+// Nearest returns the name that was probably meant by one that is not among
+// names, or "" if none is similar.
 func Nearest(name string, names []string) (near string) {
 	least := max(1, len([]rune(name))/3) + 1
 	for _, n := range names {
@@ -221,8 +222,8 @@ func Nearest(name string, names []string) (near string) {
 	return near
 }
 
-// edits is how many runes have to be put in, taken out, changed or swapped with
-// the next to make b of a.
+// edits returns how many runes must be inserted, removed, changed or swapped
+// with the next to turn a into b.
 func edits(a, b []rune) int {
 	before, last, now := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

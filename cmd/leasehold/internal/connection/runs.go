@@ -8,16 +8,17 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// toolOfRuns answers in pages, each of so many actors.
+// toolOfRuns answers in pages, each with a limited number of actors.
 const toolOfRuns = "operator_tree"
 
-// A runsPage is a page of runs. One run may begin on a page and go on on the next.
+// A runsPage is a page of runs. A run may begin on one page and continue on the
+// next.
 type runsPage struct {
 	Runs []map[string]json.RawMessage `json:"runs"`
 	Next string                       `json:"next,omitempty"`
 }
 
-// theRest adds to a first page of runs those that follow it.
+// theRest adds the following pages to the first page of runs.
 func theRest(ctx context.Context, c *client.Client, args any, first client.Answer) (client.Answer, error) {
 	all, err := Decode[runsPage](first.Object)
 	if err != nil || all.Next == "" {

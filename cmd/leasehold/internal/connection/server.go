@@ -21,8 +21,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// ErrNoServer is what a client finds if none of the servers answers that it may
-// connect to.
+// ErrNoServer says that none of the servers answers.
 var ErrNoServer = errors.New("no server answers")
 
 const (
@@ -30,13 +29,14 @@ const (
 	// is tried.
 	dialTimeout = 3 * time.Second
 
-	// goodbyeTimeout bounds what is said to a server that may not listen any more.
+	// goodbyeTimeout limits the goodbye to a server that may not listen any
+	// more.
 	goodbyeTimeout = 100 * time.Millisecond
 
 	maxProblem = 16 << 10 // of an answer that refuses
 )
 
-// keepAlive notices within seconds that a server's machine is gone.
+// keepAlive detects within seconds that a server's machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
 
 // reachServer connects to a server elsewhere: to the one that it was connected to last,

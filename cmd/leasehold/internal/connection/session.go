@@ -74,14 +74,14 @@ func WhoWasRefused(err error, hello server.Hello) error {
 	}
 }
 
-// Operator opens a session for the user of the daemon. A command that acts sets
-// start, one that only looks does not.
+// Operator opens a session for the user of the daemon. A command that changes
+// something sets start; one that only reads does not.
 func Operator(cmd *cobra.Command, start bool) (*client.Client, error) {
 	return Open(cmd, server.Hello{Operator: true}, start)
 }
 
-// Call calls a tool. The end of the connection is told in words. Runs are answered
-// all, however many pages they take.
+// Call calls a tool. If the connection ends, the error explains that. Runs are
+// returned completely, however many pages they take.
 func Call(ctx context.Context, c *client.Client, tool string, args any) (client.Answer, error) {
 	answer, err := c.Call(ctx, tool, args)
 	if err == nil && tool == toolOfRuns {
@@ -105,7 +105,7 @@ func BrokeOff(err error) bool {
 	return false
 }
 
-// InWords is the error of a call with what to do about it.
+// InWords adds to the error of a call what to do about it.
 func InWords(ctx context.Context, tool string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -118,8 +118,8 @@ func InWords(ctx context.Context, tool string, err error) error {
 	return err
 }
 
-// Here is the directory of this process, which its session works in; "" if it
-// has none any more.
+// Here returns the directory of this process, in which its session works, or ""
+// if the directory no longer exists.
 func Here() string {
 	dir, _ := os.Getwd()
 	return dir
@@ -159,11 +159,12 @@ func AsJSON(wanted bool, stdout io.Writer, err error) error {
 	}
 }
 
-// ActorPath reads a path of actors. Names have no slash, so that S1/W2 can
-// stand for S1→W2, which not every keyboard has.
+// ActorPath reads a path of actors. Names have no slash, so S1/W2 can be
+// written for S1→W2, since not every keyboard has the arrow.
 func ActorPath(s string) string { return strings.ReplaceAll(s, "/", dispatch.Separator) }
 
-// Decode reads an answer. The daemon may be newer, so what is unknown is left.
+// Decode decodes an answer. It ignores unknown fields, because the daemon may
+// be newer.
 func Decode[T any](object json.RawMessage) (v T, err error) {
 	if err := json.Unmarshal(object, &v); err != nil {
 		return v, fmt.Errorf("the daemon's answer cannot be read: %w", err)

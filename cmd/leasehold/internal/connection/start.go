@@ -24,13 +24,13 @@ const (
 	// firstInstants is within what time of taking its state a daemon says so.
 	firstInstants = 500 * time.Millisecond
 
-	// idleExit is how long a daemon that was started on demand outlives its
-	// last client.
+	// idleExit is how long a daemon that was started on demand runs after its
+	// last client has left.
 	idleExit = 15 * time.Minute
 )
 
-// start starts the daemon of the state that is meant and connects to it. A lock
-// in the state lets one of many clients do it while the others wait.
+// start starts the daemon of the command's state and connects to it. A lock in
+// the state lets one of several clients start it while the others wait.
 func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	state := d.State()
 	log := place.Log(state)
@@ -69,8 +69,8 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	})
 }
 
-// Launch starts the daemon of a state with these arguments in a directory, as
-// nobody's child, and connects to it.
+// Launch starts the daemon of a state in a directory, detached from this
+// process, and connects to it.
 func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (net.Conn, error) {
 	log := place.Log(state)
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no daemon listens after %v; see %s", startTimeout, log))
@@ -97,8 +97,8 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 				return nil, fmt.Errorf("%w listens at %s: it was ended as soon as it had started", ErrNoDaemon, d.target.Socket)
 			}
 			// Another process may have the state open and not listen yet, such
-			// as a daemon that was started by hand just now. That it has is not
-			// to be seen in its first instants.
+			// as a daemon that was just started by hand. In its first instants
+			// this cannot be seen.
 			seen := place.Open(state) || time.Since(ended) < firstInstants
 			if !seen || pause(ctx) != nil {
 				return nil, &StartError{lastWords(log)}
@@ -126,8 +126,8 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// spawn starts a daemon that is not our descendant, so that nothing which ends
-// our process and its descendants ends the daemon.
+// spawn starts a daemon that is not a descendant of this process, so that it is
+// not ended with this process and its descendants.
 func spawn(log, dir string, args []string) (*process.Background, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -146,7 +146,7 @@ func spawn(log, dir string, args []string) (*process.Background, error) {
 	})
 }
 
-// ExecMark names the variable by which what exec has started is found.
+// ExecMark is the variable that marks the processes started by exec.
 const ExecMark = "LEASEHOLD_EXEC_ID"
 
 // Variables of a process that acts for an actor.
@@ -157,9 +157,9 @@ var actorsOwn = []string{
 	ExecMark, "LEASEHOLD_LEASE", "LEASEHOLD_FENCE",
 }
 
-// WithoutSecrets is the environment for a daemon, which serves more than the
-// actor whose client has started it: it gets no secret of that actor's, and no
-// mark of its run, or it would be ended with it.
+// WithoutSecrets returns the environment for a daemon, which serves more actors
+// than the one whose client has started it. The daemon gets no secret of that
+// actor, and no mark of its run, because it would be ended with the run.
 func WithoutSecrets(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -167,8 +167,8 @@ func WithoutSecrets(env []string) []string {
 	})
 }
 
-// openLog opens the file that takes what the daemon says before its own log is
-// open, and if it crashes.
+// openLog opens the file for the daemon's output before its own log is open,
+// and for a crash.
 func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// lastWords is the last line of the log of a daemon that ended at once.
+// lastWords returns the last line of the log of a daemon that ended at once.
 func lastWords(log string) string {
 	text, _ := os.ReadFile(log)
 	text = bytes.TrimSpace(text)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// VersionAdvice says what to do where the daemon's version is not this command's; ""
-// if it is.
+// VersionAdvice says what to do if the daemon's version is not this command's.
+// It returns "" if they are the same.
 func VersionAdvice(daemon string) string {
 	here := build.Version()
 	switch a, b := "v"+daemon, "v"+here; {
@@ -27,8 +27,8 @@ func VersionAdvice(daemon string) string {
 	}
 }
 
-// OtherVersion adds to what a daemon of another version does not understand where
-// that may come from.
+// OtherVersion adds advice to an error that may come from a daemon of another
+// version.
 func OtherVersion(c *client.Client, err error) error {
 	var advice exit.Hinted
 	var refusal *client.Refusal

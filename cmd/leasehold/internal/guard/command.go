@@ -1,8 +1,10 @@
-// Package guard is leasehold guard: it puts a pre-commit hook into a repository that
-// refuses to commit files which others have leased, and takes it back.
+// Package guard is leasehold guard: it installs a pre-commit hook in a
+// repository that refuses commits of files which others have leased, and
+// removes it again.
 //
-// A hook that is there already is moved aside, as it is, and called first. Where the
-// hooks are git says: core.hooksPath, and worktrees share those of their repository.
+// An existing hook is moved aside unchanged and called first. git says where
+// the hooks are: core.hooksPath applies, and worktrees share the hooks of their
+// repository.
 package guard
 
 import (
@@ -67,7 +69,8 @@ been refused. git commit --no-verify skips the hook.`,
 	return cmd
 }
 
-// Find is where git looks for the hook of the repository that dir is in.
+// Find returns where git looks for the hook of the repository that contains
+// dir.
 func Find(ctx context.Context, dir string) (string, error) {
 	git := exec.CommandContext(ctx, "git", "rev-parse", "--git-path", "hooks")
 	git.Dir = dir
@@ -85,7 +88,7 @@ func Find(ctx context.Context, dir string) (string, error) {
 	return filepath.Join(hooks, "pre-commit"), err
 }
 
-// A State is what there is where git looks for the hook.
+// A State says which hook is where git looks for it.
 type State string
 
 const (
@@ -95,7 +98,7 @@ const (
 	Other   State = "other"   // somebody else's
 )
 
-// Look says which hook is there, and what it reads.
+// Look returns which hook is there, and its content.
 func Look(hook string) (State, []byte, error) {
 	if _, err := os.Lstat(hook); errors.Is(err, fs.ErrNotExist) {
 		return None, nil, nil
@@ -114,13 +117,13 @@ func Look(hook string) (State, []byte, error) {
 	return Other, text, nil
 }
 
-// Script is the hook.
+// Script returns the text of the hook.
 func Script() string { return string(script) }
 
-// Aside is where a hook is moved that was there before.
+// Aside returns the path to which an existing hook is moved.
 func Aside(hook string) string { return hook + ".before-leasehold" }
 
-// Install puts the hook in its place, and moves another one aside.
+// Install installs the hook, and moves another one aside.
 func Install(hook string) error {
 	state, _, err := Look(hook)
 	if err != nil {
@@ -143,7 +146,7 @@ func Install(hook string) error {
 	return nil
 }
 
-// Movable refuses to move a hook to where another is.
+// Movable returns an error if another file is where the hook would be moved.
 func Movable(hook string) error {
 	if _, err := os.Lstat(Aside(hook)); err == nil {
 		return exit.Hint(fmt.Errorf("%s exists, so the present hook cannot be moved there", Aside(hook)), "look what it is, and move it away")
@@ -151,7 +154,7 @@ func Movable(hook string) error {
 	return nil
 }
 
-// write puts the hook in its place at once.
+// write writes the hook in one step, by a rename.
 func write(hook string) error {
 	if err := os.MkdirAll(filepath.Dir(hook), 0o755); err != nil {
 		return err
@@ -167,7 +170,7 @@ func write(hook string) error {
 	return os.Rename(f.Name(), hook)
 }
 
-// Uninstall removes the hook, and puts back the one that was there before.
+// Uninstall removes the hook and restores the one that was there before.
 func Uninstall(hook string) error {
 	state, _, err := Look(hook)
 	switch {
