@@ -244,7 +244,7 @@ const (
 	drainPoll    = 100 * time.Millisecond
 )
 
-// drain has others lead, and waits until they do.
+// drain makes other servers lead, and waits until they do.
 func drain(ctx context.Context, c *postgres.Cluster, name string, undo bool, out io.Writer) error {
 	look, err := c.Look(ctx)
 	if err != nil {

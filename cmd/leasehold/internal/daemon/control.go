@@ -22,7 +22,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// A status is what is known of the daemon that a command means.
+// A status is what is known about the daemon of a command.
 type status struct {
 	Running  bool `json:"running"`
 	Replaced bool `json:"binary_replaced,omitempty"`
@@ -163,8 +163,8 @@ func statusOf(d *connection.Dialer, nc net.Conn) (status, error) {
 	return status{Running: true, Record: &place.Record{Socket: d.Socket, PID: pid, Start: process.Find(pid).Start}}, nil
 }
 
-// recordTimeout is how long a daemon that listens may take to record it; one that
-// has not done so by then is of a version that records nothing.
+// recordTimeout is how long a listening daemon may take to write its record. A
+// daemon that has not done so by then is of a version that writes none.
 const recordTimeout = 2 * time.Second
 
 // stopTimeout bounds the wait for a daemon that was asked to end.
@@ -193,9 +193,10 @@ func stop(ctx context.Context, st status) error {
 	return nil
 }
 
-// goneOf tells when the process of a daemon that has just been reached is gone. The
-// kernel named it, so if it cannot be looked at, as without /proc, it runs all the
-// same: then it is gone when no process has its pid.
+// goneOf returns a function that reports whether the process of a daemon that
+// was just reached is gone. The kernel named the process, so it runs even if it
+// cannot be inspected, as without /proc. Then it is gone when no process has
+// its pid.
 func goneOf(daemon process.Peer) func() bool {
 	visible := daemon.Alive()
 	return func() bool {
@@ -203,8 +204,8 @@ func goneOf(daemon process.Peer) func() bool {
 	}
 }
 
-// startAgain starts a daemon as the last one was started; if nothing is known of
-// it, as a client would.
+// startAgain starts a daemon with the options of the last one. If these are
+// unknown, it starts one as a client would.
 func startAgain(cmd *cobra.Command, last status) (status, error) {
 	d, err := connection.For(cmd)
 	if err != nil {
@@ -251,7 +252,8 @@ func draw(out io.Writer, st status) error {
 	return nil
 }
 
-// NewDetachCommand is what a client starts to start a daemon, and nobody else.
+// NewDetachCommand is the command with which a client starts a daemon; users do
+// not call it.
 func NewDetachCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "detach ARG...",

@@ -19,15 +19,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A seat is this daemon's among those that share a database.
+// A seat is this daemon's membership among the servers that share a database.
 type seat struct {
 	options postgres.Options
 	where   *postgres.Cluster
 	member  *cluster.Member
 }
 
-// takeSeat readies the database, whose partitions are so many if it is new. The caller
-// takes part and closes the seat.
+// takeSeat prepares the database; a new one gets that many partitions. The
+// caller calls takePart and closes the seat.
 func takeSeat(ctx context.Context, d *database.Database, partitions int, log zerolog.Logger) (*seat, error) {
 	o, err := d.Options()
 	if err != nil {
@@ -45,7 +45,7 @@ func takeSeat(ctx context.Context, d *database.Database, partitions int, log zer
 	return s, nil
 }
 
-// close gives back the connections. The member does not run any more.
+// close closes the connections. The member must have stopped.
 func (s *seat) close() {
 	s.options.Connections.Close()
 	s.where.Close()
@@ -80,12 +80,13 @@ func (s *seat) takePart(door *door, connections func() int64, log zerolog.Logger
 	door.member = s.member
 }
 
-// ownProcess names this process for the others of its machine.
+// ownProcess returns a name by which other servers on this machine recognize
+// this process.
 func ownProcess() string {
 	return fmt.Sprintf("%s %d %s", process.Machine(), os.Getpid(), process.Find(os.Getpid()).Start)
 }
 
-// hostName is what people call this machine; "" if nobody says.
+// hostName returns the name of this machine for people, or "" if it has none.
 func hostName() string {
 	name, _ := os.Hostname()
 	return name
@@ -103,8 +104,9 @@ func logf(log zerolog.Logger) func(string, ...any) {
 	return func(format string, args ...any) { log.Warn().Msgf(format, args...) }
 }
 
-// lockPlace keeps two daemons with a database from having one directory for what is
-// theirs alone. One that has its state there is kept out by that.
+// lockPlace prevents two daemons with a database from using the same directory
+// for their own files. A daemon with its state there is already kept out by
+// that state's lock.
 func lockPlace(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold/leasehold/engine/cluster"
 )
 
-// A door is where other servers pass clients on to this one, and the way by which this
-// one passes clients on to others.
+// A door is where other servers pass clients on to this server, and how this
+// server passes clients on to others.
 type door struct {
 	Listen    string // address; "": there is none
 	Advertise string // where the others find it; "": Listen
@@ -93,7 +93,7 @@ func (d *door) dial(ctx context.Context, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// tell has another server look at the cluster.
+// tell makes another server look at the cluster.
 func (d *door) tell(s cluster.Server) {
 	if s.Address == "" {
 		return
@@ -106,7 +106,8 @@ func (d *door) tell(s cluster.Server) {
 	}()
 }
 
-// elsewhere gives the way to the server that leads a partition, if that is another.
+// elsewhere returns the way to the server that leads a partition, if that is
+// another server.
 func (d *door) elsewhere(partition int) (*server.Way, <-chan struct{}) {
 	leader, self, changed := d.member.Leader(int64(partition))
 	if self || leader.Address == "" {

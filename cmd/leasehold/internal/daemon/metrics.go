@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// listenMetrics opens the port of the metrics, on the loopback: who may read them is not
-// asked there. No address is no port.
+// listenMetrics opens the port of the metrics on the loopback, because that
+// port does not ask for a token. An empty address opens no port.
 func listenMetrics(addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil

@@ -75,7 +75,7 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 	return cmd
 }
 
-// silence is above the time between two beats of a server.
+// silence is longer than the time between two beats of a server.
 const silence = 2 * time.Second
 
 func (m *migration) run(ctx context.Context, toDatabase bool) error {
@@ -113,7 +113,8 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	return err
 }
 
-// whole refuses a database whose runs are spread: a directory has them in one state.
+// whole refuses a database with several partitions, because a directory has all
+// runs in one state.
 func whole(ctx context.Context, o postgres.Options) error {
 	c, err := postgres.FindCluster(ctx, o)
 	if errors.Is(err, postgres.ErrNoSchema) {

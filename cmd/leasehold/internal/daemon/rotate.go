@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLog bounds the log of a daemon that a client started: there is one such
-// file and the one before it.
+// maxLog is the largest size of the log of a daemon that a client started.
+// There is one such file, and one with the earlier content.
 const maxLog = 8 << 20
 
-// A rotated is a log file that begins again when it is full. What was in it is
-// then in the file with .old after its name. Standard error leads to it, too, so
-// that the trace of a crash is found there.
+// A rotated is a log file that starts over when it is full. Its earlier content
+// is then in a file with the suffix .old. Standard error also goes to this
+// file, so that it has the trace of a crash.
 type rotated struct {
 	path string
 	max  int64
@@ -49,8 +49,8 @@ func (r *rotated) open() error {
 	return nil
 }
 
-// Write writes one line of the log. If the file cannot be replaced, it grows:
-// a log that is too long is better than none.
+// Write writes one line of the log. If the file cannot be rotated, it keeps
+// growing, because a log that is too long is better than none.
 func (r *rotated) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -265,8 +265,8 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	}
 	defer func() { err = errors.Join(err, record.Remove()) }()
 
-	// A service that fails ends the others, and so does ctx. Each closes what
-	// it listens at; the socket's file goes with that.
+	// If a service fails, or ctx ends, the other services end. Each closes its
+	// listener; that also removes the socket's file.
 	services, ctx := errgroup.WithContext(ctx)
 	services.Go(func() error { return tend(ctx) })
 	services.Go(func() error { return daemon.ServeSocket(ctx, socket) })
@@ -339,10 +339,10 @@ func lastOf(ctx context.Context, run, path string, lines int) (l tools.AgentLog,
 // errIdle ends a daemon that nobody uses.
 var errIdle = errors.New("nobody is connected")
 
-// spareProcessor makes up for the one that waits for the disk: Go takes it back
-// from a system call only after a while. With 64 clients on two cores durable
-// calls came out a tenth more, others the same. GOMAXPROCS in the environment
-// still decides.
+// spareProcessor makes up for the processor that waits for the disk, because Go
+// takes it back from a system call only after a while. With 64 clients on two
+// cores, durable calls were a tenth faster and others unchanged. GOMAXPROCS in
+// the environment still decides.
 func spareProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
@@ -390,7 +390,8 @@ func (c certificate) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, exit.Hint(err, "--tls-cert and --tls-key take files in PEM, the key without a passphrase")
 	}
-	// One request at a time on a connection: its end tells which answer was not read.
+	// HTTP/1.1 has one request at a time on a connection, so the connection's
+	// end shows which answer was not read.
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}, nil
 }
 
@@ -412,7 +413,8 @@ func closeWeb(web net.Listener) error {
 	return web.Close()
 }
 
-// announce says, in one line for whoever started the daemon, that it is ready.
+// announce prints one line that says that the daemon is ready, for whoever
+// started it.
 func announce(stdout io.Writer, log zerolog.Logger, r place.Record) {
 	ready := log.Info().Str("version", r.Version).Str("socket", r.Socket).Str("state", r.State)
 	where := r.Socket

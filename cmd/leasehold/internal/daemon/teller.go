@@ -9,9 +9,10 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// A teller writes events to the log, at level debug: grants and losses of leases and
-// claims, and whatever else happens in a run. Events are told while everybody waits, so
-// they go through a queue, and what does not fit is counted instead.
+// A teller writes events to the log at level debug: grants and losses of leases
+// and claims, and everything else that happens in a run. Events are reported
+// while other calls wait, so they go through a queue. Those that do not fit are
+// only counted.
 type teller struct {
 	log     zerolog.Logger
 	events  chan event.Event

@@ -144,7 +144,8 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends a batch, again while the collector says that it may.
+// UploadTraces sends a batch, and tries again as long as the collector allows
+// it.
 func (c *collector) UploadTraces(ctx context.Context, spans []*wire.ResourceSpans) error {
 	// On the wire it is an ExportTraceServiceRequest, whose package brings gRPC.
 	body, err := proto.Marshal(&wire.TracesData{ResourceSpans: spans})
@@ -168,7 +169,8 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*wire.ResourceSpan
 	}
 }
 
-// send sends a batch once. after is when it may be sent again, negative: never.
+// send sends a batch once. after is when it may be sent again; if it is
+// negative, never.
 func (c *collector) send(ctx context.Context, body []byte) (after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {
