@@ -14,12 +14,13 @@ import (
 
 // Conflicts returns the leases of a run that others hold on the given files or
 // on directories above them. A caller that is an operator speaks for the client
-// that started it: pids are its ancestors, the nearest first. If none of them
+// that started it: pids are its ancestors, the nearest first; marks are those of
+// ancestors on another machine. If none of them
 // has a session, every holder counts as another. If keys is empty, Conflicts
 // checks every leased file and directory.
-func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run string, keys []string) (list []*registry.HeldError, err error) {
+func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, marks []string, run string, keys []string) (list []*registry.HeldError, err error) {
 	mine := make(map[uuid.UUID]bool)
-	for _, se := range s.spokenFor(caller, pids) {
+	for _, se := range s.spokenFor(caller, pids, marks) {
 		mine[se.ID()] = true
 	}
 	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
@@ -47,12 +48,15 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, run 
 }
 
 // spokenFor returns the sessions that a caller speaks for; see Conflicts.
-func (s *State) spokenFor(caller *Session, pids []int) (list []*Session) {
+func (s *State) spokenFor(caller *Session, pids []int, marks []string) (list []*Session) {
 	if caller.Actor().Role != Operator {
 		return caller.OfActor()
 	}
 	for i := 0; i < len(pids) && list == nil; i++ {
 		list = s.SessionsOf(pids[i])
+	}
+	for i := 0; i < len(marks) && list == nil; i++ {
+		list = s.SessionsMarked(marks[i])
 	}
 	return list
 }
@@ -60,9 +64,9 @@ func (s *State) spokenFor(caller *Session, pids []int) (list []*Session) {
 // NoteCommitted records that files are committed although others hold leases on
 // them. The record names the client that the caller speaks for, or else the
 // caller.
-func (s *State) NoteCommitted(ctx context.Context, caller *Session, pids []int, run string, held []*registry.HeldError) error {
+func (s *State) NoteCommitted(ctx context.Context, caller *Session, pids []int, marks []string, run string, held []*registry.HeldError) error {
 	by := caller.Actor()
-	if own := s.spokenFor(caller, pids); len(own) > 0 {
+	if own := s.spokenFor(caller, pids, marks); len(own) > 0 {
 		by = own[0].Actor()
 	}
 	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {

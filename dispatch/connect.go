@@ -41,6 +41,7 @@ type Credentials struct {
 type Origin struct {
 	Directory string `json:",omitempty"` // absolute; "": unknown
 	PID       int    `json:",omitempty"` // of the client, which may be the parent of the peer
+	Mark      string `json:",omitempty"` // of the client's process, if that runs elsewhere: see [process.Mark]
 }
 
 // Connect opens a session, or resumes one. If the peer process descends from a
@@ -129,7 +130,7 @@ func (s *State) open(ctx context.Context, record sessionRecord, handle string, c
 		return nil, context.Cause(p.ctx)
 	}
 	p.become(actor, run, record.Peer, drain)
-	p.guest = record.Guest
+	p.guest, p.mark = record.Guest, record.Origin.Mark
 	return &Session{party: p, dir: record.Origin.Directory}, nil
 }
 
@@ -286,6 +287,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	var run Run
 	var drain *work.Drain
 	var peer process.Peer
+	var mark string
 	var agents agentsRecord
 	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
 		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
@@ -304,7 +306,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 			}
 		}
 		actor, _ = getActor(tx, record.Actor)
-		peer, agents = record.Peer, record.Agents
+		peer, mark, agents = record.Peer, record.Origin.Mark, record.Agents
 		run, _ = getRun(tx, actor.Run)
 		drain = drainOf(tx, run)
 		return mayBe(tx, k, actor)
@@ -320,6 +322,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	defer s.mu.Unlock()
 	if p.actor.ID == uuid.Nil { // otherwise an earlier connection has set it, and may be reading it
 		p.become(actor, run, peer, drain)
+		p.mark = mark
 		p.agents.recall(agents)
 	}
 	delete(s.detached, id)

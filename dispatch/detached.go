@@ -21,6 +21,7 @@ const httpIdle = 15 * time.Minute
 // A detached session was connected before a restart and has not been resumed.
 type detached struct {
 	peer   process.Peer
+	mark   string        // of its client, if that is elsewhere
 	missed time.Duration // while this machine was awake
 }
 
@@ -49,7 +50,7 @@ func (s *State) recoverSessions(ctx context.Context) error {
 			if record.Peer.Elsewhere() {
 				record.Peer.PID = 0
 			}
-			s.detached[record.ID] = detached{peer: record.Peer}
+			s.detached[record.ID] = detached{peer: record.Peer, mark: record.Origin.Mark}
 		}
 		return nil
 	})

@@ -247,10 +247,11 @@ func (s *State) sameClient(p *party, session uuid.UUID) *party {
 		return nil
 	}
 	one, two := p.peer, other.peer
+	marked := p.mark != "" && p.mark == other.mark
 	launched := p.actor.ID == other.actor.ID && (s.launchers.KeptOpen(p.id) || s.launchers.KeptOpen(other.id))
 	s.mu.Unlock()
 	switch {
-	case launched:
+	case launched, marked:
 		return other
 	case one.PID == 0 || two.PID == 0:
 		return nil

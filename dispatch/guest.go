@@ -14,11 +14,11 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A Writer is a client on this machine whose hook asks before it writes. It may
-// already have a session, through a shim that it started. Otherwise it becomes
-// a guest.
+// A Writer is a client whose hook asks before it writes. It may already have a
+// session, through a shim that it started. Otherwise it becomes a guest, if it runs on
+// this machine.
 type Writer struct {
-	PID  int    // of the client; 0: unknown
+	PID  int    // of the client; 0: not known, or it runs elsewhere, and Origin has its mark
 	Run  string // of the project that it writes to
 	Home bool   // the client works in that project, so its session is used whatever run that session is in
 	Name string // its name if it becomes a guest
@@ -35,6 +35,7 @@ type guest struct {
 
 var (
 	errNoClient = errors.New("the process of the client is not known, so nothing could tell when it ends")
+	errNoShim   = say(ErrNotFound, "a client of another machine needs a session that lasts, and this one has none: have it start leasehold mcp with the same --server and token")
 
 	// ErrComingBack is returned to a client that had a session before a restart
 	// of the daemon and has not resumed it yet.
@@ -47,7 +48,7 @@ var (
 // considered.
 func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Session, error) {
 	operator := caller.Actor().Role == Operator
-	for _, p := range s.partiesOf(w.PID) {
+	for _, p := range s.partiesOf(w.PID, w.Mark) {
 		switch {
 		case !operator && p.actor.ID != caller.Actor().ID:
 		case w.Home && !p.guest, p.actor.Run == w.Run:
@@ -56,20 +57,27 @@ func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Ses
 	}
 	client := s.opts.Process(w.PID).Peer
 	switch {
-	case !operator && !caller.vouched && (w.Home || client.PID == 0):
+	case !operator && !caller.vouched && w.Mark == "" && (w.Home || client.PID == 0), !operator && s.launchers.KeptOpen(caller.id):
 		return caller, nil
+	case s.comingBack(w.PID, w.Mark):
+		return nil, ErrComingBack
+	case w.Mark != "":
+		return nil, errNoShim
 	case client.PID == 0:
 		return nil, errNoClient
-	case s.comingBack(w.PID):
-		return nil, ErrComingBack
 	}
 	return s.guestOf(ctx, client, w)
 }
 
 // SessionsOf returns the sessions of a client's process: those that connect
 // from it, or from a process that it started, such as a shim.
-func (s *State) SessionsOf(pid int) (list []*Session) {
-	for _, p := range s.partiesOf(pid) {
+func (s *State) SessionsOf(pid int) []*Session { return s.sessionsOf(pid, "") }
+
+// SessionsMarked are the sessions of the process elsewhere that has the mark.
+func (s *State) SessionsMarked(mark string) []*Session { return s.sessionsOf(0, mark) }
+
+func (s *State) sessionsOf(pid int, mark string) (list []*Session) {
+	for _, p := range s.partiesOf(pid, mark) {
 		list = append(list, &Session{party: p})
 	}
 	return list
@@ -89,19 +97,20 @@ func (se *Session) OfActor() (list []*Session) {
 
 // partiesOf returns the parties of a client's process: the oldest process
 // first, guests last.
-func (s *State) partiesOf(pid int) (list []*party) {
-	if pid == 0 {
+func (s *State) partiesOf(pid int, mark string) (list []*party) {
+	if pid == 0 && mark == "" {
 		return nil
 	}
 	s.mu.Lock()
 	for _, p := range s.parties {
-		if p.peer.PID != 0 && !p.ending {
+		marked := mark != "" && p.mark == mark
+		if (marked || mark == "" && p.peer.PID != 0 && !p.peer.Elsewhere()) && !p.ending {
 			list = append(list, p)
 		}
 	}
 	s.mu.Unlock()
 	list = slices.DeleteFunc(list, func(p *party) bool {
-		return p.peer.PID != pid && (p.guest || s.opts.Process(p.peer.PID).Parent != pid)
+		return mark == "" && p.peer.PID != pid && (p.guest || s.opts.Process(p.peer.PID).Parent != pid)
 	})
 	slices.SortFunc(list, func(a, b *party) int {
 		return cmp.Or(last(a.guest)-last(b.guest), a.peer.PID-b.peer.PID, slices.Compare(a.id[:], b.id[:]))
@@ -118,9 +127,12 @@ func last(guest bool) int {
 
 // comingBack reports whether the client has a session that has not been resumed
 // yet.
-func (s *State) comingBack(pid int) bool {
+func (s *State) comingBack(pid int, mark string) bool {
 	for _, d := range s.waitingDetached() {
-		if d.peer.PID != 0 && (d.peer.PID == pid || s.opts.Process(d.peer.PID).Parent == pid) {
+		if mark != "" && d.mark == mark {
+			return true
+		}
+		if mark == "" && d.peer.PID != 0 && (d.peer.PID == pid || s.opts.Process(d.peer.PID).Parent == pid) {
 			return true
 		}
 	}

@@ -47,10 +47,11 @@ type party struct {
 	calls    call.Log     // which answers its clients have received
 	peer     process.Peer // of its first connection
 	vouched  bool         // see Credentials
-	guest    bool         // the daemon keeps it open, for a client without a connection
-	attached int          // number of connections; guarded by State.mu
-	toldFor  []*party     // parties whose notices an operator's answers have carried; guarded by State.mu
-	ending   bool         // can no longer be resumed; guarded by State.mu
+	mark     string       // of its client's process, if that runs elsewhere
+	guest    bool         // the daemon holds it open, for a client without a connection
+	attached int          // connections; under State.mu
+	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
+	ending   bool         // cannot be resumed any more; under State.mu
 }
 
 // ID identifies the session. It is not secret.

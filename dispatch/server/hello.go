@@ -33,7 +33,7 @@ import (
 // a later one, because it would ignore fields that it does not know about the
 // client. So a change that adds a field to Hello, or changes the meaning of
 // one, must raise the version.
-const HelloVersion = 1
+const HelloVersion = 2
 
 // maxHello is the largest length of the line that opens a connection, in bytes.
 const maxHello = 16 << 10
@@ -51,6 +51,7 @@ type Hello struct {
 	// for it.
 	Directory string `json:"directory,omitempty"`
 	Parent    bool   `json:"parent,omitempty"` // the parent of the connecting process works there
+	Mark      string `json:"mark,omitempty"`   // names the process that works there to a server elsewhere; see [process.Mark]; since version 2
 
 	// Tools are the groups of tools that the client wants to see, separated by
 	// commas; "" means all.
@@ -94,6 +95,9 @@ func (e *HelloError) Error() string { return e.Message }
 // is a [*HelloError]. Greet sets no deadlines on nc.
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	h.Leasehold = HelloVersion
+	if h.Mark == "" {
+		h.Leasehold = 1 // which says all of it, and which an older daemon takes
+	}
 	_, writeErr := nc.Write(wire.Line(h))
 	// A daemon that refuses the connection says why, and may close it before it
 	// reads the hello.
@@ -255,12 +259,21 @@ func (s *Server) parseHello(line []byte) (h Hello, err error) {
 	return h, nil
 }
 
+// maxMark is the longest mark of a client, in bytes.
+const maxMark = 64
+
 // maxDirectory is the longest directory that is stored for a session.
 const maxDirectory = 1 << 10
 
 // origin returns where the process works, if h says so.
 func (h Hello) origin(peer process.Peer) dispatch.Origin {
-	if peer.PID == 0 || !filepath.IsAbs(h.Directory) || len(h.Directory) > maxDirectory || !printable(h.Directory) {
+	if len(h.Mark) > maxMark || !printable(h.Mark) {
+		h.Mark = ""
+	}
+	if peer.PID == 0 || peer.Elsewhere() && h.Mark != "" {
+		return dispatch.Origin{Mark: h.Mark}
+	}
+	if !filepath.IsAbs(h.Directory) || len(h.Directory) > maxDirectory || !printable(h.Directory) {
 		return dispatch.Origin{}
 	}
 	pid := peer.PID

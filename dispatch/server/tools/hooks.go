@@ -56,7 +56,16 @@ type hooks struct {
 
 // A clientArg identifies the client whose hook calls.
 type clientArg struct {
-	PID int `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it" min:"2" max:"4194304"`
+	PID  int    `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it, or mark" min:"2" max:"4194304"`
+	Mark string `json:"mark,omitempty" doc:"in place of pid, of a client on another machine: what its shim called it in its hello" max:"64"`
+}
+
+// marks are those of the client, if it has one.
+func (a clientArg) marks() []string {
+	if a.Mark == "" {
+		return nil
+	}
+	return []string{a.Mark}
 }
 
 // An agentArg identifies an agent of the client.
@@ -70,6 +79,9 @@ type agentArg struct {
 func (a clientArg) sessions(h *hooks, se *dispatch.Session) ([]*dispatch.Session, error) {
 	if se.Actor().Role != dispatch.Operator {
 		return se.OfActor(), nil
+	}
+	if a.Mark != "" {
+		return h.state.SessionsMarked(a.Mark), nil
 	}
 	if a.PID == 0 {
 		return nil, &registry.ArgumentError{Argument: "pid", Problem: "must be given by an operator: the client's process"}
@@ -114,7 +126,7 @@ func (h *hooks) write(ctx context.Context, se *dispatch.Session, a fileWriteArgs
 	for _, w := range a.Writes {
 		var by *dispatch.Session
 		by, err = h.state.SessionFor(ctx, se, dispatch.Writer{
-			PID: a.PID, Run: w.Run, Home: w.Home, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory},
+			PID: a.PID, Run: w.Run, Home: w.Home, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory, Mark: a.Mark},
 		})
 		var t taken
 		if err == nil {
@@ -183,6 +195,8 @@ type fileCheckArgs struct {
 	Keys []string `json:"keys,omitempty" doc:"of the leases of the files; all that are leased, if left out" max:"10000"`
 	PIDs []string `json:"pids,omitempty" doc:"the processes that the caller comes from, the nearest first" max:"64"`
 
+	Marks []string `json:"marks,omitempty" doc:"in place of pids, of a caller on another machine" max:"64"`
+
 	Overrule bool `json:"overrule,omitempty" doc:"record that the files are committed all the same" default:"false"`
 }
 
@@ -204,10 +218,10 @@ func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs
 			pids = append(pids, pid)
 		}
 	}
-	conflicts, err := h.state.Conflicts(ctx, se, pids, a.Run, a.Keys)
+	conflicts, err := h.state.Conflicts(ctx, se, pids, a.Marks, a.Run, a.Keys)
 	list := inTheWay{Held: []heldFile{}}
 	if err == nil && a.Overrule {
-		err = h.state.NoteCommitted(ctx, se, pids, a.Run, conflicts)
+		err = h.state.NoteCommitted(ctx, se, pids, a.Marks, a.Run, conflicts)
 	}
 	for _, held := range conflicts {
 		list.Held = append(list.Held, heldFile{held.Key, RefusalOf(held).locate(ctx, se, held).Message})

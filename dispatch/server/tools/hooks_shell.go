@@ -66,8 +66,8 @@ type seenFile struct {
 // command returns the key of a command among those that run.
 func (a commandArgs) command(se *dispatch.Session) string {
 	whose := se.Actor().ID.String()
-	if se.Actor().Role == dispatch.Operator { // each hook has a new session
-		whose = strconv.Itoa(a.PID)
+	if se.Actor().Role == dispatch.Operator { // each hook is another
+		whose = strconv.Itoa(a.PID) + a.Mark
 	}
 	return fmt.Sprintf("%s %q %q", whose, a.Party, a.ToolUse)
 }
@@ -103,7 +103,7 @@ func (c changedFiles) Text() string {
 func (h *hooks) changed(ctx context.Context, se *dispatch.Session, a changedArgs) (changedFiles, error) {
 	list := changedFiles{Changed: []heldFile{}}
 	by, err := h.state.SessionFor(ctx, se, dispatch.Writer{
-		PID: a.PID, Run: a.Run, Home: true, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory},
+		PID: a.PID, Run: a.Run, Home: true, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory, Mark: a.Mark},
 	})
 	if err != nil {
 		return list, err
@@ -115,7 +115,7 @@ func (h *hooks) changed(ctx context.Context, se *dispatch.Session, a changedArgs
 	if len(keys) == 0 {
 		return list, &registry.ArgumentError{Argument: "files", Problem: "must be given"}
 	}
-	held, err := h.state.Conflicts(ctx, se, []int{a.PID}, a.Run, keys)
+	held, err := h.state.Conflicts(ctx, se, []int{a.PID}, a.marks(), a.Run, keys)
 	if err != nil {
 		return list, err
 	}

@@ -111,9 +111,9 @@ func in(field string, unit time.Duration) func(entry) (time.Duration, bool) {
 	}
 }
 
-// examineClients checks every configuration that names leasehold. socket is
-// that of the running daemon, or "".
-func examineClients(ctx context.Context, socket string) (found []finding) {
+// examineClients looks at every configuration that names leasehold. at is where
+// the daemons answer that a client may reach.
+func examineClients(ctx context.Context, at []string) (found []finding) {
 	home, _ := os.UserHomeDir()
 	here, _ := os.Getwd()
 	for _, c := range clientConfigs {
@@ -123,7 +123,7 @@ func examineClients(ctx context.Context, socket string) (found []finding) {
 		}
 		for _, dir := range dirs {
 			if dir != "" {
-				found = append(found, c.examine(ctx, socket, filepath.Join(dir, c.file))...)
+				found = append(found, c.examine(ctx, at, filepath.Join(dir, c.file))...)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func examineClients(ctx context.Context, socket string) (found []finding) {
 	return found
 }
 
-func (c clientConfig) examine(ctx context.Context, socket, file string) (found []finding) {
+func (c clientConfig) examine(ctx context.Context, at []string, file string) (found []finding) {
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), "leasehold") {
 		return nil
@@ -147,8 +147,8 @@ func (c clientConfig) examine(ctx context.Context, socket, file string) (found [
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if e := servers[name]; e.isOurs(name) {
-			start := func(say sayFunc) string { return c.start(ctx, socket, e, say) }
-			if socket == "" {
+			start := func(say sayFunc) string { return c.start(ctx, at, e, say) }
+			if len(at) == 0 {
 				start = func(sayFunc) string { return notStarted(e) }
 			}
 			found = append(found, c.rules.examine(file+": "+name, e, start)...)

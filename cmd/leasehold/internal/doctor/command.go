@@ -3,25 +3,31 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 func NewCommand() *cobra.Command {
 	var dir string
 	var asObject bool
 	var db database.Database
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "doctor",
 		Short: "Find out what is wrong, and what to do about it",
 		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks, and
@@ -33,6 +39,11 @@ daemon, and which run it joins. It also checks the tool time-outs.
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
 another machine or in a container with clocks of its own.
+
+With --server, or where LEASEHOLD_SERVER is set, doctor looks at the servers elsewhere
+instead: it connects to each of them with the token, and says which of them answer, as
+whom this machine is known there, and what is wrong with the others. It checks that the
+clients' servers reach one of these.
 
 With --state, doctor reads a state that no daemon has open, and proves that its records
 and indexes agree. It changes nothing, except that it rotates the logs of the store as
@@ -47,6 +58,9 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 
   # prove that a state is sound, with the daemon stopped
   leasehold doctor --state ~/.local/state/leasehold
+
+  # does each server of a cluster let this machine in?
+  LEASEHOLD_TOKEN_FILE=~/token leasehold doctor --server https://a.example.org:7711,https://b.example.org:7711
 
   leasehold doctor --json | jq -r '.checks[] | select(.level == "fault").do'`,
 		Args: cobra.NoArgs,
@@ -106,11 +120,54 @@ const (
 
 // examine runs all checks except that of the contents of the state.
 func examine(cmd *cobra.Command) []finding {
+	target, err := place.TargetOf(cmd)
+	if err != nil {
+		return []finding{faultOf("server", err)}
+	}
+	if target.Servers != nil {
+		found, answering := examineServers(cmd.Context(), target.Servers)
+		found = append(found, examineClock()...)
+		return append(found, examineClients(cmd.Context(), answering)...)
+	}
 	found, clocks := examineSocket(cmd)
 	found = append(found, examinePlace()...)
 	found = append(found, clocks...)
 	found = append(found, examineClock()...)
 	return append(found, examineClients(cmd.Context(), daemonAt(cmd))...)
+}
+
+// examineServers connects to each of the servers elsewhere, and gives those that answer.
+func examineServers(ctx context.Context, servers *place.Servers) (found []finding, answering []string) {
+	hello := server.Hello{Token: servers.Token}
+	if dispatch.IsAccess(servers.Token) {
+		hello = server.Hello{Operator: true}
+	}
+	for _, u := range servers.URLs {
+		one := *servers
+		one.URLs = []*url.URL{u}
+		began := time.Now()
+		c, err := connection.NewDialer(place.Target{Servers: &one}).Open(ctx, hello, false)
+		if err != nil {
+			f := faultOf("server", err)
+			if f.Do == "" {
+				f.Do = "see whether that server runs, with --http, and whether this machine reaches its port"
+			}
+			found = append(found, f)
+			continue
+		}
+		took, as := time.Since(began).Round(100*time.Microsecond), string(c.Actor.Role)
+		c.Close()
+		answering = append(answering, u.String())
+		if c.Actor.Run != "" {
+			as = fmt.Sprintf("%s of run %s", c.Actor.Path, c.Actor.Run)
+		}
+		f := finding{Check: "server", Level: fine, What: fmt.Sprintf("%s, version %s, answers in %v and knows this token as %s", u, c.Version, took, as)}
+		if what, do, other := strings.Cut(connection.VersionAdvice(c.Version), ": "); other {
+			f.Level, f.What, f.Do = note, fmt.Sprintf("%s: %s", u, what), do
+		}
+		found = append(found, f)
+	}
+	return found, answering
 }
 
 // tellFindings prints the findings. If there are faults, it returns

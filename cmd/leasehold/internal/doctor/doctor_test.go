@@ -48,7 +48,7 @@ func TestConfigurationsOfTheBookAreWell(t *testing.T) {
 		"opencode.json": "opencode.jsonc", "opencode-http.json": "opencode.jsonc", "opencode-v1.json": "opencode.json",
 		"copilot.json": ".copilot/mcp-config.json",
 	} {
-		found := configOf(t, of).examine(t.Context(), "", filepath.Join("..", "..", "..", "..", "book", "clients", file))
+		found := configOf(t, of).examine(t.Context(), nil, filepath.Join("..", "..", "..", "..", "book", "clients", file))
 		if len(found) != 1 || found[0].Level != fine {
 			t.Errorf("%s: %+v", file, found)
 		}
@@ -81,7 +81,7 @@ func TestConfigurationsThatHurtAreFound(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.ReplaceAll(c.text, "HERE", here)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found := configOf(t, c.file).examine(t.Context(), "", file)
+		found := configOf(t, c.file).examine(t.Context(), nil, file)
 		if len(found) != len(c.want) {
 			t.Errorf("%s %s: %+v, want %q", c.file, c.text, found, c.want)
 			continue

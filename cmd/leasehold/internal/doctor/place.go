@@ -54,18 +54,18 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))}), clocks
 }
 
-// daemonAt returns the socket of the running daemon, or "".
-func daemonAt(cmd *cobra.Command) string {
+// daemonAt is the socket of the daemon that runs, if one does.
+func daemonAt(cmd *cobra.Command) []string {
 	d, err := connection.For(cmd)
 	if err != nil {
-		return ""
+		return nil
 	}
 	c, err := d.Open(cmd.Context(), server.Hello{Operator: true}, false)
 	if err != nil {
-		return ""
+		return nil
 	}
 	c.Close()
-	return d.Socket
+	return []string{d.Socket}
 }
 
 func noDaemon(socket string, err error) finding {

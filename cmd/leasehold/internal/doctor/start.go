@@ -20,9 +20,9 @@ import (
 const startTimeout = 10 * time.Second
 
 // start starts a client's server as the client does, with the environment that
-// the client gives it, and asks where it would connect. That must be the daemon
-// at socket. The probe starts no daemon, so it is useful only while one runs.
-func (c clientConfig) start(ctx context.Context, socket string, e entry, say sayFunc) (connects string) {
+// the client gives it, and has it say what it would connect to, which must be the
+// daemon at one of these places. It starts no daemon, and so is of no use where none runs.
+func (c clientConfig) start(ctx context.Context, at []string, e entry, say sayFunc) (connects string) {
 	command := e.command()
 	args := e.arguments()
 	if command == "" || !slices.Contains(args, "mcp") { // another server, or an unknown wrapper
@@ -61,8 +61,8 @@ func (c clientConfig) start(ctx context.Context, socket string, e entry, say say
 			say(fault, "starts something that is not leasehold", "leasehold setup writes a configuration that is")
 			return ""
 		}
-		if p.Socket != socket {
-			say(fault, fmt.Sprintf("reaches the daemon at %s, and this command the one at %s", p.Socket, socket),
+		if !slices.Contains(at, p.Socket) {
+			say(fault, fmt.Sprintf("reaches the daemon at %s, and this command the one at %s", p.Socket, strings.Join(at, " or ")),
 				"give both the same LEASEHOLD_SOCKET, XDG_RUNTIME_DIR and XDG_STATE_HOME; in Codex, env_vars passes them on, and leasehold setup codex writes it")
 			return ""
 		}

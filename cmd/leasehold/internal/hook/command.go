@@ -31,6 +31,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	mcp "github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -48,7 +49,7 @@ func NewCommand() *cobra.Command {
 		names = append(names, c.name)
 	}
 	names = append(names, "git")
-	return place.WithSocket(&cobra.Command{
+	return place.WithServer(&cobra.Command{
 		Use:   "hook CLIENT",
 		Short: "Guard the files that an MCP client writes, from its hooks",
 		Long: `Guard the files that an MCP client writes. The client's hooks run this command;
@@ -74,7 +75,9 @@ The file .leasehold.toml at the root of the project has the settings:
   without_daemon = "allow"  # or "refuse": while no daemon answers
 
 With LEASEHOLD_GUARD=report in the environment a client is never refused. What it
-writes in spite of a lease is recorded. CLIENT is claude, codex, gemini or opencode;
+writes in spite of a lease is recorded. With --server, or where LEASEHOLD_SERVER is set
+as it is for the client's leasehold mcp, the leases are those of a server elsewhere.
+CLIENT is claude, codex, gemini or opencode;
 or git, whose pre-commit hook leasehold guard installs.`,
 		Example:   `  echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"src/app.ts"}}' | leasehold hook claude`,
 		Args:      cobra.ExactArgs(1),
@@ -144,6 +147,7 @@ type guard struct {
 	pid    int
 
 	daemon *mcp.Client // once it is reached
+	mark   string      // of the client's process, for a server elsewhere
 }
 
 func (g *guard) close() {
@@ -216,16 +220,43 @@ func (g *guard) news(ctx context.Context) string {
 // connect reaches the daemon as the actor that leasehold has launched, or else as
 // the operator, who speaks for the client's process.
 func (g *guard) connect(start bool) (err error) {
-	hello := server.Hello{Operator: true}
-	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
-		hello = server.Hello{Handle: handle, Directory: g.event.dir}
+	d, hello, err := reach(g.cmd)
+	if err != nil {
+		return err
 	}
-	g.daemon, err = connection.Open(g.cmd, hello, start)
+	if d.Elsewhere() {
+		g.mark = process.Mark(g.pid)
+	}
+	hello.Directory = g.event.dir
+	g.daemon, err = d.Open(g.cmd.Context(), hello, start)
 	return err
 }
 
+// reach finds out where the daemon is, and who a hook is to it. To a server elsewhere it
+// is whose token it has, as the client's shim is.
+func reach(cmd *cobra.Command) (d *connection.Dialer, hello server.Hello, err error) {
+	if d, err = connection.For(cmd); err != nil {
+		return nil, hello, err
+	}
+	hello = server.Hello{Operator: true}
+	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
+		return d, server.Hello{Handle: handle}, nil
+	}
+	if d.Elsewhere() {
+		token, err := place.ActorToken(cmd)
+		if err != nil {
+			return nil, hello, err
+		}
+		hello = server.Hello{Token: token, Operator: token == ""}
+	}
+	return d, hello, nil
+}
+
 func (g *guard) call(ctx context.Context, tool string, args map[string]any) (mcp.Answer, error) {
-	if g.pid != 0 {
+	switch {
+	case g.mark != "":
+		args["mark"] = g.mark
+	case g.pid != 0:
 		args["pid"] = g.pid
 	}
 	return g.daemon.Call(ctx, tool, args)
@@ -259,7 +290,7 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 	answer, err := g.insist(ctx, args)
 	refusal, refused := errors.AsType[*mcp.Refusal](err)
 	switch {
-	case refused && refusal.Code != "UNAVAILABLE":
+	case refused && refusal.Code != "UNAVAILABLE" && refusal.Code != "NOT_FOUND": // the session that would hold them
 		return verdict{refuse: refusalText(list, refusal)}, nil
 	case err != nil:
 		return withoutDaemon(settings.Guard, g.event.files, err), nil

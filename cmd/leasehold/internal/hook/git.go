@@ -19,7 +19,6 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
-	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -60,11 +59,11 @@ func runGit(cmd *cobra.Command) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	hello := server.Hello{Operator: true}
-	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
-		hello = server.Hello{Handle: handle}
+	d, hello, err := reach(cmd)
+	if err != nil {
+		return err
 	}
-	daemon, err := connection.Open(cmd, hello, false)
+	daemon, err := d.Open(cmd.Context(), hello, false)
 	switch {
 	case err != nil && settings.Guard.WithoutDaemon == project.Refuse && !errors.Is(err, connection.ErrNoDaemon):
 		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
@@ -76,7 +75,7 @@ func runGit(cmd *cobra.Command) error {
 	}
 	defer daemon.Close()
 	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
-	answer, err := connection.Call(cmd.Context(), daemon, "hook_check", map[string]any{"run": run, "keys": keys, "pids": ancestors(), "overrule": overrule})
+	answer, err := connection.Call(cmd.Context(), daemon, "hook_check", caller(d, map[string]any{"run": run, "keys": keys, "overrule": overrule}))
 	if err != nil {
 		return err
 	}
@@ -142,6 +141,22 @@ func committed(cmd *cobra.Command, top string) (files []string, err error) {
 	}
 	theirs, err := staged("MERGE_HEAD")
 	return slices.DeleteFunc(files, func(name string) bool { return !slices.Contains(theirs, name) }), err
+}
+
+// caller says with a call which processes this one comes from.
+func caller(d *connection.Dialer, args map[string]any) map[string]any {
+	pids := ancestors()
+	if !d.Elsewhere() {
+		args["pids"] = pids
+		return args
+	}
+	marks := make([]string, len(pids))
+	for i, text := range pids {
+		pid, _ := strconv.Atoi(text) // as ancestors wrote it
+		marks[i] = process.Mark(pid)
+	}
+	args["marks"] = marks
+	return args
 }
 
 // ancestors are the processes that this one comes from and that may be a client, the

@@ -37,7 +37,7 @@ func (g *guard) commandBegins(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	answer, err := g.daemon.Call(ctx, "hook_check", map[string]any{"run": run, "pids": []string{strconv.Itoa(g.pid)}})
+	answer, err := g.daemon.Call(ctx, "hook_check", g.callers(map[string]any{"run": run}))
 	if err != nil {
 		return err
 	}
@@ -51,6 +51,16 @@ func (g *guard) commandBegins(ctx context.Context) error {
 	}
 	_, err = g.call(ctx, "hook_command", map[string]any{"party": g.event.party, "tool_use_id": g.event.use, "files": files})
 	return err
+}
+
+// callers says with a call which process the hook speaks for.
+func (g *guard) callers(args map[string]any) map[string]any {
+	if g.mark != "" {
+		args["marks"] = []string{g.mark}
+	} else {
+		args["pids"] = []string{strconv.Itoa(g.pid)}
+	}
+	return args
 }
 
 // commandEnded reports those of the files that have changed, and says so.

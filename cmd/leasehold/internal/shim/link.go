@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
@@ -115,6 +116,9 @@ func (s *shim) connect(ctx context.Context) {
 		return
 	}
 	hello := server.Hello{Handle: s.handle, Token: s.cfg.Token, Directory: s.cfg.Directory, Parent: true}
+	if s.dialer.Elsewhere() {
+		hello.Mark = process.Mark(os.Getppid())
+	}
 	if s.cfg.Tools != "all" {
 		hello.Tools = s.cfg.Tools
 	}
