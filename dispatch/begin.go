@@ -21,8 +21,10 @@ type Dispatch struct {
 	Root     work.Order
 	Agents   []string // those that an order may name
 	Settings work.Settings
-	Resume   bool      // continue a run whose launcher is gone
-	Attach   uuid.UUID // id of the run that the same launcher reconnects to; Root, Agents and Settings are not read
+	Resume   bool      // go on with a run whose launcher is gone
+	Attach   uuid.UUID // the same launcher again: its run's id; Root, Agents and Settings stand
+	Instance string    // of the launcher's process, which chose it at random; "": it is known by its peer
+	Plan     string    // for the launchers of other machines, who get it as it is
 
 	// A launcher may attach while its last connection is still counted as open.
 	// That connection is then no longer the launcher.
@@ -49,6 +51,7 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		}
 	}
 	l := work.NewLauncher(se.ctx, req.Run, se.peer)
+	l.Instance = req.Instance
 	undo := func() {}
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		run, err := s.begin(tx, req, se.peer)
@@ -78,13 +81,22 @@ func (s *State) setLauncher(l *work.Launcher) (undo func()) {
 	return s.launchers.Set(l)
 }
 
-// launcherOf returns the launcher of a run if that launcher is se.
+// launcherOf is the launcher of a run, or of a machine that serves it, if se is it.
 func (s *State) launcherOf(se *Session, name string) (*work.Launcher, error) {
 	l, ok := s.launchers.Of(se.ctx, name)
 	if !ok {
-		return nil, forbidden("this connection is not the launcher of run %q: begin with operator_run_dispatch", name)
+		return nil, forbidden("this connection is not the launcher of run %q: begin with operator_run_dispatch, or operator_launch_join", name)
 	}
 	return l, nil
+}
+
+// dispatcherOf is the launcher that dispatches a run, if se is it.
+func (s *State) dispatcherOf(se *Session, name string) (*work.Launcher, error) {
+	l, err := s.launcherOf(se, name)
+	if err == nil && l.Machine != "" {
+		return nil, forbidden("this connection serves run %q for machine %q, and does not dispatch it", name, l.Machine)
+	}
+	return l, err
 }
 
 // begin creates the requested run, or checks that an existing one can be
@@ -97,7 +109,8 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 		if !dispatched || d.RunID != req.Attach || !run.EndedAt.IsZero() {
 			return Run{}, notFound("run %q with the id %s, to go on with", req.Run, req.Attach)
 		}
-		if s.launchers.Attached(run.ID) && (peer.PID == 0 || peer != d.Launcher) {
+		same := peer.PID != 0 && peer == d.Launcher || req.Instance != "" && req.Instance == d.Instance
+		if s.launchers.Attached(run.ID) && !same {
 			return Run{}, say(ErrExists, "run %q already has a dispatcher; a run has only one", req.Run)
 		}
 		work.AmendRun(tx, run.Name, func(d *work.Dispatched) { d.Launcher = peer })
@@ -106,6 +119,8 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 		if !dispatched {
 			return Run{}, notFound("a dispatched run %q; leave out --resume to begin one", req.Run)
 		}
+		work.AmendRun(tx, run.Name, func(d *work.Dispatched) { d.Instance = req.Instance })
+		work.PutPlan(tx, run.Name, req.Plan)
 		return run, s.resumeRun(tx, run, d, req, peer)
 	case exists && run.EndedAt.IsZero() && !dispatched:
 		return Run{}, say(ErrExists, "run %q already exists and was not started by leasehold dispatch; end it (leasehold actor end --run %s root) or choose another name", req.Run, req.Run)
@@ -124,8 +139,9 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 	root := s.makeRun(tx, NewActor{Run: req.Run, Name: o.Name, Role: Root, Caps: capsOf(req.Settings)})
 	run, _ = getRun(tx, req.Run)
 	work.AmendRun(tx, run.Name, func(d *work.Dispatched) {
-		*d = work.Dispatched{RunID: run.ID, Life: 1, Agents: req.Agents, Settings: req.Settings, Launcher: peer}
+		*d = work.Dispatched{RunID: run.ID, Life: 1, Agents: req.Agents, Settings: req.Settings, Launcher: peer, Instance: req.Instance}
 	})
+	work.PutPlan(tx, run.Name, req.Plan)
 	work.Give(tx, run.Name, root.ID, uuid.Nil, o)
 	return run, nil
 }

@@ -61,7 +61,7 @@ const MaxResults = 64
 // RunResults returns the results of those of the actors that have reported one.
 // se must be the launcher of the run.
 func (s *State) RunResults(ctx context.Context, se *Session, name string, actors []uuid.UUID) (results map[uuid.UUID]json.RawMessage, err error) {
-	l, err := s.launcherOf(se, name)
+	l, err := s.dispatcherOf(se, name)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *State) RunResults(ctx context.Context, se *Session, name string, actors
 // actor still in the tree. The run can be resumed until another run takes its
 // name. Read the reports of its actors before: see [State.RunResults].
 func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summary RunInfo, err error) {
-	l, err := s.launcherOf(se, name)
+	l, err := s.dispatcherOf(se, name)
 	if err != nil {
 		return RunInfo{}, err
 	}
@@ -117,7 +117,7 @@ func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summar
 // DrainRun stops all spawning in the run and notifies its agents. If stop is
 // set, it also stops all of them.
 func (s *State) DrainRun(ctx context.Context, se *Session, name, reason string, stop bool) (left int, err error) {
-	if _, err := s.launcherOf(se, name); err != nil {
+	if _, err := s.dispatcherOf(se, name); err != nil {
 		return 0, err
 	}
 	var drain *work.Drain // nil: the run was already draining

@@ -42,9 +42,10 @@ func notOutside(k work.Kin) error {
 // belong to. The process behind an HTTP connection is unknown, so a launched
 // actor cannot connect over HTTP.
 func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
-	_, launched := work.Get(tx, a.ID)
+	w, launched := work.Get(tx, a.ID)
+	away := w.Remote && k.Process.Transport == "remote" // where it was launched, nobody here sees
 	switch {
-	case launched && (k.Process.Transport == "http" || k.Process.Transport == "remote"):
+	case launched && !away && (k.Process.Transport == "http" || k.Process.Transport == "remote"):
 		return forbidden("actor %s of run %q was launched: its token and its sessions are for its own processes, which connect by leasehold mcp or leasehold call, and not over HTTP", a.Path, a.Run)
 	case k.Actor != uuid.Nil && a.ID != k.Actor:
 		return forbidden("process %d is one of another actor than %s, whose credentials it shows", k.Process.PID, a.Path)

@@ -242,7 +242,7 @@ func TestRealProcessesOfATreeAreItsActors(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr.orders()
-		if err := h.LaunchStarted(t.Context(), op, "r", info.Root, leader.Process.Pid); err != nil {
+		if err := h.LaunchStarted(t.Context(), op, "r", info.Root, leader.Process.Pid, ""); err != nil {
 			t.Fatal(err)
 		}
 		for what, pid := range pids {

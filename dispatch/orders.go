@@ -120,6 +120,9 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 				continue // true of nearly all, so their works are not read
 			}
 			w, _ := work.Get(tx, id)
+			if !l.Starts(w) {
+				continue // another's
+			}
 			a, _ := getActor(tx, id)
 			if todo == work.ToStop && w.Status == work.Pending && given[w.Actor] == "" {
 				// The launch was handed out before this attachment, and on
@@ -143,7 +146,7 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 			if w.HandedOut() {
 				replaced = append(replaced, cut{w.Session, errReplaced})
 			}
-			launch, session := s.openLaunch(tx, a, w)
+			launch, session := s.openLaunch(tx, a, w, l)
 			opened = append(opened, session)
 			o.Launch = append(o.Launch, launch)
 		}
@@ -179,10 +182,10 @@ func depth(a Actor) int {
 	return strings.Count(a.Path, Separator) + 1
 }
 
-// openLaunch creates the token of an actor and the session that is kept open
-// for its process. If the order was handed out before, to a launcher that never
-// reported a start, the earlier token and session become void.
-func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, session uuid.UUID) {
+// openLaunch makes the token of an actor and the session that is kept open for
+// its process. Those that were made before, for a launcher that never said
+// that it started one, are void.
+func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work, l *work.Launcher) (o Launch, session uuid.UUID) {
 	if w.HandedOut() {
 		if before, ok := rows.Get[sessionRecord](tx, sessionKey(w.Session)); ok {
 			tx.Delete(sessionKey(w.Session))
@@ -199,6 +202,6 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work) (o Launch, sessio
 	o.Handle, record.Secret = s.opts.Partition.newSecret(handleMark, record.ID)
 	putSession(tx, record)
 	noteSession(tx, a, record.ID, event.SessionBegan, "launched")
-	work.HandOut(tx, w, record.ID)
+	work.HandOut(tx, w, record.ID, l)
 	return o, record.ID
 }

@@ -5,23 +5,30 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
-// LaunchStarted records the process of an actor.
-func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, actor uuid.UUID, pid int) error {
+// LaunchStarted notes the process of an actor, and the directory of its logs.
+func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, actor uuid.UUID, pid int, logs string) error {
 	l, err := s.launcherOf(se, name)
 	if err != nil {
 		return err
 	}
-	p := s.opts.Process(pid).Peer
-	p.PID, p.Transport = pid, "unix"
+	p := process.Peer{PID: pid, Transport: l.Peer.Transport, Machine: elsewhere}
+	if !l.Remote() {
+		p = s.opts.Process(pid).Peer
+		p.PID, p.Transport = pid, "unix"
+	}
 	var before int
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		w, a, err := workIn(tx, l, actor)
+		if err == nil && !l.Owns(w) {
+			err = forbidden("%s was not handed out to %s", a.Path, l)
+		}
 		if err != nil {
 			return err
 		}
@@ -29,6 +36,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 			return forbidden("%s is %s already: end process %d", a.Path, w.Status, pid)
 		}
 		before = w.Process.PID
+		w.Logs = logs
 		work.Started(tx, l.Run, w, p)
 		if record, ok := rows.Get[sessionRecord](tx, sessionKey(w.Session)); ok {
 			record.Peer = p
@@ -42,6 +50,10 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 	s.launchers.Started(actor, p, before)
 	return nil
 }
+
+// elsewhere is the Machine of a process that a launcher elsewhere has started: pids mean
+// something only to that.
+const elsewhere = "of its launcher"
 
 // LaunchExited records how the process of an actor ended. A repeated report
 // changes nothing.
@@ -57,6 +69,9 @@ func (s *State) LaunchExited(ctx context.Context, se *Session, name string, acto
 	err = s.ending(ctx, func(e *ender) error {
 		tx := e.tx
 		w, a, err := workIn(tx, l, actor)
+		if err == nil && !l.Owns(w) {
+			err = forbidden("%s was not handed out to %s", a.Path, l)
+		}
 		if err != nil {
 			return err
 		}

@@ -472,7 +472,7 @@ func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 			t.Errorf("orders: %+v", o)
 		}
 		h.wantStatus(map[string]work.Status{"root": work.Running, "S1": work.Cancelled})
-		if err := h.LaunchStarted(t.Context(), next.op, "r", late.Actor.ID, 7000); !isForbidden(err) {
+		if err := h.LaunchStarted(t.Context(), next.op, "r", late.Actor.ID, 7000, ""); !isForbidden(err) {
 			t.Errorf("started after it was cancelled: %v", err)
 		}
 		next.ids, next.pid = tr.ids, tr.pid
@@ -528,7 +528,7 @@ func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 				_, _, exited := h.LaunchExited(t.Context(), se, "r", root, work.Exit{Status: work.Failed})
 				_, drained := h.DrainRun(t.Context(), se, "r", "x", true)
 				_, finished := h.FinishRun(t.Context(), se, "r")
-				for _, err := range []error{orders, h.LaunchStarted(t.Context(), se, "r", root, 5), exited, drained, finished} {
+				for _, err := range []error{orders, h.LaunchStarted(t.Context(), se, "r", root, 5, ""), exited, drained, finished} {
 					if !isForbidden(err) {
 						t.Errorf("%s: %v", se.Actor().Path, err)
 					}
@@ -545,7 +545,7 @@ func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 			if _, _, err := h.LaunchExited(t.Context(), tr.op, "r", root, work.Exit{Status: work.Running}); !names("status")(err) {
 				t.Errorf("an exit that is none: %v", err)
 			}
-			if err := h.LaunchStarted(t.Context(), tr.op, "r", uuid.New(), 5); !errors.Is(err, dispatch.ErrNotFound) {
+			if err := h.LaunchStarted(t.Context(), tr.op, "r", uuid.New(), 5, ""); !errors.Is(err, dispatch.ErrNotFound) {
 				t.Errorf("an actor that is none: %v", err)
 			}
 			for argument, change := range map[string]func(*dispatch.Dispatch){

@@ -78,7 +78,7 @@ func (p *party) Guest() bool { return p.guest }
 
 // Holder is the session as a holder of leases.
 func (p *party) Holder() registry.Holder {
-	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path, Local: p.peer.PID != 0}
+	return registry.Holder{Session: p.id, Actor: p.actor.ID, Path: p.actor.Path, Local: p.peer.PID != 0 && !p.peer.Elsewhere()}
 }
 
 // CallLog knows which of the session's calls have been answered, and which

@@ -23,12 +23,13 @@ import (
 
 // A Spawn is a request for a launched actor below the caller.
 type Spawn struct {
-	Role       Role   // Sublead or Worker
-	Name       string // "": generated (S1, S2, … or W1, W2, …)
-	Prompt     string
-	Agent      string // "", here and below: the manifest's default for the role
-	Model      string
-	Directory  string // relative to the lead's
+	Role      Role   // Sublead or Worker
+	Name      string // "": S1, S2, … or W1, W2, …
+	Prompt    string
+	Agent     string // "", here and below: as the manifest says for the role
+	Model     string
+	Directory string // relative to its lead's
+	work.Placement
 	Env        map[string]string
 	Tools      []string
 	Timeout    time.Duration
@@ -44,7 +45,7 @@ func (sp Spawn) wish() work.Wish {
 	return work.Wish{
 		Order: work.Order{
 			Name: sp.Name, Agent: sp.Agent, Model: sp.Model, Prompt: sp.Prompt, Directory: sp.Directory,
-			Env: sp.Env, Tools: sp.Tools, Timeout: sp.Timeout,
+			Env: sp.Env, Tools: sp.Tools, Timeout: sp.Timeout, Placement: sp.Placement,
 		},
 		Budget: sp.Budget, Worktree: sp.Worktree,
 	}
@@ -129,6 +130,10 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 			return Spawned{s.info(tx, *earlier, lead), true, work.Result(tx, earlier.ID)}, nil
 		}
 	}
+	chosen, err := s.choose(tx, run, d, o.Placement)
+	if err != nil {
+		return Spawned{}, err
+	}
 	path, err := admit(tx, run, lead, name)
 	if err != nil {
 		return Spawned{}, err
@@ -154,6 +159,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 	}
 	work.Give(tx, run.Name, a.ID, lead.ID, o)
 	w := work.Amend(tx, a.ID, func(w *work.Work) {
+		w.Placement = chosen
 		w.Auto, w.MaxWorkers = sp.Name == "", sp.MaxWorkers
 		if w.MaxWorkers == 0 && sp.Role == Sublead {
 			w.MaxWorkers = d.Settings.SubleadWorkers

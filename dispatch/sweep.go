@@ -3,14 +3,19 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/mail"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // errUnwatched is the cause when a session ends because its process ended while
@@ -46,65 +51,104 @@ func (s *State) tendLaunchers(ctx context.Context) error {
 	}
 }
 
-// sweep handles processes that ended while the launcher of their run was away.
-// Their sessions end at once. Their works become lost if the launcher cannot
-// come back and report more; a launcher that still can is given the same time
-// as detached sessions. step is the time since the last check.
+// sweep ends what went while a launcher was away: the sessions of processes that are
+// gone, at once, and their works as lost if the launcher cannot come back and say more.
+// One that can is given the time that detached sessions have; step is the time since
+// the look before.
 func (s *State) sweep(ctx context.Context, l *work.Launcher, step time.Duration) error {
-	var run Run
-	var works []work.Work
-	deep := make(map[uuid.UUID]int)
-	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		run, _ = getRun(tx, l.Name)
-		for id := range work.Unfinished(tx, l.Run) {
-			w, _ := work.Get(tx, id)
-			a, _ := getActor(tx, id)
-			deep[id] = depth(a)
-			works = append(works, w)
-		}
-		return nil
-	})
+	run, works, err := s.worksOf(ctx, l.Name, l.Run, l.Owns)
 	if err != nil {
 		return err
 	}
-	// Deepest first: the end of a lead cancels those below it that have not
-	// begun.
-	slices.SortFunc(works, func(a, b work.Work) int { return deep[b.Actor] - deep[a.Actor] })
 	if run.ID != l.Run || !run.EndedAt.IsZero() {
 		s.launchers.Forget(l)
 		return nil
 	}
-	lost := s.launchers.Gone(l) || s.launchers.Missed(l, step) >= s.opts.DetachedGrace
-	left := len(works)
+	gone := s.launchers.Gone(l) || s.launchers.Missed(l, step) >= s.opts.DetachedGrace
+	var left int
+	var lost []work.Work
 	for _, w := range works {
 		switch {
-		case w.Process.PID != 0 && s.opts.Alive(w.Process):
-		case lost:
-			if err := s.lose(ctx, run, w); err != nil {
-				return err
-			}
-			left--
-		case w.Status == work.Running:
+		case w.Process.PID != 0 && !w.Process.Elsewhere() && s.opts.Alive(w.Process):
+			left++
+		case gone:
+			lost = append(lost, w)
+		case w.Status == work.Running && !w.Process.Elsewhere():
+			left++
 			if err := s.endSessionsOf(ctx, w.Actor); err != nil {
 				return err
 			}
+		default:
+			left++
 		}
 	}
-	if lost && left == 0 {
+	if err := s.loseAll(ctx, run, l, lost, func() bool { return s.attached(l) }); err != nil {
+		return err
+	}
+	if gone && left == 0 {
 		s.launchers.Forget(l)
 	}
 	return nil
 }
 
-// lose gives a work the status lost, unless its launcher is back.
-func (s *State) lose(ctx context.Context, run Run, w work.Work) error {
-	cause := "its dispatcher is gone, and so is its process"
-	if w.Process.PID == 0 {
-		cause = "its dispatcher went before it had a process"
+// attached reports whether somebody is connected in the place of a launcher.
+func (s *State) attached(l *work.Launcher) bool {
+	if l.Machine == "" {
+		return s.launchers.Attached(l.Run)
 	}
-	err := s.ending(ctx, func(e *ender) error {
+	_, attached := s.launchers.Machine(l.Run, l.Machine)
+	return attached
+}
+
+// worksOf are the unfinished works of a run that are counted, the deepest first: the end
+// of a lead would cancel those below it that have not begun.
+func (s *State) worksOf(ctx context.Context, name string, id uuid.UUID, counts func(work.Work) bool) (run Run, works []work.Work, err error) {
+	deep := make(map[uuid.UUID]int)
+	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		run, works = Run{}, nil
+		run, _ = getRun(tx, name)
+		for actor := range work.Unfinished(tx, id) {
+			if w, _ := work.Get(tx, actor); counts(w) {
+				a, _ := getActor(tx, actor)
+				deep[actor] = depth(a)
+				works = append(works, w)
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(works, func(a, b work.Work) int { return deep[b.Actor] - deep[a.Actor] })
+	return run, works, err
+}
+
+// loseAll makes works lost that went with a launcher, unless it is back, and tells their
+// leads if that was one of several machines.
+func (s *State) loseAll(ctx context.Context, run Run, l *work.Launcher, works []work.Work, back func() bool) error {
+	var lost []work.Work
+	for _, w := range works {
+		done, err := s.lose(ctx, run, l, w, back)
+		if err != nil {
+			return err
+		}
+		if done {
+			lost = append(lost, w)
+		}
+	}
+	if l.Machine == "" || len(lost) == 0 {
+		return nil
+	}
+	return s.tellLost(ctx, run, l, lost)
+}
+
+// lose makes a work lost, unless its launcher is back.
+func (s *State) lose(ctx context.Context, run Run, l *work.Launcher, w work.Work, back func() bool) (lost bool, err error) {
+	cause := fmt.Sprintf("%s is gone, and so is its process", l)
+	if w.Process.PID == 0 {
+		cause = fmt.Sprintf("%s went before it had a process", l)
+	}
+	err = s.ending(ctx, func(e *ender) error {
 		tx := e.tx
-		if s.launchers.Attached(run.ID) {
+		lost = false
+		if back() {
 			return nil
 		}
 		now, _ := work.Get(tx, w.Actor)
@@ -113,13 +157,52 @@ func (s *State) lose(ctx context.Context, run Run, w work.Work) error {
 		}
 		a, _ := getActor(tx, w.Actor)
 		e.work(run, a, work.Exit{Status: work.Lost, Cause: cause})
+		lost = true
 		return nil
 	})
-	if err != nil {
-		return err
+	if err != nil || !lost {
+		return false, err
 	}
 	s.launchers.Ended(w.Actor, w.Process.PID)
-	return nil
+	return true, nil
+}
+
+// maxLostNamed bounds how many agents a message about a lost machine names.
+const maxLostNamed = 20
+
+// tellLost writes to the leads of works that were lost with a machine, and to the root.
+func (s *State) tellLost(ctx context.Context, run Run, l *work.Launcher, lost []work.Work) error {
+	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		to := map[uuid.UUID][]string{run.Root: nil}
+		for _, w := range lost {
+			a, _ := getActor(tx, w.Actor)
+			to[run.Root] = append(to[run.Root], a.Path)
+			if w.Lead != uuid.Nil && w.Lead != run.Root {
+				to[w.Lead] = append(to[w.Lead], a.Path)
+			}
+		}
+		for id, paths := range to {
+			a, ok := getActor(tx, id)
+			if !ok || a.Ended() {
+				continue
+			}
+			more := ""
+			if n := len(paths) - maxLostNamed; n > 0 {
+				paths, more = paths[:maxLostNamed], fmt.Sprintf(" and %d more", n)
+			}
+			m := mail.Message{
+				ID: uuid.New(), Sender: run.ID, From: operatorPath, At: tx.Wall(),
+				Text: fmt.Sprintf("%s is lost, and with it the agents that ran there: %s%s. What they held is released. Spawn again what is still needed: without machine or label it runs where the run is dispatched.",
+					l, strings.Join(paths, ", "), more),
+			}
+			if limit, ok := errors.AsType[*registry.LimitError](mail.Post(tx, id, m)); ok {
+				_ = limit // its inbox is full; actor_list and actor_wait say the same
+				continue
+			}
+			note(tx, run, a, event.Event{Kind: event.MessageSent, Key: m.ID.String(), By: a.Path})
+		}
+		return nil
+	})
 }
 
 // endSessionsOf ends the sessions of an actor whose work stays unfinished.

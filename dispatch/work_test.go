@@ -69,7 +69,7 @@ func (tr *troupe) start() dispatch.Orders {
 	for _, l := range o.Launch {
 		tr.pids++
 		tr.alive.Store(tr.pids, true)
-		if err := tr.LaunchStarted(tr.t.Context(), tr.op, "r", l.Actor.ID, tr.pids); err != nil {
+		if err := tr.LaunchStarted(tr.t.Context(), tr.op, "r", l.Actor.ID, tr.pids, ""); err != nil {
 			tr.t.Fatal(err)
 		}
 		tr.ids[l.Actor.Path], tr.pid[l.Actor.Path], tr.tokens[l.Actor.Path] = l.Actor.ID, tr.pids, l.Token
@@ -679,7 +679,7 @@ func TestManyAtOnce(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := h.LaunchStarted(t.Context(), tr.op, "r", l.Actor.ID, pid); err != nil {
+			if err := h.LaunchStarted(t.Context(), tr.op, "r", l.Actor.ID, pid, ""); err != nil {
 				t.Error(err)
 			}
 			se, err := h.Connect(t.Context(), dispatch.Credentials{Handle: l.Handle}, process.Peer{PID: pid, Start: "1"})

@@ -20,8 +20,10 @@ type Task struct {
 	Directory           string // where the process runs
 	Scratch             string // a directory for the configurations of this launch only
 	RunDir              string
-	Leasehold           string // absolute path of the leasehold binary
-	Socket              string
+	Leasehold           string // the leasehold binary, by its whole path
+	Socket              string // of the daemon; "": it is elsewhere
+	Servers, Authority  string // then: the URLs of its servers, and the file with the certificate of their authority
+	Launcher            string // a mark of the launcher that starts it, if that is not the run's dispatcher
 	Token, Session      string // secrets
 	Life                int
 	Tools               []string // Leasehold's tools for the role

@@ -83,7 +83,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		return exit{Status: "spawn_failed", Cause: err.Error()}
 	}
 	defer p.close()
-	profile, ok := l.opts.Manifest.Agents[o.Order.Agent]
+	profile, ok := l.plan.agent(o.Order.Agent)
 	if !ok {
 		return exit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
 	}
@@ -115,7 +115,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	}
 	a.pid.Store(int64(proc.PID()))
 	l.guard.watch(proc)
-	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID()}, nil); err != nil {
+	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID(), "logs": p.path}, nil); err != nil {
 		a.ask(stop{Status: "cancelled", Reason: "its start could not be reported: " + err.Error()})
 	}
 	l.event(Event{
@@ -246,8 +246,9 @@ func (a *agentProcess) task(directory string, p place) agent.Task {
 		Run: l.run, RunID: l.runID, ActorID: o.ActorID, Name: o.Name, Path: o.Path, Role: o.Role,
 		Prompt: o.Order.Prompt, Model: o.Order.Model, Directory: directory,
 		Scratch: p.files(), RunDir: l.opts.Directory.Path, Leasehold: l.opts.Leasehold,
-		Socket: l.opts.Socket, Token: o.Token, Session: o.Session, Life: o.Life,
+		Socket: l.opts.Socket, Servers: l.opts.Servers, Authority: l.opts.Authority, Launcher: l.launcherMark(),
+		Token: o.Token, Session: o.Session, Life: o.Life,
 		Tools: tools.NamesFor(dispatch.Role(o.Role)), Allow: o.Order.Tools, BudgetUSD: o.Order.BudgetUSD,
-		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.opts.Manifest.Notes(),
+		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.plan.Notes,
 	}
 }

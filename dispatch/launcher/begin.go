@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +19,7 @@ import (
 func (l *Launcher) begin(ctx context.Context) error {
 	m, d := l.opts.Manifest, l.opts.Directory
 	file := RunFile{
-		Run: l.run, Socket: l.opts.Socket, Manifest: filepath.Join(m.Dir, filepath.Base(m.Name)),
+		Run: l.run, Socket: l.opts.Socket + l.opts.Servers, Manifest: filepath.Join(m.Dir, filepath.Base(m.Name)),
 		Dispatcher: process.Find(os.Getpid()).Peer, StartedAt: l.began.UTC(),
 	}
 	if l.opts.Resume {
@@ -68,13 +69,7 @@ func (l *Launcher) begin(ctx context.Context) error {
 		return err
 	}
 	l.link.attach = l.attach
-	l.link.told = func(lost bool) {
-		if lost {
-			l.event(Event{Event: DaemonLost, Text: "the daemon has gone; waiting for it"})
-		} else {
-			l.event(Event{Event: DaemonBack, Text: "the daemon is back"})
-		}
-	}
+	l.link.told = l.tellLink
 	text := fmt.Sprintf("run %s began", l.run)
 	if l.opts.Resume {
 		text = fmt.Sprintf("run %s goes on, in its life %d", l.run, l.life)
@@ -83,8 +78,17 @@ func (l *Launcher) begin(ctx context.Context) error {
 	return nil
 }
 
-// discard removes the directory of a run that did not begin, so that a resume by
-// name finds the last directory of a real run.
+// tellLink tells that the daemon has gone, or is back.
+func (l *Launcher) tellLink(lost bool) {
+	if lost {
+		l.event(Event{Event: DaemonLost, Text: "the daemon has gone; waiting for it"})
+	} else {
+		l.event(Event{Event: DaemonBack, Text: "the daemon is back"})
+	}
+}
+
+// discard removes the directory of a run that was not to be. One that is named
+// like it is resumed by its last directory.
 func (l *Launcher) discard() error {
 	if l.opts.Resume {
 		return nil
@@ -96,14 +100,20 @@ func (l *Launcher) discard() error {
 // It first reports the running processes, which the daemon may not know of.
 // Otherwise the daemon would order them to be started again.
 func (l *Launcher) attach(ctx context.Context, c connection) error {
-	if _, err := c.Call(ctx, "operator_run_dispatch", map[string]any{"run": l.run, "attach": l.runID}); err != nil {
+	if l.machine != "" {
+		if err := l.join(ctx, c); err != nil {
+			return err
+		}
+	} else if _, err := c.Call(ctx, "operator_run_dispatch", map[string]any{"run": l.run, "attach": l.runID, "instance": l.instance}); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	var running []map[string]any
 	for id, a := range l.agents {
 		if pid := a.pid.Load(); pid != 0 {
-			running = append(running, map[string]any{"run": l.run, "actor_id": id, "pid": pid})
+			running = append(running, map[string]any{
+				"run": l.run, "actor_id": id, "pid": pid, "logs": l.opts.Directory.actor(a.order.Path, id),
+			})
 		}
 	}
 	l.mu.Unlock()
@@ -123,7 +133,12 @@ const settle = 10 * time.Second
 // beginRun asks the daemon for the run. If the run is resumed, the daemon may
 // not have noticed yet that its dispatcher and processes are gone.
 func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
-	args := map[string]any{"run": l.run, "root": l.root(), "agents": slices.Sorted(maps.Keys(l.opts.Manifest.Agents)), "settings": settings(l.opts.Manifest)}
+	args := map[string]any{"run": l.run, "root": l.root(), "agents": slices.Sorted(maps.Keys(l.opts.Manifest.Agents)), "settings": settings(l.opts.Manifest), "instance": l.instance}
+	plan, err := json.Marshal(l.plan)
+	if err != nil {
+		return err
+	}
+	args["plan"] = string(plan)
 	if l.opts.Resume {
 		args["resume"] = true
 	}
@@ -176,6 +191,6 @@ func (l *Launcher) root() order {
 	r := l.opts.Manifest.Root
 	return order{
 		Name: r.Name, Agent: r.Agent, Model: r.Model, Prompt: r.Prompt, Directory: r.Directory,
-		Env: r.Env, Timeout: r.TimeoutSecs,
+		Env: r.Env, Timeout: r.TimeoutSecs, placement: placement{r.Machine, r.Label},
 	}
 }

@@ -36,6 +36,18 @@ type RunFile struct {
 	Manifest   string       `json:"manifest"`   // where it was read from
 	Dispatcher process.Peer `json:"dispatcher"` // the dispatcher's process
 	StartedAt  time.Time    `json:"started_at"`
+
+	// Of the launcher of a machine that serves the run.
+	Machine  string `json:"machine,omitempty"`
+	Instance string `json:"instance,omitempty"`
+}
+
+// mark is in the environment of every process that was started.
+func (f RunFile) mark() string {
+	if f.Machine != "" {
+		return launcherMark(f.Instance)
+	}
+	return runMark(f.RunID)
 }
 
 // A Directory is the run directory of one run.
@@ -109,7 +121,7 @@ func EndLeftovers(ctx context.Context, base string) error {
 	var errs []error
 	list, files := Unfinished(base)
 	for i, f := range files {
-		if _, err := process.End(ctx, runMark(f.RunID), 0); err != nil {
+		if _, err := process.End(ctx, f.mark(), 0); err != nil {
 			errs = append(errs, fmt.Errorf("what is left of the run in %s: %w", list[i].Path, err))
 		}
 	}

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -25,7 +26,11 @@ type Options struct {
 	// Leasehold is the path of this program: the watchdog runs it, and agents
 	// call it.
 	Leasehold string
-	Socket    string
+	Socket    string // of the daemon; "": it is elsewhere
+
+	// Where agents reach a daemon that is elsewhere: the URLs of its servers with commas
+	// between them, and the file with the certificate of their authority.
+	Servers, Authority string
 
 	// Connect opens an operator's connection to the daemon, and may start a
 	// daemon.
@@ -44,14 +49,18 @@ type Options struct {
 
 // A Launcher dispatches one run.
 type Launcher struct {
-	opts  Options
-	run   string
-	runID string
-	life  int
-	began time.Time
-	link  *link
-	guard *guard
-	grace time.Duration
+	opts     Options
+	plan     plan
+	machine  string // that it serves the run from; "": it dispatches the run
+	labels   []string
+	instance string // of this process, at random
+	run      string
+	runID    string
+	life     int
+	began    time.Time
+	link     *link
+	guard    *guard
+	grace    time.Duration
 
 	teller *teller
 	seen   uint64 // the last recorded revision; used by the goroutine that follows, then by Run
@@ -71,13 +80,9 @@ type Launcher struct {
 // error. With an error, the summary only says whether the run was interrupted,
 // unless the error is only that the summary could not be written.
 func Run(ctx context.Context, opts Options) (Summary, error) {
-	l := &Launcher{
-		opts: opts, run: opts.Manifest.Run.Name, began: time.Now(),
-		grace: seconds(opts.Manifest.Run.DrainGraceSecs), teller: newTeller(opts.Events),
-		agents: make(map[string]*agentProcess), hurry: make(chan struct{}),
-		results: make(map[string]json.RawMessage),
-	}
-	l.link = newLink(func(ctx context.Context) (connection, error) { return opts.Connect(ctx) }, l.hurry)
+	l := newLauncher(opts)
+	l.run, l.plan = opts.Manifest.Run.Name, planOf(opts.Manifest)
+	l.grace = seconds(l.plan.GraceSecs)
 	defer l.link.close()
 	summary, err := l.dispatch(ctx)
 	summary.Interrupted = l.interrupts > 0
@@ -85,37 +90,70 @@ func Run(ctx context.Context, opts Options) (Summary, error) {
 	return summary, errors.Join(err, opts.Directory.close())
 }
 
+func newLauncher(opts Options) *Launcher {
+	l := &Launcher{
+		opts: opts, began: time.Now(), instance: rand.Text(), teller: newTeller(opts.Events),
+		agents: make(map[string]*agentProcess), hurry: make(chan struct{}),
+		results: make(map[string]json.RawMessage),
+	}
+	l.link = newLink(func(ctx context.Context) (connection, error) { return opts.Connect(ctx) }, l.hurry)
+	if opts.Servers != "" {
+		l.link.patience = patienceElsewhere
+	}
+	return l
+}
+
 func (l *Launcher) dispatch(ctx context.Context) (Summary, error) {
 	if err := l.beginUnlessInterrupted(ctx); err != nil {
 		return Summary{}, err
 	}
-	release, err := process.Adopt()
-	if err != nil {
-		return Summary{}, err
-	}
-	defer release()
-	guard, err := newGuard(l.opts.Leasehold, l.mark(), l.grace)
-	if err != nil {
-		return Summary{}, err
-	}
-	l.guard = guard
-	err = l.serve(ctx)
-	if err != nil {
-		l.kill() // the agents' leases can no longer be kept
-	}
-	l.wg.Wait()
-	if _, endErr := process.End(context.WithoutCancel(ctx), l.mark(), l.grace); endErr != nil {
-		return Summary{}, errors.Join(err, endErr) // the watchdog tries again
-	}
-	guard.close()
-	if err != nil {
+	if err := l.guarded(ctx, l.serve); err != nil {
 		return Summary{}, err
 	}
 	return l.finish(context.WithoutCancel(ctx))
 }
 
-// mark returns the variable in the environment of every process of the run.
-func (l *Launcher) mark() string { return runMark(l.runID) }
+// guarded serves a run, and leaves no process of its own behind.
+func (l *Launcher) guarded(ctx context.Context, serve func(context.Context) error) error {
+	release, err := process.Adopt()
+	if err != nil {
+		return err
+	}
+	defer release()
+	guard, err := newGuard(l.opts.Leasehold, l.mark(), l.grace)
+	if err != nil {
+		return err
+	}
+	l.guard = guard
+	err = serve(ctx)
+	if err != nil {
+		l.kill() // nobody is told what they hold
+	}
+	l.wg.Wait()
+	if _, endErr := process.End(context.WithoutCancel(ctx), l.mark(), l.grace); endErr != nil {
+		return errors.Join(err, endErr) // the watchdog has another go
+	}
+	guard.close()
+	return err
+}
+
+// mark is in the environment of every process that the launcher starts.
+func (l *Launcher) mark() string {
+	if l.machine != "" {
+		return launcherMark(l.instance)
+	}
+	return runMark(l.runID)
+}
+
+// launcherMark is what processes are told of a launcher that does not dispatch the run.
+func (l *Launcher) launcherMark() string {
+	if l.machine == "" {
+		return ""
+	}
+	return l.instance
+}
+
+func launcherMark(instance string) string { return "LEASEHOLD_LAUNCHER=" + instance }
 
 func runMark(runID string) string { return "LEASEHOLD_RUN_ID=" + runID }
 

@@ -18,7 +18,11 @@ const (
 	// their clients allow; without a daemon nobody holds anything.
 	patience = 60 * time.Second
 
-	// lastPatience is how long it may be away after the run was killed.
+	// patienceElsewhere is how long a server elsewhere may be. It gives up a launcher
+	// that is away after 30 s, and releases what its agents hold: they end before.
+	patienceElsewhere = 20 * time.Second
+
+	// lastPatience is how long it may be away once the run has been killed.
 	lastPatience = 3 * time.Second
 
 	// shortCalls is the largest number of simultaneous calls besides the one
@@ -40,11 +44,12 @@ type connection interface {
 // being made twice. When the daemon has been away for too long, every call
 // fails at once: the run is over, and no report waits for it again.
 type link struct {
-	dial   func(context.Context) (connection, error)
-	attach func(context.Context, connection) error // called first on every connection except the first
-	told   func(lost bool)                         // called after every loss and return
-	slots  chan struct{}
-	hurry  <-chan struct{} // closed: use lastPatience
+	dial     func(context.Context) (connection, error)
+	attach   func(context.Context, connection) error // first on every connection but the first
+	told     func(lost bool)                         // of every loss and return
+	patience time.Duration
+	slots    chan struct{}
+	hurry    <-chan struct{} // closed: lastPatience
 
 	turn chan struct{} // contains a token; its taker may use the fields below
 	c    connection
@@ -54,7 +59,7 @@ type link struct {
 func newLink(dial func(context.Context) (connection, error), hurry <-chan struct{}) *link {
 	l := &link{
 		dial: dial, attach: func(context.Context, connection) error { return nil }, told: func(bool) {},
-		slots: make(chan struct{}, shortCalls), hurry: hurry, turn: make(chan struct{}, 1),
+		patience: patience, slots: make(chan struct{}, shortCalls), hurry: hurry, turn: make(chan struct{}, 1),
 	}
 	l.turn <- struct{}{}
 	return l
@@ -140,7 +145,7 @@ func (l *link) connected(ctx context.Context) (connection, error) {
 func (l *link) redial(ctx context.Context) (connection, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	timer := time.AfterFunc(patience, func() { giveUp(ErrDaemonGone) })
+	timer := time.AfterFunc(l.patience, func() { giveUp(ErrDaemonGone) })
 	defer timer.Stop()
 	stop := make(chan struct{})
 	defer close(stop)

@@ -21,6 +21,12 @@ type order struct {
 	Worktree  bool              `json:"worktree,omitempty"`
 	Tools     []string          `json:"tools,omitempty"`
 	BudgetUSD float64           `json:"budget_usd,omitempty"`
+	placement
+}
+
+type placement struct {
+	Machine string `json:"machine,omitempty"`
+	Label   string `json:"label,omitempty"`
 }
 
 type begun struct {
@@ -81,6 +87,8 @@ type Actor struct {
 	Role       string          `json:"role"`
 	Status     string          `json:"status,omitempty"`
 	Agent      string          `json:"agent,omitempty"`
+	Machine    string          `json:"machine,omitempty"` // where it ran, if not here
+	Logs       string          `json:"logs,omitempty"`    // directory of its output there
 	Model      string          `json:"model,omitempty"`
 	Life       int             `json:"life,omitempty"`
 	StartedAt  *time.Time      `json:"started_at,omitempty"`
@@ -115,12 +123,16 @@ func settings(m *manifest.Manifest) map[string]any {
 	set(sublead, "max_workers", m.Sublead.MaxWorkers)
 	set(sublead, "timeout_secs", m.Sublead.TimeoutSecs)
 	set(sublead, "read_down", m.Sublead.ReadDown)
+	set(sublead, "machine", m.Sublead.Machine)
+	set(sublead, "label", m.Sublead.Label)
 	worker := map[string]any{}
 	set(worker, "agent", m.Worker.Agent)
 	set(worker, "model", m.Worker.Model)
 	set(worker, "budget_usd", m.Worker.BudgetUSD)
 	set(worker, "timeout_secs", m.Worker.TimeoutSecs)
 	set(worker, "worktree", m.Worker.Worktree)
+	set(worker, "machine", m.Worker.Machine)
+	set(worker, "label", m.Worker.Label)
 	for name, part := range map[string]map[string]any{"store": store, "sublead": sublead, "worker": worker} {
 		if len(part) > 0 {
 			s[name] = part

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -49,14 +48,7 @@ func clearOrKeep(ctx context.Context, tree *process.Worktree, succeeded bool) (k
 // directory is where an actor works if it has no worktree of its own: relative
 // to the root's.
 func (a *agentProcess) directory() (string, error) {
-	root := a.launcher.opts.Manifest.Root.Directory
-	dir := a.order.Order.Directory
-	switch {
-	case dir == "":
-		dir = root
-	case !filepath.IsAbs(dir):
-		dir = filepath.Join(root, dir)
-	}
+	dir := a.launcher.plan.here(a.order.Order.Directory)
 	info, err := os.Stat(dir)
 	if err != nil {
 		return "", fmt.Errorf("its directory: %w", err)

@@ -31,9 +31,42 @@ func (m *Manifest) complete(d *document) {
 	m.completeAgents(d)
 	m.checkBudgets(d)
 	m.checkLeases(d)
-	if m.Worker.Worktree && !d.wrong("root.directory") && !inRepository(m.Root.Directory) {
+	m.checkPlaces(d)
+	if m.Worker.Worktree && !m.Worker.place().Elsewhere() && !d.wrong("root.directory") && !inRepository(m.Root.Directory) {
 		d.say("worker.worktree", "needs a git repository, and %s is in none: git init there, or leave it out", m.Root.Directory)
 	}
+}
+
+func (r Root) place() work.Placement    { return work.Placement{Machine: r.Machine, Label: r.Label} }
+func (s Sublead) place() work.Placement { return work.Placement{Machine: s.Machine, Label: s.Label} }
+func (w Worker) place() work.Placement  { return work.Placement{Machine: w.Machine, Label: w.Label} }
+
+// checkPlaces refuses what is no name of a machine or label, and both at once.
+func (m *Manifest) checkPlaces(d *document) {
+	for table, p := range map[string]work.Placement{"root": m.Root.place(), "sublead": m.Sublead.place(), "worker": m.Worker.place()} {
+		var wrong *registry.ArgumentError
+		if errors.As(p.Check(), &wrong) && !d.wrong(join(table, wrong.Argument)) {
+			d.say(join(table, wrong.Argument), "%s", wrong.Problem)
+		}
+	}
+}
+
+// onlyElsewhere reports whether every agent that the manifest has use the profile runs
+// on another machine: its program need not be on this one.
+func (m *Manifest) onlyElsewhere(name string) bool {
+	used := false
+	for _, use := range []struct {
+		agent string
+		place work.Placement
+	}{{m.Root.Agent, m.Root.place()}, {m.Sublead.Agent, m.Sublead.place()}, {m.Worker.Agent, m.Worker.place()}} {
+		if use.agent == name {
+			used = true
+			if !use.place.Elsewhere() {
+				return false
+			}
+		}
+	}
+	return used
 }
 
 func (m *Manifest) completeRun(d *document) {
@@ -58,6 +91,7 @@ func (m *Manifest) completeRoot(d *document) {
 	d.name("root.name", m.Root.Name, dispatch.CheckName)
 	m.Root.Directory = m.path(cmp.Or(m.Root.Directory, "."))
 	switch info, err := os.Stat(m.Root.Directory); {
+	case m.Root.place().Elsewhere(): // it is there that it must be
 	case err != nil:
 		d.say("root.directory", "is not there: mkdir -p %s, or name another", m.Root.Directory)
 	case !info.IsDir():
@@ -184,7 +218,7 @@ func (d *document) profile(m *Manifest, key, name string) {
 
 // lookFor reports a problem if an agent's program does not exist.
 func (d *document) lookFor(m *Manifest, key, name string) {
-	if _, err := m.Agents[name].Find(m.Dir); err != nil && !d.wrong(key) {
+	if _, err := m.Agents[name].Find(m.Dir); err != nil && !m.onlyElsewhere(name) && !d.wrong(key) {
 		d.say(key, "cannot be run: %v", err)
 	}
 }

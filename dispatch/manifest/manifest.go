@@ -74,6 +74,8 @@ type Root struct {
 	Directory   string            `toml:"directory" doc:"where it runs; default: the manifest's directory"`
 	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
 	Env         map[string]string `toml:"env" doc:"environment variables, which override those of the agent"`
+	Machine     string            `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
+	Label       string            `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
 }
 
 // Sublead is the table [sublead].
@@ -84,6 +86,8 @@ type Sublead struct {
 	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"how many of its agents may run at a time; 0: max_workers_per_layer"`
 	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
 	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
+	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
+	Label       string  `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
 }
 
 // Worker is the table [worker].
@@ -93,6 +97,8 @@ type Worker struct {
 	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved from its lead's budget; 0: nothing"`
 	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
 	Worktree    bool    `toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
+	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
+	Label       string  `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
 }
 
 // Lease is an element of [[leases]].

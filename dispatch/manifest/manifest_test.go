@@ -191,7 +191,7 @@ func TestTemplates(t *testing.T) {
 		}
 		said := regexp.MustCompile(`(?m)^# (\[|\w+ = )`).ReplaceAllString(string(text), "$1")
 		dir := t.TempDir()
-		said = regexp.MustCompile(`(?m)^prompt_file.*$`).ReplaceAllString(said, "") // prompt is given instead
+		said = regexp.MustCompile(`(?m)^(prompt_file|label).*$`).ReplaceAllString(said, "") // instead of prompt, and of machine
 		if _, err := manifest.Parse("try.toml", []byte(said), dir); err != nil {
 			t.Errorf("%s, with everything said: %v\n%s", profile, err, said)
 		}

@@ -109,7 +109,7 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 		t.Errorf("another child of the dispatcher: %s", got)
 	}
 	got := visit(func(pid int) {
-		if err := d.state.LaunchStarted(ctx, op, "tree", info.Root, pid); err != nil {
+		if err := d.state.LaunchStarted(ctx, op, "tree", info.Root, pid, ""); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -21,6 +21,7 @@ type Dispatched struct {
 	Unfinished int    // works that are not final
 	Orders     uint64 // incremented with each order, which wakes the launcher
 	Launcher   process.Peer
+	Instance   string `json:",omitempty"` // of the process of the launcher that dispatches it, which it chose at random
 }
 
 // Settings are the settings that a manifest makes for a whole run.
@@ -41,6 +42,8 @@ type Settings struct {
 	WorkerBudget             Money
 	WorkerTimeout            time.Duration
 	WorkerWorktree           bool
+
+	Sublead, Worker Placement // where they run unless a spawn says so
 }
 
 // A Drain says that a run is ending, so that nothing more can be spawned.

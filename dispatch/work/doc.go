@@ -34,6 +34,7 @@
 //	unfinished/<run id><actor id>  what remains to be done for a work that is not final
 //	~work/order/<actor id>         Order, until it has ended
 //	~work/result/<actor id>        JSON, what it reported
+//	~work/plan/<run name>          what the dispatcher tells the launchers of other machines
 //
 // Ids are 16 raw bytes.
 package work

@@ -41,7 +41,7 @@ func (ls *Launchers) Kin(peer process.Peer) Kin {
 		return k
 	}
 	ls.mu.Lock()
-	idle := len(ls.processes) == 0 && len(ls.byRun) == 0
+	idle := len(ls.processes) == 0 && len(ls.byRun) == 0 && len(ls.machines) == 0
 	ls.mu.Unlock()
 	if idle {
 		return k
@@ -86,7 +86,7 @@ func (ls *Launchers) processOf(p process.Running) (actor uuid.UUID, ok bool) {
 func (ls *Launchers) launchedBy(p process.Peer) string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, l := range ls.byRun {
+	for l := range ls.allLocked {
 		if l.Peer.PID == p.PID && l.Peer.Start == p.Start {
 			return l.Name
 		}

@@ -2,6 +2,8 @@ package work
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +23,8 @@ type Launchers struct {
 
 	mu        sync.Mutex
 	keptOpen  map[uuid.UUID]struct{}  // sessions of launched processes
-	byRun     map[uuid.UUID]*Launcher // launchers of runs that have not ended
+	byRun     map[uuid.UUID]*Launcher // that dispatch runs which have not ended
+	machines  map[machine]*Launcher   // that serve such a run from other machines
 	processes map[int]launchedProcess // by pid
 }
 
@@ -37,16 +40,29 @@ func NewLaunchers(eng engine.Engine, opts Options) *Launchers {
 		eng: eng, opts: opts, left: make(chan struct{}, 1),
 		keptOpen:  make(map[uuid.UUID]struct{}),
 		byRun:     make(map[uuid.UUID]*Launcher),
+		machines:  make(map[machine]*Launcher),
 		processes: make(map[int]launchedProcess),
 	}
 }
 
-// A Launcher starts the processes of one run. It is an operator's session, or
-// the record of a launcher that is away.
+// A machine is one that serves a run, by its name.
+type machine struct {
+	run  uuid.UUID
+	name string
+}
+
+// A Launcher starts processes of one run: an operator's session, or the memory of one
+// that is away. One of them dispatches the run, and has no Machine. The others serve it
+// from their machines: they start what is placed there.
 type Launcher struct {
-	Run  uuid.UUID
-	Name string       // of the run
-	Peer process.Peer // its process; zero: unknown
+	Run      uuid.UUID
+	Name     string       // of the run
+	Peer     process.Peer // its process; zero: not known
+	Machine  string       // "": it dispatches the run
+	Labels   []string     // of the machine
+	Instance string       // of its process, which chose it at random; "": not known
+
+	leaving bool // it starts nothing more. Under Launchers.mu
 
 	session context.Context // the operator's session; nil: the launcher is away. Guarded by Launchers.mu
 	away    time.Duration   // how long it has been away while this machine was awake. Guarded by Launchers.mu
@@ -59,6 +75,29 @@ type Launcher struct {
 // context of the operator's session.
 func NewLauncher(session context.Context, name string, peer process.Peer) *Launcher {
 	return &Launcher{Name: name, Peer: peer, session: session, given: make(map[uuid.UUID]Todo)}
+}
+
+// Remote reports whether the launcher is connected as a client elsewhere is.
+func (l *Launcher) Remote() bool { return l.Peer.Transport == "remote" || l.Peer.Elsewhere() }
+
+// Starts reports whether the order of a work is for the launcher.
+func (l *Launcher) Starts(w Work) bool {
+	return w.Machine == l.Machine && w.Label == "" ||
+		!w.HandedOut() && (w.Machine == AnyMachine || l.Machine != "" && slices.Contains(l.Labels, w.Label))
+}
+
+// Owns reports whether a work goes with the launcher: it is on that machine, or is to
+// be. What nobody was given yet goes with the dispatcher.
+func (l *Launcher) Owns(w Work) bool {
+	return w.Machine == l.Machine && w.Label == "" || l.Machine == "" && !w.HandedOut()
+}
+
+// String says who it is.
+func (l *Launcher) String() string {
+	if l.Machine == "" {
+		return "its dispatcher"
+	}
+	return fmt.Sprintf("machine %q", l.Machine)
 }
 
 // Tell runs fn, which assembles one answer for the launcher. given has the
@@ -79,19 +118,90 @@ func (l *Launcher) attachedLocked() bool { return l.session != nil && l.session.
 func (ls *Launchers) Set(l *Launcher) (undo func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	before, ok := ls.byRun[l.Run]
-	ls.byRun[l.Run] = l
+	before := ls.placeLocked(l)
+	ls.putLocked(l, l)
 	return func() {
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
-		switch {
-		case ls.byRun[l.Run] != l:
-		case ok:
-			ls.byRun[l.Run] = before
-		default:
-			delete(ls.byRun, l.Run)
+		if ls.placeLocked(l) == l {
+			ls.putLocked(l, before)
 		}
 	}
+}
+
+// placeLocked is the launcher in the place of l.
+func (ls *Launchers) placeLocked(l *Launcher) *Launcher {
+	if l.Machine == "" {
+		return ls.byRun[l.Run]
+	}
+	return ls.machines[machine{l.Run, l.Machine}]
+}
+
+// putLocked puts a launcher, or none, in the place of l.
+func (ls *Launchers) putLocked(l, now *Launcher) {
+	switch key := (machine{l.Run, l.Machine}); {
+	case l.Machine == "" && now == nil:
+		delete(ls.byRun, l.Run)
+	case l.Machine == "":
+		ls.byRun[l.Run] = now
+	case now == nil:
+		delete(ls.machines, key)
+	default:
+		ls.machines[key] = now
+	}
+}
+
+// allLocked yields all launchers.
+func (ls *Launchers) allLocked(yield func(*Launcher) bool) {
+	for _, l := range ls.byRun {
+		if !yield(l) {
+			return
+		}
+	}
+	for _, l := range ls.machines {
+		if !yield(l) {
+			return
+		}
+	}
+}
+
+// Machine is the launcher that serves a run from the machine, connected or away; nil
+// if there is none.
+func (ls *Launchers) Machine(run uuid.UUID, name string) (l *Launcher, attached bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l = ls.machines[machine{run, name}]
+	return l, l != nil && l.attachedLocked()
+}
+
+// Fitting are the names of the machines that serve a run, are connected, and fit a
+// placement; "" is the dispatcher's. all are the names of all that are connected.
+func (ls *Launchers) Fitting(run uuid.UUID, p Placement) (fit, all []string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if p.Machine == AnyMachine {
+		fit = append(fit, "")
+	}
+	for key, l := range ls.machines {
+		if key.run != run || !l.attachedLocked() || l.leaving {
+			continue
+		}
+		all = append(all, l.Machine)
+		if p.Machine == AnyMachine || p.Machine == l.Machine || p.Label != "" && slices.Contains(l.Labels, p.Label) {
+			fit = append(fit, l.Machine)
+		}
+	}
+	slices.Sort(fit)
+	slices.Sort(all)
+	return fit, all
+}
+
+// BeginLeaving has nothing more placed with a launcher. Once its session has ended it
+// does not come back.
+func (ls *Launchers) BeginLeaving(l *Launcher) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l.leaving = true
 }
 
 // Recover registers, after a restart, the launcher of a run and its unfinished
@@ -100,12 +210,15 @@ func (ls *Launchers) Set(l *Launcher) (undo func()) {
 func (ls *Launchers) Recover(name string, d Dispatched, works []Work) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.byRun[d.RunID] = &Launcher{Run: d.RunID, Name: name, Peer: d.Launcher}
+	ls.byRun[d.RunID] = &Launcher{Run: d.RunID, Name: name, Peer: d.Launcher, Instance: d.Instance}
 	for _, w := range works {
+		if key := (machine{d.RunID, w.Machine}); w.HandedOut() && w.Machine != "" {
+			ls.machines[key] = &Launcher{Run: d.RunID, Name: name, Machine: w.Machine, Instance: w.Instance}
+		}
 		if w.HandedOut() {
 			ls.keptOpen[w.Session] = struct{}{}
 		}
-		if w.Process.PID != 0 {
+		if w.Process.PID != 0 && !w.Process.Elsewhere() {
 			ls.processes[w.Process.PID] = launchedProcess{w.Process, w.Actor}
 		}
 	}
@@ -115,8 +228,8 @@ func (ls *Launchers) Recover(name string, d Dispatched, works []Work) {
 func (ls *Launchers) Forget(l *Launcher) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.byRun[l.Run] == l {
-		delete(ls.byRun, l.Run)
+	if ls.placeLocked(l) == l {
+		ls.putLocked(l, nil)
 	}
 }
 
@@ -124,7 +237,7 @@ func (ls *Launchers) Forget(l *Launcher) {
 func (ls *Launchers) Of(session context.Context, name string) (*Launcher, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, l := range ls.byRun {
+	for l := range ls.allLocked {
 		if l.Name == name && l.session == session && l.attachedLocked() {
 			return l, true
 		}
@@ -147,7 +260,7 @@ func (ls *Launchers) Returning(run uuid.UUID) bool {
 	l := ls.byRun[run]
 	away := l != nil && !l.attachedLocked()
 	ls.mu.Unlock()
-	return away && ls.opts.Alive(l.Peer)
+	return away && (l.Remote() || ls.opts.Alive(l.Peer))
 }
 
 // pause is how long a spawn waits for a launcher that may come back. After a
@@ -185,7 +298,7 @@ func (ls *Launchers) Left() <-chan struct{} { return ls.left }
 func (ls *Launchers) Away() (list []*Launcher) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, l := range ls.byRun {
+	for l := range ls.allLocked {
 		if !l.attachedLocked() {
 			l.session = nil // it may have ended without Leave having been called yet
 			list = append(list, l)
@@ -203,8 +316,14 @@ func (ls *Launchers) Missed(l *Launcher, step time.Duration) time.Duration {
 	return l.away
 }
 
-// Gone reports whether the process of a launcher has ended.
-func (ls *Launchers) Gone(l *Launcher) bool { return l.Peer.PID != 0 && !ls.opts.Alive(l.Peer) }
+// Gone reports whether the process of a launcher has ended, or has said that it does
+// not come back.
+func (ls *Launchers) Gone(l *Launcher) bool {
+	ls.mu.Lock()
+	left := l.leaving
+	ls.mu.Unlock()
+	return left || l.Peer.PID != 0 && !ls.opts.Alive(l.Peer)
+}
 
 // KeepOpen keeps the session of a launched process open while it has no
 // connection. The session ends with its actor.
@@ -235,6 +354,9 @@ func (ls *Launchers) KeptOpen(session uuid.UUID) bool {
 // Started records the process of an actor, in place of its earlier process.
 func (ls *Launchers) Started(actor uuid.UUID, now process.Peer, before int) {
 	ls.Ended(actor, before)
+	if now.Elsewhere() {
+		return // its pid means nothing here
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.processes[now.PID] = launchedProcess{now, actor}

@@ -42,6 +42,60 @@ type Order struct {
 	Worktree  bool
 	Tools     []string
 	Budget    Money
+	Placement
+}
+
+// A Placement says on which machine a process is to run. The zero Placement is the
+// dispatcher's.
+type Placement struct {
+	Machine string `json:",omitempty"` // by its name; [AnyMachine]: whichever has the fewest
+	Label   string `json:",omitempty"` // one of those that have this label
+}
+
+// AnyMachine is a Machine that leaves the choice to the daemon: the dispatcher's is one.
+const AnyMachine = "*"
+
+// Elsewhere reports whether a launcher that is not the dispatcher is asked for.
+func (p Placement) Elsewhere() bool {
+	return p.Label != "" || p.Machine != "" && p.Machine != AnyMachine
+}
+
+func (p Placement) String() string {
+	switch {
+	case p.Label != "":
+		return fmt.Sprintf("a machine with label %q", p.Label)
+	case p.Machine == AnyMachine:
+		return "any machine"
+	default:
+		return fmt.Sprintf("machine %q", p.Machine)
+	}
+}
+
+// CheckMachine refuses, with a [registry.ArgumentError], what is no name of a machine or
+// no label.
+func CheckMachine(argument, name string) error {
+	if len(name) <= maxMachine && machineName.MatchString(name) {
+		return nil
+	}
+	return &registry.ArgumentError{Argument: argument, Problem: fmt.Sprintf("must be from 1 to %d of a-z A-Z 0-9 . _ -, and begin with a letter or digit", maxMachine)}
+}
+
+const maxMachine = 64
+
+var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// Check refuses, with a [registry.ArgumentError], a placement that names nothing, or two
+// things.
+func (p Placement) Check() error {
+	switch {
+	case p.Machine != "" && p.Label != "":
+		return &registry.ArgumentError{Argument: "label", Problem: "must be left out beside machine: one of them says where"}
+	case p.Machine != "" && p.Machine != AnyMachine:
+		return CheckMachine("machine", p.Machine)
+	case p.Label != "":
+		return CheckMachine("label", p.Label)
+	}
+	return nil
 }
 
 // Check returns a [registry.ArgumentError] if the order cannot be given to a
@@ -67,6 +121,9 @@ func (o Order) Check(agents []string) error {
 		return wrong("budget_usd", "must be from 0 to %.0f", MaxBudget.USD())
 	case len(o.Tools) > MaxTools:
 		return wrong("tools", "must be at most %d", MaxTools)
+	}
+	if err := o.Placement.Check(); err != nil {
+		return err
 	}
 	for _, tool := range o.Tools {
 		if tool == "" || len(tool) > 128 || strings.ContainsFunc(tool, unprintable) {
@@ -128,6 +185,12 @@ func (s Settings) OrderFor(lead Work, sublead bool, wish Wish) Order {
 	o := wish.Order
 	if o.Agent != "" && o.Agent != agent {
 		agent, model = o.Agent, "" // a model belongs to its agent
+	}
+	if o.Placement == (Placement{}) {
+		o.Placement = s.Worker
+		if sublead {
+			o.Placement = s.Sublead
+		}
 	}
 	o.Agent, o.Model, o.Timeout = agent, cmp.Or(o.Model, model), cmp.Or(o.Timeout, timeout)
 	o.Worktree, o.Budget = worktree, budget

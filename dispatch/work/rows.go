@@ -27,6 +27,7 @@ const (
 	unfinishedPrefix = "unfinished/"
 	orderPrefix      = engine.Cold + "work/order/"
 	resultPrefix     = engine.Cold + "work/result/"
+	planPrefix       = engine.Cold + "work/plan/"
 )
 
 func workKey(actor uuid.UUID) string         { return workPrefix + string(actor[:]) }
@@ -92,6 +93,21 @@ func PutResult(tx engine.Tx, actor uuid.UUID, result string) {
 	tx.Put(engine.Row{Key: resultKey(actor), Value: result})
 }
 
+// PutPlan keeps what the dispatcher of a run tells the launchers of other machines.
+func PutPlan(tx engine.Tx, run, plan string) {
+	if plan == "" {
+		tx.Delete(planPrefix + run)
+		return
+	}
+	tx.Put(engine.Row{Key: planPrefix + run, Value: plan})
+}
+
+// Plan is what the dispatcher of a run tells other launchers; "" if there is none.
+func Plan(tx engine.Tx, run string) string {
+	row, _ := tx.Get(planPrefix + run)
+	return row.Value
+}
+
 // Drop removes all rows of an actor's work.
 func Drop(tx engine.Tx, actor uuid.UUID) {
 	tx.Delete(workKey(actor))
@@ -111,8 +127,11 @@ func Forget(tx engine.Tx, actor uuid.UUID) {
 	}
 }
 
-// DropRun removes the record of a run. Its works are dropped separately.
-func DropRun(tx engine.Tx, run string) { tx.Delete(Key(run)) }
+// DropRun removes what is kept of a run, whose works are dropped one by one.
+func DropRun(tx engine.Tx, run string) {
+	tx.Delete(Key(run))
+	PutPlan(tx, run, "")
+}
 
 // CheckRecords returns an error if a record cannot be read.
 func CheckRecords(tx engine.Tx) error {

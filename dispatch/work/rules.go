@@ -24,6 +24,7 @@ func Give(tx engine.Tx, run string, actor, lead uuid.UUID, o Order) {
 		*w = Work{
 			Actor: actor, Lead: lead, Life: d.Life, Status: Pending, Purse: purse, OrderedAt: tx.Wall(), Sum: o.Sum(),
 			Agent: o.Agent, Model: o.Model, Directory: o.Directory, Worktree: o.Worktree, Timeout: o.Timeout,
+			Placement: o.Placement,
 		}
 	})
 	putOrder(tx, actor, o)
@@ -35,10 +36,11 @@ func Give(tx engine.Tx, run string, actor, lead uuid.UUID, o Order) {
 	})
 }
 
-// HandOut records that the launcher has been told to start the process of a
-// work, and which session that process gets.
-func HandOut(tx engine.Tx, w Work, session uuid.UUID) {
+// HandOut notes that the launcher l is told to start the process of a work, which
+// gets the session.
+func HandOut(tx engine.Tx, w Work, session uuid.UUID, l *Launcher) {
 	w.Session = session
+	w.Placement, w.Instance, w.Remote = Placement{Machine: l.Machine}, l.Instance, l.Remote()
 	Put(tx, w)
 }
 

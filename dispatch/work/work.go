@@ -49,9 +49,13 @@ type Work struct {
 	Directory  string
 	Worktree   bool
 	Timeout    time.Duration
-	MaxWorkers int    // limit of the layer it leads; zero: the limit of the run
-	Auto       bool   // its name was generated
-	Sum        []byte // of its order, to recognise the same order in a later life
+	Placement         // as it was asked for, until Machine is the one that was chosen
+	Instance   string `json:",omitempty"` // of the launcher that its order was handed out to
+	Remote     bool   `json:",omitempty"` // that is connected as a client elsewhere, and so is the process
+	Logs       string `json:",omitempty"` // directory of what it writes, on the machine of that launcher
+	MaxWorkers int    // in the layer it leads; zero: as many as the run allows
+	Auto       bool   // it was named for its lead
+	Sum        []byte // of its order, to recognise the same order again
 
 	Workers, Subleads int // names generated for its children in this life
 

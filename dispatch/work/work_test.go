@@ -105,7 +105,7 @@ func TestTheLifeOfAWork(t *testing.T) {
 	runs := c.give(c.root, 0)
 	c.do(func(tx engine.Tx) {
 		w, _ := work.Get(tx, runs)
-		work.HandOut(tx, w, uuid.New())
+		work.HandOut(tx, w, uuid.New(), &work.Launcher{})
 		w, _ = work.Get(tx, runs)
 		work.Started(tx, c.run, w, process.Peer{PID: 7, Start: "1"})
 	})

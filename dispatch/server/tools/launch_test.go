@@ -24,6 +24,19 @@ func launchedRun(t *testing.T, op caller) {
 	op.refused("INVALID_ARGUMENT", "operator_run_dispatch", args{"run": "tree", "root": args{"name": "lead", "agent": "sh", "prompt": "again"}, "agents": []string{"sh"}})
 	op.refused("FORBIDDEN", "operator_launch_next", args{"run": "r", "wait_secs": 1})
 
+	machine := h.connect(server.Hello{Operator: true})
+	instance := "chosen at random, as it were"
+	machine.refused("NOT_FOUND", "operator_launch_join", args{"run": "tree3", "machine": "m", "instance": instance})
+	machine.refused("INVALID_ARGUMENT", "operator_launch_join", args{"run": "tree", "machine": "m", "instance": "short"})
+	machine.refused("INVALID_ARGUMENT", "operator_launch_join", args{"run": "tree", "machine": "m", "instance": instance, "labels": []string{"a b"}})
+	if joined := machine.ok("operator_launch_join", args{"run": "tree", "machine": "m", "instance": instance, "labels": []string{"gpu"}}); joined["run_id"] != begun["run_id"] {
+		t.Errorf("joined %v, want %v", joined, begun["run_id"])
+	}
+	machine.refused("FORBIDDEN", "operator_run_finish", args{"run": "tree"})
+	machine.refused("FORBIDDEN", "operator_run_drain", args{"run": "tree", "reason": "why"})
+	machine.ok("operator_launch_leave", args{"run": "tree"})
+	op.refused("FORBIDDEN", "operator_launch_leave", args{"run": "tree"})
+
 	start := func(path string) (caller, map[string]any) {
 		t.Helper()
 		orders := op.ok("operator_launch_next", args{"run": "tree", "wait_secs": 1})

@@ -22,6 +22,10 @@ func (o *operator) launchTools() []Tool {
 		tool("operator_run_dispatch", "Begin a run whose actors are launched",
 			"Make a run; or with resume, continue one whose dispatcher is gone; or with attach, continue your own after the daemon has restarted. The calling connection is its launcher until it ends. After attach first report what was started and what has exited since, then ask for orders.",
 			Effect{}, o.dispatchRun),
+		tool("operator_launch_join", "Serve a run from one machine more",
+			"Make the calling connection the launcher of a machine that serves a dispatched run, until it ends: it gets the orders that are placed there. The same instance may join again after its connection broke; it then first reports what it has started and what has exited.",
+			again, o.joinRun),
+		tool("operator_launch_leave", "Get no more to start", "Place nothing more with the calling launcher. It reports the ends of what it has started, and closes its connection.", again, o.leaveRun),
 		tool("operator_launch_next", "Ask what to start and stop",
 			"Processes to start and to stop, each told once to each launcher that attaches; waits until there is any, or nothing is unfinished.", Effect{}, o.launchNext),
 		tool("operator_launch_started", "Say that a process was started", "Its pid, by which connections from it are known.", again, o.launchStarted),
@@ -45,12 +49,22 @@ type order struct {
 	Worktree  bool              `json:"worktree,omitempty"`
 	Tools     []string          `json:"tools,omitempty"`
 	BudgetUSD float64           `json:"budget_usd,omitempty"`
+	placement
 }
+
+// A placement says on which machine an agent runs.
+type placement struct {
+	Machine string `json:"machine,omitempty" doc:"run it there, where leasehold launcher has that name; *: on any; default: the manifest's, else where the run is dispatched" max:"64"`
+	Label   string `json:"label,omitempty" doc:"or on a machine with this label" max:"64"`
+}
+
+func (p placement) of() work.Placement { return work.Placement{Machine: p.Machine, Label: p.Label} }
 
 func (o order) order() work.Order {
 	return work.Order{
 		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
 		Timeout: seconds(o.Timeout).duration(), Worktree: o.Worktree, Tools: o.Tools, Budget: work.USD(o.BudgetUSD),
+		Placement: o.placement.of(),
 	}
 }
 
@@ -58,6 +72,7 @@ func orderOf(o work.Order) order {
 	return order{
 		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
 		Timeout: o.Timeout.Seconds(), Worktree: o.Worktree, Tools: o.Tools, BudgetUSD: o.Budget.USD(),
+		placement: placement{o.Machine, o.Label},
 	}
 }
 
@@ -80,6 +95,7 @@ type settings struct {
 		MaxWorkers int     `json:"max_workers,omitempty"`
 		Timeout    float64 `json:"timeout_secs,omitempty"`
 		ReadDown   bool    `json:"read_down,omitempty"`
+		placement
 	} `json:"sublead,omitzero"`
 	Worker struct {
 		Agent     string  `json:"agent,omitempty"`
@@ -87,6 +103,7 @@ type settings struct {
 		BudgetUSD float64 `json:"budget_usd,omitempty"`
 		Timeout   float64 `json:"timeout_secs,omitempty"`
 		Worktree  bool    `json:"worktree,omitempty"`
+		placement
 	} `json:"worker,omitzero"`
 }
 
@@ -107,6 +124,7 @@ func (s settings) settings() (work.Settings, error) {
 		SubleadWorkers: s.Sublead.MaxWorkers, SubleadTimeout: seconds(s.Sublead.Timeout).duration(), SubleadReadDown: s.Sublead.ReadDown,
 		WorkerAgent: s.Worker.Agent, WorkerModel: s.Worker.Model, WorkerBudget: work.USD(s.Worker.BudgetUSD),
 		WorkerTimeout: seconds(s.Worker.Timeout).duration(), WorkerWorktree: s.Worker.Worktree,
+		Sublead: s.Sublead.placement.of(), Worker: s.Worker.placement.of(),
 	}, nil
 }
 
@@ -117,6 +135,8 @@ type dispatchRunArgs struct {
 	Root     *order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
 	Agents   []string `json:"agents,omitempty" doc:"agents that an order can name" max:"256"`
 	Settings settings `json:"settings,omitzero" doc:"what the manifest says for all of the run"`
+	Instance string   `json:"instance,omitempty" doc:"of the launcher's process: chosen at random, and told again with attach" max:"64"`
+	Plan     string   `json:"plan,omitempty" doc:"what the launchers of other machines are given as it is" max:"262144"`
 }
 
 type dispatchedRun struct {
@@ -129,7 +149,7 @@ type dispatchedRun struct {
 func (r dispatchedRun) Text() string { return fmt.Sprintf("life %d of run %s", r.Life, r.RunID) }
 
 func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a dispatchRunArgs) (dispatchedRun, error) {
-	req := dispatch.Dispatch{Run: a.Run, Resume: a.Resume, Agents: a.Agents}
+	req := dispatch.Dispatch{Run: a.Run, Resume: a.Resume, Agents: a.Agents, Instance: a.Instance, Plan: a.Plan}
 	var err error
 	switch {
 	case a.Attach != "":
@@ -153,6 +173,34 @@ func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a disp
 		out.Actors = append(out.Actors, actorOf(a))
 	}
 	return out, nil
+}
+
+type joinRunArgs struct {
+	Run      string   `json:"run" doc:"its name" min:"1" max:"64"`
+	Machine  string   `json:"machine" doc:"name of the machine" min:"1" max:"64"`
+	Labels   []string `json:"labels,omitempty" doc:"more words by which it can be asked for" max:"32"`
+	Instance string   `json:"instance" doc:"of the launcher's process: chosen at random, 16 bytes or more" min:"1" max:"64"`
+}
+
+type joinedRun struct {
+	RunID string `json:"run_id"`
+	Life  int    `json:"life"`
+	Plan  string `json:"plan" jsonschema:"as the dispatcher gave it" told:"never"`
+}
+
+func (r joinedRun) Text() string { return fmt.Sprintf("serves life %d of run %s", r.Life, r.RunID) }
+
+func (o *operator) joinRun(ctx context.Context, se *dispatch.Session, a joinRunArgs) (joinedRun, error) {
+	j, err := o.state.JoinRun(ctx, se, dispatch.Join{Run: a.Run, Machine: a.Machine, Labels: a.Labels, Instance: a.Instance})
+	return joinedRun{j.RunID.String(), j.Life, j.Plan}, err
+}
+
+type leaveRunArgs struct {
+	Run string `json:"run" doc:"its name" min:"1" max:"64"`
+}
+
+func (o *operator) leaveRun(ctx context.Context, se *dispatch.Session, a leaveRunArgs) (noted, error) {
+	return noted{true}, o.state.LeaveRun(ctx, se, a.Run)
 }
 
 type launchNextArgs struct {
@@ -214,7 +262,8 @@ type launchedArgs struct {
 
 type launchStartedArgs struct {
 	launchedArgs
-	PID int `json:"pid" doc:"of the process, which leads a group of its own" min:"2" max:"4194304"`
+	PID  int    `json:"pid" doc:"of the process, which leads a group of its own" min:"2" max:"4194304"`
+	Logs string `json:"logs,omitempty" doc:"directory of what it writes, on the launcher's machine" max:"4096"`
 }
 
 type noted struct {
@@ -228,7 +277,7 @@ func (o *operator) launchStarted(ctx context.Context, se *dispatch.Session, a la
 	if err != nil {
 		return noted{}, err
 	}
-	return noted{true}, o.state.LaunchStarted(ctx, se, a.Run, id, a.PID)
+	return noted{true}, o.state.LaunchStarted(ctx, se, a.Run, id, a.PID, a.Logs)
 }
 
 // launchExitedArgs have no limits for texts that can be cut, because a refused

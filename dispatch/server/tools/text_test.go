@@ -26,7 +26,7 @@ import (
 
 // secrets are the fields in answers of operators' tools that no text contains.
 var secrets = map[string]string{
-	"operator_actor_add": "token", "operator_actor_token": "token", "operator_token_issue": "token", "operator_token_rotate": "token", "operator_launch_next": "launch",
+	"operator_actor_add": "token", "operator_actor_token": "token", "operator_token_issue": "token", "operator_token_rotate": "token", "operator_launch_next": "launch", "operator_launch_join": "plan",
 }
 
 // checkText checks that the text of an answer or refusal contains everything

@@ -70,6 +70,9 @@ type actor struct {
 	Status     string      `json:"status,omitempty" jsonschema:"of one that is launched: pending, running, succeeded, failed, timed_out, cancelled, spawn_failed or lost"`
 	Stopping   string      `json:"stopping,omitempty" jsonschema:"why it is told to stop"`
 	Agent      string      `json:"agent,omitempty"`
+	Machine    string      `json:"machine,omitempty" jsonschema:"where it runs, if not where the run is dispatched; while it is pending, label means where it may"`
+	Label      string      `json:"label,omitempty"`
+	Logs       string      `json:"logs,omitempty" jsonschema:"directory of its output, on that machine"`
 	Model      string      `json:"model,omitempty"`
 	Life       int         `json:"life,omitempty" jsonschema:"of the run, in which it was last started"`
 	StartedAt  *time.Time  `json:"started_at,omitempty"`
@@ -127,6 +130,10 @@ func actorOf(a dispatch.ActorInfo) actor {
 
 func (a *actor) work(w work.Work) {
 	a.Status, a.Agent, a.Model, a.Life, a.PID = string(w.Status), w.Agent, w.Model, w.Life, w.Process.PID
+	a.Machine, a.Label = w.Machine, w.Label
+	if w.Machine != "" {
+		a.Logs = w.Logs
+	}
 	a.StartedAt, a.FinishedAt = instant(w.StartedAt), instant(w.EndedAt)
 	a.ExitCode, a.Signal, a.Cause, a.Worktree = w.ExitCode, w.Signal, w.Cause, w.Kept
 	if w.Stop != nil && !w.Status.Final() {

@@ -71,6 +71,16 @@ func For(cmd *cobra.Command) (*Dialer, error) {
 // Elsewhere reports whether the daemon is a server on another machine.
 func (d *Dialer) Elsewhere() bool { return d.target.Servers != nil }
 
+// Servers are the URLs of the servers elsewhere.
+func (d *Dialer) Servers() (urls []string) {
+	if d.target.Servers != nil {
+		for _, u := range d.target.Servers.URLs {
+			urls = append(urls, u.String())
+		}
+	}
+	return urls
+}
+
 // Reach connects to the daemon. If none runs and start is set, it starts one.
 func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	if d.target.Servers != nil {

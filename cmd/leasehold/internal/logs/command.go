@@ -60,7 +60,7 @@ is needed.`,
 			}
 			path := connection.ActorPath(args[1])
 			if _, err := Of(dir, path); err != nil {
-				return err
+				return elsewhere(cmd, args[0], path, err)
 			}
 			return show(cmd, dir, path, tail, follow)
 		},
@@ -82,6 +82,32 @@ is needed.`,
 		return words, cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
+}
+
+// elsewhere says where the output of an actor is that ran on another machine; else err.
+func elsewhere(cmd *cobra.Command, run, path string, err error) error {
+	answer, asked := connection.AsOperator(cmd, false, "operator_tree", map[string]any{"run": run})
+	if asked != nil {
+		return err
+	}
+	tree, bad := connection.Decode[struct {
+		Runs []struct {
+			Actors []struct{ Path, Machine, Logs string }
+		}
+	}](answer.Object)
+	if bad != nil {
+		return err
+	}
+	for _, r := range tree.Runs {
+		for _, a := range r.Actors {
+			if a.Path == path && a.Machine != "" && a.Logs != "" {
+				typed := strings.ReplaceAll(path, dispatch.Separator, "/")
+				return exit.Hint(fmt.Errorf("%s runs, or ran, on machine %s, and what it writes is there, in %s", typed, a.Machine, a.Logs),
+					"run this on that machine: leasehold logs %s %s", run, typed)
+			}
+		}
+	}
+	return err
 }
 
 // baseOr returns the directory of the run directories.

@@ -3,12 +3,16 @@ package tree
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/launcher"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -32,11 +36,20 @@ func newRunDaemon(cmd *cobra.Command) (*runDaemon, error) {
 	return d, nil
 }
 
-// socket returns the socket on which the daemon listens, or is expected to.
-func (d *runDaemon) socket() string {
+// tell says in opts where agents reach the daemon: at its socket, if it listens on this
+// machine or is expected to, or at its servers.
+func (d *runDaemon) tell(opts *launcher.Options) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.dialer.Socket
+	if !d.dialer.Elsewhere() {
+		opts.Socket = d.dialer.Socket
+		return nil
+	}
+	opts.Servers = strings.Join(d.dialer.Servers(), ",")
+	if file := os.Getenv("LEASEHOLD_SERVER_CA"); file != "" {
+		opts.Authority, err = filepath.Abs(file)
+	}
+	return err
 }
 
 // connect opens an operator's connection.

@@ -41,7 +41,7 @@ type dispatchJob struct {
 
 func NewDispatchCommand() *cobra.Command {
 	var job dispatchJob
-	cmd := place.WithSocket(&cobra.Command{
+	cmd := place.WithServer(&cobra.Command{
 		Use:   "dispatch MANIFEST | --resume RUN",
 		Short: "Run a tree of agents, and leave nothing behind",
 		Long: `Run a tree of agents. The root agent of the manifest is started first; leads start
@@ -55,6 +55,11 @@ before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a third
 kills. No process of the run outlives it, not even if the dispatcher is killed; such a
 run can be continued with --resume: actors that had finished are not run again.
 
+An agent that the manifest, or its lead, places on another machine is started by leasehold
+launcher there. With --server the daemon is elsewhere, too; that takes an operator's
+token, and agents connect with their own. A dispatcher that cannot reach a server for
+20 s ends its agents.
+
 Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
 		Example: `  leasehold init
   leasehold dispatch leasehold.toml
@@ -65,6 +70,9 @@ Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
 
   # for programs: one event per line, the summary last
   leasehold dispatch leasehold.toml --json | jq -r 'select(.event == "actor_exited").text'
+
+  # with a daemon elsewhere
+  LEASEHOLD_TOKEN_FILE=~/operator leasehold dispatch leasehold.toml --server https://leases.example.org:7711
 
   # go on with a run whose dispatcher died
   leasehold dispatch --resume release`,
@@ -139,10 +147,14 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	}
 	ctx := context.WithoutCancel(cmd.Context())
 	show := j.display(cmd, m.Run.Name, dir, daemon)
-	summary, err := launcher.Run(ctx, launcher.Options{
-		Manifest: m, Directory: dir, Resume: resume, Leasehold: self, Socket: daemon.socket(),
+	opts := launcher.Options{
+		Manifest: m, Directory: dir, Resume: resume, Leasehold: self,
 		Connect: daemon.connect, Events: show.event, Interrupts: interrupts,
-	})
+	}
+	if err := daemon.tell(&opts); err != nil {
+		return err
+	}
+	summary, err := launcher.Run(ctx, opts)
 	closeErr := show.close()
 	if err != nil {
 		if summary.RunID != "" { // the run finished, but its summary could not be stored

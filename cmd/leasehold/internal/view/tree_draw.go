@@ -26,6 +26,8 @@ type ShownActor struct {
 
 	// Of one that was launched.
 	Agent      string
+	Machine    string
+	Label      string // of the machine that it waits for
 	Model      string
 	Status     string
 	Stopping   string
@@ -75,6 +77,10 @@ func drawActors(shown []ShownActor) *terminal.Table {
 	if notes {
 		t.Columns = append(t.Columns, terminal.Column{Head: "NOTE", Rank: terminal.Minor, Want: 20})
 	}
+	machines := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.machine() != "" })
+	if machines {
+		t.Columns = append(t.Columns, terminal.Column{Head: "MACHINE", Rank: terminal.Minor, Want: 12})
+	}
 	placed := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.Directory != "" })
 	if placed {
 		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
@@ -91,6 +97,9 @@ func drawActors(shown []ShownActor) *terminal.Table {
 		}
 		if notes {
 			cells = append(cells, terminal.Text(terminal.Clip(a.note(), maxShownValue)))
+		}
+		if machines {
+			cells = append(cells, terminal.Text(a.machine()))
 		}
 		if placed {
 			cells = append(cells, terminal.Text(a.shownOrigin.String()))
@@ -110,6 +119,14 @@ func (a ShownActor) state() string {
 	default:
 		return a.State
 	}
+}
+
+// machine is where an actor runs, if not where the run is dispatched, or where it may.
+func (a ShownActor) machine() string {
+	if a.Label != "" {
+		return "any " + a.Label
+	}
+	return a.Machine
 }
 
 func (a ShownActor) note() string {

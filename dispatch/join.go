@@ -1,0 +1,163 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
+)
+
+// A Join makes a connection the launcher of one machine more that serves a run.
+type Join struct {
+	Run      string
+	Machine  string
+	Labels   []string
+	Instance string // of the launcher's process, which chose it at random
+}
+
+// A Joined is the run that a launcher serves.
+type Joined struct {
+	RunID uuid.UUID
+	Life  int
+	Plan  string // as the dispatcher gave it
+}
+
+// MaxLabels bounds the labels of a machine.
+const MaxLabels = 32
+
+func (j Join) check() error {
+	if err := CheckRun(j.Run); err != nil {
+		return err
+	}
+	if err := work.CheckMachine("machine", j.Machine); err != nil {
+		return err
+	}
+	if len(j.Labels) > MaxLabels {
+		return &registry.ArgumentError{Argument: "labels", Problem: fmt.Sprintf("must be at most %d", MaxLabels)}
+	}
+	for _, label := range j.Labels {
+		if err := work.CheckMachine("labels", label); err != nil {
+			return err
+		}
+	}
+	if len(j.Instance) < minInstance || len(j.Instance) > maxInstance {
+		return &registry.ArgumentError{Argument: "instance", Problem: fmt.Sprintf("must be from %d to %d bytes, chosen at random", minInstance, maxInstance)}
+	}
+	return nil
+}
+
+const minInstance, maxInstance = 16, 64
+
+// JoinRun makes se, an operator's session, the launcher of a machine that serves a run.
+// The same process may join again while its last connection is still believed to be
+// there. Another process in its place makes what the last had started lost: it knows
+// nothing of that.
+func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined, err error) {
+	if se.actor.Role != Operator {
+		return Joined{}, forbidden("%s is an actor; machines serve a run by an operator", se.actor.Path)
+	}
+	if err := j.check(); err != nil {
+		return Joined{}, err
+	}
+	l := work.NewLauncher(se.ctx, j.Run, se.peer)
+	l.Machine, l.Labels, l.Instance = j.Machine, j.Labels, j.Instance
+	if err := s.loseBefore(ctx, l); err != nil {
+		return Joined{}, err
+	}
+	undo := func() {}
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		run, ok := getRun(tx, j.Run)
+		d, dispatched := work.RunOf(tx, j.Run)
+		if !ok || !dispatched || !run.EndedAt.IsZero() {
+			return notFound("a dispatched run %q: leasehold dispatch begins one", j.Run)
+		}
+		if before, attached := s.launchers.Machine(run.ID, j.Machine); attached && before.Instance != j.Instance {
+			return say(ErrExists, "machine %q serves run %q already, by another launcher; end that one, or choose another name", j.Machine, j.Run)
+		}
+		l.Run = run.ID
+		joined = Joined{RunID: run.ID, Life: d.Life, Plan: work.Plan(tx, j.Run)}
+		work.AmendRun(tx, j.Run, func(d *work.Dispatched) { d.Orders++ }) // wakes who waits for it
+		undo = s.launchers.Set(l)
+		return nil
+	})
+	if err != nil {
+		undo()
+		return Joined{}, err
+	}
+	context.AfterFunc(se.ctx, func() { s.launchers.Leave(l) })
+	return joined, nil
+}
+
+// loseBefore makes those works of a machine lost that another process had started there.
+func (s *State) loseBefore(ctx context.Context, l *work.Launcher) error {
+	run, err := s.runNamed(ctx, l.Name)
+	if err != nil || run.ID == uuid.Nil {
+		return err
+	}
+	before, attached := s.launchers.Machine(run.ID, l.Machine)
+	if before == nil || attached || before.Instance == l.Instance {
+		return nil
+	}
+	_, works, err := s.worksOf(ctx, l.Name, run.ID, func(w work.Work) bool { return before.Owns(w) && w.HandedOut() })
+	if err != nil {
+		return err
+	}
+	return s.loseAll(ctx, run, before, works, func() bool { return s.attached(before) })
+}
+
+func (s *State) runNamed(ctx context.Context, name string) (run Run, err error) {
+	return run, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		run, _ = getRun(tx, name)
+		return nil
+	})
+}
+
+// LeaveRun has a machine get no more to start. When its connection then ends, it counts
+// as gone at once.
+func (s *State) LeaveRun(_ context.Context, se *Session, name string) error {
+	l, err := s.launcherOf(se, name)
+	if err != nil {
+		return err
+	}
+	if l.Machine == "" {
+		return forbidden("this connection dispatches run %q: drain it with operator_run_drain", name)
+	}
+	s.launchers.BeginLeaving(l)
+	return nil
+}
+
+// choose finds the machine for a spawn: of those that fit the one with the fewest
+// unfinished works. It refuses what no machine serves now, as nobody could say when one
+// will.
+func (s *State) choose(tx engine.Tx, run Run, d work.Dispatched, p work.Placement) (work.Placement, error) {
+	if p == (work.Placement{}) {
+		return p, nil
+	}
+	fit, all := s.launchers.Fitting(run.ID, p)
+	if len(fit) == 0 {
+		others := "there is no launcher"
+		if len(all) > 0 {
+			others = "there are launchers on " + strings.Join(all, ", ")
+		}
+		return p, say(ErrNoLauncher, "no launcher serves run %q on %s; %s; leave out machine and label to run it where the run is dispatched, or ask the operator to run \"leasehold launcher --run %s\" on such a machine", run.Name, p, others, run.Name)
+	}
+	if len(fit) > 1 {
+		load := make(map[string]int)
+		for id := range work.Unfinished(tx, d.RunID) {
+			w, _ := work.Get(tx, id)
+			load[w.Machine]++
+		}
+		for _, name := range fit[1:] {
+			if load[name] < load[fit[0]] {
+				fit[0] = name
+			}
+		}
+	}
+	return work.Placement{Machine: fit[0]}, nil
+}
