@@ -18,6 +18,7 @@ func launchedRun(t *testing.T, op caller) {
 		"run":      "tree",
 		"root":     args{"name": "lead", "agent": "sh", "prompt": "lead on"},
 		"agents":   []string{"sh", "claude"},
+		"plan":     "what other launchers are told",
 		"settings": args{"budget_usd": 10, "max_depth": 2, "worker": args{"agent": "sh", "budget_usd": 1}, "sublead": args{"max_workers": 3}},
 	})
 	op.refused("INVALID_ARGUMENT", "operator_run_dispatch", args{"run": "tree2", "root": args{"name": "x", "prompt": "y", "agent": "sh", "colour": 1}, "agents": []string{"sh"}})
