@@ -51,3 +51,17 @@ func ClusterTLS(secret []byte) (*tls.Config, error) {
 		},
 	}, nil
 }
+
+// ClusterCertificates makes the configuration of connections between servers that know
+// one another by certificates: each shows pair, and accepts those that an authority in
+// authorities has signed, for a server and a client, and for the name or address at
+// which the other is reached.
+func ClusterCertificates(pair tls.Certificate, authorities *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{pair},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    authorities,
+		RootCAs:      authorities,
+	}
+}

@@ -23,7 +23,8 @@ import (
 type door struct {
 	Listen    string // address; "": there is none
 	Advertise string // where the others find it; "": Listen
-	Secret    string // the file that has it
+	Secret    string // the file that has it; "": Identity is given
+	Identity  identity
 
 	tls    *tls.Config
 	ln     net.Listener
@@ -43,18 +44,21 @@ func (d *door) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&d.Listen, "listen", "", "pass clients on between the servers that share --postgres: the `address` where this one is reached")
 	f.StringVar(&d.Advertise, "advertise", "", "the `address` by which the other servers find --listen, if that is not it")
 	f.StringVar(&d.Secret, "cluster-secret", "", "the `file` with the secret that the servers know one another by, 32 bytes or more")
+	d.Identity.addFlags(f)
 }
 
 func (d *door) check(shared bool) error {
 	switch {
-	case d.Listen == "" && (d.Advertise != "" || d.Secret != ""):
-		return errors.New("--advertise and --cluster-secret are about --listen, which is not given")
+	case d.Listen == "" && (d.Advertise != "" || d.Secret != "" || d.Identity.given()):
+		return errors.New("--advertise, --cluster-secret and --cluster-cert are about --listen, which is not given")
 	case d.Listen != "" && !shared:
 		return errors.New("--listen is for servers that share a database: give --postgres")
-	case d.Listen != "" && d.Secret == "":
-		return errors.New("--listen needs --cluster-secret, by which the servers know one another")
+	case d.Listen != "" && d.Secret == "" && !d.Identity.given():
+		return errors.New("--listen needs --cluster-secret, or --cluster-cert, --cluster-key and --cluster-ca, by which the servers know one another")
+	case d.Secret != "" && d.Identity.given():
+		return errors.New("--cluster-secret and --cluster-cert both say how the servers know one another; give one, the same to all servers")
 	}
-	return nil
+	return d.Identity.check()
 }
 
 // keepAlive notices within seconds that the other machine is gone.
@@ -62,12 +66,8 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interva
 
 // open listens.
 func (d *door) open(ctx context.Context) error {
-	secret, err := os.ReadFile(d.Secret)
-	if err != nil {
+	if err := d.know(); err != nil {
 		return err
-	}
-	if d.tls, err = server.ClusterTLS(bytes.TrimSpace(secret)); err != nil {
-		return fmt.Errorf("%s: %w", d.Secret, err)
 	}
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
 	ln, err := config.Listen(ctx, "tcp", d.Listen)
@@ -82,6 +82,25 @@ func (d *door) open(ctx context.Context) error {
 		d.Advertise = ln.Addr().String()
 	}
 	d.ln = tls.NewListener(ln, d.tls)
+	if d.Identity.given() {
+		d.ln = welcoming{d.ln}
+	}
+	return nil
+}
+
+// know reads by what the servers know one another.
+func (d *door) know() (err error) {
+	if d.Identity.given() {
+		d.tls, err = d.Identity.load()
+		return err
+	}
+	secret, err := os.ReadFile(d.Secret)
+	if err != nil {
+		return err
+	}
+	if d.tls, err = server.ClusterTLS(bytes.TrimSpace(secret)); err != nil {
+		return fmt.Errorf("%s: %w", d.Secret, err)
+	}
 	return nil
 }
 
@@ -90,7 +109,11 @@ const dialTimeout = 3 * time.Second
 
 func (d *door) dial(ctx context.Context, address string) (net.Conn, error) {
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}, Config: d.tls}
-	return dialer.DialContext(ctx, "tcp", address)
+	nc, err := dialer.DialContext(ctx, "tcp", address)
+	if d.Identity.given() {
+		return d.Identity.dialled(nc, address, err)
+	}
+	return nc, err
 }
 
 // tell makes another server look at the cluster.

@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// An identity says where the files are by which servers know one another, if not by a
+// secret.
+type identity struct{ Cert, Key, CA string }
+
+func (i *identity) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&i.Cert, "cluster-cert", "", "in place of --cluster-secret: the `file` of this server's certificate, for servers and clients and the address at which others find it")
+	f.StringVar(&i.Key, "cluster-key", "", "the `file` of its key")
+	f.StringVar(&i.CA, "cluster-ca", "", "the `file` of the authority that has signed the certificates of all servers")
+}
+
+func (i identity) given() bool { return i != identity{} }
+
+func (i identity) check() error {
+	if i.given() && (i.Cert == "" || i.Key == "" || i.CA == "") {
+		return errors.New("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three")
+	}
+	return nil
+}
+
+func (i identity) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
+	if err != nil {
+		return nil, exit.Hint(err, "--cluster-cert and --cluster-key take files in PEM, the key without a passphrase")
+	}
+	text, err := os.ReadFile(i.CA)
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
+		return nil, exit.Hint(fmt.Errorf("%s has no certificate", i.CA), "--cluster-ca takes a file in PEM")
+	}
+	// What every other server would refuse, nobody should have to find out from them.
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates(pair), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if err == nil {
+		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates(pair), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	}
+	if err != nil {
+		return nil, exit.Hint(fmt.Errorf("the servers that trust %s would not trust %s: %w", i.CA, i.Cert, err),
+			"have that authority sign it, with the extended key usages serverAuth and clientAuth")
+	}
+	return server.ClusterCertificates(pair, authorities), nil
+}
+
+func intermediates(pair tls.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			pool.AddCert(cert)
+		}
+	}
+	return pool
+}
+
+// A server that takes a connection says so with one byte. In TLS 1.3 a client cannot
+// know from the handshake that its certificate was refused: else it would find out in
+// the middle of what it passes on.
+var taken = []byte("\n")
+
+// dialled awaits that the other server takes the connection, and says in words why not.
+func (i identity) dialled(nc net.Conn, address string, err error) (net.Conn, error) {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return nil, fmt.Errorf("the certificate of the server at %s is not one that %s vouches for there: %w", address, i.CA, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_ = nc.SetReadDeadline(time.Now().Add(dialTimeout))
+	if _, err := io.ReadFull(nc, make([]byte, len(taken))); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("the server at %s does not take the certificate %s of this one: its --cluster-ca must be that of the authority that has signed it: %w", address, i.Cert, err)
+	}
+	_ = nc.SetReadDeadline(time.Time{})
+	return nc, nil
+}
+
+// welcoming is a listener that says to each client that it is taken.
+type welcoming struct{ net.Listener }
+
+func (l welcoming) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &welcomed{Conn: nc.(*tls.Conn)}, nil
+}
+
+// A welcomed connection says so before it is read.
+type welcomed struct {
+	*tls.Conn
+	once sync.Once
+	err  error
+}
+
+func (c *welcomed) Read(p []byte) (int, error) {
+	c.once.Do(func() {
+		if err := c.Handshake(); err != nil {
+			c.err = fmt.Errorf("the other server has no certificate that --cluster-ca vouches for, or does not trust this one's: %w", err)
+			return
+		}
+		_, c.err = c.Write(taken)
+	})
+	if c.err != nil {
+		return 0, c.err
+	}
+	return c.Conn.Read(p)
+}
