@@ -75,7 +75,7 @@ func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined
 		run, ok := getRun(tx, j.Run)
 		d, dispatched := work.RunOf(tx, j.Run)
 		if !ok || !dispatched || !run.EndedAt.IsZero() {
-			return notFound("a dispatched run %q: leasehold dispatch begins one", j.Run)
+			return say(ErrNotFound, "run %q is not dispatched; leasehold dispatch begins it", j.Run)
 		}
 		if before, attached := s.launchers.Machine(run.ID, j.Machine); attached && before.Instance != j.Instance {
 			return say(ErrExists, "machine %q serves run %q already, by another launcher; end that one, or choose another name", j.Machine, j.Run)

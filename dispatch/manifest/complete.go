@@ -37,9 +37,11 @@ func (m *Manifest) complete(d *document) {
 	}
 }
 
-func (r Root) place() work.Placement    { return work.Placement{Machine: r.Machine, Label: r.Label} }
+func (r Root) place() work.Placement { return work.Placement{Machine: r.Machine, Label: r.Label} }
+
 func (s Sublead) place() work.Placement { return work.Placement{Machine: s.Machine, Label: s.Label} }
-func (w Worker) place() work.Placement  { return work.Placement{Machine: w.Machine, Label: w.Label} }
+
+func (w Worker) place() work.Placement { return work.Placement{Machine: w.Machine, Label: w.Label} }
 
 // checkPlaces refuses what is no name of a machine or label, and both at once.
 func (m *Manifest) checkPlaces(d *document) {

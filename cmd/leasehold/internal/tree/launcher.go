@@ -49,8 +49,7 @@ Exit codes: 0 the run is over; 1 it could not be served to its end; 130 interrup
 		Example: `  leasehold launcher --run release --name build1
 
   # on another machine, for agents that need a GPU
-  LEASEHOLD_TOKEN_FILE=~/operator leasehold launcher --run release --label gpu --label linux \
-    --directory ~/src/shop --server https://leases.example.org:7711`,
+  LEASEHOLD_TOKEN_FILE=~/operator leasehold launcher --run release --label gpu --label linux --server https://leases.example.org:7711`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkService(&s); err != nil {
@@ -136,7 +135,7 @@ func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
 	}
 	s.Interrupts = interrupts
 	s.Waiting = func(reason string) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: waiting for the run to begin: %s\n", reason)
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: waiting: %s\n", reason)
 	}
 	lines := &lineView{out: cmd.OutOrStdout(), began: time.Now()}
 	s.Events = lines.event
