@@ -163,7 +163,7 @@ func (sp *spread) link(ctx context.Context, se *dispatch.Session, partition int,
 
 // launcherTools are the tools of launchers.
 var launcherTools = map[string]bool{
-	"operator_run_dispatch": true, "operator_launch_next": true, "operator_launch_started": true, "operator_launch_exited": true,
+	"operator_run_dispatch": true, "operator_launch_join": true, "operator_launch_leave": true, "operator_launch_next": true, "operator_launch_started": true, "operator_launch_exited": true,
 	"operator_run_drain": true, "operator_run_finish": true,
 }
 

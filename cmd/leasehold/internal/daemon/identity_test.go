@@ -169,7 +169,7 @@ func TestAnIdentityThatNobodyWouldTrustIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, d := range []door{
+	for _, d := range []*door{
 		{Listen: "x", Identity: identity{Cert: "a"}},
 		{Listen: "x", Identity: mixed, Secret: "s"},
 		{Identity: mixed},
