@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,12 +42,12 @@ func TestBadHelloIsRefusedByCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{})
 		for hello, code := range map[string]string{
-			`{"leasehold":1,"token":"lht_no"}`:                     "UNAUTHENTICATED",
-			`{"leasehold":1,"handle":"lhs_no"}`:                    "UNAUTHENTICATED",
-			`{"leasehold":1,"run":"r"}`:                            "INVALID_ARGUMENT",
-			`{"leasehold":0,"run":"r","name":"w"}`:                 "INVALID_ARGUMENT",
-			`{"leasehold":2,"run":"r","name":"w"}`:                 "INVALID_ARGUMENT",
-			`{"leasehold":1,"run":"r","name":"w","shoe_size":"9"}`: "INVALID_ARGUMENT",
+			`{"leasehold":1,"token":"lht_no"}`:                                          "UNAUTHENTICATED",
+			`{"leasehold":1,"handle":"lhs_no"}`:                                         "UNAUTHENTICATED",
+			`{"leasehold":1,"run":"r"}`:                                                 "INVALID_ARGUMENT",
+			`{"leasehold":0,"run":"r","name":"w"}`:                                      "INVALID_ARGUMENT",
+			fmt.Sprintf(`{"leasehold":%d,"run":"r","name":"w"}`, server.HelloVersion+1): "INVALID_ARGUMENT",
+			`{"leasehold":1,"run":"r","name":"w","shoe_size":"9"}`:                      "INVALID_ARGUMENT",
 			`hello`: "INVALID_ARGUMENT",
 		} {
 			p := d.pipe(t)
