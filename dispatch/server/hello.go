@@ -96,7 +96,7 @@ func (e *HelloError) Error() string { return e.Message }
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	h.Leasehold = HelloVersion
 	if h.Mark == "" {
-		h.Leasehold = 1 // which says all of it, and which an older daemon takes
+		h.Leasehold = 1 // an older daemon accepts it, and nothing else is new
 	}
 	_, writeErr := nc.Write(wire.Line(h))
 	// A daemon that refuses the connection says why, and may close it before it
