@@ -368,6 +368,26 @@ func watchdog(t *testing.T, d *dispatched, before int) int {
 	return before
 }
 
+// A run whose root is ended from outside is not finished, and whatever waits for its
+// success must not go on.
+func TestRunWhoseRootIsCancelledHasFailed(t *testing.T) {
+	h := newHouse(t)
+	d := h.dispatch("cut", "sleep 600")
+	d.await(launcher.ActorStarted)
+	operator, err := h.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	end := map[string]any{"run": "cut", "path": "root", "reason": "no longer wanted"}
+	if a, err := operator.Call(t.Context(), "operator_actor_end", end); err != nil {
+		t.Fatal(a, err)
+	}
+	if s, err := d.end(); err != nil || s.Actors[0].Status != "cancelled" || !s.Failed() || s.Interrupted {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+}
+
 // An agent that cannot be started is told of, and its run is over.
 func TestAgentThatCannotBeStarted(t *testing.T) {
 	h := newHouse(t)

@@ -25,13 +25,16 @@ type Summary struct {
 	Actors      []Actor        `json:"actors"` // each lead before its layer
 }
 
-// Failed reports whether an actor failed. An actor that was cancelled, by its
-// lead or because its lead ended, has not failed.
+// Failed reports whether an actor failed, or the root was cancelled, so that the run
+// was not finished. Another actor that was cancelled, by its lead or because its lead
+// ended, has not failed.
 func (s Summary) Failed() bool {
 	return slices.ContainsFunc(s.Actors, func(a Actor) bool {
 		switch a.Status {
-		case "", "succeeded", "cancelled":
+		case "", "succeeded":
 			return false
+		case "cancelled":
+			return a.Role == string(dispatch.Root)
 		}
 		return true
 	})

@@ -60,7 +60,8 @@ launcher there. With --server the daemon is elsewhere, too; that takes an operat
 token, and agents connect with their own. A dispatcher that cannot reach a server for
 20 s ends its agents.
 
-Exit codes: 0 ok; 1 an actor failed; 2 bad manifest or usage; 130 interrupted.`,
+Exit codes: 0 ok; 1 an actor failed, or the root was cancelled; 2 bad manifest or usage;
+130 interrupted.`,
 		Example: `  leasehold init
   leasehold dispatch leasehold.toml
   leasehold dispatch --check leasehold.toml
