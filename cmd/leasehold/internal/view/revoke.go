@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +60,15 @@ Exit code 1: nobody held it.`,
 				}
 				return err
 			case !done.Revoked:
-				return exit.Hint(errors.New(terminal.Line(out, answer.Line())), "leasehold leases shows what is held")
+				err = errors.New(terminal.Line(out, answer.Line()))
+				held, _ := CompleteLeases(cmd, nil, "")
+				for i := range held {
+					held[i], _, _ = strings.Cut(held[i], "\t")
+				}
+				if near := connection.Nearest(args[0], held); near != "" && near != args[0] {
+					return exit.Hint(err, "did you mean %s? leasehold leases shows what is held", near)
+				}
+				return exit.Hint(err, "leasehold leases shows what is held")
 			default:
 				_, err = fmt.Fprintln(out, terminal.Line(out, answer.Line()))
 				return err
