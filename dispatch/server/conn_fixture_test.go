@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -177,10 +178,16 @@ func (p *peer) next() (m message, err error) {
 	return m, nil
 }
 
-// expectClosed reads on until the daemon has closed the connection.
+// expectClosed reads on until the daemon has closed the connection. A bubble whose daemon
+// keeps it open would otherwise never end.
 func (p *peer) expectClosed() {
 	p.t.Helper()
-	if rest, err := io.ReadAll(p.br); err != nil {
+	p.nc.SetReadDeadline(time.Now().Add(24 * time.Hour))
+	rest, err := io.ReadAll(p.br)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.t.Errorf("the connection is open after a day: %s", rest)
+	case err != nil:
 		p.t.Logf("before the end: %s, then %v", rest, err)
 	}
 }
