@@ -13,19 +13,19 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A Join makes a connection the launcher of one machine more that serves a run.
+// A Join asks to make a connection the launcher of a further machine of a run.
 type Join struct {
 	Run      string
 	Machine  string
 	Labels   []string
-	Instance string // of the launcher's process, which chose it at random
+	Instance string // chosen at random by the launcher's process
 }
 
 // A Joined is the run that a launcher serves.
 type Joined struct {
 	RunID uuid.UUID
 	Life  int
-	Plan  string // as the dispatcher gave it
+	Plan  string // the dispatcher's, unchanged
 }
 
 // MaxLabels bounds the labels of a machine.
@@ -55,9 +55,9 @@ func (j Join) check() error {
 const minInstance, maxInstance = 16, 64
 
 // JoinRun makes se, an operator's session, the launcher of a machine that serves a run.
-// The same process may join again while its last connection is still believed to be
-// there. Another process in its place makes what the last had started lost: it knows
-// nothing of that.
+// The same process may join again even if its last connection still counts as open.
+// Another process may join only once the last one is away. The works that the last one
+// started are then lost, because the new process knows nothing of them.
 func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined, err error) {
 	if se.actor.Role != Operator {
 		return Joined{}, forbidden("%s is an actor; machines serve a run by an operator", se.actor.Path)
@@ -82,7 +82,7 @@ func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined
 		}
 		l.Run = run.ID
 		joined = Joined{RunID: run.ID, Life: d.Life, Plan: work.Plan(tx, j.Run)}
-		work.AmendRun(tx, j.Run, func(d *work.Dispatched) { d.Orders++ }) // wakes who waits for it
+		work.AmendRun(tx, j.Run, func(d *work.Dispatched) { d.Orders++ }) // wakes the calls that watch the run
 		undo = s.launchers.Set(l)
 		return nil
 	})
@@ -94,7 +94,7 @@ func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined
 	return joined, nil
 }
 
-// loseBefore makes those works of a machine lost that another process had started there.
+// loseBefore marks the works as lost that another process had started on this machine.
 func (s *State) loseBefore(ctx context.Context, l *work.Launcher) error {
 	run, err := s.runNamed(ctx, l.Name)
 	if err != nil || run.ID == uuid.Nil {
@@ -118,8 +118,8 @@ func (s *State) runNamed(ctx context.Context, name string) (run Run, err error) 
 	})
 }
 
-// LeaveRun has a machine get no more to start. When its connection then ends, it counts
-// as gone at once.
+// LeaveRun stops further works from being placed on a machine. When its connection then
+// ends, the machine counts as gone at once.
 func (s *State) LeaveRun(_ context.Context, se *Session, name string) error {
 	l, err := s.launcherOf(se, name)
 	if err != nil {
@@ -132,9 +132,9 @@ func (s *State) LeaveRun(_ context.Context, se *Session, name string) error {
 	return nil
 }
 
-// choose finds the machine for a spawn: of those that fit the one with the fewest
-// unfinished works. It refuses what no machine serves now, as nobody could say when one
-// will.
+// choose finds the machine for a spawn: of the machines that match the placement, the
+// one with the fewest unfinished works. If none is connected, it refuses the spawn,
+// because nobody could say when one will be.
 func (s *State) choose(tx engine.Tx, run Run, d work.Dispatched, p work.Placement) (work.Placement, error) {
 	if p == (work.Placement{}) {
 		return p, nil

@@ -51,10 +51,10 @@ func (s *State) tendLaunchers(ctx context.Context) error {
 	}
 }
 
-// sweep ends what went while a launcher was away: the sessions of processes that are
-// gone, at once, and their works as lost if the launcher cannot come back and say more.
-// One that can is given the time that detached sessions have; step is the time since
-// the look before.
+// sweep checks the works of a launcher that is away. If a process is gone, sweep ends its
+// sessions at once. The works without a live process become lost once the launcher
+// cannot come back, or has been away for DetachedGrace. step is the time since the last
+// sweep.
 func (s *State) sweep(ctx context.Context, l *work.Launcher, step time.Duration) error {
 	run, works, err := s.worksOf(ctx, l.Name, l.Run, l.Owns)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *State) sweep(ctx context.Context, l *work.Launcher, step time.Duration)
 	return nil
 }
 
-// attached reports whether somebody is connected in the place of a launcher.
+// attached reports whether a launcher is connected for l's run and machine.
 func (s *State) attached(l *work.Launcher) bool {
 	if l.Machine == "" {
 		return s.launchers.Attached(l.Run)
@@ -100,8 +100,9 @@ func (s *State) attached(l *work.Launcher) bool {
 	return attached
 }
 
-// worksOf are the unfinished works of a run that are counted, the deepest first: the end
-// of a lead would cancel those below it that have not begun.
+// worksOf returns the run called name, and those of its unfinished works that counts
+// selects. The deepest come first, because the end of a lead would cancel the works below
+// it that have not begun.
 func (s *State) worksOf(ctx context.Context, name string, id uuid.UUID, counts func(work.Work) bool) (run Run, works []work.Work, err error) {
 	deep := make(map[uuid.UUID]int)
 	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
@@ -120,8 +121,8 @@ func (s *State) worksOf(ctx context.Context, name string, id uuid.UUID, counts f
 	return run, works, err
 }
 
-// loseAll makes works lost that went with a launcher, unless it is back, and tells their
-// leads if that was one of several machines.
+// loseAll marks the works of a launcher as lost, unless the launcher is back. If the
+// launcher is not the dispatcher, loseAll also writes to the leads and the root.
 func (s *State) loseAll(ctx context.Context, run Run, l *work.Launcher, works []work.Work, back func() bool) error {
 	var lost []work.Work
 	for _, w := range works {
@@ -139,7 +140,7 @@ func (s *State) loseAll(ctx context.Context, run Run, l *work.Launcher, works []
 	return s.tellLost(ctx, run, l, lost)
 }
 
-// lose makes a work lost, unless its launcher is back.
+// lose marks a work as lost, unless its launcher is back.
 func (s *State) lose(ctx context.Context, run Run, l *work.Launcher, w work.Work, back func() bool) (lost bool, err error) {
 	cause := fmt.Sprintf("%s is gone, and so is its process", l)
 	if w.Process.PID == 0 {
@@ -170,7 +171,8 @@ func (s *State) lose(ctx context.Context, run Run, l *work.Launcher, w work.Work
 // maxLostNamed bounds how many agents a message about a lost machine names.
 const maxLostNamed = 20
 
-// tellLost writes to the leads of works that were lost with a machine, and to the root.
+// tellLost writes to the root, and to the leads of the works that were lost with a
+// machine.
 func (s *State) tellLost(ctx context.Context, run Run, l *work.Launcher, lost []work.Work) error {
 	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
 		to := map[uuid.UUID][]string{run.Root: nil}
@@ -196,7 +198,7 @@ func (s *State) tellLost(ctx context.Context, run Run, l *work.Launcher, lost []
 					l, strings.Join(paths, ", "), more),
 			}
 			if limit, ok := errors.AsType[*registry.LimitError](mail.Post(tx, id, m)); ok {
-				_ = limit // its inbox is full; actor_list and actor_wait say the same
+				_ = limit // the inbox is full; actor_list and actor_wait report the loss too
 				continue
 			}
 			note(tx, run, a, event.Event{Kind: event.MessageSent, Key: m.ID.String(), By: a.Path})

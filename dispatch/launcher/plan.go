@@ -9,16 +9,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch/manifest"
 )
 
-// A plan is what a launcher needs to know of the manifest. The dispatcher gives it to
+// A plan is the part of the manifest that a launcher needs. The dispatcher sends it to
 // the launchers of other machines, through the daemon.
 type plan struct {
 	Agents    map[string]agent.Profile `json:"agents"`
 	Notes     string                   `json:"notes,omitempty"`
 	GraceSecs float64                  `json:"grace_secs"`
-	Directory string                   `json:"directory"` // the root's, on the dispatcher's machine
-	Manifest  string                   `json:"manifest"`  // directory of the manifest, there
+	Directory string                   `json:"directory"` // the root actor's, on the dispatcher's machine
+	Manifest  string                   `json:"manifest"`  // the manifest's directory, on the dispatcher's machine
 
-	base string // what stands for Directory here
+	base string // the directory on this machine that corresponds to Directory
 }
 
 func planOf(m *manifest.Manifest) plan {
@@ -28,8 +28,9 @@ func planOf(m *manifest.Manifest) plan {
 	}
 }
 
-// here is where a directory of an order is on this machine. One below the root's is
-// below what stands for that; any other is where its path says.
+// here returns the path on this machine of a directory that an order names. A relative
+// path, and one below the root actor's directory, is moved below base. Any other
+// absolute path stays as it is.
 func (p plan) here(dir string) string {
 	if dir == "" {
 		return p.base
@@ -43,14 +44,14 @@ func (p plan) here(dir string) string {
 	return dir
 }
 
-// below is the path from dir to path, if that is dir or below it.
+// below returns the path from dir to path, if path is dir or below it.
 func below(dir, path string) (rest string, ok bool) {
 	rest, err := filepath.Rel(dir, path)
 	return rest, err == nil && rest != ".." && !strings.HasPrefix(rest, "../")
 }
 
-// agent is the profile of that name. A program that is named from the manifest's
-// directory is looked for below what stands for that here.
+// agent returns the profile of that name. A program in the manifest's directory, or
+// below it, is looked for below base if base is another directory than the root actor's.
 func (p plan) agent(name string) (agent.Profile, bool) {
 	profile, ok := p.Agents[name]
 	if ok && p.base != p.Directory && len(profile.Command) > 0 && filepath.IsAbs(profile.Command[0]) {

@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A Service is what the launcher of a machine is told that serves a run which another
-// process dispatches, mostly on another machine. Of its Options the Manifest, the
-// Directory and Resume are not used, as the dispatcher has the first.
+// A Service configures the launcher of a machine. The launcher serves a run that another
+// process dispatches, mostly on another machine. The Options' Manifest, Directory and
+// Resume are not used: the plan comes from the dispatcher.
 type Service struct {
 	Options
 
@@ -23,21 +23,21 @@ type Service struct {
 	Labels  []string
 
 	Base string // where run directories are made
-	Work string // what stands for the root's directory on this machine
+	Work string // the directory on this machine that corresponds to the root actor's
 
-	// Waiting is told, once, that the run is not there yet. Nil: nobody is.
+	// Waiting is called once if the run does not exist yet. It may be nil.
 	Waiting func(reason string)
 }
 
-// joinPause is how long to wait before a run is looked for again.
+// joinPause is the time between two attempts to join a run.
 const joinPause = time.Second
 
-// Serve starts the agents of a run that are placed on this machine, until the run is
-// over: it waits for the run to begin. The first interrupt ends it: nothing more is
-// started, agents get SIGTERM, and SIGKILL after the run's grace, and their ends are
-// reported. The second kills. It says whether it was interrupted. When it returns no process is left that it started. The
-// error is for a launcher that could not serve the run to its end: then the daemon
-// counts its agents as lost.
+// Serve waits for a run to begin, and starts the agents that are placed on this machine
+// until the run is over. The first interrupt ends it: Serve starts nothing more, sends
+// the agents SIGTERM, and SIGKILL after the run's grace, and reports their ends. The
+// second interrupt kills the agents at once. When Serve returns, no process that it
+// started is left. It returns an error if it could not serve the run to its end; the
+// daemon then counts its agents as lost.
 func Serve(ctx context.Context, s Service) (interrupted bool, err error) {
 	l := newLauncher(s.Options)
 	l.run, l.machine, l.labels = s.Run, s.Machine, s.Labels
@@ -93,7 +93,7 @@ func (l *Launcher) awaitRun(ctx context.Context, s Service) error {
 		case err == nil:
 			return nil
 		case !errors.As(err, &refusal):
-			l.link.drop(c) // and connect again, for as long as the link's patience lasts
+			l.link.drop(c) // connected opens it again, until the link gives up
 		case refusal.Code != "NOT_FOUND" && refusal.Code != "UNAVAILABLE":
 			return err
 		case s.Waiting != nil:
@@ -143,8 +143,8 @@ func (l *Launcher) join(ctx context.Context, c connection) error {
 	return nil
 }
 
-// obey does what the daemon orders until the run is over, or this launcher is asked to
-// end.
+// obey carries out the daemon's orders until the run is over or this launcher is
+// interrupted.
 func (l *Launcher) obey(ctx context.Context) error {
 	orders, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,12 +172,12 @@ func (l *Launcher) obey(ctx context.Context) error {
 	return err
 }
 
-// leave has nothing more placed here, and ends what is here.
+// leave tells the daemon to place nothing more here, and ends the agents.
 func (l *Launcher) leave(ctx context.Context) {
 	l.event(Event{Event: Draining, Text: fmt.Sprintf("interrupted: agents have %v to end; again to kill them now", l.grace)})
 	saying, stop := context.WithTimeout(ctx, inFlight)
 	defer stop()
-	_ = l.link.call(saying, "operator_launch_leave", map[string]any{"run": l.run}, nil) // else it finds out when the connection ends
+	_ = l.link.call(saying, "operator_launch_leave", map[string]any{"run": l.run}, nil) // if this fails, the daemon notices the end of the connection
 	l.askAll(stopOrder(fmt.Sprintf("the launcher of machine %s was interrupted", l.machine)))
 	ended := make(chan struct{})
 	go func() { // ends with the agents

@@ -9,17 +9,18 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// legacyVersions are the protocol versions that are served, on every
-// transport: those with an initialize handshake.
+// legacyVersions are the protocol versions that every transport supports: those
+// with an initialize handshake.
 //
-// 2026-07-28 has no sessions and sends a client only what it asked for in the
-// same request. A lease belongs to a session, and who loses one must hear of
-// it unasked. Clients that ask for 2026-07-28 first are told what there is and
-// go on with initialize, as that version prescribes.
+// Version 2026-07-28 is refused. It has no sessions, and a server may only answer
+// what the same request asked for. A lease, however, belongs to a session, and an
+// agent that loses one must be told without asking. A client that tries 2026-07-28
+// first is told the supported versions and continues with initialize, as that
+// version prescribes.
 var legacyVersions = mcp.LegacyProtocolVersions()
 
-// parse reads a message. If it is none that can be served, fault is the answer.
-// Large messages are read one at a time.
+// parse reads a message. If the message cannot be served, fault is the answer to
+// it. Large messages are read one at a time.
 func (s *shares) parse(line []byte) (m wire.Message, fault []byte) {
 	if len(line) >= largeMessage {
 		s.parsing.Lock()
@@ -35,15 +36,15 @@ func (s *shares) parse(line []byte) (m wire.Message, fault []byte) {
 	return m, nil
 }
 
-// versionReply refuses a protocol version and names those that are served.
+// versionReply refuses a protocol version and names the supported ones.
 func versionReply(id json.RawMessage, version string) []byte {
 	reply := mcp.UnsupportedProtocolVersionError{Version: version, Supported: legacyVersions}.JSONRPCError()
 	reply.ID = exactID(id)
 	return wire.Line(reply)
 }
 
-// Refusal is the answer, as a line, to a request that a transport refuses: for
-// a tool call a result with a code of the contract, else a JSON-RPC error.
+// Refusal returns the answer, as a line, to a request that a transport refuses. A
+// tool call gets a result with an error code, any other request a JSON-RPC error.
 func Refusal(id json.RawMessage, method string, refusal tools.Refusal) []byte {
 	reply := refusal.Reply()
 	if method != wire.ToolsCall {
@@ -52,8 +53,8 @@ func Refusal(id json.RawMessage, method string, refusal tools.Refusal) []byte {
 	return reply.Line(id)
 }
 
-// encodeReply is mcp-go's answer as a line, nil if there is none. The id is the
-// client's own text: mcp-go reads numbers as floats.
+// encodeReply returns mcp-go's answer as a line, or nil if there is no answer. It
+// puts the client's own text of the id in, because mcp-go reads numbers as floats.
 func encodeReply(id json.RawMessage, reply mcp.JSONRPCMessage) []byte {
 	switch r := reply.(type) {
 	case nil:

@@ -23,8 +23,8 @@ type Launchers struct {
 
 	mu        sync.Mutex
 	keptOpen  map[uuid.UUID]struct{}  // sessions of launched processes
-	byRun     map[uuid.UUID]*Launcher // that dispatch runs which have not ended
-	machines  map[machine]*Launcher   // that serve such a run from other machines
+	byRun     map[uuid.UUID]*Launcher // the dispatchers of runs that have not ended
+	machines  map[machine]*Launcher   // the other launchers of such runs
 	processes map[int]launchedProcess // by pid
 }
 
@@ -45,24 +45,24 @@ func NewLaunchers(eng engine.Engine, opts Options) *Launchers {
 	}
 }
 
-// A machine is one that serves a run, by its name.
+// A machine identifies a machine that serves a run.
 type machine struct {
 	run  uuid.UUID
 	name string
 }
 
-// A Launcher starts processes of one run: an operator's session, or the memory of one
-// that is away. One of them dispatches the run, and has no Machine. The others serve it
-// from their machines: they start what is placed there.
+// A Launcher starts processes of one run. It is an operator's session, or the record of
+// one that is away. One launcher dispatches the run and has no Machine. Each of the
+// others starts the works that are placed on its machine.
 type Launcher struct {
 	Run      uuid.UUID
 	Name     string       // of the run
 	Peer     process.Peer // its process; zero: not known
 	Machine  string       // "": it dispatches the run
 	Labels   []string     // of the machine
-	Instance string       // of its process, which chose it at random; "": not known
+	Instance string       // chosen at random by its process; "": not known
 
-	leaving bool // it starts nothing more. Under Launchers.mu
+	leaving bool // it starts nothing more. Guarded by Launchers.mu
 
 	session context.Context // the operator's session; nil: the launcher is away. Guarded by Launchers.mu
 	away    time.Duration   // how long it has been away while this machine was awake. Guarded by Launchers.mu
@@ -77,7 +77,8 @@ func NewLauncher(session context.Context, name string, peer process.Peer) *Launc
 	return &Launcher{Name: name, Peer: peer, session: session, given: make(map[uuid.UUID]Todo)}
 }
 
-// Remote reports whether the launcher is connected as a client elsewhere is.
+// Remote reports whether the launcher connected with --server, or its process runs where
+// this one cannot see it.
 func (l *Launcher) Remote() bool { return l.Peer.Transport == "remote" || l.Peer.Elsewhere() }
 
 // Starts reports whether the order of a work is for the launcher.
@@ -86,13 +87,14 @@ func (l *Launcher) Starts(w Work) bool {
 		!w.HandedOut() && (w.Machine == AnyMachine || l.Machine != "" && slices.Contains(l.Labels, w.Label))
 }
 
-// Owns reports whether a work goes with the launcher: it is on that machine, or is to
-// be. What nobody was given yet goes with the dispatcher.
+// Owns reports whether a work is lost when the launcher is gone: it runs on that machine
+// or is placed there. A work that no launcher was given yet also belongs to the
+// dispatcher.
 func (l *Launcher) Owns(w Work) bool {
 	return w.Machine == l.Machine && w.Label == "" || l.Machine == "" && !w.HandedOut()
 }
 
-// String says who it is.
+// String names the launcher in messages.
 func (l *Launcher) String() string {
 	if l.Machine == "" {
 		return "its dispatcher"
@@ -129,7 +131,7 @@ func (ls *Launchers) Set(l *Launcher) (undo func()) {
 	}
 }
 
-// placeLocked is the launcher in the place of l.
+// placeLocked returns the registered launcher of l's run and machine.
 func (ls *Launchers) placeLocked(l *Launcher) *Launcher {
 	if l.Machine == "" {
 		return ls.byRun[l.Run]
@@ -137,7 +139,7 @@ func (ls *Launchers) placeLocked(l *Launcher) *Launcher {
 	return ls.machines[machine{l.Run, l.Machine}]
 }
 
-// putLocked puts a launcher, or none, in the place of l.
+// putLocked registers now for l's run and machine. If now is nil, none is registered.
 func (ls *Launchers) putLocked(l, now *Launcher) {
 	switch key := (machine{l.Run, l.Machine}); {
 	case l.Machine == "" && now == nil:
@@ -165,8 +167,8 @@ func (ls *Launchers) allLocked(yield func(*Launcher) bool) {
 	}
 }
 
-// Machine is the launcher that serves a run from the machine, connected or away; nil
-// if there is none.
+// Machine returns the launcher that serves a run from the machine, connected or away. It
+// returns nil if there is none.
 func (ls *Launchers) Machine(run uuid.UUID, name string) (l *Launcher, attached bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -174,8 +176,9 @@ func (ls *Launchers) Machine(run uuid.UUID, name string) (l *Launcher, attached 
 	return l, l != nil && l.attachedLocked()
 }
 
-// Fitting are the names of the machines that serve a run, are connected, and fit a
-// placement; "" is the dispatcher's. all are the names of all that are connected.
+// Fitting returns the names of the connected machines of a run that match a placement,
+// and of all its connected machines. Machines that are leaving are left out. In fit, ""
+// is the dispatcher's machine, which only AnyMachine matches.
 func (ls *Launchers) Fitting(run uuid.UUID, p Placement) (fit, all []string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -196,8 +199,8 @@ func (ls *Launchers) Fitting(run uuid.UUID, p Placement) (fit, all []string) {
 	return fit, all
 }
 
-// BeginLeaving has nothing more placed with a launcher. Once its session has ended it
-// does not come back.
+// BeginLeaving stops further works from being placed with a launcher. The launcher does
+// not come back after its session has ended.
 func (ls *Launchers) BeginLeaving(l *Launcher) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -316,8 +319,8 @@ func (ls *Launchers) Missed(l *Launcher, step time.Duration) time.Duration {
 	return l.away
 }
 
-// Gone reports whether the process of a launcher has ended, or has said that it does
-// not come back.
+// Gone reports whether a launcher cannot come back: its process has ended, or it has
+// left.
 func (ls *Launchers) Gone(l *Launcher) bool {
 	ls.mu.Lock()
 	left := l.leaving

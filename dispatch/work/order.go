@@ -45,17 +45,18 @@ type Order struct {
 	Placement
 }
 
-// A Placement says on which machine a process is to run. The zero Placement is the
-// dispatcher's.
+// A Placement says on which machine a process runs. The zero Placement is the
+// dispatcher's machine.
 type Placement struct {
-	Machine string `json:",omitempty"` // by its name; [AnyMachine]: whichever has the fewest
-	Label   string `json:",omitempty"` // one of those that have this label
+	Machine string `json:",omitempty"` // its name; [AnyMachine]: the one with the fewest unfinished works
+	Label   string `json:",omitempty"` // any machine that has this label
 }
 
-// AnyMachine is a Machine that leaves the choice to the daemon: the dispatcher's is one.
+// AnyMachine is a Machine that leaves the choice to the daemon. The dispatcher's machine
+// is among the candidates.
 const AnyMachine = "*"
 
-// Elsewhere reports whether a launcher that is not the dispatcher is asked for.
+// Elsewhere reports whether the placement asks for a machine other than the dispatcher's.
 func (p Placement) Elsewhere() bool {
 	return p.Label != "" || p.Machine != "" && p.Machine != AnyMachine
 }
@@ -71,8 +72,8 @@ func (p Placement) String() string {
 	}
 }
 
-// CheckMachine refuses, with a [registry.ArgumentError], what is no name of a machine or
-// no label.
+// CheckMachine returns a [registry.ArgumentError] if name is not a valid name of a
+// machine or a valid label.
 func CheckMachine(argument, name string) error {
 	if len(name) <= maxMachine && machineName.MatchString(name) {
 		return nil
@@ -84,8 +85,8 @@ const maxMachine = 64
 
 var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// Check refuses, with a [registry.ArgumentError], a placement that names nothing, or two
-// things.
+// Check returns a [registry.ArgumentError] if the placement has both a machine and a
+// label, or an invalid name. The zero Placement is valid.
 func (p Placement) Check() error {
 	switch {
 	case p.Machine != "" && p.Label != "":

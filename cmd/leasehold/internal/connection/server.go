@@ -21,27 +21,26 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// ErrNoServer says that none of the servers answers.
+// ErrNoServer means that no server answered.
 var ErrNoServer = errors.New("no server answers")
 
 const (
-	// dialTimeout is how long one server may take to take a connection, before the next
+	// dialTimeout is how long one server may take to accept a connection before the next
 	// is tried.
 	dialTimeout = 3 * time.Second
 
-	// goodbyeTimeout limits the goodbye to a server that may not listen any
-	// more.
+	// goodbyeTimeout limits the goodbye to a server that may no longer read.
 	goodbyeTimeout = 100 * time.Millisecond
 
-	maxProblem = 16 << 10 // of an answer that refuses
+	maxProblem = 16 << 10 // bytes read of a refusal
 )
 
 // keepAlive detects within seconds that a server's machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
 
-// reachServer connects to a server elsewhere: to the one that it was connected to last,
-// or else to the next that answers. A server that refuses is asked no more, but for one
-// that cannot serve anybody now.
+// reachServer connects to a server elsewhere. It tries the server of the last connection
+// first, and then the next ones in turn. A refusal is final, except UNAVAILABLE and LIMIT:
+// after these it tries the next server.
 func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 	urls := d.target.Servers.URLs
 	var failed error
@@ -62,7 +61,7 @@ func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 	return nil, fmt.Errorf("%w: %w", ErrNoServer, oneLine{failed})
 }
 
-// oneLine words several errors as one.
+// oneLine writes several joined errors on one line.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
@@ -88,7 +87,8 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return nc, nil
 }
 
-// ask makes a connection to the session protocol of one over HTTP.
+// ask sends an HTTP upgrade request over raw, and returns a connection that speaks the
+// session protocol.
 func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.Conn, error) {
 	c := &upgraded{Conn: raw, raw: raw}
 	_ = raw.SetDeadline(time.Now().Add(HelloTimeout))
@@ -130,7 +130,7 @@ func notTrusted(err error) error {
 	return err
 }
 
-// refusal is why a server does not take a connection.
+// refusal turns the answer of a server that refuses a connection into an error.
 func refusal(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var problem struct{ Detail, Message string }
@@ -154,7 +154,7 @@ func refusal(resp *http.Response) error {
 	return &server.HelloError{Code: code, Message: message}
 }
 
-// An upgraded connection is past its exchange over HTTP.
+// An upgraded connection has finished its HTTP exchange.
 type upgraded struct {
 	net.Conn
 	raw net.Conn // below TLS
@@ -163,19 +163,20 @@ type upgraded struct {
 
 func (c *upgraded) Read(p []byte) (int, error) { return c.in.Read(p) }
 
-// Close tells the server that the client goes, so that it need not wait for its return.
+// Close tells the server that the client leaves, so the server does not wait for it to
+// return.
 func (c *upgraded) Close() error {
 	_ = c.SetWriteDeadline(time.Now().Add(goodbyeTimeout))
-	_, _ = c.Write(wire.Notification(wire.Goodbye, nil)) // or the server will find out
+	_, _ = c.Write(wire.Notification(wire.Goodbye, nil)) // if this fails, the server notices the end of the connection
 	return c.Conn.Close()
 }
 
-// SyscallConn gives the connection that another process can keep open.
+// SyscallConn returns the TCP connection, which another process can keep open.
 func (c *upgraded) SyscallConn() (syscall.RawConn, error) {
 	return c.raw.(syscall.Conn).SyscallConn()
 }
 
-// serverHint says what to do about a server that does not let somebody in.
+// serverHint adds to a server's refusal what the user can do about it.
 func serverHint(err error) error {
 	refused, _ := errors.AsType[*server.HelloError](err)
 	switch {

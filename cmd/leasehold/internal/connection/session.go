@@ -1,5 +1,5 @@
-// Package connection is the way from a command to the daemon: it finds the
-// daemon, starts one on demand, opens a session and words what goes wrong.
+// Package connection connects commands to the daemon: it finds the daemon, starts
+// one on demand, opens a session and explains errors.
 package connection
 
 import (
@@ -45,12 +45,12 @@ func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*cli
 	return c, WhoWasRefused(err, hello)
 }
 
-// UntilSilent is ctx for as long as a daemon may take to let somebody in.
+// UntilSilent returns ctx with the time limit for opening a session.
 func (d *Dialer) UntilSilent(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, HelloTimeout, fmt.Errorf("the daemon at %s does not answer", d.Socket))
 }
 
-// Handshake opens a session over nc. If ctx ends it, its cause is the error.
+// Handshake opens a session over nc. If ctx ends first, the error is its cause.
 func Handshake(ctx context.Context, nc net.Conn, hello server.Hello, name string) (*client.Client, error) {
 	c, err := client.Connect(ctx, nc, hello, name, build.Version())
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -59,7 +59,7 @@ func Handshake(ctx context.Context, nc net.Conn, hello server.Hello, name string
 	return c, err
 }
 
-// WhoWasRefused says where the credentials came from that the daemon refused.
+// WhoWasRefused adds to a refusal where the refused credentials came from.
 func WhoWasRefused(err error, hello server.Hello) error {
 	var refused *server.HelloError
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 )
 
-// NewLauncherCommand is what starts a run's agents on one machine more.
+// NewLauncherCommand starts a run's agents on a further machine.
 func NewLauncherCommand() *cobra.Command {
 	s := launcher.Service{}
 	var asObject bool
@@ -71,7 +71,7 @@ Exit codes: 0 the run is over; 1 it could not be served to its end; 130 interrup
 	return cmd
 }
 
-// checkService fills in what was left out, and refuses what cannot be.
+// checkService fills in the default name and directory, and refuses invalid options.
 func checkService(s *launcher.Service) error {
 	if s.Run == "" {
 		return exit.Hint(exit.Usagef("say which run's agents to start: --run RUN"), "leasehold runs lists them")
@@ -141,7 +141,7 @@ func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
 	s.Events = lines.event
 	if asObject {
 		enc := json.NewEncoder(cmd.OutOrStdout())
-		s.Events = func(e launcher.Event) { _ = enc.Encode(e) } // who reads no more has no part in the run
+		s.Events = func(e launcher.Event) { _ = enc.Encode(e) } // a reader that has gone does not end the run
 	}
 	interrupted, err := launcher.Serve(context.WithoutCancel(cmd.Context()), s)
 	switch {
