@@ -1,8 +1,7 @@
 // Command leasehold keeps parallel coding agents from trampling on one another.
 //
-// [root] is the table of the commands; each lives in a package below internal. A
-// command returns what went wrong as an error, and only [run] prints it and turns
-// it into an exit code.
+// [root] lists the commands; each is in a package below internal. A command returns
+// an error, and only [run] prints it and turns it into an exit code.
 package main
 
 import (
@@ -35,13 +34,14 @@ import (
 )
 
 func main() {
-	// The first signal asks; from then on a second one ends the process.
+	// The first signal cancels ctx. A second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the command, with all it takes from the process but its environment.
+// run executes the command line and returns the exit code. Its arguments are all that
+// it takes from the process, except the environment.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := root()
 	cmd.SetArgs(args)
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exit.Report(ctx, stderr, usage(called), err)
 }
 
-// usage says in a line how a command is called.
+// usage returns one line on how to call a command.
 func usage(c *cobra.Command) string {
 	if c.HasAvailableSubCommands() {
 		return c.CommandPath() + " --help lists the commands and options"
@@ -64,9 +64,9 @@ func usage(c *cobra.Command) string {
 	return c.UseLine() + "; " + c.CommandPath() + " --help explains it"
 }
 
-// noteRun tells whether a command got as far as to run: an error before that is one of
-// usage. It also says of a command without arguments that it has none, where cobra says
-// that they are unknown commands.
+// noteRun returns a flag that is set once a command's own function runs. An error
+// before that is a usage error. noteRun also replaces cobra's error for arguments of a
+// command that takes none: cobra calls them unknown commands.
 func noteRun(cmd *cobra.Command) *bool {
 	began := new(bool)
 	var wrap func(*cobra.Command)

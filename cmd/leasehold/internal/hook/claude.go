@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// claude is Claude Code, whose words Codex has taken over.
+// claude is Claude Code. Codex uses the same format.
 var claude = client{
 	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{before, stop, partyEnd},
 	read: func(stdin []byte) (event, error) {
@@ -27,7 +27,7 @@ var claude = client{
 	answer: answerClaude,
 }
 
-// claudeInput is what a hook reads.
+// claudeInput is the JSON that a hook of Claude Code reads.
 type claudeInput struct {
 	Session string `json:"session_id"`
 	Dir     string `json:"cwd"`
@@ -42,8 +42,8 @@ type claudeInput struct {
 	} `json:"tool_input"`
 }
 
-// A text is a string; what is none is left out, for a tool that is not ours to
-// know may give it another type.
+// A text is a string. It ignores other types, because a tool that we do not know may use
+// the same name for a value of another type.
 type text string
 
 func (t *text) UnmarshalJSON(raw []byte) error {
@@ -54,7 +54,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// readClaude reads what clients have in common that speak as Claude Code does.
+// readClaude reads the input that Claude Code, Codex and Gemini CLI have in common.
 func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	if err := readJSON(stdin, &in); err != nil {
 		return in, e, err
@@ -75,13 +75,13 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	return in, e, nil
 }
 
-// ours reports whether a tool is Leasehold's, by how clients name the tools of a
-// server that setup has configured, or of one that their plugin brings.
+// ours reports whether a tool is Leasehold's. Clients name its tools with one prefix if
+// setup configured the server, and with another if a plugin did.
 func ours(tool string) bool {
 	return strings.HasPrefix(tool, "mcp__leasehold__") || strings.HasPrefix(tool, "mcp__plugin_leasehold_leasehold__")
 }
 
-// named are those of the names that are given.
+// named returns the names that are not empty.
 func named(names ...string) (list []string) {
 	for _, name := range names {
 		if name != "" {
@@ -91,8 +91,8 @@ func named(names ...string) (list []string) {
 	return list
 }
 
-// answerClaude refuses with the words that the model reads. What may happen it
-// leaves to the client's own permissions.
+// answerClaude writes a refusal, or a note for the model. It never allows a call: the
+// client's own permissions decide that.
 func answerClaude(out io.Writer, e event, v verdict) error {
 	type specific struct {
 		Event    string `json:"hookEventName"`

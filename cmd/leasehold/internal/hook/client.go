@@ -11,39 +11,39 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// A client is one whose hooks run this command.
+// A client is an MCP client whose hooks run this command.
 type client struct {
 	name  string // on the command line
-	guest string // what it is called in a run that it has no session in
+	guest string // begins its name in a run where it has no session
 
 	read func(stdin []byte) (event, error)
 
-	// answer says a verdict in the client's words.
+	// answer writes a verdict in the client's format.
 	answer func(out io.Writer, e event, v verdict) error
 
-	// tells are the events at which a note reaches the client's model.
+	// tells lists the events at which a note reaches the client's model.
 	tells []kind
 
-	// pid is the variable that has the client's process; "": it is the parent.
+	// pid is the variable with the client's process id; "": the parent is the client.
 	pid string
 }
 
 var clients = []client{claude, codex, gemini, opencode}
 
-// An event is what a client says of itself.
+// An event is what a client reports to its hook.
 type event struct {
 	kind  kind
 	name  string // as the client calls it
 	dir   string // where the client works
-	party string // the agent that does it; "": the client's main one
-	main  bool   // it has a name, and is nobody's sub-agent
+	party string // the agent that acts; "": the client's main agent
+	main  bool   // party is the main agent, for clients that name that one too
 
-	// Of a use of a tool.
+	// For the use of a tool:
 	use       string   // its id
-	files     []string // that it will write, as the client names them
-	shell     bool     // it runs a command, which may write anything
+	files     []string // that the tool will write, as the client names them
+	shell     bool     // the tool runs a command, which may write any file
 	ours      bool     // the tool is leasehold's
-	delegates bool     // it has a sub-agent do something, and waits
+	delegates bool     // the tool starts a sub-agent or waits for one
 }
 
 // A kind says when a hook runs.
@@ -51,21 +51,21 @@ type kind string
 
 const (
 	other      kind = ""
-	before     kind = "before"      // a use of a tool
-	after      kind = "after"       // one
+	before     kind = "before"      // the use of a tool
+	after      kind = "after"       // the use of a tool
 	stop       kind = "stop"        // the agent is about to end its turn
 	partyEnd   kind = "party end"   // of a sub-agent
-	sessionEnd kind = "session end" // of all that the client does
+	sessionEnd kind = "session end" // the client ends
 )
 
-// A verdict is what is told to a client.
+// A verdict is the hook's answer to a client.
 type verdict struct {
 	refuse string // why the write must not happen; "": it may
 	note   string // for the model, and for its user; at a stop, why to go on
 }
 
-// readJSON reads the object that most clients write to a hook's stdin. What it
-// does not know it leaves, for clients change.
+// readJSON reads the object that a client writes to a hook's stdin. It ignores unknown
+// fields, because clients change.
 func readJSON(stdin []byte, v any) error {
 	if err := json.Unmarshal(stdin, v); err != nil {
 		return fmt.Errorf("stdin is not the JSON of a hook: %w", err)
@@ -79,8 +79,8 @@ func writeJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// process is the client's process. A hook's parent is the client, or a shell that
-// the client has started for it.
+// process returns the id of the client's process, or 0 if it is not known. A hook's
+// parent is the client, or a shell that the client started for the hook.
 func (c client) process() int {
 	if pid, err := strconv.Atoi(os.Getenv(c.pid)); c.pid != "" && err == nil && pid > 1 {
 		return pid
@@ -95,8 +95,8 @@ func (c client) process() int {
 	return pid
 }
 
-// A shell runs commands for whoever typed or sent them.
+// shells are the names of programs that may run a hook for its client.
 var shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "busybox"}
 
-// An init becomes the parent of processes that have lost theirs.
+// inits are the names of programs that become the parent of orphaned processes.
 var inits = []string{"init", "systemd", "launchd", "runit", "s6-svscan", "tini", "dumb-init", "docker-init", "catatonit", "conmon"}

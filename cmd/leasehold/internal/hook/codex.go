@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// codex is the Codex CLI. It changes files by patches, of which each may name
-// several, and which a shell command may have in it too.
+// codex is the Codex CLI. It changes files with patches. A patch may name several files,
+// and may also be part of a shell command.
 var codex = client{
 	name: "codex", guest: "codex", tells: []kind{before, stop},
 	read: func(stdin []byte) (event, error) {
@@ -14,7 +14,7 @@ var codex = client{
 		if err != nil {
 			return e, err
 		}
-		e.party, e.main = cmp.Or(in.AgentID, in.Session), in.AgentID == "" // as its calls name the thread
+		e.party, e.main = cmp.Or(in.AgentID, in.Session), in.AgentID == "" // the calls of its MCP tools name the same thread
 		switch {
 		case strings.Contains(string(in.Input.Command), beginPatch):
 			e.files = patched(string(in.Input.Command))
@@ -29,12 +29,12 @@ var codex = client{
 	answer: answerClaude,
 }
 
-// The lines of a patch that name a file.
+// A patch begins with beginPatch. The lines that begin with patchHeads name files.
 const beginPatch = "*** Begin Patch"
 
 var patchHeads = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
 
-// patched are the files that a patch adds, changes, deletes and renames.
+// patched returns the files that a patch adds, changes, deletes and renames.
 func patched(patch string) (files []string) {
 	_, patch, _ = strings.Cut(patch, beginPatch)
 	for line := range strings.Lines(patch) {

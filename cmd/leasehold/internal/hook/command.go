@@ -1,17 +1,18 @@
-// Package hook is leasehold hook: what the hooks of MCP clients run. It reads what
-// a client is about to do, takes the leases of the files that this will change, and
-// refuses in the client's words if somebody else has one.
+// Package hook implements leasehold hook, which the hooks of MCP clients run. It reads
+// what a client is about to do and leases the files that this will change. If another
+// agent holds one of them, it refuses in the client's format.
 //
-// Each client has a file of its own here, which turns its words into an [event] and
-// a [verdict] into its words. What is to be done is the same for all of them.
+// Each client has a file in this package. It translates the client's input into an
+// [event], and a [verdict] into the client's output. The rest is the same for all
+// clients.
 //
-// # Whose lease it is
+// # Which session holds the lease
 //
-// A hook is a short process. The lease is held by the session of its client, which
-// the daemon finds by the client's process: the shim that the client has started
-// has the same parent. A client without one is a guest of the run: the daemon holds
-// a session open for it for as long as its process lives. An agent that leasehold
-// has launched is its actor.
+// A hook is a short-lived process. The lease belongs to the session of its client. The
+// daemon finds that session by the client's process: the shim that the client started
+// has the same parent. A client without a session is a guest of the run: the daemon
+// keeps a session open for it as long as its process lives. An agent that leasehold
+// launched connects as its actor.
 package hook
 
 import (
@@ -36,11 +37,11 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// maxInput bounds what is read: a write has the file's content in it.
+// maxInput limits the input. The input of a write contains the file's content.
 const maxInput = 64 << 20
 
-// patience is how long a write waits for a daemon that does not answer. The clients
-// wait longer for the hook.
+// patience is how long a hook waits for a daemon that does not answer. The clients wait
+// longer for the hook.
 const patience = 5 * time.Second
 
 func NewCommand() *cobra.Command {
@@ -114,7 +115,7 @@ func run(cmd *cobra.Command, c client) error {
 	cmd.SetContext(ctx)
 	g := guard{cmd: cmd, client: c, event: e, pid: c.process()}
 	defer g.close()
-	if e.kind == partyEnd { // with news it goes on, and ends later
+	if e.kind == partyEnd { // with news the sub-agent continues, and ends later
 		if news := g.news(ctx); news != "" {
 			return c.answer(cmd.OutOrStdout(), e, verdict{note: news})
 		}
@@ -146,7 +147,7 @@ type guard struct {
 	event  event
 	pid    int
 
-	daemon *mcp.Client // once it is reached
+	daemon *mcp.Client // nil until connected
 	mark   string      // of the client's process, for a server elsewhere
 }
 
@@ -175,10 +176,10 @@ func (g *guard) judge(ctx context.Context) (verdict, error) {
 	return verdict{}, nil
 }
 
-// watch looks at the files of others before a shell command and after it.
+// watch compares the files that others have leased before a shell command and after it.
 func (g *guard) watch(ctx context.Context, note string) (string, error) {
 	if g.daemon == nil {
-		return note, nil // nobody has leased anything
+		return note, nil // no daemon, so there are no leases
 	}
 	switch g.event.kind {
 	case before:
@@ -190,7 +191,7 @@ func (g *guard) watch(ctx context.Context, note string) (string, error) {
 	return note, nil
 }
 
-// tell tells the daemon, if one runs. Without one there is nothing to know.
+// tell calls a tool of the daemon, if one runs. Without a daemon it does nothing.
 func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (verdict, error) {
 	if err := g.connect(false); err != nil {
 		return verdict{}, nil
@@ -199,26 +200,27 @@ func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (ver
 	return verdict{}, err
 }
 
-// news is what the agent is to be told that it has not been told yet: leases that
-// it lost, messages, and who waits for what it holds. It counts as told, so it is
-// asked for only where the model reads it. A tool of leasehold's own answers with it.
+// news returns what the agent has not been told yet: leases that it lost, messages, and
+// who waits for its leases. The daemon then counts this as told, so news asks only at
+// events whose note reaches the model. At a call of a leasehold tool it does not ask,
+// because the answer of that tool contains the news.
 func (g *guard) news(ctx context.Context) string {
 	if g.event.ours || !slices.Contains(g.client.tells, g.event.kind) {
 		return ""
 	}
 	if g.daemon == nil && g.connect(false) != nil {
-		return "" // without a daemon there is nothing to know
+		return "" // without a daemon there is no news
 	}
 	answer, err := g.call(ctx, "hook_notices", map[string]any{"party": g.event.party, "main": g.event.main})
 	if err != nil {
-		return "" // the next answer tells it
+		return "" // the next answer contains it
 	}
 	news, _ := connection.Decode[struct{ Text string }](answer.Object)
 	return news.Text
 }
 
-// connect reaches the daemon as the actor that leasehold has launched, or else as
-// the operator, who speaks for the client's process.
+// connect opens a session with the daemon, with the credentials of reach. An operator
+// speaks for the client's process.
 func (g *guard) connect(start bool) (err error) {
 	d, hello, err := reach(g.cmd)
 	if err != nil {
@@ -232,8 +234,9 @@ func (g *guard) connect(start bool) (err error) {
 	return err
 }
 
-// reach finds out where the daemon is, and who a hook is to it. To a server elsewhere it
-// is whose token it has, as the client's shim is.
+// reach finds the daemon and the hook's credentials. LEASEHOLD_SESSION is used if it is
+// set. For a server elsewhere reach uses the token that the client's shim uses, too. In
+// all other cases the hook is the operator.
 func reach(cmd *cobra.Command) (d *connection.Dialer, hello server.Hello, err error) {
 	if d, err = connection.For(cmd); err != nil {
 		return nil, hello, err
@@ -290,7 +293,7 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 	answer, err := g.insist(ctx, args)
 	refusal, refused := errors.AsType[*mcp.Refusal](err)
 	switch {
-	case refused && refusal.Code != "UNAVAILABLE" && refusal.Code != "NOT_FOUND": // the session that would hold them
+	case refused && refusal.Code != "UNAVAILABLE" && refusal.Code != "NOT_FOUND": // NOT_FOUND: there is no session to hold the leases
 		return verdict{refuse: refusalText(list, refusal)}, nil
 	case err != nil:
 		return withoutDaemon(settings.Guard, g.event.files, err), nil
@@ -302,8 +305,8 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 	return verdict{note: "leasehold does not refuse this write, as it is set to report only: " + strings.Join(taken.Overruled, "; ")}, nil
 }
 
-// insist asks again while a session that was there before the daemon was started
-// again is not back.
+// insist repeats the call while the daemon answers UNAVAILABLE: after a restart of the
+// daemon, the session that holds the leases may not be back yet.
 func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Answer, err error) {
 	for {
 		answer, err = g.call(ctx, "hook_write", args)
@@ -318,7 +321,8 @@ func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Ans
 	}
 }
 
-// refusalText says who is in the way, what did not happen, and what to do next.
+// refusalText says who holds the lease, which files were not changed, and what to do
+// next.
 func refusalText(list []target, refusal *mcp.Refusal) string {
 	if refusal.Code != "LEASE_HELD" {
 		return "leasehold refused the write: " + refusal.Message
@@ -358,7 +362,7 @@ func withoutDaemon(settings project.Guard, files []string, why error) verdict {
 	return verdict{note: fmt.Sprintf("leasehold did not check whether somebody else is changing %s, and lets it happen: %v", names, why)}
 }
 
-// guestName is what a client without a session is called.
+// guestName returns the name of a client without a session.
 func guestName(c client, dir string) string {
 	base := project.Word(filepath.Base(dir))
 	return strings.TrimRight((c.guest + "-" + base)[:min(len(c.guest)+1+len(base), 64)], "-.")

@@ -27,7 +27,7 @@ var gemini = client{
 			e.files = named(in.Input.File)
 		case "run_shell_command":
 			e.shell = true
-			e.use = fingerprint(string(in.Input.Command)) // it gives none
+			e.use = fingerprint(string(in.Input.Command)) // Gemini gives no id of the use
 		}
 		return e, nil
 	},

@@ -22,8 +22,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// runGit refuses a commit that has files in it which others have leased. It runs in
-// the top of the work tree, as git runs its hooks.
+// runGit refuses a commit of files that others have leased. Git runs it at the top of
+// the work tree.
 func runGit(cmd *cobra.Command) error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -68,7 +68,7 @@ func runGit(cmd *cobra.Command) error {
 	case err != nil && settings.Guard.WithoutDaemon == project.Refuse && !errors.Is(err, connection.ErrNoDaemon):
 		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
 	case err != nil:
-		if !errors.Is(err, connection.ErrNoDaemon) { // without a daemon nobody has a lease
+		if !errors.Is(err, connection.ErrNoDaemon) { // without a daemon there are no leases
 			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: did not check whether the files of this commit are leased: %v\n", err)
 		}
 		return nil
@@ -96,8 +96,8 @@ func runGit(cmd *cobra.Command) error {
 		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", orElse(names[first], "FILE"))
 }
 
-// keyOf is the lease of a file in a commit. Of a link the commit has the link itself,
-// and not what it leads to.
+// keyOf returns the lease key of a file in a commit. A commit contains a symbolic link
+// itself and not its target, so keyOf does not follow it.
 func keyOf(top, name string) (string, error) {
 	path := filepath.Join(top, name)
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -113,8 +113,8 @@ func orElse(name, other string) string {
 	return name
 }
 
-// committed are the files that the commit to come changes, from the top of the work
-// tree. In the end of a merge they are those that differ from both sides.
+// committed returns the files that the coming commit changes, relative to the top of
+// the work tree. For a merge commit these are the files that differ from both sides.
 func committed(cmd *cobra.Command, top string) (files []string, err error) {
 	staged := func(against ...string) ([]string, error) {
 		git := exec.CommandContext(cmd.Context(), "git", append([]string{"diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "-z"}, against...)...)
@@ -143,7 +143,7 @@ func committed(cmd *cobra.Command, top string) (files []string, err error) {
 	return slices.DeleteFunc(files, func(name string) bool { return !slices.Contains(theirs, name) }), err
 }
 
-// caller says with a call which processes this one comes from.
+// caller adds the processes that may be this one's client to the arguments of a call.
 func caller(d *connection.Dialer, args map[string]any) map[string]any {
 	pids := ancestors()
 	if !d.Elsewhere() {
@@ -159,9 +159,10 @@ func caller(d *connection.Dialer, args map[string]any) map[string]any {
 	return args
 }
 
-// ancestors are the processes that this one comes from and that may be a client, the
-// nearest first. A shell is none, though what somebody started in it may have a
-// session; nor is an init, which is the parent of every shim whose client is gone.
+// ancestors returns the ancestors of this process that may be a client, the nearest
+// first. It leaves out shells, because other programs that were started in the same
+// shell may have sessions. It also leaves out an init, which is the parent of every shim
+// whose client is gone.
 func ancestors() (pids []string) {
 	for pid := os.Getppid(); pid > 1 && len(pids) < maxAncestors; pid = process.Find(pid).Parent {
 		if name := process.Name(pid); !slices.Contains(shells, name) && !slices.Contains(inits, name) {
@@ -171,5 +172,5 @@ func ancestors() (pids []string) {
 	return pids
 }
 
-// maxAncestors bounds what is asked about.
+// maxAncestors limits how many processes a call names.
 const maxAncestors = 32

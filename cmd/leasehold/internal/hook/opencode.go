@@ -4,8 +4,8 @@ import (
 	"io"
 )
 
-// opencode calls a plugin in its own process, which runs this command; see
-// Plugin. Each of its sessions is a party: they share one process.
+// opencode loads a plugin, which runs this command; see OpenCodePlugin in
+// package agent. All its sessions share one process, so each session is a party.
 var opencode = client{
 	name: "opencode", guest: "opencode", pid: "LEASEHOLD_CLIENT_PID", tells: []kind{after},
 	read: func(stdin []byte) (event, error) {
@@ -13,7 +13,7 @@ var opencode = client{
 			Event   string
 			Dir     string
 			Session string
-			Main    bool // it is nobody's sub-agent
+			Main    bool // not a sub-agent
 			Call    string
 			Tool    string
 			Args    struct {

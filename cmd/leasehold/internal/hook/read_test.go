@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each client's words are understood: these are as the clients of November 2026
-// wrote them to a hook.
+// Each client's input is understood. The inputs are those that the clients of November
+// 2026 write to a hook.
 func TestWhatClientsSay(t *testing.T) {
 	patch := `*** Begin Patch\n*** Add File: new.txt\n+x\n*** Update File: old name.txt\n*** Move to: sub/new name.txt\n@@\n-*** Delete File: no\n*** Delete File: gone.txt\n*** End Patch`
 	patched := []string{"new.txt", "old name.txt", "sub/new name.txt", "gone.txt"}
@@ -74,7 +74,8 @@ func TestWhatClientsSay(t *testing.T) {
 	}
 }
 
-// A verdict is said in each client's words, and silence lets the client decide.
+// A verdict is written in each client's format. An empty one writes nothing, so that the
+// client decides.
 func TestWhatClientsAreTold(t *testing.T) {
 	for name, want := range map[string][3]string{
 		"claude":   {``, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no <a>"}}`, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","additionalContext":"so"},"systemMessage":"so"}`},
@@ -91,8 +92,8 @@ func TestWhatClientsAreTold(t *testing.T) {
 	}
 }
 
-// What an agent is to be told reaches its model where the client lets it: an agent
-// that is about to stop is kept at work.
+// A note reaches the model at the events where the client passes it on. An agent that is
+// about to stop continues with it.
 func TestWhatIsToldReachesTheModel(t *testing.T) {
 	for name, want := range map[string]map[kind]string{
 		"claude":   {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},

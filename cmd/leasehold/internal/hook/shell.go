@@ -18,20 +18,20 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A shell command cannot be checked before it runs. So the hook looks at the files
-// that others have leased before it and after it, and reports those that changed.
+// A shell command cannot be checked before it runs. So the hook compares the files
+// that others have leased before and after the command, and reports those that changed.
 
-// A look is what the files of a lease are like.
+// A look is the state of the files of a lease, without their content.
 type look struct {
 	Key  string `json:"key"`
 	Look string `json:"look"`
 }
 
-// maxLooks bounds how many files are looked at, and maxBelow how many below a
-// directory that is leased: a command is not to wait for it.
+// maxLooks limits how many leases are checked, and maxBelow how many files below a
+// leased directory. The command must not have to wait long.
 const maxLooks, maxBelow = 1000, 1000
 
-// commandBegins remembers what the files of others are like.
+// commandBegins stores the state of the files that others have leased in the daemon.
 func (g *guard) commandBegins(ctx context.Context) error {
 	of, run, ok := g.here()
 	if !ok {
@@ -53,7 +53,7 @@ func (g *guard) commandBegins(ctx context.Context) error {
 	return err
 }
 
-// callers says with a call which process the hook speaks for.
+// callers adds the client's process to the arguments of a call.
 func (g *guard) callers(args map[string]any) map[string]any {
 	if g.mark != "" {
 		args["marks"] = []string{g.mark}
@@ -63,7 +63,8 @@ func (g *guard) callers(args map[string]any) map[string]any {
 	return args
 }
 
-// commandEnded reports those of the files that have changed, and says so.
+// commandEnded reports the files that have changed since commandBegins to the daemon,
+// and returns a note about them for the client.
 func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 	of, run, ok := g.here()
 	if !ok {
@@ -105,8 +106,8 @@ func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 		". They have been told. If the command changed them, tell them what you did, with actor_message, and change such files only while you hold their lease", nil
 }
 
-// here is the project that the client works in and its run, if its settings let the
-// guard look.
+// here returns the project that the client works in and its run. ok is false if one of
+// them or the client's process is not known.
 func (g *guard) here() (of project.Project, run string, ok bool) {
 	of, err := project.Of(g.event.dir)
 	if err != nil {
@@ -116,8 +117,8 @@ func (g *guard) here() (of project.Project, run string, ok bool) {
 	return of, run, err == nil && g.pid > 1
 }
 
-// lookAt is what changes when a file does, or something below a directory: never
-// what is in it. Nothing is changed by looking.
+// lookAt returns a text that changes when the file of a key changes, or a file below its
+// directory. It reads mode, size and time of a file, and never its content.
 func lookAt(top, key string) string {
 	name := strings.TrimPrefix(key, registry.PathPrefix)
 	dir, tree := strings.CutSuffix(name, "/**")
@@ -151,7 +152,7 @@ func lookAt(top, key string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// fingerprint is an id of a text.
+// fingerprint returns a hash of a text, for use as an id.
 func fingerprint(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])

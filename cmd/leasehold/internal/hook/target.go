@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A target is what a write changes in one project.
+// A target is the part of a write that changes one project.
 type target struct {
 	Run  string   `json:"run"`
 	Home bool     `json:"home"` // the project that the client works in
@@ -21,9 +21,10 @@ type target struct {
 	names []string // as the client named the files of the keys
 }
 
-// targets are the projects that files belong to, and their leases there. What
-// counts is where a file is, and not where the client works: the run of the project
-// that it is in is the one whose agents may write to it.
+// targets returns the projects that files belong to, with their lease keys there. The
+// place of a file decides, and not the directory in which the client works: the lease
+// belongs to the run of the file's project, because the agents of that run may write to
+// the file. Files that their project does not guard are left out.
 func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, err error) {
 	for _, name := range files {
 		path, err := absolute(dir, name)
@@ -65,8 +66,8 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 	return list, nil
 }
 
-// projectOf is the project of a file. A directory that is in no repository and
-// below the one that the client works in is of the client's project.
+// projectOf returns the project of a file. A file below the top of the client's project
+// that is in no repository belongs to the client's project.
 func projectOf(home project.Project, path string) (project.Project, error) {
 	dir := filepath.Dir(path)
 	for {
@@ -83,7 +84,8 @@ func projectOf(home project.Project, path string) (project.Project, error) {
 	return of, err
 }
 
-// absolute is where a file is that may not be there yet, links followed.
+// absolute returns the path of a file with its links resolved. The file need not exist
+// yet.
 func absolute(dir, name string) (string, error) {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// markedText has a block for models between two marks, in a text that is somebody
-// else's.
+// markedText edits a text that belongs to the user. It writes a block for models
+// between two marks.
 type markedText struct{}
 
 const (
@@ -14,7 +14,7 @@ const (
 	endMark   = "<!-- leasehold:end -->"
 )
 
-// protocol is what an agent must know that the descriptions of the tools do not say.
+// protocol tells an agent what the descriptions of the tools do not say.
 const protocol = `## Leases
 
 Other agents work on the same files. Leasehold (the MCP server "leasehold") lets one agent at a time change a file.
@@ -31,7 +31,7 @@ Other agents work on the same files. Leasehold (the MCP server "leasehold") lets
 - If you are a sub-agent, pass your name in the argument "as", so that you and the other sub-agents are kept apart.
 `
 
-// find is the block, its marks included.
+// find returns the place of the block, including its marks.
 func (markedText) find(text []byte) (start, end int, ok bool) {
 	start = bytes.Index(text, []byte("<!-- leasehold:begin"))
 	if start < 0 {
@@ -84,7 +84,7 @@ func (l markedText) undo(text []byte, e edit) ([]byte, bool) {
 	if e.Made == 0 {
 		return splice(text, start, end-start, e.Del), true
 	}
-	// With the line ends that were written around it, where they are still there.
+	// Also remove the line ends that were written around the block, if they are still there.
 	first, last, _ := l.find([]byte(e.Ins))
 	if around := e.Ins[:first]; bytes.HasSuffix(text[:start], []byte(around)) {
 		start -= len(around)

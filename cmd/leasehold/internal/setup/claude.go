@@ -2,9 +2,10 @@ package setup
 
 import "path/filepath"
 
-// claude is Claude Code. Its tools are deferred behind a search unless the server
-// says alwaysLoad, and it asks before each call unless the permissions name the
-// server. Its hooks guard what it writes. What a project allows counts once its folder is trusted.
+// claude is Claude Code. It offers a server's tools only through a search unless the
+// server's entry has alwaysLoad. It asks before each call unless the permissions name
+// the server. Its hooks guard what it writes. A project's permissions apply once its
+// folder is trusted.
 var claude = client{
 	name: "claude", title: "Claude Code",
 	found: func(m machine) bool { return m.has("claude", m.dir("CLAUDE_CONFIG_DIR", ".claude")) },

@@ -12,42 +12,42 @@ type client struct {
 	name  string // on the command line
 	title string
 
-	// found reports whether it is on this machine.
+	// found reports whether the client is on this machine.
 	found func(m machine) bool
 
-	// files are what it reads, for the user or for the project.
+	// files returns the files that the client reads, for the user or for the project.
 	files func(m machine, project bool) []file
 
-	// note says what remains to be known, or "".
+	// note returns what the user should know about the client, or "".
 	note func(project bool) string
 }
 
-// A file is one that a client reads, and what must be in it.
+// A file is a file that a client reads, with what must be in it.
 type file struct {
 	path string
 	text language
 	want config
 
-	hook bool // it is git's hook, and the rest is not needed
+	hook bool // it is git's hook; only path is used, the top of the repository
 
-	// alternative, where want depends on what is in the file, chooses.
+	// alternative returns want if that depends on the file's text. It may be nil.
 	alternative func(text []byte) config
 }
 
-// clients are all that setup knows, git among them, in the order in which they are
-// shown.
+// clients lists all clients that setup knows, including git, in the order in which they
+// are shown.
 var clients = []client{claude, codex, gemini, opencode, copilot, cursor, vscode, git}
 
-// A machine is where setup looks and writes.
+// A machine is the environment in which setup reads and writes files.
 type machine struct {
 	home    string
 	top     string // of the project
-	command string // that starts leasehold
+	command string // starts leasehold
 	getenv  func(string) string
 	look    func(program string) (string, error)
 }
 
-// dir is a directory that a variable names, or one below home.
+// dir returns the directory that a variable names, or else one below home.
 func (m machine) dir(variable string, below ...string) string {
 	if dir := m.getenv(variable); filepath.IsAbs(dir) {
 		return dir
@@ -55,7 +55,7 @@ func (m machine) dir(variable string, below ...string) string {
 	return filepath.Join(append([]string{m.home}, below...)...)
 }
 
-// has reports whether a program is in the PATH or a directory is there.
+// has reports whether a program is in the PATH, or one of the directories exists.
 func (m machine) has(program string, dirs ...string) bool {
 	if _, err := m.look(program); err == nil {
 		return true
@@ -68,28 +68,28 @@ func (m machine) has(program string, dirs ...string) bool {
 	return false
 }
 
-// thisMachine is the one that the command runs on.
+// thisMachine returns the machine that the command runs on.
 func thisMachine(top string, project bool) (machine, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return machine{}, err
 	}
 	m := machine{home: home, top: top, getenv: os.Getenv, look: exec.LookPath, command: "leasehold"}
-	if _, err := exec.LookPath(m.command); err == nil || project { // what is shared has no path of this machine
+	if _, err := exec.LookPath(m.command); err == nil || project { // files that are shared must not name a path of this machine
 		return m, nil
 	}
 	m.command, err = os.Executable()
 	return m, err
 }
 
-// The times that a call and a start may take. A call may wait for 50 s.
+// The time limits for calls and for the start. A call may wait for 50 s.
 const (
 	callSeconds  = 600
 	startSeconds = 30
-	leastCall    = 55 // seconds, that will do where somebody has set it
+	leastCall    = 55 // seconds; a limit that the user has set is kept if it is at least this
 )
 
-// launch is what every client needs to start the server.
+// launch returns the settings that a client needs to start the server.
 func launch(m machine, args ...string) []setting {
 	return []setting{
 		{name: "command", value: m.command, any: true, launch: true},
@@ -97,10 +97,10 @@ func launch(m machine, args ...string) []setting {
 	}
 }
 
-// callLimit is how long a call may take, in thousandths of a second.
+// callLimit is the time limit of a call, in milliseconds.
 var callLimit = setting{name: "timeout", value: callSeconds * 1000, least: leastCall * 1000}
 
-// instructions is a file for models.
+// instructions returns a file with instructions for models.
 func instructions(path ...string) file {
 	return file{path: filepath.Join(path...), text: markedText{}, want: config{block: protocol}}
 }

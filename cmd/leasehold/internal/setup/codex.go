@@ -2,9 +2,9 @@ package setup
 
 import "path/filepath"
 
-// codex is the Codex CLI. It refuses tools that it may not ask about unless they
-// are approved, makes one call at a time unless told otherwise, and gives a server
-// only the variables that env_vars names.
+// codex is the Codex CLI. When it may not ask the user, it refuses tools that are not
+// approved. By default it makes one call at a time. It passes a server only the
+// variables that env_vars names.
 var codex = client{
 	name: "codex", title: "Codex",
 	found: func(m machine) bool { return m.has("codex", m.dir("CODEX_HOME", ".codex")) },
@@ -39,7 +39,7 @@ var codex = client{
 	},
 }
 
-// passed are the variables that decide which daemon is found, and who connects.
+// passed lists the variables that decide which daemon is found, and who connects.
 var passed = []string{
 	"LEASEHOLD_TOKEN", "LEASEHOLD_RUN", "LEASEHOLD_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
 }

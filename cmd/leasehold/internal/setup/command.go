@@ -1,12 +1,12 @@
-// Package setup is leasehold setup: it writes what MCP clients need into their
-// configurations, shows the difference first, and can take it back.
+// Package setup implements leasehold setup. It writes what MCP clients need into their
+// configurations, shows the changes first, and can undo them.
 //
-// It edits texts in place: what it does not write, it does not touch. What it has
-// written is in a record in the state's directory, see record. A file that it
-// cannot read is refused with the place, and left as it is.
+// It edits texts in place and leaves everything else in them as it is. A record in the
+// state's directory lists what it has written; see record. If it cannot read a file, it
+// reports the position of the error and leaves the file unchanged.
 //
-// Each client has a file of its own here. What differs between them is data: which
-// files it reads, and what must be in each; see config.
+// Each client has a file in this package. The clients differ only in data: which files
+// they read, and what must be in each; see config.
 package setup
 
 import (
@@ -179,13 +179,13 @@ func notesOf(chosen []client, project bool) (notes []string) {
 	return notes
 }
 
-// A summary is what setup has to say.
+// A summary is what setup reports.
 type summary struct {
 	plans []plan
 	notes []string
 }
 
-// confirm shows the plans, asks, and does it.
+// confirm shows the plans, asks the user, and calls do.
 func (s summary) confirm(cmd *cobra.Command, o options, state string, do func(*record) error) error {
 	writes := slices.ContainsFunc(s.plans, plan.writes)
 	if writes && !o.yes {
@@ -201,7 +201,7 @@ func (s summary) confirm(cmd *cobra.Command, o options, state string, do func(*r
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was written")
 		}
-		s = summary{plans: s.plans} // the rest has been said
+		s = summary{plans: s.plans} // the notes have been shown
 	}
 	r, err := openRecord(state)
 	if err != nil {
@@ -225,8 +225,7 @@ func onTerminal(in io.Reader) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// report says how things stand. written is whether the plans have been carried
-// out.
+// report prints the plans and notes. written says that the plans have been carried out.
 func (s summary) report(cmd *cobra.Command, o options, written bool) error {
 	out := cmd.OutOrStdout()
 	if !o.json {
@@ -270,7 +269,7 @@ func (s summary) report(cmd *cobra.Command, o options, written bool) error {
 	return cmp.Or(err, fault)
 }
 
-// fault is an error that has been told, if a file was refused.
+// fault returns an error if a file was refused. That error has already been printed.
 func (s summary) fault() error {
 	if slices.ContainsFunc(s.plans, func(p plan) bool { return p.state == refused }) {
 		return exit.ErrReported
@@ -278,7 +277,7 @@ func (s summary) fault() error {
 	return nil
 }
 
-// drift is one if a file is not as it is to be.
+// drift returns such an error if a file differs from what setup would write.
 func (s summary) drift() error {
 	if slices.ContainsFunc(s.plans, plan.writes) {
 		return exit.ErrReported
@@ -286,7 +285,7 @@ func (s summary) drift() error {
 	return nil
 }
 
-// steps are the edits of a plan, each with the line where it begins.
+// steps yields the edits of a plan, each with the line where it begins.
 func (p plan) steps() func(yield func(int, edit) bool) {
 	return func(yield func(int, edit) bool) {
 		text := p.file.text
@@ -301,8 +300,8 @@ func (p plan) steps() func(yield func(int, edit) bool) {
 	}
 }
 
-// fromLineStart is an edit as people see it. A deletion of "b,\n  " in "a,\n  b,\n  c"
-// leaves the same as one of "  b,\n", which is a whole line.
+// fromLineStart returns the edit in the form to show. Deleting "b,\n  " from
+// "a,\n  b,\n  c" gives the same text as deleting "  b,\n", which is a whole line.
 func (e edit) fromLineStart(text []byte) edit {
 	seen := e
 	for e.Ins == "" && seen.At > 0 && seen.Del != "" {
@@ -311,14 +310,14 @@ func (e edit) fromLineStart(text []byte) edit {
 		case before == '\n':
 			return seen
 		case before != seen.Del[last]:
-			return e // it is no run of whole lines
+			return e // not a sequence of whole lines
 		}
 		seen.At, seen.Del = seen.At-1, string(before)+seen.Del[:last]
 	}
 	return e
 }
 
-// linesOf are the lines of an edit, as a terminal may show them.
+// linesOf returns the lines of a text, safe to print on a terminal.
 func linesOf(text string) (lines []string) {
 	if text = strings.Trim(text, "\r\n"); text == "" {
 		return nil
@@ -329,7 +328,7 @@ func linesOf(text string) (lines []string) {
 	return lines
 }
 
-// draw shows each file with what is removed from it and added to it.
+// draw prints each file with the lines that are removed and added, and the notes.
 func (s summary) draw(out io.Writer) {
 	p := terminal.PaintFor(out)
 	for _, plan := range s.plans {

@@ -2,8 +2,8 @@ package setup
 
 import "path/filepath"
 
-// copilot is the GitHub Copilot CLI, which offers a server's tools if its entry
-// names them.
+// copilot is the GitHub Copilot CLI. It offers a server's tools only if the server's
+// entry names them.
 var copilot = client{
 	name: "copilot", title: "Copilot CLI",
 	found: func(m machine) bool { return m.has("copilot", m.dir("COPILOT_HOME", ".copilot")) },

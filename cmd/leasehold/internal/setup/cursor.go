@@ -2,8 +2,8 @@ package setup
 
 import "path/filepath"
 
-// cursor is the Cursor editor. It starts servers in a directory of its own, so it
-// is told to say which folder is open.
+// cursor is the Cursor editor. It starts servers in a directory of its own, so the
+// arguments name the open folder.
 var cursor = client{
 	name: "cursor", title: "Cursor",
 	found: func(m machine) bool { return m.has("cursor", filepath.Join(m.home, ".cursor")) },
@@ -23,7 +23,7 @@ var cursor = client{
 	note: func(bool) string { return untried("Cursor") },
 }
 
-// workspace is what editors replace by the folder that is open.
+// workspace is the variable that editors replace by the open folder.
 const workspace = "${workspaceFolder}"
 
 func untried(title string) string {

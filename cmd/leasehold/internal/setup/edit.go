@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// An edit is one change of a file's text, as it is recorded so that it can be
-// taken back. Del at offset At became Ins.
+// An edit is one change of a file's text. It is recorded so that it can be undone. The
+// edit replaced Del at offset At by Ins.
 type edit struct {
 	Kind string   `json:"kind"`
-	Path []string `json:"path,omitempty"` // of what was written
-	Made int      `json:"made,omitempty"` // how many of the last names of Path were not there
+	Path []string `json:"path,omitempty"` // of the part that was written
+	Made int      `json:"made,omitempty"` // how many of the last names of Path were created
 	At   int      `json:"at"`             // -1: the file has changed since
 	Del  string   `json:"del,omitempty"`
 	Ins  string   `json:"ins"`
@@ -22,16 +22,15 @@ type edit struct {
 // The kinds of edits.
 const (
 	member  = "member"  // a name and its value, in an object or a table
-	element = "element" // of the list at Path; the last name is the element
-	value   = "value"   // another value at Path
+	element = "element" // an element of a list; the last name of Path is the element
+	value   = "value"   // a changed value at Path
 	block   = "block"   // the marked block of a text
 )
 
-// apply makes the edit.
+// apply returns the text with the edit made.
 func (e edit) apply(text []byte) []byte { return splice(text, e.At, len(e.Del), e.Ins) }
 
-// revert takes the edit back where it was made, in a text that nobody has
-// changed since.
+// revert undoes the edit at its offset, in a text that has not changed since.
 func (e edit) revert(text []byte) ([]byte, bool) {
 	if e.At < 0 || e.At > len(text) || !bytes.HasPrefix(text[e.At:], []byte(e.Ins)) {
 		return nil, false
@@ -39,8 +38,8 @@ func (e edit) revert(text []byte) ([]byte, bool) {
 	return splice(text, e.At, len(e.Ins), e.Del), true
 }
 
-// revertAnywhere takes the edit back in a text that has changed since, if what was
-// written is still there, once.
+// revertAnywhere undoes the edit in a text that has changed since, if the written text
+// still occurs exactly once.
 func (e edit) revertAnywhere(text []byte) ([]byte, bool) {
 	if e.Kind == value || !strings.Contains(e.Ins, "leasehold") || bytes.Count(text, []byte(e.Ins)) != 1 {
 		return nil, false
@@ -55,27 +54,27 @@ func splice(text []byte, at, remove int, insert string) []byte {
 	return append(out, text[at+remove:]...)
 }
 
-// A language is how a configuration is written. A text that it cannot read is a
-// [*brokenError].
+// A language is the format of a configuration. A text that it cannot read is reported as
+// a [*brokenError].
 type language interface {
-	// ensure says which edits, one after the other, make a text what is wanted.
-	// What is there and serves is left.
+	// ensure returns the edits that, applied in order, add what want asks for. It
+	// keeps existing settings that work.
 	ensure(text []byte, want config) ([]edit, error)
 
-	// undo takes an edit back in a text that has changed since, by what the text
-	// means. It answers false if there is nothing of it to take back.
+	// undo undoes an edit in a text that has changed since, by parsing the text. It
+	// returns false if it cannot find the edit.
 	undo(text []byte, e edit) ([]byte, bool)
 
-	// check refuses a text that cannot be read.
+	// check returns an error if the text cannot be read.
 	check(text []byte) error
 }
 
-// A config is what a client must find in a file.
+// A config is what a file must contain for a client.
 type config struct {
-	entry    []string // where the server is; nil: not in this file
+	entry    []string // the path of the server's entry; nil: this file has none
 	members  []setting
 	elements []listed
-	block    string // of a text for models
+	block    string // for models, or the whole file of a plugin
 }
 
 // A setting is one member of the server's entry.
@@ -83,21 +82,21 @@ type setting struct {
 	name  string
 	value any // string, bool, int, []string or object
 
-	// What else will do, where it is there already.
-	any     bool    // whatever it is
-	least   float64 // a number from this on
-	launch  bool    // it is about starting the server: not for one at a URL
+	// Which existing values are kept:
+	any     bool    // every value
+	least   float64 // a number that is at least this
+	launch  bool    // the setting starts the server; not needed for one at a URL
 	contain bool    // a list that has the elements of value
 }
 
-// A listed is an element that the list at a path must have: a string or an object.
+// A listed is an element that the list at a path must contain: a string or an object.
 type listed struct {
 	path  []string
 	value any
-	mark  string // an object whose JSON has this is an older one of ours; "": none is
+	mark  string // an object whose JSON contains this and "leasehold" was written by setup; "": none was
 }
 
-// name is what the element is called in a record: the string, or its JSON.
+// name returns the element's name in the record: the string, or the object's JSON.
 func (l listed) name() string {
 	if s, ok := l.value.(string); ok {
 		return s
@@ -105,7 +104,7 @@ func (l listed) name() string {
 	return renderJSON(l.value, "", "", "")
 }
 
-// elementIs reports whether an element of a list is the one of that name.
+// elementIs reports whether an element of a list has that name.
 func elementIs(have any, name string) bool {
 	if s, ok := have.(string); ok {
 		return s == name
@@ -114,7 +113,7 @@ func elementIs(have any, name string) bool {
 	return err == nil && sameJSON(string(text), name)
 }
 
-// supersedes reports whether an element is one that an older setup has written.
+// supersedes reports whether an earlier setup wrote the element, so l replaces it.
 func (l listed) supersedes(have any) bool {
 	if _, object := have.(map[string]any); !object || l.mark == "" {
 		return false
@@ -127,11 +126,11 @@ func quoteless(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // what was read from JSON
+	_ = enc.Encode(v) // cannot fail: v was read from JSON
 	return b.String()
 }
 
-// An object is members in an order.
+// An object is a list of members in order.
 type object []setting
 
 func sum(text []byte) string {
@@ -139,7 +138,7 @@ func sum(text []byte) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// serves reports whether a value that is there does what s asks for.
+// serves reports whether an existing value satisfies s.
 func (s setting) serves(have any) bool {
 	switch {
 	case s.any:
@@ -153,7 +152,7 @@ func (s setting) serves(have any) bool {
 	return have == s.value
 }
 
-// missing are the elements of a list that have does not contain.
+// missing returns the elements of s that the list have does not contain.
 func (s setting) missing(have any) (missing []string) {
 	list, _ := have.([]any)
 	for _, want := range s.value.([]string) {
@@ -178,7 +177,8 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// wanted are the settings that an entry needs: one that names a URL is not started.
+// wanted returns the settings that an entry needs. A server at a URL is not started, so
+// its entry needs no settings for that.
 func (c config) wanted(have map[string]any) (list []setting) {
 	_, url := have["url"]
 	_, httpURL := have["httpUrl"]
@@ -190,7 +190,7 @@ func (c config) wanted(have map[string]any) (list []setting) {
 	return list
 }
 
-// eolOf is how the lines of a text end.
+// eolOf returns the line ending of a text.
 func eolOf(text []byte) string {
 	if bytes.Contains(text, []byte("\r\n")) {
 		return "\r\n"
@@ -198,5 +198,5 @@ func eolOf(text []byte) string {
 	return "\n"
 }
 
-// mentions reports whether a text has anything to do with leasehold.
+// mentions reports whether a text contains the word leasehold.
 func mentions(text []byte) bool { return bytes.Contains(text, []byte("leasehold")) }

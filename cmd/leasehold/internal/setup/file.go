@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// A brokenError says where a file cannot be read.
+// A brokenError says at which position a file is malformed.
 type brokenError struct {
 	Line, Column int
 	Why          string
@@ -18,18 +18,18 @@ type brokenError struct {
 
 func (e *brokenError) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Why) }
 
-// A snapshot is a file as it was read.
+// A snapshot is the state of a file when it was read.
 type snapshot struct {
-	path   string // links followed
+	path   string // with links resolved
 	text   []byte
 	exists bool
 	mode   fs.FileMode
 }
 
-// maxConfig is more than any configuration has.
+// maxConfig limits the size of a configuration.
 const maxConfig = 64 << 20
 
-// read reads a file that is to be edited. It refuses what cannot be replaced.
+// read reads a file before an edit. It refuses a file that setup cannot replace.
 func read(path string) (s snapshot, err error) {
 	s = snapshot{path: path, mode: 0o600} // its client may put secrets into it
 	_, err = os.Lstat(path)
@@ -61,8 +61,8 @@ func read(path string) (s snapshot, err error) {
 	return s, err
 }
 
-// realPath is a file's path with the links of the directories above it followed: a
-// file has one name in the record.
+// realPath resolves the links of the directories above a file, so that the file has only
+// one name in the record.
 func realPath(path string) string {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return filepath.Join(dir, filepath.Base(path))
@@ -70,8 +70,8 @@ func realPath(path string) string {
 	return path
 }
 
-// replace puts another text in the place of a file that nobody has changed since
-// it was read, at once and with its mode. It answers the directories that it made.
+// replace atomically replaces the text of a file and keeps its mode. It fails if the file
+// has changed since it was read. It returns the directories that it made.
 func (s snapshot) replace(text []byte) (made []string, err error) {
 	if s.exists && s.mode&0o200 == 0 {
 		return nil, fmt.Errorf("%s is read-only", s.path)
@@ -102,10 +102,10 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 	return made, nil
 }
 
-// beforeWrite is where a test has another program write.
+// beforeWrite lets a test change the file as another program would.
 var beforeWrite = func() {}
 
-// remove removes a file that nobody has changed since it was read.
+// remove removes a file. It fails if the file has changed since it was read.
 func (s snapshot) remove() error {
 	now, err := read(s.path)
 	if err != nil {
@@ -117,8 +117,8 @@ func (s snapshot) remove() error {
 	return os.Remove(s.path)
 }
 
-// makeDirs makes a directory and those above it, and answers those it made, the
-// deepest first.
+// makeDirs makes a directory and its missing parents. It returns the directories that it
+// made, the deepest first.
 func makeDirs(dir string, mode fs.FileMode) (made []string, err error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {

@@ -2,8 +2,8 @@ package setup
 
 import "path/filepath"
 
-// gemini is the Gemini CLI. Without a terminal it has no tools of a server that it
-// does not trust.
+// gemini is the Gemini CLI. Without a terminal it offers only the tools of servers that
+// it trusts.
 var gemini = client{
 	name: "gemini", title: "Gemini CLI",
 	found: func(m machine) bool { return m.has("gemini", filepath.Join(m.geminiHome(), ".gemini")) },

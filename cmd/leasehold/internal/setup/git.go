@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 )
 
-// git has a hook in the repository that setup runs in, which refuses to commit what
-// others have leased. It belongs to the repository and cannot be committed.
+// git has a hook in the repository that setup runs in. The hook refuses to commit files
+// that others have leased. It belongs to this clone and cannot be committed.
 var git = client{
 	name: "git", title: "git",
 	found: func(m machine) bool {
@@ -25,7 +25,7 @@ var git = client{
 	note: func(bool) string { return "" },
 }
 
-// planHook plans to install the hook of the repository that is at top.
+// planHook plans to install the hook of the repository at top.
 func planHook(top string) plan {
 	p := plan{clients: []string{git.name}, shown: top, state: refused, hook: true}
 	hook, err := guard.Find(context.Background(), top)

@@ -9,8 +9,9 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
-// hookLists are the hooks of a client, as Claude Code, Codex and Gemini CLI have
-// them: below hooks, a list for each event. unit is what a second is in its words.
+// hookLists returns the hooks of a client in the format of Claude Code, Codex and Gemini
+// CLI: below "hooks", a list for each event. unit is a second in the client's unit of
+// time.
 func (m machine) hookLists(client string, unit int, project bool) (list []listed) {
 	for _, h := range agent.Hooks(client) {
 		var group object
@@ -24,12 +25,12 @@ func (m machine) hookLists(client string, unit int, project bool) (list []listed
 		}}})
 		list = append(list, listed{path: []string{"hooks", h.Event}, value: group, mark: " hook " + client})
 	}
-	slices.Reverse(list) // each is written before those that are there
+	slices.Reverse(list) // each is inserted before the existing elements
 	return list
 }
 
-// hookCommand is what a shell runs for a hook. Who shares a project need not have
-// leasehold.
+// hookCommand returns the shell command of a hook. In a project's files it does nothing
+// on machines without leasehold.
 func (m machine) hookCommand(client string, project bool) string {
 	command := agent.HookCommand(m.command, client)
 	if project {
@@ -38,10 +39,10 @@ func (m machine) hookCommand(client string, project bool) string {
 	return command
 }
 
-// pluginText is a file that is all ours, as a plugin of opencode's.
+// pluginText writes a file that contains nothing but ours: the plugin for opencode.
 type pluginText struct{}
 
-// pluginMark is in the first line of such a file.
+// pluginMark begins such a file.
 const pluginMark = "// leasehold:plugin"
 
 func (pluginText) check(text []byte) error {

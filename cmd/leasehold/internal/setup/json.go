@@ -12,8 +12,8 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// jsonText edits JSON with comments, as its writer left it. The parser tells where
-// everything is; what is not edited is not touched.
+// jsonText edits JSON with comments in place. The parser tells the offset of each value,
+// and everything else stays as it is.
 type jsonText struct{}
 
 func (jsonText) check(text []byte) error {
@@ -21,7 +21,7 @@ func (jsonText) check(text []byte) error {
 	return err
 }
 
-// parseJSON reads a text that is an object, or nothing but space and comments.
+// parseJSON parses a text that is an object, or empty except for white space.
 func parseJSON(text []byte) (root hujson.Value, err error) {
 	if blank(text) {
 		return hujson.Value{}, nil
@@ -44,13 +44,14 @@ func parseJSON(text []byte) (root hujson.Value, err error) {
 
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
-// position is the line and column of an offset.
+// position returns the line and column of an offset.
 func position(text []byte, offset int) (line, column int) {
 	before := text[:offset]
 	return 1 + bytes.Count(before, []byte("\n")), offset - bytes.LastIndexByte(before, '\n')
 }
 
-// memberOf finds a member of an object. Of several of one name the last counts.
+// memberOf returns the index of an object's member, or -1. If several have the name, it
+// returns the last one.
 func memberOf(o *hujson.Object, name string) int {
 	for i := len(o.Members) - 1; i >= 0; i-- {
 		if literal, ok := o.Members[i].Name.Value.(hujson.Literal); ok && literal.String() == name {
@@ -60,7 +61,7 @@ func memberOf(o *hujson.Object, name string) int {
 	return -1
 }
 
-// descend follows a path as far as it leads. rest are the names that are not there.
+// descend follows a path as far as it exists. rest are the remaining names.
 func descend(text []byte, root *hujson.Value, path []string) (at *hujson.Value, rest []string, err error) {
 	if root.Value == nil { // an empty file
 		return root, path, nil
@@ -119,7 +120,7 @@ func (jsonText) ensureEntry(text *[]byte, want config, do func(edit)) error {
 		return &brokenError{line, column, strings.Join(want.entry, ".") + " is not an object"}
 	}
 	needed := want.wanted(have)
-	slices.Reverse(needed) // each goes before the ones that are there
+	slices.Reverse(needed) // each is inserted before the existing members
 	for _, s := range needed {
 		if root, err = parseJSON(*text); err != nil {
 			return err
@@ -184,7 +185,7 @@ func (jsonText) ensureElement(text *[]byte, want listed, do func(edit)) error {
 	return nil
 }
 
-// verify refuses an edit that did more or less than it was to.
+// verify returns an error if the edits changed anything but what want names.
 func (jsonText) verify(before, after []byte, want config) error {
 	old, err := parseJSON(before)
 	if err != nil {
@@ -207,7 +208,8 @@ func (jsonText) verify(before, after []byte, want config) error {
 	return nil
 }
 
-// forget removes what is ours from a configuration, and what is empty then.
+// forget removes our parts from a configuration, and objects and lists that are then
+// empty.
 func forget(m map[string]any, want config) {
 	var drop func(m map[string]any, path []string, last func(m map[string]any, name string))
 	drop = func(m map[string]any, path []string, last func(map[string]any, string)) {
@@ -244,7 +246,7 @@ func forget(m map[string]any, want config) {
 	}
 }
 
-// plain is a value as encoding/json has it.
+// plain returns a value as encoding/json decodes it.
 func plain(v *hujson.Value) any {
 	if v.Value == nil {
 		return nil
@@ -258,8 +260,8 @@ func plain(v *hujson.Value) any {
 	return out
 }
 
-// insertMember writes a member before those of an object. Of path the last names
-// are not there, and are made.
+// insertMember inserts a member before the existing ones of an object. It creates the
+// last made names of path.
 func insertMember(text []byte, at *hujson.Value, path []string, made int, v any) edit {
 	e := edit{Kind: member, Path: path, Made: made}
 	names := path[len(path)-made:]
@@ -291,7 +293,7 @@ func insertMember(text []byte, at *hujson.Value, path []string, made int, v any)
 	return e
 }
 
-// insertElement writes an element before those of a list.
+// insertElement inserts an element before the existing ones of a list.
 func insertElement(text []byte, at *hujson.Value, list *hujson.Array, path []string, made int, v any) edit {
 	e := edit{Kind: element, Path: path, Made: made, At: at.StartOffset + 1, Ins: renderJSON(v, "", "", "")}
 	if len(list.Elements) > 0 {
@@ -300,8 +302,9 @@ func insertElement(text []byte, at *hujson.Value, list *hujson.Array, path []str
 	return e
 }
 
-// before is where and what to insert, in a composite that opens at open, so that
-// it comes before the first thing in it. A comment behind the opening stays there.
+// before returns where and what to insert so that it comes first in an object or list.
+// open is the offset after the opening bracket, and first that of the first item. A
+// comment on the line of the bracket stays there.
 func before(text []byte, open, first int, render func(eol, indent, unit string) string) (at int, insert string) {
 	between := text[open:first]
 	if !bytes.Contains(between, []byte("\n")) {
@@ -320,13 +323,13 @@ func before(text []byte, open, first int, render func(eol, indent, unit string) 
 	return at, eol + indent + render(eol, indent, unitOf(text)) + ","
 }
 
-// indentAt is what the line of an offset begins with.
+// indentAt returns the indentation of the line at an offset.
 func indentAt(text []byte, offset int) string {
 	line := text[bytes.LastIndexByte(text[:offset], '\n')+1:]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// unitOf is by how much the first line that is indented is.
+// unitOf returns the indentation of the first line that has one.
 func unitOf(text []byte) string {
 	for line := range bytes.Lines(text) {
 		if rest := bytes.TrimLeft(line, " \t"); len(rest) < len(line) && !blank(rest) {
@@ -340,11 +343,11 @@ func quote(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string
+	_ = enc.Encode(s) // cannot fail: s is a string
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// renderJSON writes a value. Without an eol it is one line.
+// renderJSON returns a value as JSON. If eol is empty, it is one line.
 func renderJSON(v any, eol, indent, unit string) string {
 	switch v := v.(type) {
 	case object:
@@ -391,7 +394,7 @@ func renderJSON(v any, eol, indent, unit string) string {
 	case string:
 		return quote(v)
 	default:
-		return fmt.Sprint(v) // a number or a truth
+		return fmt.Sprint(v) // a number or a boolean
 	}
 }
 
@@ -436,7 +439,7 @@ func (l jsonText) undo(text []byte, e edit) ([]byte, bool) {
 		text = cut(text, m.Name.StartOffset, m.Value.EndOffset)
 		path, e.Made = path[:len(path)-1], e.Made-1
 	}
-	// What was made for it goes too, once nothing else is in it.
+	// Also remove the parents that were created for it, if they are empty now.
 	for ; e.Made > 0; e.Made-- {
 		if root, err = parseJSON(text); err != nil {
 			return nil, false
@@ -454,13 +457,13 @@ func (l jsonText) undo(text []byte, e edit) ([]byte, bool) {
 	return text, l.check(text) == nil
 }
 
-// sameJSON reports whether two texts are one value.
+// sameJSON reports whether two texts encode the same value.
 func sameJSON(a, b string) bool {
 	var x, y any
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// cut removes a member or an element, the space before it and one comma.
+// cut removes a member or an element with the space before it and one comma.
 func cut(text []byte, start, end int) []byte {
 	start = len(bytes.TrimRight(text[:start], " \t\r\n"))
 	after := bytes.TrimLeft(text[end:], " \t\r\n")

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 )
 
-// opencode names its servers directly below mcp, and from version 2 on below
-// mcp.servers. A file that has servers there already is of version 2.
+// opencode lists its servers directly below mcp, and since version 2 below mcp.servers.
+// A file that already has mcp.servers is of version 2.
 var opencode = client{
 	name: "opencode", title: "opencode",
 	found: func(m machine) bool { return m.has("opencode", m.opencodeDir()) },

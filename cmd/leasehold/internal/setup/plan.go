@@ -12,20 +12,20 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 )
 
-// A plan is what is to become of one file.
+// A plan says what setup will do with one file.
 type plan struct {
 	clients []string
 	file    snapshot
-	shown   string // the file's name, links not followed
+	shown   string // the file's name as shown, links not resolved
 	state   state
-	edits   []edit // one after the other
+	edits   []edit // applied in order
 	after   []byte
-	problem error  // why nothing can be done
-	note    string // that is shown with it
+	problem error  // why the file is refused
+	note    string // shown with the file
 	hook    bool   // it is git's hook, which package guard installs and uninstalls
 }
 
-// A state is how a file stands, and what is to be done about it.
+// A state says what setup will do with a file.
 type state string
 
 const (
@@ -33,22 +33,22 @@ const (
 	create  state = "create"
 	change  state = "change"
 	remove  state = "remove"
-	refused state = "refused" // it cannot be read or written; it is not touched
+	refused state = "refused" // the file cannot be read or written, and stays as it is
 	skipped state = "skipped" // another file of its client is refused
 )
 
-// writes reports whether the file is to be written.
+// writes reports whether the plan changes the file.
 func (p plan) writes() bool { return p.state == create || p.state == change || p.state == remove }
 
-// planSetup plans what the clients need. A client that has a file which is refused
-// gets nothing, so that it is not set up by half.
+// planSetup plans what the clients need. If one file of a client is refused, the client's
+// other files are skipped, so that it is not half set up.
 func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 	for _, c := range chosen {
 		var own []plan
 		for _, f := range c.files(m, project) {
 			p := f.plan(c.name)
 			if project && !p.file.exists {
-				p.file.mode = 0o644 // it is everybody's who has the project
+				p.file.mode = 0o644 // it is shared with all who have the project
 			}
 			own = append(own, p)
 		}
@@ -59,7 +59,7 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 				}
 			}
 		}
-		for _, p := range own { // AGENTS.md is several clients'
+		for _, p := range own { // several clients may share a file, such as AGENTS.md
 			i := slices.IndexFunc(plans, func(other plan) bool { return other.file.path == p.file.path && other.state == p.state })
 			if i < 0 {
 				plans = append(plans, p)
@@ -107,7 +107,7 @@ func (f file) plan(client string) plan {
 	return p
 }
 
-// planUninstall plans to take back what setup wrote for the clients.
+// planUninstall plans to undo what setup wrote for the clients.
 func planUninstall(r *record, chosen []string, scope string) (plans []plan) {
 	for path, w := range r.Files {
 		var own []string
@@ -160,7 +160,7 @@ func (w *written) planBack(path string, own []string) plan {
 	return p
 }
 
-// languageOf is how a file of a client is written.
+// languageOf returns the format of a client's file.
 func languageOf(path string) language {
 	switch filepath.Ext(path) {
 	case ".toml":
@@ -174,8 +174,8 @@ func languageOf(path string) language {
 	}
 }
 
-// carryOut writes the files of the plans and what the record has to say of them.
-// It goes on past a file that cannot be written.
+// carryOut records the plans and writes their files. If a file cannot be written, it
+// continues with the next one.
 func carryOut(r *record, plans []plan, scope string) (failed error) {
 	for _, p := range plans {
 		if p.state == same || p.writes() {
@@ -206,13 +206,13 @@ func carryOut(r *record, plans []plan, scope string) (failed error) {
 	return errors.Join(failed, r.save())
 }
 
-// takeBack writes the files as they were, and then forgets them.
+// takeBack undoes what setup wrote, and then removes the files from the record.
 func takeBack(r *record, plans []plan) (failed error) {
 	var dirs [][]string
 	for _, p := range plans {
 		w := r.Files[p.file.path]
 		if w == nil {
-			continue // another setup was quicker
+			continue // another uninstall was faster
 		}
 		var err error
 		switch {
@@ -244,8 +244,8 @@ func takeBack(r *record, plans []plan) (failed error) {
 	return errors.Join(failed, r.save())
 }
 
-// removeEmpty removes directories that setup made, the deepest first, if nobody has
-// put anything in them. One that has another file of setup's goes with that.
+// removeEmpty removes directories that setup made, the deepest first, if they are empty.
+// If another file of the record is in a directory, that file's uninstall removes it.
 func (r *record) removeEmpty(dirs []string) {
 	for i, dir := range dirs {
 		err := os.Remove(dir)
@@ -262,7 +262,8 @@ func (r *record) removeEmpty(dirs []string) {
 	}
 }
 
-// problemAt is a problem with the place in the file, and that alone.
+// problemAt returns the problem with the file's name, and with the position if it has
+// one.
 func (p plan) problemAt() string {
 	if p.problem == nil {
 		return ""

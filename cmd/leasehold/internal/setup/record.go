@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// A record is what setup wrote on this machine, so that --uninstall can take it
-// back: by file, links followed. It lies in the state's directory, as setup.json,
-// for its user alone, since what was replaced may be anything.
+// A record lists what setup wrote on this machine, so that --uninstall can undo it. Its
+// keys are paths with links resolved. It is in setup.json in the state's directory. Only
+// the user may read it, because the replaced text may hold secrets.
 type record struct {
 	Files map[string]*written `json:"files"`
 
@@ -23,17 +23,16 @@ type record struct {
 
 // written is what setup wrote into one file.
 type written struct {
-	Clients []string `json:"clients"` // for whom
+	Clients []string `json:"clients"` // that need it
 	Scope   string   `json:"scope"`   // "user", or the top of a project
 	Edits   []edit   `json:"edits"`   // oldest first
-	After   string   `json:"after"`   // hash of the text with them
+	After   string   `json:"after"`   // hash of the text after the edits
 	Created bool     `json:"created,omitempty"`
-	Dirs    []string `json:"dirs,omitempty"` // made for it, the deepest first
-	Hook    bool     `json:"hook,omitempty"` // it is git's, and Created says that setup installed it
+	Dirs    []string `json:"dirs,omitempty"` // directories made for the file, the deepest first
+	Hook    bool     `json:"hook,omitempty"` // it is git's hook, and Created says that setup installed it
 }
 
-// openRecord reads the record, and keeps other setups from writing until it is
-// closed.
+// openRecord reads the record, and locks out other setups until the record is closed.
 func openRecord(state string) (*record, error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -68,10 +67,10 @@ func readRecord(state string) (*record, error) {
 	return r, nil
 }
 
-func (r *record) close() { r.lock.Close() } // and with it the lock
+func (r *record) close() { r.lock.Close() } // also releases the lock
 
-// save writes the record. It is saved before the files: what it names and is not
-// there is passed over when it is taken back.
+// save writes the record. It is called before the files are written, so that the record
+// never lacks an edit that was made.
 func (r *record) save() error {
 	if len(r.Files) == 0 {
 		err := os.Remove(r.path)
@@ -95,7 +94,7 @@ func (r *record) save() error {
 	return os.Rename(f.Name(), r.path)
 }
 
-// add notes that edits were made for a client to a file.
+// add records the edits of a plan.
 func (r *record) add(p plan, scope string) {
 	w := r.Files[p.file.path]
 	if w == nil || !p.file.exists {
@@ -114,7 +113,7 @@ func (r *record) add(p plan, scope string) {
 	if len(p.edits) == 0 {
 		return
 	}
-	if w.After != "" && w.After != sum(p.file.text) { // somebody else has changed it since
+	if w.After != "" && w.After != sum(p.file.text) { // the file has been changed since
 		for i := range w.Edits {
 			w.Edits[i].At = -1
 		}
@@ -123,8 +122,8 @@ func (r *record) add(p plan, scope string) {
 	w.After = sum(p.after)
 }
 
-// takeBack is a file's text without what setup wrote, by way of changes. left are
-// the edits that can no longer be found.
+// takeBack returns a file's text without what setup wrote, and the changes that lead to
+// it. left counts the edits that can no longer be found.
 func (w *written) takeBack(l language, text []byte) (before []byte, changes []edit, left int) {
 	exact := sum(text) == w.After
 	for _, e := range slices.Backward(w.Edits) {
@@ -149,7 +148,7 @@ func (w *written) takeBack(l language, text []byte) (before []byte, changes []ed
 	return text, changes, left
 }
 
-// changeOf is the one edit that makes a text another.
+// changeOf returns the single edit that turns one text into another.
 func changeOf(before, after []byte) edit {
 	at := 0
 	for at < min(len(before), len(after)) && before[at] == after[at] {

@@ -12,8 +12,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// tomlText edits TOML, as its writer left it. The server is a table of its own at
-// the end of the file, or the one that is there.
+// tomlText edits TOML in place. It uses the existing table of the server, or adds one at
+// the end of the file.
 type tomlText struct{}
 
 func (tomlText) check(text []byte) error {
@@ -34,12 +34,12 @@ func parseTOML(text []byte) (map[string]any, error) {
 // A part is one expression of a file: the head of a table, or a key with its value.
 type part struct {
 	head       bool
-	path       []string // of the table, or the whole path of the key
+	path       []string // of the table, or of the key from the root on
 	start, end int
-	value      int // where that of a key begins
+	value      int // where the value of a key begins
 }
 
-// parts lists the expressions of a text that can be read.
+// parts lists the expressions of a valid text.
 func parts(text []byte) (list []part) {
 	var p unstable.Parser
 	p.Reset(text)
@@ -113,7 +113,7 @@ func (l tomlText) ensure(text []byte, want config) (edits []edit, err error) {
 		return nil, fmt.Errorf("%s is not a table", strings.Join(want.entry, "."))
 	}
 	needed := want.wanted(have)
-	slices.Reverse(needed) // each goes behind the head
+	slices.Reverse(needed) // each is inserted directly after the head
 	for _, s := range needed {
 		path := append(slices.Clone(want.entry), s.name)
 		is, there := have[s.name]
@@ -167,8 +167,8 @@ func appendTable(text []byte, want config) edit {
 	return edit{Kind: member, Path: want.entry, Made: 1, At: len(text), Ins: b.String()}
 }
 
-// renderTOML writes a value. Strings, lists, numbers and truths are the same in
-// JSON.
+// renderTOML returns a value as TOML. Strings, lists, numbers and booleans are written
+// as in JSON.
 func renderTOML(v any) string { return renderJSON(v, "", "", "") }
 
 func (tomlText) verify(before, after []byte, want config) error {
@@ -205,7 +205,7 @@ func (l tomlText) undo(text []byte, e edit) ([]byte, bool) {
 		return nil, false
 	default:
 		end := p.end
-		for i++; p.head && i < len(all) && !all[i].head; i++ { // what is in the table goes with it
+		for i++; p.head && i < len(all) && !all[i].head; i++ { // also the keys of the table
 			end = all[i].end
 		}
 		if next := bytes.IndexByte(text[end:], '\n'); next >= 0 && blank(text[end:end+next]) {

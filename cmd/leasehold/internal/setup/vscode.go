@@ -2,8 +2,8 @@ package setup
 
 import "path/filepath"
 
-// vscode is Visual Studio Code. It starts servers in a directory of its own, so it
-// is told to say which folder is open.
+// vscode is Visual Studio Code. It starts servers in a directory of its own, so the
+// arguments name the open folder.
 var vscode = client{
 	name: "vscode", title: "VS Code",
 	found: func(m machine) bool { return m.has("code", m.vscodeDir()) },
@@ -24,7 +24,7 @@ var vscode = client{
 	note: func(bool) string { return untried("VS Code") },
 }
 
-// vscodeDir is where VS Code has what is of the user.
+// vscodeDir returns the directory of the user's VS Code settings.
 func (m machine) vscodeDir() string {
 	if onMac() {
 		return filepath.Join(m.home, "Library", "Application Support", "Code", "User")
