@@ -134,7 +134,7 @@ func withCluster(ctx context.Context, db *database.Database, do func(context.Con
 	return do(ctx, c)
 }
 
-// A clusterView is a cluster as it is shown.
+// A clusterView is a cluster as the command shows it.
 type clusterView struct {
 	Servers    []serverView    `json:"servers"`
 	Partitions []partitionView `json:"partitions"`
@@ -154,7 +154,7 @@ type partitionView struct {
 	Number   int64      `json:"partition"`
 	Leader   *uuid.UUID `json:"leader"` // nil: nobody
 	Epoch    int64      `json:"epoch"`
-	Commits  int64      `json:"commits"` // ever
+	Commits  int64      `json:"commits"` // since the partition was created
 	LogBytes int64      `json:"log_bytes"`
 }
 
@@ -222,7 +222,7 @@ func (v clusterView) draw(p terminal.Paint) string {
 	return servers.Render(p) + "\n" + partitions.Render(p)
 }
 
-// findServer is the server that a name means.
+// findServer returns the server that a name means.
 func findServer(look cluster.Look, name string) (found cluster.Server, err error) {
 	n := 0
 	for _, s := range look.Servers {

@@ -215,7 +215,7 @@ func startAgain(cmd *cobra.Command, last status) (status, error) {
 	if last.Record == nil {
 		nc, err = d.Reach(cmd.Context(), true)
 	} else {
-		// Whatever the environment is now, it is this state and this socket.
+		// Use this state and this socket, whatever the environment says now.
 		args := append(slices.Clone(last.Args), "--state", last.State, "--socket", last.Socket)
 		nc, err = d.Launch(cmd.Context(), last.State, cmp.Or(last.Dir, last.State), args)
 	}

@@ -88,7 +88,7 @@ func (d *door) open(ctx context.Context) error {
 	return nil
 }
 
-// know reads by what the servers know one another.
+// know reads the certificates or the secret by which servers authenticate one another.
 func (d *door) know() (err error) {
 	if d.Identity.given() {
 		d.tls, err = d.Identity.load()
@@ -125,7 +125,7 @@ func (d *door) tell(s cluster.Server) {
 		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
 		way := server.Way{Dial: func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, s.Address) }}
-		_ = way.Poke(ctx) // it looks by itself before long
+		_ = way.Poke(ctx) // if this fails, the server looks by itself before long
 	}()
 }
 

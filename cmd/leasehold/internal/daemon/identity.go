@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// An identity says where the files are by which servers know one another, if not by a
-// secret.
+// An identity names the files of the certificates by which servers authenticate one
+// another, if they do not use a secret.
 type identity struct{ Cert, Key, CA string }
 
 func (i *identity) addFlags(f *pflag.FlagSet) {
@@ -49,7 +49,7 @@ func (i identity) load() (*tls.Config, error) {
 	if !authorities.AppendCertsFromPEM(text) {
 		return nil, exit.Hint(fmt.Errorf("%s has no certificate", i.CA), "--cluster-ca takes a file in PEM")
 	}
-	// What every other server would refuse, nobody should have to find out from them.
+	// Check now what every other server would check, so that the error appears here.
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates(pair), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err == nil {
 		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates(pair), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -71,12 +71,13 @@ func intermediates(pair tls.Certificate) *x509.CertPool {
 	return pool
 }
 
-// A server that takes a connection says so with one byte. In TLS 1.3 a client cannot
-// know from the handshake that its certificate was refused: else it would find out in
-// the middle of what it passes on.
+// A server that accepts a connection first sends this byte. In TLS 1.3 the handshake does
+// not tell a client that its certificate was refused. Without the byte the client would
+// find out only while it passes data on.
 var taken = []byte("\n")
 
-// dialled awaits that the other server takes the connection, and says in words why not.
+// dialled waits until the other server accepts the connection. If it does not, the error
+// explains why.
 func (i identity) dialled(nc net.Conn, address string, err error) (net.Conn, error) {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return nil, fmt.Errorf("the certificate of the server at %s is not one that %s vouches for there: %w", address, i.CA, err)
@@ -93,7 +94,7 @@ func (i identity) dialled(nc net.Conn, address string, err error) (net.Conn, err
 	return nc, nil
 }
 
-// welcoming is a listener that says to each client that it is taken.
+// welcoming is a listener that tells each client that its connection is accepted.
 type welcoming struct{ net.Listener }
 
 func (l welcoming) Accept() (net.Conn, error) {
@@ -104,7 +105,7 @@ func (l welcoming) Accept() (net.Conn, error) {
 	return &welcomed{Conn: nc.(*tls.Conn)}, nil
 }
 
-// A welcomed connection says so before it is read.
+// A welcomed connection does so at its first Read.
 type welcomed struct {
 	*tls.Conn
 	once sync.Once

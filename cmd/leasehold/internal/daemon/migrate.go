@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold/leasehold/engine/postgres"
 )
 
-// A migration is what migrate was told.
+// A migration has the arguments of migrate.
 type migration struct {
 	state string
 	db    database.Database
@@ -75,7 +75,8 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 	return cmd
 }
 
-// silence is longer than the time between two beats of a server.
+// If a server of the database beats within silence, run refuses to migrate. silence is
+// longer than the time between two beats.
 const silence = 2 * time.Second
 
 func (m *migration) run(ctx context.Context, toDatabase bool) error {
@@ -113,8 +114,8 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	return err
 }
 
-// whole refuses a database with several partitions, because a directory has all
-// runs in one state.
+// whole refuses a database with several partitions, because a directory keeps all runs
+// in one state.
 func whole(ctx context.Context, o postgres.Options) error {
 	c, err := postgres.FindCluster(ctx, o)
 	if errors.Is(err, postgres.ErrNoSchema) {
@@ -138,7 +139,7 @@ func served(err error) error {
 	return err
 }
 
-// copy copies, closes both, reads both again and compares them.
+// copy copies one store to the other, closes both, reads both again and compares them.
 func (m *migration) copy(ctx context.Context, from, to func() (memory.Store, error)) (sum memory.Sum, err error) {
 	source, err := from()
 	if err != nil {

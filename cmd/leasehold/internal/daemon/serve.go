@@ -1,4 +1,4 @@
-// Package daemon is leasehold serve: the daemon from its flags to its end.
+// Package daemon implements leasehold serve, and the commands that control the daemon.
 package daemon
 
 import (
@@ -36,23 +36,23 @@ import (
 	"github.com/leasehold/leasehold/engine/postgres"
 )
 
-// serveConfig is what a daemon is told by its command line.
+// serveConfig has the options of a daemon.
 type serveConfig struct {
 	State      string
 	Database   database.Database
 	Partitions int // of a new database; 0: the default
-	partitions int // that it has
+	partitions int // the partitions of the database
 	Door       *door
 	Socket     string
 	HTTP       string // address; "": no HTTP
 	HTTPHosts  []string
-	Metrics    string // address of a listener for them alone; "": none
+	Metrics    string // address of a listener for metrics alone; "": none
 	Remote     bool   // HTTP may listen beyond the loopback
 	TLS        certificate
 	MaxDepth   int
-	OnDemand   bool          // a client starts it
-	Keep       time.Duration // what has ended is kept for so long
-	IdleExit   time.Duration // end when nobody has been connected for so long; 0: never
+	OnDemand   bool          // a client started the daemon
+	Keep       time.Duration // how long ended runs are kept
+	IdleExit   time.Duration // the daemon ends after this time without a connection; 0: never
 	Log        logConfig
 
 	traces traces.Tracer
@@ -181,7 +181,7 @@ const (
 	maxKeep = 87600 * time.Hour
 )
 
-// serve is the daemon's life.
+// serve runs the daemon until it ends.
 func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err error) {
 	if err := place.CheckPrivate(cfg.State); err != nil {
 		return err
@@ -210,7 +210,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		defer func() { err = errors.Join(err, unlock()) }()
 	}
 	var daemon *server.Server
-	var tend func(context.Context) error // whatever falls due
+	var tend func(context.Context) error // handles what falls due
 	options := server.Options{
 		Version: build.Version(), Log: log, Logs: lastOf, Transport: server.Transport{HTTPHosts: cfg.HTTPHosts},
 		Metrics: measured.Handler(), Called: measured.Called,
@@ -325,7 +325,7 @@ func (cfg *serveConfig) host(ctx context.Context, partition int, eng *postgres.E
 	return services.Wait()
 }
 
-// lastOf reads the end of what a launched agent has written on this machine.
+// lastOf reads the last lines that a launched agent has written on this machine.
 func lastOf(ctx context.Context, run, path string, lines int) (l tools.AgentLog, err error) {
 	l.Stdout, l.Stderr, l.Running, err = logs.Last(ctx, run, path, lines)
 	for _, list := range [][]string{l.Stdout, l.Stderr} {
@@ -339,17 +339,17 @@ func lastOf(ctx context.Context, run, path string, lines int) (l tools.AgentLog,
 // errIdle ends a daemon that nobody uses.
 var errIdle = errors.New("nobody is connected")
 
-// spareProcessor makes up for the processor that waits for the disk, because Go
-// takes it back from a system call only after a while. With 64 clients on two
-// cores, durable calls were a tenth faster and others unchanged. GOMAXPROCS in
-// the environment still decides.
+// spareProcessor makes up for the processor that waits for the disk: Go takes it back
+// from a system call only after a while. With 64 clients on two cores, durable calls
+// became a tenth faster, and other calls did not change. GOMAXPROCS in the environment
+// takes precedence.
 func spareProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	}
 }
 
-// listen opens the socket and, if there is to be HTTP, its port.
+// listen opens the socket and, if HTTP is on, its port.
 func listen(cfg serveConfig) (socket, web net.Listener, err error) {
 	socket, err = server.ListenSocket(cfg.Socket)
 	if err != nil {
@@ -376,12 +376,12 @@ func listen(cfg serveConfig) (socket, web net.Listener, err error) {
 	return socket, web, nil
 }
 
-// certificate says where the files are by which HTTP is encrypted.
+// certificate names the files of the certificate for HTTP.
 type certificate struct{ Cert, Key string }
 
 func (c certificate) given() bool { return c.Cert != "" || c.Key != "" }
 
-// load reads the files; nil without any.
+// load reads the files. It returns nil if none are given.
 func (c certificate) load() (*tls.Config, error) {
 	if !c.given() {
 		return nil, nil
@@ -390,12 +390,12 @@ func (c certificate) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, exit.Hint(err, "--tls-cert and --tls-key take files in PEM, the key without a passphrase")
 	}
-	// HTTP/1.1 has one request at a time on a connection, so the connection's
-	// end shows which answer was not read.
+	// HTTP/1.1 has one request at a time on a connection. So the end of the
+	// connection shows which answer was not read.
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}, nil
 }
 
-// urlOf is where HTTP is served; "" if it is not.
+// urlOf returns the URL at which HTTP is served, or "" if HTTP is off.
 func urlOf(web net.Listener, c certificate) string {
 	switch {
 	case web == nil:
@@ -413,8 +413,8 @@ func closeWeb(web net.Listener) error {
 	return web.Close()
 }
 
-// announce prints one line that says that the daemon is ready, for whoever
-// started it.
+// announce prints one line that tells the user or program that started the daemon that
+// it is ready.
 func announce(stdout io.Writer, log zerolog.Logger, r place.Record) {
 	ready := log.Info().Str("version", r.Version).Str("socket", r.Socket).Str("state", r.State)
 	where := r.Socket
@@ -425,7 +425,7 @@ func announce(stdout io.Writer, log zerolog.Logger, r place.Record) {
 	fmt.Fprintln(stdout, "leasehold: listening on", where)
 }
 
-// explain adds what to do about what keeps a daemon from running.
+// explain adds to an error that keeps a daemon from running what to do about it.
 func explain(err error) error {
 	err = database.Explain(err)
 	var hinted exit.Hinted

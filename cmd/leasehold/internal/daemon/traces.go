@@ -29,11 +29,11 @@ import (
 	"github.com/leasehold/leasehold/dispatch/traces"
 )
 
-// openTraces exports spans to where OpenTelemetry's variables say. Without them, and
-// with some that cannot be followed, nothing is exported. flush sends what is left.
+// openTraces exports spans to the collector that OpenTelemetry's variables name. If they
+// are not set or invalid, it exports nothing. flush sends the remaining spans.
 //
-// OpenTelemetry has an exporter of its own. It is not used: it brings gRPC, nine
-// megabytes of it, to send one body by POST.
+// OpenTelemetry's own exporter is not used: it would add nine megabytes of gRPC to send
+// one body by POST.
 func openTraces(log zerolog.Logger) (tracer traces.Tracer, flush func()) {
 	c, err := collectorOf(os.Getenv)
 	if err != nil {
@@ -62,18 +62,19 @@ func openTraces(log zerolog.Logger) (tracer traces.Tracer, flush func()) {
 	}
 }
 
-// flushTimeout bounds how long the end of the daemon waits for a collector.
+// flushTimeout limits how long the daemon waits for a collector when it ends.
 const flushTimeout = 3 * time.Second
 
-// A collector takes spans by OTLP over HTTP, in protobuf.
+// A collector receives spans by OTLP over HTTP, in protobuf.
 type collector struct {
 	url     *url.URL
 	header  http.Header
-	timeout time.Duration // of one batch, with all its tries
+	timeout time.Duration // for one batch, including all attempts
 	http    *http.Client
 }
 
-// collectorOf reads the variables of OpenTelemetry's OTLP exporter. nil: there is none.
+// collectorOf reads the variables of OpenTelemetry's OTLP exporter. It returns nil if they
+// name no collector.
 func collectorOf(env func(string) string) (*collector, error) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
 	of := func(name string) (value, variable string) {
@@ -111,7 +112,7 @@ func collectorOf(env func(string) string) (*collector, error) {
 		name, value, ok := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if name = strings.TrimSpace(name); !ok || err != nil || name == "" {
-			return nil, fmt.Errorf("%s must be name=value,…, percent-encoded", variable) // and may have a secret
+			return nil, fmt.Errorf("%s must be name=value,…, percent-encoded", variable) // without the value, which may be a secret
 		}
 		c.header.Set(name, value)
 	}
@@ -144,10 +145,9 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends a batch, and tries again as long as the collector allows
-// it.
+// UploadTraces sends a batch, and retries as long as the collector allows it.
 func (c *collector) UploadTraces(ctx context.Context, spans []*wire.ResourceSpans) error {
-	// On the wire it is an ExportTraceServiceRequest, whose package brings gRPC.
+	// The encoding is that of an ExportTraceServiceRequest, whose package needs gRPC.
 	body, err := proto.Marshal(&wire.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
@@ -169,8 +169,8 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*wire.ResourceSpan
 	}
 }
 
-// send sends a batch once. after is when it may be sent again; if it is
-// negative, never.
+// send sends a batch once. after is the time to wait before sending it again. If it is
+// negative, the batch must not be sent again.
 func (c *collector) send(ctx context.Context, body []byte) (after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *collector) send(ctx context.Context, body []byte) (after time.Duration,
 		return 0, err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection serves again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return 0, nil

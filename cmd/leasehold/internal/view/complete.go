@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// RunFlag gives a command --run, with the runs there are for completion. When
-// the command runs, run is the run that is meant.
+// RunFlag adds --run to a command, completed with the existing runs. When the command
+// runs, run has the name of the run, which may be the default.
 func RunFlag(cmd *cobra.Command, run *string) {
 	runFlag(cmd, run, "`name` of the run")
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
@@ -23,7 +23,7 @@ func RunFlag(cmd *cobra.Command, run *string) {
 	}
 }
 
-// JoinFlag gives a command --run, for the run that it joins if it has no token.
+// JoinFlag adds --run to a command, for the run that it joins if it has no token.
 func JoinFlag(cmd *cobra.Command, run *string) {
 	runFlag(cmd, run, "`name` of the run to join without a token")
 }
@@ -33,7 +33,7 @@ func runFlag(cmd *cobra.Command, run *string, usage string) {
 	CompleteWith(cmd, "run", CompleteRuns)
 }
 
-// meantRun is the run that a command line means which is not complete yet.
+// meantRun returns the run of a command line that is being completed.
 func meantRun(cmd *cobra.Command) (string, error) {
 	run, err := cmd.Flags().GetString("run")
 	if err != nil {
@@ -42,7 +42,7 @@ func meantRun(cmd *cobra.Command) (string, error) {
 	return place.Run(run, "")
 }
 
-// Complete gives a flag a fixed choice of words.
+// Complete completes a flag with fixed words.
 func Complete(cmd *cobra.Command, flag string, words ...string) {
 	CompleteWith(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -53,10 +53,10 @@ func CompleteWith(cmd *cobra.Command, flag string, fn cobra.CompletionFunc) {
 	}
 }
 
-// completeTimeout is how long a shell waits for what the daemon knows.
+// completeTimeout is how long a completion waits for the daemon.
 const completeTimeout = time.Second
 
-// known asks the daemon for what a shell completes.
+// known calls a tool of the daemon for a completion.
 func known(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
 	parent := cmd.Context()
 	if parent == nil {
@@ -69,7 +69,7 @@ func known(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessag
 	return answer.Object, err
 }
 
-// knownRuns asks the daemon. Without one there is nothing to suggest.
+// knownRuns asks the daemon for the runs. If no daemon answers, it returns none.
 func knownRuns(cmd *cobra.Command) []ShownRun {
 	answer, err := known(cmd, "operator_tree", map[string]any{})
 	if err != nil {
@@ -88,12 +88,13 @@ func CompleteRuns(cmd *cobra.Command, _ []string, _ string) (names []string, _ c
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// CompleteLeads suggests the leads of the run that is named already.
+// CompleteLeads suggests the leads of the command line's run.
 func CompleteLeads(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return LivingPaths(cmd, func(a ShownActor) bool { return dispatch.Role(a.Role).Leads() }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// LivingPaths are the paths of a run's living actors that fit.
+// LivingPaths returns the paths of the living actors of the command line's run for which
+// fits is true.
 func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string) {
 	run, err := meantRun(cmd)
 	if err != nil {
@@ -112,13 +113,13 @@ func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string
 	return paths
 }
 
-// CompleteLeases suggests what is held, which is what there is to know of.
+// CompleteLeases suggests the leases that are held.
 func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
 	run, err := meantRun(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	scope, lead := "run", "" // a command's --layer says that, or also which
+	scope, lead := "run", "" // --layer is a flag without a value, or names the lead
 	if layer, err := cmd.Flags().GetBool("layer"); err == nil && layer {
 		scope = "layer"
 	} else if lead, _ = cmd.Flags().GetString("layer"); lead != "" {

@@ -18,11 +18,10 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// exitCompacted is the exit code where some of the events that were asked for are
-// forgotten.
+// exitCompacted is the exit code if some of the requested events are no longer kept.
 const exitCompacted = 3
 
-// A stream is a part of the events of a run, and how it is shown.
+// A stream selects events of a run, and says how to show them.
 type stream struct {
 	args   map[string]any
 	since  uint64
@@ -90,7 +89,7 @@ KEY may also be the id of a task.`,
 	return cmd
 }
 
-// shownEvent is an event as operator_events tells it.
+// shownEvent is an event in the format of operator_events.
 type shownEvent struct {
 	Revision uint64
 	At       time.Time
@@ -121,16 +120,16 @@ func (s *stream) run(cmd *cobra.Command) error {
 			break
 		}
 		if ctx.Err() != nil {
-			return nil // Ctrl-C is how it ends
+			return nil // Ctrl-C ends it normally
 		}
-		if connection.BrokeOff(err) { // the daemon restarts: nothing is missed by that
+		if connection.BrokeOff(err) { // the daemon restarts; s.since continues without a gap
 			c, err = awaitDaemon(cmd)
 		}
 	}
 	return connection.AsJSON(s.json, out, explained(err))
 }
 
-// explained is err with what to do next, if it is that events are forgotten.
+// explained adds a hint to err if it says that events are no longer kept.
 func explained(err error) error {
 	if connection.IsCode(err, "COMPACTED") {
 		return exit.WithCode(exit.Hint(err, "leave out --since, to see what is kept"), exitCompacted)
@@ -138,12 +137,12 @@ func explained(err error) error {
 	return err
 }
 
-// copy shows events from s.since on: those that are there or, to follow them, all.
+// copy shows the events after s.since. If it follows, it also waits for new ones.
 func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writer) error {
 	var table *terminal.Table
 	defer func() {
 		if table != nil {
-			_, _ = io.WriteString(out, table.Render(terminal.PaintFor(out))) // what there is, also before an error
+			_, _ = io.WriteString(out, table.Render(terminal.PaintFor(out))) // shown before an error, too
 		}
 	}()
 	for more := true; more || s.follow; {
@@ -152,7 +151,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 			s.args["wait_secs"] = 50
 		}
 		call := func() (client.Answer, error) { return connection.Call(ctx, c, "operator_events", s.args) }
-		if s.follow { // why it broke off is for run
+		if s.follow { // run handles a broken connection, so the error stays as it is
 			call = func() (client.Answer, error) { return c.Call(ctx, "operator_events", s.args) }
 		}
 		answer, err := call()
@@ -202,7 +201,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 	return s.nothing(out)
 }
 
-// nothing says that there are no events; a program is told nothing.
+// nothing prints that there are no events. For JSON it prints nothing.
 func (s *stream) nothing(out io.Writer) error {
 	if s.json {
 		return nil

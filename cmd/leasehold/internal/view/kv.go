@@ -53,7 +53,7 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
 // allEntries matches every path.
 const allEntries = "/**"
 
-// shownEntry is an entry as operator_kv tells it.
+// shownEntry is an entry in the format of operator_kv.
 type shownEntry struct {
 	Path      string
 	Value     json.RawMessage
@@ -62,7 +62,7 @@ type shownEntry struct {
 	UpdatedBy string    `json:"updated_by"`
 }
 
-// maxShownValue is how wide a value is in a table at most; JSON has all.
+// maxShownValue limits the width of a value in a table. JSON shows all of it.
 const maxShownValue = 120
 
 func drawEntries(object json.RawMessage, glob string, values bool, p terminal.Paint) (string, error) {

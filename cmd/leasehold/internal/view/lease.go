@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// NewLeaseCommand is what concerns one lease.
+// NewLeaseCommand groups the commands for one lease.
 func NewLeaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lease",

@@ -52,7 +52,7 @@ directory, its branch and the pid of its client, as far as they are known.`,
 	return cmd
 }
 
-// shownLease is a lease as operator_leases tells it.
+// shownLease is a lease in the format of operator_leases.
 type shownLease struct {
 	Name      string
 	Key       string
@@ -87,7 +87,7 @@ func (h shownHolder) String() string {
 	return h.Path
 }
 
-// drawLeases draws leases of which those that start with prefix were asked for.
+// drawLeases draws leases. prefix is the one that was asked for, or "".
 func drawLeases(prefix string) drawing {
 	return func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error) {
 		list, err := connection.Decode[leaseList](object)
@@ -107,13 +107,14 @@ func drawLeases(prefix string) drawing {
 	}
 }
 
-// leaseList is what operator_leases answers.
+// leaseList is the answer of operator_leases.
 type leaseList struct {
 	Leases []shownLease
 	Next   string
 }
 
-// leaseTable shows leases some time after they were seen, one in a row.
+// leaseTable returns a table with one row per lease. since is the time since the leases
+// were read.
 func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Head: "LEASE", Want: 24, Bare: 10, Left: true},

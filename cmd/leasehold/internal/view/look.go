@@ -1,6 +1,6 @@
-// Package view has the commands that show what the daemon knows: leases, tree,
-// kv and queue, each as a table or as JSON, once or whenever it changes. The
-// completions that ask the daemon are here too.
+// Package view has the commands that show the daemon's state, among them leases, tree,
+// kv and queue. Each prints a table or JSON, once or after every change. The package
+// also has the completions that ask the daemon.
 package view
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// A look is one question of an operator's, and how its answer is drawn.
+// A look is a call of an operator's tool that reads, and how its answer is drawn.
 type look struct {
-	title string // of a screen that shows it
+	title string // of the screen
 	tool  string
-	empty string // its answer where there is nothing
+	empty string // the answer if there is nothing
 	args  map[string]any
 	draw  drawing
 
@@ -33,7 +33,7 @@ type look struct {
 	implied bool // nobody named the run
 }
 
-// flags gives cmd the flags of every look.
+// flags adds the flags that all looks have.
 func (l *look) flags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&l.json, "json", false, "print JSON, one object in a line")
 	cmd.Flags().BoolVar(&l.watch, "watch", false, "show it again whenever it changes, until Ctrl-C")
@@ -63,7 +63,7 @@ func (l *look) run(cmd *cobra.Command) error {
 	return connection.AsJSON(l.json, out, err)
 }
 
-// showEmpty shows what there is without a daemon.
+// showEmpty shows the answer if there is nothing, as without a daemon.
 func (l *look) showEmpty(out io.Writer) error {
 	text, err := l.text(state{Answer: client.Answer{Object: json.RawMessage(l.empty)}}, 0, terminal.PaintFor(out))
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *look) showEmpty(out io.Writer) error {
 	return err
 }
 
-// awaitDaemon connects once somebody has started a daemon.
+// awaitDaemon waits until a daemon runs, and connects to it.
 func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 	tick := time.NewTicker(daemonPoll)
 	defer tick.Stop()
@@ -81,7 +81,7 @@ func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 		select {
 		case <-tick.C:
 		case <-cmd.Context().Done():
-			return nil, exit.Code(exit.OK) // Ctrl-C is how a watch ends
+			return nil, exit.Code(exit.OK) // Ctrl-C ends a watch normally
 		}
 		c, err := connection.Operator(cmd, false)
 		if !errors.Is(err, connection.ErrNoDaemon) {
@@ -90,11 +90,11 @@ func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 	}
 }
 
-// daemonPoll is how often a watch looks for a daemon that is not there.
+// daemonPoll is the time between two attempts of a watch to find a daemon.
 const daemonPoll = 500 * time.Millisecond
 
-// nobodyYet reports whether a look failed because the run of this project, which
-// nobody named, is not there. That is no error: the first agent makes it.
+// nobodyYet reports whether a look failed because the run of this project does not exist
+// and no run was named. That is no error, because the first agent creates the run.
 func (l *look) nobodyYet(err error) bool {
 	refusal, ok := errors.AsType[*client.Refusal](err)
 	run, _ := l.args["run"].(string)
@@ -135,8 +135,7 @@ func (l *look) nothing(object json.RawMessage) bool {
 	return false
 }
 
-// noteOtherRuns says which runs live beside the one that was looked at, since one of
-// them may be meant.
+// noteOtherRuns names the other live runs, because the user may have meant one of them.
 func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 	answer, err := connection.Call(cmd.Context(), c, "operator_tree", map[string]any{})
 	if err != nil {
@@ -145,7 +144,7 @@ func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer.Object)
 	seen, ok := l.args["run"].(string)
 	if !ok {
-		return // it looked at all runs
+		return // the look showed all runs
 	}
 	var names []string
 	for _, r := range list.Runs {
@@ -158,7 +157,7 @@ func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 	}
 }
 
-// text is a state as it is to be shown, some time after it was seen.
+// text returns a state as shown. since is the time since the state was read.
 func (l *look) text(seen state, since time.Duration, p terminal.Paint) (string, error) {
 	switch {
 	case l.json:

@@ -279,7 +279,8 @@ first %d.`, queue.MaxRedrive),
 	return cmd
 }
 
-// tellRedriven says how many came back, and which of those asked for did not.
+// tellRedriven prints how many tasks were redriven, and which of the requested ones were
+// not.
 func tellRedriven(out io.Writer, object json.RawMessage, name string, asked []string) error {
 	done, err := connection.Decode[struct {
 		TaskIDs []string `json:"task_ids"`

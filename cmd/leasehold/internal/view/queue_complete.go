@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 )
 
-// queueFlag gives a command --queue.
+// queueFlag adds --queue to a command.
 func queueFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "queue", "", "only this queue (default all)")
 	CompleteWith(cmd, "queue", completeQueues)
@@ -34,8 +34,8 @@ func completeOneQueue(cmd *cobra.Command, args []string, word string) ([]string,
 	return completeQueues(cmd, args, word)
 }
 
-// completeTasks suggests tasks in a state as the argument after those there are
-// to be; from the second on, those of the queue that is the first.
+// completeTasks suggests tasks in a state as argument number at, counted from 0. If at is
+// greater than 0, the first argument is the queue, and only its tasks are suggested.
 func completeTasks(state string, at int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 		request := map[string]any{"state": state, "limit": 100}
@@ -57,7 +57,7 @@ func completeTasks(state string, at int) cobra.CompletionFunc {
 	}
 }
 
-// knownOf is known about the run that is named already.
+// knownOf calls known for the command line's run.
 func knownOf(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
 	run, err := meantRun(cmd)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// shownQueue is a queue as operator_queue_stats tells it.
+// shownQueue is a queue in the format of operator_queue_stats.
 type shownQueue struct {
 	Queue      string
 	Ready      int
@@ -29,7 +29,7 @@ type shownQueue struct {
 	PausedReason string `json:"paused_reason"`
 }
 
-// queueList is what operator_queue_stats answers.
+// queueList is the answer of operator_queue_stats.
 type queueList struct {
 	Queues []shownQueue
 	More   bool
@@ -50,8 +50,8 @@ func drawQueues(object json.RawMessage, _ time.Duration, p terminal.Paint) (stri
 	return text, nil
 }
 
-// queueTable shows queues, one in a row. In a narrow one the states that no task is
-// in are left out, and then the names of the states are shortened.
+// queueTable returns a table with one row per queue. If there is little room, it first
+// leaves out states without tasks, and then shortens the names of the states.
 func queueTable(list []shownQueue) *terminal.Table {
 	t := &terminal.Table{Columns: []terminal.Column{{Head: "QUEUE", Want: 20, Bare: 8, Left: true}}}
 	states := []string{"READY", "DELAYED", "IN PROGRESS", "COMPLETED", "FAILED", "DEAD", "CANCELLED"}
@@ -79,7 +79,7 @@ func queueTable(list []shownQueue) *terminal.Table {
 	return t
 }
 
-// shownTask is a task as operator_task tells it.
+// shownTask is a task in the format of operator_task.
 type shownTask struct {
 	TaskID      string `json:"task_id"`
 	Queue       string
@@ -108,7 +108,7 @@ type shownAttempt struct {
 
 func (t shownTask) attempts() string { return fmt.Sprintf("%d of %d", t.Attempt, t.MaxAttempts) }
 
-// last is the last attempt at a task, or none.
+// last returns the last attempt at a task, or a zero attempt if there is none.
 func (t shownTask) last() (a shownAttempt) {
 	if n := len(t.Attempts); n > 0 {
 		a = t.Attempts[n-1]
@@ -116,7 +116,8 @@ func (t shownTask) last() (a shownAttempt) {
 	return a
 }
 
-// holder is who works on a task, and expires when it is taken from them.
+// holder returns the path of the actor that works on a task. expires returns the time
+// until it loses the task.
 func (t shownTask) holder() string {
 	if t.State != queue.InProgress.String() {
 		return ""
@@ -131,7 +132,7 @@ func (t shownTask) expires(since time.Duration) string {
 	return terminal.Remaining(*t.ExpiresIn, since)
 }
 
-// note is what else is to be known of a task in a list.
+// note returns what else a list says about a task.
 func (t shownTask) note() string {
 	last := t.last()
 	switch {
@@ -148,7 +149,7 @@ func (t shownTask) note() string {
 	}
 }
 
-// drawTasks draws a list of which no more than limit were asked for.
+// drawTasks draws a list of at most limit tasks.
 func drawTasks(limit int, state string) drawing {
 	columns := []terminal.Column{
 		{Head: "TASK", Want: 13, Bare: 9, Left: true}, // the ends of ids differ
@@ -188,7 +189,7 @@ func drawDead(limit int) drawing {
 
 type drawing = func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error)
 
-// drawList draws tasks, or the text of nothing.
+// drawList draws tasks. If there are none, it prints the text nothing.
 func drawList(limit int, nothing string, columns []terminal.Column, cells func(t shownTask, since time.Duration) []string) drawing {
 	return func(object json.RawMessage, since time.Duration, p terminal.Paint) (string, error) {
 		list, err := connection.Decode[struct{ Tasks []shownTask }](object)
@@ -210,11 +211,10 @@ func drawList(limit int, nothing string, columns []terminal.Column, cells func(t
 	}
 }
 
-// maxShownPayload is how wide a payload or a result is that a person is shown; JSON
-// has all.
+// maxShownPayload limits the width of a payload or a result. JSON shows all of it.
 const maxShownPayload = 4000
 
-// drawTask draws one task with all there is of it.
+// drawTask draws one task with all its fields.
 func drawTask(object json.RawMessage, p terminal.Paint) (string, error) {
 	task, err := connection.Decode[shownTask](object)
 	if err != nil {

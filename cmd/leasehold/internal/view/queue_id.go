@@ -13,21 +13,21 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// minTaskEnd is how much of an id names a task, in digits.
+// minTaskEnd is the least number of digits that can name a task.
 const minTaskEnd = 4
 
-// maxSearched is in how many tasks of each state an end is looked for.
+// maxSearched limits how many tasks of each state are searched for the end of an id.
 const maxSearched = 1000
 
-// taskNamed is the id of the task that is given by its id, or by the end of it, as
-// narrow listings show it: ids begin with a time, so their ends tell them apart.
-// Whatever else is given is for the daemon to refuse.
+// taskNamed returns the id of a task that is given by its id, or by the end of its id.
+// Narrow tables show only the end: ids begin with a time, so their ends tell them apart.
+// taskNamed returns any other text as it is, and the daemon refuses it.
 func taskNamed(cmd *cobra.Command, run, given string) (string, error) {
 	end := strings.TrimPrefix(given, "…")
 	if _, err := uuid.Parse(end); err == nil || len(end) < minTaskEnd || strings.Trim(end, "0123456789abcdef-") != "" {
 		return end, nil
 	}
-	found := make(map[string]string) // and what it is
+	found := make(map[string]string) // by id: the state and queue
 	for _, state := range []string{liveTasks, queue.Completed.String(), queue.Failed.String(), queue.Dead.String(), queue.Cancelled.String()} {
 		answer, err := connection.AsOperator(cmd, false, "operator_queue_list", map[string]any{"run": run, "state": state, "limit": maxSearched})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold/leasehold/queue"
 )
 
-// NewTopCommand shows a run live, on a whole terminal.
+// NewTopCommand shows a run live, on the whole terminal.
 func NewTopCommand() *cobra.Command {
 	var run string
 	cmd := place.WithServer(&cobra.Command{
@@ -43,11 +43,11 @@ cancel an actor or revoke a lease, d to redrive a queue; q to quit.`,
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}
 			defer link.close()
 			m := newTop(cmd.Context(), link, run, terminal.PaintFor(out).On)
-			// The end of the context, as by SIGTERM, gives the terminal back.
+			// When the context ends, for example by SIGTERM, Run restores the terminal.
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithoutSignalHandler(),
 				tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out)).Run()
 			if cmd.Context().Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
-				return nil // Ctrl-C is how a watch ends
+				return nil // Ctrl-C ends it normally
 			}
 			return err
 		},
@@ -56,7 +56,7 @@ cancel an actor or revoke a lease, d to redrive a queue; q to quit.`,
 	return cmd
 }
 
-// A topLink is a connection that is opened again after it has broken.
+// A topLink is a connection that is opened again after it broke.
 type topLink struct {
 	open func() (*client.Client, error)
 
@@ -86,7 +86,7 @@ func (l *topLink) close() {
 	}
 }
 
-// call calls a tool. A connection that has broken is opened again by the next call.
+// call calls a tool. If the connection breaks, the next call opens it again.
 func (l *topLink) call(ctx context.Context, tool string, args map[string]any) (client.Answer, error) {
 	c, err := l.client()
 	if err != nil {
@@ -100,16 +100,16 @@ func (l *topLink) call(ctx context.Context, tool string, args map[string]any) (c
 	return answer, err
 }
 
-// A topSeen is what was seen of a run.
+// A topSeen is the state of a run when it was read.
 type topSeen struct {
 	at      time.Time
-	problem string // why nothing was seen
+	problem string // why the run could not be read
 	run     ShownRun
 	leases  leaseList
 	queues  queueList
 }
 
-// look sees a run once something has changed since it was called last.
+// look waits until something has changed since the last call, and reads the run.
 func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
 	for {
 		answer, err := l.call(ctx, "operator_watch", nil)
@@ -156,17 +156,17 @@ func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
 	return seen, err
 }
 
-// The messages of a top.
+// The messages that a top handles.
 type (
-	topLook  struct{}               // look now
-	topClock struct{}               // a second has gone by
-	topLost  struct{ cause string } // the daemon cannot be asked
-	topDone  struct{ what string }  // an action has come to this
+	topLook  struct{}               // read the run now
+	topClock struct{}               // a second has passed
+	topLost  struct{ cause string } // the daemon cannot be reached
+	topDone  struct{ what string }  // the result of an action
 	topPage  struct {               // the text of a page
 		of    *topDetail
 		lines []string
 	}
-	topHistory struct { // what has happened to a lease after a revision
+	topHistory struct { // the events of a lease after a revision
 		of          *topDetail
 		since, next uint64
 		more        bool
@@ -191,36 +191,36 @@ type top struct {
 	ctx  context.Context //nolint:containedctx // a Model's methods are given none
 	link *topLink
 	name string // of the run
-	on   bool   // with colours
+	on   bool   // colours are on
 
 	width, height int
 	seen          topSeen
-	lost          string // why the daemon cannot be asked
+	lost          string // why the daemon cannot be reached
 
 	tab    topTab
-	chosen [topTabs]string // the row, by what it is about
+	chosen [topTabs]string // the id of the chosen row
 	search string
-	typing bool // what is typed is searched for
+	typing bool // keys go to search
 
-	detail   *topDetail // what is looked at alone
+	detail   *topDetail // nil: a list is shown
 	question *topQuestion
-	said     string // what the last action came to
+	said     string // the result of the last action
 }
 
-// A topDetail is one thing that is looked at alone.
+// A topDetail is the page of one actor, lease or queue.
 type topDetail struct {
 	tab    topTab
 	id     string
 	logs   bool // the output of an actor
 	lines  []string
 	scroll int
-	moved  bool // by the user: the end is not followed
+	moved  bool // the user has scrolled, so the page does not follow the end
 
-	history []shownEvent // of a lease: what has happened to it
-	since   uint64       // up to this revision
+	history []shownEvent // the events of a lease
+	since   uint64       // the revision up to which history is read
 }
 
-// A topQuestion is asked before what cannot be undone.
+// A topQuestion is asked before an action that cannot be undone.
 type topQuestion struct {
 	text string
 	tool string
@@ -237,7 +237,7 @@ func clock() tea.Cmd {
 	return tea.Tick(time.Second, func(time.Time) tea.Msg { return topClock{} })
 }
 
-// looks is a look at the run.
+// looks reads the run, and returns a message with the result.
 func (m *top) looks() tea.Msg {
 	seen, err := m.link.look(m.ctx, m.name)
 	if err != nil {
@@ -282,7 +282,7 @@ func (m *top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// do carries out what was asked about.
+// do carries out the action of a question.
 func (m *top) do(q *topQuestion) tea.Cmd {
 	return func() tea.Msg {
 		answer, err := m.link.call(m.ctx, q.tool, q.args)

@@ -15,16 +15,16 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// frame is how many lines there are beside those of a list or a page: the title,
-// the head, notes and keys.
+// frame is the number of lines around a list or a page: the title, the head, notes and
+// keys.
 const frame = 5
 
-// room is how many lines of a list or a page there is room for.
+// room returns how many lines of a list or a page fit.
 func (m *top) room() int { return max(1, m.height-frame) }
 
 func (m *top) paint() terminal.Paint { return terminal.Paint{On: m.on, Width: m.width} }
 
-// draw is the whole screen.
+// draw returns the whole screen.
 func (m *top) draw() string {
 	p := m.paint()
 	lines := []string{m.title(p)}
@@ -43,7 +43,7 @@ func (m *top) draw() string {
 	return strings.Join(lines, "\n")
 }
 
-// title says what is shown, and how much there is of it.
+// title returns the first line: the run, its age, and the tabs with their counts.
 func (m *top) title(p terminal.Paint) string {
 	text, age := "run "+terminal.Printable(m.name), ""
 	switch r := m.seen.run; {
@@ -64,7 +64,7 @@ func (m *top) title(p terminal.Paint) string {
 		tabs.WriteString("  " + tab)
 	}
 	if terminal.Width(text+age+tabs.String()) > m.width {
-		age = "" // tree says it too
+		age = "" // leasehold tree shows it, too
 	}
 	if room := m.width - terminal.Width(tabs.String()); room > 8 {
 		text = terminal.Clip(text, room)
@@ -112,7 +112,7 @@ func (m *top) keys() string {
 	}
 }
 
-// mark stands before the chosen row, and as much room before the others.
+// mark precedes the chosen row. The other rows are indented by its width.
 const mark = "> "
 
 func (m *top) drawList(p terminal.Paint) []string {
@@ -152,7 +152,7 @@ func (m *top) drawList(p terminal.Paint) []string {
 	return append(lines, notes...)
 }
 
-// table is that of the list.
+// table returns the table of the current list.
 func (m *top) table() *terminal.Table {
 	switch m.tab {
 	case topActors:
@@ -197,7 +197,7 @@ func (m *top) heading(d *topDetail) string {
 	}
 }
 
-// detailLines tell all about one actor or lease.
+// detailLines returns the page of one actor or lease.
 func (m *top) detailLines(p terminal.Paint) (lines []string) {
 	line := func(name, value string) {
 		if value == "" {
@@ -282,14 +282,14 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 	return lines
 }
 
-// shownOutput is how many lines of an agent's output there are to scroll through, and
-// shownTasks how many tasks of a queue.
+// shownOutput limits the lines of an agent's output on a page, and shownTasks the tasks of
+// a queue.
 const (
 	shownOutput = 2000
 	shownTasks  = 500
 )
 
-// readPage reads what a page shows that is not among what was seen of the run.
+// readPage reads the parts of a page that topSeen does not have.
 func (m *top) readPage() tea.Cmd {
 	d := m.detail
 	if d == nil || !d.logs && d.tab == topActors {
@@ -315,7 +315,7 @@ func (m *top) readPage() tea.Cmd {
 	}
 }
 
-// readHistory reads what has happened to a lease since the last that was read.
+// readHistory reads the events of a lease after those that were read before.
 func (m *top) readHistory(d *topDetail) tea.Cmd {
 	scope, layer, key := lease(d.id)
 	since := d.since
@@ -342,7 +342,7 @@ func (m *top) readHistory(d *topDetail) tea.Cmd {
 	}
 }
 
-// output is the last of what a launched agent wrote.
+// output returns the last lines that a launched agent wrote.
 func (m *top) output(path string) (lines []string) {
 	stdout, stderr, running, err := logs.Last(m.ctx, m.name, path, shownOutput)
 	if err != nil {

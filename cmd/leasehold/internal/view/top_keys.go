@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 )
 
-// press obeys a key.
+// press handles a key.
 func (m *top) press(key tea.KeyPressMsg) tea.Cmd {
 	name := key.String()
 	switch {
@@ -66,7 +66,7 @@ func (m *top) press(key tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// moved is where a key leads from a line.
+// moved returns the line to which a key moves from line at.
 func moved(key string, at, lines, page int) (to int, ok bool) {
 	switch key {
 	case "up", "k":
@@ -128,7 +128,7 @@ func (m *top) pressDetail(name string) tea.Cmd {
 	return nil
 }
 
-// open looks at one row alone.
+// open opens the page of one row.
 func (m *top) open(rows []topRow, at int, logs bool) tea.Cmd {
 	if len(rows) == 0 {
 		return nil
@@ -194,12 +194,12 @@ func (m *top) ask(rows []topRow, at int) {
 
 // A topRow is a row of a list.
 type topRow struct {
-	id    string // what it is about
-	words string // what a search looks at
-	index int    // in what was seen
+	id    string // of the actor, lease or queue
+	words string // the text that a search looks at
+	index int    // in the list of topSeen
 }
 
-// rows are those of the list that the search finds.
+// rows returns the rows of the current list that match the search.
 func (m *top) rows() (rows []topRow) {
 	add := func(i int, id string, words ...string) {
 		r := topRow{id, strings.ToLower(strings.Join(words, " ")), i}
@@ -232,7 +232,7 @@ func (m *top) rows() (rows []topRow) {
 	return rows
 }
 
-// id tells a lease from those of other layers, and from those that share its key.
+// id distinguishes a lease from those of other layers, and from those that share its key.
 func (l shownLease) id() string {
 	id := l.Scope + "\x00" + l.Layer + "\x00" + l.Name + l.Key
 	if l.Mode == "shared" {
@@ -241,13 +241,13 @@ func (l shownLease) id() string {
 	return id
 }
 
-// lease is what an id tells a lease by.
+// lease returns the parts of a lease's id, except the holder.
 func lease(id string) (scope, layer, key string) {
 	parts := strings.SplitN(id, "\x00", 4)
 	return parts[0], parts[1], parts[2]
 }
 
-// at is where the chosen row is; the first if it is gone.
+// at returns the index of the chosen row, or 0 if that row is gone.
 func (m *top) at(rows []topRow) int {
 	return max(0, slices.IndexFunc(rows, func(r topRow) bool { return r.id == m.chosen[m.tab] }))
 }

@@ -39,7 +39,7 @@ the run that --run names; --json always lists them all.`,
 	return cmd
 }
 
-// TreeLook looks at a run, or with "" at all of them.
+// TreeLook shows a run. If run is "", it shows all runs.
 func TreeLook(run string, all bool) *look {
 	l := &look{title: "runs", tool: "operator_tree", empty: `{"runs":[]}`, args: map[string]any{}}
 	if run != "" {
@@ -52,7 +52,7 @@ func TreeLook(run string, all bool) *look {
 	return l
 }
 
-// ShownRun is a run as operator_tree tells it.
+// ShownRun is a run in the format of operator_tree.
 type ShownRun struct {
 	Run       string
 	CreatedAt time.Time  `json:"created_at"`

@@ -24,10 +24,10 @@ type ShownActor struct {
 	EndedAt   *time.Time   `json:"ended_at"`
 	EndCause  string       `json:"end_cause"`
 
-	// Of one that was launched.
+	// For an actor that was launched:
 	Agent      string
 	Machine    string
-	Label      string // of the machine that it waits for
+	Label      string // of the machines that it may run on, until one is chosen
 	Model      string
 	Status     string
 	Stopping   string
@@ -47,8 +47,8 @@ type shownStand struct {
 	Holder string
 }
 
-// idEnd is how much of an id tells it from others: ids that are made at the same
-// time begin alike.
+// idEnd is how many characters of an id are shown. They are taken from its end, because
+// ids that are made at the same time begin alike.
 const idEnd = 8
 
 func (s shownStand) String() string {
@@ -58,8 +58,8 @@ func (s shownStand) String() string {
 	return fmt.Sprintf("task %s of %s", terminal.ClipLeft(s.Key, idEnd+1), s.Queue)
 }
 
-// drawActors is a table of a tree. Money, notes and where actors work have a column
-// where there are any.
+// drawActors returns the table of a tree. It has columns for money, notes and the places
+// where actors work only if some actor has them.
 func drawActors(shown []ShownActor) *terminal.Table {
 	money := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.SpentUSD != nil || a.BudgetUSD != nil })
 	t := &terminal.Table{Columns: []terminal.Column{
@@ -109,7 +109,7 @@ func drawActors(shown []ShownActor) *terminal.Table {
 	return t
 }
 
-// state is what an actor that was launched does, and whether another is there.
+// state returns the status of a launched actor, and the state of any other one.
 func (a ShownActor) state() string {
 	switch {
 	case a.Status == "running" && a.Stopping != "":
@@ -121,7 +121,8 @@ func (a ShownActor) state() string {
 	}
 }
 
-// machine is where an actor runs, if not where the run is dispatched, or where it may.
+// machine returns the machine of an actor, or the label of those on which it may run. It
+// is empty if the actor runs where the run is dispatched.
 func (a ShownActor) machine() string {
 	if a.Label != "" {
 		return "any " + a.Label
@@ -136,7 +137,7 @@ func (a ShownActor) note() string {
 	case a.Status == "":
 		return a.EndCause
 	default:
-		return a.Cause // what it ended as is its state
+		return a.Cause // state shows how it ended
 	}
 }
 
@@ -164,7 +165,7 @@ func (a ShownActor) cost() string {
 	}
 }
 
-// keyWidth is how wide a key is in a table of actors at most.
+// keyWidth limits the width of a key in a table of actors.
 const keyWidth = 40
 
 func (a ShownActor) holds() terminal.Cell {
@@ -195,7 +196,7 @@ func (a ShownActor) waitsFor() terminal.Cell {
 	return terminal.Several(names, a.Waiting)
 }
 
-// count leaves out zeros, so that the eye finds what is not.
+// count returns n as text, or "-" for 0, so that other numbers are easy to see.
 func count(n int) string {
 	if n == 0 {
 		return "-"
@@ -203,11 +204,11 @@ func count(n int) string {
 	return strconv.Itoa(n)
 }
 
-// branchesOf draws the lines before each actor of a tree in which each lead
-// stands before its layer.
+// branchesOf returns the lines to draw before each actor of a tree. Each lead comes before
+// its layer.
 func branchesOf(actors []ShownActor) []string {
 	branches := make([]string, len(actors))
-	more := map[int]bool{} // by depth: a sibling follows below
+	more := map[int]bool{} // by depth: whether a sibling follows
 	for i := len(actors) - 1; i >= 0; i-- {
 		depth := depthOf(actors[i].Path)
 		if depth == 0 {

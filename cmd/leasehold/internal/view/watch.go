@@ -17,18 +17,18 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// watchPause is the least time between two looks, so that a busy daemon is not
-// asked for more than an eye can see.
+// watchPause is the least time between two reads. More frequent changes could not be
+// seen, and would load a busy daemon.
 const watchPause = 100 * time.Millisecond
 
-// A state is what a look saw.
+// A state is the answer to a look.
 type state struct {
 	client.Answer
-	missing bool // what it looks at is not there, or not yet
+	missing bool // the answer is NOT_FOUND
 }
 
-// Follow looks again whenever the daemon says that something has changed. On a
-// terminal it draws in place; elsewhere it prints each new state once.
+// Follow repeats the look whenever the daemon reports a change. On a terminal it draws in
+// place; elsewhere it prints each new state once.
 func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer) error {
 	states := make(chan state)
 	g, gctx := errgroup.WithContext(ctx)
@@ -41,12 +41,12 @@ func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer) erro
 	})
 	err := g.Wait()
 	if ctx.Err() != nil {
-		return nil // Ctrl-C is how a watch ends
+		return nil // Ctrl-C ends a watch normally
 	}
 	return err
 }
 
-// observe sends the state as it is, and again after every change.
+// observe sends the current state, and the new one after every change.
 func (l *look) observe(ctx context.Context, c *client.Client, states chan<- state) error {
 	for {
 		answer, err := connection.Call(ctx, c, "operator_watch", nil) // the first answers at once
@@ -77,7 +77,7 @@ func (l *look) observe(ctx context.Context, c *client.Client, states chan<- stat
 	}
 }
 
-// log prints each state that differs from the last by more than its clocks.
+// log prints each state that differs from the last one in more than its times.
 func (l *look) log(ctx context.Context, out io.Writer, states <-chan state) error {
 	var last []byte
 	for {
@@ -107,7 +107,7 @@ func (l *look) log(ctx context.Context, out io.Writer, states <-chan state) erro
 	}
 }
 
-// withoutClocks is an answer without what time alone changes.
+// withoutClocks returns an answer without the fields that change with time alone.
 func withoutClocks(object json.RawMessage) ([]byte, error) {
 	v, err := connection.Decode[any](object)
 	if err != nil {
@@ -134,8 +134,8 @@ func stopClocks(v any) {
 	}
 }
 
-// animate draws the state in place. Between changes its clocks run here, and
-// the daemon is not asked.
+// animate draws the state in place. Between changes it advances the times itself, without
+// asking the daemon.
 func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) (err error) {
 	s, err := terminal.OpenScreen(out)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		p := terminal.PaintFor(out) // anew, since its width may change
+		p := terminal.PaintFor(out) // each time, because the width may change
 		if text, err = l.text(*seen, time.Since(when), p); err != nil {
 			return err
 		}

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A shownOrigin is where an actor works, as the daemon tells it.
+// A shownOrigin is where an actor works, in the daemon's format.
 type shownOrigin struct {
 	Directory string
 	Branch    string
 	PID       int
 }
 
-// String is the directory, with ~ for the home directory, the branch and the pid.
+// String returns the directory, with ~ for the home directory, the branch and the pid.
 func (o shownOrigin) String() string {
 	dir := o.Directory
 	if home, err := os.UserHomeDir(); err == nil {
