@@ -14,24 +14,24 @@ import (
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
-// BenchmarkEnqueue is the time that one of b.N durable enqueues takes when so
-// many workers share them. What is measured has a label in a CPU profile, and
-// what only makes it ready has not:
+// BenchmarkEnqueue measures the time of one of b.N durable enqueues, shared by a
+// number of workers. In a CPU profile the measured part has a label, and the
+// preparation has none:
 //
 //	go test -run - -bench Enqueue/workers=64 -benchtime 200000x -cpuprofile cpu.prof
 //	go tool pprof -top -cum -tagfocus measured bench.test cpu.prof
 //
-// locked-µs is how long the rules of one took under the engine's lock, all
-// their transactions together. With one worker it tells what they cost, with
-// many also who was in the way. cpu-µs is what the process used, compactions
-// and all; it varies least on a machine that is busy with something else.
+// locked-µs is the time that all transactions of one enqueue spent under the engine's
+// lock. With one worker it is their cost; with many workers it includes interference.
+// cpu-µs is the processor time of the process, including compactions. It varies
+// least on a busy machine.
 func BenchmarkEnqueue(b *testing.B) {
 	forWorkers(b, func(b *testing.B, h *house, workers int) {
 		share(b, h, workers, h.enqueue)
 	})
 }
 
-// BenchmarkCycle is a claim and a submit, each durable.
+// BenchmarkCycle measures a claim and a submit, each durable.
 func BenchmarkCycle(b *testing.B) {
 	forWorkers(b, func(b *testing.B, h *house, workers int) {
 		stock(b, h)
@@ -54,7 +54,7 @@ func BenchmarkCycleMany(b *testing.B) {
 	})
 }
 
-// BenchmarkClaim is a claim alone.
+// BenchmarkClaim measures a claim alone.
 func BenchmarkClaim(b *testing.B) {
 	forWorkers(b, func(b *testing.B, h *house, workers int) {
 		stock(b, h)
@@ -95,7 +95,7 @@ func forWorkers(b *testing.B, do func(b *testing.B, h *house, workers int)) {
 	}
 }
 
-// stock enqueues what the measured steps will take.
+// stock enqueues the tasks that the measured steps will take.
 func stock(b *testing.B, h *house) {
 	b.StopTimer()
 	spread(b, maxWorkers, b.N+maxWorkers*many, h.enqueue)
@@ -119,7 +119,7 @@ func share(b *testing.B, h *house, workers int, do step) {
 	b.ReportMetric(float64(t.locked.Load())/float64(b.N)/1e3, "locked-µs/op")
 }
 
-// spread does n tasks, about.
+// spread does about n tasks.
 func spread(b *testing.B, workers, n int, do step) {
 	var done atomic.Int64
 	var wg sync.WaitGroup

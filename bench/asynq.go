@@ -13,9 +13,9 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// startAsynq is asynq on a Redis of its own that syncs its log before it
-// answers. Its server takes tasks with one goroutine, one at a time, for as many
-// workers as it is told; there is no other way to take one.
+// startAsynq starts asynq on its own Redis, which syncs its log before it answers. The
+// server of asynq takes tasks with one goroutine, one at a time, for a given number of
+// workers. There is no other way to take a task.
 func startAsynq(ctx context.Context, p place) (_ *contender, err error) {
 	redis, err := find("redis-server", "redis-server")
 	if err != nil {
@@ -89,7 +89,7 @@ func asynqCycles(ctx context.Context, opt asynq.RedisClientOpt, workers int, win
 	select {
 	case <-over:
 	case <-ctx.Done():
-	case <-time.After(window + 3*time.Second): // it ran dry
+	case <-time.After(window + 3*time.Second): // the tasks ran out
 	}
 	srv.Shutdown()
 	if ctx.Err() != nil {

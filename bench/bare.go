@@ -19,9 +19,8 @@ import (
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
-// startBare is the limit: a Pebble with the engine's options that commits what
-// the queue commits, as many bytes under keys that sort alike, and does nothing
-// else.
+// startBare starts the limit: a Pebble with the engine's options. It commits what the
+// queue commits, as many bytes under keys in the same order, and does nothing else.
 func startBare(ctx context.Context, p place) (*contender, error) {
 	enqueued, claimed, submitted, err := recordCommits(ctx)
 	if err != nil {
@@ -41,7 +40,7 @@ func startBare(ctx context.Context, p place) (*contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Both count the same tasks: those who are enqueued are then claimed.
+	// Both count the same tasks: the enqueued tasks are then claimed.
 	var in, out atomic.Uint64
 	commits := func(n *atomic.Uint64, count int, commits ...commit) step {
 		return func(context.Context, int) (int, error) {
@@ -141,7 +140,7 @@ func recordCommits(ctx context.Context) (enqueued, claimed, submitted commit, er
 		return nil, nil, nil, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	// A few, so that what the first writes and others do not is left out.
+	// Run a few, because the first one also writes rows that later ones do not.
 	for range 3 {
 		for range 2 {
 			rec.last = nil
@@ -169,7 +168,7 @@ func recordCommits(ctx context.Context) (enqueued, claimed, submitted commit, er
 	return enqueued, claimed, submitted, nil
 }
 
-// named finds the task of a commit: every one writes its record.
+// named finds the task of a commit. Every commit writes the task's record.
 func (c commit) named() {
 	for _, w := range c {
 		_, id, ok := strings.Cut(w.key[1:], "/")
@@ -181,8 +180,8 @@ func (c commit) named() {
 	}
 }
 
-// A recorder notes the durable writes of the last Update as the engine encodes
-// them. It is for one goroutine.
+// A recorder records the durable writes of the last Update, as the engine encodes
+// them. Only one goroutine may use it.
 type recorder struct {
 	engine.Engine
 	last   commit
@@ -241,8 +240,8 @@ func (t *recorderTx) note(w change) {
 	t.writes = append(t.writes, w)
 }
 
-// A logFS gives a log its size as it is made, as the engine does: an fsync of
-// a file that grows takes longer.
+// A logFS creates a log with its full size, as the engine does, because an fsync of a
+// growing file takes longer.
 type logFS struct {
 	vfs.FS
 	size int64

@@ -12,9 +12,8 @@ import (
 	"github.com/beanstalkd/go-beanstalk"
 )
 
-// startBeanstalkd is beanstalkd with its log synced before it answers. What it
-// logs is the put and the delete: after a crash a job that was reserved is
-// ready again.
+// startBeanstalkd starts beanstalkd so that it syncs its log before it answers. It logs
+// only put and delete: after a crash a reserved job is ready again.
 func startBeanstalkd(ctx context.Context, p place) (*contender, error) {
 	program, err := find("beanstalkd", "beanstalkd")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// What many machines have is measured on one database: Leasehold's, with plain SQL and
-// River beside it, and etcd on the same disk. Everybody syncs every commit.
+// The setup for many machines is measured on one database. Leasehold, plain SQL and River
+// use it, and etcd uses the same disk. All of them sync every commit.
 
 const (
 	takeOwn   operation = "acquire+release" // each worker a key of its own
@@ -24,7 +24,7 @@ const (
 
 var databaseOperations = []operation{takeOwn, takeTurns, enqueue, cycle, enqueueMany, cycleMany}
 
-// databaseEnv tells a daemon of ours that its state is in a database.
+// databaseEnv names the database for a daemon that bench starts.
 const databaseEnv = "LEASEHOLD_BENCH_POSTGRES"
 
 // Partitions of the database, one for each of Leasehold's contenders.
@@ -38,7 +38,7 @@ const (
 	doorway = "leasehold, socket"
 )
 
-// compareDatabases measures everybody and reports.
+// compareDatabases measures all contenders and reports.
 func compareDatabases(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "leasehold-bench-")
 	if err != nil {
@@ -157,7 +157,7 @@ func (r trial) printDatabases(out io.Writer, contenders []*contender) {
 	_ = w.Flush() // to a writer whose errors nobody waits for
 }
 
-// libraryOn is Leasehold as a library over the database.
+// libraryOn starts Leasehold as a library over the database.
 func libraryOn(ctx context.Context, db *sqlServer) (*contender, error) {
 	eng, err := postgres.Open(ctx, postgres.Options{DSN: db.dsn(), SingleNode: true, Partition: libraryPartition})
 	if err != nil {
@@ -190,7 +190,7 @@ func libraryOn(ctx context.Context, db *sqlServer) (*contender, error) {
 	}, nil
 }
 
-// doorwayOn is a daemon of ours over the database.
+// doorwayOn starts a daemon over the database.
 func doorwayOn(ctx context.Context, db *sqlServer, p place) (*contender, error) {
 	if err := os.Setenv(databaseEnv, db.dsn()); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd is an etcd of one member in this process, whose clients come over the
-// loopback, and its mutex. It has no queue.
+// startEtcd starts an etcd of one member in this process, and measures its mutex. Its
+// clients connect over the loopback. It has no queue.
 func startEtcd(ctx context.Context, p place) (_ *contender, err error) {
 	dir, err := p.own(nil)
 	if err != nil {

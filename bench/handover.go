@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// handOver measures how long after a release the first in line has the lease:
-// a daemon and two shims, as clients start them, each a process of its own. Beside
-// it stands a bare fsync of the same disk.
+// handOver measures how long after a release the first in line has the lease. It uses a
+// daemon and two shims, each a process of its own, as clients start them. For comparison
+// it measures a bare fsync of the same disk.
 func handOver(ctx context.Context, cfg config, stdout, _ io.Writer) (err error) {
 	program := cfg.HandOver
 	dir, err := os.MkdirTemp(cfg.Dir, "leasehold-bench-")
@@ -92,7 +92,7 @@ func handOver(ctx context.Context, cfg config, stdout, _ io.Writer) (err error) 
 	return nil
 }
 
-// A shim is a leasehold mcp, and its client.
+// A shim is a leasehold mcp and its client.
 type shim struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -124,7 +124,7 @@ func startShim(ctx context.Context, program, sock, name string) (*shim, error) {
 
 func (s *shim) end() {
 	s.in.Close()
-	_ = s.cmd.Wait() // it was measured, whatever it says now
+	_ = s.cmd.Wait() // the measurement is done, so an error does not matter
 }
 
 func (s *shim) send(tool, arguments string) {
@@ -132,7 +132,7 @@ func (s *shim) send(tool, arguments string) {
 	fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", s.id, tool, arguments)
 }
 
-// answer reads up to the next answer.
+// answer reads up to and including the next answer.
 func (s *shim) answer() ([]byte, error) {
 	for {
 		line, err := s.out.ReadBytes('\n')
@@ -166,7 +166,7 @@ func (s *shim) leaseID() (string, error) {
 	return string(id), nil
 }
 
-// untilWaited returns once somebody is in line.
+// untilWaited returns once a waiter is in line.
 func (s *shim) untilWaited() error {
 	for {
 		line, err := s.call("lease_list", `{"scope":"run"}`)

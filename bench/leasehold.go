@@ -21,7 +21,7 @@ const (
 	claimTTL  = time.Minute
 )
 
-// A house is the queue over an engine, tended as the daemon tends it.
+// A house is the queue over an engine, with the background work that the daemon does.
 type house struct {
 	*queue.Queue
 	eng     engine.Engine
@@ -131,7 +131,7 @@ func (h *house) cycleMany(ctx context.Context, worker int) (int, error) {
 	return len(answers), err
 }
 
-// startAPI is Leasehold as a library.
+// startAPI starts Leasehold as a library.
 func startAPI(_ context.Context, p place) (*contender, error) {
 	h, err := openHouse(filepath.Join(p.dir, p.name))
 	if err != nil {
@@ -150,7 +150,7 @@ func startAPI(_ context.Context, p place) (*contender, error) {
 	}, nil
 }
 
-// module is the version of a module that is linked in.
+// module returns the version of a linked module.
 func module(path string) string {
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {

@@ -1,6 +1,6 @@
-// Command bench compares Leasehold's queue with other durable queues, with a
-// bare Pebble as the limit, on one machine in one run. README.md says what is
-// measured, and how to read it.
+// Command bench compares Leasehold's queue with other durable queues on one machine
+// in one run. A bare Pebble is the limit. README.md says what is measured, and how to
+// read it.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	if os.Getenv("GOMAXPROCS") == "" { // for everybody, as leasehold serve does
+	if os.Getenv("GOMAXPROCS") == "" { // for all contenders, as leasehold serve does
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -121,14 +121,14 @@ func parse(args []string, stderr io.Writer) (cfg config, err error) {
 	return cfg, nil
 }
 
-// compare measures everybody and reports.
+// compare measures all contenders and reports.
 func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "leasehold-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// A server may run as another user, and has to reach its own directory.
+	// A server may run as another user, and must be able to reach its own directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}

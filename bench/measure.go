@@ -16,10 +16,10 @@ import (
 
 const (
 	maxWorkers = 64
-	many       = 100 // tasks of a batch
+	many       = 100 // tasks in a batch
 )
 
-// payload is what every task carries: JSON of 256 bytes.
+// payload is the payload of every task: JSON of 256 bytes.
 var payload = func() []byte {
 	p := make([]byte, 256)
 	for i := range p {
@@ -29,7 +29,7 @@ var payload = func() []byte {
 	return p
 }()
 
-// An operation is what is timed.
+// An operation is a kind of call that bench measures.
 type operation string
 
 const (
@@ -42,14 +42,14 @@ const (
 
 var operations = []operation{enqueue, cycle, enqueueMany, cycleMany, emptyTool}
 
-// A step does an operation once, as one of the workers, and tells how many
-// tasks that were. Each worker does one step after the other. errDry says that
-// there was no task.
+// A step does an operation once, as one of the workers, and returns the number of
+// tasks. Each worker does one step after the other. errDry means that there was no
+// task.
 type step func(ctx context.Context, worker int) (tasks int, err error)
 
 var errDry = errors.New("no task is ready")
 
-// A contender is a queue that is up.
+// A contender is a running queue.
 type contender struct {
 	*entrant
 	version string
@@ -71,7 +71,7 @@ func (c *contender) used() time.Duration {
 
 func (c *contender) can(op operation) bool { return c.steps[op] != nil || c.runs[op] != nil }
 
-// A sample is so many tasks in so much time.
+// A sample is a number of tasks and the time that they took.
 type sample struct {
 	tasks int
 	took  time.Duration
@@ -83,7 +83,7 @@ func (s sample) rate() float64 { return float64(s.tasks) / s.took.Seconds() }
 // cost is the microseconds of the processors that a task took.
 func (s sample) cost() float64 { return float64(s.cpu.Nanoseconds()) / 1e3 / float64(s.tasks) }
 
-// measure lets the workers do op until window is over.
+// measure runs op in the workers until window is over.
 func (c *contender) measure(ctx context.Context, op operation, workers int, window time.Duration) (s sample, err error) {
 	used := c.used()
 	if run := c.runs[op]; run != nil {
@@ -104,7 +104,7 @@ func (c *contender) measure(ctx context.Context, op operation, workers int, wind
 	return s, nil
 }
 
-// together runs step in each worker. If the tasks run out it ends there.
+// together runs step in each worker. It ends early if the tasks run out.
 func together(ctx context.Context, workers int, window time.Duration, do step) (sample, error) {
 	counts, errs := make([]int, workers), make([]error, workers)
 	dry := make(chan struct{})
@@ -158,7 +158,7 @@ func newTrial(workers int, contenders []*contender) trial {
 	return r
 }
 
-// round measures everybody once, each time in another order.
+// round measures all contenders once, in a different order each time.
 func (r trial) round(ctx context.Context, round int, contenders []*contender, window time.Duration) error {
 	for i := range contenders {
 		c := contenders[(i+round)%len(contenders)]
@@ -188,9 +188,8 @@ func (r trial) round(ctx context.Context, round int, contenders []*contender, wi
 	return nil
 }
 
-// settle waits, for a while at most, until we have nothing left to do of what
-// was measured before: a store that has taken in much compacts it afterwards,
-// which would slow down whoever is next.
+// settle waits, for a limited time, until this process and the contenders' servers are
+// idle. A store compacts after many writes, and that would slow down the next contender.
 func settle(contenders []*contender) {
 	const look = 20 * time.Millisecond
 	for range 150 {
@@ -210,7 +209,7 @@ func allUsed(contenders []*contender) time.Duration {
 	return used
 }
 
-// cpuTime is what this process has used of the processors.
+// cpuTime returns the processor time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -219,8 +218,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// cpuTimeOf is what another process has used of the processors, in steps of
-// 10 ms; 0 where the system does not tell.
+// cpuTimeOf returns the processor time of another process in steps of 10 ms, or 0 if the
+// system does not tell.
 func cpuTimeOf(pid int) time.Duration {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, _ := strings.Cut(string(stat), ") ")
@@ -236,8 +235,8 @@ func cpuTimeOf(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// expect is how many tasks op may take in a window: somewhat more than it ever
-// did, at first what an enqueue does.
+// expect returns how many tasks op may take in a window: somewhat more than it ever took.
+// Before its first round, the rate of enqueue is used.
 func (r trial) expect(c *contender, op operation, window time.Duration) int {
 	rate := r.Rates[c.name][enqueue][0]
 	if done := r.Rates[c.name][op]; len(done) > 0 {
@@ -246,7 +245,7 @@ func (r trial) expect(c *contender, op operation, window time.Duration) int {
 	return int(1.3*rate*window.Seconds()) + many*r.Workers
 }
 
-// stock enqueues without being measured until there are n tasks.
+// stock enqueues, without measuring, until there are n tasks.
 func (c *contender) stock(ctx context.Context, n int) error {
 	op := enqueue
 	if c.can(enqueueMany) {
@@ -260,8 +259,8 @@ func (c *contender) stock(ctx context.Context, n int) error {
 	return nil
 }
 
-// fsyncTime is the median time of an append of 4 KiB with an fsync, in a file
-// that has its size.
+// fsyncTime returns the median time of a write of 4 KiB with an fsync, in a file that
+// already has its full size.
 func fsyncTime(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 const addressFile = "address"
 
-// serveNATS is a NATS server with JetStream: Debian's is older than its "sync
-// always".
+// serveNATS runs a NATS server with JetStream. Debian's version is too old: it has no
+// "sync always".
 func serveNATS(ctx context.Context, dir string, _ io.Writer) error {
 	conf := filepath.Join(dir, "nats.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, `
@@ -44,7 +44,7 @@ jetstream { store_dir: %q, sync_interval: always }
 	if !s.ReadyForConnections(10 * time.Second) {
 		return errors.New("the server is not ready")
 	}
-	// Whole or not at all: whoever reads it may be early.
+	// Rename the complete file into place, because the reader may look early.
 	address := filepath.Join(dir, addressFile)
 	if err := os.WriteFile(address+".new", []byte(s.ClientURL()), 0o600); err != nil {
 		return err
@@ -56,9 +56,9 @@ jetstream { store_dir: %q, sync_interval: always }
 	return nil
 }
 
-// startNATS is a work queue of JetStream in files, with every write synced
-// before it is acknowledged. What it writes then is the message and, when that
-// is acknowledged, its removal; what a consumer was given it writes later.
+// startNATS starts a work queue of JetStream in files. It syncs every write before it
+// acknowledges it: the message and, when that is acknowledged, its removal. It writes
+// later which messages a consumer was given.
 func startNATS(ctx context.Context, p place) (_ *contender, err error) {
 	dir, err := p.own(nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func startNATS(ctx context.Context, p place) (_ *contender, err error) {
 	}, nil
 }
 
-// natsQueue has a connection and an iterator for each worker.
+// natsQueue gives each worker a connection and an iterator.
 type natsQueue struct {
 	js        [maxWorkers]jetstream.JetStream
 	consumers [maxWorkers]jetstream.Consumer
@@ -146,8 +146,7 @@ func (q *natsQueue) enqueue(ctx context.Context, w int) (int, error) {
 	return 1, err
 }
 
-// enqueueMany publishes without waiting for each to be acknowledged, but for
-// all of them.
+// enqueueMany publishes all messages, and then waits for all acknowledgements.
 func (q *natsQueue) enqueueMany(ctx context.Context, w int) (int, error) {
 	acks := make([]jetstream.PubAckFuture, many)
 	for i := range acks {

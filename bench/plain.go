@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// plainPoll is how often a lease in a table is tried again. A shorter one gives it to
-// the next sooner, and costs everybody more.
+// plainPoll is the time between two attempts to take a lease in a table. A shorter time
+// hands it over sooner, and costs all workers more.
 const plainPoll = 5 * time.Millisecond
 
-// A lease as it is often written by hand: a row that is taken over when it has expired.
+// A lease as people often write it by hand: a row that another worker takes over once it
+// has expired.
 const (
 	plainTables = `CREATE TABLE plain_lease (key text PRIMARY KEY, holder int NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL);
 CREATE SEQUENCE plain_token;
@@ -33,8 +34,8 @@ WHERE id IN (SELECT id FROM plain_task WHERE state = 'ready' ORDER BY id LIMIT $
 	plainSubmit = `UPDATE plain_task SET state = 'completed', result = '{}' WHERE id = ANY($1) AND claimed_by = $2 AND state = 'running'`
 )
 
-// plainOn is what people write by hand on a database: a lease with INSERT … ON CONFLICT,
-// which is polled, and a queue with SKIP LOCKED.
+// plainOn starts what people write by hand on a database: a polled lease with INSERT … ON
+// CONFLICT, and a queue with SKIP LOCKED.
 func plainOn(ctx context.Context, db *sqlServer) (*contender, error) {
 	if _, err := db.pool.Exec(ctx, plainTables, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func plainOn(ctx context.Context, db *sqlServer) (*contender, error) {
 	}
 	claim := func(count int) step {
 		return func(ctx context.Context, worker int) (int, error) {
-			rows, _ := db.pool.Query(ctx, plainClaim, worker, count) // CollectRows has its error
+			rows, _ := db.pool.Query(ctx, plainClaim, worker, count) // CollectRows returns its error
 			ids, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id int64, err error) {
 				var text []byte
 				return id, row.Scan(&id, &text)

@@ -78,8 +78,8 @@ func startPostgres(ctx context.Context, p place) (_ *sqlServer, err error) {
 	return &sqlServer{d, pool, dir, version}, nil
 }
 
-// postgresUser is who PostgreSQL is to run as, nil for who this is: it refuses
-// to run as root.
+// postgresUser returns the user as which PostgreSQL runs, or nil for the current user.
+// PostgreSQL refuses to run as root.
 func postgresUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
-// startProgram is Leasehold as Go programs use it: one client of package client, which
-// all workers share, on the unix socket of a daemon.
+// startProgram starts Leasehold as Go programs use it: all workers share one client of
+// package client, on the unix socket of a daemon.
 func startProgram(ctx context.Context, p place) (*contender, error) {
 	dir, err := p.own(nil)
 	if err != nil {
@@ -58,8 +58,8 @@ func startProgram(ctx context.Context, p place) (*contender, error) {
 	}, nil
 }
 
-// programCycles counts what a worker does that executes so many tasks at once. A cycle
-// counts when its end is answered, so the clock runs until the last of them is.
+// programCycles counts the cycles of a worker that executes several tasks at once. A cycle
+// counts when its end is answered, so the clock runs until the last answer.
 func programCycles(ctx context.Context, c *leasehold.Client, workers int, window time.Duration) (sample, error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -72,7 +72,7 @@ func programCycles(ctx context.Context, c *leasehold.Client, workers int, window
 			once.Do(func() {
 				first = time.Now()
 				time.AfterFunc(window, stop)
-				time.AfterFunc(window+3*time.Second, stop) // it ran dry
+				time.AfterFunc(window+3*time.Second, stop) // the tasks ran out
 			})
 			done.Add(1)
 			return struct{}{}, nil
@@ -84,7 +84,7 @@ func programCycles(ctx context.Context, c *leasehold.Client, workers int, window
 	return sample{tasks: int(done.Load()), took: time.Since(first)}, err
 }
 
-// programToken makes a worker and its token, as an operator.
+// programToken makes a worker, as an operator, and returns its token.
 func programToken(socket string) (string, error) {
 	nc, err := net.Dial("unix", socket)
 	if err != nil {

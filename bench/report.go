@@ -23,7 +23,7 @@ type report struct {
 
 type missing struct{ Peer, Why string }
 
-// machine says where this runs, and how busy that is.
+// machine describes this machine and its load.
 func machine() string {
 	model := runtime.GOARCH
 	info, _ := os.ReadFile("/proc/cpuinfo") // elsewhere the architecture will do
@@ -41,7 +41,7 @@ func machine() string {
 	return m
 }
 
-// rate is the median of op's rounds, 0 if there is none.
+// rate returns the median of op's rounds, or 0 if there is none.
 func (r trial) rate(name string, op operation) float64 {
 	if xs := r.Rates[name][op]; len(xs) > 0 {
 		return median(xs)
@@ -49,7 +49,7 @@ func (r trial) rate(name string, op operation) float64 {
 	return 0
 }
 
-// cost is the median of op's costs, 0 if they are not known.
+// cost returns the median of op's costs, or 0 if they are not known.
 func (r trial) cost(name string, op operation) float64 {
 	if xs := r.Costs[name][op]; len(xs) > 0 {
 		return median(xs)
@@ -57,8 +57,8 @@ func (r trial) cost(name string, op operation) float64 {
 	return 0
 }
 
-// ratio is the median of the ratios of each round, 0 if there is none. What
-// slowed the machine for a while slowed both.
+// ratio returns the median of the ratios of each round, or 0 if there is none. It
+// compares within a round, because a slow phase of the machine slows both.
 func (r trial) ratio(name string, op operation, to string, toOp operation) float64 {
 	a, b := r.Rates[name][op], r.Rates[to][toOp]
 	if len(a) == 0 || len(a) != len(b) {
@@ -71,7 +71,7 @@ func (r trial) ratio(name string, op operation, to string, toOp operation) float
 	return median(ratios)
 }
 
-// best is the peer that does op fastest, "" if there is none.
+// best returns the peer that does op fastest, or "" if there is none.
 func (r trial) best(op operation) (name string) {
 	for _, p := range known() {
 		if rate := r.rate(p, op); rate > 0 && rate > r.rate(name, op) {
@@ -81,7 +81,7 @@ func (r trial) best(op operation) (name string) {
 	return name
 }
 
-// A goal is a ratio that is to be reached.
+// A goal is a ratio that Leasehold should reach.
 type goal struct {
 	What   string
 	Want   float64
@@ -119,7 +119,7 @@ func (r trial) goals() (goals []goal) {
 	}
 	atLeast(3, r.ratio(api, enqueueMany, api, enqueue), "%s to one at a time", enqueueMany)
 	atLeast(3, r.ratio(api, cycleMany, api, cycle), "%s to one at a time", cycleMany)
-	// A call is to cost what an empty one does; a cycle is two.
+	// A call should cost as much as an empty one. A cycle is two calls.
 	atLeast(0.7, r.ratio(socket, enqueue, socket, emptyTool), "enqueue calls by socket to empty calls")
 	atLeast(0.7, 2*r.ratio(socket, cycle, socket, emptyTool), "claim and submit calls by socket to empty calls")
 	return goals

@@ -20,13 +20,13 @@ type jobArgs struct{}
 
 func (jobArgs) Kind() string { return "bench" }
 
-// MarshalJSON is an object, as River wants one, of the payload's size.
+// MarshalJSON returns an object of the payload's size. River accepts only objects.
 func (jobArgs) MarshalJSON() ([]byte, error) {
 	return append(append([]byte(`{"p":`), append(payload[:249:249], `"`...)...), `}`...), nil
 }
 
-// startRiver is River on a PostgreSQL of its own, with PostgreSQL's defaults,
-// which sync every commit.
+// startRiver starts River on its own PostgreSQL with PostgreSQL's defaults, which sync
+// every commit.
 func startRiver(ctx context.Context, p place) (_ *contender, err error) {
 	db, err := startPostgres(ctx, p)
 	if err != nil {

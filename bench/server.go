@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// An entrant is who can be measured.
+// An entrant is a contender that can be started.
 type entrant struct {
 	name  string
 	ours  bool
@@ -54,10 +54,10 @@ func known() (peers []string) {
 	return peers
 }
 
-// A place is where a contender keeps what it has.
+// A place is where a contender keeps its files.
 type place struct{ dir, name string }
 
-// own makes the contender's directory, the user's that a server runs as.
+// own makes the contender's directory. It belongs to the user that the server runs as.
 func (p place) own(user *syscall.Credential) (string, error) {
 	dir := filepath.Join(p.dir, strings.ReplaceAll(p.name, ", ", "-"))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -77,8 +77,8 @@ type daemon struct {
 	ended chan struct{}
 }
 
-// start runs a server. It is stopped by stop; should bench die before, the
-// server's standard input ends, and on Linux the server with it.
+// start runs a server until stop. If bench dies before, the server's standard input
+// ends, and on Linux the server is killed.
 func start(user *syscall.Credential, name string, args ...string) (*daemon, error) {
 	cmd := exec.Command(name, args...)
 	// A group of its own, so that Ctrl-C reaches bench alone, which stops the
@@ -93,14 +93,14 @@ func start(user *syscall.Credential, name string, args ...string) (*daemon, erro
 	}
 	started := make(chan error)
 	go func() {
-		// The thread that starts a server must live as long as the server:
-		// its end is what the server would die of.
+		// The thread that starts a server must live as long as the server,
+		// because the end of that thread would kill the server.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // stop tells
+			_ = cmd.Wait() // stop reports the error
 			close(d.ended)
 		}
 	}()
@@ -110,7 +110,7 @@ func start(user *syscall.Credential, name string, args ...string) (*daemon, erro
 	return d, nil
 }
 
-// up returns once ready does without an error.
+// up returns once ready returns no error.
 func (d *daemon) up(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -129,7 +129,7 @@ func (d *daemon) up(ctx context.Context, ready func(context.Context) error) erro
 	}
 }
 
-// stop ends the server by sig, and after a while by force.
+// stop ends the server with sig, and kills it if that takes too long.
 func (d *daemon) stop(sig syscall.Signal) error {
 	d.stdin.Close()
 	_ = d.cmd.Process.Signal(sig) // it may have ended
@@ -143,8 +143,8 @@ func (d *daemon) stop(sig syscall.Signal) error {
 	return fmt.Errorf("%s did not stop", d.cmd.Path)
 }
 
-// A tail is the last that a server said. It is written by one goroutine, and
-// read when the server has ended or is given up.
+// A tail is the end of a server's output. One goroutine writes it. It is read after the
+// server has ended or start has given up.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -157,7 +157,7 @@ func (t *tail) Write(p []byte) (int, error) {
 
 func (t *tail) String() string { return strings.TrimSpace(string(t.b)) }
 
-// find gives a program of a Debian package.
+// find returns the path of a program of a Debian package.
 func find(pkg, program string, dirs ...string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -172,7 +172,7 @@ func find(pkg, program string, dirs ...string) (string, error) {
 	return "", fmt.Errorf("%s is not here: apt-get install %s", program, pkg)
 }
 
-// freePort is a port of the loopback that nobody uses at this instant.
+// freePort returns a port of the loopback that is free at the moment.
 func freePort() (int, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -182,7 +182,7 @@ func freePort() (int, error) {
 	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
-// firstLine is the first line that a program prints.
+// firstLine returns the first line that a program prints.
 func firstLine(name string, args ...string) string {
 	out, err := exec.Command(name, args...).Output()
 	if err != nil {
@@ -192,10 +192,10 @@ func firstLine(name string, args ...string) string {
 	return line
 }
 
-// serveArg makes this program a server: bench serve NAME DIR.
+// serveArg starts this program as a server: bench serve NAME DIR.
 const serveArg = "serve"
 
-// serve runs a server of ours until its standard input ends.
+// serve runs one of this program's servers until its standard input ends.
 func serve(ctx context.Context, name, dir string, stdout, stderr io.Writer) int {
 	servers := map[string]func(ctx context.Context, dir string, stdout io.Writer) error{
 		"leasehold": serveLeasehold,

@@ -26,7 +26,7 @@ import (
 
 const socketName = "sock"
 
-// serveLeasehold is the daemon, with a tool more that does nothing.
+// serveLeasehold runs the daemon with one more tool, which does nothing.
 func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
 	var eng engine.Engine
 	if dsn := os.Getenv(databaseEnv); dsn != "" {
@@ -53,9 +53,9 @@ func serveLeasehold(ctx context.Context, dir string, _ io.Writer) (err error) {
 	return errors.Join(s.ServeSocket(ctx, ln), <-tended)
 }
 
-// addEmptyTool gives agents a tool that does nothing. The daemon has no way to
-// add one, and should have none for this alone. It panics if the server no
-// longer keeps its tools as this expects.
+// addEmptyTool gives agents a tool that does nothing. The daemon has no way to add a
+// tool, and should not get one for this alone. addEmptyTool panics if the server no
+// longer keeps its tools in the expected way.
 func addEmptyTool(s *server.Server) {
 	home := open(reflect.ValueOf(s).Elem().FieldByName("homes")).FieldByName("now").Elem()
 	table := open(home.FieldByName("agents").Elem().FieldByName("tools"))
@@ -66,13 +66,13 @@ func addEmptyTool(s *server.Server) {
 	table.SetMapIndex(reflect.ValueOf("empty"), empty)
 }
 
-// open gives a field of another package's struct as one that can be set.
+// open returns an unexported field of another package's struct as a settable value.
 func open(field reflect.Value) reflect.Value {
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 }
 
-// startSocket is Leasehold as a daemon, whose clients are sessions of one run,
-// each on a connection of its own.
+// startSocket starts Leasehold as a daemon. Its clients are sessions of one run, each on
+// its own connection.
 func startSocket(ctx context.Context, p place) (*contender, error) {
 	dir, err := p.own(nil)
 	if err != nil {
@@ -115,8 +115,7 @@ func startSocket(ctx context.Context, p place) (*contender, error) {
 	}, nil
 }
 
-// A client costs as little as a client can, so that the daemon is what is
-// measured.
+// A client does as little as possible, so that bench measures the daemon.
 type client struct {
 	nc net.Conn
 	br *bufio.Reader
@@ -151,12 +150,12 @@ func (c *client) request(method, params string) ([]byte, error) {
 		if err != nil || !bytes.HasPrefix(line, []byte(`{"jsonrpc":"2.0","method":`)) {
 			return line, err
 		}
-		// a notice, that somebody waits for what this client holds
+		// a notice that another client waits for this one's lease
 	}
 }
 
-// call reads the structured content of the answer into answer, if that is not
-// nil.
+// call calls a tool. It decodes the structured content of the answer into answer, unless
+// that is nil.
 func (c *client) call(tool, arguments string, answer any) error {
 	line, err := c.request("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
 	if err != nil {

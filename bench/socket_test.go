@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The server keeps its tools in a table that is its own: this fails when the
-// table changes and what the benchmark puts into it no longer fits.
+// The server keeps its tools in a private table. This test fails if the table changes so
+// that the benchmark's tool no longer fits.
 func TestEmptyToolAnswers(t *testing.T) {
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A balancer passes each request to the next replica, and to another if that one does
-// not answer. It knows nothing of what the replicas do.
+// A balancer passes each request to the next replica. If that one does not answer, it tries
+// another.
 type balancer struct {
 	replicas []string // URLs
 	turn     atomic.Uint64
@@ -30,7 +30,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, err.Error(), http.StatusBadGateway)
 }
 
-// pass answers a request, unless there is an error.
+// pass lets a replica answer a request. If it returns an error, it has written nothing.
 func pass(w http.ResponseWriter, r *http.Request, replica string) error {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -52,6 +52,6 @@ func pass(w http.ResponseWriter, r *http.Request, replica string) error {
 	}
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
-	_, _ = w.Write(body) // whoever does not get it asks again
+	_, _ = w.Write(body) // a client that gets no answer asks again
 	return nil
 }

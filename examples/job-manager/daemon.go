@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// A daemon is a leasehold serve of our own.
+// A daemon is a leasehold serve that this program started.
 type daemon struct {
 	servers []string
 	program string
@@ -27,7 +27,7 @@ func startDaemon(ctx context.Context, program string) (*daemon, error) {
 	}
 	d := &daemon{program: program, dir: dir, servers: []string{"unix://" + filepath.Join(dir, "sock")}}
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "serve", "--state", filepath.Join(dir, "state"), "--socket", d.socket())
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C does not reach the daemon
 	out, err := d.cmd.StdoutPipe()
 	if err == nil {
 		err = d.cmd.Start()
@@ -43,7 +43,7 @@ func startDaemon(ctx context.Context, program string) (*daemon, error) {
 
 func (d *daemon) socket() string { return filepath.Join(d.dir, "sock") }
 
-// token makes an actor of the run, and gives its token.
+// token makes an actor of the run and returns its token.
 func (d *daemon) token(ctx context.Context, name string) (string, error) {
 	role := "worker"
 	if name == "root" {
@@ -58,6 +58,6 @@ func (d *daemon) token(ctx context.Context, name string) (string, error) {
 }
 
 func (d *daemon) stop() error {
-	_ = d.cmd.Process.Signal(syscall.SIGTERM) // or it has ended
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // fails if the daemon has ended
 	return errors.Join(d.cmd.Wait(), os.RemoveAll(d.dir))
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/leasehold/leasehold/client"
 )
 
-// A demo is a service with everything that goes wrong.
+// A demo runs the service and causes faults.
 type demo struct {
 	Servers []string
-	Token   func(ctx context.Context, name string) (string, error) // of a new actor; root leads
+	Token   func(ctx context.Context, name string) (string, error) // makes an actor; "root" is the lead of the others
 	Length  time.Duration                                          // how long jobs are generated
 	Out     io.Writer
 }
 
 const replicas, workers = 3, 4
 
-// A report is what came of it.
+// A report is the result of a demo.
 type report struct {
 	status
 	Paid, Balance   int
-	Stale, Repeated int // payments that the ledger refused, and had made before
+	Stale, Repeated int // requests that the ledger refused, and for jobs already paid
 	Kills, Pauses   int
 	Revokes, Crashs int
 	Generators      int // leases under which jobs were generated
@@ -51,7 +51,7 @@ func demonstrate(ctx context.Context, d demo) (r report, err error) {
 	payments := httptest.NewServer(book)
 	defer payments.Close()
 
-	token, err := d.Token(ctx, "root") // the root comes first
+	token, err := d.Token(ctx, "root") // the other actors need the root
 	if err != nil {
 		return r, err
 	}
@@ -83,7 +83,7 @@ func demonstrate(ctx context.Context, d demo) (r report, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { _ = lead.Close() }() // its session ends without it, too
+	defer func() { _ = lead.Close() }() // an error does not matter: the session ends anyway
 
 	service := httptest.NewServer(front)
 	defer service.Close()
@@ -92,7 +92,7 @@ func demonstrate(ctx context.Context, d demo) (r report, err error) {
 		return r, err
 	}
 	fmt.Fprintln(d.Out, "stopped; what is left is done")
-	told := make(map[string]bool) // by which replicas
+	told := make(map[string]bool) // the replicas that have reported
 	for !r.over() || len(told) < replicas {
 		if err := ask(ctx, http.MethodGet, service.URL+"/status", &r.status); err != nil {
 			return r, err
@@ -106,7 +106,7 @@ func demonstrate(ctx context.Context, d demo) (r report, err error) {
 	return r, r.check(book)
 }
 
-// harass kills, stops and robs at random for a while.
+// harass kills and pauses processes and revokes leases, at random, for a while.
 func (r *report) harass(ctx context.Context, length time.Duration, cast []*part, lead *client.Client, out io.Writer, service string) {
 	var pauses sync.WaitGroup
 	defer pauses.Wait()
@@ -150,7 +150,7 @@ func (r *report) harass(ctx context.Context, length time.Duration, cast []*part,
 	}
 }
 
-// check holds what the ledger has against what the service says.
+// check compares the ledger with what the service reports.
 func (r *report) check(book *ledger) (err error) {
 	book.mu.Lock()
 	defer book.mu.Unlock()
@@ -159,7 +159,7 @@ func (r *report) check(book *ledger) (err error) {
 	if r.Failed+r.Dead > 0 || r.Completed != r.Paid {
 		fault("%d jobs are completed, %d failed and %d dead; %d are paid", r.Completed, r.Failed, r.Dead, r.Paid)
 	}
-	// A generator that died may have made one that it has not counted.
+	// A generator that died may have enqueued a job without counting it.
 	if r.Paid != r.Generated && r.Paid != r.Generated+1 {
 		fault("%d jobs were generated, and %d are paid", r.Generated, r.Paid)
 	}

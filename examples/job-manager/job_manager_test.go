@@ -17,7 +17,7 @@ import (
 
 var length = flag.Duration("jobs.for", 2*time.Second, "how long jobs are generated")
 
-// TestMain makes this test binary a replica or a worker where it is started as one.
+// TestMain runs a replica or a worker if the test binary was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(partVar) != "" {
 		if err := run(context.Background(), nil); err != nil {
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever is killed, stopped and revoked: each job is done once, no payment is made
-// twice, and no two replicas generate.
+// Whatever is killed, paused and revoked, each job is done once, no payment is made twice,
+// and no two replicas generate at the same time.
 func TestEachJobIsDoneOnce(t *testing.T) {
 	dir, err := os.MkdirTemp("", "jobs") // t.TempDir is too long for a socket
 	if err != nil {

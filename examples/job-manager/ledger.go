@@ -6,19 +6,20 @@ import (
 	"sync"
 )
 
-// A ledger is a resource that knows nothing of Leasehold but that tokens rise. A payment
-// cannot be taken back, so it is made once.
+// A ledger is a resource that knows only one thing of Leasehold: tokens rise. A payment
+// cannot be undone, so the ledger makes it only once.
 //
-//   - A token that is less than one it has seen for the job is of a worker that has lost
-//     its claim, and is refused.
-//   - A job that is paid is not paid again: whoever paid it died before it could say so.
+//   - It refuses a token that is less than one it has seen for the job: that worker has
+//     lost its claim.
+//   - It does not pay a job twice: the worker that paid the job died before it could
+//     report that.
 type ledger struct {
 	mu       sync.Mutex
 	seen     map[int]uint64 // by job: the greatest token
 	paid     map[int]job
 	balance  int
-	stale    int // payments that were refused
-	repeated int // and those that were made before
+	stale    int // requests that were refused
+	repeated int // requests for jobs that were already paid
 }
 
 type payment struct {

@@ -1,13 +1,13 @@
-// Job-manager is a service of three replicas behind a load balancer. One of them
-// generates jobs, workers execute them, and any of them tells the status or stops it
-// all. Replicas and workers are killed, stopped and robbed of their leases at random;
-// at the end every job was done once.
+// Job-manager is a service of three replicas behind a load balancer. One replica generates
+// jobs, and workers execute them. Every replica reports the status, and can stop the
+// service. Replicas and workers are killed and paused, and leases are revoked, at random.
+// In the end every job was done exactly once.
 //
 //	go run ./examples/job-manager [-for 20s] [-leasehold leasehold]
 //
-// It starts a daemon of its own, and everything else as processes of its own: see
-// demo.go for what happens to them, generator.go and worker.go for what a service has of
-// this, and ledger.go for what a resource must do so that nothing happens twice.
+// It starts its own daemon, replicas and workers. See demo.go for the faults, generator.go
+// and worker.go for the code of the service, and ledger.go for what a resource must do so
+// that nothing happens twice.
 package main
 
 import (
@@ -52,19 +52,19 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, d.stop())
 }
 
-// What a process of the service is told by its environment.
+// The environment variables of the service's processes.
 const (
 	partVar    = "JOB_MANAGER_PART" // replica or worker
 	nameVar    = "JOB_MANAGER_NAME"
 	listenVar  = "JOB_MANAGER_LISTEN"
 	ledgerVar  = "JOB_MANAGER_LEDGER"
-	serversVar = "LEASEHOLD_SERVERS" // with commas between them
+	serversVar = "LEASEHOLD_SERVERS" // separated by commas
 	tokenVar   = "LEASEHOLD_TOKEN"
 )
 
 const (
 	jobs = "jobs"          // the queue
-	ttl  = 1 * time.Second // of the generator's lease and of claims: short, so that much is lost
+	ttl  = 1 * time.Second // of the generator's lease and of claims; it is short, so that many are lost
 )
 
 func runPart(ctx context.Context, part string) error {
@@ -72,7 +72,7 @@ func runPart(ctx context.Context, part string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // its session ends without it, too
+	defer func() { _ = c.Close() }() // an error does not matter: the session ends anyway
 	if part == "worker" {
 		return work(ctx, c, os.Getenv(ledgerVar))
 	}

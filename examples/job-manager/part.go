@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A part is a replica or a worker: a process that is started again when it ends, as an
-// init system does.
+// A part is a replica or a worker. Its process is started again when it ends, as by an init
+// system.
 type part struct {
 	kind, name, token, servers, ledger, listen string
 
@@ -70,7 +70,7 @@ func (p *part) pause() bool {
 func (p *part) resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signal(syscall.SIGCONT) // or it was killed meanwhile
+	p.signal(syscall.SIGCONT) // fails if the process was killed meanwhile
 }
 
 func (p *part) crashed() int {

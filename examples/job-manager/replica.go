@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold/leasehold/client"
 )
 
-// A replica answers for the whole service: what it tells it reads from Leasehold, and
-// what it is told it writes there.
+// A replica answers for the whole service. It keeps no state of its own: it reads the
+// state from Leasehold, and writes changes there.
 type replica struct {
 	*client.Client
 	name string
@@ -42,10 +42,10 @@ func serveReplica(ctx context.Context, c *client.Client, name, listen string) er
 	return parts.Wait()
 }
 
-// A status is that of the service, whichever replica tells it.
+// A status is the state of the service. All replicas report the same one.
 type status struct {
-	Replica   string `json:"replica"`   // that tells it
-	Generator string `json:"generator"` // that generates jobs; "": none does
+	Replica   string `json:"replica"`   // the replica that reports it
+	Generator string `json:"generator"` // the replica that generates jobs; "": none does
 	Stopped   bool   `json:"stopped"`
 	Generated int    `json:"generated"`
 
@@ -93,7 +93,7 @@ func (r *replica) showStatus(w http.ResponseWriter, req *http.Request) {
 	answer(w, s, err)
 }
 
-// stop ends the generator, on whichever replica it is.
+// stop ends the generator, on whichever replica it runs.
 func (r *replica) stop(w http.ResponseWriter, req *http.Request) {
 	err := r.Store(req.Context(), stopPath, true)
 	answer(w, map[string]bool{"stopped": true}, err)
@@ -105,5 +105,5 @@ func answer(w http.ResponseWriter, v any, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // whoever does not get it asks again
+	_ = json.NewEncoder(w).Encode(v) // a client that gets no answer asks again
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/client"
 )
 
-// work executes jobs. Now and then it crashes where it hurts most: after the effect, and
-// before anybody knows.
+// work executes jobs. Now and then it crashes at the worst moment: after the payment, and
+// before it has reported the payment.
 func work(ctx context.Context, c *client.Client, ledger string) error {
 	return c.Work(ctx, client.Worker{
 		Queues: []string{jobs}, Concurrency: 4, TTL: ttl,
@@ -25,7 +25,7 @@ func work(ctx context.Context, c *client.Client, ledger string) error {
 			}
 			time.Sleep(rand.N(20 * time.Millisecond)) // hard work
 			if ctx.Err() != nil {
-				return nil, ctx.Err() // the claim is lost, and the job may be another's
+				return nil, ctx.Err() // the claim is lost, and another worker may have the job
 			}
 			done, err := pay(ctx, ledger, payment{Job: j, Token: t.Token})
 			if err == nil && rand.IntN(60) == 0 {
@@ -36,7 +36,7 @@ func work(ctx context.Context, c *client.Client, ledger string) error {
 	})
 }
 
-// pay has the ledger make a payment. It says by its token by which claim.
+// pay asks the ledger to make a payment. The payment has the token of the worker's claim.
 func pay(ctx context.Context, ledger string, p payment) (done string, err error) {
 	body, err := json.Marshal(p)
 	if err != nil {
