@@ -193,7 +193,7 @@ func (c *client) over(s *session) {
 	}
 }
 
-// An answer is what a tool said.
+// An answer is the answer of a tool.
 type answer struct {
 	IsError           bool
 	StructuredContent json.RawMessage
@@ -202,7 +202,8 @@ type answer struct {
 
 func (a answer) into(v any) { _ = json.Unmarshal(a.StructuredContent, v) }
 
-// A call is an answered one: when it was sent first, and read.
+// A call is an answered call, with the times when it was first sent and when its answer
+// was read.
 type call struct {
 	answer
 	session   *session
@@ -210,8 +211,8 @@ type call struct {
 	steady    bool
 }
 
-// maxTries is how often a client sends a call: far more often than while a daemon
-// is away.
+// maxTries limits how often a client sends a call. A daemon is never away for so many
+// attempts.
 const maxTries = 5000
 
 // call makes a call and repeats it, by its name, until it is answered, its

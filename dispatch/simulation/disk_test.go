@@ -12,8 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A disk is what the machine has under its file system: so much room, and a sync
-// takes a while.
+// A disk is the machine's disk. It has limited room, and a sync takes a while.
 type disk struct {
 	mu    sync.Mutex
 	left  int64         // bytes that can be written; plenty: any number
@@ -36,14 +35,14 @@ func (d *disk) room(left int64, now time.Duration) {
 	}
 }
 
-// full reports whether there is little room, or was at some time since.
+// full reports whether there is little room now, or has been since.
 func (d *disk) full(since time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.left < plenty || d.freed >= since
 }
 
-// wrap is fs on this disk.
+// wrap returns fs on this disk.
 func (d *disk) wrap(fs vfs.FS) vfs.FS { return diskFS{fs, d} }
 
 // take takes room for a write.

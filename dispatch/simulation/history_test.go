@@ -61,31 +61,30 @@ type wait struct {
 	key, client string
 	token       uint64
 	sent, got   time.Duration
-	steady      bool // its connection lasted, and it was asked once
+	steady      bool // its connection lasted, and it was sent once
 }
 
-// A place in line stays its client's for a while after a wait that was too
-// short.
+// A client keeps its place in line for a while after its wait timed out.
 type place struct {
 	key, client string
 	left        time.Duration
 }
 
-// kept is how long a place is kept for who asks again, and a key that becomes
-// free meanwhile is kept a little longer.
+// kept is how long a place is kept for a client that asks again. A key that becomes free
+// meanwhile is kept a little longer.
 const kept = 36 * time.Second
 
 // A gap is a time without a daemon, or with a fault of another kind.
 type gap struct{ from, to time.Duration }
 
-// givenUp is a call that its client gave up, for a lease of that key or for tasks.
+// givenUp is a call for a lease of that key, or for tasks, that its client gave up.
 type givenUp struct {
 	client, key string
 	sent, at    time.Duration
 }
 
-// hidden counts the calls about a key of which nobody may know that they were given
-// up: who was told may have been killed at once, or not have been reached.
+// hidden counts the calls about a key that were given up without a server that knows it:
+// the server that was told may have been killed at once, or not have been reached.
 func (h *history) hidden(w *world, client, key string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,14 +96,14 @@ func (h *history) hidden(w *world, client, key string) (n int) {
 	return n
 }
 
-// beside reports whether a fault may have kept a server from learning what a client
-// did then, for lack of anybody to tell it.
+// beside reports whether a fault in that time may have kept a server from learning what a
+// client did.
 func (h *history) beside(w *world, from, to time.Duration) bool {
 	return w.hides > 0 && slices.ContainsFunc(h.gaps, func(g gap) bool { return g.from <= to+w.hides && (g.to == 0 || g.to >= from-w.hides) })
 }
 
-// had reports whether a client that began to wait had a place already. A place
-// that a restart finds is kept as long again.
+// had reports whether a client that began to wait already had a place. After a restart a
+// place is kept for the full time again.
 func (h *history) had(b wait) bool {
 	return slices.ContainsFunc(h.places, func(p place) bool {
 		until := p.left + kept + h.slept
@@ -122,7 +121,7 @@ type session struct {
 	client  string
 	handle  string        // over HTTP
 	ended   time.Duration // when it may have ended; -1: it has not
-	dark    bool          // the power was cut: nobody may know any more what it held
+	dark    bool          // the power was cut, so its leases may be forgotten
 	next    *session      // of the same actor
 	replies int           // answers read
 }
