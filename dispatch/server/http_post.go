@@ -249,10 +249,9 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.requests.cutOff(c)
 		<-reply
 		hs.requests.taken(c)
-	case hs.requests.lost(c):
+	case hs.requests.giveUp(c, errClientGone):
 		s.undo(hs.se, c)
 	default:
-		hs.requests.cancel(c.key, errClientGone)
 		<-reply
 		s.retell(hs.se)
 	}

@@ -284,6 +284,23 @@ func (t *requests) cancelEarly(key string) {
 	t.early[key] = now
 }
 
+// giveUp ends a request whose client is gone. If its answer is ready, the caller
+// must undo the call. Otherwise the call is cancelled, and undone when it returns.
+// Both are checked at once, because the answer may become ready at any time.
+func (t *requests) giveUp(r *request, cause error) (undo bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.answered[r.key] == r {
+		t.takeLocked(r)
+		return true
+	}
+	if t.running[r.key] == r {
+		r.unwanted, r.undo = true, true
+		r.cancel(cause)
+	}
+	return false
+}
+
 // cutOff ends a call that its client has sent again over another connection.
 func (t *requests) cutOff(r *request) {
 	t.mu.Lock()
