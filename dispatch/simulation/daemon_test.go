@@ -37,7 +37,7 @@ type daemon struct {
 	conns []net.Conn // both ends of all that were opened
 }
 
-// startDaemon opens the state that lies in fs and serves it.
+// startDaemon opens the state in fs and serves it.
 func startDaemon(fs *vfs.MemFS, on *disk, c clock.Clock, alive func(process.Peer) bool, fault func(format string, args ...any)) (*daemon, error) {
 	d := &daemon{fs: fs, web: &listener{conns: make(chan net.Conn), done: make(chan struct{})}}
 	var err error
@@ -66,15 +66,15 @@ func startDaemon(fs *vfs.MemFS, on *disk, c clock.Clock, alive func(process.Peer
 	return d, nil
 }
 
-// A crash is how much of what was written and not synced is still there: 100
-// percent after the end of the process, any part of it after a power cut.
+// A crash says how much of the unsynced writes is kept: 100 percent after the end of
+// the process, and any part of them after a power cut.
 type crash struct{ kept int }
 
-// kill ends the daemon without a word. It returns what its disk has then.
+// kill ends the daemon without a shutdown. It returns a copy of the disk after crash c.
 //
-// No answer is lost to the disk that a client has read: a client that reads
-// looks at dead afterwards, so what it takes for an answer was written before
-// dead was set, and the copy is made after that.
+// The copy is made after every answer that a client has accepted. A client checks dead
+// after it has read, so the answers that it accepts were written before dead was set,
+// and the copy is made after that.
 func (d *daemon) kill(c crash, rnd *rand.Rand) *vfs.MemFS {
 	d.dead.Store(true)
 	left := d.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.kept, RNG: rnd})
@@ -85,14 +85,14 @@ func (d *daemon) kill(c crash, rnd *rand.Rand) *vfs.MemFS {
 // stop ends the daemon as SIGTERM does.
 func (d *daemon) stop() error {
 	d.mu.Lock()
-	d.cancel() // nobody connects from here on
+	d.cancel() // no client can connect from here on
 	d.mu.Unlock()
 	d.wg.Wait()
 	return errors.Join(d.state.Check(context.Background()), d.eng.Check(), d.eng.Close())
 }
 
-// end cuts every connection and waits for what still runs, which works on a
-// state that nobody will see.
+// end cuts every connection and waits for the goroutines that still run. They work on a
+// state that nothing will read.
 func (d *daemon) end() {
 	d.mu.Lock()
 	for _, nc := range d.conns {

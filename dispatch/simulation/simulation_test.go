@@ -111,11 +111,11 @@ func (w *world) simulate() {
 	w.history.check(w)
 }
 
-// settle has all clients give back what they have, and holds what they were told
-// against what is there.
+// settle lets all clients give back what they have, and compares what they were told
+// with the daemon's state.
 func (w *world) settle() {
 	if !w.awaits {
-		time.Sleep(w.grace) // whoever may be taken for dead is dead then
+		time.Sleep(w.grace) // until the grace of clients that may count as dead has passed
 	}
 	for _, c := range w.clients {
 		c.finishAll()
@@ -345,8 +345,8 @@ func (f *fate) run(over <-chan struct{}) {
 	}
 }
 
-// fill lets the disk be full for a while. There may be no room at all: then what
-// the store has in reserve must do.
+// fill makes the disk full for a while. There may be no room at all: then the store's
+// reserve must be enough.
 func (f *fate) fill(over <-chan struct{}, gentle bool) {
 	left := int64(f.rnd.IntN(2)) * 40 << 20
 	f.w.note("the disk has %d MiB left", left>>20)
@@ -358,7 +358,7 @@ func (f *fate) fill(over <-chan struct{}, gentle bool) {
 		case f.rnd.IntN(2) == 0:
 			c.cut()
 		default:
-			if f.w.daemon() != nil { // it may not have started again
+			if f.w.daemon() != nil { // nil if the daemon did not start again
 				f.w.kill()
 			}
 			f.restart()
@@ -371,8 +371,8 @@ func (f *fate) fill(over <-chan struct{}, gentle bool) {
 	}
 }
 
-// restart starts the daemon again, after a while. Programs at the socket come
-// back to it by themselves, as a shim does.
+// restart starts the daemon again after a while. Clients at the socket reconnect by
+// themselves, as a shim does.
 func (f *fate) restart() {
 	f.w.rest(0, time.Duration(f.rnd.IntN(3000))*time.Millisecond)
 	if !f.w.start() {
@@ -401,7 +401,7 @@ func (f *fate) blackout() {
 	f.restart()
 }
 
-// cut breaks the client's connections.
+// cut cuts the client's connections.
 func (c *client) cut() {
 	c.w.note("the connections of %s break", c.name)
 	c.mu.Lock()
