@@ -572,6 +572,7 @@ func TestAPartitionMovesWithItsClients(t *testing.T) {
 		clients[1].expectClosed()
 		clients[0].want(nil, "lease_list", `{}`)
 		s.open(1, 0) // another server has it, with a state of its own here
+		synctest.Wait()
 		s.actor(op, runs[1], "root", "root")
 		op.want(nil, "operator_leases", fmt.Sprintf(`{"run":%q}`, runs[1]))
 		clients[0].want(nil, "lease_list", `{}`)
