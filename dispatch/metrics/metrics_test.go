@@ -26,14 +26,7 @@ func TestAmountsAreThoseOfTheStatesThatAreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, set := vfs.NewMem(), metrics.New(metrics.Options{})
 		within(t, fs, set, func(ctx context.Context, state *dispatch.State) {
-			_, token, err := state.AddActor(ctx, dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root})
-			if err != nil {
-				t.Fatal(err)
-			}
-			se, err := state.Connect(ctx, dispatch.Credentials{Token: token}, process.Peer{Transport: "http"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			se := connected(ctx, t, state)
 			for i := range 5 {
 				ttl := time.Hour
 				if i == 0 {
@@ -59,14 +52,7 @@ func TestAmountsAreThoseOfTheStatesThatAreOpen(t *testing.T) {
 func TestEventsOfTasksAreThoseOfTasks(t *testing.T) {
 	fs, set := vfs.NewMem(), metrics.New(metrics.Options{})
 	within(t, fs, set, func(ctx context.Context, state *dispatch.State) {
-		_, token, err := state.AddActor(ctx, dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root})
-		if err != nil {
-			t.Fatal(err)
-		}
-		se, err := state.Connect(ctx, dispatch.Credentials{Token: token}, process.Peer{Transport: "http"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		se := connected(ctx, t, state)
 		own, err := se.Tasks()
 		if err != nil {
 			t.Fatal(err)
@@ -86,6 +72,20 @@ func TestEventsOfTasksAreThoseOfTasks(t *testing.T) {
 	if n := strings.Count(scrape(t, set), "\nleasehold_task_events_total{"); n != 1 {
 		t.Errorf("a task was enqueued and its queue paused, which is %d events of tasks, not 1", n)
 	}
+}
+
+// connected is a session of the root of a new run.
+func connected(ctx context.Context, t *testing.T, state *dispatch.State) *dispatch.Session {
+	t.Helper()
+	_, token, err := state.AddActor(ctx, dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	se, err := state.Connect(ctx, dispatch.Credentials{Token: token}, process.Peer{Transport: "http"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return se
 }
 
 // within opens a state for as long as the story lasts.

@@ -213,6 +213,10 @@ func (t *requests) forget(r *request) {
 func (t *requests) lost(r *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.lostLocked(r)
+}
+
+func (t *requests) lostLocked(r *request) bool {
 	if t.answered[r.key] != r {
 		return false
 	}
@@ -290,15 +294,11 @@ func (t *requests) cancelEarly(key string) {
 func (t *requests) giveUp(r *request, cause error) (undo bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.answered[r.key] == r {
-		t.takeLocked(r)
-		return true
-	}
 	if t.running[r.key] == r {
 		r.unwanted, r.undo = true, true
 		r.cancel(cause)
 	}
-	return false
+	return t.lostLocked(r)
 }
 
 // cutOff ends a call that its client has sent again over another connection.
