@@ -107,7 +107,7 @@ vet:
 
 # bench is a module of its own, which ./... does not find
 vet-bench:
-    cd bench && go vet ./...
+    cd bench && go vet ./... && go test ./...
 
 # fails if `just fmt` would change a file
 format-check:
