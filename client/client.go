@@ -45,8 +45,8 @@ type Client struct {
 	stop    context.CancelCauseFunc
 	watched sync.WaitGroup
 
-	enqueues combiner[enqueuing, string]
-	submits  combiner[submission, submitted]
+	enqueues combiner[string]
+	submits  combiner[submitted]
 
 	opening chan struct{} // held by the call that opens a session
 	mu      sync.Mutex

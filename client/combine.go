@@ -2,19 +2,44 @@ package client
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
 // A combiner sends the requests of several goroutines together: what arrives
 // during a request goes with the next one. If no other goroutine calls, a call
 // is sent at once.
-type combiner[T interface{ size() int }, R any] struct {
+type combiner[R any] struct {
 	c    *Client
-	send func(ctx context.Context, list []T) ([]R, error)
+	send func(ctx context.Context, list []item) ([]R, error)
 
 	mu      sync.Mutex
-	waiting []*asked[T, R]
+	waiting []*asked[R]
 	sending int
+}
+
+// An item is JSON that its caller has encoded, so that the callers do that side
+// by side and a request of many items is only put together.
+type item []byte
+
+// tasksOf returns the body of a request of several items.
+func tasksOf(list []item, gates []Gate) []byte {
+	const head, between, tail = `{"tasks":[`, `],"require_leases":`, `]}`
+	size := len(head) + len(tail) + len(list)
+	for _, one := range list {
+		size += len(one)
+	}
+	body := append(make([]byte, 0, size), head...)
+	for i, one := range list {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, one...)
+	}
+	if len(gates) == 0 {
+		return append(body, tail...)
+	}
+	return append(append(append(body, between...), encode(gates)...), '}')
 }
 
 // Bounds of a request.
@@ -24,22 +49,22 @@ const (
 	maxUnderWay      = 2 // one can be prepared while another is answered
 )
 
-type asked[T, R any] struct {
-	what   T
+type asked[R any] struct {
+	what   item
 	answer R
 	err    error
 	done   chan struct{}
 	gone   bool // its caller no longer waits
 }
 
-func (b *combiner[T, R]) init(c *Client, send func(context.Context, []T) ([]R, error)) {
+func (b *combiner[R]) init(c *Client, send func(context.Context, []item) ([]R, error)) {
 	b.c, b.send = c, send
 }
 
 // do sends one item and returns its answer. If ctx ends first, the item is not
 // sent, or it is unknown whether it took effect.
-func (b *combiner[T, R]) do(ctx context.Context, what T) (answer R, err error) {
-	a := &asked[T, R]{what: what, done: make(chan struct{})}
+func (b *combiner[R]) do(ctx context.Context, what item) (answer R, err error) {
+	a := &asked[R]{what: what, done: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, a)
 	if b.sending < maxUnderWay {
@@ -58,8 +83,11 @@ func (b *combiner[T, R]) do(ctx context.Context, what T) (answer R, err error) {
 	}
 }
 
-func (b *combiner[T, R]) run() {
+func (b *combiner[R]) run() {
 	for {
+		// The callers that were just answered run first: their next items go
+		// with this request, and do not have to wait for its end.
+		runtime.Gosched()
 		list := b.take()
 		if list == nil {
 			return
@@ -72,17 +100,17 @@ func (b *combiner[T, R]) run() {
 }
 
 // take returns what goes with the next request, or nil if nothing is waiting.
-func (b *combiner[T, R]) take() (list []*asked[T, R]) {
+func (b *combiner[R]) take() (list []*asked[R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	bytes, n := 0, 0
+	size, n := 0, 0
 	for _, a := range b.waiting {
-		if len(list) == maxTogether || len(list) > 0 && bytes+a.what.size() > maxTogetherBytes {
+		if len(list) == maxTogether || len(list) > 0 && size+len(a.what) > maxTogetherBytes {
 			break
 		}
 		n++
 		if !a.gone {
-			bytes += a.what.size()
+			size += len(a.what)
 			list = append(list, a)
 		}
 	}
@@ -96,8 +124,8 @@ func (b *combiner[T, R]) take() (list []*asked[T, R]) {
 
 // sendAll sends a request. If a request of several items is refused, each item
 // is sent alone, so that none is refused because of another.
-func (b *combiner[T, R]) sendAll(list []*asked[T, R]) {
-	items := make([]T, len(list))
+func (b *combiner[R]) sendAll(list []*asked[R]) {
+	items := make([]item, len(list))
 	for i, a := range list {
 		items[i] = a.what
 	}

@@ -48,6 +48,7 @@ func newServer(text string, secure *tls.Config) (server, error) {
 	transport := &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: secure, TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: time.Minute, DisableCompression: true,
+		WriteBufferSize: bufferSize, ReadBufferSize: bufferSize,
 	}
 	s := server{http: &http.Client{Transport: transport}}
 	switch {
@@ -70,6 +71,7 @@ const (
 	apiPrefix    = "/api/v1"
 	dialTimeout  = 3 * time.Second
 	maxIdleConns = 16
+	bufferSize   = 32 << 10 // a request of a hundred small tasks is one write
 )
 
 func (ss *servers) current() (s *server, number int64) {

@@ -17,57 +17,54 @@ type NewTask struct {
 	Payload     any           // anything with JSON; at most 1 MiB
 	Priority    int           // 0 to 9, 9 first
 	Delay       time.Duration // ready only after this
-	MaxAttempts int           // idempotency key: a second enqueue with it returns the same task
-	Key         string        // of leases that must be held, from [Lease.Gate]
+	MaxAttempts int           // executions before it is dead; 0: 5
+	Key         string        // idempotency key: a second enqueue with it returns the same task
 	Gates       []Gate        // of leases that must be held, from [Lease.Gate]
 }
 
 // enqueuing is a NewTask in the form of the API.
 type enqueuing struct {
-	Queue       string          `json:"queue"`
-	Payload     json.RawMessage `json:"payload"`
-	Priority    int             `json:"priority,omitempty"`
-	DelaySecs   float64         `json:"delay_secs,omitempty"`
-	MaxAttempts int             `json:"max_attempts,omitempty"`
-	Key         string          `json:"idempotency_key,omitempty"`
-	Trace       string          `json:"traceparent,omitempty"`
+	Queue       string  `json:"queue"`
+	Payload     any     `json:"payload"`
+	Priority    int     `json:"priority,omitempty"`
+	DelaySecs   float64 `json:"delay_secs,omitempty"`
+	MaxAttempts int     `json:"max_attempts,omitempty"`
+	Key         string  `json:"idempotency_key,omitempty"`
+	Trace       string  `json:"traceparent,omitempty"`
 }
-
-func (e enqueuing) size() int { return len(e.Payload) + 200 }
 
 // Enqueue adds a task to a queue and returns its id. The task is then durable.
 // Calls of several goroutines are sent together. The task carries the context
 // of ctx's OpenTelemetry span to its handler.
 func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) {
-	e := enqueuing{Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(), MaxAttempts: t.MaxAttempts, Key: t.Key, Trace: traceparent.Of(ctx)}
-	if e.Payload, err = json.Marshal(t.Payload); err != nil {
+	e, err := json.Marshal(enqueuing{
+		Queue: t.Queue, Payload: t.Payload, Priority: t.Priority, DelaySecs: t.Delay.Seconds(),
+		MaxAttempts: t.MaxAttempts, Key: t.Key, Trace: traceparent.Of(ctx),
+	})
+	if err != nil {
 		return "", fmt.Errorf("the payload: %w", err)
 	}
 	if len(t.Gates) == 0 {
 		return c.enqueues.do(ctx, e)
 	}
-	ids, err := c.enqueueGated(ctx, []enqueuing{e}, t.Gates)
+	ids, err := c.enqueueGated(ctx, []item{e}, t.Gates)
 	if err != nil {
 		return "", err
 	}
 	return ids[0], nil
 }
 
-func (c *Client) enqueueAll(ctx context.Context, list []enqueuing) ([]string, error) {
+func (c *Client) enqueueAll(ctx context.Context, list []item) ([]string, error) {
 	return c.enqueueGated(ctx, list, nil)
 }
 
-func (c *Client) enqueueGated(ctx context.Context, list []enqueuing, gates []Gate) ([]string, error) {
-	in := struct {
-		Tasks []enqueuing `json:"tasks"`
-		Gates []Gate      `json:"require_leases,omitempty"`
-	}{list, gates}
+func (c *Client) enqueueGated(ctx context.Context, list []item, gates []Gate) ([]string, error) {
 	var made struct {
 		Tasks []struct {
 			TaskID string `json:"task_id"`
 		}
 	}
-	err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/many", body: encode(in)}, &made)
+	err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/many", body: tasksOf(list, gates)}, &made)
 	if err != nil {
 		return nil, err
 	}

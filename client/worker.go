@@ -242,8 +242,6 @@ type submission struct {
 	Trace  string          `json:"traceparent,omitempty"`
 }
 
-func (s submission) size() int { return len(s.Result) + len(s.Error) + 200 }
-
 // submitted is the answer to a submission.
 type submitted struct {
 	TaskID  string `json:"task_id"`
@@ -252,19 +250,16 @@ type submitted struct {
 }
 
 func (c *Client) submit(ctx context.Context, s submission) error {
-	answer, err := c.submits.do(ctx, s)
+	answer, err := c.submits.do(ctx, encode(s))
 	if err == nil && len(answer.Refusal) > 0 {
 		err = errorOf(http.StatusGone, answer.Refusal)
 	}
 	return err
 }
 
-func (c *Client) submitAll(ctx context.Context, list []submission) ([]submitted, error) {
-	in := struct {
-		Tasks []submission `json:"tasks"`
-	}{list}
+func (c *Client) submitAll(ctx context.Context, list []item) ([]submitted, error) {
 	var done struct{ Tasks []submitted }
-	if err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/submit", body: encode(in)}, &done); err != nil {
+	if err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/submit", body: tasksOf(list, nil)}, &done); err != nil {
 		return nil, err
 	}
 	if len(done.Tasks) != len(list) {

@@ -142,7 +142,7 @@ func (f *apiForm) unanswered(w http.ResponseWriter) {
 // name names a call by its Idempotency-Key. If a session holds what the call is
 // granted, the key belongs to the session. Otherwise it belongs to the actor,
 // so that a program that was restarted can ask whether its call was made.
-func (f *apiForm) name(c call.Call, se *dispatch.Session, env *wire.Message) (call.Call, bool) {
+func (f *apiForm) name(c call.Call, se *dispatch.Session, _ *wire.Message) (call.Call, bool) {
 	if f.key == "" || !c.Recorded() {
 		return c, false
 	}
@@ -150,7 +150,7 @@ func (f *apiForm) name(c call.Call, se *dispatch.Session, env *wire.Message) (ca
 	if f.call.Route.Holds {
 		whose = se.ID()
 	}
-	return c.Requested(whose, "api "+f.key, env.Print()), true
+	return c.Requested(whose, "api "+f.key, c.Print), true
 }
 
 func (f *apiForm) noSession(w http.ResponseWriter, _ *wire.Message, timeout time.Duration) {
@@ -191,32 +191,18 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		e.tell(w, hs.notFor(r))
 		return
 	}
-	line := callLine(asked, r.Header.Get(traceparent.Header))
-	if len(line) > wire.MaxMessage {
+	arguments := asked.Arguments()
+	if len(arguments) > wire.MaxMessage {
 		e.tell(w, api.Problem(http.StatusRequestEntityTooLarge, "LIMIT", errTooLong.Error()))
 		return
 	}
-	env, fault := wire.Parse(line)
-	if fault != nil {
-		e.tell(w, api.Problem(http.StatusBadRequest, "INVALID_ARGUMENT", fault.Message))
-		return
-	}
-	hs.call(w, r, env, line, &apiForm{call: asked, key: key})
+	env := wire.Call(uuid.NewString(), asked.Tool.Name, json.RawMessage(arguments), r.Header.Get(traceparent.Header))
+	hs.call(w, r, env, arguments, &apiForm{call: asked, key: key})
 }
 
 // notFor refuses a route whose tool is not available to the session's role.
 func (hs *httpSession) notFor(r *http.Request) api.Answer {
 	return api.Problem(http.StatusForbidden, "FORBIDDEN", fmt.Sprintf("forbidden: a token of a %s does not open %s %s", hs.se.Actor().Role, r.Method, r.URL.Path))
-}
-
-// callLine encodes the call as an MCP message, the form that the rest of the
-// package serves.
-func callLine(c api.Call, trace string) []byte {
-	params := map[string]any{"name": c.Tool.Name, "arguments": json.RawMessage(c.Arguments())}
-	if trace != "" {
-		params["_meta"] = map[string]string{traceparent.Header: trace}
-	}
-	return wire.Line(map[string]any{"jsonrpc": "2.0", "id": uuid.NewString(), "method": wire.ToolsCall, "params": params})
 }
 
 const maxIdempotencyKey = 256

@@ -263,6 +263,23 @@ func TestAPIClientThatGoesAwayHoldsNothing(t *testing.T) {
 	})
 }
 
+// A payload arrives as it was sent, but for white space outside of its strings.
+func TestAPIPayloadsStayAsTheyCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		for i, payload := range []string{`"<a href=\"x\">&amp;</a>"`, `{"a":{"b":[1.50,"\u2028é"]},"a b":null}`, `100000000000000000001`, `"\ud83d\ude00"`} {
+			spaced := " " + strings.ReplaceAll(payload, `":`, "\" :\n\t") + " "
+			queue := "q" + strconv.Itoa(i)
+			p.want(201, "POST", "/queues/"+queue+"/tasks", `{"payload":`+spaced+`}`)
+			p.want(201, "POST", "/tasks/many", "\n{ \"tasks\" : [ {\"payload\":"+spaced+",\"queue\":\""+queue+"\"} ] }\n")
+			claim := p.want(200, "POST", "/tasks/next", `{"queues":["`+queue+`"],"ttl_secs":60,"count":2}`)
+			if strings.Count(claim.body, `"payload":`+payload+`,`) != 2 {
+				t.Errorf("%s comes as %s", payload, claim.body)
+			}
+		}
+	})
+}
+
 func TestAPITasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newProgram(t, newWeb(t, server.Options{}))
@@ -353,6 +370,9 @@ func TestAPISeveralTasksAtOnce(t *testing.T) {
 		one.want(400, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1},{"queue":"no such name/","payload":2}]}`)
 		one.want(400, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1,"run_at":"soon"}]}`)
 		one.want(400, "POST", "/tasks/many", `{"tasks":[]}`)
+		if a := one.want(400, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":1},{"Queue":"q","payload":2}]}`); !strings.Contains(a.body, "tasks[1]: Queue is unknown") {
+			t.Errorf("a field in another case: %s", a.body)
+		}
 		list := one.want(200, "GET", "/queues/q/tasks", "")
 		if tasks := list.object["tasks"].([]any); len(tasks) != 2 {
 			t.Errorf("ready: %s", list.body)

@@ -1,10 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -87,15 +87,20 @@ func readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, e
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), sureBody)+bytes.MinRead))
+	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("the message did not arrive: %w", err)
 	}
-	return body, 0, nil
+	return buf.Bytes(), 0, nil
 }
+
+// sureBody is how much memory a request gets for its body before it has sent
+// any of it.
+const sureBody = 64 << 10
 
 // initialize opens a session.
 func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, env wire.Message, body []byte) {

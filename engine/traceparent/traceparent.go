@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Header is the name of the header that has the text, and of the field of a
@@ -24,6 +25,9 @@ func With(ctx context.Context, text string) context.Context {
 
 // Of returns the text for the span of ctx, or "" without one.
 func Of(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ""
+	}
 	carrier := make(propagation.MapCarrier, 1)
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier[Header]

@@ -22,8 +22,22 @@ type Call struct {
 	Given map[string]json.RawMessage // the arguments
 }
 
-// Arguments are those of the call as JSON.
-func (c *Call) Arguments() tools.Arguments { return tools.Arguments(mustJSON(c.Given)) }
+// Arguments are those of the call as JSON. Their values stay as they came.
+func (c *Call) Arguments() tools.Arguments {
+	size := len("{}")
+	for name, value := range c.Given {
+		size += len(name) + len(value) + len(`"":,`)
+	}
+	object := append(make([]byte, 0, size), '{')
+	for _, name := range slices.Sorted(maps.Keys(c.Given)) {
+		if len(object) > 1 {
+			object = append(object, ',')
+		}
+		object = append(append(object, mustJSON(name)...), ':')
+		object = append(object, c.Given[name]...)
+	}
+	return append(object, '}')
+}
 
 // Call reads a request whose body was already read.
 func (r *Route) Call(req *http.Request, body []byte) (Call, error) {

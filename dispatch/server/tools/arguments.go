@@ -44,6 +44,7 @@ type field struct {
 	min, max *float64
 	def      json.RawMessage
 	enum     []string
+	element  []field // of the objects in a list
 }
 
 // fieldsOf reads the arguments of a tool from its struct, in order. The fields
@@ -64,6 +65,9 @@ func fieldsOf(t reflect.Type) (list []field) {
 		}
 		if words := sf.Tag.Get("enum"); words != "" {
 			f.enum = strings.Split(words, "|")
+		}
+		if f.objects() {
+			f.element = fieldsOf(f.typ.Elem())
 		}
 		list = append(list, f)
 	}
@@ -98,6 +102,7 @@ func defaultsOf[A any](fields []field) (args A) {
 // that.
 func decode(fields []field, given Arguments, args reflect.Value) error {
 	values, strange := sortOut(fields, given)
+	strange = slices.DeleteFunc(strange, func(name string) bool { return name == asName })
 	if len(strange) > 0 {
 		return unknown(strange, missing(fields, values), fields)
 	}
@@ -108,6 +113,18 @@ func decode(fields []field, given Arguments, args reflect.Value) error {
 		}
 		if err := wire.Portable(values[i]); err != nil {
 			return f.wrong(err.Error())
+		}
+	}
+	return setAll(fields, values, args)
+}
+
+// setAll sets the fields that were given, and returns an error if one is
+// missing.
+func setAll(fields []field, values []json.RawMessage, args reflect.Value) error {
+	for i := range fields {
+		f := &fields[i]
+		if values[i] == nil {
+			continue
 		}
 		if err := f.set(args.FieldByIndex(f.index), values[i]); err != nil {
 			return err
@@ -141,9 +158,7 @@ next:
 				continue next
 			}
 		}
-		if string(name) != asName {
-			strange = append(strange, string(name))
-		}
+		strange = append(strange, string(name))
 	}
 	return values, strange
 }
@@ -208,19 +223,42 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 		}
 		ok = string(raw) != "null"
 	case reflect.Slice:
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(v.Addr().Interface()); err != nil && f.objects() {
-			return f.wrong("must be " + f.kind() + ": " + strings.TrimPrefix(err.Error(), "json: "))
-		} else {
-			ok = err == nil && string(raw) != "null"
+		if f.objects() && raw[0] == '[' {
+			return f.readObjects(v, raw)
 		}
+		ok = !f.objects() && json.Unmarshal(raw, v.Addr().Interface()) == nil && string(raw) != "null"
 	default:
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil && string(raw) != "null"
 	}
 	if !ok {
 		return f.wrong("must be " + f.kind())
 	}
+	return nil
+}
+
+// readObjects decodes a list of objects. An error names the object that is
+// wrong, and its field.
+func (f *field) readObjects(v reflect.Value, list json.RawMessage) error {
+	objects := reflect.MakeSlice(f.typ, 0, 1)
+	for raw := range wire.Elements(list) {
+		i := objects.Len()
+		if f.max != nil && float64(i) >= *f.max {
+			return f.wrong(f.span() + " long")
+		}
+		if raw[0] != '{' {
+			return f.wrong("must be " + f.kind())
+		}
+		objects = reflect.Append(objects, reflect.Zero(f.typ.Elem()))
+		values, strange := sortOut(f.element, Arguments(raw))
+		err := setAll(f.element, values, objects.Index(i))
+		if len(strange) > 0 {
+			err = unknown(strange, missing(f.element, values), f.element)
+		}
+		if err != nil {
+			return fmt.Errorf("%s[%d]: %w", f.name, i, err)
+		}
+	}
+	v.Set(objects)
 	return nil
 }
 

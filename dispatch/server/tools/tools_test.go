@@ -390,9 +390,7 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 			}
 			refusedFor := func(name string, value any) {
 				t.Helper()
-				a := maps.Clone(valid)
-				a[name] = value
-				if data := c.refused("INVALID_ARGUMENT", tool.Name, a); data["argument"] != name || !strings.HasPrefix(data["message"].(string), name+" ") {
+				if data := refusal(c, tool.Name, valid, name, value); data["argument"] != name || !strings.HasPrefix(data["message"].(string), name+" ") {
 					t.Errorf("%s %s=%v is refused as %v", tool.Name, name, value, data)
 				}
 			}
@@ -400,6 +398,13 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 			for name, s := range tool.Input.Properties {
 				for _, value := range outside(s) {
 					refusedFor(name, value)
+				}
+				if s.Type == "array" && s.Items.Type == "object" {
+					for _, list := range listsWithOneWrong(s.Items) {
+						if data := refusal(c, tool.Name, valid, name, list.of); !strings.HasPrefix(data["message"].(string), name+"[1]: "+list.wrong+" ") {
+							t.Errorf("%s %s=%v is refused as %v", tool.Name, name, list.of, data)
+						}
+					}
 				}
 				for _, value := range bounds(s) {
 					a := maps.Clone(valid)
@@ -425,12 +430,13 @@ func example(s *jsonschema.Schema) any {
 	switch {
 	case len(s.Enum) > 0:
 		return s.Enum[0]
-	case s.Type == "array" && s.Items.Type == "object" && s.Items.Properties["scope"] != nil:
-		return []args{{"scope": "run", "key": "x"}}
 	case s.Type == "array" && s.Items.Type == "object":
 		one := make(args)
 		for _, name := range s.Items.Required {
 			one[name] = example(s.Items.Properties[name])
+		}
+		if s.Items.Properties["scope"] != nil {
+			one["scope"], one["key"] = "run", "x"
 		}
 		return []args{one}
 	case s.Type == "array":
@@ -446,6 +452,41 @@ func example(s *jsonschema.Schema) any {
 		return 1
 	}
 	return nil
+}
+
+// refusal is that of a call with another value for one argument.
+func refusal(c caller, tool string, valid args, name string, value any) map[string]any {
+	c.h.t.Helper()
+	a := maps.Clone(valid)
+	a[name] = value
+	return c.refused("INVALID_ARGUMENT", tool, a)
+}
+
+// listsWithOneWrong are lists of two objects, of which the second has a field
+// that is unknown, missing, or not what the schema says.
+func listsWithOneWrong(s *jsonschema.Schema) (lists []struct {
+	of    []args
+	wrong string
+}) {
+	add := func(wrong string, change func(one args)) {
+		valid := example(&jsonschema.Schema{Type: "array", Items: s}).([]args)[0]
+		one := maps.Clone(valid)
+		change(one)
+		lists = append(lists, struct {
+			of    []args
+			wrong string
+		}{[]args{valid, one}, wrong})
+	}
+	add("no_such_field", func(one args) { one["no_such_field"] = 1 })
+	for name, field := range s.Properties {
+		if slices.Contains(s.Required, name) {
+			add(name, func(one args) { delete(one, name) })
+		}
+		for _, value := range outside(field) {
+			add(name, func(one args) { one[name] = value })
+		}
+	}
+	return lists
 }
 
 func outside(s *jsonschema.Schema) (values []any) {

@@ -28,6 +28,24 @@ func Members(object []byte) iter.Seq2[[]byte, json.RawMessage] {
 	}
 }
 
+// Elements yields the elements of a JSON list, in order, as Members yields the
+// members of an object. For any other value it yields nothing.
+func Elements(list []byte) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		rest := skipBetween(list)
+		if len(rest) == 0 || rest[0] != '[' {
+			return
+		}
+		for rest = skipBetween(rest[1:]); rest[0] != ']'; rest = skipBetween(rest) {
+			var value []byte
+			value, rest = cutValue(rest)
+			if !yield(value) {
+				return
+			}
+		}
+	}
+}
+
 // TextOf decodes a JSON string. ok is false if value is not a string.
 func TextOf(value json.RawMessage) (text string, ok bool) {
 	if len(value) == 0 || value[0] != '"' {

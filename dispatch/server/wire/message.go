@@ -98,6 +98,14 @@ type Meta struct {
 	client json.RawMessage
 }
 
+// Call returns the request of a tool call that did not come as a line. arguments
+// must be a JSON object, and trace a traceparent or empty.
+func Call(id, tool string, arguments json.RawMessage, trace string) (m Message) {
+	m.JSONRPC, m.ID, m.Key, m.Method = "2.0", json.RawMessage(`"`+id+`"`), `"`+id, ToolsCall
+	m.Params.Name, m.Params.Arguments, m.Params.Meta.Trace = tool, arguments, trace
+	return m
+}
+
 // A Fault says why a line is not a message that can be served.
 type Fault struct {
 	ID      json.RawMessage // of the message, if it has one
