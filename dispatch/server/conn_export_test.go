@@ -35,16 +35,13 @@ func (s *Server) PageCode(ctx context.Context, state *dispatch.State, role dispa
 
 // KnownCalls is how many answered calls of HTTP sessions are known.
 func KnownCalls(s *Server) (n int) {
-	s.homes.mu.Lock()
-	defer s.homes.mu.Unlock()
-	for _, e := range s.homes.endpoints {
-		e.mu.Lock()
-		for _, hs := range e.sessions {
-			hs.requests.mu.Lock()
-			n += len(hs.requests.answered)
-			hs.requests.mu.Unlock()
-		}
-		e.mu.Unlock()
+	e := s.endpoint
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, hs := range e.sessions {
+		hs.requests.mu.Lock()
+		n += len(hs.requests.answered)
+		hs.requests.mu.Unlock()
 	}
 	return n
 }

@@ -67,10 +67,9 @@ func (h *home) serviceFor(se *dispatch.Session) *service {
 
 // homes are the homes of this process.
 type homes struct {
-	mu        sync.Mutex
-	now       map[int]*home // by partition
-	changed   chan struct{} // closed at the next change of now
-	endpoints []*endpoint   // those that serve its clients
+	mu      sync.Mutex
+	now     map[int]*home // by partition
+	changed chan struct{} // closed at the next change of now
 }
 
 // change sets the home of a partition; nil removes it.
@@ -175,12 +174,7 @@ func (s *Server) Host(ctx context.Context, partition int, state *dispatch.State,
 	s.homes.change(partition, h)
 	<-ctx.Done()
 	s.homes.change(partition, nil)
-	s.homes.mu.Lock()
-	endpoints := s.homes.endpoints
-	s.homes.mu.Unlock()
-	for _, e := range endpoints {
-		e.detach(h)
-	}
+	s.endpoint.detach(h)
 	h.guests.Wait()
 	if h.spread != nil {
 		h.spread.close()

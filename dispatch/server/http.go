@@ -31,11 +31,17 @@ import (
 // a client keeps its session and leases, and never gets a 404 because of a
 // restart.
 //
+// A daemon has one endpoint and several listeners: its address, its socket, and
+// the connections that other servers pass on. The requests of one client may
+// come through all of them, for example a call and its cancellation.
+//
 // Streams carry no event ids and cannot be resumed: what was sent on them is
 // repeated in the next answer.
 type endpoint struct {
 	server *Server
 	ctx    context.Context // ends with the daemon
+	end    context.CancelFunc
+	routes http.Handler
 
 	mu       sync.Mutex
 	sessions map[string]*httpSession // by handle
@@ -44,13 +50,9 @@ type endpoint struct {
 	endings  sync.WaitGroup // sessions that end by themselves, remotes, and requests that are passed on
 }
 
-// ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes ln.
-// Sessions continue to exist.
-func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
-	e := &endpoint{server: s, ctx: ctx, sessions: make(map[string]*httpSession), shared: make(map[uuid.UUID]string)}
-	s.homes.mu.Lock()
-	s.homes.endpoints = append(s.homes.endpoints, e)
-	s.homes.mu.Unlock()
+func newEndpoint(s *Server) *endpoint {
+	e := &endpoint{server: s, sessions: make(map[string]*httpSession), shared: make(map[uuid.UUID]string)}
+	e.ctx, e.end = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e.orPass(e))
 	mux.Handle(api.Prefix+"/", e.orPass(e.api()))
@@ -59,8 +61,17 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 	mux.HandleFunc("GET /healthz", e.healthy)
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.HandleFunc("GET /metrics", e.metrics)
+	e.routes = mux
+	return e
+}
+
+// ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes ln. The
+// end of ctx is the end of the daemon: no listener serves any session after it.
+// Sessions continue to exist.
+func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
+	e := s.endpoint
 	web := &http.Server{
-		Handler:           mux,
+		Handler:           e.routes,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -123,6 +134,7 @@ type homeKey struct{}
 func homeOf(r *http.Request) *home { return r.Context().Value(homeKey{}).(*home) }
 
 func (e *endpoint) detachAll() {
+	e.end()
 	e.mu.Lock()
 	e.closing = true
 	sessions := e.sessions

@@ -32,8 +32,9 @@ type Options struct {
 
 // A Server speaks MCP for a State.
 type Server struct {
-	opts  Options
-	homes homes
+	opts     Options
+	homes    homes
+	endpoint *endpoint
 
 	attendance  *attendance
 	connections atomic.Uint64 // ever, on the socket
@@ -52,6 +53,7 @@ func New(state *dispatch.State, opts Options) *Server {
 	s.shares.init(opts.Transport)
 	s.homes.now, s.homes.changed = make(map[int]*home), make(chan struct{})
 	s.pages.asked = make(chan chan<- pagePort)
+	s.endpoint = newEndpoint(s)
 	if state != nil {
 		s.homes.now[0] = s.newHome(context.Background(), 0, state, func() error { return nil })
 	}

@@ -578,3 +578,46 @@ func TestAPartitionMovesWithItsClients(t *testing.T) {
 		clients[0].want(nil, "lease_list", `{}`)
 	})
 }
+
+// A client over HTTP may send each request through another server, also through the
+// one that leads. It is one client there: a cancellation finds its call, and the end
+// of its stream is the client's end.
+func TestAClientOverHTTPUsesAllDoors(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		run := s.runs()[0]
+		s.actor(op, run, "root", "root")
+		token := s.actor(op, run, "w", "worker")
+		leads := &web{daemon: s.houses[0].daemon, client: s.houses[0].client, token: token}
+		passes := &web{daemon: s.houses[1].daemon, client: s.houses[1].client, token: token}
+		session := leads.open(t)
+		const acquire = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":%q,"wait_secs":50}}}`
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`
+		holder := s.connect(0, server.Hello{Run: run, Name: "holder"})
+		holder.want(nil, "run_lease_acquire", `{"key":"a"}`)
+		for id, by := range []*web{leads, passes} {
+			other := []*web{passes, leads}[id]
+			waits := by.startStream(t, "POST", fmt.Sprintf(acquire, id, "a"), session...)
+			other.do(t, "POST", fmt.Sprintf(cancel, id), session...)
+			synctest.Wait()
+			var leases struct {
+				Leases []struct{ Waiters []any }
+			}
+			holder.want(&leases, "lease_list", `{"scope":"run"}`)
+			if len(leases.Leases) != 1 || len(leases.Leases[0].Waiters) > 0 {
+				t.Errorf("call %d waits although it was cancelled: %+v", id, leases)
+			}
+			if m, ok := waits.next(t); ok {
+				t.Errorf("call %d was cancelled and answered: %s", id, m.text())
+			}
+		}
+		leads.do(t, "POST", fmt.Sprintf(acquire, 7, "b"), session...)
+		stream := passes.startStream(t, "GET", "", session...)
+		time.Sleep(20 * time.Second)
+		holder.refused("run_lease_acquire", `{"key":"b"}`)
+		stream.body.Close()
+		time.Sleep(10 * time.Second)
+		holder.want(nil, "run_lease_acquire", `{"key":"b"}`)
+	})
+}

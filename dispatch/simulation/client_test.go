@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -23,7 +24,12 @@ const (
 	bySocket  kind = iota
 	byHTTP         // connections are kept
 	byRequest      // a connection for each request
+	byServer       // as commands do with --server: the socket's protocol over HTTP
 )
+
+// bridges reports whether a client of this kind has one connection, which it opens again
+// when it breaks.
+func (k kind) bridges() bool { return k == bySocket || k == byServer }
 
 // A client is a program that acts for one actor, one session after another.
 type client struct {
@@ -49,6 +55,7 @@ type client struct {
 	disturbs int           // how often it was cut, killed, or made deaf
 	open     int           // calls that take a lease
 	deaf     bool          // it reads nothing
+	died     atomic.Int64  // when it died last
 
 	grants map[uint64]*grant // all that this actor was ever granted, by token
 	held   []*lease
@@ -78,7 +85,7 @@ func (w *world) client(n int, k kind, token string, dialHTTP func() (net.Conn, e
 		w: w, n: n, name: clientName(n), kind: k, token: token, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
 		doubt: -1, grants: make(map[uint64]*grant), dialing: make(chan struct{}, 1),
 	}
-	if k == bySocket {
+	if k.bridges() {
 		c.peer = w.process()
 	} else {
 		c.http = newWeb(token, k == byRequest, dialHTTP)
@@ -111,7 +118,7 @@ func (c *client) connect() (*socket, *session, error) {
 			c.w.fault("%s found nobody who would serve it in an hour", c.name)
 			return nil, nil, errGone
 		}
-		if c.kind != bySocket {
+		if !c.kind.bridges() {
 			if s != nil {
 				return nil, s, nil
 			}
@@ -131,6 +138,11 @@ func (c *client) connect() (*socket, *session, error) {
 			if link != nil {
 				select {
 				case <-link.closed:
+					if c.kind == byServer {
+						c.mu.Lock()
+						s.end(c.w.now()) // its grace has begun, if the server knows
+						c.mu.Unlock()
+					}
 				default:
 					return link, s, nil
 				}
@@ -141,6 +153,10 @@ func (c *client) connect() (*socket, *session, error) {
 			}
 			link, err := openSocket(c.dial, peer, hello)
 			if err == nil {
+				if handle != "" && !link.welcome.Resumed { // its token opened another session
+					c.over(s)
+					handle = ""
+				}
 				if s := c.linked(link, peer, handle); s != nil {
 					return link, s, nil
 				}
@@ -188,7 +204,7 @@ func (c *client) over(s *session) {
 		s.ended = c.w.now()
 	}
 	c.handle = ""
-	if c.kind != bySocket {
+	if !c.kind.bridges() {
 		c.last, c.session = s, nil
 	}
 }
@@ -233,7 +249,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 	for {
 		var line []byte
 		asked := c.w.now()
-		if c.kind == bySocket {
+		if c.kind.bridges() {
 			var link *socket
 			var now *session
 			if link, now, err = c.connect(); err == nil && now != s {
@@ -256,7 +272,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			}
 			return made, c.heard(&made, s, asked, line, tool == "kv_set" || tool == "task_enqueue")
 		case errors.Is(err, errBroken):
-			if c.kind != bySocket {
+			if !c.kind.bridges() {
 				c.doubted(asked)
 				c.rest(time.Duration(50+c.jitter(400)) * time.Millisecond)
 			}
@@ -523,7 +539,7 @@ func (c *client) list() {
 		}
 		seen := make(map[string]bool)
 		for _, waiter := range l.Waiters {
-			if who := waiter.Path + " " + waiter.As; seen[who] {
+			if who := waiter.Path + " " + waiter.As; seen[who] && !c.w.lingers(waiter.Path) {
 				c.w.fault("%s has two places in the line for %s", waiter.Path, l.Key)
 			} else {
 				seen[who] = true
@@ -598,7 +614,7 @@ func (c *client) large(write bool) {
 
 // listen opens a stream over HTTP for what the daemon tells unasked, or closes it.
 func (c *client) listen(on bool) {
-	if c.kind == bySocket {
+	if c.kind.bridges() {
 		return
 	}
 	_, s, err := c.connect()

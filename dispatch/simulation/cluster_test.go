@@ -86,6 +86,9 @@ func TestServersOutliveTheirDatabase(t *testing.T) {
 	h.round(seed, false)
 }
 
+// doors are the clients of a world whose servers are many.
+var doors = []kind{bySocket, bySocket, byServer, byServer, byHTTP, byRequest}
+
 // A neighbourhood is the worlds of one round, which share servers.
 type neighbourhood struct {
 	*house
@@ -117,7 +120,7 @@ func (h *house) round(seed uint64, long bool) {
 				}
 			}
 		})
-		if c.kind == bySocket {
+		if c.kind.bridges() {
 			tied.Go(func() { c.stay(n.over) })
 		}
 	}
@@ -201,11 +204,24 @@ func (n *neighbourhood) open(seed uint64, run string, operator *mcp.Client) {
 		return made.Token
 	}
 	actor("root", "root")
-	for i, k := range kinds {
+	for i, k := range doors {
 		c := w.client(i, k, actor(clientName(i), "worker"), nil)
 		at := i
 		next := func() *machine { at++; return n.servers[at%3] }
 		c.dial = func(process.Peer) (net.Conn, error) { return next().toSocket.enter() }
+		if k == byServer {
+			c.dial = func(process.Peer) (net.Conn, error) {
+				nc, err := next().toWeb.enter()
+				if err != nil {
+					return nil, err
+				}
+				up, err := upgrade(nc, c.token)
+				if err != nil {
+					nc.Close()
+				}
+				return up, err
+			}
+		}
 		if c.http != nil {
 			c.http.dial = func() (net.Conn, error) { return next().toWeb.enter() }
 		}
@@ -317,6 +333,11 @@ func (n *neighbourhood) stopped() {
 func (n *neighbourhood) paused() {
 	s := n.one()
 	n.befall(fmt.Sprintf("server %d stands still", s.n), func() {
+		for _, w := range n.worlds { // a client cannot leave it, and it extends nothing
+			w.mu.Lock()
+			w.sleeps = append(w.sleeps, time.Since(w.began)+w.asleep)
+			w.mu.Unlock()
+		}
 		s.signal(syscall.SIGSTOP)
 		time.Sleep(6*time.Second + n.upTo(4*time.Second))
 		s.signal(syscall.SIGCONT)

@@ -122,6 +122,7 @@ type session struct {
 	handle  string        // over HTTP
 	ended   time.Duration // when it may have ended; -1: it has not
 	dark    bool          // the power was cut, so its leases may be forgotten
+	lingers bool          // its client has died, and its server waits for it to come back
 	next    *session      // of the same actor
 	replies int           // answers read
 }
@@ -327,7 +328,7 @@ func (h *history) lossesTold(w *world) {
 			lost := slices.ContainsFunc(grants[i:], func(o *grant) bool { return o.token > g.token })
 			s := g.session
 			if s.ended >= 0 {
-				if h.beside(w, s.ended, s.ended) {
+				if s.lingers || h.beside(w, s.ended, s.ended) {
 					continue // it lasts for its grace: the next one is told after that
 				}
 				s = s.next

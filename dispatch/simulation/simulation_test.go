@@ -147,7 +147,7 @@ func (c *client) act() {
 	as := []string{"", "", "", "a", "b"}[c.jitter(5)]
 	switch n := c.jitter(27); {
 	case n < 4:
-		c.acquire(key, as, ttl, 0, c.kind == bySocket && c.jitter(5) == 0, giveUp, breaks)
+		c.acquire(key, as, ttl, 0, c.kind.bridges() && c.jitter(5) == 0, giveUp, breaks)
 	case n < 8:
 		c.acquire(key, as, ttl, time.Duration(1+c.jitter(12))*c.w.second, false, giveUp, breaks)
 	case n == 8:
@@ -406,7 +406,7 @@ func (c *client) cut() {
 	c.w.note("the connections of %s break", c.name)
 	c.mu.Lock()
 	c.disturbs++
-	if c.kind == bySocket {
+	if c.kind.bridges() {
 		defer c.mu.Unlock()
 		if c.socket != nil {
 			c.session.end(c.w.now())
@@ -423,7 +423,7 @@ func (c *client) cut() {
 func (c *client) die(dark bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kind != bySocket {
+	if !c.kind.bridges() {
 		return
 	}
 	c.w.note("%s dies", c.name)
@@ -433,9 +433,11 @@ func (c *client) die(dark bool) {
 	c.w.mu.Unlock()
 	c.peer = c.w.process()
 	c.session.end(c.w.now())
-	if c.session != nil && dark {
-		c.session.dark = true
+	if c.session != nil {
+		c.session.dark = c.session.dark || dark
+		c.session.lingers = c.kind == byServer
 	}
+	c.died.Store(int64(c.w.now()))
 	c.handle = ""
 	if c.socket != nil {
 		c.socket.close()

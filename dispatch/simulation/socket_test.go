@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -61,6 +62,39 @@ type socket struct {
 	pending map[int]chan []byte
 	deaf    chan struct{} // closed when it reads on; nil while it reads
 }
+
+// upgrade asks a server to speak the socket's protocol on a connection over HTTP, as the
+// commands do with --server.
+func upgrade(nc net.Conn, token string) (net.Conn, error) {
+	_ = nc.SetDeadline(time.Now().Add(helloTimeout))
+	_, err := fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n\r\n",
+		server.RemotePath, server.RemoteProtocol, token)
+	if err != nil {
+		return nil, err
+	}
+	br := bufio.NewReader(nc)
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil, errors.New(resp.Status)
+	}
+	_ = nc.SetDeadline(time.Time{})
+	return upgraded{nc, br}, nil
+}
+
+// An upgraded connection has answered the request to upgrade it.
+type upgraded struct {
+	net.Conn
+	br *bufio.Reader
+}
+
+func (c upgraded) Read(p []byte) (int, error) { return c.br.Read(p) }
+
+// helloTimeout is how long a server may take to let a client in, before it tries the
+// next one.
+const helloTimeout = 10 * time.Second
 
 // openSocket connects, with the handle of a session or a token.
 func openSocket(dial func(process.Peer) (net.Conn, error), peer process.Peer, hello server.Hello) (*socket, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -34,7 +35,7 @@ type world struct {
 	booted  time.Duration // the reading of its clock when this life began
 	asleep  time.Duration // how long it has slept, in which Go's clock stood still
 	sleptAt time.Duration
-	sleeps  []time.Duration // when each began
+	sleeps  []time.Duration // when each began; also when a server was paused
 	set     time.Duration   // by how much its wall clock was set
 	alive   map[int]bool    // processes of clients on this machine, by pid
 	pids    int
@@ -224,6 +225,16 @@ func (w *world) process() process.Peer {
 	w.pids++
 	w.alive[w.pids] = true
 	return process.Peer{PID: w.pids, Start: fmt.Sprint("start ", w.pids), Transport: "unix"}
+}
+
+// lingers reports whether a client of that name has died, and its server may still wait
+// for it to come back, with its places in line.
+func (w *world) lingers(name string) bool {
+	now := w.now()
+	return slices.ContainsFunc(w.clients, func(c *client) bool {
+		died := time.Duration(c.died.Load())
+		return c.kind == byServer && c.name == name && died > 0 && now < died+w.grace+kept
+	})
 }
 
 // run is the run of all clients.
