@@ -134,7 +134,7 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 	}
 	e := &ender{s: se.state, left: endStep}
 	err := rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) error {
-		a, ok := c.Take(tx)
+		a, ok := c.Take(tx, registry.CallKind, queue.ClaimKind, queue.EnqueueKind, sending, reading, spawning)
 		if !ok {
 			return nil
 		}
@@ -150,7 +150,6 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		case spawning:
 			e.tx = tx
 			e.undoSpawn(a.Value)
-		default: // the effect stays
 		}
 		return nil
 	})

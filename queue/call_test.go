@@ -31,7 +31,7 @@ func (w worker) call(name string) call.Call {
 func (w worker) undo(name string) {
 	w.h.t.Helper()
 	w.h.rows(func(tx engine.Tx) {
-		if a, ok := w.call(name).Take(tx); ok {
+		if a, ok := w.call(name).Take(tx, queue.ClaimKind, queue.EnqueueKind); ok {
 			w.h.Undo(tx, w.Session, a)
 		}
 	})

@@ -262,7 +262,7 @@ func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error 
 		switch {
 		case w.named && errors.Is(cause, call.ErrCutOff):
 		case w.call.Recorded():
-			if a, ok := w.call.Take(tx); ok {
+			if a, ok := w.call.Take(tx, ClaimKind); ok {
 				q.Undo(tx, w.Holder.Session, a)
 			}
 		default:

@@ -389,7 +389,7 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 		if cutOff && call.Of(ctx).Name != "" {
 			return nil
 		}
-		if answer, ok := a.call.Take(tx); ok {
+		if answer, ok := a.call.Take(tx, CallKind); ok {
 			c.Undo(tx, answer)
 		}
 		return nil

@@ -150,7 +150,7 @@ func TestACancelledCallLeavesNothingBehind(t *testing.T) {
 	}
 	undo := func(h *house, ctx context.Context) (undone bool) {
 		err := h.eng.Update(context.Background(), func(tx engine.Tx) error {
-			a, ok := call.Of(ctx).Take(tx)
+			a, ok := call.Of(ctx).Take(tx, registry.CallKind)
 			if ok && a.Kind == registry.CallKind {
 				h.Undo(tx, a)
 			}

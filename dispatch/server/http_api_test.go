@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -791,4 +792,45 @@ func TestHealthAsksForNoToken(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A call whose client lost its connection may be sent again. What it did is undone, or
+// it is not done a second time.
+func TestACallIsMadeOnceWhoeverBreaksItOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		key := 0
+		twice := func(status int, method, path, body string) answer {
+			t.Helper()
+			key++
+			name := fmt.Sprint("call ", key)
+			p.unread(p.request(t.Context(), method, path, body, "Idempotency-Key", name))
+			synctest.Wait()
+			return p.want(status, method, path, body, "Idempotency-Key", name)
+		}
+		if v := twice(200, "PUT", "/store/peer/self/a", `{"value":1}`).object["version"]; v != 1.0 {
+			t.Errorf("a write that was sent twice made version %v", v)
+		}
+		twice(201, "POST", "/queues/q/tasks", `{"payload":1}`)
+		if all := p.want(200, "GET", "/queues", "").body; !strings.Contains(all, `"ready":1`) {
+			t.Errorf("a task that was enqueued once: %s", all)
+		}
+		claimed := p.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`)
+		task := claimed.object["tasks"].([]any)[0].(map[string]any)
+		twice(200, "POST", "/tasks/"+task["task_id"].(string)+"/abandon", fmt.Sprintf(`{"token":%v}`, task["token"]))
+	})
+}
+
+// unread sends a request and closes the connection when the answer comes.
+func (p *program) unread(r *http.Request) {
+	p.t.Helper()
+	nc, err := p.client.Transport.(*http.Transport).DialContext(p.t.Context(), "", "")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := r.Write(nc); err != nil {
+		p.t.Fatal(err)
+	}
+	synctest.Wait() // the answer is being written
 }

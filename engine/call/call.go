@@ -33,6 +33,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -274,17 +275,16 @@ func (c Call) Expire(tx engine.Tx, keep time.Duration) {
 // Forget deletes the answer, so that the call can take effect again.
 func (c Call) Forget(tx engine.Tx) { tx.Delete(c.Key()) }
 
-// Take deletes and returns the answer, for a caller that undoes the call. It
-// returns no answer that is shared, that the client has received, or that
-// belongs to another request under the same name.
-func (c Call) Take(tx engine.Tx) (a Answer, ok bool) {
+// Take deletes and returns the answer if it is of one of the kinds, for a caller
+// that undoes such calls. It returns no answer that is shared, that the client
+// has received, or that belongs to another request under the same name. An
+// answer of another kind stays: its call is not undone, and must not take effect
+// again if it is repeated.
+func (c Call) Take(tx engine.Tx, kinds ...Kind) (a Answer, ok bool) {
 	key, print := c.Key(), c.print()
 	switch {
 	case c.own != nil:
 		a, *c.own = *c.own, Answer{}
-		if a.Kind == "" {
-			return Answer{}, false
-		}
 	case !c.Recorded() || c.Log.isDelivered(c.nameKey()):
 		return Answer{}, false
 	default:
@@ -293,17 +293,16 @@ func (c Call) Take(tx engine.Tx) (a Answer, ok bool) {
 		}
 	}
 	if a.Kind == pointer {
-		tx.Delete(key)
 		key = a.Value
 		if a, ok = get(tx, key); !ok {
 			return Answer{}, false
 		}
 	}
-	if a.Shared {
+	if a.Shared || !slices.Contains(kinds, a.Kind) {
 		return Answer{}, false
 	}
 	tx.Delete(key)
-	if c.request != "" && c.Name != "" {
+	if c.own == nil && c.Name != "" {
 		tx.Delete(c.nameKey())
 	}
 	return a, true
@@ -327,8 +326,8 @@ func Tend(tx engine.Tx, row engine.Row) bool {
 	return true
 }
 
-// Append adds the call to a record, for a rule that answers it later. [Read]
-// reads it back, without its Log.
+// Append adds the call to a record, for a rule that answers it later or for a
+// server that makes it. [Read] reads it back, without its Log.
 func (c Call) Append(w *record.Writer) {
 	w.Flags(c.memory)
 	w.ID(c.Session)

@@ -76,7 +76,7 @@ func (d *desk) do(c call.Call, value string) (got string, again bool, err error)
 }
 
 func (d *desk) take(c call.Call) (a call.Answer, ok bool) {
-	d.update(func(tx engine.Tx) { a, ok = c.Take(tx) })
+	d.update(func(tx engine.Tx) { a, ok = c.Take(tx, kind) })
 	return a, ok
 }
 
