@@ -6,6 +6,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 )
 
 // EndActor ends the actor at path and, if it leads, its whole sub-tree. Their
@@ -14,7 +15,11 @@ import (
 // told to stop, and ends when its process ends.
 func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	isRoot := false
+	c := call.Of(ctx)
 	err := s.ending(ctx, func(e *ender) error {
+		if _, again, err := c.Answered(e.tx, endingActor); again || err != nil {
+			return err
+		}
 		r, ok := getRun(e.tx, run)
 		if !ok || !r.EndedAt.IsZero() {
 			return notFound("run %q", run)
@@ -25,6 +30,7 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 		}
 		isRoot = a.Role == Root
 		e.stop(a, end{Cause: cause, By: operatorPath, Stop: work.Stop{Reason: cause, Status: work.Cancelled}})
+		c.Record(e.tx, endingActor, "", 0)
 		return nil
 	})
 	if err != nil || !isRoot {

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
@@ -39,7 +40,11 @@ func (k Retention) withDefaults() Retention {
 
 // RemoveRun removes an ended run at once.
 func (s *State) RemoveRun(ctx context.Context, name string) error {
+	c := call.Of(ctx)
 	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		if _, again, err := c.Answered(tx, removing); again || err != nil {
+			return err
+		}
 		run, ok := getRun(tx, name)
 		switch {
 		case !ok:
@@ -48,6 +53,7 @@ func (s *State) RemoveRun(ctx context.Context, name string) error {
 			return forbidden("run %q has not ended: end it first (leasehold actor end --run %s root)", name, name)
 		}
 		s.removeRun(tx, run)
+		c.Record(tx, removing, "", 0)
 		return nil
 	})
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -77,7 +76,5 @@ func (s *State) Revoke(ctx context.Context, name string, v Revocation) (registry
 	if err != nil {
 		return registry.Revoked{}, err
 	}
-	// An operator's session has no record, so its calls are not recorded
-	// either.
-	return leases.Revoke(call.With(ctx, call.Call{}), registry.Revocation{Key: v.Key, Holder: v.Holder, By: operatorPath, Reason: v.Reason})
+	return leases.Revoke(ctx, registry.Revocation{Key: v.Key, Holder: v.Holder, By: operatorPath, Reason: v.Reason})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -37,7 +38,8 @@ type NewActor struct {
 	TokenTTL time.Duration // of its token; 0: until the actor has ended
 }
 
-// AddActor creates an actor and its token. The token is returned only here. A
+// AddActor creates an actor and its token. The token is returned only here. If
+// the call is sent again, the actor gets another token, in place of the first. A
 // root creates its run, or takes the place of the root in a run that workers
 // joined before it had a named root.
 func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string, err error) {
@@ -47,17 +49,37 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	if err := cmp.Or(CheckName(n.Name), s.opts.Partition.check(n.Run)); err != nil {
 		return Actor{}, "", err
 	}
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
-		a, err = s.addActor(tx, n)
+	c := call.Of(ctx)
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		value, again, err := c.Answered(tx, adding)
 		if err != nil {
 			return err
 		}
+		if a = (Actor{}); again { // nobody has the token of the first time
+			id, _ := uuid.FromBytes([]byte(value))
+			a, again = getActor(tx, id)
+			again = again && !a.Ended()
+		}
+		if !again {
+			if a, err = s.addActor(tx, n); err != nil {
+				return err
+			}
+		}
 		token = a.newToken(tx, s.opts.Partition, n.TokenTTL)
 		putActor(tx, a)
+		c.Record(tx, adding, string(a.ID[:]), 0)
 		return nil
 	})
 	return a, token, err
 }
+
+// Kinds of the recorded answers of an operator's calls. That of adding is the id of
+// the actor; the others have none.
+const (
+	adding      call.Kind = "add"
+	endingActor call.Kind = "end"
+	removing    call.Kind = "remove"
+)
 
 // ReissueToken gives the living actor at path a new token. The old token is
 // void. Sessions that were opened with it stay open. The new token expires after ttl,

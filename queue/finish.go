@@ -19,6 +19,9 @@ import (
 // GiveBackKind is the kind of the answer of a Nack or Abandon.
 const GiveBackKind call.Kind = "give back"
 
+// RedriveKind is the kind of the answer of a Redrive, which is the ids of the tasks.
+const RedriveKind call.Kind = "redrive"
+
 // Causes by which an attempt ends, beside those of package registry.
 const (
 	causeNack    = "nack"
@@ -276,7 +279,7 @@ func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string, may fu
 // those in ids or, if ids is empty, the first MaxRedrive. It returns the tasks
 // that it changed. may refuses tasks; nil refuses none. If a task in ids is
 // refused, that is an error; without ids, it is an error only if no task could
-// be redriven.
+// be redriven. A call that is sent again gets the same answer.
 func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []uuid.UUID, may func(Task) error) (done []uuid.UUID, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return nil, err
@@ -284,8 +287,20 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 	if len(ids) > MaxRedrive {
 		return nil, argumentError("task_ids", "must be at most %d", MaxRedrive)
 	}
+	c := call.Of(ctx)
 	err = q.update(ctx, nil, func(tx *ledger) error {
 		done = nil
+		answer, answered, err := c.Answered(tx, RedriveKind)
+		if err != nil {
+			return err
+		}
+		if answered {
+			for len(answer) >= 16 {
+				done = append(done, uuid.UUID([]byte(answer[:16])))
+				answer = answer[16:]
+			}
+			return nil
+		}
 		if _, err := accountAt(tx, run, queue); err != nil {
 			return err
 		}
@@ -312,9 +327,14 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 			q.schedule(tx, &t, 0)
 			done = append(done, id)
 		}
-		if len(ids) > 0 || len(done) == 0 {
+		if refusal != nil && (len(ids) > 0 || len(done) == 0) {
 			return refusal
 		}
+		var list []byte
+		for _, id := range done {
+			list = append(list, id[:]...)
+		}
+		c.Record(tx, RedriveKind, string(list), 0)
 		return nil
 	})
 	if err != nil {

@@ -296,7 +296,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		defer c.leave(r)
 		defer c.server.shares.done(len(line))
 		defer c.requests.free(r)
-		if r.name.Name != "" && env.Params.Meta.Call != "" {
+		if r.name.Lasting() {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
 		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})

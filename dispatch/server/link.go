@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // A link connects a session to a partition: a connection over which it calls
@@ -110,8 +113,10 @@ type linkAnswer struct {
 	err   error
 }
 
-// call calls a tool. If ctx ends, the call is cancelled.
-func (l *link) call(ctx context.Context, tool string, args tools.Arguments) (tools.Reply, error) {
+// call calls a tool. If ctx ends, the call is cancelled. The call has no effect
+// if one of the same name was made before, over this or another link; it then
+// gets the same answer.
+func (l *link) call(ctx context.Context, name call.Call, tool string, args tools.Arguments) (tools.Reply, error) {
 	answer := make(chan linkAnswer, 1)
 	l.mu.Lock()
 	l.next++
@@ -125,7 +130,7 @@ func (l *link) call(ctx context.Context, tool string, args tools.Arguments) (too
 	if len(args) == 0 {
 		args = tools.Arguments("{}")
 	}
-	line := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":` + strconv.Quote(tool) + `,"arguments":`)
+	line := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":` + strconv.Quote(tool) + `,"_meta":{"` + wire.NamedMark + `":"` + textOf(name) + `"},"arguments":`)
 	if err := l.write(append(append(line, args...), "}}\n"...)); err != nil {
 		l.nc.Close()
 	}
@@ -146,6 +151,26 @@ func (l *link) call(ctx context.Context, tool string, args tools.Arguments) (too
 	default:
 		return tools.Reply{}, l.err
 	}
+}
+
+// textOf returns the text of a name, which [namedBy] reads.
+func textOf(name call.Call) string {
+	w := record.New(64)
+	name.Append(w)
+	return base64.RawStdEncoding.EncodeToString([]byte(w.String()))
+}
+
+// namedBy returns the name of a call that another server makes. If the text
+// cannot be read, the call has no name.
+func namedBy(text string, se *dispatch.Session) call.Call {
+	b, err := base64.RawStdEncoding.DecodeString(text)
+	r := record.Read(string(b))
+	c := call.Read(&r)
+	if err != nil || !r.Done() || !c.Lasting() {
+		return call.Alone(se.ID())
+	}
+	c.Log = se.CallLog()
+	return c
 }
 
 func (l *link) write(line []byte) error {

@@ -240,6 +240,8 @@ func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message, wai
 	switch {
 	case tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall:
 		return call.Call{}
+	case se.Vouched() && m.Params.Meta.Named != "":
+		return namedBy(m.Params.Meta.Named, se)
 	case m.Params.Meta.Call != "":
 		return s.nameOf(se, m)
 	case !waits:

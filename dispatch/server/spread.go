@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/call"
 )
 
 // Runs are spread over partitions, and most clients belong to one run. The
@@ -167,20 +168,30 @@ var launcherTools = map[string]bool{
 	"operator_run_drain": true, "operator_run_finish": true,
 }
 
-// call calls a tool in a partition.
+// maxSends is how often a call is sent at most, when the partition goes from one
+// server to the next.
+const maxSends = 3
+
+// call calls a tool in a partition. If the link is lost meanwhile, it sends the
+// call again, and the call still has one effect.
 func (sp *spread) call(ctx context.Context, se *dispatch.Session, partition int, tool string, args tools.Arguments) tools.Reply {
-	for again := true; ; again = false {
+	name := call.Call{Session: se.ID(), Name: "link " + uuid.NewString(), Print: call.PrintOf(tool, string(args))}
+	return sp.callAs(ctx, name, se, partition, tool, args)
+}
+
+func (sp *spread) callAs(ctx context.Context, name call.Call, se *dispatch.Session, partition int, tool string, args tools.Arguments) tools.Reply {
+	for sends := 1; ; sends++ {
 		l, err := sp.link(ctx, se, partition, launcherTools[tool])
 		var r tools.Reply
 		if err == nil {
-			r, err = l.call(ctx, tool, args)
+			r, err = l.call(ctx, name, tool, args)
 		}
 		switch {
 		case err == nil:
 			return r
 		case errors.Is(err, errLinkLost) && launcherTools[tool]:
 			_ = se.Close(err) // a launcher attaches again, over another connection
-		case errors.Is(err, errLinkLost) && again && sp.home.operators.tools[tool].readOnly:
+		case errors.Is(err, errLinkLost) && sends < maxSends:
 			continue
 		}
 		if said, ok := errors.AsType[*saidRefusal](err); ok {
@@ -243,6 +254,9 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 	}
 	if partition := dispatch.PartitionOf(run, sp.server.opts.Partitions); named && partition != sp.home.partition {
 		return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
+			if name := call.Of(ctx); name.Lasting() { // its client may send it again, too
+				return sp.callAs(ctx, name, se, partition, tool, args)
+			}
 			return sp.call(ctx, se, partition, tool, args)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,22 @@ type street struct {
 	leaders []int // by partition, the house that leads it; -1: nobody
 	changed chan struct{}
 	moves   []func() // by partition, ends its lead
+	cut     atomic.Int64
+}
+
+// A cutWire is a connection between houses that can break just when an answer comes.
+type cutWire struct {
+	net.Conn
+	cut *atomic.Int64 // so many answers are lost
+}
+
+func (c cutWire) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.cut.Add(-1) >= 0 {
+		c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 func newStreet(t *testing.T, houses, partitions int) *street {
@@ -69,7 +86,7 @@ func newStreet(t *testing.T, houses, partitions int) *street {
 			if err != nil {
 				return nil, err
 			}
-			c := tls.Client(nc, secret)
+			c := tls.Client(cutWire{nc, &s.cut}, secret)
 			return c, c.HandshakeContext(ctx)
 		}})
 		w := &web{daemon: d}
@@ -619,5 +636,73 @@ func TestAClientOverHTTPUsesAllDoors(t *testing.T) {
 		stream.body.Close()
 		time.Sleep(10 * time.Second)
 		holder.want(nil, "run_lease_acquire", `{"key":"b"}`)
+	})
+}
+
+// What an operator does in another partition happens once, also if the link is lost
+// after it was done there and before the answer came.
+func TestAnOperatorsWriteOverALostLinkHappensOnce(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		run := s.runs()[1] // house 1 leads it
+		s.actor(op, run, "root", "root")
+		lost := func(answer any, tool, arguments string) {
+			t.Helper()
+			s.cut.Store(1)
+			op.want(answer, tool, arguments)
+			if s.cut.Load() > 0 {
+				t.Fatalf("%s: no answer was lost", tool)
+			}
+		}
+		var made struct{ Token string }
+		lost(&made, "operator_actor_add", fmt.Sprintf(`{"run":%q,"name":"w","role":"worker"}`, run))
+		first := s.connect(0, server.Hello{Token: made.Token})
+		second := s.connect(1, server.Hello{Run: run, Name: "second"})
+		var lease struct{ Token uint64 }
+		first.want(&lease, "run_lease_acquire", `{"key":"a"}`)
+		second.call("waits", "run_lease_acquire", `{"key":"a","wait_secs":50}`)
+		synctest.Wait()
+		lost(nil, "operator_lease_revoke", fmt.Sprintf(`{"run":%q,"scope":"run","key":"a","reason":"a test"}`, run))
+		if m := second.receive(); m.Result.IsError {
+			t.Errorf("the next in line: %s", m.text())
+		}
+		if why := first.refused("run_lease_acquire", `{"key":"a"}`); !strings.Contains(why, "(second)") {
+			t.Errorf("after one revoke: %s", why)
+		}
+		// A queue has more dead tasks than one redrive takes.
+		for range 101 {
+			first.want(nil, "task_enqueue", `{"queue":"q","payload":1,"max_attempts":1}`)
+		}
+		for n := 0; n < 101; {
+			var got struct {
+				Tasks []struct {
+					ID    string `json:"task_id"`
+					Token uint64
+				}
+			}
+			first.want(&got, "task_claim", `{"queues":["q"],"ttl_secs":60,"count":10,"wait_secs":0}`)
+			for _, task := range got.Tasks {
+				first.want(nil, "task_abandon", fmt.Sprintf(`{"task_id":%q,"token":%d}`, task.ID, task.Token))
+				n++
+			}
+		}
+		var redriven struct {
+			IDs []string `json:"task_ids"`
+		}
+		lost(&redriven, "operator_queue_redrive", fmt.Sprintf(`{"run":%q,"queue":"q"}`, run))
+		var stats struct {
+			Queues []struct{ Ready, Dead int }
+		}
+		first.want(&stats, "queue_stats", `{}`)
+		if len(redriven.IDs) != 100 || stats.Queues[0].Ready != 100 || stats.Queues[0].Dead != 1 {
+			t.Errorf("%d tasks redriven: %+v", len(redriven.IDs), stats)
+		}
+		lost(nil, "operator_actor_end", fmt.Sprintf(`{"run":%q,"path":"w"}`, run))
+		lost(nil, "operator_actor_end", fmt.Sprintf(`{"run":%q,"path":"root"}`, run))
+		lost(nil, "operator_run_remove", fmt.Sprintf(`{"run":%q}`, run))
+		if why := op.refused("operator_run_remove", fmt.Sprintf(`{"run":%q}`, run)); !strings.Contains(why, "run") {
+			t.Error(why)
+		}
 	})
 }

@@ -60,6 +60,10 @@ const (
 	// of its session, where the ids of requests start again.
 	CallMark = "leasehold/call"
 
+	// NamedMark is the name of a call that a server makes for a client in
+	// another partition. Only a server may send it.
+	NamedMark = "leasehold/named"
+
 	versionMark = "io.modelcontextprotocol/protocolVersion"
 	clientMark  = "io.modelcontextprotocol/clientInfo"
 	threadMark  = "threadId"             // Codex: the agent that makes the call
@@ -90,6 +94,7 @@ type Message struct {
 type Meta struct {
 	Version string // of the protocol
 	Call    string // name of the call: CallMark
+	Named   string // NamedMark
 	Resent  bool   // ResentMark
 	Trace   string // W3C traceparent of the caller
 	Thread  string // Codex: the agent that makes the call
@@ -180,6 +185,8 @@ func (m *Meta) read(meta []byte) {
 			m.Version, _ = TextOf(value)
 		case CallMark:
 			m.Call, _ = TextOf(value)
+		case NamedMark:
+			m.Named, _ = TextOf(value)
 		case ResentMark:
 			m.Resent = string(value) == "true"
 		case traceparent.Header:
