@@ -135,6 +135,22 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	// The end of a session.
 	one.run("claude", `{"hook_event_name":"SessionEnd"}`)
 	two.mayWrite("src/app.ts", "")
+	// Nobody can lease a file of such a name: it is written, and the model is told. The
+	// other files of a patch are guarded all the same.
+	if refusal, note := one.writes("all*", ""); refusal != "" || !strings.Contains(note, `leasehold keeps nobody else from changing "all*": as the key of a lease, its path must name one file`) {
+		t.Errorf("a name that no lease can have: %q, %q", refusal, note)
+	}
+	out = one.run("codex", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Add File: all*\n*** Delete File: src/app.ts\n*** End Patch"}}`, shop))
+	if !strings.Contains(out, "src/app.ts is not changed") {
+		t.Errorf("a patch of such a file and another: %s", out)
+	}
+	// What keeps the hook from checking is told to the model, and stops nobody.
+	if err := os.WriteFile(filepath.Join(other, ".leasehold.toml"), []byte("run = 3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if refusal, note := three.writes("src/app.ts", ""); refusal != "" || !strings.Contains(note, "leasehold did not check") || !strings.Contains(note, ".leasehold.toml:1:") {
+		t.Errorf("with settings that cannot be read: %q, %q", refusal, note)
+	}
 	// What cannot be understood is an error that stops nobody.
 	cmd := exec.Command(os.Args[0], "hook", "claude")
 	cmd.Stdin = strings.NewReader("no JSON")

@@ -77,6 +77,9 @@ func Find(ctx context.Context, dir string) (string, error) {
 	var said bytes.Buffer
 	git.Stderr = &said
 	out, err := git.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", exit.Hint(errors.New("git is not in the PATH"), "install git, or add its directory to the PATH")
+	}
 	if err != nil {
 		return "", exit.Hint(fmt.Errorf("git does not say where its hooks are: %s", strings.TrimSpace(said.String())), "run it in a repository")
 	}

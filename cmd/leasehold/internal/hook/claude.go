@@ -16,7 +16,7 @@ var claude = client{
 		e.party = in.AgentID
 		switch in.Tool {
 		case "Edit", "MultiEdit", "Write", "NotebookEdit":
-			e.files = named(in.Input.File, in.Input.Notebook)
+			e.files = named(string(in.Input.is.File), string(in.Input.is.Notebook))
 		case "Bash", "PowerShell":
 			e.shell = true
 		case "Agent", "Task":
@@ -35,23 +35,11 @@ type claudeInput struct {
 	Tool    string `json:"tool_name"`
 	ToolUse string `json:"tool_use_id"`
 	AgentID string `json:"agent_id"`
-	Input   struct {
-		File     string `json:"file_path"`
-		Notebook string `json:"notebook_path"`
-		Command  text   `json:"command"`
-	} `json:"tool_input"`
-}
-
-// A text is a string. It ignores other types, because a tool that we do not know may use
-// the same name for a value of another type.
-type text string
-
-func (t *text) UnmarshalJSON(raw []byte) error {
-	var s string
-	if readJSON(raw, &s) == nil {
-		*t = text(s)
-	}
-	return nil
+	Input   lenient[struct {
+		File     text `json:"file_path"`
+		Notebook text `json:"notebook_path"`
+		Command  text `json:"command"`
+	}] `json:"tool_input"`
 }
 
 // readClaude reads the input that Claude Code, Codex and Gemini CLI have in common.

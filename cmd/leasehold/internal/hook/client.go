@@ -2,6 +2,7 @@ package hook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -67,10 +68,40 @@ type verdict struct {
 // readJSON reads the object that a client writes to a hook's stdin. It ignores unknown
 // fields, because clients change.
 func readJSON(stdin []byte, v any) error {
-	if err := json.Unmarshal(stdin, v); err != nil {
+	err := json.Unmarshal(stdin, v)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		name, must := "it", "an object"
+		if wrong.Field != "" {
+			name, must = wrong.Field, "a string"
+		}
+		return fmt.Errorf("stdin is not the JSON of a hook: %s is of type %s and must be %s", name, wrong.Value, must)
+	}
+	if err != nil {
 		return fmt.Errorf("stdin is not the JSON of a hook: %w", err)
 	}
 	return nil
+}
+
+// A lenient value is read from JSON of its type. Of any other JSON it stays zero, because
+// a tool that we do not know may use the same name for something else.
+type lenient[T any] struct{ is T }
+
+func (l *lenient[T]) UnmarshalJSON(raw []byte) error {
+	var v T
+	if json.Unmarshal(raw, &v) == nil {
+		l.is = v
+	}
+	return nil
+}
+
+// A text is a string, or "" if the JSON is not one; see lenient.
+type text string
+
+func (t *text) UnmarshalJSON(raw []byte) error {
+	var s lenient[string]
+	err := s.UnmarshalJSON(raw)
+	*t = text(s.is)
+	return err
 }
 
 func writeJSON(out io.Writer, v any) error {

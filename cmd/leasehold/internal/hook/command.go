@@ -110,7 +110,7 @@ func run(cmd *cobra.Command, c client) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), patience, fmt.Errorf("it did not answer within %v", patience))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), patience, fmt.Errorf("the daemon did not answer within %v", patience))
 	defer cancel()
 	cmd.SetContext(ctx)
 	g := guard{cmd: cmd, client: c, event: e, pid: c.process()}
@@ -269,19 +269,28 @@ func (g *guard) call(ctx context.Context, tool string, args map[string]any) (mcp
 func (g *guard) write(ctx context.Context) (verdict, error) {
 	home, err := project.Of(g.event.dir)
 	if err != nil {
-		return verdict{}, err
+		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}
 	settings, err := home.Settings()
 	if err != nil {
-		return verdict{}, err
+		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}
-	list, err := targets(home, settings, g.event.dir, g.event.files)
+	list, nameless, err := targets(home, settings, g.event.dir, g.event.files)
 	if err != nil {
-		return verdict{}, err
+		return withoutDaemon(settings.Guard, g.event.files, err), nil
 	}
-	if len(list) == 0 {
-		return verdict{}, nil
+	v := verdict{}
+	if len(list) > 0 {
+		v, err = g.take(ctx, settings, list)
 	}
+	if v.refuse == "" && len(nameless) > 0 {
+		v.note = strings.TrimPrefix(v.note+"\nleasehold keeps nobody else from changing "+strings.Join(nameless, "; "), "\n")
+	}
+	return v, err
+}
+
+// take takes the leases of the files.
+func (g *guard) take(ctx context.Context, settings project.Settings, list []target) (verdict, error) {
 	if err := g.connect(true); err != nil {
 		return withoutDaemon(settings.Guard, g.event.files, err), nil
 	}

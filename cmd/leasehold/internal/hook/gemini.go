@@ -24,10 +24,10 @@ var gemini = client{
 		}
 		switch in.Tool {
 		case "write_file", "replace", "edit":
-			e.files = named(in.Input.File)
+			e.files = named(string(in.Input.is.File))
 		case "run_shell_command":
 			e.shell = true
-			e.use = fingerprint(string(in.Input.Command)) // Gemini gives no id of the use
+			e.use = fingerprint(string(in.Input.is.Command)) // Gemini gives no id of the use
 		}
 		return e, nil
 	},

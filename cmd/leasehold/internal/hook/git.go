@@ -49,6 +49,9 @@ func runGit(cmd *cobra.Command) error {
 	var keys []string
 	for _, name := range files {
 		key, err := keyOf(of.Top, name)
+		if noLease(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

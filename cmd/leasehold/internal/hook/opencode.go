@@ -16,10 +16,10 @@ var opencode = client{
 			Main    bool // not a sub-agent
 			Call    string
 			Tool    string
-			Args    struct {
-				File  string `json:"filePath"`
-				Patch text   `json:"patchText"`
-			}
+			Args    lenient[struct {
+				File  text `json:"filePath"`
+				Patch text `json:"patchText"`
+			}]
 		}
 		if err := readJSON(stdin, &in); err != nil {
 			return event{}, err
@@ -37,9 +37,9 @@ var opencode = client{
 		}
 		switch in.Tool {
 		case "edit", "write", "multiedit":
-			e.files = named(in.Args.File)
+			e.files = named(string(in.Args.is.File))
 		case "patch", "apply_patch":
-			e.files = patched(string(in.Args.Patch))
+			e.files = patched(string(in.Args.is.Patch))
 		case "bash":
 			e.shell = true
 		case "task":

@@ -31,6 +31,10 @@ func TestWhatClientsSay(t *testing.T) {
 			"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"command":["no","string"]},"tool_use_id":"u","agent_id":"g"}`,
 			event{kind: before, name: "PreToolUse", use: "u", party: "g", ours: true},
 		},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__files__edit","tool_input":{"file_path":["a","b"],"notebook_path":7}}`, event{kind: before, name: "PreToolUse"}},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__other__say","tool_input":"words"}`, event{kind: before, name: "PreToolUse"}},
+		{"opencode", `{"event":"before","tool":"other_say","args":["words"]}`, event{kind: before, name: "before"}},
+		{"opencode", `{"event":"before","tool":"other_edit","args":{"filePath":{"a":1},"patchText":null}}`, event{kind: before, name: "before"}},
 		{"claude", `{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"make"}}`, event{kind: after, name: "PostToolUse", shell: true}},
 		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"Agent"}`, event{kind: before, name: "PreToolUse", delegates: true}},
 		{"claude", `{"hook_event_name":"Stop","stop_hook_active":false}`, event{kind: stop, name: "Stop"}},
@@ -71,6 +75,12 @@ func TestWhatClientsSay(t *testing.T) {
 		if _, err := c.read([]byte("no JSON")); err == nil {
 			t.Errorf("%s may say anything", c.name)
 		}
+		if _, err := c.read([]byte("[1]")); err == nil || err.Error() != "stdin is not the JSON of a hook: it is of type array and must be an object" {
+			t.Errorf("%s may write a list: %v", c.name, err)
+		}
+	}
+	if _, err := claude.read([]byte(`{"cwd":5}`)); err == nil || err.Error() != "stdin is not the JSON of a hook: cwd is of type number and must be a string" {
+		t.Errorf("a directory may be a number: %v", err)
 	}
 }
 

@@ -2,6 +2,8 @@ package hook
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,26 +27,33 @@ type target struct {
 // place of a file decides, and not the directory in which the client works: the lease
 // belongs to the run of the file's project, because the agents of that run may write to
 // the file. Files that their project does not guard are left out.
-func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, err error) {
+//
+// Some files have names that no lease can have, such as one with a line break in it. They
+// are nameless, each with the reason.
+func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, nameless []string, err error) {
 	for _, name := range files {
 		path, err := absolute(dir, name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		of, err := projectOf(home, path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		key, err := project.Path(of.Top, path)
+		if noLease(err) {
+			nameless = append(nameless, fmt.Sprintf("%q: as the key of a lease, its %v", name, err))
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		guard := settings.Guard
 		t := target{Home: of.Root == home.Root}
 		if !t.Home {
 			other, err := of.Settings()
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			guard = other.Guard
 		}
@@ -52,7 +61,7 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 			continue
 		}
 		if t.Run, err = of.Run(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if t.Home {
 			t.Run = cmp.Or(place.NamedRun(""), t.Run)
@@ -63,7 +72,14 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 		}
 		list[i].Keys, list[i].names = append(list[i].Keys, key), append(list[i].names, name)
 	}
-	return list, nil
+	return list, nameless, nil
+}
+
+// noLease reports whether an error says that a file has a name that no lease can have.
+// So nobody has leased it.
+func noLease(err error) bool {
+	_, is := errors.AsType[*registry.ArgumentError](err)
+	return is
 }
 
 // projectOf returns the project of a file. A file below the top of the client's project
