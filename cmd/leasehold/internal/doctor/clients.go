@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -138,6 +139,7 @@ func examineClients(ctx context.Context, at []string) (found []finding) {
 
 func (c clientConfig) examine(ctx context.Context, at []string, file string) (found []finding) {
 	text, err := os.ReadFile(file)
+	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // some editors begin with it
 	if err != nil || !strings.Contains(string(text), "leasehold") {
 		return nil
 	}

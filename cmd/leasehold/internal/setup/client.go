@@ -1,10 +1,13 @@
 package setup
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 )
 
 // A client is an MCP client that setup knows.
@@ -72,7 +75,7 @@ func (m machine) has(program string, dirs ...string) bool {
 func thisMachine(top string, project bool) (machine, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return machine{}, err
+		return machine{}, exit.Hint(fmt.Errorf("the configurations of your clients are in your home directory: %w", err), "set HOME")
 	}
 	m := machine{home: home, top: top, getenv: os.Getenv, look: exec.LookPath, command: "leasehold"}
 	if _, err := exec.LookPath(m.command); err == nil || project { // files that are shared must not name a path of this machine

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -18,13 +19,27 @@ type brokenError struct {
 
 func (e *brokenError) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Why) }
 
+// why returns the reason of an error, without the position: the text is not that of the
+// file.
+func why(err error) string {
+	if broken, ok := errors.AsType[*brokenError](err); ok {
+		return broken.Why
+	}
+	return err.Error()
+}
+
 // A snapshot is the state of a file when it was read.
 type snapshot struct {
 	path   string // with links resolved
-	text   []byte
+	marked bool   // the file begins with a byte order mark
+	text   []byte // without the mark
 	exists bool
 	mode   fs.FileMode
 }
+
+// byteOrderMark is what some editors write before a text in UTF-8. No format has it, so
+// it is taken off when a file is read, and put back when the file is written.
+var byteOrderMark = []byte("\uFEFF")
 
 // maxConfig limits the size of a configuration.
 const maxConfig = 64 << 20
@@ -58,6 +73,7 @@ func read(path string) (s snapshot, err error) {
 	}
 	s.exists, s.mode = true, info.Mode().Perm()
 	s.text, err = os.ReadFile(s.path)
+	s.text, s.marked = bytes.CutPrefix(s.text, byteOrderMark)
 	return s, err
 }
 
@@ -81,7 +97,7 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if now.exists != s.exists || !bytes.Equal(now.text, s.text) {
+	if now.exists != s.exists || now.marked != s.marked || !bytes.Equal(now.text, s.text) {
 		return nil, fmt.Errorf("%s was changed by another program meanwhile; try again", s.path)
 	}
 	dir := filepath.Dir(s.path)
@@ -91,6 +107,9 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(s.path)+"-*")
 	if err != nil {
 		return made, err
+	}
+	if s.marked {
+		text = slices.Concat(byteOrderMark, text)
 	}
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Chmod(s.mode), f.Sync(), f.Close()); err != nil {

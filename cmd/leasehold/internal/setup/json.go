@@ -193,7 +193,7 @@ func (jsonText) verify(before, after []byte, want config) error {
 	}
 	edited, err := parseJSON(after)
 	if err != nil {
-		return fmt.Errorf("an edit made it unreadable: %w", err)
+		return fmt.Errorf("an edit made it unreadable: %s", why(err))
 	}
 	was, _ := plain(&old).(map[string]any)
 	is, _ := plain(&edited).(map[string]any)

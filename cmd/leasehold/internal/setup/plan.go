@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -137,7 +138,7 @@ func (w *written) planBack(path string, own []string) plan {
 	if p.file, err = read(path); err != nil {
 		return refuse(err)
 	}
-	l := languageOf(path)
+	l := languageOf(cmp.Or(w.Name, path)) // a record of an earlier version has no name
 	switch {
 	case len(own) < len(w.Clients) || !p.file.exists: // others still need it, or it is gone
 		return p
@@ -208,7 +209,7 @@ func carryOut(r *record, plans []plan, scope string) (failed error) {
 
 // takeBack undoes what setup wrote, and then removes the files from the record.
 func takeBack(r *record, plans []plan) (failed error) {
-	var dirs [][]string
+	var dirs []string
 	for _, p := range plans {
 		w := r.Files[p.file.path]
 		if w == nil {
@@ -224,7 +225,7 @@ func takeBack(r *record, plans []plan) (failed error) {
 				remove = func() error { return guard.Uninstall(p.file.path) }
 			}
 			if err = remove(); err == nil {
-				dirs = append(dirs, w.Dirs)
+				dirs = append(dirs, w.Dirs...)
 			}
 		case p.state == refused:
 			continue
@@ -238,27 +239,26 @@ func takeBack(r *record, plans []plan) (failed error) {
 			delete(r.Files, p.file.path)
 		}
 	}
-	for _, made := range dirs {
-		r.removeEmpty(made)
-	}
+	r.removeEmpty(dirs)
 	return errors.Join(failed, r.save())
 }
 
-// removeEmpty removes directories that setup made, the deepest first, if they are empty.
-// If another file of the record is in a directory, that file's uninstall removes it.
+// removeEmpty removes directories that setup made, if they are empty. Each is longer than
+// the one that it is in, so the deepest come first. If another file of the record is in a
+// directory, that file's uninstall removes it.
 func (r *record) removeEmpty(dirs []string) {
-	for i, dir := range dirs {
+	slices.SortFunc(dirs, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, dir := range dirs {
 		err := os.Remove(dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		for path, w := range r.Files {
 			if strings.HasPrefix(path, dir+string(filepath.Separator)) {
-				w.Dirs = append(w.Dirs, dirs[i:]...)
+				w.Dirs = append(w.Dirs, dir)
 				break
 			}
 		}
-		return
 	}
 }
 
@@ -268,7 +268,7 @@ func (p plan) problemAt() string {
 	if p.problem == nil {
 		return ""
 	}
-	if _, broken := errors.AsType[*brokenError](p.problem); broken {
+	if _, broken := p.problem.(*brokenError); broken { //nolint:errorlint // only if it begins with the position
 		return fmt.Sprintf("%s:%v", p.shown, p.problem)
 	}
 	return fmt.Sprintf("%s: %v", p.shown, p.problem)

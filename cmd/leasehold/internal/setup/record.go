@@ -24,6 +24,7 @@ type record struct {
 // written is what setup wrote into one file.
 type written struct {
 	Clients []string `json:"clients"` // that need it
+	Name    string   `json:"name"`    // by which a client knows it: what its key is may be a link to
 	Scope   string   `json:"scope"`   // "user", or the top of a project
 	Edits   []edit   `json:"edits"`   // oldest first
 	After   string   `json:"after"`   // hash of the text after the edits
@@ -98,7 +99,7 @@ func (r *record) save() error {
 func (r *record) add(p plan, scope string) {
 	w := r.Files[p.file.path]
 	if w == nil || !p.file.exists {
-		w = &written{Scope: scope, Created: !p.file.exists}
+		w = &written{Name: p.shown, Scope: scope, Created: !p.file.exists}
 		r.Files[p.file.path] = w
 	}
 	for _, client := range p.clients {

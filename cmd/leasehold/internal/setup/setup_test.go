@@ -505,6 +505,50 @@ func TestLinksAndModes(t *testing.T) {
 	}
 }
 
+// What a link leads to may have any name: it is read and taken back as what its client
+// takes it for.
+func TestLinksToFilesOfOtherNames(t *testing.T) {
+	for name, text := range map[string]string{
+		".claude.json": "{}\n", ".claude/CLAUDE.md": "# mine\n", ".codex/config.toml": "a = 1\n", ".codex/hooks.json": "{}\n", ".codex/AGENTS.md": "mine",
+		".gemini/settings.json": "{}\n", ".config/opencode/opencode.json": "{}\n", ".copilot/mcp-config.json": "{}\n", ".cursor/mcp.json": "{}\n",
+	} {
+		for _, others := range []bool{false, true} { // others write into it afterwards
+			h := newHome(t)
+			h.write("dotfiles/one", text)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(h.path(name)), 0o700), os.Symlink(h.path("dotfiles/one"), h.path(name))); err != nil {
+				t.Fatal(err)
+			}
+			before := h.all()
+			clients := []string{"claude", "codex", "gemini", "opencode", "copilot", "cursor"}
+			h.ok(append(clients, "--yes")...)
+			if others {
+				h.write("dotfiles/one", h.read("dotfiles/one")+"\n")
+			}
+			h.ok(append(clients, "--uninstall", "--yes")...)
+			if others {
+				h.write("dotfiles/one", strings.TrimSuffix(h.read("dotfiles/one"), "\n"))
+			}
+			h.same(before, name)
+		}
+	}
+}
+
+// Some editors begin a text with a byte order mark. It stays.
+func TestAByteOrderMarkStays(t *testing.T) {
+	for name, text := range map[string]string{".gemini/settings.json": "{\"a\": 1}\r\n", ".gemini/GEMINI.md": "# mine\r\n", ".codex/config.toml": "a = 1\r\n"} {
+		h := newHome(t)
+		h.write(name, "\uFEFF"+text)
+		before := h.all()
+		h.ok("gemini", "codex", "--yes")
+		if after := h.read(name); !strings.HasPrefix(after, "\uFEFF") || strings.Count(after, "\uFEFF") != 1 || !strings.Contains(after, "leasehold") {
+			t.Errorf("%s became %q", name, after)
+		}
+		h.ok("gemini", "codex", "--check")
+		h.ok("gemini", "codex", "--uninstall", "--yes")
+		h.same(before, name)
+	}
+}
+
 // A file that setup makes for the user is the user's alone, since its client may
 // write secrets into it later; one of a project is not.
 func TestModesOfNewFiles(t *testing.T) {

@@ -178,7 +178,7 @@ func (tomlText) verify(before, after []byte, want config) error {
 	}
 	is, err := parseTOML(after)
 	if err != nil {
-		return fmt.Errorf("%s cannot be a table of its own here; add it by hand: %w", strings.Join(want.entry, "."), err)
+		return fmt.Errorf("%s cannot be a table of its own here; add it by hand: %s", strings.Join(want.entry, "."), why(err))
 	}
 	forget(was, want)
 	forget(is, want)
