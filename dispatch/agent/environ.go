@@ -126,7 +126,9 @@ func executable(path string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s is not there: create it, or name another program", path)
-	case info.IsDir() || info.Mode()&0o111 == 0:
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory: name a program in it", path)
+	case info.Mode()&0o111 == 0:
 		return fmt.Errorf("%s cannot be executed: chmod +x it", path)
 	}
 	return nil

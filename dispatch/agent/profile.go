@@ -35,11 +35,11 @@ import (
 // the built-in.
 type Profile struct {
 	Extends string            `toml:"extends" enum:"claude|codex|gemini|opencode|command" doc:"the built-in profile that this one changes; by default the one of the same name, or else command"`
-	Command []string          `toml:"command" doc:"the program and its first arguments; a program with a / in it is found from the manifest's directory, any other in the PATH; the built-ins bring their own, command has none"`
-	Args    []string          `toml:"args" doc:"more arguments, after those that the profile makes"`
-	Env     map[string]string `toml:"env" doc:"variables for the process, over those that leasehold dispatch has; names that begin with LEASEHOLD_ are taken"`
-	Model   string            `toml:"model" doc:"the model, in the client's words, where the task names none; command has {model} instead"`
-	Prompt  string            `toml:"prompt" enum:"stdin|argument" doc:"how the prompt gets there; by default stdin, or where {prompt} stands"`
+	Command []string          `toml:"command" doc:"the program and its first arguments; a program with a / in it is relative to the manifest's directory, any other is found in the PATH; the built-ins have one, and command needs one"`
+	Args    []string          `toml:"args" doc:"more arguments, after those of the profile"`
+	Env     map[string]string `toml:"env" doc:"environment variables, which override those of leasehold dispatch; names that begin with LEASEHOLD_ are refused"`
+	Model   string            `toml:"model" doc:"model, as the client names it, if the task names none; for command, {model} is replaced by it"`
+	Prompt  string            `toml:"prompt" enum:"stdin|argument" doc:"how the agent gets its prompt; default: where its command has {prompt}, else on stdin"`
 	Result  string            `toml:"result" doc:"where the result is, if the agent reported none: output (the end of what it printed), or a JSON pointer like /answer/text into the last JSON object that it printed; by default as the client documents it, and for command output"`
 	Cost    string            `toml:"cost" doc:"where the cost in dollars is: a JSON pointer as above; by default as the client documents it, and for command nowhere"`
 }
@@ -170,7 +170,7 @@ func (p Profile) Faults() (faults []Fault) {
 		say("command", "has a zero byte, which no process can be given")
 	}
 	if p.Prompt != "" && p.mentions("{prompt}") {
-		say("prompt", "is %q, and {prompt} stands in the profile too: keep one of them", p.Prompt)
+		say("prompt", "is %q, and the profile has {prompt} as well: keep one of them", p.Prompt)
 	}
 	if p.mentions("{mcp_config}") && p.Extends == Codex {
 		say("extends", "codex takes its MCP configuration as flags, which the profile makes: remove {mcp_config}")

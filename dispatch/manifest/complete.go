@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -114,7 +115,8 @@ func (m *Manifest) completeRoot(d *document) {
 func (m *Manifest) readPrompt(d *document) {
 	const key = "root.prompt_file"
 	file := m.path(m.Root.PromptFile)
-	text, err := os.ReadFile(file)
+	text, more, err := readAtMost(file, work.MaxPrompt+len(byteOrderMark))
+	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		d.say(key, "is not there: write what the root is to do into %s, or name another", file)
@@ -122,8 +124,8 @@ func (m *Manifest) readPrompt(d *document) {
 		d.say(key, "cannot be read: %v", err)
 	case strings.TrimSpace(string(text)) == "":
 		d.say(key, "is empty: write what the root is to do into %s", file)
-	case len(text) > work.MaxPrompt:
-		d.say(key, "has %d bytes, and must have at most %d", len(text), work.MaxPrompt)
+	case more || len(text) > work.MaxPrompt:
+		d.say(key, "has more than %d bytes: write what the root is to do in fewer into %s", work.MaxPrompt, file)
 	case !utf8.Valid(text) || strings.ContainsRune(string(text), 0):
 		d.say(key, "is no text: %s must be UTF-8", file)
 	default:

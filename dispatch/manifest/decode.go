@@ -206,7 +206,7 @@ func (d *document) text(key string, f field, v reflect.Value, s string) {
 	case f.required && strings.TrimSpace(s) == "":
 		d.say(key, "must not be empty: %s", f.doc)
 	case strings.ContainsRune(s, 0):
-		d.say(key, "has a zero byte in it, which no process can be told")
+		d.say(key, "has a zero byte, which no process can be given")
 	default:
 		v.SetString(s)
 	}
@@ -304,4 +304,10 @@ func (f field) span() string {
 	}
 }
 
-func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+// plain formats a number as people write it: with all its digits, unless it is huge.
+func plain(x float64) string {
+	if math.Abs(x) >= 1e15 {
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(x, 'f', -1, 64)
+}

@@ -22,7 +22,9 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,7 +112,10 @@ type Lease struct {
 
 // Load reads and checks a manifest. Problems in it are returned as [Problems].
 func Load(path string) (*Manifest, error) {
-	text, err := os.ReadFile(path)
+	text, more, err := readAtMost(path, maxManifest)
+	if more {
+		err = fmt.Errorf("%s has more than %d MiB, which no manifest needs", path, maxManifest>>20)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +126,28 @@ func Load(path string) (*Manifest, error) {
 	return Parse(path, text, filepath.Dir(whole))
 }
 
+// maxManifest limits the size of a manifest.
+const maxManifest = 4 << 20
+
+// readAtMost reads a file. more says that the file has more than max bytes, and so may
+// have no end at all.
+func readAtMost(path string, max int) (text []byte, more bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	text, err = io.ReadAll(io.LimitReader(f, int64(max)+1))
+	return text, len(text) > max, err
+}
+
+// byteOrderMark is what some editors write before a text in UTF-8.
+const byteOrderMark = "\uFEFF"
+
 // Parse checks the text of a manifest that is called name and is in dir.
 func Parse(name string, text []byte, dir string) (*Manifest, error) {
 	m := &Manifest{Name: name, Dir: dir, Text: text}
-	doc, err := read(name, text)
+	doc, err := read(name, bytes.TrimPrefix(text, []byte(byteOrderMark)))
 	if err != nil {
 		return nil, err
 	}

@@ -212,3 +212,32 @@ func TestLoadNamesAFileThatIsNotThere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Some editors begin a text with a byte order mark. It is no part of the manifest, nor of
+// a prompt.
+func TestAByteOrderMarkIsNoText(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"root.md": "\uFEFFLead them.\n",
+		"m.toml":  "\uFEFF[agents.a]\ncommand = [\"true\"]\n[root]\nagent = \"a\"\nprompt_file = \"root.md\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := manifest.Load(filepath.Join(dir, "m.toml"))
+	if err != nil || m.Root.Prompt != "Lead them.\n" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+}
+
+// A file without an end is refused, and not read into memory.
+func TestAFileWithoutAnEndIsRefused(t *testing.T) {
+	if _, err := manifest.Load("/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero has more than 4 MiB") {
+		t.Errorf("the manifest: %v", err)
+	}
+	text := "[agents.a]\ncommand = [\"true\"]\n[root]\nagent = \"a\"\nprompt_file = \"/dev/zero\"\n"
+	if _, err := manifest.Parse("m.toml", []byte(text), t.TempDir()); err == nil || !strings.Contains(err.Error(), "root.prompt_file has more than 262144 bytes") {
+		t.Errorf("the prompt: %v", err)
+	}
+}

@@ -12,10 +12,9 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Manifest reference\n\n")
 	b.WriteString("<!-- Generated from package dispatch/manifest by `just docs`. Do not edit. -->\n\n")
-	b.WriteString("A manifest is a TOML file that says how a tree of agents is to be run; `leasehold init` writes one to start\n" +
-		"from, and `leasehold dispatch --check` says everything that is wrong with one. A key that is not listed here is\n" +
-		"refused. Paths are found from the manifest's directory. Times are in seconds, with fractions. Lengths are in\n" +
-		"bytes.\n")
+	b.WriteString("A manifest is a TOML file that describes a tree of agents. `leasehold init` writes one to start from, and\n" +
+		"`leasehold dispatch --check` lists everything that is wrong with one. A key that is not listed here is refused.\n" +
+		"Relative paths start at the manifest's directory. Times are in seconds, with fractions. Lengths are in bytes.\n")
 	section(&b, "", "", reflect.TypeFor[Manifest]())
 	return b.String()
 }

@@ -47,7 +47,7 @@ func (g Guard) check() error {
 	if err := word("without_daemon", g.WithoutDaemon, Allow, Refuse); err != nil {
 		return err
 	}
-	if g.HoldSecs != 0 && (g.HoldSecs < 1 || g.HoldSecs > 86400) {
+	if g.HoldSecs != 0 && !(g.HoldSecs >= 1 && g.HoldSecs <= 86400) { // also if it is no number
 		return fmt.Errorf("guard.hold_secs = %v must be from 1 to 86400", g.HoldSecs)
 	}
 	for _, pattern := range g.Paths {

@@ -99,7 +99,7 @@ func (p Project) Settings() (s Settings, err error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("the project's settings: %w", err)
 	}
-	dec := toml.NewDecoder(strings.NewReader(text))
+	dec := toml.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\uFEFF"))) // some editors begin with a byte order mark
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&s); err != nil {
 		return Settings{}, tomlError(file, err)
