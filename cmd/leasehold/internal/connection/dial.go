@@ -63,7 +63,7 @@ func For(cmd *cobra.Command) (*Dialer, error) {
 		return nil, err
 	}
 	if err := server.CheckSocketPath(target.Socket); err != nil {
-		return nil, exit.Usage(err)
+		return nil, exit.Usage(exit.Hint(err, "a shorter path for it can be in --socket, in LEASEHOLD_SOCKET, or below a shorter XDG_RUNTIME_DIR"))
 	}
 	return NewDialer(target), nil
 }
@@ -94,12 +94,20 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 		nc, err = d.start(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withDoctor(ctx, err)
 	}
 	pid, err := server.PeerPID(nc)
 	owner, ok := place.OwnerOf(d.Socket)
 	d.byHand = err == nil && ok && owner.PID == pid && !owner.OnDemand
 	return nc, nil
+}
+
+// withDoctor adds a hint to an error that has none, unless the user has interrupted.
+func withDoctor(ctx context.Context, err error) error {
+	if _, hinted := errors.AsType[exit.Hinted](err); hinted || ctx.Err() != nil {
+		return err
+	}
+	return exit.Hint(err, "leasehold doctor looks for the cause")
 }
 
 // find connects to the running daemon. A socket that the user named comes
@@ -135,7 +143,7 @@ func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 // State returns the state of the command: the one to which the socket belongs,
 // or otherwise the user's own.
 func (d *Dialer) State() string {
-	if owner, ok := place.OwnerOf(d.target.Socket); ok && (d.target.Named || owner.State == d.target.State) {
+	if owner, ok := place.OwnerOf(d.target.Socket); ok && (d.target.Named || place.SameState(owner.State, d.target.State)) {
 		return owner.State
 	}
 	return d.target.State
@@ -169,7 +177,7 @@ func (d *Dialer) mayStart() error {
 			"wait for the dispatcher to start it; if the dispatcher has ended, so does this process")
 	}
 	owner, owned := place.OwnerOf(d.target.Socket)
-	if owned && owner.State != d.target.State && !owner.OnDemand {
+	if owned && !place.SameState(owner.State, d.target.State) && !owner.OnDemand {
 		return exit.Hint(fmt.Errorf("%w listens at %s, which belongs to the state %s", ErrNoDaemon, d.target.Socket, owner.State),
 			"start that daemon again: leasehold serve --state %s --socket %s; or remove %s.owner to give the socket to another state",
 			owner.State, d.target.Socket, d.target.Socket)

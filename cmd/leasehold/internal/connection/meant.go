@@ -62,28 +62,31 @@ func meant(ctx context.Context, c *client.Client, args map[string]any) string {
 	return ""
 }
 
-// MeantInstead suggests what may have been meant by the path of an actor, or
-// the key of a lease, for which there is nothing to show. It returns "" if the
-// name exists or nothing is similar.
-func MeantInstead(ctx context.Context, c *client.Client, run, actor, key string) string {
+// MeantActor suggests what may have been meant by the path of an actor about whom there
+// is nothing to show. It returns "" if there is such an actor.
+func MeantActor(ctx context.Context, c *client.Client, run, actor string) string {
 	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
 	defer cancel()
-	if actor != "" {
-		list, err := listOf[struct{ Runs []knownRun }](ctx, c, "operator_tree", map[string]any{"run": run})
-		if err != nil || len(list.Runs) == 0 || slices.ContainsFunc(list.Runs[0].Actors, func(a knownActor) bool { return a.Path == actor }) {
-			return ""
-		}
-		return meantActor(actor, list.Runs[0], nil)
+	list, err := listOf[struct{ Runs []knownRun }](ctx, c, "operator_tree", map[string]any{"run": run})
+	if err != nil || len(list.Runs) == 0 || slices.ContainsFunc(list.Runs[0].Actors, func(a knownActor) bool { return a.Path == actor }) {
+		return ""
 	}
-	held, err := listOf[struct {
-		Leases []struct{ Name, Key string }
-	}](ctx, c, "operator_leases", map[string]any{"run": run})
+	return meantActor(actor, list.Runs[0], nil)
+}
+
+// MeantLease suggests which of the leases that are held may have been meant by a key that
+// nobody holds. It returns "" if somebody holds it, or nothing is similar. args selects
+// the leases, as in operator_leases.
+func MeantLease(ctx context.Context, c *client.Client, args map[string]any, key string) string {
+	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
+	defer cancel()
+	held, err := HeldLeases(ctx, c, args)
 	if err != nil {
 		return ""
 	}
 	var keys []string
-	for _, l := range held.Leases {
-		keys = append(keys, l.Name+l.Key)
+	for _, l := range held {
+		keys = append(keys, l.Key)
 	}
 	near := Nearest(key, keys)
 	if file := registry.PathPrefix + key; slices.Contains(keys, file) {
@@ -93,6 +96,26 @@ func MeantInstead(ctx context.Context, c *client.Client, run, actor, key string)
 		return ""
 	}
 	return fmt.Sprintf("did you mean %s?", near)
+}
+
+// A HeldLease is a lease that somebody holds.
+type HeldLease struct {
+	Key    string // or the name, of a lease of a layer
+	Holder string // the path of the actor
+}
+
+// HeldLeases asks for the leases that are held. args selects them, as in operator_leases.
+func HeldLeases(ctx context.Context, c *client.Client, args map[string]any) (held []HeldLease, err error) {
+	list, err := listOf[struct {
+		Leases []struct {
+			Name, Key string
+			Holder    struct{ Path string }
+		}
+	}](ctx, c, "operator_leases", args)
+	for _, l := range list.Leases {
+		held = append(held, HeldLease{l.Name + l.Key, l.Holder.Path})
+	}
+	return held, err
 }
 
 const (
@@ -207,15 +230,18 @@ func Some(names []string) string {
 }
 
 // Nearest returns the name that was probably meant by one that is not among
-// names, or "" if none is similar.
+// names, or "" if none is similar. A name of which every letter would change
+// is not similar.
 func Nearest(name string, names []string) (near string) {
-	least := max(1, len([]rune(name))/3) + 1
+	length := len([]rune(name))
+	least := max(1, length/3) + 1
 	for _, n := range names {
 		d := edits([]rune(strings.ToLower(name)), []rune(strings.ToLower(n)))
-		if strings.HasPrefix(strings.ToLower(n), strings.ToLower(name)) && name != "" {
+		begins := strings.HasPrefix(strings.ToLower(n), strings.ToLower(name)) && name != ""
+		if begins {
 			d = min(d, 1)
 		}
-		if d < least {
+		if d < least && (d < length || begins) {
 			near, least = n, d
 		}
 	}

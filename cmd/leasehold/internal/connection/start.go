@@ -1,7 +1,6 @@
 package connection
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,10 +175,14 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// lastWords returns the last line of the log of a daemon that ended at once.
+// lastWords returns what a daemon that ended at once wrote into its log: its error, which
+// is the last line, and the hint, if one follows it.
 func lastWords(log string) string {
 	text, _ := os.ReadFile(log)
-	text = bytes.TrimSpace(text)
-	line := string(text[bytes.LastIndexByte(text, '\n')+1:])
-	return fmt.Sprintf("%s (the log is %s)", line, log)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := lines[len(lines)-1]
+	if hint, ok := strings.CutPrefix(last, "hint: "); ok && len(lines) > 1 {
+		last = lines[len(lines)-2] + "; " + hint
+	}
+	return fmt.Sprintf("%s (the log is %s)", strings.TrimPrefix(last, "leasehold: "), log)
 }

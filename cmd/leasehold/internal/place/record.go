@@ -99,7 +99,21 @@ func BinaryID(path string) string {
 // ReadRecord reads the record of a state, if there is one.
 func ReadRecord(state string) (r Record, ok bool) {
 	ok = readOwn(recordPath(state), &r)
-	return r, ok && r.State == state && r.PID > 0
+	return r, ok && SameState(r.State, state) && r.PID > 0
+}
+
+// SameState reports whether two paths name one state, which may be reached through
+// symbolic links, too.
+func SameState(a, b string) bool {
+	if a == b {
+		return true
+	}
+	of, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(of, other)
 }
 
 // OwnerOf returns the state that a socket belongs to. If that state no longer

@@ -56,15 +56,20 @@ func CompleteWith(cmd *cobra.Command, flag string, fn cobra.CompletionFunc) {
 // completeTimeout is how long a completion waits for the daemon.
 const completeTimeout = time.Second
 
-// known calls a tool of the daemon for a completion.
-func known(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
+// limited gives a command completeTimeout to ask the daemon, until it calls done.
+func limited(cmd *cobra.Command) (done context.CancelFunc) {
 	parent := cmd.Context()
 	if parent == nil {
 		parent = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(parent, completeTimeout)
-	defer cancel()
 	cmd.SetContext(ctx)
+	return cancel
+}
+
+// known calls a tool of the daemon for a completion.
+func known(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
+	defer limited(cmd)()
 	answer, err := connection.AsOperator(cmd, false, tool, args)
 	return answer.Object, err
 }
@@ -115,9 +120,10 @@ func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string
 
 // CompleteLeases suggests the leases that are held.
 func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
 	run, err := meantRun(cmd)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil, none
 	}
 	scope, lead := "run", "" // --layer is a flag without a value, or names the lead
 	if layer, err := cmd.Flags().GetBool("layer"); err == nil && layer {
@@ -125,22 +131,22 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 	} else if lead, _ = cmd.Flags().GetString("layer"); lead != "" {
 		scope = "layer"
 	}
-	parent := cmd.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(parent, completeTimeout)
-	defer cancel()
-	cmd.SetContext(ctx)
-	answer, err := connection.AsOperator(cmd, false, "operator_leases", map[string]any{"run": run, "scope": scope, "layer": connection.ActorPath(lead)})
+	defer limited(cmd)()
+	c, err := connection.Operator(cmd, false)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil, none
 	}
-	list, _ := connection.Decode[struct{ Leases []shownLease }](answer.Object)
-	for _, l := range list.Leases {
-		if key := l.Name + l.Key; !strings.ContainsAny(key, "\t\n") {
-			keys = append(keys, cobra.CompletionWithDesc(key, "held by "+l.Holder.Path))
+	defer c.Close()
+	held, _ := connection.HeldLeases(cmd.Context(), c, leasesOf(run, scope, lead))
+	for _, l := range held {
+		if !strings.ContainsAny(l.Key, "\t\n") {
+			keys = append(keys, cobra.CompletionWithDesc(l.Key, "held by "+l.Holder))
 		}
 	}
-	return keys, cobra.ShellCompDirectiveNoFileComp
+	return keys, none
+}
+
+// leasesOf selects the leases of a run, or of the layer of a lead.
+func leasesOf(run, scope, lead string) map[string]any {
+	return map[string]any{"run": run, "scope": scope, "layer": connection.ActorPath(lead)}
 }

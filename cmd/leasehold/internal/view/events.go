@@ -194,11 +194,23 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 	if table != nil {
 		return nil
 	}
-	name := func(argument string) string { text, _ := s.args[argument].(string); return text }
-	if hint := connection.MeantInstead(ctx, c, name("run"), name("actor"), name("key")); hint != "" && !s.json {
+	if hint := s.meant(ctx, c); hint != "" && !s.json {
 		fmt.Fprintf(stderr, "hint: %s\n", hint)
 	}
 	return s.nothing(out)
+}
+
+// meant suggests what may have been meant by a name about which there are no events.
+func (s *stream) meant(ctx context.Context, c *client.Client) string {
+	name := func(argument string) string { text, _ := s.args[argument].(string); return text }
+	if actor := name("actor"); actor != "" {
+		return connection.MeantActor(ctx, c, name("run"), actor)
+	}
+	of := map[string]any{"run": name("run")}
+	if scope := name("scope"); scope != "" {
+		of["scope"], of["layer"] = scope, name("layer")
+	}
+	return connection.MeantLease(ctx, c, of, name("key"))
 }
 
 // nothing prints that there are no events. For JSON it prints nothing.

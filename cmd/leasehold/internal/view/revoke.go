@@ -43,10 +43,14 @@ Exit code 1: nobody held it.`,
 				scope = "layer"
 			}
 			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, false, "operator_lease_revoke", map[string]any{
-				"run": run, "scope": scope, "layer": connection.ActorPath(layer), "key": args[0],
-				"holder": connection.ActorPath(holder), "reason": reason,
-			})
+			c, err := connection.Operator(cmd, false)
+			if err != nil {
+				return connection.AsJSON(asObject, out, err)
+			}
+			defer c.Close()
+			which := leasesOf(run, scope, layer)
+			which["key"], which["holder"], which["reason"] = args[0], connection.ActorPath(holder), reason
+			answer, err := connection.Call(cmd.Context(), c, "operator_lease_revoke", which)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}
@@ -61,14 +65,8 @@ Exit code 1: nobody held it.`,
 				return err
 			case !done.Revoked:
 				err = errors.New(terminal.Line(out, answer.Line()))
-				held, _ := CompleteLeases(cmd, nil, "")
-				for i := range held {
-					held[i], _, _ = strings.Cut(held[i], "\t")
-				}
-				if near := connection.Nearest(args[0], held); near != "" && near != args[0] {
-					return exit.Hint(err, "did you mean %s? leasehold leases shows what is held", near)
-				}
-				return exit.Hint(err, "leasehold leases shows what is held")
+				advice := connection.MeantLease(cmd.Context(), c, leasesOf(run, scope, layer), args[0])
+				return exit.Hint(err, "%s", strings.TrimPrefix(advice+" leasehold leases shows what is held", " "))
 			default:
 				_, err = fmt.Fprintln(out, terminal.Line(out, answer.Line()))
 				return err
