@@ -6,11 +6,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -29,6 +27,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/story"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/tree"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 )
@@ -37,7 +36,7 @@ func main() {
 	// The first signal cancels ctx. A second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, terminal.NewOutput(os.Stdout), os.Stderr))
 }
 
 // run executes the command line and returns the exit code. Its arguments are all that
@@ -50,7 +49,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cmd.SetErr(stderr)
 	began := noteRun(cmd)
 	called, err := cmd.ExecuteContextC(ctx)
-	if err != nil && !*began {
+	var lost error // of what was printed
+	if out, ok := stdout.(*terminal.Output); ok {
+		lost = out.Err()
+	}
+	switch {
+	case lost != nil && (err == nil || !*began): // cobra's own commands print before anything began
+		err = lost
+	case err != nil && !*began:
 		err = exit.Usage(err)
 	}
 	return exit.Report(ctx, stderr, usage(called), err)
@@ -65,19 +71,17 @@ func usage(c *cobra.Command) string {
 }
 
 // noteRun returns a flag that is set once a command's own function runs. An error
-// before that is a usage error. noteRun also replaces cobra's error for arguments of a
-// command that takes none: cobra calls them unknown commands.
+// before that is a usage error. noteRun also replaces cobra's errors for arguments.
 func noteRun(cmd *cobra.Command) *bool {
 	began := new(bool)
 	var wrap func(*cobra.Command)
 	wrap = func(c *cobra.Command) {
 		if check := c.Args; check != nil && !c.HasSubCommands() {
 			c.Args = func(c *cobra.Command, args []string) error {
-				err := check(c, args)
-				if err != nil && strings.HasPrefix(err.Error(), "unknown command") { // of cobra.NoArgs
-					return fmt.Errorf("%s takes no argument, and %q was given", strings.TrimPrefix(c.CommandPath(), "leasehold "), args[0])
+				if err := check(c, args); err != nil {
+					return argsError(c, args, err)
 				}
-				return err
+				return nil
 			}
 		}
 		if inner := c.RunE; inner != nil {
@@ -136,6 +140,7 @@ Environment:
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("leasehold {{.Version}}\n")
+	cmd.SetFlagErrorFunc(flagError)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddGroup(
 		&cobra.Group{ID: groupDaemon, Title: "The daemon and its clients:"},

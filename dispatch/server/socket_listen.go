@@ -55,7 +55,7 @@ func ListenSocket(path string) (net.Listener, error) {
 // CheckSocketPath returns an error if a path is too long for a socket.
 func CheckSocketPath(path string) error {
 	if len(path) > maxSocketPath {
-		return fmt.Errorf("socket path %q has %d bytes, and this system allows %d: choose a shorter one with --socket or LEASEHOLD_SOCKET",
+		return fmt.Errorf("socket path %q has %d bytes, and this system allows %d: choose a shorter one",
 			path, len(path), maxSocketPath)
 	}
 	return nil

@@ -104,9 +104,8 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.argv = args
-			cfg.ttl, cfg.wait = asSeconds(ttl), asSeconds(wait)
 			cfg.all(layer, shared)
-			if err := cfg.check(); err != nil {
+			if err := cfg.check(ttl, wait); err != nil {
 				return err
 			}
 			hello, err := whoExecs(cmd, run, name)
@@ -121,12 +120,18 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 			if !errors.As(err, &refusal) {
 				return connection.AsJSON(asObject, cmd.OutOrStdout(), err)
 			}
-			if asObject {
+			code := codeOfRefusal(refusal)
+			switch {
+			case asObject:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
-			} else {
+			case code == exit.Misused:
+				return exit.Usage(errors.New(refusal.Message))
+			case code == exit.Failed:
+				return errors.New(refusal.Message)
+			default: // the same text for everybody who is refused a lease
 				fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Message))
 			}
-			return exit.Code(codeOfRefusal(refusal))
+			return exit.Code(code)
 		},
 	})
 	f := cmd.Flags()
@@ -177,8 +182,10 @@ func (cfg *execConfig) all(layer, shared bool) {
 	}
 }
 
-func (cfg *execConfig) check() error {
-	const maxWait = 30 * 24 * time.Hour
+// check checks what the command line asks for, and sets the durations, which are in
+// seconds there.
+func (cfg *execConfig) check(ttl, wait float64) error {
+	const maxTTL, maxWait = 24 * 60 * 60, 30 * 24 * 60 * 60
 	switch {
 	case len(cfg.wanted) == 0:
 		return exit.Hint(exit.Usagef("say which lease to take, with --lease KEY or --path PATH"), "leasehold leases shows those that are held")
@@ -186,11 +193,12 @@ func (cfg *execConfig) check() error {
 		return exit.Usagef("--lease and --path: %d leases, of at most %d", len(cfg.wanted), maxLeases)
 	case len(cfg.argv) == 0:
 		return exit.Hint(exit.Usagef("say which program to run"), "leasehold exec --lease KEY -- PROGRAM ARGUMENTS")
-	case cfg.ttl < time.Second || cfg.ttl > 24*time.Hour:
-		return exit.Usagef("--ttl %v: must be from 1 to 86400", cfg.ttl.Seconds())
-	case cfg.wait < 0 || cfg.wait > maxWait:
-		return exit.Usagef("--wait %v: must be from 0 to %v", cfg.wait.Seconds(), maxWait.Seconds())
+	case !(ttl >= 1 && ttl <= maxTTL): // also if it is no number
+		return exit.Usagef("--ttl %v: must be from 1 to %d", ttl, maxTTL)
+	case !(wait >= 0 && wait <= maxWait):
+		return exit.Usagef("--wait %v: must be from 0 to %d", wait, maxWait)
 	}
+	cfg.ttl, cfg.wait = asSeconds(ttl), asSeconds(wait)
 	return nil
 }
 

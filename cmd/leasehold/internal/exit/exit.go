@@ -80,9 +80,9 @@ func Report(ctx context.Context, stderr io.Writer, usage string, err error) int 
 		return Interrupted
 	}
 	p := terminal.PaintFor(stderr)
-	fmt.Fprintf(stderr, "%s %v\n", p.Red("leasehold:"), err)
+	fmt.Fprintf(stderr, "%s %s\n", p.Red("leasehold:"), terminal.Lines(stderr, err.Error()))
 	if errors.As(err, &advice) {
-		fmt.Fprintf(stderr, "%s %s\n", p.Bold("hint:"), advice.Hint)
+		fmt.Fprintf(stderr, "%s %s\n", p.Bold("hint:"), terminal.Lines(stderr, advice.Hint))
 	}
 	if errors.As(err, &with) {
 		return with.code

@@ -2,7 +2,6 @@
 package logs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,11 +70,15 @@ is needed.`,
 	f.StringVar(&base, "dir", "", "where run `directories` are (default <state>/runs)")
 	f.Lookup("tail").DefValue = "0" // hides the default in the help text
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
+		base, err := baseOr(base)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		switch len(args) {
 		case 0:
-			words = runsBelow(baseOr(base))
+			words = runsBelow(base)
 		case 1:
-			if dir, err := launcher.FindDirectory(baseOr(base), args[0]); err == nil {
+			if dir, err := launcher.FindDirectory(base, args[0]); err == nil {
 				words = actorsOf(dir)
 			}
 		}
@@ -111,26 +114,34 @@ func elsewhere(cmd *cobra.Command, run, path string, err error) error {
 }
 
 // baseOr returns the directory of the run directories.
-func baseOr(base string) string {
-	state, err := place.State()
-	if err != nil {
-		state = "."
+func baseOr(base string) (string, error) {
+	if base != "" {
+		return base, nil
 	}
-	return cmp.Or(base, filepath.Join(state, "runs"))
+	state, err := place.State()
+	return filepath.Join(state, "runs"), err
 }
 
 // Directory returns the directory of the latest run of that name.
 func Directory(run string) (*launcher.Directory, error) {
-	return launcher.FindDirectory(baseOr(""), run)
+	base, err := baseOr("")
+	if err != nil {
+		return nil, err
+	}
+	return launcher.FindDirectory(base, run)
 }
 
 // find finds a run directory, or suggests another one in its error.
 func find(cmd *cobra.Command, base, run string) (*launcher.Directory, error) {
-	dir, err := launcher.FindDirectory(baseOr(base), run)
+	base, err := baseOr(base)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := launcher.FindDirectory(base, run)
 	if err == nil {
 		return dir, nil
 	}
-	runs := runsBelow(baseOr(base))
+	runs := runsBelow(base)
 	if near := connection.Nearest(run, runs); near != "" {
 		return nil, exit.Hint(err, "did you mean run %s?", near)
 	}

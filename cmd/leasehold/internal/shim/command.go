@@ -76,6 +76,9 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 			if _, err := tools.ParseGroups(cfg.Tools); err != nil {
 				return exit.Usagef("--%v", err)
 			}
+			if info, err := os.Stat(cfg.Directory); cfg.Directory != "" && (err != nil || !info.IsDir()) {
+				return exit.Usagef("--directory %q: must be a directory that exists", cfg.Directory)
+			}
 			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has no working directory any more
 			if cfg.Token == "" {
 				if cfg.Run, err = place.Run(cfg.Run, cfg.Directory); err != nil {

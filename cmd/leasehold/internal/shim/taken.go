@@ -2,9 +2,10 @@ package shim
 
 import (
 	"io"
-	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 )
 
 // By the protocol, a client that cancels a call has not read its answer, so the
@@ -45,7 +46,7 @@ type sentAnswer struct {
 
 func newDelivery(stdout io.Writer) *delivery {
 	d := &delivery{stdout: stdout, unread: func() (int, bool) { return 0, false }, taken: make(map[string]time.Time)}
-	if f, ok := stdout.(*os.File); ok {
+	if f, ok := terminal.FileOf(stdout); ok {
 		d.unread = func() (int, bool) { return unreadBytes(f) }
 	}
 	return d

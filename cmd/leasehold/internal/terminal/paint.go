@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/mattn/go-isatty"
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ func PaintFor(w io.Writer) Paint {
 // widthOf returns the width for output to w: that of a terminal, or else
 // COLUMNS, or else 0.
 func widthOf(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
+	if f, ok := FileOf(w); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
 			return int(size.Col)
 		}
@@ -50,7 +51,7 @@ func (p Paint) code(code, s string) string {
 }
 
 func Is(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := FileOf(w)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
@@ -60,4 +61,13 @@ func Line(w io.Writer, text string) string {
 		return Printable(text)
 	}
 	return text
+}
+
+// Lines makes a text of several lines safe for w.
+func Lines(w io.Writer, text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Line(w, strings.ReplaceAll(line, "\t", "    "))
+	}
+	return strings.Join(lines, "\n")
 }

@@ -3,7 +3,6 @@ package terminal
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +49,7 @@ func (s *screen) Draw(text string) error {
 
 // height returns the number of lines, or 0 if it is unknown.
 func (s *screen) height() int {
-	f, ok := s.out.(*os.File)
+	f, ok := FileOf(s.out)
 	if !ok {
 		return 0
 	}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+)
+
+// flagError says in this command's words what cobra says in those of its library: which
+// flag is wrong, and what it must be.
+func flagError(c *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		if missing.GetSpecifiedShortnames() != "" {
+			return fmt.Errorf("-%s needs a value", missing.GetSpecifiedName())
+		}
+		return fmt.Errorf("--%s needs a value", missing.GetSpecifiedName())
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := connection.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return exit.Hint(err, "did you mean --%s? %s --help lists the flags", near, c.CommandPath())
+		}
+	}
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := wrong.GetFlag()
+		return fmt.Errorf("--%s %q: %s", f.Name, wrong.GetValue(), mustBe(f.Value.Type(), errors.Unwrap(wrong)))
+	}
+	return err
+}
+
+// mustBe says what the value of a flag must be. cause is why a value is refused.
+func mustBe(kind string, cause error) string {
+	switch {
+	case errors.Is(cause, strconv.ErrRange):
+		return "is too large"
+	case kind == "bool":
+		return "must be true or false"
+	case strings.HasPrefix(kind, "uint"):
+		return "must be a whole number, from 0 on"
+	case strings.HasPrefix(kind, "int"):
+		return "must be a whole number"
+	case strings.HasPrefix(kind, "float"):
+		return "must be a number"
+	case kind == "duration":
+		return "must be a duration such as 90s, 15m or 1h30m"
+	}
+	return cause.Error()
+}
+
+// countOfArgs finds the number of arguments in cobra's errors: at least or at most so
+// many, and how many were given.
+var countOfArgs = regexp.MustCompile(`^(?:accepts (at most )?|requires (at least ))(\d+) arg\(s\), (?:only )?received (\d+)$`)
+
+// argsError says in this command's words that a command was given the wrong arguments.
+func argsError(c *cobra.Command, args []string, err error) error {
+	name := strings.TrimPrefix(c.CommandPath(), "leasehold ")
+	if strings.HasPrefix(err.Error(), "unknown command") { // of cobra.NoArgs
+		return fmt.Errorf("%s takes no argument, and %q was given", name, args[0])
+	}
+	found := countOfArgs.FindStringSubmatch(err.Error())
+	if found == nil {
+		return err
+	}
+	takes, given := found[1]+found[2]+found[3]+" arguments", found[4]+" were given"
+	if found[3] == "1" {
+		takes = strings.TrimSuffix(takes, "s")
+	}
+	switch len(args) {
+	case 0:
+		given = "none was given"
+	case 1:
+		given = "1 was given"
+	}
+	return fmt.Errorf("%s takes %s, and %s", name, takes, given)
+}
