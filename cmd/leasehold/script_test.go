@@ -46,7 +46,7 @@ import (
 //	capture VAR             VAR is what the last program has printed
 //	certify                 makes ca.pem, and cert.pem with key.pem for 127.0.0.1
 //	until NAME REGEXP       waits until it has printed that
-//	signal NAME SIGNAL      sends it INT, TERM or KILL
+//	signal NAME SIGNAL      sends it INT, TERM, HUP or KILL
 //	ended NAME CODE         waits for its end; its output is in NAME.stdout and NAME.stderr
 //	exits CODE PROGRAM ...  is exec with an exit code to check
 //	await REGEXP ARG...     runs leasehold after each change until it prints that
@@ -259,7 +259,7 @@ func untilPrinted(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func signalProcess(ts *testscript.TestScript, _ bool, args []string) {
-	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}
 	ts.Check(scriptOf(ts).processes[args[0]].cmd.Process.Signal(signals[args[1]]))
 }
 

@@ -25,6 +25,8 @@ func TestSetupAsksAtATerminal(t *testing.T) {
 		want error
 	}{
 		{"\n", "nothing was written", nil, fs.ErrNotExist},
+		{"\x03", "interrupted", nil, fs.ErrNotExist}, // once is enough
+		{"\x04", "nothing was written", nil, fs.ErrNotExist},
 		{"no\n", "nothing was written", nil, fs.ErrNotExist},
 		{"y\n", "done", nil, nil},
 		{"n\n", "nothing was written", []string{"--uninstall"}, nil},

@@ -163,7 +163,10 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 		if args == nil {
 			var tool mcp.Tool
 			if tool, err = findTool(cmd.Context(), c, name); err == nil {
-				if args, err = readArguments(tool, pairs, cmd.InOrStdin()); err != nil {
+				args, err = terminal.Interruptible(cmd.Context(), func() (map[string]json.RawMessage, error) {
+					return readArguments(tool, pairs, cmd.InOrStdin())
+				})
+				if err != nil {
 					return client.Answer{}, err
 				}
 			}

@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -63,8 +65,8 @@ func NewCommand() *cobra.Command {
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon, in the foreground",
-		Long: `Run the daemon, in the foreground, until SIGINT or SIGTERM; a second signal ends it
-at once.
+		Long: `Run the daemon, in the foreground, until SIGINT or SIGTERM, or until its terminal is
+closed (SIGHUP, unless nohup started it); a second signal ends it at once.
 
 A restart ends no session: clients reconnect and keep their leases. Everything that a
 reply has confirmed survives kill -9 and a power cut.
@@ -119,7 +121,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 			if err := cfg.check(); err != nil {
 				return exit.Usage(err)
 			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			ctx, stop := untilHangup(cmd.Context())
+			defer stop()
+			return serve(ctx, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	})
 	f := cmd.Flags()
@@ -144,6 +148,18 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 	f.BoolVar(&cfg.OnDemand, "on-demand", false, "a client starts it")
 	_ = f.MarkHidden("on-demand")
 	return cmd
+}
+
+// untilHangup returns a context that ends when the terminal is closed, so that a daemon
+// stops then as it does after any other signal: one that was killed has to be started by
+// hand again. Under nohup the daemon stays.
+func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	return ctx, stop
 }
 
 func (cfg *serveConfig) check() (err error) {

@@ -31,6 +31,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	mcp "github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
@@ -97,7 +98,9 @@ or git, whose pre-commit hook leasehold guard installs.`,
 }
 
 func run(cmd *cobra.Command, c client) error {
-	stdin, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxInput))
+	stdin, err := terminal.Interruptible(cmd.Context(), func() ([]byte, error) {
+		return io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxInput))
+	})
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,15 @@ func (s summary) confirm(cmd *cobra.Command, o options, state string, do func(*r
 		}
 		s.draw(cmd.OutOrStdout())
 		fmt.Fprint(cmd.OutOrStdout(), "Write this? [y/N] ")
-		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		answer, err := terminal.Interruptible(cmd.Context(), func() (string, error) {
+			return bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		})
+		if err != nil {
+			fmt.Fprintln(cmd.OutOrStdout()) // nobody has typed one
+		}
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was written")
 		}

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -32,6 +33,28 @@ func (o *Output) Err() error {
 		return *err
 	}
 	return nil
+}
+
+// Interruptible runs a function that reads what a person types, or what another program
+// writes. It returns when the context ends, although the read goes on: the process ends
+// then, too.
+func Interruptible[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the read, or with the process
+		value, err := read()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 // FileOf returns the file that a writer writes to, if it does so without a buffer.
