@@ -16,13 +16,14 @@ import (
 type disk struct {
 	mu    sync.Mutex
 	left  int64         // bytes that can be written; plenty: any number
+	kept  int64         // bytes of the file that the store keeps for when the disk is full
 	freed time.Duration // when there was room again
 }
 
 const (
-	plenty      = math.MaxInt64
-	diskSize    = 1 << 40
-	reserveSize = 16 << 20 // of the file that the store keeps for when the disk is full
+	plenty   = math.MaxInt64
+	diskSize = 1 << 40
+	reserve  = "reserve" // the file that the store keeps for when the disk is full
 )
 
 // room sets how many bytes are left.
@@ -59,6 +60,14 @@ func (d *disk) take(name string, n int64) error {
 	return nil
 }
 
+// keepLocked sets the size of the reserve.
+func (d *disk) keepLocked(n int64) {
+	if d.left < plenty {
+		d.left += d.kept - n
+	}
+	d.kept = n
+}
+
 type diskFS struct {
 	vfs.FS
 	disk *disk
@@ -77,8 +86,8 @@ func (fs diskFS) Remove(name string) error {
 	err := fs.FS.Remove(name)
 	fs.disk.mu.Lock()
 	defer fs.disk.mu.Unlock()
-	if err == nil && filepath.Base(name) == "reserve" && fs.disk.left < plenty {
-		fs.disk.left += reserveSize
+	if err == nil && filepath.Base(name) == reserve {
+		fs.disk.keepLocked(0)
 	}
 	return err
 }
@@ -136,6 +145,15 @@ func (f *diskFile) SyncData() error {
 func (f *diskFile) SyncTo(length int64) (bool, error) {
 	f.slow()
 	return f.File.SyncTo(length)
+}
+
+func (f *diskFile) Preallocate(off, n int64) error {
+	if filepath.Base(f.name) == reserve {
+		f.disk.mu.Lock()
+		f.disk.keepLocked(n)
+		f.disk.mu.Unlock()
+	}
+	return f.File.Preallocate(off, n)
 }
 
 func (f *diskFile) Write(p []byte) (int, error) {

@@ -369,6 +369,7 @@ func (f *fate) fill(over <-chan struct{}, gentle bool) {
 	if f.w.daemon() == nil {
 		f.restart()
 	}
+	time.Sleep(2 * time.Second) // so that the store has a reserve again when the disk is next full
 }
 
 // restart starts the daemon again after a while. Clients at the socket reconnect by

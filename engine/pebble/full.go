@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -14,7 +15,8 @@ import (
 // the engine refuse writes that make the state grow, so that releases and
 // deletions, which also write to the log, still find some. Other programs may
 // fill the disk meanwhile. For that case a reserve file occupies space; it is
-// removed when a write finds none, and created again when there is plenty.
+// removed when a write finds none, and created again when there is plenty. A
+// state that is opened on a full disk keeps most of what is left.
 const (
 	reserveFile = "reserve"
 	reserveSize = 16 << 20 // at most; an eighth of a small disk
@@ -23,7 +25,11 @@ const (
 	// still fit into a table, and a log must still grow.
 	lowRoom = 64 << 20 // at most; a quarter of a small disk
 
-	lookEvery = 20 * time.Millisecond // how often the free space is read; a disk can fill quickly
+	lookEvery = 20 * time.Millisecond // how often commits read the free space; a disk can fill quickly
+
+	// retakeEvery is how often a store without a reserve looks for room by
+	// itself: there may be no commit between two times when the disk is full.
+	retakeEvery = time.Second
 )
 
 // A room is what is known about the free space on the disk.
@@ -31,7 +37,8 @@ type room struct {
 	mu     sync.Mutex
 	looked time.Time
 	full   bool
-	held   bool // the reserve file exists
+	held   bool        // the reserve file exists
+	retake *time.Timer // runs while there is no reserve; nil if the store is not open
 }
 
 // Full implements [memory.Store].
@@ -66,6 +73,38 @@ func (s *store) lookLocked() {
 	}
 }
 
+// startReserve creates the reserve, and again whenever it was used and there is
+// room. On a full disk the first reserve is three quarters of what is left.
+func (s *store) startReserve() {
+	r := &s.fs.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.lookLocked()
+	if usage, err := s.fs.GetDiskUsage(s.fs.dir); err == nil && !r.held {
+		r.held = s.fs.hold(int64(min(reserveSize, usage.TotalBytes/8, usage.AvailBytes/4*3)))
+	}
+	r.retake = time.AfterFunc(retakeEvery, s.retakeReserve)
+}
+
+func (s *store) retakeReserve() {
+	r := &s.fs.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.retake == nil || r.held || s.Failed() != nil {
+		return
+	}
+	s.lookLocked()
+	r.retake.Reset(retakeEvery)
+}
+
+func (s *store) stopReserve() {
+	r := &s.fs.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.retake.Stop()
+	r.retake = nil
+}
+
 // hold creates the reserve, and reports whether it could.
 func (s *stateFS) hold(size int64) bool {
 	path := s.PathJoin(s.dir, reserveFile)
@@ -91,6 +130,9 @@ func (s *stateFS) yield() bool {
 		return false
 	}
 	s.room.held = false
+	if s.room.retake != nil {
+		s.room.retake.Reset(retakeEvery)
+	}
 	return s.FS.Remove(s.PathJoin(s.dir, reserveFile)) == nil
 }
 
@@ -109,11 +151,14 @@ func (s *stateFS) withRoom(do func() error) error {
 // to write the tables of the logs that it has read. logs is the size of the
 // logs in bytes.
 func (s *stateFS) needRoom(logs int64) error {
+	path := s.PathJoin(s.dir, reserveFile)
+	if err := s.FS.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a daemon that was killed
+		return err
+	}
 	need := uint64(logs) + 1<<20
 	if usage, err := s.GetDiskUsage(s.dir); err == nil && usage.AvailBytes < need {
 		return fmt.Errorf("%w: %d KiB are left, and opening the state takes up to %d KiB", syscall.ENOSPC, usage.AvailBytes>>10, need>>10)
 	}
-	path := s.PathJoin(s.dir, reserveFile)
 	f, err := s.create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err

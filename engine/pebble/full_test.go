@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -71,6 +73,78 @@ type meter struct {
 
 func (m *meter) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: m.room.Load(), TotalBytes: 1 << 40}, nil
+}
+
+// Remove makes room where the file is the reserve.
+func (m *meter) Remove(name string) error {
+	err := m.FS.Remove(name)
+	if err == nil && path.Base(name) == "reserve" {
+		m.room.Add(16 << 20)
+	}
+	return err
+}
+
+// TestTheReserveOfAKilledDaemonIsRoomToStart the next one on a full disk.
+func TestTheReserveOfAKilledDaemonIsRoomToStart(t *testing.T) {
+	killed, _ := lived(t, true)
+	killed["reserve"] = nil
+	disk := &meter{FS: killed.disk(t)}
+	mustClose(t, mustOpen(t, pebble.Options{Dir: "state", FS: disk, Logf: t.Logf}))
+}
+
+// A tight disk has no room while it has the reserve.
+type tight struct {
+	noRoom
+	disk *meter
+}
+
+func (f *tight) MaybeError(op errorfs.Op) error {
+	if f.disk.reserve() {
+		return f.noRoom.MaybeError(op)
+	}
+	return nil
+}
+
+// reserve reports whether there is a reserve on the disk.
+func (m *meter) reserve() bool {
+	_, err := m.Stat("state/reserve")
+	return err == nil
+}
+
+// TestAStoreWithoutCommitsKeepsAReserve: from the start on, however full the disk
+// is, and again when there is room after the reserve was used. Otherwise the next
+// commit could find a disk that has filled since.
+func TestAStoreWithoutCommitsKeepsAReserve(t *testing.T) {
+	for name, left := range map[string]uint64{"plenty": 1 << 30, "full": 20 << 20} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := &meter{FS: vfs.NewMem()}
+				disk.room.Store(left)
+				tight := &tight{disk: disk}
+				e := mustOpen(t, pebble.Options{Dir: "state", FS: errorfs.Wrap(disk, tight), Logf: t.Logf})
+				defer mustClose(t, e)
+				if !disk.reserve() {
+					t.Fatal("there is no reserve after the start")
+				}
+				tight.on.Store(true)
+				disk.room.Store(0)
+				mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "k", Value: "v"}) })
+				if disk.reserve() {
+					t.Fatal("a commit on a full disk did not use the reserve")
+				}
+				time.Sleep(time.Minute)
+				if disk.reserve() {
+					t.Error("there is a reserve again while the disk is full")
+				}
+				tight.on.Store(false)
+				disk.room.Store(1 << 30)
+				time.Sleep(2 * time.Second)
+				if !disk.reserve() {
+					t.Error("there is no reserve though the disk has had room")
+				}
+			})
+		})
+	}
 }
 
 // TestAFullDiskRefusesWhatGrows and nothing else, until there is room again.

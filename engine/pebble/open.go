@@ -141,6 +141,7 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close(), s.closeJournal(false), lock.Close())
 	}
+	s.startReserve()
 	return s, nil
 }
 

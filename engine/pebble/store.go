@@ -143,6 +143,7 @@ func (s *store) Snapshot() memory.Snapshot {
 
 // Close implements [memory.Store].
 func (s *store) Close() error {
+	s.stopReserve()
 	var err error
 	if s.Failed() == nil {
 		err = s.writeMarks()
