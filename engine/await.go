@@ -13,7 +13,7 @@ var ErrWait = errors.New("engine: wait on")
 // change that watch reports, and finally when patience is over, with last set.
 // If ctx ends, Await returns its cause. The caller starts the watch before
 // Await and stops it afterwards, so that no change is missed between look and
-// the wait.
+// the wait. While Await waits, the caller gives back its [Turn].
 //
 // This is the only loop in which a call waits for a change of the state.
 func Await(ctx context.Context, watch *Watch, patience time.Duration, look func(last bool) error) error {
@@ -23,17 +23,20 @@ func Await(ctx context.Context, watch *Watch, patience time.Duration, look func(
 	}
 	over := time.NewTimer(patience)
 	defer over.Stop()
-	for {
+	turn, last := TurnOf(ctx), false
+	for errors.Is(err, ErrWait) && !last {
+		turn.Pause()
 		select {
 		case <-watch.C:
-			err = look(false)
 		case <-over.C:
-			return look(true)
+			last = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if !errors.Is(err, ErrWait) {
+		if err := turn.Resume(); err != nil {
 			return err
 		}
+		err = look(last)
 	}
+	return err
 }

@@ -34,45 +34,47 @@ func IsNeeded(ctx context.Context) bool {
 	return needed
 }
 
-type reader struct{}
+type turnKey struct{}
 
-// A Reader decides when the snapshots of a caller may work. Begin and Long may wait for
-// others, and end the snapshot with their error.
-type Reader interface {
-	Begin() error // a snapshot is about to be made
-	Long() error  // it is more work than most, or much has been read
-	End()         // it is over; called if Begin has given no error
+// A Turn limits how much a caller does at the same time as others. A caller has
+// its turn when it calls the engine, and gives it back while it only waits.
+type Turn interface {
+	// Wait says that the caller only waits for the disk from now on. It may be
+	// called more than once.
+	Wait()
+	// Pause says that the caller waits for a change, and Resume that it
+	// continues. Resume may wait for others; after an error the caller has no
+	// turn and must end.
+	Pause()
+	Resume() error
+
+	// Begin says that the caller is about to make a snapshot, and Long that the
+	// snapshot is more work than most, or that much was read. Both may wait for
+	// others, and end the snapshot with their error. End says that it is over;
+	// it is called if Begin has returned no error.
+	Begin() error
+	Long() error
+	End()
 }
 
-// ReadIn has r decide when the snapshots of a caller may work.
-func ReadIn(ctx context.Context, r Reader) context.Context {
-	return context.WithValue(ctx, reader{}, r)
+// InTurn makes t the turn of a caller.
+func InTurn(ctx context.Context, t Turn) context.Context {
+	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// ReaderOf gives the r of [ReadIn], or one that lets everybody work.
-func ReaderOf(ctx context.Context) Reader {
-	if r, ok := ctx.Value(reader{}).(Reader); ok {
-		return r
+// TurnOf returns the t of [InTurn], or a turn that never waits.
+func TurnOf(ctx context.Context) Turn {
+	if t, ok := ctx.Value(turnKey{}).(Turn); ok {
+		return t
 	}
-	return reader{}
+	return noTurn{}
 }
 
-func (reader) Begin() error { return nil }
-func (reader) Long() error  { return nil }
-func (reader) End()         {}
+type noTurn struct{}
 
-type diskKey struct{}
-
-// AtDisk makes the engine call fn as soon as the caller only waits for the
-// disk, for its own writes or to confirm what it has read. If only a limited
-// number of callers may run at once, fn can let another one run meanwhile.
-func AtDisk(ctx context.Context, fn func()) context.Context {
-	return context.WithValue(ctx, diskKey{}, fn)
-}
-
-// WaitsForDisk calls the fn of [AtDisk].
-func WaitsForDisk(ctx context.Context) {
-	if fn, ok := ctx.Value(diskKey{}).(func()); ok {
-		fn()
-	}
-}
+func (noTurn) Wait()         {}
+func (noTurn) Pause()        {}
+func (noTurn) Resume() error { return nil }
+func (noTurn) Begin() error  { return nil }
+func (noTurn) Long() error   { return nil }
+func (noTurn) End()          {}

@@ -315,13 +315,29 @@ func (a *attacker) callers(n, m int, call func(i int) (tool, arguments string)) 
 	}
 }
 
+// waiting makes 16 000 calls that wait, on 64 connections of 8 actors.
+func (a *attacker) waiting(tool, arguments string) {
+	parallel(64, func(i int) {
+		c := a.join(fmt.Sprintf("waiter%d", i%8))
+		c.whileIn(a.ctx)
+		for n := range 250 {
+			c.nc.Write(callLine(n, tool, arguments))
+		}
+	})
+}
+
 func (a *attacker) operator() *raw { return a.must(server.Hello{Operator: true}) }
 
 // token makes an actor and gives its token.
 func (a *attacker) token(run, name, role string) string {
+	return a.secret("operator_actor_add", fmt.Sprintf(`{"run":%q,"name":%q,"role":%q}`, run, name, role))
+}
+
+// secret gives the token in an operator's answer.
+func (a *attacker) secret(tool, arguments string) string {
 	op := a.operator()
 	defer op.nc.Close()
-	answer, err := op.call("operator_actor_add", fmt.Sprintf(`{"run":%q,"name":%q,"role":%q}`, run, name, role))
+	answer, err := op.call(tool, arguments)
 	if err != nil {
 		panic(err)
 	}
@@ -334,6 +350,11 @@ func (a *attacker) token(run, name, role string) string {
 		panic(fmt.Sprintf("no token: %v %s", err, answer))
 	}
 	return m.Result.StructuredContent.Token
+}
+
+// access issues a token of a program.
+func (a *attacker) access(role string) string {
+	return a.secret("operator_token_issue", fmt.Sprintf(`{"name":"attacker","role":%q}`, role))
 }
 
 // until calls a tool until its answer has what is wanted.
@@ -397,7 +418,7 @@ var attacks = []attack{
 			if err != nil || i%2 == 0 { // half of them keep what they get
 				return err
 			}
-			_, err = a.web1(client, "DELETE", session, "")
+			_, err = a.mcp(client, "DELETE", session, "")
 			return err
 		})
 	}},
@@ -578,6 +599,138 @@ var attacks = []attack{
 			})
 		}
 	}},
+	{name: "waits for one entry", run: func(a *attacker) {
+		a.waiting("kv_wait", `{"path":"/shared/hot","min_version":1000000000,"wait_secs":50}`)
+		setter := a.join("setter")
+		stop := setter.whileIn(a.ctx)
+		a.all.Go(func() {
+			defer stop()
+			for a.ctx.Err() == nil {
+				if _, err := setter.call("kv_set", `{"path":"/shared/hot","value":1}`); err != nil && a.ctx.Err() == nil {
+					a.note(err)
+					return
+				}
+			}
+		})
+	}},
+	{name: "directories over 50 000 leases", prepare: func(a *attacker) {
+		kept = a.horde(5, func(i int, r *raw) {
+			r.pipeline(10_000, 64, func(n int) []byte {
+				return callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"file:src/h%d/%d","ttl_secs":3600,"mode":"shared"}`, i, n))
+			}, nil)
+		})
+	}, run: func(a *attacker) {
+		a.callers(attackers, 4, func(i int) (string, string) {
+			return "run_lease_acquire", fmt.Sprintf(`{"key":"file:src/**","mode":%q,"wait_secs":%d}`, []string{"shared", "exclusive"}[i%2], i/2%2)
+		})
+	}},
+	{name: "waits for 1 000 directories", prepare: func(a *attacker) {
+		kept = a.horde(1, func(i int, r *raw) {
+			r.lease("run_lease_acquire", "key", "file:src", 10_000, hour)
+		})
+	}, run: func(a *attacker) {
+		for i := range 10 {
+			c := a.join(fmt.Sprintf("waiter%d", i))
+			c.whileIn(a.ctx)
+			for n := range 100 {
+				c.nc.Write(callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"file:src/**","as":"s%d","wait_secs":50}`, n)))
+			}
+		}
+		a.callers(attackers, 4, func(i int) (string, string) {
+			return "run_lease_acquire", fmt.Sprintf(`{"key":"file:src/%d","wait_secs":0.1}`, i)
+		})
+	}},
+	{name: "a long chain of waits", again: true, prepare: func(a *attacker) {
+		const each = 90
+		for _, r := range kept {
+			r.nc.Close()
+		}
+		kept = a.horde(100, func(i int, r *raw) {
+			r.pipeline(each, 64, func(n int) []byte {
+				return callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"link%d","as":"s%d","ttl_secs":3600}`, i*each+n, n))
+			}, nil)
+		})
+		parallel(len(kept), func(i int) {
+			for n := range each {
+				kept[i].nc.Write(callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"link%d","as":"s%d","wait_secs":50}`, i*each+n+1, n)))
+			}
+		})
+		time.Sleep(2 * time.Second)
+	}, run: func(a *attacker) {
+		a.callers(attackers, 4, func(i int) (string, string) {
+			return "run_lease_acquire", fmt.Sprintf(`{"key":"link0","as":"t%d","wait_secs":0.01}`, i)
+		})
+	}},
+	{name: "histories of leases", prepare: func(a *attacker) {
+		kept = a.horde(5, func(i int, r *raw) { r.lease("run_lease_acquire", "key", fmt.Sprint("h", i), 10_000, hour) })
+	}, run: func(a *attacker) {
+		a.callers(attackers, 4, func(i int) (string, string) {
+			return "lease_history", `{"scope":"run","key":"none","limit":500}`
+		})
+	}},
+	{name: "streams of events", prepare: func(a *attacker) {
+		kept = a.horde(5, func(i int, r *raw) { r.lease("run_lease_acquire", "key", fmt.Sprint("h", i), 5000, hour) })
+		webToken = a.access("reader")
+	}, run: func(a *attacker) {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+		a.each(64, func(i int) error {
+			ctx, enough := context.WithTimeout(a.ctx, 200*time.Millisecond)
+			defer enough()
+			_, _, err := a.web1(ctx, client, "GET", "/api/v1/runs/"+a.prey+"/events/stream", "")
+			if ctx.Err() != nil {
+				err = nil
+			}
+			return err
+		})
+	}},
+	{name: "requests without a token", run: func(a *attacker) {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+		a.each(64, func(i int) error {
+			switch i % 3 {
+			case 0:
+				a.web1(a.ctx, client, "GET", "/readyz", "")
+			case 1:
+				a.web1(a.ctx, client, "POST", "/mcp", initializeLine)
+			default:
+				a.web1(a.ctx, client, "POST", "/page/session", `{"code":"none"}`)
+			}
+			return nil
+		})
+	}},
+	{name: "polls for tasks over HTTP", prepare: func(a *attacker) {
+		webToken = a.token(a.prey, "root", "root")
+	}, run: func(a *attacker) {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+		_, answer, err := a.web1(a.ctx, client, "POST", "/api/v1/sessions", "")
+		var opened struct{ Session string }
+		if err != nil || json.Unmarshal(answer, &opened) != nil {
+			panic(err)
+		}
+		a.each(100, func(i int) error { // as many as an actor may have
+			_, _, err := a.web1(a.ctx, client, "POST", "/api/v1/tasks/next", `{"queues":["polled"],"ttl_secs":60,"wait_secs":50}`, "Leasehold-Session", opened.Session)
+			return err
+		})
+		producer := a.join("producer")
+		stop := producer.whileIn(a.ctx)
+		a.all.Go(func() {
+			defer stop()
+			for a.ctx.Err() == nil {
+				if _, err := producer.call("task_enqueue", `{"queue":"polled","payload":1}`); err != nil {
+					return
+				}
+			}
+		})
+	}},
+	{name: "claims from empty queues", run: func(a *attacker) {
+		names := make([]string, 16)
+		for i := range names {
+			names[i] = fmt.Sprintf("empty%d", i)
+		}
+		queues, _ := json.Marshal(names)
+		a.callers(64, 16, func(i int) (string, string) {
+			return "task_claim", fmt.Sprintf(`{"queues":%s,"ttl_secs":60,"wait_secs":0.001}`, queues)
+		})
+	}},
 	{name: "a flood of connections", run: func(a *attacker) {
 		a.each(attackers, func(i int) error {
 			c, err := a.dial(server.Hello{Run: a.prey, Name: "mayfly"})
@@ -597,28 +750,38 @@ var (
 
 // initialize opens a session over HTTP.
 func (a *attacker) initialize(client *http.Client) (session string, err error) {
-	resp, err := a.web1(client, "POST", "", initializeLine)
+	resp, err := a.mcp(client, "POST", "", initializeLine)
 	if err != nil {
 		return "", err
 	}
 	return resp.Get("Mcp-Session-Id"), nil
 }
 
+func (a *attacker) mcp(client *http.Client, method, session, body string) (http.Header, error) {
+	header, _, err := a.web1(a.ctx, client, method, "/mcp", body, "Mcp-Session-Id", session)
+	return header, err
+}
+
 // web1 makes one request.
-func (a *attacker) web1(client *http.Client, method, session, body string) (http.Header, error) {
-	req, err := http.NewRequestWithContext(a.ctx, method, a.web, strings.NewReader(body))
+func (a *attacker) web1(ctx context.Context, client *http.Client, method, path, body string, headers ...string) (http.Header, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.web, "/mcp")+path, strings.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+webToken)
+	if webToken != "" {
+		req.Header.Set("Authorization", "Bearer "+webToken)
+	}
+	req.Header.Set("Origin", strings.TrimSuffix(a.web, "/mcp"))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	if session != "" {
-		req.Header.Set("Mcp-Session-Id", session)
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -626,5 +789,5 @@ func (a *attacker) web1(client *http.Client, method, session, body string) (http
 		err = fmt.Errorf("%s: %.80s", resp.Status, text)
 	}
 	a.calls.Add(1)
-	return resp.Header, err
+	return resp.Header, text, err
 }

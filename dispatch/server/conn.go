@@ -233,7 +233,7 @@ func (c *conn) waitCalls(limit time.Duration) {
 // goroutine has taken over.
 func (c *conn) read(ctx context.Context) {
 	for reading := true; reading; {
-		line, err := readLine(c.in, wire.MaxMessage)
+		line, err := c.next(ctx)
 		switch {
 		case errors.Is(err, errTooLong):
 			c.out.write(wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil))
@@ -250,6 +250,32 @@ func (c *conn) read(ctx context.Context) {
 			reading = c.receive(ctx, line)
 		}
 	}
+}
+
+// next reads the next message. A large one must first find room among those that
+// are being received, and then arrive in time, so that clients that send half of
+// one cannot fill the memory.
+func (c *conn) next(ctx context.Context) (line []byte, err error) {
+	var slow *time.Timer
+	line, err = readLine(c.in, wire.MaxMessage, func() error {
+		if !c.take(ctx, c.share.arriving) {
+			return os.ErrDeadlineExceeded
+		}
+		if !c.take(ctx, c.server.shares.arriving) {
+			<-c.share.arriving
+			return os.ErrDeadlineExceeded
+		}
+		slow = time.AfterFunc(bodyTimeout, func() { c.nc.SetReadDeadline(time.Unix(1, 0)) })
+		return nil
+	})
+	if slow != nil {
+		<-c.server.shares.arriving
+		<-c.share.arriving
+		if !slow.Stop() {
+			return nil, errLateMessage
+		}
+	}
+	return line, err
 }
 
 // receive handles one message, and reports whether the caller must continue
@@ -294,7 +320,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	}
 	work := func() {
 		defer c.leave(r)
-		defer c.server.shares.done(len(line))
+		defer c.share.done(len(line), waits)
 		defer c.requests.free(r)
 		if r.name.Lasting() {
 			defer c.server.marked.enter(&c.requests, r)()
@@ -332,9 +358,12 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 // is read meanwhile: such calls end by themselves, and those of a client that
 // does not read its answers end with the client. It reports false if the
 // connection ends.
-func (c *conn) enter(ctx context.Context) bool {
+func (c *conn) enter(ctx context.Context) bool { return c.take(ctx, c.room) }
+
+// take waits for room, and reports false if the connection ends.
+func (c *conn) take(ctx context.Context, room chan struct{}) bool {
 	select {
-	case c.room <- struct{}{}:
+	case room <- struct{}{}:
 		return true
 	case <-ctx.Done():
 	case <-c.leaving:
@@ -351,12 +380,12 @@ func (c *conn) leave(r *request) {
 
 // begin reserves the capacity that a request needs.
 func (c *conn) begin(ctx context.Context, env *wire.Message, waits bool, size int) (*request, error) {
-	if err := c.server.shares.arrive(size); err != nil {
+	if err := c.share.begin(size, waits); err != nil {
 		return nil, err
 	}
 	r, err := c.requests.begin(ctx, env, waits, size, c.nameOn(c.number, c.se, env, waits))
 	if err != nil {
-		c.server.shares.done(size)
+		c.share.done(size, waits)
 	}
 	return r, err
 }

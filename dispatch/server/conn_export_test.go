@@ -18,6 +18,9 @@ func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Ses
 // MaxWaits is the bound of waiting calls.
 const MaxWaits = maxWaits
 
+// MaxActorArriving is the bound of an actor's large messages that arrive.
+const MaxActorArriving = maxActorArriving
+
 // QueuedBytes is how much all clients have still to read.
 func QueuedBytes(s *Server) int64 { return s.shares.queued.Load() }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
@@ -202,6 +203,7 @@ func (d *daemon) addBlocker() blocker {
 	b := blocker{make(chan *dispatch.Session, 1000), make(chan error, 1000)}
 	d.AddTestTool("block", func(ctx context.Context, se *dispatch.Session) string {
 		b.began <- se
+		engine.TurnOf(ctx).Pause() // as a call does that waits
 		<-ctx.Done()
 		b.ended <- context.Cause(ctx)
 		return "cancelled"

@@ -22,6 +22,12 @@ const (
 	maxLanes  = maxTurns
 	maxInLine = 48
 
+	// maxActorWaits is how many calls of one actor wait at once, on all its
+	// connections, and maxAllWaits how many of all actors. One change may wake
+	// all of them.
+	maxActorWaits = 512
+	maxAllWaits   = 16384
+
 	// maxCallBytes is the total size of the messages of a connection's running
 	// calls.
 	maxCallBytes = 8 * wire.MaxMessage
@@ -29,6 +35,12 @@ const (
 	// maxArrived is the total size of the messages of all running calls in the
 	// daemon.
 	maxArrived = 64 * wire.MaxMessage
+
+	// maxActorArriving is how many large messages of one actor are received at
+	// once, and maxArriving how many of all actors. Their clients may never
+	// finish them.
+	maxActorArriving = 8
+	maxArriving      = 64
 
 	// maxNotices is how many unread notifications a client may have.
 	maxNotices = 64

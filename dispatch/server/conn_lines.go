@@ -16,18 +16,28 @@ var (
 	// errTooLong ends a connection whose message exceeds the limit.
 	errTooLong = fmt.Errorf("a message is larger than %d MiB", wire.MaxMessage>>20)
 
+	// errLateMessage ends a connection whose client does not finish a message.
+	errLateMessage = fmt.Errorf("a message did not arrive within %v", bodyTimeout)
+
 	// errSlowPeer ends a connection whose peer does not read.
 	errSlowPeer = errors.New("the client reads no answers: it is stopped or too slow")
 )
 
 // readLine returns the next line without its newline. The line is a copy,
-// because calls keep it.
-func readLine(br *bufio.Reader, limit int) ([]byte, error) {
+// because calls keep it. readLine calls large, if it is not nil, when it has read
+// largeMessage bytes, and returns its error.
+func readLine(br *bufio.Reader, limit int, large func() error) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := br.ReadSlice('\n')
 		if len(line)+len(part) > limit+1 { // the newline does not count
 			return nil, errTooLong
+		}
+		if large != nil && len(line)+len(part) >= largeMessage {
+			if err := large(); err != nil {
+				return nil, err
+			}
+			large = nil
 		}
 		line = append(line, part...)
 		switch {

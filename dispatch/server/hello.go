@@ -102,7 +102,7 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	// A daemon that refuses the connection says why, and may close it before it
 	// reads the hello.
 	br := bufio.NewReaderSize(nc, 16<<10)
-	line, err := readLine(br, maxHello)
+	line, err := readLine(br, maxHello, nil)
 	if err != nil {
 		return nil, Welcome{}, cmp.Or(writeErr, err)
 	}
@@ -178,7 +178,7 @@ func interruptIfOver(ctx context.Context, nc net.Conn) {
 }
 
 func (s *Server) readHello(br *bufio.Reader) (h Hello, line []byte, err error) {
-	if line, err = readLine(br, maxHello); err != nil {
+	if line, err = readLine(br, maxHello, nil); err != nil {
 		return h, nil, fmt.Errorf("no hello: %w", err)
 	}
 	h, err = s.parseHello(line)

@@ -29,6 +29,11 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		if away := hs.spread.away(hs.se, route.Tool.Name, args); away != nil {
 			return away(ctx, hs.se, args)
 		}
+		ctx, turn, err := hs.share.turn(ctx, false)
+		if err != nil {
+			return tools.RefusalOf(err).Reply()
+		}
+		defer turn.end()
 		return hs.tools[route.Tool.Name].call(ctx, hs.se, args)
 	}
 	asked, err := route.Call(r, nil)

@@ -22,6 +22,9 @@ const pageKey = "Leasehold-Page"
 // pageAccess begins the names of the tokens of browsers.
 const pageAccess = "page-"
 
+// maxSignIn is the size of the largest request to sign in, in bytes.
+const maxSignIn = 4 << 10
+
 // servePage adds the routes of the page.
 func (e *endpoint) servePage(mux *http.ServeMux) {
 	file := func(name func(*http.Request) string) http.HandlerFunc {
@@ -89,7 +92,8 @@ func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
 		e.tell(w, api.Problem(http.StatusForbidden, "FORBIDDEN", "forbidden: only the page itself signs in"))
 		return
 	}
-	body, status, err := readAPIBody(w, r)
+	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn) // anybody may send it
+	body, status, err := e.readAPIBody(w, r)
 	if err != nil {
 		e.tell(w, api.Problem(status, codeOf(status), err.Error()))
 		return

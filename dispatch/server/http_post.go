@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,7 +36,7 @@ var errClientGone = errors.New("the client closed the request")
 // post handles one message. If the client closes the request, its call is
 // cancelled, because the answer has no other way to the client.
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
-	body, status, err := readBody(w, r)
+	body, status, err := e.readBody(w, r)
 	if err != nil {
 		tryLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
@@ -68,7 +70,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 	}
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
@@ -76,19 +78,23 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 	if asJSON, asStream := accepts(r); !asJSON && !asStream {
 		return nil, http.StatusNotAcceptable, errNotAcceptable
 	}
-	return readAll(w, r)
+	return e.readAll(w, r)
 }
 
-// readAll reads a body, limited in time and size.
-func readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+// readAll reads a body, limited in time and size. A large one must find room
+// among those that are being received.
+func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	if r.ContentLength > wire.MaxMessage {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
+	all := http.MaxBytesReader(w, r.Body, wire.MaxMessage)
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), sureBody)+bytes.MinRead))
-	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
+	if _, err = buf.ReadFrom(io.LimitReader(all, largeMessage)); err == nil && buf.Len() == largeMessage {
+		err = e.readRest(buf, r, all)
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
@@ -101,6 +107,24 @@ func readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, e
 // sureBody is how much memory a request gets for its body before it has sent
 // any of it.
 const sureBody = 64 << 10
+
+// readRest reads the rest of a large body.
+func (e *endpoint) readRest(buf *bytes.Buffer, r *http.Request, rest io.Reader) error {
+	places := []chan struct{}{e.server.shares.arriving}
+	if c := webConnOf(r); c != nil && c.share != nil {
+		places = append(places, c.share.arriving)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), bodyTimeout)
+	defer cancel()
+	for _, place := range slices.Backward(places) { // the actor's own first
+		if err := enter(ctx, place); err != nil {
+			return err
+		}
+		defer func() { <-place }()
+	}
+	_, err := buf.ReadFrom(rest)
+	return err
+}
 
 // initialize opens a session.
 func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, env wire.Message, body []byte) {
@@ -221,7 +245,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.presence.answered()
 		return
 	}
-	defer s.shares.done(len(body))
+	defer hs.share.done(len(body), c.waits)
 	defer hs.requests.free(c)
 
 	reply := make(chan []byte, 1) // nil: the answer is not wanted
@@ -269,13 +293,13 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 
 // begin reserves the capacity that a request needs.
 func (hs *httpSession) begin(env *wire.Message, size int, name call.Call) (*request, error) {
-	shares := &hs.endpoint.server.shares
-	if err := shares.arrive(size); err != nil {
+	waits := hs.waits(env)
+	if err := hs.share.begin(size, waits); err != nil {
 		return nil, err
 	}
-	c, err := hs.requests.begin(hs.ctx, env, hs.waits(env), size, name)
+	c, err := hs.requests.begin(hs.ctx, env, waits, size, name)
 	if err != nil {
-		shares.done(size)
+		hs.share.done(size, waits)
 		return nil, err
 	}
 	c.open = true

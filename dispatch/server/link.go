@@ -88,7 +88,7 @@ func (l *link) greet(ctx context.Context, timeout time.Duration) error {
 	if _, err := l.out.Write(wire.Line(Hello{Leasehold: HelloVersion, Operator: true})); err != nil {
 		return fmt.Errorf("%w: %w", errLinkLost, err)
 	}
-	line, err := readLine(l.in, maxHello)
+	line, err := readLine(l.in, maxHello, nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLinkLost, err)
 	}
@@ -184,7 +184,7 @@ func (l *link) write(line []byte) error {
 // read reads answers until there are no more.
 func (l *link) read() {
 	for {
-		line, err := readLine(l.in, maxLinkLine)
+		line, err := readLine(l.in, maxLinkLine, nil)
 		if err != nil {
 			l.nc.Close()
 			l.mu.Lock()

@@ -228,7 +228,7 @@ func (s *Server) ServePassages(ctx context.Context, ln net.Listener) error {
 func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageListener) {
 	nc.SetReadDeadline(time.Now().Add(passageTimeout))
 	br := bufio.NewReaderSize(nc, 16<<10)
-	line, err := readLine(br, maxPassage)
+	line, err := readLine(br, maxPassage, nil)
 	var p passage
 	if err == nil {
 		err = json.Unmarshal(line, &p)

@@ -173,7 +173,7 @@ func (e *endpoint) checkOrigin(r *http.Request) error {
 // pass connects the connection of a request to the server that leads its
 // partition, until either side ends.
 func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net.Conn) {
-	body, status, err := readAll(w, r)
+	body, status, err := e.readAll(w, r)
 	if err != nil {
 		http.Error(w, err.Error(), status)
 		return

@@ -133,14 +133,13 @@ func (s *service) waits(m *wire.Message) bool {
 	return m.Waits(s.tools[m.Params.Name].waits)
 }
 
-// serveCall is answer for a request in its actor's turn. A call that waits
-// needs no turn, but the calls that it waits for do. A client with many unread
-// answers in out gets no turn. out may be nil.
+// serveCall is answer for a request in its actor's turn. A client with many
+// unread answers in out gets no turn. out may be nil.
 func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
 	// A call that is made in another partition has its turn there.
 	away := s.spread.away(se, env.Params.Name, tools.Arguments(env.Params.Arguments))
 	ctx := r.ctx
-	for !r.waits && away == nil {
+	for away == nil {
 		if out.caughtUp(r.ctx); r.ctx.Err() != nil {
 			return f.refuse(env, context.Cause(r.ctx))
 		}

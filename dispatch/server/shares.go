@@ -25,14 +25,17 @@ type shares struct {
 
 	queued    atomic.Int64 // bytes of answers that clients have not read yet
 	arrived   atomic.Int64 // bytes of running calls
+	waits     int          // calls that wait; under mu
 	strangers atomic.Int64 // HTTP connections that have shown no token
 
 	// reads contains an element for each running snapshot that does not yet
 	// count as long, and long for each running long call: one that reads much
 	// or has a large message. They leave some processors to others.
 	reads, long chan struct{}
-	// parsing is held while a large message is parsed.
-	parsing sync.Mutex
+	// arriving contains an element for each large message that is being
+	// received; parsing is held while one is parsed.
+	arriving chan struct{}
+	parsing  sync.Mutex
 
 	comings  pace[int]       // connections to the socket, by pid
 	openings pace[uuid.UUID] // HTTP sessions, by actor
@@ -41,6 +44,7 @@ type shares struct {
 func (s *shares) init(max Transport) {
 	s.max = max
 	s.reads, s.long = make(chan struct{}, longTurns()), make(chan struct{}, longTurns())
+	s.arriving = make(chan struct{}, maxArriving)
 	s.comings.burst, s.comings.every = processBurst, processEvery
 	s.openings.burst, s.openings.every = sessionBurst, sessionEvery
 }
@@ -58,14 +62,17 @@ type share struct {
 	conns    int // to the socket
 	sessions int // over HTTP
 	requests int // connections over HTTP
+	waits    int // calls that wait
 
-	// turns is for running calls that do not wait. An actor's further calls
-	// queue here and not at the lock of the state, where they would be ahead of
-	// later calls of other actors.
+	// turns is for running calls. An actor's further calls queue here and not
+	// at the lock of the state, where they would be ahead of later calls of
+	// other actors. A call has no turn while it waits.
 	turns chan struct{}
 	// reader is for the one call of the actor that makes a snapshot, or queues
 	// for a long turn, so that the actors alternate.
 	reader chan struct{}
+	// arriving is for large messages that are being received.
+	arriving chan struct{}
 }
 
 // A use is a kind of resource that an actor uses.
@@ -94,7 +101,7 @@ func (s *shares) take(actor uuid.UUID, u use) (*share, error) {
 	defer s.mu.Unlock()
 	sh := s.actors[actor]
 	if sh == nil {
-		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), reader: make(chan struct{}, 1)}
+		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), reader: make(chan struct{}, 1), arriving: make(chan struct{}, maxActorArriving)}
 	}
 	n, limit, which := sh.count(u)
 	if *n >= limit {
@@ -134,13 +141,14 @@ func (sh *share) turn(ctx context.Context, long bool) (context.Context, *turn, e
 	} else if err := enter(ctx, sh.turns); err != nil {
 		return ctx, nil, err
 	}
-	return engine.ReadIn(engine.AtDisk(ctx, t.atDisk), t), t, nil
+	return engine.InTurn(ctx, t), t, nil
 }
 
 // A turn lets a call run. A short turn ends when the call only waits for the
-// disk, so that any number of an actor's calls can share a sync. It is not
-// taken again, because the call may hold what other calls wait for in their
-// turns.
+// disk, so that any number of an actor's calls can share a sync. After that it
+// is not taken again, because the call may hold what other calls wait for in
+// their turns. A call that waits for a change gives its turn back, and takes
+// another for each look at what has changed.
 //
 // How much a call reads is known only when it has read it. So the call takes a
 // place for each of its snapshots. If one turns out to be long, the call takes
@@ -153,7 +161,7 @@ type turn struct {
 	long    time.Time   // since when it has a long turn; zero: it has none
 }
 
-// Begin implements [engine.Reader].
+// Begin implements [engine.Turn].
 func (t *turn) Begin() error {
 	if !t.long.IsZero() {
 		return nil
@@ -169,7 +177,7 @@ func (t *turn) Begin() error {
 	return nil
 }
 
-// Long implements [engine.Reader].
+// Long implements [engine.Turn].
 func (t *turn) Long() error {
 	if !t.reading {
 		return nil
@@ -190,7 +198,7 @@ func (t *turn) enterLong() error {
 	return nil
 }
 
-// End implements [engine.Reader].
+// End implements [engine.Turn].
 func (t *turn) End() {
 	if t.reading {
 		<-t.of.reads
@@ -199,22 +207,34 @@ func (t *turn) End() {
 	}
 }
 
-// atDisk may be called more than once, because a call may wait for the disk
-// several times.
-func (t *turn) atDisk() {
+// Wait implements [engine.Turn].
+func (t *turn) Wait() {
 	if t.short.CompareAndSwap(false, true) {
 		<-t.turns
 	}
 }
 
-// end gives the turn back. A long turn becomes free only after others had the
-// processor for as long as the call worked.
-func (t *turn) end() {
-	t.atDisk()
+// Pause implements [engine.Turn]. A long turn becomes free only after others
+// had the processor for as long as the call worked.
+func (t *turn) Pause() {
+	t.Wait()
 	if !t.long.IsZero() {
 		time.AfterFunc(min(time.Since(t.long), maxRest), func() { <-t.of.long })
+		t.long = time.Time{}
 	}
 }
+
+// Resume implements [engine.Turn].
+func (t *turn) Resume() error {
+	err := enter(t.ctx, t.turns)
+	if err == nil {
+		t.short.Store(false)
+	}
+	return err
+}
+
+// end gives the turn back for good.
+func (t *turn) end() { t.Pause() }
 
 func enter(ctx context.Context, turns chan struct{}) error {
 	select {
@@ -232,17 +252,50 @@ func enter(ctx context.Context, turns chan struct{}) error {
 
 const maxRest = 2 * time.Millisecond
 
-// arrive counts the bytes of a call, or refuses it if too many are being
-// handled.
-func (s *shares) arrive(bytes int) error {
+// begin counts a call of the actor, or refuses it if there are too many bytes of
+// calls or, for a call that waits, too many that wait.
+func (sh *share) begin(bytes int, waits bool) error {
+	s := sh.of
 	if total := s.arrived.Add(int64(bytes)); total > maxArrived && total > int64(bytes) {
 		s.arrived.Add(-int64(bytes))
 		return &registry.LimitError{Which: "bytes of calls under way in the daemon", Max: maxArrived}
 	}
+	if !waits {
+		return nil
+	}
+	if err := sh.beginWait(); err != nil {
+		s.arrived.Add(-int64(bytes))
+		return err
+	}
 	return nil
 }
 
-func (s *shares) done(bytes int) { s.arrived.Add(-int64(bytes)) }
+func (sh *share) beginWait() error {
+	s := sh.of
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case sh.waits >= maxActorWaits:
+		return &registry.LimitError{Which: "waiting calls of one actor", Max: maxActorWaits}
+	case s.waits >= maxAllWaits:
+		return &registry.LimitError{Which: "waiting calls in the daemon", Max: maxAllWaits}
+	}
+	sh.waits++
+	s.waits++
+	return nil
+}
+
+// done ends what begin has counted.
+func (sh *share) done(bytes int, waits bool) {
+	s := sh.of
+	s.arrived.Add(-int64(bytes))
+	if waits {
+		s.mu.Lock()
+		sh.waits--
+		s.waits--
+		s.mu.Unlock()
+	}
+}
 
 // queue counts an answer that a client must read, and reports whether there is
 // room for it. behind is how much the client has not read yet. A client that

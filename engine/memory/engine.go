@@ -158,7 +158,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 		if end.begun {
 			e.appendGroup(end.seen)
 		}
-		engine.WaitsForDisk(ctx)
+		engine.TurnOf(ctx).Wait()
 		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
 			err = failure
 			return
@@ -256,7 +256,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	reader := engine.ReaderOf(ctx)
+	reader := engine.TurnOf(ctx)
 	if err := reader.Begin(); err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 		t.e = nil
 		err = errors.Join(err, snapshot.Close())
 		reader.End()
-		engine.WaitsForDisk(ctx)
+		engine.TurnOf(ctx).Wait()
 		if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
 			err = failure
 		}

@@ -30,8 +30,8 @@ type pace struct {
 	spent bool // the function was told to stop and let others go first
 	rows  int
 
-	reader engine.Reader // of a snapshot that does not yet count as long, or nil
-	bytes  int           // bytes it has read
+	reader engine.Turn // of a snapshot that does not yet count as long, or nil
+	bytes  int         // bytes it has read
 }
 
 // between returns yield with rests between rows.

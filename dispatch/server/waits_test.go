@@ -1,0 +1,84 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// All waiting calls of an actor may wake at once, so their number is limited,
+// however many connections it has.
+func TestWaitingCallsOfAnActorAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		d.token(t, "root")
+		hello := server.Hello{Token: d.token(t, "w")}
+		for range 2 {
+			p := d.pipe(t)
+			p.greet(hello)
+			for i := range server.MaxWaits {
+				p.call(i, "block", waiting)
+				<-b.began
+			}
+		}
+		third := d.pipe(t)
+		third.greet(hello)
+		third.call(1, "block", waiting)
+		if m := third.receive(); !strings.Contains(m.text(), "waiting calls of one actor, at most 512") {
+			t.Errorf("the 513th: %s", m.text())
+		}
+		d.dial(t, "other").call(1, "block", waiting)
+		<-b.began
+	})
+}
+
+// A client that sends half of a large message takes one of few places, and is
+// cut off in the end. Other messages, and large ones of other actors, arrive
+// meanwhile.
+func TestHalfOfALargeMessageIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		d.AddTestTool("echo", func(context.Context, *dispatch.Session) string { return "echo" })
+		d.token(t, "root")
+		hello := server.Hello{Token: d.token(t, "w")}
+		large := `{"text":"` + strings.Repeat("x", 100<<10) + `"}`
+		var halves []*peer
+		for range server.MaxActorArriving {
+			p := d.pipe(t)
+			p.greet(hello)
+			go p.nc.Write([]byte(large)) // without a newline
+			halves = append(halves, p)
+		}
+		synctest.Wait()
+		other := d.dial(t, "other")
+		other.call(1, "echo", large)
+		if m := other.receive(); m.text() != "echo" {
+			t.Errorf("a large message of another actor: %s", m.text())
+		}
+		p := d.pipe(t)
+		p.greet(hello)
+		p.call(1, "echo", `{}`)
+		if m := p.receive(); m.text() != "echo" {
+			t.Errorf("a small message of the same actor: %s", m.text())
+		}
+		start := time.Now()
+		go p.call(2, "echo", large)
+		if m := p.receive(); m.text() != "echo" {
+			t.Errorf("a large message of the same actor: %s", m.text())
+		}
+		if waited := time.Since(start); waited != 30*time.Second {
+			t.Errorf("it was served after %v, when those before it were cut off", waited)
+		}
+		for _, p := range halves {
+			if _, err := p.br.ReadByte(); err == nil {
+				t.Error("a client that does not finish its message is not cut off")
+			}
+		}
+	})
+}
