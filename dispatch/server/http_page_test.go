@@ -124,6 +124,7 @@ func TestPageSignsInOnce(t *testing.T) {
 		v.want(401, "POST", "/page/session", code, "Origin", ours)
 		code = v.code(dispatch.Reader)
 		time.Sleep(page.CodeLasts)
+		v.client.CloseIdleConnections() // the server closes them, too, at this instant
 		v.want(401, "POST", "/page/session", code, "Origin", ours)
 		// A token is taken, too, but not an actor's.
 		v.want(401, "POST", "/page/session", `{"token":"`+v.token+`"}`, "Origin", ours)
