@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // readyWithin is how long a ready daemon may take to read its state.
@@ -63,26 +66,74 @@ func (s *Server) knowsLeader() bool {
 // serves them only to operators and readers, because they reveal the names of
 // queues and how busy they are.
 func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
-	home, _ := e.server.homes.look(e.partitionOf(r)) // of the token
-	switch {
-	case e.server.opts.Metrics == nil:
+	if e.server.opts.Metrics == nil {
 		plain(w, http.StatusNotFound, "there are no metrics here")
 		return
-	case home == nil:
-		plain(w, http.StatusServiceUnavailable, "another server leads, which alone knows the tokens; leasehold serve --metrics asks for none")
-		return
 	}
-	home.guests.Done()
-	r, actor, leave, refused := e.admit(r)
-	defer leave()
+	role, refused := e.roleOf(r)
 	switch {
 	case refused != nil:
 		refused.tell(w)
-	case actor.Role != dispatch.Operator && actor.Role != dispatch.Reader:
-		plain(w, http.StatusForbidden, "forbidden: metrics need the token of a reader or operator; this is that of a "+string(actor.Role))
+	case role != dispatch.Operator && role != dispatch.Reader:
+		plain(w, http.StatusForbidden, "forbidden: metrics need the token of a reader or operator; this is that of a "+string(role))
 	default:
 		e.server.opts.Metrics.ServeHTTP(w, r)
 	}
+}
+
+// roleOf returns the role of the actor of a request. If another server knows the
+// token, that server is asked.
+func (e *endpoint) roleOf(r *http.Request) (role dispatch.Role, refused *refusedRequest) {
+	if home, _ := e.server.homes.look(e.partitionOf(r)); home != nil || e.server.opts.Elsewhere == nil {
+		if home != nil {
+			home.guests.Done()
+		}
+		_, actor, leave, refused := e.admit(r)
+		leave()
+		return actor.Role, refused
+	}
+	if err := e.checkOrigin(r); err != nil {
+		return "", &refusedRequest{http.StatusForbidden, err}
+	}
+	token := bearer(r)
+	if !dispatch.IsAccess(token) {
+		return "", &refusedRequest{http.StatusUnauthorized, fmt.Errorf("%w: metrics need the token of a reader or operator", dispatch.ErrUnauthenticated)}
+	}
+	ctx, stop := context.WithTimeoutCause(r.Context(), askTimeout, errNotReached)
+	defer stop()
+	role, err := e.server.askRole(ctx, e.partitionOf(r), token, webConnOf(r).peer())
+	if said, _ := errors.AsType[*HelloError](err); said != nil && said.Code == "UNAUTHENTICATED" {
+		return "", &refusedRequest{http.StatusUnauthorized, said}
+	}
+	if err != nil {
+		return "", &refusedRequest{http.StatusServiceUnavailable, err}
+	}
+	return role, nil
+}
+
+// askTimeout is how long another server may take to say whose token it is.
+const askTimeout = 5 * time.Second
+
+// askRole asks the server that leads a partition for the role of a token of an
+// operator or reader. It connects with the token, and leaves.
+func (s *Server) askRole(ctx context.Context, partition int, token string, peer process.Peer) (dispatch.Role, error) {
+	home, _, nc, err := s.reach(ctx, false, passage{Partition: partition, Peer: peer})
+	if err != nil {
+		return "", err
+	}
+	if home != nil { // this server has just taken the lead
+		home.guests.Done()
+		return "", errNotReached
+	}
+	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	out := frames{nc} // it reads what comes unchanged
+	_, welcome, err := Greet(out, Hello{Token: token})
+	if err != nil {
+		return "", err
+	}
+	_ = out.end() // otherwise that server notices by itself
+	return welcome.Actor.Role, nil
 }
 
 func plain(w http.ResponseWriter, status int, text string) {

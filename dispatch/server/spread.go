@@ -204,7 +204,18 @@ func (sp *spread) callAs(ctx context.Context, name call.Call, se *dispatch.Sessi
 // everywhere calls a tool in all partitions, and returns the answers in the
 // order of the partitions, or the first refusal.
 func (sp *spread) everywhere(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) (list []tools.Reply, refused *tools.Reply) {
-	list = make([]tools.Reply, sp.server.opts.Partitions)
+	list = sp.ask(ctx, se, tool, args)
+	for i := range list {
+		if list[i].IsError {
+			return nil, &list[i]
+		}
+	}
+	return list, nil
+}
+
+// ask calls a tool in all partitions.
+func (sp *spread) ask(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) []tools.Reply {
+	list := make([]tools.Reply, sp.server.opts.Partitions)
 	var calls errgroup.Group
 	calls.SetLimit(maxSpread)
 	for partition := range list {
@@ -214,16 +225,39 @@ func (sp *spread) everywhere(ctx context.Context, se *dispatch.Session, tool str
 		})
 	}
 	_ = calls.Wait() // none returns an error
-	for i := range list {
-		if list[i].IsError {
-			return nil, &list[i]
+	return list
+}
+
+// partialWait is how long a call that can do without some partitions waits for
+// one. Partitions that move are led again within it.
+const partialWait = 2 * time.Second
+
+// some calls a tool in all partitions, and merges the answers of those that a
+// server leads.
+func (sp *spread) some(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) tools.Reply {
+	ctx, stop := context.WithTimeoutCause(ctx, partialWait, errNoHome)
+	defer stop()
+	var list []tools.Reply
+	var missing []int
+	var refused tools.Reply
+	for partition, r := range sp.ask(ctx, se, tool, args) {
+		switch {
+		case !r.IsError:
+			list = append(list, r)
+		case tools.Unavailable(r):
+			missing, refused = append(missing, partition), r
+		default:
+			return r
 		}
 	}
-	return list, nil
+	if len(list) == 0 {
+		return refused
+	}
+	return tools.Merge(tool, args, list, missing...)
 }
 
 // maxSpread is how many partitions a call asks at once.
-const maxSpread = 8
+const maxSpread = 64
 
 // away returns a function for a call that concerns more than this partition, or
 // nil.
@@ -265,6 +299,11 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 
 // all returns a function for a call about all runs.
 func (sp *spread) all(tool string) toolFunc {
+	if tools.Partial(tool) {
+		return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
+			return sp.some(ctx, se, tool, args)
+		}
+	}
 	return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
 		list, refused := sp.everywhere(ctx, se, tool, args)
 		if refused != nil {

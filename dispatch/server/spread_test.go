@@ -62,7 +62,8 @@ func newStreet(t *testing.T, houses, partitions int) *street {
 	}
 	for n := range houses {
 		d := &daemon{}
-		d.Server = server.New(nil, server.Options{Partitions: partitions, Elsewhere: func(p int) (*server.Way, <-chan struct{}) {
+		metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "of house ", n) })
+		d.Server = server.New(nil, server.Options{Partitions: partitions, Metrics: metrics, Elsewhere: func(p int) (*server.Way, <-chan struct{}) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if at := s.leaders[p]; at >= 0 && at != n {
@@ -703,6 +704,95 @@ func TestAnOperatorsWriteOverALostLinkHappensOnce(t *testing.T) {
 		lost(nil, "operator_run_remove", fmt.Sprintf(`{"run":%q}`, run))
 		if why := op.refused("operator_run_remove", fmt.Sprintf(`{"run":%q}`, run)); !strings.Contains(why, "run") {
 			t.Error(why)
+		}
+	})
+}
+
+// A list of all runs does not wait for a partition that nobody leads. It says which one
+// is missing.
+func TestAListOfRunsDoesWithoutAPartition(t *testing.T) {
+	inStreet(t, 2, 4, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		for _, run := range s.runs() {
+			s.actor(op, run, "root", "root")
+		}
+		var list struct {
+			Runs    []struct{ Run string }
+			Missing []int
+		}
+		op.want(&list, "operator_tree", `{}`)
+		if len(list.Runs) != 4 || list.Missing != nil {
+			t.Errorf("all are led: %+v", list)
+		}
+		s.end(1)
+		s.end(2)
+		synctest.Wait()
+		began := time.Now()
+		op.want(&list, "operator_tree", `{}`)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("it waited %v", took)
+		}
+		if len(list.Runs) != 2 || !slices.Equal(list.Missing, []int{1, 2}) {
+			t.Errorf("two are not led: %+v", list)
+		}
+		op.refused("operator_tree", `{"limit":0}`)
+		s.open(1, 0)
+		s.open(2, 0)
+		list.Missing = nil
+		op.want(&list, "operator_tree", `{}`)
+		if list.Missing != nil {
+			t.Errorf("all are led again: %+v", list)
+		}
+	})
+}
+
+// Each server shows its own metrics to whoever may see them, whichever server knows the
+// tokens.
+func TestEachServerShowsItsMetrics(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		run := s.runs()[1]
+		s.actor(op, run, "root", "root")
+		var reader, operator struct{ Token string }
+		op.want(&reader, "operator_token_issue", `{"name":"grafana","role":"reader"}`)
+		op.want(&operator, "operator_token_issue", `{"name":"ci","role":"operator"}`)
+		scrape := func(house int, token string) (int, string) {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/metrics", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			resp, err := s.houses[house].client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.StatusCode, string(text)
+		}
+		worker := s.actor(op, run, "w", "worker")
+		for house := range s.houses {
+			for _, token := range []string{reader.Token, operator.Token} {
+				if code, text := scrape(house, token); code != 200 || text != fmt.Sprint("of house ", house) {
+					t.Errorf("house %d: %d %s", house, code, text)
+				}
+			}
+			for _, token := range []string{worker, "lha_nobody", ""} {
+				if code, text := scrape(house, token); code != 401 && code != 403 {
+					t.Errorf("house %d, token %q: %d %s", house, token, code, text)
+				}
+			}
+		}
+		op.want(nil, "operator_token_revoke", `{"name":"grafana"}`)
+		for house := range s.houses {
+			if code, _ := scrape(house, reader.Token); code != 401 {
+				t.Errorf("house %d shows them to a token that was revoked: %d", house, code)
+			}
 		}
 	})
 }

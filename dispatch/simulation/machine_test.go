@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,7 +38,8 @@ type machine struct {
 	cmd  *exec.Cmd
 	ends chan struct{}
 
-	listen, web string // where it listens for other servers, and for HTTP
+	mu          sync.Mutex
+	listen, web string // where its process listens for other servers, and for HTTP
 
 	toDatabase, toPeers, toWeb, toSocket *proxy
 }
@@ -81,7 +84,7 @@ func (h *house) close() {
 }
 
 func (h *house) newMachine(n int) *machine {
-	s := &machine{h: h, n: n, listen: freePort(h.t), web: freePort(h.t)}
+	s := &machine{h: h, n: n}
 	if err := os.Mkdir(s.path(""), 0o700); err != nil {
 		h.t.Fatal(err)
 	}
@@ -97,17 +100,22 @@ func (h *house) newMachine(n int) *machine {
 		}
 		return net.Dial("unix", filepath.Join(dir, name))
 	})
-	s.toPeers = h.proxy("tcp", "127.0.0.1:0", "tcp", s.listen)
-	s.toWeb = h.proxy("tcp", "127.0.0.1:0", "tcp", s.web)
-	s.toSocket = h.proxy("unix", s.path("door"), "unix", s.path("s"))
+	dial := func(network string, address *string) func() (net.Conn, error) {
+		return func() (net.Conn, error) {
+			s.mu.Lock()
+			at := *address
+			s.mu.Unlock()
+			return net.Dial(network, at)
+		}
+	}
+	socket := s.path("s")
+	s.toPeers = h.proxyTo("tcp", "127.0.0.1:0", dial("tcp", &s.listen))
+	s.toWeb = h.proxyTo("tcp", "127.0.0.1:0", dial("tcp", &s.web))
+	s.toSocket = h.proxyTo("unix", s.path("door"), dial("unix", &socket))
 	return s
 }
 
 func (s *machine) path(name string) string { return filepath.Join(s.h.dir, fmt.Sprint(s.n), name) }
-
-func (h *house) proxy(network, at, toNetwork, to string) *proxy {
-	return h.proxyTo(network, at, func() (net.Conn, error) { return net.Dial(toNetwork, to) })
-}
 
 func (h *house) proxyTo(network, at string, dial func() (net.Conn, error)) *proxy {
 	ln, err := net.Listen(network, at)
@@ -133,7 +141,11 @@ func (s *machine) start() {
 	s.ready()
 }
 
+// begin starts the process at ports that are free now.
 func (s *machine) begin() {
+	s.mu.Lock()
+	s.listen, s.web = freePort(s.h.t), freePort(s.h.t)
+	s.mu.Unlock()
 	single := fmt.Sprintf("--single-node=%t", s.h.group == nil)
 	s.cmd = exec.Command(s.h.binary, "serve", single, "--partitions", fmt.Sprint(*clusterOver), "--postgres", fmt.Sprintf("host=%s user=test dbname=postgres", s.path("")),
 		"--listen", s.listen, "--advertise", s.toPeers.ln.Addr().String(), "--cluster-secret", filepath.Join(s.h.dir, "secret"),
@@ -165,6 +177,10 @@ func (s *machine) ready() {
 		select {
 		case <-s.ends:
 			log, _ := os.ReadFile(s.path("log"))
+			if again := bytes.HasSuffix(bytes.TrimSpace(log), []byte("address already in use")); again {
+				s.begin() // another program took the port meanwhile
+				continue
+			}
 			s.h.t.Errorf("server %d does not start: %s", s.n, log)
 			return
 		case <-time.After(5 * time.Millisecond):

@@ -9,12 +9,17 @@ import (
 	"time"
 )
 
-// Merge combines the replies of all partitions to a call into one. It is for
-// tools that are not about a single run.
-func Merge(tool string, args Arguments, replies []Reply) Reply {
+// Partial reports whether the replies to a tool can be merged although some
+// partitions have not answered.
+func Partial(tool string) bool { return tool == "operator_tree" }
+
+// Merge combines the replies of partitions to a call into one. It is for tools
+// that are not about a single run. missing are the partitions that have not
+// answered.
+func Merge(tool string, args Arguments, replies []Reply, missing ...int) Reply {
 	switch tool {
 	case "operator_tree":
-		return mergeRuns(args, replies)
+		return mergeRuns(args, replies, missing)
 	case "hook_write":
 		g := guarded{Leases: []guardedFile{}, Overruled: []string{}}
 		for _, one := range decoded[guarded](replies) {
@@ -73,13 +78,13 @@ func merged[R answer](a R) Reply {
 // mergeRuns merges lists of runs by name. Each run is in one list only. Runs that
 // do not fit on the page are dropped. The next call asks for them again, because
 // every list then begins after the last actor of this page.
-func mergeRuns(args Arguments, replies []Reply) Reply {
+func mergeRuns(args Arguments, replies []Reply, missing []int) Reply {
 	limit := maxTree
 	var given struct{ Limit *int }
 	if json.Unmarshal(args, &given) == nil && given.Limit != nil {
 		limit = *given.Limit
 	}
-	all := runList{Runs: []run{}}
+	all := runList{Runs: []run{}, Missing: missing}
 	more := false
 	through := "" // a list may be incomplete after this run
 	for _, one := range decoded[runList](replies) {

@@ -153,6 +153,8 @@ const maxTree = 1000
 type runList struct {
 	Runs []run  `json:"runs"`
 	Next string `json:"next,omitempty" jsonschema:"there are more: ask again with after; the first run of that reply may be the last of this one, with the rest of its actors"`
+
+	Missing []int `json:"missing,omitempty" jsonschema:"partitions that no server leads at present, and whose runs are left out"`
 }
 
 type run struct {
@@ -166,7 +168,13 @@ type run struct {
 	Draining string `json:"draining,omitempty" jsonschema:"why nothing is spawned any more"`
 }
 
-func (l runList) Text() string { return counted(len(l.Runs), "run", "runs", l.Next) }
+func (l runList) Text() string {
+	text := counted(len(l.Runs), "run", "runs", l.Next)
+	if len(l.Missing) > 0 {
+		text += fmt.Sprintf("; those of %s are left out, which no server leads at present", counted(len(l.Missing), "partition", "partitions", ""))
+	}
+	return text
+}
 
 func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs) (runList, error) {
 	find := o.state.RunsAfter

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -89,6 +90,12 @@ func (r Refusal) reply(news []Notice) Reply {
 	reply := newReply(mustJSON(object), r.Message, toldByRefusals, news)
 	reply.IsError = true
 	return reply
+}
+
+// Unavailable reports whether a reply refuses a call that nobody could serve.
+func Unavailable(r Reply) bool {
+	var refusal struct{ Code string }
+	return r.IsError && json.Unmarshal(r.Object, &refusal) == nil && refusal.Code == "UNAVAILABLE"
 }
 
 // RefusalOf converts an error to a refusal. It is the only place where errors

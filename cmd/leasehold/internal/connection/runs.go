@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/leasehold/leasehold/dispatch/client"
 )
@@ -16,6 +17,8 @@ const toolOfRuns = "operator_tree"
 type runsPage struct {
 	Runs []map[string]json.RawMessage `json:"runs"`
 	Next string                       `json:"next,omitempty"`
+
+	Missing []int `json:"missing,omitempty"` // partitions
 }
 
 // theRest adds the following pages to the first page of runs.
@@ -62,5 +65,10 @@ func (p *runsPage) add(page runsPage) error {
 		page.Runs = page.Runs[1:]
 	}
 	p.Runs, p.Next = append(p.Runs, page.Runs...), page.Next
+	for _, partition := range page.Missing {
+		if !slices.Contains(p.Missing, partition) {
+			p.Missing = append(p.Missing, partition)
+		}
+	}
 	return nil
 }

@@ -113,12 +113,26 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	if l.implied && !l.json && l.nothing(answer.Object) {
 		defer l.noteOtherRuns(cmd, c)
 	}
+	if list := missing(answer.Object); list != "" && !l.json {
+		defer fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: no server leads %s at present, and its runs are not shown; try again\n", list)
+	}
 	text, err := l.text(state{Answer: answer}, 0, terminal.PaintFor(out))
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(out, text)
 	return err
+}
+
+// missing names the partitions that an answer leaves out. It returns "" if there
+// are none.
+func missing(object json.RawMessage) string {
+	list, _ := connection.Decode[struct{ Missing []int }](object) // an answer without the field leaves out nothing
+	var names []string
+	for _, partition := range list.Missing {
+		names = append(names, fmt.Sprint("partition ", partition))
+	}
+	return strings.Join(names, ", ")
 }
 
 // nothing reports whether an answer lists nothing.
