@@ -15,10 +15,33 @@ import (
 // leases, tasks and sessions. The tokens of operators and readers, who are in no
 // tree, are in the first partition. The zero Partition is a state that has all
 // runs.
-type Partition struct{ Number, Of int }
+type Partition struct {
+	Number, Of int
+	First      Settled // runs that are in the first partition, whatever their names
+}
+
+// Settled has the names of runs that are in the first partition. It may be nil.
+type Settled map[string]struct{}
+
+// SettledOf returns a Settled with these names.
+func SettledOf(runs []string) Settled {
+	s := make(Settled, len(runs))
+	for _, run := range runs {
+		s[run] = struct{}{}
+	}
+	return s
+}
+
+// PartitionOf returns the number of the partition that has a run.
+func (s Settled) PartitionOf(run string, of int) int {
+	if _, first := s[run]; first {
+		return 0
+	}
+	return PartitionOf(run, of)
+}
 
 // PartitionOf returns the number of the partition that has a run, if there are
-// of partitions. Stored data depends on it, so the result for a name must never
+// of partitions and the run is not [Settled]. Stored data depends on it, so the result for a name must never
 // change.
 func PartitionOf(run string, of int) int {
 	if of <= 1 {
@@ -30,7 +53,7 @@ func PartitionOf(run string, of int) int {
 
 // check returns an error if a run belongs to another partition.
 func (p Partition) check(run string) error {
-	if at := PartitionOf(run, p.Of); at != p.Number {
+	if at := p.First.PartitionOf(run, p.Of); at != p.Number {
 		return fmt.Errorf("run %q is in partition %d, and this is partition %d of %d", run, at, p.Number, p.Of)
 	}
 	return nil

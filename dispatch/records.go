@@ -122,7 +122,10 @@ type sessionRecord struct {
 }
 
 const (
-	runPrefix    = "run/"
+	// RunPrefix is the prefix of the keys of runs; the name of the run follows.
+	RunPrefix = "run/"
+
+	runPrefix    = RunPrefix
 	layerPrefix  = "layer/"
 	actorPrefix  = "actor/"
 	memberPrefix = "member/"

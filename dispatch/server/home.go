@@ -151,8 +151,12 @@ func (s *Server) partitionOf(h dispatch.Credentials, peer process.Peer) int {
 	case h.Handle != "":
 		return s.partitionOfSecret(h.Handle)
 	default:
-		return dispatch.PartitionOf(h.Run, s.opts.Partitions)
+		return s.partitionOfRun(h.Run)
 	}
+}
+
+func (s *Server) partitionOfRun(run string) int {
+	return s.opts.Settled.PartitionOf(run, s.opts.Partitions)
 }
 
 // partitionOfSecret returns the partition of a token or a handle. For one that

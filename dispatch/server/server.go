@@ -18,6 +18,7 @@ type Options struct {
 	Machine string         // where clients of the socket run, if states may move; else ""
 	// Partitions is how many there are, which servers share; 0: the state is whole.
 	Partitions int
+	Settled    dispatch.Settled // runs that are in the first of them
 	// Elsewhere gives the way to another server that leads a partition, or nil, and a
 	// channel that is closed when that may have changed. Nil: there are no others.
 	Elsewhere func(partition int) (*Way, <-chan struct{})

@@ -286,7 +286,7 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 	if !outside && tool != "hook_check" && tool != "hook_changed" {
 		return nil // everything else concerns the client's own run
 	}
-	if partition := dispatch.PartitionOf(run, sp.server.opts.Partitions); named && partition != sp.home.partition {
+	if partition := sp.server.partitionOfRun(run); named && partition != sp.home.partition {
 		return func(ctx context.Context, se *dispatch.Session, args tools.Arguments) tools.Reply {
 			if name := call.Of(ctx); name.Lasting() { // its client may send it again, too
 				return sp.callAs(ctx, name, se, partition, tool, args)

@@ -24,7 +24,7 @@ func (sp *spread) writeAway(se *dispatch.Session, args tools.Arguments) toolFunc
 	}
 	outside := se.Actor().Run == ""
 	for _, w := range given.Writes {
-		if outside || !w.Home && dispatch.PartitionOf(w.Run, sp.server.opts.Partitions) != sp.home.partition {
+		if outside || !w.Home && sp.server.partitionOfRun(w.Run) != sp.home.partition {
 			return sp.write
 		}
 	}
@@ -84,7 +84,7 @@ func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Ar
 // own session; for the client's own project that of its session, wherever it
 // is; otherwise that of the run.
 func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrite, pid json.RawMessage) (partition int, refused *tools.Reply) {
-	at := dispatch.PartitionOf(w.Run, sp.server.opts.Partitions)
+	at := sp.server.partitionOfRun(w.Run)
 	switch {
 	case !w.Home || pid == nil:
 		return at, nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"strings"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -31,6 +32,9 @@ const (
 	// copyingKey exists as long as a copy is incomplete.
 	copyingKey = "copying"
 
+	// spreadKey exists if the state was copied from several partitions.
+	spreadKey = "spread"
+
 	copyBatch = 1 << 20 // bytes, about
 )
 
@@ -38,7 +42,7 @@ const (
 // No engine may have either store open. The copy cannot be opened before
 // Complete. The running clock continues from where it was last recorded. Copy
 // calls progress from time to time with the number of records.
-func Copy(ctx context.Context, from, to Store, progress func(records int64)) (Sum, error) {
+func Copy(ctx context.Context, from Reader, to Store, progress func(records int64)) (Sum, error) {
 	empty := true
 	if err := walkAll(ctx, to, func(Space, []byte, []byte) error { empty = false; return errStop }); err != nil && !errors.Is(err, errStop) {
 		return Sum{}, err
@@ -60,11 +64,37 @@ func Copy(ctx context.Context, from, to Store, progress func(records int64)) (Su
 	if err != nil {
 		return Sum{}, err
 	}
-	_, err = from.Get(Meta, clockKey, func(record []byte) error { return c.add(Meta, []byte(clockKey), record) })
+	for _, key := range []string{clockKey, spreadKey} {
+		if err == nil {
+			_, err = from.Get(Meta, key, func(record []byte) error { return c.add(Meta, []byte(key), record) })
+		}
+	}
+	if u, several := from.(Union); several && len(u) > 1 {
+		c.writes = append(c.writes, Write{Space: Meta, Key: spreadKey, due: never})
+	}
 	if err == nil {
 		err = c.flush()
 	}
 	return s.done(), err
+}
+
+// WasSpread reports whether a state was copied from several partitions. Its
+// secrets then name the partitions that issued them.
+func WasSpread(r Reader) (bool, error) {
+	return r.Get(Meta, spreadKey, func([]byte) error { return nil })
+}
+
+// Names yields the keys of the hot rows that begin with prefix, without it.
+func Names(r Reader, prefix string, yield func(name string)) (err error) {
+	it, err := r.Iterate(Hot)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.Seek(prefix, ""); ok && strings.HasPrefix(string(it.Key()), prefix); ok = it.Next() {
+		yield(string(it.Key()[len(prefix):]))
+	}
+	return it.Err()
 }
 
 // Complete marks a copy as complete, so that it can be opened. The caller must
@@ -75,7 +105,7 @@ func Complete(to Store) error {
 }
 
 // SumOf reads all rows of a store and returns their sum.
-func SumOf(ctx context.Context, store Store) (Sum, error) {
+func SumOf(ctx context.Context, store Reader) (Sum, error) {
 	s := newSummer()
 	err := walkAll(ctx, store, func(space Space, key, record []byte) error { s.add(space, key, record); return nil })
 	return s.done(), err

@@ -17,6 +17,7 @@ import (
 type Cluster struct {
 	pool       *pgxpool.Pool
 	partitions int
+	settled    []string
 }
 
 var _ cluster.Database = (*Cluster)(nil)
@@ -46,13 +47,21 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 		return nil, err
 	}
 	var there int
+	var settled []string
 	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
 		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 			if err := migrate(ctx, conn.Conn()); err != nil {
 				return err
 			}
 			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-				there, err = partition(ctx, tx, cmp.Or(partitions, DefaultPartitions))
+				if there, err = partition(ctx, tx, cmp.Or(partitions, DefaultPartitions)); err != nil {
+					return err
+				}
+				rows, err := tx.Query(ctx, "SELECT run FROM leasehold_settled ORDER BY run")
+				if err != nil {
+					return err
+				}
+				settled, err = pgx.CollectRows(rows, pgx.RowTo[string])
 				return err
 			})
 		})
@@ -64,7 +73,7 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 		pool.Close()
 		return nil, fmt.Errorf("engine: open the database: %w", err)
 	}
-	return &Cluster{pool, there}, nil
+	return &Cluster{pool, there, settled}, nil
 }
 
 // ErrPartitions says that a database cannot have the requested number of
@@ -91,6 +100,10 @@ SELECT n, 0 FROM generate_series(0, $1::bigint - 1) AS n ON CONFLICT (partition)
 
 // Partitions returns the number of partitions.
 func (c *Cluster) Partitions() int { return c.partitions }
+
+// Settled returns the runs that are in the first partition, whatever their names.
+// Only a Cluster from [OpenCluster] knows them.
+func (c *Cluster) Settled() []string { return c.settled }
 
 // ErrNoSchema says that no server has used the database yet.
 var ErrNoSchema = errors.New("no server has used this database yet")
@@ -128,7 +141,7 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 		pool.Close()
 		return nil, fmt.Errorf("engine: find the cluster: %w", err)
 	}
-	return &Cluster{pool, partitions}, nil
+	return &Cluster{pool: pool, partitions: partitions}, nil
 }
 
 // Close closes the connections.

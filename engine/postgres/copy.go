@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/leasehold/leasehold/engine/memory"
 )
@@ -25,6 +26,45 @@ func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
 		return nil, fmt.Errorf("engine: open partition %d: %w", o.Partition, err)
 	}
 	return s, nil
+}
+
+// OpenAll opens the records of all partitions of a database, to copy them.
+func OpenAll(ctx context.Context, o Options) (all memory.Union, err error) {
+	c, err := FindCluster(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	c.Close()
+	for partition := range c.Partitions() {
+		o.Partition = int64(partition)
+		s, err := OpenStore(ctx, o)
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// Settle gives a database, into whose first partition a state was copied, its
+// number of partitions. Later runs are spread over all of them; those of the
+// state stay.
+func Settle(ctx context.Context, o Options, partitions int, runs []string) error {
+	c, err := OpenCluster(ctx, o, 0) // it counts the partitions there are
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "UPDATE leasehold_cluster SET partitions = $1", partitions); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO leasehold_settled (run) SELECT unnest($1::text[]) ON CONFLICT (run) DO NOTHING", runs); err != nil {
+			return err
+		}
+		_, err := partition(ctx, tx, partitions)
+		return err
+	})
 }
 
 // Unserved returns [ErrServed] if a server of the database beats within

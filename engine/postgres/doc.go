@@ -20,6 +20,9 @@
 // # Schema
 //
 //	leasehold_schema     the version of the schema, one row
+//	leasehold_cluster    how many partitions there are, one row
+//	leasehold_settled    runs that a copy brought into the first partition; see [Settle]
+//	leasehold_server     the servers that are registered
 //	leasehold_partition  epoch: how often the partition was opened
 //	leasehold_log        sequence, batch: what was committed, in order
 //	leasehold_record     space, key, value: the content of the log up to some point

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/pebble"
@@ -22,10 +23,11 @@ import (
 
 // A migration has the arguments of migrate.
 type migration struct {
-	state string
-	db    database.Database
-	out   io.Writer
-	err   io.Writer
+	state      string
+	db         database.Database
+	partitions int // of the database that is copied to
+	out        io.Writer
+	err        io.Writer
 }
 
 // NewMigrateCommand copies a state from one store to another.
@@ -38,6 +40,10 @@ func NewMigrateCommand() *cobra.Command {
 postgres, or that of a database into a directory that has none, with migrate directory.
 No daemon may serve either. Everything comes along: runs, actors, sessions, leases,
 lines, stores, tasks, events and tokens, which keep rising.
+
+With --partitions, the database spreads later runs over several partitions. The runs that
+were copied stay in the first. A directory has the runs of all partitions; if it is copied
+into a database again, that has one.
 
 Both are read again at the end, and compared by count and checksum; until then nobody
 can serve the copy. The original stays as it is: do not serve it any more.`,
@@ -62,6 +68,12 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 			if err := m.db.Check(false); err != nil {
 				return exit.Usage(err)
 			}
+			if m.partitions < 0 || m.partitions > postgres.MaxPartitions {
+				return exit.Usagef("--partitions %d: must be from 1 to %d", m.partitions, postgres.MaxPartitions)
+			}
+			if m.partitions > 0 && args[0] == "directory" {
+				return exit.Usagef("--partitions is about a database that is copied to: a directory has none")
+			}
 			if !m.db.Given() {
 				return exit.Usage(exit.Hint(errors.New("say which database"), "with --postgres, --postgres-file or LEASEHOLD_POSTGRES"))
 			}
@@ -71,6 +83,7 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 	f := cmd.Flags()
 	f.StringVar(&m.state, "state", "", "`directory` of the state (default the user's own)")
 	m.db.AddFlags(f)
+	f.IntVar(&m.partitions, "partitions", 0, fmt.Sprintf("with postgres: spread later runs over so many partitions, from 1 to %d (default %d)", postgres.MaxPartitions, postgres.DefaultPartitions))
 	_ = cmd.MarkFlagDirname("state")
 	return cmd
 }
@@ -96,40 +109,70 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	if err := postgres.Unserved(ctx, o, silence); err != nil {
 		return served(err)
 	}
-	if err := whole(ctx, o); err != nil {
-		return err
+	local := func() (memory.Union, error) {
+		s, err := pebble.OpenStore(pebble.Options{Dir: dir, Logf: note})
+		if err != nil {
+			return nil, err
+		}
+		return memory.Union{s}, nil
 	}
-	local := func() (memory.Store, error) { return pebble.OpenStore(pebble.Options{Dir: dir, Logf: note}) }
-	remote := func() (memory.Store, error) { return postgres.OpenStore(ctx, o) }
-	from, to, where := remote, local, m.state
+	c := copying{
+		where: m.state,
+		from:  func() (memory.Union, error) { return postgres.OpenAll(ctx, o) },
+		to:    func() (memory.Store, error) { return pebble.OpenStore(pebble.Options{Dir: dir, Logf: note}) },
+		begin: func(memory.Reader) error { return nil }, finish: func(memory.Reader) error { return nil },
+	}
 	if toDatabase {
-		from, to, where = local, remote, "the database"
+		c = copying{
+			where: "the database", from: local,
+			to:    func() (memory.Store, error) { return postgres.OpenStore(ctx, o) },
+			begin: m.mayBeSpread, finish: func(from memory.Reader) error { return m.settle(ctx, o, from) },
+		}
 	}
-	sum, err := m.copy(ctx, from, to)
+	sum, err := m.copy(ctx, c)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(m.out, "copied %d rows, %s, checksum %x; both were read again and agree\nserve %s from now on, and no more what it was copied from\n",
-		sum.Hot+sum.Cold, terminal.Size(sum.Bytes), sum.Checksum[:8], where)
+		sum.Hot+sum.Cold, terminal.Size(sum.Bytes), sum.Checksum[:8], c.where)
 	return err
 }
 
-// whole refuses a database with several partitions, because a directory keeps all runs
-// in one state.
-func whole(ctx context.Context, o postgres.Options) error {
-	c, err := postgres.FindCluster(ctx, o)
-	if errors.Is(err, postgres.ErrNoSchema) {
-		return nil
-	}
-	if err != nil {
+// A copying says what migrate copies where.
+type copying struct {
+	where  string // of the copy, for people
+	from   func() (memory.Union, error)
+	to     func() (memory.Store, error)
+	begin  func(from memory.Reader) error // before anything is changed
+	finish func(from memory.Reader) error // before the copy may be opened
+}
+
+// mayBeSpread refuses a number of partitions that a state cannot have, and chooses one
+// if none was given.
+func (m *migration) mayBeSpread(from memory.Reader) error {
+	spread, err := memory.WasSpread(from)
+	switch {
+	case err != nil:
 		return err
-	}
-	defer c.Close()
-	if n := c.Partitions(); n > 1 {
-		return exit.Hint(fmt.Errorf("the runs of this database are spread over %d partitions, and those of a directory are not", n),
-			"nothing was changed: only a database of one partition can be copied from or to")
+	case spread && m.partitions > 1:
+		return exit.Hint(errors.New("the tokens of this state name the partitions of the database that it came from, so it cannot be spread over others"),
+			"nothing was changed: copy it with --partitions 1")
+	case spread:
+		m.partitions = 1
+	case m.partitions == 0:
+		m.partitions = postgres.DefaultPartitions
 	}
 	return nil
+}
+
+// settle gives the database its partitions. The runs of the state stay in the first,
+// because their tokens name no partition.
+func (m *migration) settle(ctx context.Context, o postgres.Options, from memory.Reader) error {
+	var runs []string
+	if err := memory.Names(from, dispatch.RunPrefix, func(run string) { runs = append(runs, run) }); err != nil {
+		return err
+	}
+	return postgres.Settle(ctx, o, m.partitions, runs)
 }
 
 func served(err error) error {
@@ -139,14 +182,17 @@ func served(err error) error {
 	return err
 }
 
-// copy copies one store to the other, closes both, reads both again and compares them.
-func (m *migration) copy(ctx context.Context, from, to func() (memory.Store, error)) (sum memory.Sum, err error) {
-	source, err := from()
+// copy copies one store to another, closes it, reads both again and compares them.
+func (m *migration) copy(ctx context.Context, c copying) (sum memory.Sum, err error) {
+	source, err := c.from()
 	if err != nil {
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := to()
+	if err := c.begin(source); err != nil {
+		return sum, err
+	}
+	target, err := c.to()
 	if err != nil {
 		return sum, err
 	}
@@ -163,7 +209,7 @@ func (m *migration) copy(ctx context.Context, from, to func() (memory.Store, err
 		}
 		return sum, err
 	}
-	if target, err = to(); err != nil {
+	if target, err = c.to(); err != nil {
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
@@ -178,6 +224,9 @@ func (m *migration) copy(ctx context.Context, from, to func() (memory.Store, err
 	if sum != there || sum != again {
 		return sum, fmt.Errorf("%w: the copy has %d rows with checksum %x, and the original %d with %x", engine.ErrCorrupt,
 			there.Hot+there.Cold, there.Checksum[:8], again.Hot+again.Cold, again.Checksum[:8])
+	}
+	if err := c.finish(source); err != nil {
+		return sum, err
 	}
 	return sum, memory.Complete(target)
 }

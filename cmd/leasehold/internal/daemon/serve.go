@@ -44,6 +44,7 @@ type serveConfig struct {
 	Database   database.Database
 	Partitions int // of a new database; 0: the default
 	partitions int // the partitions of the database
+	settled    dispatch.Settled
 	Door       *door
 	Socket     string
 	HTTP       string // address; "": no HTTP
@@ -237,8 +238,8 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			return explain(err)
 		}
 		defer seat.close()
-		cfg.partitions = seat.where.Partitions()
-		options.Machine, options.Partitions = process.Machine(), cfg.partitions
+		cfg.partitions, cfg.settled = seat.where.Partitions(), dispatch.SettledOf(seat.where.Settled())
+		options.Machine, options.Partitions, options.Settled = process.Machine(), cfg.partitions, cfg.settled
 		if cfg.Door.Listen != "" {
 			if err := cfg.Door.open(ctx); err != nil {
 				return err
@@ -330,7 +331,7 @@ func (cfg *serveConfig) dispatchOptions() dispatch.Options {
 func (cfg *serveConfig) host(ctx context.Context, partition int, eng *postgres.Engine, daemon *server.Server, measured *metrics.Set) error {
 	defer measured.Attach(eng)()
 	o := cfg.dispatchOptions()
-	o.Above, o.Partition = eng.Floor(), dispatch.Partition{Number: partition, Of: cfg.partitions}
+	o.Above, o.Partition = eng.Floor(), dispatch.Partition{Number: partition, Of: cfg.partitions, First: cfg.settled}
 	state, err := dispatch.Open(ctx, eng, o)
 	if err != nil {
 		return err
