@@ -70,17 +70,13 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, model: newModel(t), home: home, programs: programs, leasehold: filepath.Join(home, "bin", "leasehold")}
 	t.Cleanup(func() { os.RemoveAll(home) })
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", b.leasehold, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, dir := range []string{"run", "tmp", geminiSaid} {
+	for _, dir := range []string{"bin", "run", "tmp", geminiSaid} {
 		if err := os.Mkdir(filepath.Join(home, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+	b := &bench{t: t, model: newModel(t), home: home, programs: programs, leasehold: leaseholdIn(t, filepath.Join(home, "bin"))}
 	b.env = []string{
 		"HOME=" + home, "XDG_RUNTIME_DIR=" + filepath.Join(home, "run"), "TMPDIR=" + filepath.Join(home, "tmp"), "TERM=dumb", "NO_COLOR=1", "CI=1",
 		"PATH=" + filepath.Dir(b.leasehold) + ":" + programs + ":" + os.Getenv("PATH"),

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,11 +90,7 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 	newDir(t)
 	startDaemon(t)
 	bin := t.TempDir()
-	leasehold := filepath.Join(bin, "leasehold")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	leasehold := leaseholdIn(t, bin)
 	env := []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=dumb", "PS1=say: ", "PS2=", "ENV=",
 		"LEASEHOLD_SOCKET=" + inDir("s"),

@@ -332,10 +332,7 @@ func TestTheHooksSettings(t *testing.T) {
 func BenchmarkHook(b *testing.B) {
 	dir := b.TempDir()
 	b.Setenv(dirEnv, dir)
-	leasehold := filepath.Join(dir, "leasehold")
-	if out, err := exec.Command("go", "build", "-o", leasehold, ".").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
-	}
+	leasehold := leaseholdIn(b, dir)
 	env := append(os.Environ(), "LEASEHOLD_SOCKET="+filepath.Join(dir, "s"), "XDG_STATE_HOME="+filepath.Join(dir, "state"), "LEASEHOLD_RUN=", fmt.Sprintf("CLAUDE_PID=%d", os.Getpid()))
 	daemon := exec.Command(leasehold, "serve")
 	daemon.Env = env

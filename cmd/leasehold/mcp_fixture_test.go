@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	default:
-		postgrestest.Main(m)
+		postgrestest.Main(tests{m})
 	}
 }
 

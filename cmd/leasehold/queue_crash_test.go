@@ -99,10 +99,7 @@ func newVictim(t *testing.T) *victim {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &victim{t: t, binary: filepath.Join(dir, "leasehold"), dir: dir}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", d.binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	d := &victim{t: t, binary: leaseholdIn(t, dir), dir: dir}
 	t.Cleanup(func() {
 		if d.cmd != nil {
 			d.kill()

@@ -57,11 +57,7 @@ import (
 //	wall DURATION [RUN]     opens the state on a machine whose wall clock is off,
 //	                        and ends the run
 func TestScripts(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "leasehold")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	binary := leaseholdIn(t, t.TempDir())
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -12,10 +11,7 @@ import (
 // At a terminal setup shows what it would write and asks; only a yes writes it.
 func TestSetupAsksAtATerminal(t *testing.T) {
 	bin, home := t.TempDir(), t.TempDir()
-	leasehold := filepath.Join(bin, "leasehold")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	leasehold := leaseholdIn(t, bin)
 	env := []string{"HOME=" + home, "PATH=" + bin, "TERM=xterm", "NO_COLOR=1"}
 	file := filepath.Join(home, ".gemini", "settings.json")
 	for _, one := range []struct {

@@ -55,10 +55,7 @@ func TestTopOnATerminal(t *testing.T) {
 	newDir(t)
 	startDaemon(t)
 	bin := t.TempDir()
-	leasehold := filepath.Join(bin, "leasehold")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", leasehold, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	leasehold := leaseholdIn(t, bin)
 	env := []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm-256color", "XDG_STATE_HOME=" + inDir("home"),
 		"LEASEHOLD_SOCKET=" + inDir("s"),

@@ -134,7 +134,7 @@ func TestARunOfAnEarlierVersionGoesOn(t *testing.T) {
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("there are no runs: %v", err)
 	}
-	k := newKeptRun(t, "99.0.0")
+	k := newKeptRun(t, "10.0.0")
 	if err := os.WriteFile(filepath.Join(k.home, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,18 +10,6 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 )
 
-// builtAs gives the command as a release of that version is built.
-func builtAs(t *testing.T, dir, version string) string {
-	t.Helper()
-	binary := filepath.Join(dir, "leasehold-"+version)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary,
-		"-ldflags", "-X github.com/leasehold/leasehold/cmd/leasehold/internal/build.release="+version, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return binary
-}
-
 // A client and a daemon of different versions work together as far as they understand
 // one another. Where they do not, the client says which of them is to be replaced.
 func TestAClientBesideADaemonOfAnotherVersion(t *testing.T) {
@@ -30,7 +18,7 @@ func TestAClientBesideADaemonOfAnotherVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	older, newer := builtAs(t, dir, "0.1.0"), builtAs(t, dir, "0.10.0")
+	older, newer := builtAs(t, dir, "9.0.0"), builtAs(t, dir, "10.0.0")
 	env := append(connection.WithoutSecrets(os.Environ()),
 		"HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_RUNTIME_DIR="+dir, "LEASEHOLD_SOCKET=", "LEASEHOLD_RUN=r")
 	run := func(binary string, args ...string) string {
@@ -41,13 +29,13 @@ func TestAClientBesideADaemonOfAnotherVersion(t *testing.T) {
 		return string(out)
 	}
 	const (
-		replaceDaemon  = "the daemon is version 0.1.0 and older than this command, version 0.10.0: leasehold restart starts the installed version, and no session ends by that"
-		replaceCommand = "this command is version 0.1.0 and older than the daemon, version 0.10.0: install version 0.10.0 here too"
+		replaceDaemon  = "the daemon is version 9.0.0 and older than this command, version 10.0.0: leasehold restart starts the installed version, and no session ends by that"
+		replaceCommand = "this command is version 9.0.0 and older than the daemon, version 10.0.0: install version 10.0.0 here too"
 	)
 	for _, of := range []struct{ daemon, client, version, advice string }{
-		{older, newer, "0.1.0", replaceDaemon},
-		{newer, older, "0.10.0", replaceCommand},
-		{newer, newer, "0.10.0", ""},
+		{older, newer, "9.0.0", replaceDaemon},
+		{newer, older, "10.0.0", replaceCommand},
+		{newer, newer, "10.0.0", ""},
 	} {
 		if out := run(of.daemon, "call", "run_lease_acquire", "key=x"); !strings.Contains(out, `run lease "x" acquired`) { // starts the daemon
 			t.Fatal(out)
@@ -77,10 +65,10 @@ func TestAClientBesideADaemonOfAnotherVersion(t *testing.T) {
 		}
 		if of.daemon == older { // as the advice says: the newer one goes on with what the older one had
 			run(of.client, "exec", "--lease", "kept", "--", "sh", "-c", "true")
-			if out := run(of.client, "restart"); !strings.Contains(out, "0.10.0") {
+			if out := run(of.client, "restart"); !strings.Contains(out, "10.0.0") {
 				t.Errorf("restart: %s", out)
 			}
-			if out := run(of.client, "status"); !strings.Contains(out, "version  0.10.0\n") {
+			if out := run(of.client, "status"); !strings.Contains(out, "version  10.0.0\n") {
 				t.Errorf("status after the restart: %s", out)
 			}
 		}

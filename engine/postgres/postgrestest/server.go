@@ -88,7 +88,7 @@ var shared struct {
 }
 
 // Main runs the tests of a package, and then stops the server that they shared.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()

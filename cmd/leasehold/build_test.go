@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// builds are the commands that the tests of this package have built, by version. All
+// tests share them, because a build takes seconds. tests.Run removes them.
+var builds struct {
+	sync.Mutex
+	dir string
+	of  map[string]error
+}
+
+// leaseholdIn puts the command into a directory, under the name leasehold.
+func leaseholdIn(t testing.TB, dir string) (binary string) {
+	t.Helper()
+	return builtAs(t, dir, "")
+}
+
+// builtAs puts the command into a directory as a release of that version is built; with
+// version "", as go build makes it. The file is a hard link where that is possible: a
+// test may replace it, but must not write into it.
+func builtAs(t testing.TB, dir, version string) (binary string) {
+	t.Helper()
+	binary = filepath.Join(dir, "leasehold")
+	flags := []string(nil)
+	if version != "" {
+		binary += "-" + version
+		flags = []string{"-ldflags", "-X github.com/leasehold/leasehold/cmd/leasehold/internal/build.release=" + version}
+	}
+	shared, err := built(version, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Link(shared, binary) == nil {
+		return binary
+	}
+	text, err := os.ReadFile(shared) // the directory is on another file system
+	if err := errors.Join(err, os.WriteFile(binary, text, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// built returns the path of the shared command of a version, which the first call builds.
+func built(version string, flags []string) (binary string, err error) {
+	builds.Lock()
+	defer builds.Unlock()
+	if builds.of == nil {
+		if builds.dir, err = os.MkdirTemp("", "leasehold-built"); err != nil {
+			return "", err
+		}
+		builds.of = make(map[string]error)
+	}
+	binary = filepath.Join(builds.dir, "leasehold-"+version)
+	err, done := builds.of[version]
+	if !done {
+		args := slices.Concat([]string{"build", "-o", binary}, flags, []string{"."})
+		if out, failed := exec.Command("go", args...).CombinedOutput(); failed != nil {
+			err = fmt.Errorf("build: %w\n%s", failed, out)
+		}
+		builds.of[version] = err
+	}
+	return binary, err
+}
+
+// tests runs the tests of this package, and removes what they have built.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	defer func() { os.RemoveAll(builds.dir) }()
+	return m.M.Run()
+}
