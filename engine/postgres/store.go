@@ -135,14 +135,15 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 
 // passes reports whether the cause of an error may pass without intervention:
 // the database is gone, is starting or stopping, is (still) a standby, has no
-// connection left, or rolled back a transaction in favour of another.
+// connection, memory or space on its disk left, or rolled back a transaction in
+// favour of another.
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return !slices.ContainsFunc([]error{ErrSuperseded, ErrNotReplicated, ErrNotDurable, ErrLost}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
 	switch pg.Code {
-	case "40001", "40P01", "53300", "57P01", "57P02", "57P03", "25006":
+	case "40001", "40P01", "53100", "53200", "53300", "57P01", "57P02", "57P03", "25006":
 		return true
 	}
 	return pg.Code[:2] == "08"
