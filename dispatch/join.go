@@ -67,6 +67,7 @@ func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined
 	}
 	l := work.NewLauncher(se.ctx, j.Run, se.peer)
 	l.Machine, l.Labels, l.Instance = j.Machine, j.Labels, j.Instance
+	l.HangUp = func(cause error) { _ = se.Close(cause) } // it is no session of a run, and holds nothing
 	if err := s.loseBefore(ctx, l); err != nil {
 		return Joined{}, err
 	}
@@ -91,6 +92,7 @@ func (s *State) JoinRun(ctx context.Context, se *Session, j Join) (joined Joined
 		return Joined{}, err
 	}
 	context.AfterFunc(se.ctx, func() { s.launchers.Leave(l) })
+	s.launchers.Wake()
 	return joined, nil
 }
 

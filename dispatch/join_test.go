@@ -54,6 +54,16 @@ func (s *site) begin() (paths []string) {
 	return paths
 }
 
+// wait lets time pass, in which the launcher waits for orders.
+func (s *site) wait(d time.Duration) {
+	s.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if _, err := s.NextOrders(s.t.Context(), s.op, "r", min(25*time.Second, time.Until(end))); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
 func placed(name, machine, label string) dispatch.Spawn {
 	return dispatch.Spawn{Role: dispatch.Worker, Name: name, Prompt: "work", Placement: work.Placement{Machine: machine, Label: label}}
 }
@@ -172,7 +182,7 @@ func TestALauncherOfAMachineMayComeBack(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		joined, err = tr.join("m", "one")
 		m = mustJoin(t, joined, err)
-		time.Sleep(time.Minute)
+		m.wait(time.Minute)
 		h.wantStatus(map[string]work.Status{"root": work.Running, "W": work.Running})
 
 		// Another process in its place knows nothing of what the first had started.
@@ -193,5 +203,40 @@ func TestALauncherOfAMachineMayComeBack(t *testing.T) {
 		h.hangUp(m.op)
 		time.Sleep(2 * time.Second)
 		h.wantStatus(map[string]work.Status{"root": work.Running, "W": work.Lost, "V": work.Lost})
+	})
+}
+
+// A machine whose launcher is frozen keeps its connection, and does not ask for orders any
+// more. It is lost as one that is away is.
+func TestAFrozenMachineIsLost(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		joined, err := tr.join("m", "one")
+		m := mustJoin(t, joined, err)
+		tr.spawn("root", placed("W", "m", ""))
+		m.begin()
+		h.take(tr.cast["W"], dispatch.RunScope, "x", time.Hour)
+		m.wait(5 * time.Minute) // one that works waits for orders all the time
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W": work.Running})
+		time.Sleep(work.SilentLimit + 2*time.Second)
+		if m.op.Context().Err() == nil {
+			t.Error("the connection of a frozen launcher stays")
+		}
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W": work.Running})
+		// It wakes up in time.
+		joined, err = tr.join("m", "one")
+		m = mustJoin(t, joined, err)
+		m.wait(time.Minute)
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W": work.Running})
+		time.Sleep(time.Minute)
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W": work.Lost})
+		h.take(tr.cast["root"], dispatch.RunScope, "x", time.Hour)
+		// It wakes up too late, and is told to end what it still runs.
+		joined, err = tr.join("m", "one")
+		m = mustJoin(t, joined, err)
+		if err := tr.LaunchStarted(t.Context(), m.op, "r", tr.ids["W"], 5, ""); !isForbidden(err) {
+			t.Errorf("a process that is lost is reported: %v", err)
+		}
 	})
 }

@@ -61,6 +61,7 @@ func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait t
 	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
+	defer s.launchers.Asking(l)()
 	watch := s.eng.Watch(work.Key(name))
 	defer watch.Stop()
 	var o Orders

@@ -22,14 +22,22 @@ import (
 // no launcher was there to report it.
 var errUnwatched = errors.New("its process is gone")
 
-// tendLaunchers checks the runs whose launcher is away, once a second while
-// there are any. It polls because the system does not report the end of a
-// process that is not our child.
+// errSilent is the cause when the connection of a launcher is ended that does not ask for
+// orders.
+var errSilent = fmt.Errorf("its launcher has asked for no orders for %v", work.SilentLimit)
+
+// tendLaunchers checks the runs whose launcher is away, and the launchers of further
+// machines, once a second while there are any. It polls because the system does not
+// report the end of a process that is not our child, or that a process is frozen.
 func (s *State) tendLaunchers(ctx context.Context) error {
 	tick := time.NewTicker(detachedPoll)
 	defer tick.Stop()
 	step := time.Duration(0)
 	for {
+		silent, watched := s.launchers.Silent(step)
+		for _, l := range silent {
+			l.HangUp(errSilent)
+		}
 		away := s.launchers.Away()
 		for _, l := range away {
 			if err := s.sweep(ctx, l, step); err != nil {
@@ -37,7 +45,7 @@ func (s *State) tendLaunchers(ctx context.Context) error {
 			}
 		}
 		due := tick.C
-		if len(away) == 0 {
+		if len(away) == 0 && !watched {
 			due = nil
 		}
 		select {

@@ -98,7 +98,8 @@ func (l *Launcher) discard() error {
 
 // attach makes this process the run's launcher again after the daemon was away.
 // It first reports the running processes, which the daemon may not know of.
-// Otherwise the daemon would order them to be started again.
+// Otherwise the daemon would order them to be started again. A process that the daemon
+// has given up is ended.
 func (l *Launcher) attach(ctx context.Context, c connection) error {
 	if l.machine != "" {
 		if err := l.join(ctx, c); err != nil {
@@ -108,19 +109,21 @@ func (l *Launcher) attach(ctx context.Context, c connection) error {
 		return err
 	}
 	l.mu.Lock()
-	var running []map[string]any
-	for id, a := range l.agents {
-		if pid := a.pid.Load(); pid != 0 {
-			running = append(running, map[string]any{
-				"run": l.run, "actor_id": id, "pid": pid, "logs": l.opts.Directory.actor(a.order.Path, id),
-			})
-		}
-	}
+	running := maps.Clone(l.agents)
 	l.mu.Unlock()
-	for _, started := range running {
-		var refusal *client.Refusal
-		if _, err := c.Call(ctx, "operator_launch_started", started); err != nil && !errors.As(err, &refusal) {
+	for id, a := range running {
+		pid := a.pid.Load()
+		if pid == 0 {
+			continue
+		}
+		started := map[string]any{"run": l.run, "actor_id": id, "pid": pid, "logs": l.opts.Directory.actor(a.order.Path, id)}
+		_, err := c.Call(ctx, "operator_launch_started", started)
+		refusal, refused := errors.AsType[*client.Refusal](err)
+		switch {
+		case refused && refusal.Code == "UNAVAILABLE", err != nil && !refused:
 			return err
+		case refused: // it was counted as lost, or its run has ended
+			a.ask(stop{Status: "cancelled", Reason: refusal.Message})
 		}
 	}
 	return nil

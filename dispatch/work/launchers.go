@@ -19,7 +19,7 @@ import (
 type Launchers struct {
 	eng  engine.Engine
 	opts Options
-	left chan struct{} // holds a token after a launcher has left
+	left chan struct{} // holds a token after a launcher has joined or left
 
 	mu        sync.Mutex
 	keptOpen  map[uuid.UUID]struct{}  // sessions of launched processes
@@ -62,7 +62,13 @@ type Launcher struct {
 	Labels   []string     // of the machine
 	Instance string       // chosen at random by its process; "": not known
 
-	leaving bool // it starts nothing more. Guarded by Launchers.mu
+	// HangUp ends the operator's session. It is set for the launcher of a further
+	// machine.
+	HangUp func(cause error)
+
+	leaving bool          // it starts nothing more. Guarded by Launchers.mu
+	asking  int           // its calls that wait for orders. Guarded by Launchers.mu
+	silent  time.Duration // how long there has been none while this machine was awake. Guarded by Launchers.mu
 
 	session context.Context // the operator's session; nil: the launcher is away. Guarded by Launchers.mu
 	away    time.Duration   // how long it has been away while this machine was awake. Guarded by Launchers.mu
@@ -288,13 +294,10 @@ func (ls *Launchers) Leave(l *Launcher) {
 	ls.mu.Lock()
 	l.session = nil
 	ls.mu.Unlock()
-	select {
-	case ls.left <- struct{}{}:
-	default:
-	}
+	ls.Wake()
 }
 
-// Left returns a channel that receives a value when a launcher has left.
+// Left returns a channel that receives a value when a launcher has joined or left.
 func (ls *Launchers) Left() <-chan struct{} { return ls.left }
 
 // Away returns the launchers of running runs that are not connected.
@@ -326,6 +329,53 @@ func (ls *Launchers) Gone(l *Launcher) bool {
 	left := l.leaving
 	ls.mu.Unlock()
 	return left || l.Peer.PID != 0 && !ls.opts.Alive(l.Peer)
+}
+
+// SilentLimit is how long the launcher of a further machine may be connected without
+// asking for orders. A launcher that works asks again as soon as it has an answer. One
+// that does not is frozen, although its connection may stay open.
+const SilentLimit = 20 * time.Second
+
+// Asking notes that a launcher asks for orders, until done is called.
+func (ls *Launchers) Asking(l *Launcher) (done func()) {
+	change := func(by int) {
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		l.asking, l.silent = l.asking+by, 0
+	}
+	change(1)
+	return func() { change(-1) }
+}
+
+// Silent adds step to the time for which launchers have not asked for orders. It returns
+// those for which that is too long, and which then count as away for that time, and
+// whether others have to be watched.
+func (ls *Launchers) Silent(step time.Duration) (list []*Launcher, more bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.machines {
+		if !l.attachedLocked() || l.leaving || l.HangUp == nil {
+			continue
+		}
+		if l.asking == 0 {
+			l.silent += step
+		}
+		if l.silent >= SilentLimit {
+			l.session, l.away = nil, l.silent
+			list = append(list, l)
+			continue
+		}
+		more = true
+	}
+	return list, more
+}
+
+// Wake makes the receiver of Left look at the launchers.
+func (ls *Launchers) Wake() {
+	select {
+	case ls.left <- struct{}{}:
+	default:
+	}
 }
 
 // KeepOpen keeps the session of a launched process open while it has no
