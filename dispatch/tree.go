@@ -130,7 +130,7 @@ func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 		return claimRoot(tx, run, n.Name)
 	case Sublead, Worker:
 		if !exists {
-			return Actor{}, notFound("run %q: make its root first (actor add --run %s --role root)", n.Run, n.Run)
+			return Actor{}, fmt.Errorf("%w: run %q; make its root first: leasehold actor add --run %s --name lead --role root", ErrNotFound, n.Run, n.Run)
 		}
 		lead, err := actorAt(tx, run, cmp.Or(n.Parent, RootPath))
 		if err != nil {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -77,5 +80,13 @@ type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	defer func() { os.RemoveAll(builds.dir) }()
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // the tests that run in parallel are scripts, which wait more than they work
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err) // the flag is missing
+		}
+	}
 	return m.M.Run()
 }

@@ -24,7 +24,7 @@ import (
 
 var (
 	chaosRounds = flag.Int("chaos.rounds", 0, "how often a dispatch is interrupted, and how often killed; 0: twice and once")
-	chaosLarge  = flag.Bool("chaos.large", false, "a tree of 216 workers and 26 leads in place of one of 48 and 8")
+	chaosLarge  = flag.Bool("chaos.large", false, "a tree of 216 workers and 26 leads in place of one of 24 and 6")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "of what agents do and when a dispatch ends; 0: a new one")
 )
 
@@ -33,7 +33,7 @@ var (
 // summary accounts for every actor.
 func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 	d := newChaos(t)
-	widths := []int{2, 3, 8} // 48 workers and 8 leads below the root
+	widths := []int{2, 2, 6} // 24 workers and 6 leads below the root
 	if *chaosLarge {
 		widths = []int{2, 3, 3, 12} // 216 and 26
 	}

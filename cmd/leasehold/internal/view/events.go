@@ -126,6 +126,9 @@ func (s *stream) run(cmd *cobra.Command) error {
 			c, err = awaitDaemon(cmd)
 		}
 	}
+	if nobodyYet(cmd, s.args, err) {
+		return s.nothing(out)
+	}
 	return connection.AsJSON(s.json, out, explained(err))
 }
 

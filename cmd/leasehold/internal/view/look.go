@@ -42,7 +42,7 @@ func (l *look) flags(cmd *cobra.Command) *cobra.Command {
 
 func (l *look) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
-	l.implied = place.NamedRun("") == "" && !cmd.Flags().Changed("run")
+	l.implied = unnamedRun(cmd)
 	c, err := connection.Operator(cmd, false)
 	if errors.Is(err, connection.ErrNoDaemon) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
@@ -93,18 +93,27 @@ func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 // daemonPoll is the time between two attempts of a watch to find a daemon.
 const daemonPoll = 500 * time.Millisecond
 
-// nobodyYet reports whether a look failed because the run of this project does not exist
-// and no run was named. That is no error, because the first agent creates the run.
-func (l *look) nobodyYet(err error) bool {
+// unnamedRun reports whether a command shows the run of this project because nobody
+// named another one.
+func unnamedRun(cmd *cobra.Command) bool {
+	return place.NamedRun("") == "" && !cmd.Flags().Changed("run")
+}
+
+// nobodyYet reports whether a call failed because a run does not exist. If nobody named
+// the run, this is no error, because the first agent creates it: nobodyYet says so.
+func nobodyYet(cmd *cobra.Command, args map[string]any, err error) bool {
 	refusal, ok := errors.AsType[*client.Refusal](err)
-	run, _ := l.args["run"].(string)
-	return ok && l.implied && refusal.Code == "NOT_FOUND" && strings.HasPrefix(refusal.Text, fmt.Sprintf("run %q", run))
+	run, _ := args["run"].(string)
+	if !ok || !unnamedRun(cmd) || refusal.Code != "NOT_FOUND" || !strings.HasPrefix(refusal.Text, fmt.Sprintf("run %q", run)) {
+		return false
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: nobody has joined run %s of this project yet; leasehold runs shows the runs there are\n", run)
+	return true
 }
 
 func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	answer, err := connection.Call(cmd.Context(), c, l.tool, l.args)
-	if l.nobodyYet(err) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: nobody has joined run %s of this project yet; leasehold runs shows the runs there are\n", l.args["run"])
+	if nobodyYet(cmd, l.args, err) {
 		return l.showEmpty(out)
 	}
 	if err != nil {

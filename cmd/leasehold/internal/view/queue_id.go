@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/queue"
 )
 
@@ -18,6 +20,13 @@ const minTaskEnd = 4
 
 // maxSearched limits how many tasks of each state are searched for the end of an id.
 const maxSearched = 1000
+
+// noTask is the refusal that the daemon would give.
+func noTask(message string) error {
+	refusal := &client.Refusal{Code: "NOT_FOUND", Message: message}
+	refusal.Object, _ = json.Marshal(map[string]string{"code": refusal.Code, "message": message}) // strings have JSON
+	return refusal
+}
 
 // taskNamed returns the id of a task that is given by its id, or by the end of its id.
 // Narrow tables show only the end: ids begin with a time, so their ends tell them apart.
@@ -44,7 +53,7 @@ func taskNamed(cmd *cobra.Command, run, given string) (string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return "", exit.Hint(fmt.Errorf("no task of run %s has an id that ends in %s", run, end),
+		return "", exit.Hint(noTask(fmt.Sprintf("no task of run %s has an id that ends in %s", run, end)),
 			"leasehold queue list --run %s shows the tasks that are not finished; of each state the first %d are searched", run, maxSearched)
 	}
 	var all []string
