@@ -300,9 +300,9 @@ func (se *Session) registry(scope Scope) (*registry.Registry, error) {
 		return nil, forbidden("an operator is in no run and takes no leases; connect with an actor's token")
 	}
 	if scope == LayerScope {
-		return se.state.core.Registry(layerScope(se.actor.HomeLayer())), nil
+		return se.ofLayer, nil
 	}
-	return se.state.leasesOf(se.run), nil
+	return se.ofRun, nil
 }
 
 // Within returns a context that also ends when the session ends.

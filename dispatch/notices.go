@@ -31,12 +31,13 @@ func (b *bulletin) init() {
 	b.unsure.Store(true)
 }
 
+// quiet reports whether there is nothing to tell, or another call has just begun
+// to tell it.
+func (b *bulletin) quiet() bool { return !b.unsure.Load() && len(b.changes.C) == 0 }
+
 // read calls take if there may be something to tell. take returns more as true
 // if something is left for another call to tell.
 func (b *bulletin) read(ctx context.Context, take func() (more bool, err error)) error {
-	if !b.unsure.Load() && len(b.changes.C) == 0 {
-		return nil // nothing, or another call has just begun to tell it
-	}
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -65,6 +66,13 @@ const MaxNotices = 20
 // been told, and marks them as told. more is the number of notices left for
 // later answers.
 func (se *Session) TakeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
+	if se.losses.quiet() {
+		return nil, 0, nil
+	}
+	return se.takeNotices(ctx, agent)
+}
+
+func (se *Session) takeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
 	h := se.Holder()
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
@@ -110,6 +118,13 @@ var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
 // messages left, or 0 if it has not grown since the last call. The rest can be
 // read with [Session.Inbox].
 func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
+	if se.mail.quiet() {
+		return nil, 0, nil
+	}
+	return se.takeMessages(ctx, agent)
+}
+
+func (se *Session) takeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
 	var ids []uuid.UUID
 	left, others := 0, 0
 	err = se.mail.read(ctx, func() (bool, error) {

@@ -35,6 +35,9 @@ type party struct {
 	actor  Actor
 	run    Run
 	handle string
+
+	ofRun, ofLayer *registry.Registry // of its leases; nil if it takes none
+
 	losses bulletin                   // about leases of the session's actor
 	mail   bulletin                   // about messages to the actor
 	unread atomic.Int64               // messages that the session knows are waiting

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // A Watch reports changes: C holds one value if something has changed since the
 // last receive. Several changes may be reported as one.
@@ -20,17 +17,9 @@ func (w *Watch) Stop() { w.hub.remove(w) }
 
 // A Hub has the watches of an engine. Its zero value is ready to use.
 type Hub struct {
-	count atomic.Int64 // number of watches; changed under mu
-
 	mu    sync.Mutex
 	watch map[string]*Watch
 }
-
-// Idle reports whether there are no watches, so that a change need not be
-// reported. An engine may call it when it makes the change, before that is
-// durable: a caller that starts a watch after this and then reads the state
-// sees the change.
-func (h *Hub) Idle() bool { return h.count.Load() == 0 }
 
 // Watch adds a watch for key.
 func (h *Hub) Watch(key string) *Watch {
@@ -43,17 +32,32 @@ func (h *Hub) Watch(key string) *Watch {
 	}
 	w.next = h.watch[key]
 	h.watch[key] = w
-	h.count.Add(1)
 	return w
+}
+
+// Watched returns those of keys that are watched now, or all of them if somebody
+// watches every change. An engine may call it when it makes a change, before
+// that is durable: a caller that starts a watch after this and then reads the
+// state sees the change.
+func (h *Hub) Watched(keys []string) (watched []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.watch[""] != nil
+	for _, key := range keys {
+		if all || h.watch[key] != nil {
+			watched = append(watched, key)
+		}
+	}
+	return watched
 }
 
 // Notify wakes the watches of keys, and those of every change.
 func (h *Hub) Notify(keys ...string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.watch) == 0 || len(keys) == 0 {
+	if len(keys) == 0 {
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.wakeLocked("")
 	for _, key := range keys {
 		h.wakeLocked(key)
@@ -83,7 +87,6 @@ func (h *Hub) remove(w *Watch) {
 	defer h.mu.Unlock()
 	head := h.watch[w.key]
 	if head == w {
-		h.count.Add(-1)
 		if w.next == nil {
 			delete(h.watch, w.key)
 		} else {
@@ -94,8 +97,7 @@ func (h *Hub) remove(w *Watch) {
 	for p := head; p != nil; p = p.next {
 		if p.next == w {
 			p.next = w.next
-			h.count.Add(-1)
-			return
+				return
 		}
 	}
 }

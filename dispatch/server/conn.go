@@ -341,6 +341,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		default:
 			c.server.retell(c.se)
 		}
+		wire.Reuse(answer)
 	}
 	switch {
 	case r.waits:

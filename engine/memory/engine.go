@@ -68,6 +68,7 @@ type Engine struct {
 	writes   []Write
 	rows     []*row
 	coldUndo []coldUndo
+	keys     []string
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -219,9 +220,9 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		return engine.ErrFull
 	}
 	done = true
-	if !e.hub.Idle() {
-		end.changed = t.keys()
-	}
+	e.keys = t.keys(e.keys)
+	end.changed = e.hub.Watched(e.keys)
+	e.keys = reuse(e.keys)
 	e.observeLocked(t)
 	end.observer = e.observer.Committed
 	e.gatherLocked(t)

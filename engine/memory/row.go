@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 	"github.com/tidwall/btree"
@@ -32,15 +33,27 @@ type row struct {
 }
 
 // newRow copies key and value into one allocation: a string cut from a request
-// would keep the whole request in memory.
+// would keep the whole request in memory. A short text is allocated with the
+// row.
 func newRow(p engine.Row) *row {
 	n := len(p.Key)
-	text := p.Key + p.Value
-	if p.Value == "" {
-		text = strings.Clone(p.Key) // a concatenation with "" does not copy
+	var r *row
+	var text string
+	if all := n + len(p.Value); all <= shortText {
+		short := new(struct {
+			row
+			text [shortText]byte
+		})
+		copy(short.text[copy(short.text[:], p.Key):], p.Value)
+		r, text = &short.row, unsafe.String(&short.text[0], all)
+	} else {
+		r, text = new(row), strings.Join([]string{p.Key, p.Value}, "") // which always copies
 	}
-	return &row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
+	*r = row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
+	return r
 }
+
+const shortText = 64
 
 func (r *row) public() engine.Row {
 	p := engine.Row{Key: r.key, Value: r.value, Owner: r.owner}

@@ -353,9 +353,8 @@ func (t *tx) rollback() {
 	}
 }
 
-// keys returns the keys of the changed rows.
-func (t *tx) keys() []string {
-	keys := make([]string, 0, len(t.undo)+len(t.coldUndo))
+// keys appends the keys of the changed rows.
+func (t *tx) keys(keys []string) []string {
 	for _, u := range t.undo {
 		if u.is != nil {
 			keys = append(keys, u.is.key)

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,10 +138,10 @@ func leaseOf(l registry.Lease) lease {
 	}
 }
 
-func (l lease) named(key string) string { return fmt.Sprintf("%s lease %q", l.Scope, key) }
+func (l lease) named(key string) string { return l.Scope + " lease " + strconv.Quote(key) }
 
 func (l lease) expires() string {
-	text := fmt.Sprintf("expires in %ds", (l.ExpiresInMS+999)/1000)
+	text := "expires in " + strconv.FormatInt((l.ExpiresInMS+999)/1000, 10) + "s"
 	if l.KeepAlive {
 		text += ", kept alive"
 	}
@@ -222,11 +223,15 @@ func (l lease) granted(key, id string, reentrant bool) string {
 			verb += fmt.Sprintf(", held for %ds", l.HeldMS/1000)
 		}
 	}
-	return fmt.Sprintf("%s %s, %s, token %d, lease_id %s", l.named(key), verb, l.expires(), l.Token, id)
+	return l.line(key, verb, id)
+}
+
+func (l lease) line(key, verb, id string) string {
+	return l.named(key) + " " + verb + ", " + l.expires() + ", token " + strconv.FormatUint(l.Token, 10) + ", lease_id " + id
 }
 
 func (r renewed) Text() string {
-	return fmt.Sprintf("%s renewed, %s, token %d, lease_id %s", r.named(r.Name+r.Key), r.expires(), r.Token, r.LeaseID)
+	return r.line(r.Name+r.Key, "renewed", r.LeaseID)
 }
 
 func acquireLayer(ctx context.Context, se *dispatch.Session, a acquireLayerArgs) (layerGrant, error) {

@@ -134,7 +134,7 @@ func Parse(line []byte) (m Message, fault *Fault) {
 	if m.Key = Key(m.ID); m.ID != nil && m.Key == "" {
 		return m, &Fault{nil, InvalidRequest, "id must be a string or a number"}
 	}
-	if m.JSONRPC != "2.0" {
+	if m.JSONRPC != version {
 		return m, &Fault{m.ID, InvalidRequest, `jsonrpc must be "2.0"`}
 	}
 	if m.Method == "" && m.ID == nil {
@@ -147,11 +147,11 @@ func (m *Message) read(line []byte) {
 	for name, value := range Members(line) {
 		switch string(name) {
 		case "jsonrpc":
-			m.JSONRPC = m.text(value)
+			m.JSONRPC = m.word(value, version)
 		case "id":
 			m.ID = value
 		case "method":
-			m.Method = m.text(value)
+			m.Method = m.word(value, ToolsCall)
 		case "error":
 			m.Failed = true
 		case "params":
@@ -199,6 +199,16 @@ func (m *Meta) read(meta []byte) {
 			m.client = value
 		}
 	}
+}
+
+const version = "2.0" // of JSON-RPC
+
+// word is text for a field that is mostly one word, which is not copied then.
+func (m *Message) word(value json.RawMessage, mostly string) string {
+	if n := len(value); n == len(mostly)+2 && string(value[1:n-1]) == mostly && value[0] == '"' {
+		return mostly
+	}
+	return m.text(value)
 }
 
 // text decodes a field that must be a string or null.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -31,10 +32,27 @@ func Reply(id, result json.RawMessage) []byte {
 // bytes, to the line.
 func ReplyWith(id json.RawMessage, size int, result func(line []byte) []byte) []byte {
 	const head, between = `{"jsonrpc":"2.0","id":`, `,"result":`
-	line := make([]byte, 0, len(head)+len(id)+len(between)+size+2)
+	var line []byte
+	if size += len(head) + len(id) + len(between) + 2; size <= shortLine {
+		line = lines.Get().(*[shortLine]byte)[:0]
+	} else {
+		line = make([]byte, 0, size)
+	}
 	line = append(append(line, head...), id...)
 	line = result(append(line, between...))
 	return append(line, "}\n"...)
+}
+
+// lines has the memory of short responses that were written.
+var lines = sync.Pool{New: func() any { return new([shortLine]byte) }}
+
+const shortLine = 2 << 10
+
+// Reuse gives the memory of a response to later ones. The caller has written it.
+func Reuse(line []byte) {
+	if cap(line) == shortLine {
+		lines.Put((*[shortLine]byte)(line[:shortLine]))
+	}
 }
 
 // ErrorReply returns a JSON-RPC error as a line. If id is nil, it responds to
