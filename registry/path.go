@@ -82,9 +82,10 @@ func Covers(key, other string) bool {
 // first its own rows, then those of the directories above it with one look-up
 // each, then those below it. The rows of one key are in row order.
 func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {
-	scope = prefix + scope + "\x00"
+	own := prefix + scope + "\x00" + key
+	scope = strings.TrimSuffix(own, key)
 	return func(yield func(engine.Row) bool) {
-		if !rowsOn(tx, scope+key, yield) || !isPath(key) {
+		if !rowsOn(tx, own, yield) || !isPath(key) {
 			return
 		}
 		dir, all, _ := splitPath(key)

@@ -51,7 +51,7 @@ func placeKey(h Holder, wants []Want) string {
 		id := ticketOf(h, wants)
 		return placesKey(h) + "\x00" + string(id[:])
 	}
-	return placesKey(h) + wants[0].Scope + "\x00" + wants[0].Key
+	return placePrefix + string(h.Actor[:]) + string(h.Session[:]) + h.Party + "\x00" + wants[0].Scope + "\x00" + wants[0].Key
 }
 
 // The keys of the counts.

@@ -120,9 +120,24 @@ func (s *set) get(key string) *row {
 	return r
 }
 
-// replace replaces was by is; nil is no row. An index changes only if its sort
-// key does, so it may hold an earlier row of the same key.
-func (s *set) replace(was, is *row) {
+// put adds a row, and returns the one that it replaces or nil.
+func (s *set) put(is *row) (was *row) {
+	was, _ = s.rows.Set(is.key, is)
+	s.index(was, is)
+	return was
+}
+
+// delete removes the row under a key and returns it, or nil if there is none.
+func (s *set) delete(key string) (was *row) {
+	if was, _ = s.rows.Delete(key); was != nil {
+		s.index(was, nil)
+	}
+	return was
+}
+
+// index replaces was by is in the other indexes; nil is no row. An index changes
+// only if its sort key does, so it may hold an earlier row of the same key.
+func (s *set) index(was, is *row) {
 	s.changes++
 	if was != nil {
 		if was.owner != uuid.Nil && (is == nil || is.owner != was.owner) {
@@ -133,10 +148,8 @@ func (s *set) replace(was, is *row) {
 		}
 	}
 	if is == nil {
-		s.rows.Delete(was.key)
 		return
 	}
-	s.rows.Set(is.key, is)
 	if is.owner != uuid.Nil && (was == nil || is.owner != was.owner) {
 		s.owned.Set(is)
 	}

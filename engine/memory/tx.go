@@ -177,7 +177,9 @@ func (t *tx) write(p engine.Row) (was, is *row) {
 	if !t.mayPut(p) {
 		return nil, nil
 	}
-	was, is = s.get(p.Key), newRow(p)
+	is = newRow(p)
+	was = s.put(is)
+	t.undo = append(t.undo, undo{was, is})
 	if was != nil {
 		is.stored, is.once = was.stored, was.once
 		if is.dirty = was.dirty; is.dirty != 0 {
@@ -185,13 +187,7 @@ func (t *tx) write(p engine.Row) (was, is *row) {
 			t.rows[is.dirty-1] = is
 		}
 	}
-	t.change(was, is)
 	return was, is
-}
-
-func (t *tx) change(was, is *row) {
-	t.undo = append(t.undo, undo{was, is})
-	t.set.replace(was, is)
 }
 
 func (t *tx) record(w Write, r *row) {
@@ -211,11 +207,11 @@ func (t *tx) Delete(key string) {
 		t.writeCold(key, coldWrite{gone: true})
 		return
 	}
-	r := s.get(key)
+	r := s.delete(key)
 	if r == nil {
 		return
 	}
-	t.change(r, nil)
+	t.undo = append(t.undo, undo{was: r})
 	stored, once := r.stored, r.once
 	if r.dirty != 0 { // drop this transaction's write
 		t.writes[r.dirty-1] = Write{}
@@ -337,7 +333,11 @@ func (t *tx) growth() (n int) {
 // writes.
 func (t *tx) rollback() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
-		t.set.replace(t.undo[i].is, t.undo[i].was)
+		if u := t.undo[i]; u.was != nil {
+			t.set.put(u.was)
+		} else {
+			t.set.delete(u.is.key)
+		}
 	}
 	for i := range t.undo {
 		if r := t.undo[i].was; r != nil {
