@@ -97,7 +97,7 @@ func (h *Hub) remove(w *Watch) {
 	for p := head; p != nil; p = p.next {
 		if p.next == w {
 			p.next = w.next
-				return
+			return
 		}
 	}
 }

@@ -35,8 +35,8 @@ type tally struct {
 // step is how many events one transaction deletes.
 const step = 256
 
-// MarkKey is the key of a row that changes about once per thousand numbers. A
-// Keeper should run then.
+// MarkKey is the key of a row that changes about once per one to eight thousand
+// numbers. A Keeper should run then.
 const MarkKey = markKey
 
 // Keep deletes all events whose retention is over, run by run.

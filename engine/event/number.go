@@ -16,13 +16,19 @@ const (
 	NumberKey = "number"
 )
 
-// block is how many numbers one disk write reserves. A crash skips the rest of
-// them, which is allowed: numbers rise, but may have gaps.
-const block = 1024
+// block is how many numbers one disk write reserves at least. It reserves as many
+// as were issued since the state was opened, up to maxBlock, because everybody
+// waits for the disk meanwhile. A restart skips the rest of them, which is
+// allowed: numbers rise, but may have gaps.
+const (
+	block    = 1024
+	maxBlock = 8 * block
+)
 
-// Numbers has the last token and the last revision that were issued, and the
-// greatest number that may be issued without another disk write.
-type Numbers struct{ Token, Revision, Reserved uint64 }
+// Numbers has the last token and the last revision that were issued, the
+// greatest number that may be issued without another disk write, and the last
+// number before the state was opened.
+type Numbers struct{ Token, Revision, Reserved, before uint64 }
 
 // Next issues a token greater than any before.
 func Next(tx engine.Tx) uint64 {
@@ -51,14 +57,15 @@ func nextRevision(tx engine.Tx) uint64 {
 // put stores the numbers, and reserves more if necessary.
 func (n Numbers) put(tx engine.Tx) {
 	if last := max(n.Token, n.Revision); last > n.Reserved {
-		n.Reserved = last + block
+		n.Reserved = last + min(max(last-n.before, block), maxBlock)
 		tx.Put(engine.Row{Key: markKey, Value: record.Fixed(n.Reserved)})
 		tx.Sync() // a power cut must not make numbers repeat
 	}
-	var b [24]byte
+	var b [32]byte
 	binary.BigEndian.PutUint64(b[:], n.Token)
 	binary.BigEndian.PutUint64(b[8:], n.Revision)
 	binary.BigEndian.PutUint64(b[16:], n.Reserved)
+	binary.BigEndian.PutUint64(b[24:], n.before)
 	tx.Touch(engine.Row{Key: NumberKey, Value: string(b[:])})
 }
 
@@ -66,11 +73,11 @@ func (n Numbers) put(tx engine.Tx) {
 // whole block counts as issued.
 func NumbersOf(tx engine.Tx) (n Numbers) {
 	if row, ok := tx.Get(NumberKey); ok {
-		return Numbers{record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:]), record.ReadFixed(row.Value[16:])}
+		return Numbers{record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:]), record.ReadFixed(row.Value[16:]), record.ReadFixed(row.Value[24:])}
 	}
 	if row, ok := tx.Get(markKey); ok {
 		n.Reserved = record.ReadFixed(row.Value)
-		n.Token, n.Revision = n.Reserved, n.Reserved
+		n.Token, n.Revision, n.before = n.Reserved, n.Reserved, n.Reserved
 	}
 	return n
 }

@@ -26,7 +26,8 @@ type group struct {
 }
 
 // fullGroup is the approximate size at which a group is appended at once.
-const fullGroup = 1 << 20
+// Appending it takes about half a millisecond, and everybody waits.
+const fullGroup = 256 << 10
 
 // gatherLocked adds the writes of a transaction to the open group.
 func (e *Engine) gatherLocked(t *tx) {

@@ -46,7 +46,7 @@ type journal struct {
 
 const (
 	journalFile = "journal"
-	journalSize = 256 << 10
+	journalSize = 1 << 20
 	largeBatch  = 16 << 10 // a batch to be synced of at least this size is not journaled
 	journalHead = 8
 )
