@@ -13,11 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
+	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/registry"
 )
 
 // A clientConfig is a file in which a client lists its servers.
 type clientConfig struct {
+	client  string // as setup calls it, which knows where else the file may be
 	file    string // relative to the working directory or the home directory
 	home    bool   // only in the home directory
 	servers func(text []byte) (map[string]entry, error)
@@ -45,15 +48,23 @@ type sayFunc func(l level, what, do string)
 const callTime = registry.MaxWait + 5*time.Second
 
 var clientConfigs = []clientConfig{
-	{file: ".mcp.json", servers: mcpServers, rules: claudeRules},
-	{file: ".claude.json", home: true, servers: claudeServers, rules: claudeRules},
-	{file: ".codex/config.toml", servers: codexServers, rules: codexRules, passes: codexPasses},
-	{file: ".gemini/settings.json", servers: mcpServers, rules: geminiRules, passes: geminiPasses},
-	{file: ".copilot/mcp-config.json", home: true, servers: mcpServers, rules: copilotRules},
-	{file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
-	{file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
+	{client: "claude", file: ".mcp.json", servers: mcpServers, rules: claudeRules},
+	{client: "claude", file: ".claude.json", home: true, servers: claudeServers, rules: claudeRules},
+	{client: "codex", file: ".codex/config.toml", servers: codexServers, rules: codexRules, passes: codexPasses},
+	{client: "gemini", file: ".gemini/settings.json", servers: mcpServers, rules: geminiRules, passes: geminiPasses},
+	{client: "copilot", file: ".copilot/mcp-config.json", home: true, servers: mcpServers, rules: copilotRules},
+	{client: "copilot", file: ".github/mcp.json", servers: mcpServers, rules: copilotRules},
+	{client: "opencode", file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
+	{client: "opencode", file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.jsonc", home: true, servers: opencodeServers, rules: opencodeRules},
+	{client: "cursor", file: ".cursor/mcp.json", servers: mcpServers, rules: editorRules},
+	{client: "vscode", file: ".vscode/mcp.json", servers: vscodeServers, rules: editorRules},
+}
+
+// editorRules are those of editors, of whose time-outs nothing is known.
+var editorRules = clientRules{
+	timeout: func(entry) (time.Duration, bool) { return 0, false },
 }
 
 var claudeRules = clientRules{
@@ -117,14 +128,12 @@ func in(field string, unit time.Duration) func(entry) (time.Duration, bool) {
 func examineClients(ctx context.Context, at []string) (found []finding) {
 	home, _ := os.UserHomeDir()
 	here, _ := os.Getwd()
+	seen := make(map[string]bool)
 	for _, c := range clientConfigs {
-		dirs := []string{home}
-		if !c.home && here != home {
-			dirs = []string{here, home}
-		}
-		for _, dir := range dirs {
-			if dir != "" {
-				found = append(found, c.examine(ctx, at, filepath.Join(dir, c.file))...)
+		for _, path := range c.paths(home, here) {
+			if !seen[path] {
+				seen[path] = true
+				found = append(found, c.examine(ctx, at, path)...)
 			}
 		}
 	}
@@ -135,6 +144,27 @@ func examineClients(ctx context.Context, at []string) (found []finding) {
 		}}
 	}
 	return found
+}
+
+// paths returns where the file may be: here, in the home directory, and where setup
+// writes it, which variables such as CODEX_HOME say, and the project that here is in.
+func (c clientConfig) paths(home, here string) (paths []string) {
+	if !c.home && here != "" {
+		paths = append(paths, filepath.Join(here, c.file))
+	}
+	if home != "" {
+		paths = append(paths, filepath.Join(home, c.file))
+	}
+	p, err := project.Of(here)
+	if c.client == "" || err != nil {
+		return paths
+	}
+	for _, path := range setup.ServerFiles(c.client, p.Top) {
+		if filepath.Base(path) == filepath.Base(c.file) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 func (c clientConfig) examine(ctx context.Context, at []string, file string) (found []finding) {
@@ -190,8 +220,12 @@ func (r clientRules) examine(server string, e entry, start func(sayFunc) string)
 	connects := start(say)
 	switch {
 	case len(found) > 0:
+	case connects != "" && r.field == "":
+		say(fine, connects, "")
 	case connects != "":
 		say(fine, "has a long enough tool time-out, and "+connects, "")
+	case r.field == "":
+		say(fine, "is there", "")
 	default:
 		say(fine, "has a long enough tool time-out", "")
 	}

@@ -31,8 +31,8 @@ func NewCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out what is wrong, and what to do about it",
 		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks, and
-the configurations of MCP clients, here and in the home directory, that name leasehold.
-While a daemon runs, doctor starts each of these servers as its client starts it, with
+the configurations of MCP clients that name leasehold: those of this directory, of the
+project that it is in, and of the user, wherever the clients' own variables put them. While a daemon runs, doctor starts each of these servers as its client starts it, with
 the environment that the client gives it, and says whether the server reaches this
 daemon, and which run it joins. It also checks the tool time-outs.
 

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine"
@@ -47,10 +49,65 @@ func TestConfigurationsOfTheBookAreWell(t *testing.T) {
 		"gemini.json": ".gemini/settings.json", "gemini-http.json": ".gemini/settings.json",
 		"opencode.json": "opencode.jsonc", "opencode-http.json": "opencode.jsonc", "opencode-v1.json": "opencode.json",
 		"copilot.json": ".copilot/mcp-config.json",
+		"cursor.json":  ".cursor/mcp.json", "vscode.json": ".vscode/mcp.json",
 	} {
 		found := configOf(t, of).examine(t.Context(), nil, filepath.Join("..", "..", "..", "..", "book", "clients", file))
 		if len(found) != 1 || found[0].Level != fine {
 			t.Errorf("%s: %+v", file, found)
+		}
+	}
+}
+
+// Whatever setup writes is looked at, wherever the user's variables put it, and from any
+// directory of the project.
+func TestWhatSetupWritesIsFound(t *testing.T) {
+	onPath(t, "leasehold")
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := filepath.Join(home, "work", "shop")
+	below := filepath.Join(top, "src", "deep")
+	for _, dir := range []string{below, filepath.Join(top, ".git")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(top, ".git", "HEAD"), []byte("ref: refs/heads/main\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+	t.Chdir(below)
+	for _, moved := range []string{"", filepath.Join(home, "elsewhere")} {
+		for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "XDG_CONFIG_HOME"} {
+			t.Setenv(name, moved)
+		}
+		for _, client := range []string{"claude", "codex", "gemini", "opencode", "copilot", "cursor", "vscode"} {
+			for _, scope := range []string{"--user", "--project"} {
+				cmd := setup.NewCommand()
+				cmd.SetArgs([]string{client, scope, "--yes"})
+				cmd.SetOut(io.Discard)
+				if err := cmd.ExecuteContext(t.Context()); err != nil {
+					t.Fatalf("setup %s %s: %v", client, scope, err)
+				}
+			}
+			files := setup.ServerFiles(client, top)
+			if len(files) != 2 {
+				t.Errorf("setup writes the servers of %s into %v", client, files)
+			}
+			found := examineClients(t.Context(), nil)
+			for _, file := range files {
+				n := 0
+				for _, f := range found {
+					if f.Level == fine && strings.HasPrefix(f.What, file+": leasehold ") {
+						n++
+					}
+				}
+				if n != 1 {
+					t.Errorf("%s of %s is found %d times in %+v", file, client, n, found)
+				}
+			}
 		}
 	}
 }

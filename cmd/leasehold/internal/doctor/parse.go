@@ -18,6 +18,13 @@ func mcpServers(text []byte) (map[string]entry, error) {
 	return config.Servers, err
 }
 
+// vscodeServers parses {"servers": {name: entry}}.
+func vscodeServers(text []byte) (map[string]entry, error) {
+	var config struct{ Servers map[string]entry }
+	err := unmarshal(text, &config)
+	return config.Servers, err
+}
+
 // unmarshal parses JSON with comments and trailing commas.
 func unmarshal(text []byte, v any) error {
 	plain, err := hujson.Standardize(text)

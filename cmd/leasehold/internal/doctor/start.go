@@ -128,7 +128,7 @@ func (e entry) arguments() (args []string) {
 	}
 	for _, one := range list {
 		text, _ := one.(string)
-		args = append(args, text)
+		args = append(args, strings.ReplaceAll(text, "${workspaceFolder}", ".")) // of an editor: the folder that it has open
 	}
 	return args
 }

@@ -50,6 +50,28 @@ type machine struct {
 	look    func(program string) (string, error)
 }
 
+// ServerFiles returns the files in which a client lists its servers, as setup writes them:
+// that of this user, and that of the project whose top is given.
+func ServerFiles(name, top string) (paths []string) {
+	for _, c := range clients {
+		if c.name != name {
+			continue
+		}
+		for _, project := range []bool{false, true} {
+			m, err := thisMachine(top, project)
+			if err != nil {
+				continue // there is no home
+			}
+			for _, f := range c.files(m, project) {
+				if len(f.want.entry) > 0 || f.alternative != nil {
+					paths = append(paths, f.path)
+				}
+			}
+		}
+	}
+	return paths
+}
+
 // dir returns the directory that a variable names, or else one below home.
 func (m machine) dir(variable string, below ...string) string {
 	if dir := m.getenv(variable); filepath.IsAbs(dir) {
