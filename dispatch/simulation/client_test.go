@@ -286,7 +286,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			if tool == "task_claim" || key != "" {
 				c.w.history.giveUp(givenUp{c.name, key, made.sent, made.got})
 			}
-			if r.breaks {
+			if r.breaks || errors.Is(err, errUntold) {
 				c.doubted(asked)
 			}
 			return made, err

@@ -269,8 +269,11 @@ func (w *web) ask(handle string, r request) ([]byte, error) {
 		return got.line, got.err
 	default:
 	}
+	given := errCancelled
 	if !r.breaks {
-		_, _, _ = w.post(handle, r.cancellation())
+		if _, _, err := w.post(handle, r.cancellation()); err != nil {
+			given = errUntold
+		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	w.hangUp(l)
@@ -278,5 +281,5 @@ func (w *web) ask(handle string, r request) ([]byte, error) {
 	if got := <-done; got.err == nil && r.breaks {
 		return got.line, nil
 	}
-	return nil, errCancelled
+	return nil, given
 }

@@ -50,6 +50,9 @@ var (
 	errOver      = errors.New("the session is over")
 	errCancelled = errors.New("cancelled")
 	errGone      = errors.New("there is nobody to ask")
+
+	// errUntold is errCancelled where the daemon may only see that the client has hung up.
+	errUntold = fmt.Errorf("%w, which nobody was told", errCancelled)
 )
 
 // A socket is a client's connection to the socket, after its hello.
@@ -192,6 +195,7 @@ func (s *socket) ask(r request) ([]byte, error) {
 		delete(s.pending, r.id)
 	}()
 	if _, err := s.nc.Write(append(r.line(), '\n')); err != nil {
+		s.nc.Close() // nothing more is to be read
 		return nil, errBroken
 	}
 	var giveUp <-chan time.Time
