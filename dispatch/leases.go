@@ -138,18 +138,22 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 		if !ok {
 			return nil
 		}
+		undone := true
 		switch a.Kind {
 		case registry.CallKind:
 			se.state.core.Undo(tx, a)
 		case queue.ClaimKind, queue.EnqueueKind:
-			se.state.queue.Undo(tx, se.id, a)
+			undone = se.state.queue.Undo(tx, se.id, a)
 		case sending:
-			se.unsend(tx, a.Value)
+			undone = se.unsend(tx, a.Value)
 		case reading:
 			mail.Untell(tx, se.actor.ID, readIDs(a.Value))
 		case spawning:
 			e.tx = tx
 			e.undoSpawn(a.Value)
+		}
+		if !undone { // the call may be sent again, and must not take effect twice
+			c.Record(tx, a.Kind, a.Value, 0)
 		}
 		return nil
 	})

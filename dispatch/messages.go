@@ -187,18 +187,23 @@ func (se *Session) holdersIn(tx engine.Tx, leases *registry.Registry, key string
 	return list
 }
 
-// unsend retracts a message from those recipients that have not been told it
-// yet.
-func (se *Session) unsend(tx engine.Tx, value string) {
+// unsend recalls a message, unless somebody has been told it. It reports whether it did.
+func (se *Session) unsend(tx engine.Tx, value string) (undone bool) {
 	var sent Sent
 	if !sent.decode(value) {
-		return
+		return true
+	}
+	for _, actor := range sent.actors {
+		if !mail.Waits(tx, actor, sent.ID) {
+			return false
+		}
 	}
 	for i, actor := range sent.actors {
 		if mail.Retract(tx, actor, sent.ID) {
 			note(tx, se.run, se.actor, event.Event{Kind: event.MessageRecalled, Key: sent.ID.String(), By: sent.To[i]})
 		}
 	}
+	return true
 }
 
 // asked is how much one call of Inbox returns.

@@ -381,18 +381,21 @@ func (q *Queue) freed(tx engine.Tx, lease registry.Lease, cause registry.Cause) 
 }
 
 // Undo reverses a call whose client was not told of the result. Claimed tasks
-// return to their places, and their attempts are not counted. A task that was
-// enqueued and that nobody has claimed is removed. What finished a task is not
-// undone.
-func (q *Queue) Undo(tx engine.Tx, session uuid.UUID, a call.Answer) {
+// return to their places, and their attempts are not counted. Tasks that were
+// enqueued are removed, unless somebody has claimed one of them. Undo then
+// returns false and changes nothing, and the caller must keep the answer,
+// because the call may be sent again. What finished a task is not undone.
+func (q *Queue) Undo(tx engine.Tx, session uuid.UUID, a call.Answer) (undone bool) {
+	undone = true
 	q.entered(tx, func(tx *ledger) {
 		switch a.Kind {
 		case ClaimKind:
 			q.undoClaim(tx, session, a.Value)
 		case EnqueueKind:
-			q.undoEnqueue(tx, a.Value)
+			undone = q.undoEnqueue(tx, a.Value)
 		}
 	})
+	return undone
 }
 
 func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
@@ -414,19 +417,28 @@ func (q *Queue) undoClaim(tx *ledger, session uuid.UUID, answer string) {
 	}
 }
 
-func (q *Queue) undoEnqueue(tx *ledger, answer string) {
+func (q *Queue) undoEnqueue(tx *ledger, answer string) (undone bool) {
+	var fresh []Task
 	for r := record.Read(answer); !r.Done(); {
-		var fresh bool
+		var own bool
 		id := r.ID()
-		if r.Flags(&fresh); id == uuid.Nil {
-			return
+		if r.Flags(&own); id == uuid.Nil {
+			break
+		}
+		if !own {
+			continue
 		}
 		t, err := getTask(tx, id)
-		if err == nil && fresh && t.Attempt == 0 && (t.State == Ready || t.State == Delayed) {
-			t.note(tx, event.Event{Kind: event.TaskCancelled, Cause: "enqueue undone"})
-			forget(tx, &t)
+		if err != nil || t.Attempt > 0 || t.State != Ready && t.State != Delayed {
+			return false
 		}
+		fresh = append(fresh, t)
 	}
+	for i := range fresh {
+		fresh[i].note(tx, event.Event{Kind: event.TaskCancelled, Cause: "enqueue undone"})
+		forget(tx, &fresh[i])
+	}
+	return true
 }
 
 // who returns the path of the attempt's actor, with its sub-agent if there is

@@ -88,6 +88,13 @@ func Post(tx engine.Tx, to uuid.UUID, m Message) error {
 	return nil
 }
 
+// Waits reports whether a message is in an inbox and has not been told.
+func Waits(tx engine.Tx, to, id uuid.UUID) bool {
+	in := open(tx, to)
+	e := in.find(id)
+	return e != nil && e.told.IsZero()
+}
+
 // Retract deletes a message unless it has been told. It reports whether it did.
 func Retract(tx engine.Tx, to, id uuid.UUID) bool {
 	in := open(tx, to)

@@ -818,11 +818,28 @@ func TestACallIsMadeOnceWhoeverBreaksItOff(t *testing.T) {
 		claimed := p.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`)
 		task := claimed.object["tasks"].([]any)[0].(map[string]any)
 		twice(200, "POST", "/tasks/"+task["task_id"].(string)+"/abandon", fmt.Sprintf(`{"token":%v}`, task["token"]))
+
+		// What others have already seen cannot be undone.
+		other := p.another("other").open()
+		enqueue := func(ctx context.Context) *http.Request {
+			return p.request(ctx, "POST", "/tasks/many", `{"tasks":[{"queue":"r","payload":1},{"queue":"r","payload":2}]}`, "Idempotency-Key", "claimed")
+		}
+		p.unread(enqueue(t.Context()), func() { other.want(200, "POST", "/tasks/next", `{"queues":["r"],"ttl_secs":600}`) })
+		synctest.Wait()
+		if resp, err := p.client.Do(enqueue(t.Context())); err != nil || resp.StatusCode != 201 {
+			t.Errorf("an enqueue that is sent again: %v %v", resp, err)
+		} else {
+			resp.Body.Close()
+		}
+		if all := p.want(200, "GET", "/queues?queue=r", "").body; !strings.Contains(all, `"ready":1`) || !strings.Contains(all, `"in_progress":1`) {
+			t.Errorf("of two tasks one is claimed: %s", all)
+		}
 	})
 }
 
-// unread sends a request and closes the connection when the answer comes.
-func (p *program) unread(r *http.Request) {
+// unread sends a request and closes the connection when the answer comes, after
+// something else has happened.
+func (p *program) unread(r *http.Request, meanwhile ...func()) {
 	p.t.Helper()
 	nc, err := p.client.Transport.(*http.Transport).DialContext(p.t.Context(), "", "")
 	if err != nil {
@@ -833,4 +850,7 @@ func (p *program) unread(r *http.Request) {
 		p.t.Fatal(err)
 	}
 	synctest.Wait() // the answer is being written
+	for _, happens := range meanwhile {
+		happens()
+	}
 }
