@@ -255,8 +255,12 @@ func untilPrinted(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func signalProcess(ts *testscript.TestScript, _ bool, args []string) {
-	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}
-	ts.Check(scriptOf(ts).processes[args[0]].cmd.Process.Signal(signals[args[1]]))
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}
+	sig, known := signals[args[1]]
+	if !known {
+		ts.Fatalf("no signal %s", args[1])
+	}
+	ts.Check(scriptOf(ts).processes[args[0]].cmd.Process.Signal(sig))
 }
 
 func awaitEnd(ts *testscript.TestScript, _ bool, args []string) {

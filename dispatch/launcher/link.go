@@ -40,8 +40,8 @@ type connection interface {
 }
 
 // A link is a connection to the daemon that is replaced when it is lost. A call
-// that breaks off is made again on the next connection, so calls must tolerate
-// being made twice. When the daemon has been away for too long, every call
+// that breaks off, or that the daemon cannot serve at present, is made again on
+// the next connection, so calls must tolerate being made twice. When the daemon has been away for too long, every call
 // fails at once: the run is over, and no report waits for it again.
 type link struct {
 	dial     func(context.Context) (connection, error)
@@ -92,6 +92,7 @@ func (l *link) call(ctx context.Context, tool string, args, answer any) error {
 
 // wait is call for a call that waits: it takes no slot.
 func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
+	var unserved time.Time // since when the daemon cannot serve the call
 	for {
 		c, err := l.connected(ctx)
 		if err != nil {
@@ -107,12 +108,23 @@ func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
 				return fmt.Errorf("the answer of %s cannot be read: %w", tool, err)
 			}
 			return nil
-		case errors.As(err, &refusal):
+		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE":
+			return err
+		case refusal != nil && unserved.IsZero():
+			unserved = time.Now()
+		case refusal != nil && time.Since(unserved) >= l.patience:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
 		l.drop(c)
+		if refusal != nil { // its run goes to another server
+			select {
+			case <-time.After(redialPause):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 	}
 }
 

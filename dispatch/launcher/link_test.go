@@ -26,6 +26,7 @@ type daemon struct {
 	refuses  error // to attach
 	calls    []string
 	breaks   int // so many connections break, each at its next call
+	busy     int // so many calls cannot be served
 	told     []bool
 }
 
@@ -62,6 +63,10 @@ func (l *line) Call(_ context.Context, tool string, _ any) (client.Answer, error
 	}
 	if l.broken {
 		return client.Answer{}, errBroken
+	}
+	if l.busy > 0 {
+		l.busy--
+		return client.Answer{}, &client.Refusal{Code: "UNAVAILABLE", Message: "the partition goes to another server; try again"}
 	}
 	l.calls = append(l.calls, tool)
 	return client.Answer{Object: []byte(`{}`)}, nil
@@ -228,6 +233,30 @@ func TestTurnedAwayIsToldAtOnce(t *testing.T) {
 		l := launcher.NewLink(d.dial, d.attach, d.tell, nil)
 		if err := l.Open(t.Context()); err == nil || err.Error() != "you are an agent" || time.Since(began) != 0 {
 			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// A daemon that cannot serve a call, because the run goes to another server, is asked
+// again on a new connection. It is not asked for ever.
+func TestACallThatCannotBeServedIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{busy: 3}
+		l := linked(t, d, nil)
+		if err := l.Call(t.Context(), "report"); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.calls) != 1 || d.attached != 3 {
+			t.Errorf("%d calls, attached %d times", len(d.calls), d.attached)
+		}
+		d.busy = 1 << 30
+		began := time.Now()
+		var refusal *client.Refusal
+		if err := l.Call(t.Context(), "report"); !errors.As(err, &refusal) {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(began); took < launcher.Patience || took > launcher.Patience+time.Second {
+			t.Errorf("it was asked for %v", took)
 		}
 	})
 }
