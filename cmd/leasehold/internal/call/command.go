@@ -223,8 +223,15 @@ func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, err
 			return hidden, json.Unmarshal(hidden.RawInputSchema, &hidden.InputSchema)
 		}
 	}
-	return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "%s",
-		cmp.Or(connection.VersionAdvice(c.Version), "leasehold call --list shows them"))
+	list := "leasehold call --list shows them"
+	var names []string
+	for _, t := range known {
+		names = append(names, t.Name)
+	}
+	if near := connection.Nearest(name, names); near != "" {
+		list = "did you mean " + near + "? " + list
+	}
+	return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "%s", cmp.Or(connection.VersionAdvice(c.Version), list))
 }
 
 func listTools(p terminal.Paint) string {

@@ -102,12 +102,19 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	return nc, nil
 }
 
+// AskDoctor is the hint of an error of which nothing better is known.
+const AskDoctor = "leasehold doctor looks for the cause"
+
 // withDoctor adds a hint to an error that has none, unless the user has interrupted.
 func withDoctor(ctx context.Context, err error) error {
-	if _, hinted := errors.AsType[exit.Hinted](err); hinted || ctx.Err() != nil {
+	_, hinted := errors.AsType[exit.Hinted](err)
+	switch {
+	case hinted || ctx.Err() != nil:
 		return err
+	case errors.Is(err, fs.ErrPermission):
+		return exit.Hint(err, "that place is another user's: leasehold uses it for --socket, LEASEHOLD_SOCKET, XDG_RUNTIME_DIR or XDG_STATE_HOME, so set these to places of yours, or unset them")
 	}
-	return exit.Hint(err, "leasehold doctor looks for the cause")
+	return exit.Hint(err, "%s", AskDoctor)
 }
 
 // find connects to the running daemon. A socket that the user named comes

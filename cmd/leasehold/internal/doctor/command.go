@@ -215,6 +215,8 @@ func drawFindings(out io.Writer, found []finding) error {
 // faultOf turns an error and its hint into a finding.
 func faultOf(check string, err error) finding {
 	var advice exit.Hinted
-	errors.As(err, &advice)
+	if errors.As(err, &advice); advice.Hint == connection.AskDoctor {
+		advice.Hint = "" // that is done
+	}
 	return finding{Check: check, Level: fault, What: err.Error(), Do: advice.Hint}
 }

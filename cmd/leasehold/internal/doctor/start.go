@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
 )
 
@@ -48,8 +49,7 @@ func (c clientConfig) start(ctx context.Context, at []string, e entry, say sayFu
 	case strings.Contains(why, "--probe"):
 		say(note, "starts another version of leasehold, which cannot be checked", "install this version where the client finds it")
 	case errors.As(err, &exit):
-		hint = strings.TrimPrefix(hint, "hint: ")
-		if hint == "" {
+		if hint = strings.TrimPrefix(hint, "hint: "); hint == "" || hint == connection.AskDoctor {
 			hint = "run it by hand: " + strings.Join(cmd.Args, " ")
 		}
 		say(fault, "starts a server that cannot connect: "+strings.TrimPrefix(why, "leasehold: "), hint)
