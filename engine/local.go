@@ -42,6 +42,9 @@ type Turn interface {
 	// Wait says that the caller only waits for the disk from now on. It may be
 	// called more than once.
 	Wait()
+	// Heavy says, within a transaction, that it is more work than most, so that
+	// others go first before the caller's next one.
+	Heavy()
 	// Pause says that the caller waits for a change, and Resume that it
 	// continues. Resume may wait for others; after an error the caller has no
 	// turn and must end.
@@ -73,6 +76,7 @@ func TurnOf(ctx context.Context) Turn {
 type noTurn struct{}
 
 func (noTurn) Wait()         {}
+func (noTurn) Heavy()        {}
 func (noTurn) Pause()        {}
 func (noTurn) Resume() error { return nil }
 func (noTurn) Begin() error  { return nil }

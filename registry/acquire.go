@@ -22,6 +22,7 @@ type ask struct {
 	call   call.Call
 	placed bool    // the party has a place in line
 	ended  int     // how many expired leases it has ended
+	passed int     // how many leases and places the last transaction looked at, apart from those on its keys
 	offers []Lease // offered to its actor; the grant accepts them
 }
 
@@ -80,7 +81,11 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
+				a.passed = 0
 				list, refusal = c.look(tx, &a, last)
+				if a.passed > heavy {
+					engine.TurnOf(ctx).Heavy()
+				}
 				for i, g := range list {
 					list[i].Similar = similar(tx, g.Scope, g.Key)
 				}
@@ -183,6 +188,18 @@ var errMore = errors.New("registry: more has expired")
 // maxEnded is how many expired leases one transaction ends for a request.
 const maxEnded = 256
 
+const (
+	// maxBelow is how many leases below the directories of a request may be
+	// compatible with it: the party's own, and shared ones. All of them are
+	// looked at under the lock.
+	maxBelow = 2000
+	// maxSearched is how many leases and places a search for a deadlock looks at.
+	maxSearched = 2000
+	// heavy is how many of all these a transaction may look at without being
+	// more work than most.
+	heavy = 100
+)
+
 // current returns the leases that the party has on its keys, and what keeps it
 // from the others: a lease, or a place in line before its own. before is the
 // number of its place, or 0 if it has none. A lease past its deadline is ended
@@ -250,6 +267,14 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 			continue
 		case !l.read(row):
 			return on, corrupt(row.Key)
+		}
+		if l.Key != want.Key {
+			if on.other != nil {
+				return on, nil // its own leases and offers are on the key itself
+			}
+			if a.passed++; a.passed > maxBelow {
+				return on, &LimitError{"leases below the directories of a request", maxBelow}
+			}
 		}
 		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved
 		if l.expired(tx.Now()) && (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) {

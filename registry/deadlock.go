@@ -167,13 +167,17 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 // that waits to all that keep it waiting. A wait for any one of several actors
 // ends the paths that are followed, because it is hopeless only if all of its
 // alternatives are.
+//
+// A search that has looked at maxSearched leases and places finds nothing. The
+// calls of a cycle that is so large end when their time to wait is over.
 type search struct {
-	c     *Core
-	tx    Tx
-	start Holder
+	c      *Core
+	tx     Tx
+	start  Holder
+	budget int
 }
 
-func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start} }
+func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start, maxSearched} }
 
 // A step is a party, or a wait for any one of several actors, and how the
 // search reached it.
@@ -284,7 +288,7 @@ func (s *search) reach(todo []*step) (r reach) {
 	r.any = make(map[string]*step)
 	seen := make(map[string]bool)
 	lines := make(map[string]uint64) // by line: the highest number up to which the places were already followed
-	for len(todo) > 0 {
+	for len(todo) > 0 && s.budget >= 0 {
 		at := todo[0]
 		todo = todo[1:]
 		key := placesKey(at.holder)
@@ -346,7 +350,7 @@ func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 // so keeps nobody waiting for ever.
 func (s *search) keepers(w *waiter) (list []*step) {
 	places := 0
-	for k := range s.c.keepers(s.tx, w, s.c.asks) {
+	for k := range s.c.keepers(s.tx, w, s.c.asks, &s.budget) {
 		at := &step{link: Link{Waiter: w.Holder, Scope: k.want.Scope, Key: k.want.Key, InLine: k.lease == nil}}
 		switch {
 		case k.lease == nil:
@@ -396,7 +400,10 @@ func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
 	if before == 0 {
 		w.seq = math.MaxUint64
 	}
-	if cycle := c.search(tx, a.Holder).cycle(&w, nil); cycle != nil {
+	s := c.search(tx, a.Holder)
+	cycle := s.cycle(&w, nil)
+	a.passed += maxSearched - s.budget
+	if cycle != nil {
 		return &DeadlockError{cycle}
 	}
 	return nil

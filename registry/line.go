@@ -317,12 +317,17 @@ type keeper struct {
 
 // keepers yields what keeps a place waiting, leases first. A place does not
 // wait for keys that its party already has, and a waiting call does not wait
-// for a key that its actor is offered, whoever else is in line.
-func (c *Core) keepers(tx Tx, w *waiter, keeps turn) iter.Seq[keeper] {
+// for a key that its actor is offered, whoever else is in line. keepers
+// subtracts the leases and places that it looks at from budget, and stops when
+// it is used up.
+func (c *Core) keepers(tx Tx, w *waiter, keeps turn, budget *int) iter.Seq[keeper] {
 	return func(yield func(keeper) bool) {
 		var own []Want // keys that the party has or is offered
 		for _, want := range w.wants {
 			for row := range near(tx, leasePrefix, want.Scope, want.Key) {
+				if *budget--; *budget < 0 {
+					return
+				}
 				var l Lease
 				switch ok := l.read(row); {
 				case ok && !w.parked() && l.gives(w.Holder, want, tx.Now()):
@@ -341,7 +346,7 @@ func (c *Core) keepers(tx Tx, w *waiter, keeps turn) iter.Seq[keeper] {
 				continue
 			}
 			for p := range c.placesBefore(tx, w.Holder, want, w.seq-1, keeps) {
-				if !yield(keeper{want: want, place: p}) {
+				if *budget--; *budget < 0 || !yield(keeper{want: want, place: p}) {
 					return
 				}
 			}
@@ -349,12 +354,15 @@ func (c *Core) keepers(tx Tx, w *waiter, keeps turn) iter.Seq[keeper] {
 	}
 }
 
-// clear reports whether nothing keeps the place from its keys.
+// clear reports whether nothing keeps the place from its keys. A place that
+// would have to pass too many leases gets nothing until its call asks again,
+// and is refused then.
 func (c *Core) clear(tx Tx, w *waiter, keeps turn) bool {
-	for range c.keepers(tx, w, keeps) {
+	budget := maxBelow
+	for range c.keepers(tx, w, keeps, &budget) {
 		return false
 	}
-	return true
+	return budget >= 0
 }
 
 // wanted reports whether a waiter could get the key if l ended, or whether

@@ -159,6 +159,7 @@ type turn struct {
 	short   atomic.Bool // its short turn was given back, or is not needed
 	reading bool        // it has a place in reads
 	long    time.Time   // since when it has a long turn; zero: it has none
+	heavy   bool        // its last transaction was more work than most
 }
 
 // Begin implements [engine.Turn].
@@ -207,8 +208,33 @@ func (t *turn) End() {
 	}
 }
 
+// Heavy implements [engine.Turn].
+func (t *turn) Heavy() { t.heavy = true }
+
+// rest lets others use the lock after a transaction that held it for long. One
+// call at a time rests, and is not answered before that; until then its actor
+// has one turn less. So such transactions of any number of calls leave the lock
+// to others for most of the time.
+func (t *turn) rest() {
+	if t.heavy = false; !t.long.IsZero() {
+		return // it rests when its long turn ends
+	}
+	if enter(t.ctx, t.reader) != nil {
+		return
+	}
+	defer func() { <-t.reader }()
+	if enter(t.ctx, t.of.long) != nil {
+		return
+	}
+	defer func() { <-t.of.long }()
+	sleep(t.ctx, maxRest)
+}
+
 // Wait implements [engine.Turn].
 func (t *turn) Wait() {
+	if t.heavy {
+		return
+	}
 	if t.short.CompareAndSwap(false, true) {
 		<-t.turns
 	}
@@ -217,6 +243,9 @@ func (t *turn) Wait() {
 // Pause implements [engine.Turn]. A long turn becomes free only after others
 // had the processor for as long as the call worked.
 func (t *turn) Pause() {
+	if t.heavy {
+		t.rest()
+	}
 	t.Wait()
 	if !t.long.IsZero() {
 		time.AfterFunc(min(time.Since(t.long), maxRest), func() { <-t.of.long })
