@@ -316,10 +316,10 @@ func (a *attacker) callers(n, m int, call func(i int) (tool, arguments string)) 
 }
 
 // waiting makes 16 000 calls that wait, on 64 connections of 8 actors.
-func (a *attacker) waiting(tool, arguments string) {
+func (a *attacker) waiting(ctx context.Context, tool, arguments string) {
 	parallel(64, func(i int) {
 		c := a.join(fmt.Sprintf("waiter%d", i%8))
-		c.whileIn(a.ctx)
+		c.whileIn(ctx)
 		for n := range 250 {
 			c.nc.Write(callLine(n, tool, arguments))
 		}
@@ -599,8 +599,13 @@ var attacks = []attack{
 			})
 		}
 	}},
-	{name: "waits for one entry", run: func(a *attacker) {
-		a.waiting("kv_wait", `{"path":"/shared/hot","min_version":1000000000,"wait_secs":50}`)
+	{name: "a flood of calls that wait", run: func(a *attacker) {
+		a.waiting(a.ctx, "kv_wait", `{"path":"/shared/none","wait_secs":50}`)
+	}},
+	{name: "waits for one entry", prepare: func(a *attacker) {
+		a.waiting(context.Background(), "kv_wait", `{"path":"/shared/hot","min_version":1000000000,"wait_secs":50}`)
+		time.Sleep(2 * time.Second)
+	}, run: func(a *attacker) {
 		setter := a.join("setter")
 		stop := setter.whileIn(a.ctx)
 		a.all.Go(func() {

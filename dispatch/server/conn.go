@@ -345,7 +345,13 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	}
 	switch {
 	case r.waits:
-		c.wg.Go(work)
+		if c.take(ctx, c.share.starting) {
+			r.starting = c.share.starting
+		}
+		c.wg.Go(func() {
+			defer r.started()
+			work()
+		})
 		return true
 	case c.in.Buffered() > 0 || !c.lanes.take():
 		c.lanes.start(&c.wg, work)

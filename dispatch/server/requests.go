@@ -84,6 +84,8 @@ type request struct {
 	waits  bool
 	bytes  int
 
+	starting chan struct{} // contains an element for it until it has had a turn; nil: does not
+
 	name  call.Call     // of a tool call that changes something; otherwise zero
 	open  bool          // its connection will show whether the answer was read; under requests.mu
 	told  bool          // its connection has shown that it was; under requests.mu
@@ -93,6 +95,14 @@ type request struct {
 	unwanted bool      // nobody will read the answer
 	undo     bool      // and the call must be undone
 	at       time.Time // when its answer was ready to be written
+}
+
+// started says that the request has had a turn, or needs none.
+func (r *request) started() {
+	if r.starting != nil {
+		<-r.starting
+		r.starting = nil
+	}
 }
 
 // begin takes a slot for a request. Its context is derived from ctx.

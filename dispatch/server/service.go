@@ -151,6 +151,7 @@ func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch
 			t.end()
 			continue
 		}
+		r.started()
 		defer t.end()
 		ctx = during
 		break

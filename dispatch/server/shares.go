@@ -73,6 +73,10 @@ type share struct {
 	reader chan struct{}
 	// arriving is for large messages that are being received.
 	arriving chan struct{}
+	// starting is for calls that wait and have not had a turn yet. Further ones
+	// are not read, because each has a goroutine, and thousands of them would
+	// keep all others waiting for a processor.
+	starting chan struct{}
 }
 
 // A use is a kind of resource that an actor uses.
@@ -101,7 +105,7 @@ func (s *shares) take(actor uuid.UUID, u use) (*share, error) {
 	defer s.mu.Unlock()
 	sh := s.actors[actor]
 	if sh == nil {
-		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), reader: make(chan struct{}, 1), arriving: make(chan struct{}, maxActorArriving)}
+		sh = &share{of: s, actor: actor, turns: make(chan struct{}, maxTurns), reader: make(chan struct{}, 1), arriving: make(chan struct{}, maxActorArriving), starting: make(chan struct{}, maxTurns)}
 	}
 	n, limit, which := sh.count(u)
 	if *n >= limit {
