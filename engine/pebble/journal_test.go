@@ -126,3 +126,40 @@ func TestTheJournalIsCutOffOnlyAtItsEnd(t *testing.T) {
 		t.Error("no damage was refused")
 	}
 }
+
+// TestWhatIsSoonDeletedStaysInTheJournal: a lease that comes and goes costs Pebble
+// nothing, survives a kill in between, and is not back when its group is appended.
+func TestWhatIsSoonDeletedStaysInTheJournal(t *testing.T) {
+	disk := vfs.NewMem()
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "old", Value: "1"}) })
+	logged := e.Metrics().WAL.BytesIn
+	for i := range 100 {
+		mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "lease", Value: fmt.Sprint(i)}) })
+		if i == 50 {
+			if is := open20(t, filesOf(t, disk)); is.refused != nil || !strings.Contains(is.rows, `"lease" "50"`) {
+				t.Errorf("killed while it is held: %v, rows %s", is.refused, is.rows)
+			}
+		}
+		mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Delete("lease") })
+	}
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "old", Value: "2"}) })
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Delete("old") })
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "old", Value: "3"}) })
+	if is := e.Metrics().WAL.BytesIn; is != logged {
+		t.Errorf("Pebble was given %d bytes", is-logged)
+	}
+	if is := open20(t, filesOf(t, disk)); is.refused != nil || strings.Contains(is.rows, "lease") || !strings.Contains(is.rows, `"old" "3"`) {
+		t.Errorf("killed: %v, rows %s", is.refused, is.rows)
+	}
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("old") }) // appends the group
+	if is := e.Metrics().WAL.BytesIn - logged; is > 1000 {
+		t.Errorf("Pebble was given %d bytes, for a row that was written twice and deleted twice", is)
+	}
+	mustClose(t, e)
+	e = mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	if rows, err := contentsOf(t, e); err != nil || rows != "" {
+		t.Errorf("opened again: %v, rows %s", err, rows)
+	}
+	mustClose(t, e)
+}
