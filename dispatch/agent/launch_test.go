@@ -307,7 +307,7 @@ func TestLaunchRefuses(t *testing.T) {
 		"an argument of sh has a secret in it: name the variable that has it instead": {Command: []string{"sh", "-c", "echo " + s.task.Token}},
 		"nobody is not in the PATH: install it, or name it by its whole path":         {Command: []string{"nobody"}},
 		"./plain.sh cannot be executed: chmod +x it":                                  {Command: []string{"./plain.sh"}},
-		". is a directory: name a program in it":                                    {Command: []string{"./."}},
+		". is a directory: name a program in it":                                      {Command: []string{"./."}},
 		"is not there: create it, or name another program":                            {Command: []string{"/no/such/agent"}},
 		"an argument of 140000 bytes is longer than a process takes (131071)":         {Command: []string{"sh"}, Prompt: "argument"},
 		"the profile has no command":                                                  {},
