@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -53,11 +52,13 @@ func TestManyHTTPClients(t *testing.T) {
 
 	const perActor = 200 // an actor has 256 sessions over HTTP
 	tokens := actorsOfRun(t, (*apiClientCount+perActor-1)/perActor)
+	var reader struct{ Token string }
+	asOperator(t, "operator_token_issue", map[string]any{"name": "reader", "role": "reader"}, &reader)
 	ctx, cancel := context.WithTimeout(t.Context(), *apiFor+time.Minute)
 	defer cancel()
 	l := &load{t: t, ctx: ctx, url: url + "/api/v1", answers: make(map[string]int), byRoute: make(map[string][]time.Duration)}
 	var wg sync.WaitGroup
-	memory := make(chan [2]int, 1)
+	memory := make(chan []memoryUse, 1)
 	for i := range *apiClientCount {
 		wg.Go(func() {
 			transport := new(http.Transport) // of a program: a connection that it keeps
@@ -71,30 +72,92 @@ func TestManyHTTPClients(t *testing.T) {
 		})
 	}
 	go func() { // ends before the clients do
-		time.Sleep(*apiFor / 3)
-		early := residentKB(cmd.Process.Pid)
-		time.Sleep(*apiFor * 5 / 9)
-		memory <- [2]int{early, residentKB(cmd.Process.Pid)}
+		var list []memoryUse
+		for range samples {
+			time.Sleep(*apiFor / (samples + 1))
+			list = append(list, usageOf(t, url, reader.Token))
+		}
+		memory <- list
 	}()
 	wg.Wait()
-	kb := <-memory
 	t.Logf("%d clients, %d requests in %v: %v", *apiClientCount, len(l.calls), *apiFor, l.answers)
-	t.Logf("p50 %v, p99 %v; of an empty handler %v, %v; memory %d MB after a third, %d MB near the end",
-		percentile(l.calls, 50), percentile(l.calls, 99), percentile(l.empty, 50), percentile(l.empty, 99), kb[0]>>10, kb[1]>>10)
+	t.Logf("p50 %v, p99 %v; of an empty handler %v, %v",
+		percentile(l.calls, 50), percentile(l.calls, 99), percentile(l.empty, 50), percentile(l.empty, 99))
+	used := <-memory
+	for i, u := range used {
+		t.Logf("after %-6v live heap %4d MB, resident %4d MB, %d goroutines", *apiFor*time.Duration(i+1)/(samples+1), u.live>>20, u.resident>>20, u.goroutines)
+	}
 	for _, route := range slices.Sorted(maps.Keys(l.byRoute)) {
 		took := l.byRoute[route]
 		t.Logf("%-16s %6d requests, p50 %v, p99 %v", route, len(took), percentile(took, 50), percentile(took, 99))
 	}
-	if kb[1] > kb[0]*13/10+fillKB {
-		t.Errorf("memory has grown from %d to %d kB", kb[0], kb[1])
+	if early, late := used[samples/3], used[samples-1]; late.live > early.live*13/10+slack || late.resident > early.resident*13/10+fill {
+		t.Errorf("memory has grown: %+v, then %+v", early, late)
 	}
 	if len(l.calls) < *apiClientCount {
 		t.Errorf("%d clients made %d requests", *apiClientCount, len(l.calls))
 	}
 }
 
+// samples is how many times the memory is looked at.
+const samples = 11
+
+// A memoryUse is what a daemon uses.
+type memoryUse struct {
+	live       int // bytes of the heap that the collector found in use the last time
+	resident   int // bytes
+	goroutines int
+}
+
+// usageOf reads the metrics of a daemon.
+func usageOf(t *testing.T, url, token string) (u memoryUse) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", http.NoBody)
+	if err != nil {
+		t.Error(err)
+		return u
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return u
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		x, _ := strconv.ParseFloat(value, 64)
+		switch name {
+		case "go_memstats_next_gc_bytes":
+			u.live = int(x / 2) // the collector runs when the heap has doubled
+		case "process_resident_memory_bytes":
+			u.resident = int(x)
+		case "go_goroutines":
+			u.goroutines = int(x)
+		}
+	}
+	if u.live == 0 || u.resident == 0 || u.goroutines == 0 {
+		t.Errorf("the metrics do not tell the memory: %s, %+v", resp.Status, u)
+	}
+	return u
+}
+
 // actorsOfRun makes workers of a run, and gives their tokens.
 func actorsOfRun(t *testing.T, n int) (tokens []string) {
+	t.Helper()
+	for i := range n + 1 {
+		in := map[string]any{"run": "load", "name": fmt.Sprint("w", i), "role": "worker"}
+		if i == 0 {
+			in["name"], in["role"] = "root", "root"
+		}
+		var made struct{ Token string }
+		asOperator(t, "operator_actor_add", in, &made)
+		tokens = append(tokens, made.Token)
+	}
+	return tokens[1:]
+}
+
+// asOperator calls a tool over the socket.
+func asOperator(t *testing.T, tool string, in map[string]any, out any) {
 	t.Helper()
 	nc, err := net.Dial("unix", inDir("s"))
 	if err != nil {
@@ -105,22 +168,13 @@ func actorsOfRun(t *testing.T, n int) (tokens []string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for i := range n + 1 {
-		in := map[string]any{"run": "load", "name": fmt.Sprint("w", i), "role": "worker"}
-		if i == 0 {
-			in["name"], in["role"] = "root", "root"
-		}
-		answer, err := c.Call(t.Context(), "operator_actor_add", in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var made struct{ Token string }
-		if err := json.Unmarshal(answer.Object, &made); err != nil {
-			t.Fatal(err)
-		}
-		tokens = append(tokens, made.Token)
+	answer, err := c.Call(t.Context(), tool, in)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return tokens[1:]
+	if err := json.Unmarshal(answer.Object, out); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A load is what all clients do, and were answered.
@@ -135,9 +189,14 @@ type load struct {
 	byRoute      map[string][]time.Duration
 }
 
-// fillKB is by how much memory grows until the tables and the cache of the store are full,
-// and the collector has as much again.
-const fillKB = 160 << 10
+const (
+	// fill is by how much memory grows until the tables and the cache of the store are
+	// full, and the collector has as much again.
+	fill = 160 << 20
+
+	// slack is by how much the live heap may differ between two collections.
+	slack = 8 << 20
+)
 
 // emptyRoute is that of a handler that does nothing.
 const emptyRoute = "GET /healthz"
@@ -260,13 +319,4 @@ func (c *apiClient) flush() {
 	for what, n := range c.got {
 		c.answers[what] += n
 	}
-}
-
-// residentKB is how much memory a process has.
-func residentKB(pid int) int {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, _ := bytes.Cut(b, []byte("VmRSS:"))
-	kb, _, _ := strings.Cut(strings.TrimSpace(string(rest)), " ")
-	n, _ := strconv.Atoi(kb)
-	return n
 }
