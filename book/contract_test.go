@@ -80,7 +80,7 @@ var refusals = []error{
 	registry.ErrNotHolder,
 	&registry.LostError{Notice: registry.Notice{SupersededBy: "W2"}},
 	registry.ErrRequestIDReused,
-	&registry.LimitError{},
+	&registry.LimitError{}, &registry.LimitError{TooLarge: true},
 	&registry.ArgumentError{},
 	&kvstore.VersionError{},
 	&layer.ForbiddenError{},

@@ -53,6 +53,7 @@ type Client struct {
 	session string           // its handle; "" if there is none
 	closed  bool             // nothing more can be held
 	holds   map[uint64]*hold // by token
+	leaving map[uint64]*hold // released, but the server has not confirmed it
 }
 
 // Open opens a session. It lasts until Close, even after ctx has ended.
@@ -71,25 +72,30 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold)}
+	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), leaving: make(map[uint64]*hold)}
 	// Requests that combine several callers are sent within this context, so
 	// they belong to no caller's span.
 	c.ctx, c.stop = context.WithCancelCause(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}))
 	c.enqueues.init(c, c.enqueueAll)
 	c.submits.init(c, c.submitAll)
-	giveUp := c.clock.Running() + o.Outage
-	for failures := 0; ; failures++ {
-		_, err := c.open(ctx)
-		if err == nil {
-			break
-		}
-		if !retriable(err) || c.clock.Running() > giveUp || pause(ctx, failures) != nil {
-			c.stop(ErrClosed)
-			return nil, err
-		}
+	if err := c.openFirst(ctx); err != nil {
+		c.stop(ErrClosed)
+		return nil, err
 	}
 	c.watched.Go(c.watch)
 	return c, nil
+}
+
+// openFirst opens the first session. Like a call, it is tried for
+// Options.Outage.
+func (c *Client) openFirst(ctx context.Context) error {
+	giveUp := c.clock.Running() + c.opts.Outage
+	for failures := 0; ; failures++ {
+		_, err := c.open(ctx)
+		if err == nil || !retriable(err) || c.clock.Running() > giveUp || pause(ctx, failures) != nil {
+			return err
+		}
+	}
 }
 
 // Close ends the session, which releases everything that it holds. The contexts
@@ -276,8 +282,11 @@ func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle 
 	if r.key != "" {
 		h.Header.Set("Idempotency-Key", r.key)
 	}
-	if from := traceparent.Of(ctx); from != "" {
-		h.Header.Set(traceparent.Header, from)
+	if from := traceOf(ctx); from.Parent != "" {
+		h.Header.Set(traceparent.Header, from.Parent)
+		if from.State != "" {
+			h.Header.Set(traceparent.StateHeader, from.State)
+		}
 	}
 	return h
 }

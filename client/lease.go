@@ -30,12 +30,21 @@ type Lease struct {
 }
 
 // Acquire takes a lease; it waits in line until ctx ends. After Acquire has
-// returned, the end of ctx does not end the lease.
+// returned, the end of ctx does not end the lease. The goroutines that share a
+// client exclude one another, too, even from a shared lease: to them it is as
+// if the lease were not shared.
 func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
 	for ticket := ""; ; {
 		l, err := c.acquire(ctx, key, maxWait, ticket, o)
 		refusal, ok := errors.AsType[*Error](err)
+		var ours *oursError
 		switch {
+		case errors.As(err, &ours):
+			ticket = ""
+			select {
+			case <-ours.other.gone:
+			case <-ctx.Done():
+			}
 		case errors.Is(err, ErrLost): // lost before it could be used
 			ticket = ""
 		case ok && refusal.Code == "WAIT_TIMEOUT":
@@ -52,7 +61,14 @@ func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Leas
 // TryAcquire takes a lease if it is free. Otherwise it returns an [*Error] with
 // the code LEASE_HELD, which says who holds it.
 func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
-	return c.acquire(ctx, key, 0, "", o)
+	l, err := c.acquire(ctx, key, 0, "", o)
+	for errors.Is(err, ErrLost) && ctx.Err() == nil { // another call of this client has just released it
+		l, err = c.acquire(ctx, key, 0, "", o)
+	}
+	if ours, ok := errors.AsType[*oursError](err); ok {
+		err = &Error{Status: http.StatusConflict, Code: "LEASE_HELD", Message: ours.Error()}
+	}
+	return l, err
 }
 
 // maxWait is how long one call waits in line, or for a task.
@@ -83,6 +99,8 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 		Key     string
 		Scope   string
 		Token   uint64
+
+		Reentrant bool
 	}
 	sent := c.clock.Running() // taken before the request, because the first of several sends may have been granted
 	asked := request{method: http.MethodPost, path: path, body: encode(in), wait: wait}
@@ -97,7 +115,10 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 			return c.try(ctx, r, timeout, nil)
 		},
 	}
-	if err := l.begin(ctx, sent); err != nil {
+	if err := l.begin(ctx, sent, granted.Reentrant); err != nil {
+		if _, ours := errors.AsType[*oursError](err); ours {
+			return nil, err // it is not ours to give back
+		}
 		return nil, errors.Join(err, c.giveBack(context.WithoutCancel(ctx), l.id))
 	}
 	c.log.Debug("acquired", "what", l.what, "token", l.token)
@@ -154,12 +175,13 @@ func (l *Lease) Gate() (Gate, error) {
 // [ErrLost] if the lease was lost before, and nil if it was released before.
 // After any other error the lease may still be held, for its ttl at most.
 func (l *Lease) Release(ctx context.Context) error {
-	if !l.lose(ErrReleased) {
+	if !l.leave(ErrReleased) {
 		if cause := context.Cause(l.ctx); !errors.Is(cause, ErrReleased) {
 			return cause
 		}
 		return nil
 	}
+	defer l.letGo()
 	return l.c.giveBack(ctx, l.id)
 }
 

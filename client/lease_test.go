@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -275,6 +276,60 @@ func TestTheNextServerIsTried(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.open("localhost:81")
+		}
+	})
+}
+
+// To the server the goroutines of a client are one holder, which gets its own lease again.
+// They exclude one another all the same, also while one of them releases.
+func TestGoroutinesOfAClientExcludeOneAnother(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one, two := h.client("one"), h.client("two")
+		first := acquire(t, one, "a", client.LeaseOptions{})
+		if _, err := one.TryAcquire(t.Context(), "a", client.LeaseOptions{}); client.CodeOf(err) != "LEASE_HELD" {
+			t.Errorf("another goroutine gets it: %v", err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := one.Acquire(soon, "a", client.LeaseOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a goroutine that waits for a minute gets it: %v", err)
+		}
+		if first.Context().Err() != nil {
+			t.Errorf("the lease has ended: %v", context.Cause(first.Context()))
+		}
+		if err := first.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		var inside, most, rounds atomic.Int64
+		tokens := make(map[uint64]bool)
+		var wg sync.WaitGroup
+		for i := range 12 {
+			c := []*client.Client{one, two}[i%2]
+			wg.Go(func() {
+				for range 5 {
+					l, err := c.Acquire(t.Context(), "a", client.LeaseOptions{TTL: 5 * time.Second})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					most.Store(max(most.Load(), inside.Add(1)))
+					tokens[l.Token()] = true // only one at a time is here
+					rounds.Add(1)
+					time.Sleep(time.Duration(i) * time.Second) // some for longer than the ttl
+					if err := l.Context().Err(); err != nil {
+						t.Errorf("lost: %v", context.Cause(l.Context()))
+					}
+					inside.Add(-1)
+					if err := l.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if most.Load() != 1 || rounds.Load() != 60 || len(tokens) != 60 {
+			t.Errorf("%d at once, %d grants with %d tokens", most.Load(), rounds.Load(), len(tokens))
 		}
 	})
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -22,28 +23,47 @@ type NewTask struct {
 	Gates       []Gate        // of leases that must be held, from [Lease.Gate]
 }
 
-// enqueuing is a NewTask in the form of the API.
+// enqueuing is a NewTask in the form of the API, without its payload. That is
+// JSON already and can be large, so it is only appended.
 type enqueuing struct {
 	Queue       string  `json:"queue"`
-	Payload     any     `json:"payload"`
 	Priority    int     `json:"priority,omitempty"`
 	DelaySecs   float64 `json:"delay_secs,omitempty"`
 	MaxAttempts int     `json:"max_attempts,omitempty"`
 	Key         string  `json:"idempotency_key,omitempty"`
-	Trace       string  `json:"traceparent,omitempty"`
+	traced
+}
+
+// A traced is the trace context of a task.
+type traced struct {
+	Parent string `json:"traceparent,omitempty"`
+	State  string `json:"tracestate,omitempty"`
+}
+
+// traceOf returns the trace context for the span of ctx.
+func traceOf(ctx context.Context) (t traced) {
+	t.Parent, t.State = traceparent.Split(traceparent.Of(ctx))
+	return t
 }
 
 // Enqueue adds a task to a queue and returns its id. The task is then durable.
 // Calls of several goroutines are sent together. The task carries the context
 // of ctx's OpenTelemetry span to its handler.
 func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) {
-	e, err := json.Marshal(enqueuing{
-		Queue: t.Queue, Payload: t.Payload, Priority: t.Priority, DelaySecs: t.Delay.Seconds(),
-		MaxAttempts: t.MaxAttempts, Key: t.Key, Trace: traceparent.Of(ctx),
-	})
-	if err != nil {
-		return "", fmt.Errorf("the payload: %w", err)
+	payload, ready := t.Payload.(json.RawMessage)
+	switch {
+	case !ready || payload == nil:
+		if payload, err = json.Marshal(t.Payload); err != nil {
+			return "", fmt.Errorf("the payload: %w", err)
+		}
+	case !json.Valid(payload):
+		return "", errors.New("the payload: it is not JSON")
 	}
+	e := encode(enqueuing{
+		Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(),
+		MaxAttempts: t.MaxAttempts, Key: t.Key, traced: traceOf(ctx),
+	})
+	e = append(append(append(e[:len(e)-1], `,"payload":`...), payload...), '}')
 	if len(t.Gates) == 0 {
 		return c.enqueues.do(ctx, e)
 	}

@@ -46,6 +46,7 @@ type Task struct {
 	MaxAttempts int             `json:"max_attempts"`
 	Token       uint64          `json:"token"`       // the fencing token of the claim
 	Traceparent string          `json:"traceparent"` // W3C trace context of the claim; "" if the task is not traced
+	Tracestate  string          `json:"tracestate"`  // what belongs to it
 }
 
 // Final marks an error that another attempt would not avoid, so that the task
@@ -161,7 +162,7 @@ func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.
 	if s.Jeopardy != nil {
 		h.jeopardy = func(left time.Duration, err error) { s.Jeopardy(t, left, err) }
 	}
-	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), t.Traceparent), sent); err != nil {
+	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), traceparent.Join(t.Traceparent, t.Tracestate)), sent, false); err != nil {
 		s.free <- struct{}{}
 		return // the claim is already lost
 	}
@@ -201,9 +202,9 @@ func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 	var final *finalError
 	switch {
 	case failure == nil:
-		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "completed", Result: encoded, Trace: t.Traceparent})
+		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "completed", Result: encoded, traced: traced{t.Traceparent, t.Tracestate}})
 	case errors.As(failure, &final):
-		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: encode(failure.Error()), Trace: t.Traceparent})
+		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: encode(failure.Error()), traced: traced{t.Traceparent, t.Tracestate}})
 	case s.over.Err() != nil:
 		err = s.do(ctx, s.taskRequest(t, "abandon", map[string]any{"token": t.Token}), nil)
 	default:
@@ -239,7 +240,7 @@ type submission struct {
 	Status string          `json:"status"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
-	Trace  string          `json:"traceparent,omitempty"`
+	traced
 }
 
 // submitted is the answer to a submission.

@@ -254,7 +254,7 @@ func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
 		return &registry.ArgumentError{Argument: "result", Problem: "must be JSON"}
 	}
 	if text.Len() > work.MaxResult {
-		return &registry.LimitError{Which: "bytes in a result", Max: work.MaxResult}
+		return &registry.LimitError{Which: "bytes in a result", Max: work.MaxResult, TooLarge: true}
 	}
 	return rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
 		if !sessionOpen(tx, se.id) {

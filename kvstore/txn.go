@@ -165,7 +165,7 @@ func (t Txn) set(w Write) (version uint64, err error) {
 		return 0, err
 	}
 	if len(value) > s.limits.ValueBytes {
-		return 0, &registry.LimitError{Which: "bytes in a value", Max: int64(s.limits.ValueBytes)}
+		return 0, &registry.LimitError{Which: "bytes in a value", Max: int64(s.limits.ValueBytes), TooLarge: true}
 	}
 	was := t.read(w.Path, false)
 	if err := expect(w, was); err != nil {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,6 +25,7 @@ type NewTask struct {
 	Run         uuid.UUID
 	Queue       string
 	Payload     json.RawMessage
+	IsJSON      bool // Payload is known to be valid JSON, and is not checked again
 	Priority    int
 	Delay       time.Duration // or
 	RunAt       time.Time     // by the wall clock
@@ -42,7 +45,7 @@ const EnqueueKind call.Kind = "enqueue"
 // call that is sent again gets the task of the first call. In both cases
 // nothing is written, so the Fence is not checked.
 func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
-	d, err := n.draft()
+	d, err := n.draft(rand.Reader)
 	if err != nil {
 		return Task{}, err
 	}
@@ -66,9 +69,12 @@ func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) ([]Task, error)
 	if err := checkBatch("tasks", "payloads", sizes); err != nil {
 		return nil, err
 	}
+	random := make([]byte, len(list)*len(uuid.UUID{})) // read at once
+	_, _ = rand.Read(random)                           // never fails
+	ids := bytes.NewReader(random)
 	drafts := make([]*draft, 0, len(list))
 	for i := range list {
-		d, err := list[i].draft()
+		d, err := list[i].draft(ids)
 		if err != nil {
 			return nil, atTask(i, len(list), err)
 		}
@@ -238,13 +244,13 @@ type draft struct {
 // payloads that differ only in white space are the same. Ids increase with
 // time, so that the rows of tasks that were enqueued together, and will
 // probably be removed together, are stored together.
-func (n NewTask) draft() (*draft, error) {
+func (n NewTask) draft(random io.Reader) (*draft, error) {
 	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
 	if err := n.check(); err != nil {
 		return nil, err
 	}
 	payload := []byte(n.Payload)
-	if !json.Valid(payload) {
+	if len(payload) == 0 || !n.IsJSON && !json.Valid(payload) {
 		return nil, argumentError("payload", "must be valid JSON")
 	}
 	if bytes.ContainsAny(payload, " \t\r\n") {
@@ -252,7 +258,7 @@ func (n NewTask) draft() (*draft, error) {
 		_ = json.Compact(&compact, payload) // it is valid
 		payload = compact.Bytes()
 	}
-	id, err := uuid.NewV7()
+	id, err := uuid.NewV7FromReader(random)
 	if err != nil {
 		return nil, fmt.Errorf("queue: a new id: %w", err)
 	}
@@ -269,7 +275,7 @@ func (n *NewTask) check() error {
 	}
 	switch {
 	case len(n.Payload) > MaxPayload:
-		return &registry.LimitError{Which: "bytes of a payload", Max: MaxPayload}
+		return &registry.LimitError{Which: "bytes of a payload", Max: MaxPayload, TooLarge: true}
 	case n.Priority < 0 || n.Priority > MaxPriority:
 		return argumentError("priority", "must be from 0 to 9")
 	case n.Delay < 0 || n.Delay > MaxDelay:
@@ -293,7 +299,7 @@ func checkBatch(argument, what string, sizes []int) error {
 		sum += n
 	}
 	if sum > MaxBatchBytes {
-		return &registry.LimitError{Which: "bytes of all " + what + " together", Max: MaxBatchBytes}
+		return &registry.LimitError{Which: "bytes of all " + what + " together", Max: MaxBatchBytes, TooLarge: true}
 	}
 	return nil
 }

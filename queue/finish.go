@@ -137,7 +137,7 @@ func (s *Submission) check() error {
 	case s.State != Completed && s.State != Failed:
 		return argumentError("status", "must be completed or failed")
 	case len(s.Result) > MaxResult:
-		return &registry.LimitError{Which: "bytes of a result", Max: MaxResult}
+		return &registry.LimitError{Which: "bytes of a result", Max: MaxResult, TooLarge: true}
 	case len(s.Result) > 0 && !json.Valid(s.Result):
 		return argumentError("result", "must be valid JSON")
 	}

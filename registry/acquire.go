@@ -273,7 +273,7 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 				return on, nil // its own leases and offers are on the key itself
 			}
 			if a.passed++; a.passed > maxBelow {
-				return on, &LimitError{"leases below the directories of a request", maxBelow}
+				return on, &LimitError{Which: "leases below the directories of a request", Max: maxBelow}
 			}
 		}
 		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved

@@ -97,8 +97,9 @@ func (e *LostError) Error() string {
 
 // A LimitError says which limit a request would exceed. Nothing was changed.
 type LimitError struct {
-	Which string
-	Max   int64
+	Which    string
+	Max      int64
+	TooLarge bool // what was sent is itself too large, so it is refused whenever it is sent
 }
 
 func (e *LimitError) Error() string {

@@ -33,7 +33,7 @@ const MaxRequirements = 16
 // fence is strict.
 func (f Fence) Check(tx Tx) error {
 	if len(f.Leases) > MaxRequirements {
-		return &LimitError{"leases that one write requires", MaxRequirements}
+		return &LimitError{Which: "leases that one write requires", Max: MaxRequirements, TooLarge: true}
 	}
 	for _, need := range f.Leases {
 		s := need.Standing(tx)

@@ -244,7 +244,7 @@ func (w *waiter) position(tx Tx) (n int) {
 func (c *Core) room(tx Tx, a *ask) error {
 	for _, want := range a.wants {
 		if inLine(tx, want.Scope, want.Key, math.MaxUint64) >= c.opts.MaxWaitersPerKey {
-			return &LimitError{"waiters for one lease", int64(c.opts.MaxWaitersPerKey)}
+			return &LimitError{Which: "waiters for one lease", Max: int64(c.opts.MaxWaitersPerKey)}
 		}
 	}
 	return cmp.Or(

@@ -121,7 +121,7 @@ func count(tx Tx, key string) uint64 {
 // below refuses one more of what key counts if the limit is reached.
 func below(tx Tx, key, which string, most int) error {
 	if count(tx, key) >= uint64(most) {
-		return &LimitError{which, int64(most)}
+		return &LimitError{Which: which, Max: int64(most)}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// A thin client of Leasehold's HTTP API, for Node 18 and newer, Deno and Bun. It needs
+// A thin client of Leasehold's HTTP API, for Node 20 and newer, Deno and Bun. It needs
 // nothing else. leasehold.d.ts has its types.
 //
 //   const c = new Client({ url: "http://127.0.0.1:7711", token });
@@ -51,14 +51,19 @@ export class Client {
       delete body[name];
       return value;
     };
+    const part = (name) => {
+      const value = take(name);
+      if (value === undefined) throw new TypeError(`${name} must be given`);
+      return String(value);
+    };
     let path = route.replace(/{(\w+)}/g, (_, name) =>
-      String(take(name)).replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/"));
+      part(name).replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/"));
     const query = new URLSearchParams();
     for (const name of inQuery) {
       const value = take(name);
       if (value !== undefined) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
     }
-    if (query.size > 0) path += "?" + query;
+    if (`${query}` !== "") path += `?${query}`;
     const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
     if (this.#session) headers["Leasehold-Session"] = this.#session;
     if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
@@ -69,7 +74,12 @@ export class Client {
     }
     const response = await fetch(this.#url + path, request);
     const text = await response.text();
-    const answer = text === "" ? null : JSON.parse(text);
+    let answer = null;
+    try {
+      if (text !== "") answer = JSON.parse(text);
+    } catch (e) {
+      if (response.ok) throw e; // a proxy's refusal need not be JSON
+    }
     if (!response.ok || response.status === 202) throw new Refusal(response.status, answer ?? {});
     return answer;
   }

@@ -100,7 +100,12 @@ class Client:
                 self._conn = None
                 if last:
                     raise
-        answered = json.loads(text) if text else None
+        try:
+            answered = json.loads(text) if text else None
+        except ValueError:
+            if answer.status < 300:
+                raise
+            answered = None  # a proxy's refusal need not be JSON
         if answer.status >= 300 or answer.status == 202:
             raise Refusal(answer.status, answered or {})
         return answered

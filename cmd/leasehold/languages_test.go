@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,10 @@ import (
 // task once, keep values, and give back what they hold.
 func TestClientsInOtherLanguages(t *testing.T) {
 	d := startMeasured(t)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+	}))
+	t.Cleanup(proxy.Close)
 	for language, script := range map[string][]string{
 		"python3": {"-c", pythonProgram},
 		"node":    {"--input-type=module", "-e", nodeProgram},
@@ -27,9 +33,9 @@ func TestClientsInOtherLanguages(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), binary, script...)
-			cmd.Env = append(cmd.Environ(), "URL="+d.url, "SOCKET=unix://"+inDir("s"), "ONE="+one, "TWO="+two,
+			cmd.Env = append(cmd.Environ(), "URL="+d.url, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir("s"), "ONE="+one, "TWO="+two,
 				"PYTHONPATH="+filepath.Join(dir, "python"), "PYTHONDONTWRITEBYTECODE=1", "MODULE="+filepath.Join(dir, "javascript", "leasehold.js"))
-			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "LEASE_HELD STALE_TOKEN completed 42" {
+			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "LEASE_HELD STALE_TOKEN completed 42 502" {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
@@ -66,6 +72,10 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
     assert two.kv_get("/shared/plan")["entry"]["value"] == [1, 2]
 with Client(env["URL"], env["ONE"]) as other:
     other.run_lease_acquire(key="deploy")
+try:
+    Client(env["PROXY"], env["ONE"]).task_get("x")
+except Refusal as e:
+    said.append(str(e.status))
 print(*said)
 `
 
@@ -104,5 +114,7 @@ await two.close();
 const other = await client(process.env.ONE);
 await other.run_lease_acquire({ key: "deploy" });
 await other.close();
+await new Client({ url: process.env.PROXY, token: "x" }).task_get({ task_id: "x" }).then(
+  () => assert.fail("not refused"), (e) => { assert(e instanceof Refusal, e); said.push(e.status); });
 console.log(...said);
 `

@@ -154,12 +154,13 @@ type measured struct {
 	*testing.T
 	url, scraped string
 	operator     *client.Client
+	log          chan string // its lines; those that nobody reads are dropped
 }
 
-func startMeasured(t *testing.T) *measured {
+func startMeasured(t *testing.T, flags ...string) *measured {
 	t.Helper()
 	newDir(t)
-	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json")
+	cmd := exec.Command(os.Args[0], append([]string{"serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"}, flags...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func startMeasured(t *testing.T) *measured {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d := &measured{T: t}
+	d := &measured{T: t, log: make(chan string, 1000)}
 	lines := bufio.NewScanner(out)
 	for d.url == "" && lines.Scan() {
 		var line struct{ Message, Address, HTTP string }
@@ -177,8 +178,18 @@ func startMeasured(t *testing.T) *measured {
 		}
 		d.url = regexp.MustCompile(`http://[^/]+`).FindString(line.HTTP)
 	}
-	go func() { _, _ = io.Copy(t.Output(), out) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines.Scan() {
+			fmt.Fprintln(t.Output(), lines.Text())
+			select {
+			case d.log <- lines.Text():
+			default:
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-read; _ = cmd.Wait() })
 	if d.url == "" || d.scraped == "" {
 		t.Fatalf("the daemon serves %q and %q", d.url, d.scraped)
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -108,7 +110,7 @@ func TestTracesOverHTTPAndMCP(t *testing.T) {
 	d := serveHTTP(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_BSP_SCHEDULE_DELAY=20")
 	token := actorsOfRun(t, 1)[0]
 	worker := d.open(t, token)
-	const from = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	const from, state = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=t61rcWkgMzE,other=1"
 	for _, header := range []string{from, "00-none", strings.Repeat("x", 4000)} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/api/v1/queues/q/tasks", strings.NewReader(`{"payload":1}`))
 		if err != nil {
@@ -116,6 +118,7 @@ func TestTracesOverHTTPAndMCP(t *testing.T) {
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Traceparent", header)
+		r.Header.Set("Tracestate", state)
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -126,20 +129,28 @@ func TestTracesOverHTTPAndMCP(t *testing.T) {
 		}
 	}
 	many := func(traceparent string) error {
-		in := map[string]any{"tasks": []any{map[string]any{"queue": "q", "payload": 1, "traceparent": traceparent}}}
+		in := map[string]any{"tasks": []any{map[string]any{"queue": "q", "payload": 1, "traceparent": traceparent, "tracestate": state}}}
 		return worker.Do(t.Context(), http.MethodPost, "/tasks/many", in, nil)
 	}
 	if err := errors.Join(many(from), many("")); err != nil {
 		t.Error(err)
+	}
+	if err := many(from + " " + state); programs.CodeOf(err) != "INVALID_ARGUMENT" {
+		t.Errorf("a task with two texts in one: %v", err)
 	}
 	if err := many("00-none"); programs.CodeOf(err) != "INVALID_ARGUMENT" || !strings.Contains(err.Error(), "traceparent") {
 		t.Errorf("a task with no trace context: %v", err)
 	}
 	shim, _ := startShim(t)
 	shim.handshake()
-	shim.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"task_enqueue","arguments":{"queue":"mcp","payload":1},"_meta":{"traceparent":"` + from + `"}}}`)
+	shim.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"task_enqueue","arguments":{"queue":"mcp","payload":1},"_meta":{"traceparent":"` + from + `","tracestate":"` + state + `"}}}`)
 	if a := shim.answer(7); a.Error != nil {
 		t.Error(a.Error)
+	}
+	script := exec.Command(os.Args[0], "call", "task_enqueue", "queue=script", "payload=1")
+	script.Env = append(os.Environ(), "TRACEPARENT="+from, "TRACESTATE="+state, "LEASEHOLD_TOKEN="+token)
+	if out, err := script.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 	var got struct{ Tasks []programs.Task }
 	if err := worker.Do(t.Context(), http.MethodPost, "/tasks/next", map[string]any{"queues": []string{"q"}, "ttl_secs": 60, "count": 9}, &got); err != nil {
@@ -151,12 +162,23 @@ func TestTracesOverHTTPAndMCP(t *testing.T) {
 			t.Errorf("a claim has the trace context %q", task.Traceparent)
 			continue
 		}
-		traces[strings.Split(task.Traceparent, "-")[1]]++
+		trace := strings.Split(task.Traceparent, "-")[1]
+		traces[trace]++
+		if want := map[bool]string{true: state, false: ""}[trace == strings.Split(from, "-")[1]]; task.Tracestate != want {
+			t.Errorf("a claim of the trace %s has the state %q, not %q", trace, task.Tracestate, want)
+		}
 	}
 	if trace := strings.Split(from, "-")[1]; len(traces) != 4 || traces[trace] != 2 {
 		t.Errorf("five tasks are of the traces %v; two go on with %s", traces, trace)
 	}
 	c.await("enqueue mcp")
+	c.await("enqueue script")
+	if err := worker.Do(t.Context(), http.MethodPost, "/tasks/next", map[string]any{"queues": []string{"script"}, "ttl_secs": 60}, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Tasks) != 1 || !strings.Contains(got.Tasks[0].Traceparent, strings.Split(from, "-")[1]) || got.Tasks[0].Tracestate != state {
+		t.Errorf("the task of a script: %+v", got.Tasks)
+	}
 	d.stop()
 	for _, s := range c.of(strings.Split(from, "-")[1]) {
 		if strings.HasPrefix(s.name, "enqueue") && s.parent != strings.Split(from, "-")[2] {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 // A Client is one session with a daemon.
@@ -106,21 +107,26 @@ func (r *Refusal) Error() string { return r.Message }
 
 // Call calls a tool. A refusal is returned as a [*Refusal].
 func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error) {
-	return c.call(ctx, tool, args, nil)
+	return c.call(ctx, tool, args, make(map[string]any))
 }
 
 // CallAs is Call with a name that is unique among all calls. With again set,
 // the call may already have been sent on another connection of the session; it
 // still takes effect only once.
 func (c *Client) CallAs(ctx context.Context, name string, again bool, tool string, args any) (Answer, error) {
-	return c.call(ctx, tool, args, &mcp.Meta{AdditionalFields: map[string]any{
-		wire.CallMark: name, wire.ResentMark: again,
-	}})
+	return c.call(ctx, tool, args, map[string]any{wire.CallMark: name, wire.ResentMark: again})
 }
 
-func (c *Client) call(ctx context.Context, tool string, args any, meta *mcp.Meta) (Answer, error) {
+// call calls a tool. The call belongs to the span of ctx, if it has one.
+func (c *Client) call(ctx context.Context, tool string, args any, meta map[string]any) (Answer, error) {
+	if parent, state := traceparent.Split(traceparent.Of(ctx)); parent != "" {
+		meta[traceparent.Header], meta[traceparent.StateHeader] = parent, state
+	}
 	request := mcp.CallToolRequest{}
-	request.Params.Name, request.Params.Arguments, request.Params.Meta = tool, args, meta
+	request.Params.Name, request.Params.Arguments = tool, args
+	if len(meta) > 0 {
+		request.Params.Meta = &mcp.Meta{AdditionalFields: meta}
+	}
 	result, err := c.mcp.CallTool(ctx, request)
 	if err != nil {
 		return Answer{}, err

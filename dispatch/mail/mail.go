@@ -64,7 +64,7 @@ func Key(actor uuid.UUID) string { return inboxPrefix + string(actor[:]) }
 // Post puts a message into the inbox of an actor.
 func Post(tx engine.Tx, to uuid.UUID, m Message) error {
 	if len(m.Text) > MaxText {
-		return &registry.LimitError{Which: "bytes in a message", Max: MaxText}
+		return &registry.LimitError{Which: "bytes in a message", Max: MaxText, TooLarge: true}
 	}
 	in := open(tx, to)
 	unread, from := 0, 0

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -196,13 +197,14 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		e.tell(w, api.Problem(http.StatusRequestEntityTooLarge, "LIMIT", errTooLong.Error()))
 		return
 	}
-	env := wire.Call(uuid.NewString(), asked.Tool.Name, json.RawMessage(arguments), r.Header.Get(traceparent.Header))
+	trace := traceparent.Join(r.Header.Get(traceparent.Header), strings.Join(r.Header.Values(traceparent.StateHeader), ","))
+	env := wire.Call(uuid.NewString(), asked.Tool.Name, json.RawMessage(arguments), trace)
 	hs.call(w, r, env, arguments, &apiForm{call: asked, key: key})
 }
 
 // notFor refuses a route whose tool is not available to the session's role.
 func (hs *httpSession) notFor(r *http.Request) api.Answer {
-	return api.Problem(http.StatusForbidden, "FORBIDDEN", fmt.Sprintf("forbidden: a token of a %s does not open %s %s", hs.se.Actor().Role, r.Method, r.URL.Path))
+	return api.Problem(http.StatusForbidden, "FORBIDDEN", fmt.Sprintf("forbidden: a token of role %s is not for %s %s", hs.se.Actor().Role, r.Method, r.URL.Path))
 }
 
 const maxIdempotencyKey = 256

@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/api"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/queue"
 )
 
 // A program is a client of the API, whose every answer is held against the
@@ -147,6 +148,7 @@ func TestAPILeases(t *testing.T) {
 		one.want(200, "DELETE", "/leases/"+got.text("lease_id"), "")
 
 		two.want(201, "POST", "/leases/many", `{"leases":[{"scope":"run","key":"b"},{"scope":"run","key":"port 90"}]}`)
+		one.want(202, "POST", "/leases/many", `{"leases":[{"scope":"run","key":"b"}],"wait_secs":1}`)
 		one.want(409, "POST", "/leases/many", `{"leases":[{"scope":"run","key":"c"},{"scope":"run","key":"port 90"}]}`)
 		one.want(201, "POST", "/leases", `{"key":"c"}`) // nothing was held in part
 
@@ -331,33 +333,6 @@ func TestAPITasks(t *testing.T) {
 	})
 }
 
-// Tasks that others have claimed, at the head of a queue, keep nobody from those behind
-// them; and to release a lease that has expired changes nothing for whoever has it next.
-func TestAPIWhatIsTakenBlocksNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one := newProgram(t, newWeb(t, server.Options{}))
-		worker := one.another("worker").open()
-		for range 11 {
-			one.want(201, "POST", "/queues/q/tasks", `{"payload":1}`)
-		}
-		worker.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":3600,"count":10}`)
-		began := time.Now()
-		one = one.open()
-		one.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60,"wait_secs":10}`)
-		if waited := time.Since(began); waited > 0 {
-			t.Errorf("the eleventh task was had after %v", waited)
-		}
-
-		old := one.want(201, "POST", "/leases", `{"key":"k","ttl_secs":1}`)
-		time.Sleep(time.Minute)
-		now := worker.want(201, "POST", "/leases", `{"key":"k","ttl_secs":600}`)
-		if a := one.want(200, "DELETE", "/leases/"+old.text("lease_id"), ""); !strings.Contains(a.body, `"released":false`) {
-			t.Errorf("release after expiry: %s", a.body)
-		}
-		worker.want(200, "POST", "/leases/"+now.text("lease_id")+"/renew", `{}`)
-	})
-}
-
 // What is done with several tasks in one call is done as with one: the enqueue all or
 // none, and each submission with an answer of its own.
 func TestAPISeveralTasksAtOnce(t *testing.T) {
@@ -468,7 +443,9 @@ func TestAPIStoreHasVersions(t *testing.T) {
 func TestAPIRefusesByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram(t, newWeb(t, server.Options{})).open()
-		big := `{"key":"` + strings.Repeat("x", wire.MaxMessage) + `"}`
+		big, large := `{"key":"`+strings.Repeat("x", wire.MaxMessage)+`"}`, strings.Repeat("x", queue.MaxPayload)
+		claimed := p.want(201, "POST", "/queues/q/tasks", `{"payload":1}`).text("task_id")
+		token := regexp.MustCompile(`"token":(\d+)`).FindStringSubmatch(p.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`).body)[1]
 		for _, c := range []struct {
 			status             int
 			method, path, body string
@@ -494,9 +471,18 @@ func TestAPIRefusesByName(t *testing.T) {
 			{404, "POST", "/leases", `{"key":"a"}`, "Leasehold-Session", []string{"Leasehold-Session", "lhs_no"}},
 			{405, "PATCH", "/leases", `{}`, "GET, HEAD, POST", nil},
 			{413, "POST", "/leases", big, "4 MiB", nil},
+			{413, "POST", "/queues/q/tasks", `{"payload":"` + large + `"}`, "bytes of a payload", nil},
+			{413, "POST", "/tasks/many", `{"tasks":[{"queue":"q","payload":"` + large + `"}]}`, "bytes of", nil},
+			{413, "PUT", "/store/shared/x", `{"value":"` + large + `"}`, "bytes in a value", nil},
+			{413, "POST", "/report", `{"result":"` + large + `"}`, "bytes in a result", nil},
+			{413, "POST", "/messages", `{"to":"root","text":"` + large + `"}`, "bytes in a message", nil},
+			{413, "POST", "/tasks/" + claimed + "/complete", `{"token":` + token + `,"result":"` + large + `"}`, "bytes of a result", nil},
 			{415, "POST", "/leases", `{"key":"a"}`, "application/json", []string{"Content-Type", "text/plain"}},
 		} {
 			a := p.want(c.status, c.method, c.path, c.body, c.header...)
+			if again := a.header.Get("Retry-After"); again != "" {
+				t.Errorf("%s %s %.60s: another try is to help after %s s", c.method, c.path, c.body, again)
+			}
 			if !strings.Contains(a.body, c.says) || a.text("code") == "" || a.header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s %s %.60s: does not say %q as a problem: %.300s", c.method, c.path, c.body, c.says, a.body)
 			}

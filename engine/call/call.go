@@ -56,7 +56,7 @@ const Prefix = "answer/"
 var (
 	// ErrReused is returned for a different request under a request_id that is
 	// taken.
-	ErrReused = errors.New("request_id was used for a different request; use a new one")
+	ErrReused = errors.New("request_id (or Idempotency-Key) was used for a different request; use a new one")
 
 	// ErrCutOff is the cause of the end of a call's context if its connection
 	// is lost or the daemon stops, so that the client may repeat the call. What

@@ -111,8 +111,12 @@ func problem(status int, code string, object json.RawMessage) Answer {
 }
 
 // statusOf returns the status of a refusal. A stale token may be that of a
-// finished task, of a lost claim, or of a lease that a write requires.
+// finished task, of a lost claim, or of a lease that a write requires. A limit
+// may be one that the request itself exceeds, so that no other try helps.
 func statusOf(code string, object json.RawMessage) int {
+	if code == "LIMIT" && string(member(object, "too_large")) == "true" {
+		return http.StatusRequestEntityTooLarge
+	}
 	if code == "STALE_TOKEN" {
 		state, task := wire.TextOf(member(object, "state"))
 		switch {

@@ -100,6 +100,9 @@ func (r *Route) operation() *operation {
 		o.Parameters = append(o.Parameters, parameter{
 			Name: traceparent.Header, In: "header", Schema: &jsonschema.Schema{Type: "string"},
 			Description: "W3C trace context of the caller, which the spans of the call go on from. One that cannot be read is ignored.",
+		}, parameter{
+			Name: traceparent.StateHeader, In: "header", Schema: &jsonschema.Schema{Type: "string"},
+			Description: "What belongs to the trace context. More than 512 bytes are dropped.",
 		})
 	}
 	if r.Unless != nil {
@@ -136,6 +139,8 @@ func (r *Route) statuses() (list []int) {
 	switch {
 	case r.made && r.Tool.Output.Properties["reentrant"] != nil:
 		list = append(list, http.StatusCreated, http.StatusAccepted)
+	case r.made && r.Tool.Input.Properties["ticket"] != nil:
+		list = []int{http.StatusCreated, http.StatusAccepted}
 	case r.made:
 		list = []int{http.StatusCreated}
 	case r.empty != "":

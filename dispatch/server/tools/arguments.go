@@ -239,7 +239,7 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 // readObjects decodes a list of objects. An error names the object that is
 // wrong, and its field.
 func (f *field) readObjects(v reflect.Value, list json.RawMessage) error {
-	objects := reflect.MakeSlice(f.typ, 0, 1)
+	objects := reflect.New(f.typ).Elem()
 	for raw := range wire.Elements(list) {
 		i := objects.Len()
 		if f.max != nil && float64(i) >= *f.max {
@@ -248,7 +248,8 @@ func (f *field) readObjects(v reflect.Value, list json.RawMessage) error {
 		if raw[0] != '{' {
 			return f.wrong("must be " + f.kind())
 		}
-		objects = reflect.Append(objects, reflect.Zero(f.typ.Elem()))
+		objects.Grow(1)
+		objects.SetLen(i + 1)
 		values, strange := sortOut(f.element, Arguments(raw))
 		err := setAll(f.element, values, objects.Index(i))
 		if len(strange) > 0 {

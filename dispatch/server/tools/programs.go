@@ -56,21 +56,8 @@ type enqueueManyArgs struct {
 
 // A newTask is one of several tasks to enqueue.
 type newTask struct {
-	Queue       string          `json:"queue"`
-	Payload     json.RawMessage `json:"payload"`
-	Priority    int             `json:"priority,omitempty"`
-	Delay       seconds         `json:"delay_secs,omitempty"`
-	RunAt       string          `json:"run_at,omitempty"`
-	MaxAttempts int             `json:"max_attempts,omitempty"`
-	Key         string          `json:"idempotency_key,omitempty"`
-	Trace       string          `json:"traceparent,omitempty" jsonschema:"W3C trace context of whoever enqueues it"`
-}
-
-func (t newTask) args() enqueueArgs {
-	return enqueueArgs{
-		queueArg: queueArg{t.Queue}, Payload: t.Payload, Priority: t.Priority, Delay: t.Delay,
-		RunAt: t.RunAt, MaxAttempts: t.MaxAttempts, Key: t.Key,
-	}
+	taskArgs
+	traced
 }
 
 // taskStates is the answer to a call that changes several tasks.
@@ -91,13 +78,13 @@ func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (
 	}
 	list := make([]queue.NewTask, len(a.Tasks))
 	for i, t := range a.Tasks {
-		if list[i], err = t.args().task(); err != nil {
+		if list[i], err = t.task(); err != nil {
 			return taskStates{}, inTasks(i, err)
 		}
-		if err := checkTrace(t.Trace); err != nil {
+		if list[i].Trace, err = t.trace(); err != nil {
 			return taskStates{}, inTasks(i, err)
 		}
-		list[i].Fence, list[i].Trace = fence, t.Trace
+		list[i].Fence = fence
 	}
 	made, err := tasks.EnqueueMany(ctx, list)
 	if err != nil {
@@ -108,14 +95,6 @@ func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (
 		states.Tasks = append(states.Tasks, taskState{t.ID.String(), t.State.String()})
 	}
 	return states, nil
-}
-
-// checkTrace refuses text that is not a trace context.
-func checkTrace(text string) error {
-	if text != "" && !traceparent.Valid(text) {
-		return &registry.ArgumentError{Argument: traceparent.Header, Problem: "must be a W3C trace context such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
-	}
-	return nil
 }
 
 // inTasks adds the index of the task that is wrong to an error.
@@ -133,7 +112,21 @@ type finishedTask struct {
 	Status string          `json:"status" jsonschema:"completed or failed"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
-	Trace  string          `json:"traceparent,omitempty" jsonschema:"W3C trace context of whoever submits it"`
+	traced
+}
+
+// A traced is a task whose caller has a span for it alone.
+type traced struct {
+	Parent string `json:"traceparent,omitempty" jsonschema:"W3C trace context of whoever enqueues or submits it"`
+	State  string `json:"tracestate,omitempty" jsonschema:"what belongs to the trace context"`
+}
+
+// trace returns the trace context as the daemon keeps it.
+func (t traced) trace() (string, error) {
+	if t.Parent != "" && !traceparent.Valid(t.Parent) {
+		return "", &registry.ArgumentError{Argument: traceparent.Header, Problem: "must be a W3C trace context such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+	}
+	return traceparent.Join(t.Parent, t.State), nil
 }
 
 // submitted is the answer to several submissions.
@@ -172,10 +165,10 @@ func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (su
 		if list[i], err = one.submission(); err != nil {
 			return submitted{}, inTasks(i, err)
 		}
-		if err := checkTrace(t.Trace); err != nil {
+		if from[i], err = t.trace(); err != nil {
 			return submitted{}, inTasks(i, err)
 		}
-		list[i].Fence, from[i] = fence, t.Trace
+		list[i].Fence = fence
 	}
 	done, err := tasks.SubmitMany(ctx, list, from)
 	if err != nil {

@@ -165,6 +165,9 @@ func RefusalOf(err error) Refusal {
 	case errors.As(err, &limit):
 		r.Code = "LIMIT"
 		r.Data["which"], r.Data["max"] = limit.Which, limit.Max
+		if limit.TooLarge {
+			r.Data["too_large"] = true
+		}
 	case errors.As(err, &argument):
 		r.Code = "INVALID_ARGUMENT"
 		r.Data["argument"] = argument.Argument

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine/traceparent"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -79,7 +80,8 @@ func stateOf(t queue.Task, err error) (taskState, error) {
 	return taskState{t.ID.String(), t.State.String()}, nil
 }
 
-type enqueueArgs struct {
+// taskArgs describe a task to enqueue.
+type taskArgs struct {
 	queueArg
 	Payload     json.RawMessage `json:"payload" doc:"any JSON, ≤ 1 MiB: what to do"`
 	Priority    int             `json:"priority,omitempty" doc:"9 first" min:"0" max:"9" default:"0"`
@@ -87,13 +89,17 @@ type enqueueArgs struct {
 	RunAt       string          `json:"run_at,omitempty" doc:"ready at this instant, RFC 3339" max:"64"`
 	MaxAttempts int             `json:"max_attempts,omitempty" doc:"attempts before it is dead" min:"1" max:"100" default:"5"`
 	Key         string          `json:"idempotency_key,omitempty" doc:"the same key gets the same task again" max:"256"`
+}
+
+type enqueueArgs struct {
+	taskArgs
 	fenceArgs
 }
 
 // task returns the task to enqueue, without its fence.
-func (a enqueueArgs) task() (queue.NewTask, error) {
+func (a taskArgs) task() (queue.NewTask, error) {
 	n := queue.NewTask{
-		Queue: a.Queue, Payload: a.Payload, Priority: a.Priority, Delay: a.Delay.duration(),
+		Queue: a.Queue, Payload: a.Payload, IsJSON: true, Priority: a.Priority, Delay: a.Delay.duration(),
 		MaxAttempts: a.MaxAttempts, Key: a.Key,
 	}
 	if a.RunAt != "" {
@@ -144,6 +150,7 @@ type claimedTask struct {
 	Token       uint64          `json:"token" jsonschema:"fencing token: needed to heartbeat and to submit"`
 	ExpiresInMS int64           `json:"expires_in_ms"`
 	Trace       string          `json:"traceparent,omitempty" jsonschema:"W3C trace context to go on with"`
+	TraceState  string          `json:"tracestate,omitempty" jsonschema:"what came with the trace context"`
 }
 
 func (c claimedTasks) Text() string {
@@ -171,9 +178,11 @@ func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedT
 	}
 	list := claimedTasks{Tasks: []claimedTask{}}
 	for _, c := range got {
+		parent, state := traceparent.Split(c.Trace)
 		list.Tasks = append(list.Tasks, claimedTask{
 			TaskID: c.ID.String(), Queue: c.Queue, Payload: c.Payload, Priority: c.Priority,
-			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: c.ExpiresIn.Milliseconds(), Trace: c.Trace,
+			Attempt: c.Attempt, MaxAttempts: c.MaxAttempts, Token: c.Token, ExpiresInMS: c.ExpiresIn.Milliseconds(),
+			Trace: parent, TraceState: state,
 		})
 	}
 	return list, nil

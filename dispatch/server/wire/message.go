@@ -96,7 +96,7 @@ type Meta struct {
 	Call    string // name of the call: CallMark
 	Named   string // NamedMark
 	Resent  bool   // ResentMark
-	Trace   string // W3C traceparent of the caller
+	Trace   string // of the caller, see package traceparent
 	Thread  string // Codex: the agent that makes the call
 	ToolUse string // Claude Code: the id of the tool call
 
@@ -104,7 +104,7 @@ type Meta struct {
 }
 
 // Call returns the request of a tool call that did not come as a line. arguments
-// must be a JSON object, and trace a traceparent or empty.
+// must be a JSON object, and trace a text of package traceparent.
 func Call(id, tool string, arguments json.RawMessage, trace string) (m Message) {
 	m.JSONRPC, m.ID, m.Key, m.Method = "2.0", json.RawMessage(`"`+id+`"`), `"`+id, ToolsCall
 	m.Params.Name, m.Params.Arguments, m.Params.Meta.Trace = tool, arguments, trace
@@ -179,6 +179,7 @@ func (m *Message) readParams(params []byte) {
 }
 
 func (m *Meta) read(meta []byte) {
+	var parent, state string // of the trace
 	for name, value := range Members(meta) {
 		switch string(name) {
 		case versionMark:
@@ -190,7 +191,9 @@ func (m *Meta) read(meta []byte) {
 		case ResentMark:
 			m.Resent = string(value) == "true"
 		case traceparent.Header:
-			m.Trace, _ = TextOf(value)
+			parent, _ = TextOf(value)
+		case traceparent.StateHeader:
+			state, _ = TextOf(value)
 		case threadMark:
 			m.Thread, _ = TextOf(value)
 		case toolUseMark:
@@ -199,6 +202,7 @@ func (m *Meta) read(meta []byte) {
 			m.client = value
 		}
 	}
+	m.Trace = traceparent.Join(parent, state)
 }
 
 const version = "2.0" // of JSON-RPC

@@ -25,6 +25,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
 func NewCommand() *cobra.Command {
@@ -172,7 +173,7 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 			}
 		}
 		if args != nil {
-			answer, err = c.CallAs(cmd.Context(), id, again, name, args)
+			answer, err = c.CallAs(inTrace(cmd.Context()), id, again, name, args)
 		}
 		if !connection.BrokeOff(err) || !hello.Lasts() || cmd.Context().Err() != nil {
 			return answer, connection.OtherVersion(c, connection.InWords(cmd.Context(), name, err))
@@ -182,6 +183,12 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 			return client.Answer{}, err
 		}
 	}
+}
+
+// inTrace returns a context that belongs to the span in which the script runs,
+// as tools like otel-cli name it.
+func inTrace(ctx context.Context) context.Context {
+	return traceparent.With(ctx, traceparent.Join(os.Getenv("TRACEPARENT"), os.Getenv("TRACESTATE")))
 }
 
 // daemonPatience is how long a call waits for a daemon that has gone away. The

@@ -67,6 +67,7 @@ func (t *teller) write(e *event.Event) {
 		text("party", e.Party)
 		text("by", e.By)
 		text("cause", e.Cause)
+		text("reason", e.Reason)
 		if e.Token > 0 {
 			line.Uint64("token", e.Token)
 		}
