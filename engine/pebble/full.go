@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,23 +35,41 @@ const (
 
 // A room is what is known about the free space on the disk.
 type room struct {
+	full atomic.Bool
+	next atomic.Pointer[time.Time] // when a commit looks again
+
 	mu     sync.Mutex
-	looked time.Time
-	full   bool
 	held   bool        // the reserve file exists
 	retake *time.Timer // runs while there is no reserve; nil if the store is not open
 }
 
-// Full implements [memory.Store].
+// Full implements [memory.Store]. Its caller holds the lock of the state, and the
+// system may take milliseconds to say how much space is left. So while there was
+// enough, it is asked on another goroutine, and the answer counts from then on.
 func (s *store) Full() bool {
+	r := &s.fs.room
+	now := time.Now()
+	if at := r.next.Load(); at == nil || !now.Before(*at) || at.Sub(now) > lookEvery {
+		next := now.Add(lookEvery)
+		switch {
+		case !r.next.CompareAndSwap(at, &next): // another caller looks
+		case r.full.Load():
+			s.look()
+		default:
+			go s.look()
+		}
+	}
+	return r.full.Load()
+}
+
+// look reads the free space of an open store.
+func (s *store) look() {
 	r := &s.fs.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.looked) >= lookEvery || now.Before(r.looked) {
-		r.looked = now
+	if r.retake != nil {
 		s.lookLocked()
 	}
-	return r.full
 }
 
 func (s *store) lookLocked() {
@@ -60,12 +79,12 @@ func (s *store) lookLocked() {
 		return // if the file system does not say, a write will show that it is full
 	}
 	low := min(lowRoom, usage.TotalBytes/4)
-	was := r.full
-	r.full = usage.AvailBytes < low
+	full := usage.AvailBytes < low
+	was := r.full.Swap(full)
 	switch {
-	case r.full && !was:
+	case full && !was:
 		s.logf("engine: the disk of %s has %d MiB left: new tasks and larger values are refused until there is room; releases, renewals and reads go on", s.fs.dir, usage.AvailBytes>>20)
-	case was && !r.full:
+	case was && !full:
 		s.logf("engine: the disk of %s has room again", s.fs.dir)
 	}
 	if size := min(reserveSize, usage.TotalBytes/8); !r.held && usage.AvailBytes > low+2*size {
@@ -125,7 +144,7 @@ func (s *stateFS) hold(size int64) bool {
 func (s *stateFS) yield() bool {
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
-	s.room.full = true
+	s.room.full.Store(true)
 	if !s.room.held {
 		return false
 	}
