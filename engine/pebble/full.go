@@ -38,6 +38,8 @@ type room struct {
 	full atomic.Bool
 	next atomic.Pointer[time.Time] // when a commit looks again
 
+	looks sync.WaitGroup // goroutines that read the free space
+
 	mu     sync.Mutex
 	held   bool        // the reserve file exists
 	retake *time.Timer // runs while there is no reserve; nil if the store is not open
@@ -56,7 +58,7 @@ func (s *store) Full() bool {
 		case r.full.Load():
 			s.look()
 		default:
-			go s.look()
+			r.looks.Go(s.look)
 		}
 	}
 	return r.full.Load()
@@ -119,9 +121,10 @@ func (s *store) retakeReserve() {
 func (s *store) stopReserve() {
 	r := &s.fs.room
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.retake.Stop()
 	r.retake = nil
+	r.mu.Unlock()
+	r.looks.Wait()
 }
 
 // hold creates the reserve, and reports whether it could.

@@ -166,12 +166,12 @@ func (s *store) Snapshot() memory.Snapshot {
 
 // Close implements [memory.Store].
 func (s *store) Close() error {
-	s.stopReserve()
 	var err error
 	if s.Failed() == nil {
 		err = s.writeMarks()
 		s.flush()
 	}
+	s.stopReserve()
 	s.syncs.settle()
 	err = errors.Join(err, s.db.Close())
 	return errors.Join(err, s.closeJournal(err == nil), s.lock.Close())
