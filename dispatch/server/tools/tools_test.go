@@ -467,7 +467,8 @@ func refusal(c caller, tool string, valid args, name string, value any) map[stri
 func listsWithOneWrong(s *jsonschema.Schema) (lists []struct {
 	of    []args
 	wrong string
-}) {
+},
+) {
 	add := func(wrong string, change func(one args)) {
 		valid := example(&jsonschema.Schema{Type: "array", Items: s}).([]args)[0]
 		one := maps.Clone(valid)
