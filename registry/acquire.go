@@ -192,9 +192,9 @@ const (
 	// maxBelow is how many leases below the directories of a request may be
 	// compatible with it: the party's own, and shared ones. All of them are
 	// looked at under the lock.
-	maxBelow = 2000
+	maxBelow = 1000
 	// maxSearched is how many leases and places a search for a deadlock looks at.
-	maxSearched = 2000
+	maxSearched = 500
 	// heavy is how many of all these a transaction may look at without being
 	// more work than most.
 	heavy = 100
