@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	startTimeout = 10 * time.Second
+	startTimeout = 25 * time.Second // on a busy machine; one that has ended is noticed at once
 	startPoll    = 10 * time.Millisecond
 
 	// firstInstants is within what time of taking its state a daemon says so.
