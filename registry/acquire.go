@@ -194,7 +194,7 @@ const (
 	// looked at under the lock.
 	maxBelow = 1000
 	// maxSearched is how many leases and places a search for a deadlock looks at.
-	maxSearched = 500
+	maxSearched = 2000
 	// heavy is how many of all these a transaction may look at without being
 	// more work than most.
 	heavy = 100
