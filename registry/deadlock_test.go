@@ -420,3 +420,40 @@ func clinchWait(t *testing.T, h *house, m *clinch, parties []party, w *wait1) (r
 	}
 	return 0
 }
+
+// TestADeadlockAmongManyIsFound: of 500 agents that share a key, the last waits for
+// whoever would wait for all of them.
+func TestADeadlockAmongManyIsFound(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		lead := h.party("root")
+		lead.acquire(registry.Request{Key: "y"})
+		var last party
+		for i := range 500 {
+			last = h.party(fmt.Sprintf("W%03d", i))
+			last.acquire(registry.Request{Key: "x", Shared: true})
+		}
+		last.wait(registry.Request{Key: "y"})
+		_, err := lead.try(registry.Request{Key: "x", Wait: time.Second})
+		mustBe[*registry.DeadlockError](t, err)
+	})
+}
+
+// TestADirectoryWithTooManyLeasesIsRefused, since all of them would have to be looked at
+// under the lock.
+func TestADirectoryWithTooManyLeasesIsRefused(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("A"), h.party("B")
+		whole := registry.Request{Key: "file:src/**", Shared: true}
+		for i := range 1000 {
+			a.acquire(registry.Request{Key: fmt.Sprintf("file:src/%04d", i), Shared: true})
+		}
+		b.release(b.acquire(whole))
+		above := a.acquire(registry.Request{Key: "file:src/more", Shared: true})
+		_, err := b.try(whole)
+		mustBe[*registry.LimitError](t, err)
+		_, err = b.try(registry.Request{Key: "file:src/**"})
+		mustBe[*registry.HeldError](t, err) // the first that it meets is enough
+		a.release(above)
+		b.acquire(whole)
+	})
+}
