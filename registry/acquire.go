@@ -189,12 +189,12 @@ var errMore = errors.New("registry: more has expired")
 const maxEnded = 256
 
 const (
-	// maxBelow is how many leases below the directories of a request may be
+	// MaxBelow is how many leases below the directories of a request may be
 	// compatible with it: the party's own, and shared ones. All of them are
 	// looked at under the lock.
-	maxBelow = 1000
-	// maxSearched is how many leases and places a search for a deadlock looks at.
-	maxSearched = 2000
+	MaxBelow = 1000
+	// MaxSearched is how many leases and places a search for a deadlock looks at.
+	MaxSearched = 2000
 	// heavy is how many of all these a transaction may look at without being
 	// more work than most.
 	heavy = 100
@@ -272,8 +272,8 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 			if on.other != nil {
 				return on, nil // its own leases and offers are on the key itself
 			}
-			if a.passed++; a.passed > maxBelow {
-				return on, &LimitError{Which: "leases below the directories of a request", Max: maxBelow}
+			if a.passed++; a.passed > MaxBelow {
+				return on, &LimitError{Which: "leases below the directories of a request", Max: MaxBelow}
 			}
 		}
 		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved

@@ -168,7 +168,7 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 // ends the paths that are followed, because it is hopeless only if all of its
 // alternatives are.
 //
-// A search that has looked at maxSearched leases and places finds nothing. The
+// A search that has looked at MaxSearched leases and places finds nothing. The
 // calls of a cycle that is so large end when their time to wait is over.
 type search struct {
 	c      *Core
@@ -177,7 +177,7 @@ type search struct {
 	budget int
 }
 
-func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start, maxSearched} }
+func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start, MaxSearched} }
 
 // A step is a party, or a wait for any one of several actors, and how the
 // search reached it.
@@ -402,7 +402,7 @@ func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
 	}
 	s := c.search(tx, a.Holder)
 	cycle := s.cycle(&w, nil)
-	a.passed += maxSearched - s.budget
+	a.passed += MaxSearched - s.budget
 	if cycle != nil {
 		return &DeadlockError{cycle}
 	}

@@ -358,7 +358,7 @@ func (c *Core) keepers(tx Tx, w *waiter, keeps turn, budget *int) iter.Seq[keepe
 // would have to pass too many leases gets nothing until its call asks again,
 // and is refused then.
 func (c *Core) clear(tx Tx, w *waiter, keeps turn) bool {
-	budget := maxBelow
+	budget := MaxBelow
 	for range c.keepers(tx, w, keeps, &budget) {
 		return false
 	}

@@ -152,7 +152,7 @@ func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Leas
 // inTheWay finds a lease that keeps a place waiting, directly or through places
 // before it.
 func (c *Core) inTheWay(tx Tx, w *waiter) (Lease, bool) {
-	budget := maxBelow
+	budget := MaxBelow
 	for k := range c.keepers(tx, w, c.live, &budget) {
 		if k.lease != nil {
 			return *k.lease, true
