@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -57,6 +58,10 @@ import (
 //	wall DURATION [RUN]     opens the state on a machine whose wall clock is off,
 //	                        and ends the run
 func TestScripts(t *testing.T) {
+	// Under nohup, the processes that the scripts start would ignore a hangup, too.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	binary := leaseholdIn(t, t.TempDir())
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {

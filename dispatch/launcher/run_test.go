@@ -412,9 +412,10 @@ func TestOutputOfAnAgentIsBounded(t *testing.T) {
 	const most = 32 << 20
 	h := newHouse(t)
 	d := h.dispatch("talkative", `
+		out=$LEASEHOLD_RUN_DIR/actors/root/stdout.log
 		for i in 1 2; do
 			yes "line of the ${i}th time" | head -c 40000000
-			while ! grep -q "of the ${i}th" "$LEASEHOLD_RUN_DIR/actors/root/stdout.log.old"; do sleep 0.05; done
+			while ! grep -q "of the ${i}th" "$out.old" || [ "$(wc -c <"$out")" -gt 33554432 ]; do sleep 0.05; done # it is being copied
 		done
 		echo done
 		yes ill | head -c 40000000 >&2

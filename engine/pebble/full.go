@@ -46,16 +46,17 @@ type room struct {
 }
 
 // Full implements [memory.Store]. Its caller holds the lock of the state, and the
-// system may take milliseconds to say how much space is left. So while there was
-// enough, it is asked on another goroutine, and the answer counts from then on.
+// system may take milliseconds to say how much space is left. So if there was
+// enough a moment ago, it is asked on another goroutine, and the answer counts from
+// then on.
 func (s *store) Full() bool {
 	r := &s.fs.room
 	now := time.Now()
-	if at := r.next.Load(); at == nil || !now.Before(*at) || at.Sub(now) > lookEvery {
+	if at := r.next.Load(); at == nil || !now.Before(*at) {
 		next := now.Add(lookEvery)
 		switch {
 		case !r.next.CompareAndSwap(at, &next): // another caller looks
-		case r.full.Load():
+		case at == nil || now.Sub(*at) > 4*lookEvery || r.full.Load():
 			s.look()
 		default:
 			r.looks.Go(s.look)

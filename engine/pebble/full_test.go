@@ -259,3 +259,27 @@ func TestAFullTmpfs(t *testing.T) {
 	}
 	mustClose(t, e)
 }
+
+// TestTheFirstCommitAfterAPauseFindsThatTheDiskIsFull: other programs may have filled it.
+func TestTheFirstCommitAfterAPauseFindsThatTheDiskIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &meter{FS: vfs.NewMem()}
+		disk.room.Store(1 << 30)
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: disk, Logf: t.Logf})
+		defer mustClose(t, e)
+		put := func(key string) error {
+			return e.Update(t.Context(), func(tx engine.Tx) error {
+				tx.Put(engine.Row{Key: key, Value: strings.Repeat("x", 10<<10)})
+				return nil
+			})
+		}
+		if err := put("before"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		disk.room.Store(1 << 20)
+		if err := put("after"); !errors.Is(err, engine.ErrFull) {
+			t.Errorf("a row that grows: %v", err)
+		}
+	})
+}
