@@ -157,9 +157,6 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	// This is deferred so that after a panic, too, the caller sees only what is
 	// durable.
 	defer func() {
-		if end.begun {
-			e.appendBegun(end.seen)
-		}
 		engine.TurnOf(ctx).Wait()
 		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
 			err = failure
@@ -182,7 +179,6 @@ type ending struct {
 	needed  bool          // a full store must not refuse it
 	seen    *group        // the last group, which includes all that it read and wrote
 	held    time.Duration // how long it held the lock
-	begun   bool          // it began the group, and so must append it
 	changed []string      // keys whose watches must be notified
 
 	began    time.Time
@@ -229,7 +225,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.keys = reuse(e.keys)
 	e.observeLocked(t)
 	end.observer = e.observer.Committed
-	end.begun = e.gatherLocked(t)
+	e.gatherLocked(t)
 	e.alarm.set(e.set.firstDue())
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/leasehold/leasehold/engine"
@@ -15,8 +14,8 @@ import (
 // reads look before they ask the store. One batch for many commits takes the
 // store half the time of many batches.
 //
-// Commits that must reach the disk form a group until the first of their callers
-// has let others join and appends it. A commit that need not reach the disk waits
+// Commits that must reach the disk form a group until one of their callers has
+// let others join and appends it. A commit that need not reach the disk waits
 // for nobody. It is kept by the store (see [Store.Keep]), and its group stays
 // open until a commit comes that must reach the disk. So a lease that is soon
 // released never becomes a record. If the store cannot keep the commit, or if
@@ -24,17 +23,14 @@ import (
 type group struct {
 	number atomic.Uint64 // of the batch; 0 until the store has it
 	kept   atomic.Bool   // its commits, and all earlier ones, survive the end of the process already
-
-	appended sync.WaitGroup // done when the caller that began a group that is not kept has appended it
 }
 
 // fullGroup is the approximate size at which a group is appended at once.
 // Appending it takes about half a millisecond, and everybody waits.
 const fullGroup = 256 << 10
 
-// gatherLocked adds the writes of a transaction to the open group. It reports
-// whether it began the group, so that the caller must append it.
-func (e *Engine) gatherLocked(t *tx) (begun bool) {
+// gatherLocked adds the writes of a transaction to the open group.
+func (e *Engine) gatherLocked(t *tx) {
 	for _, r := range t.rows {
 		if r != nil {
 			r.dirty = 0
@@ -52,7 +48,7 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	}
 	t.writes = slices.DeleteFunc(t.writes, isNothing)
 	if len(t.writes) == 0 {
-		return false
+		return
 	}
 	t.writes = e.clock.beat(t.writes, t.now, t.wall, false)
 	if e.open != nil && e.open.kept.Load() && !keep {
@@ -61,9 +57,6 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	if e.open == nil {
 		e.openLocked()
 		e.open.kept.Store(keep)
-		if begun = !keep; begun {
-			e.open.appended.Add(1)
-		}
 	}
 	g := e.open
 	keep = g.kept.Load() && e.store.Keep(t.writes)
@@ -75,11 +68,11 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 		}
 	}
 	e.toDisk = e.toDisk && t.disk
-	if !keep && !e.toDisk || e.size > fullGroup {
-		e.appendLocked(keep)
-		g.kept.Store(keep) // after the group has its number: see confirm
+	if (keep || e.toDisk) && e.size < fullGroup {
+		return
 	}
-	return begun
+	e.appendLocked(keep)
+	g.kept.Store(keep) // after the group has its number: see confirm
 }
 
 func isNothing(w Write) bool { return w.Key == "" }
@@ -119,17 +112,15 @@ func (e *Engine) appendLocked(kept bool) {
 	clear(e.placed)
 }
 
-// appendBegun appends a group that this caller began.
-func (e *Engine) appendBegun(g *group) {
-	defer g.appended.Done()
-	if g.number.Load() == 0 {
-		runtime.Gosched() // goroutines that are ready can join now
-		e.appendGroup(g)
-	}
-}
-
 // appendGroup appends a group, unless that has happened.
 func (e *Engine) appendGroup(g *group) {
+	if g.number.Load() > 0 {
+		return
+	}
+	runtime.Gosched() // goroutines that are ready can join now
+	if g.number.Load() > 0 {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.open == g {
@@ -144,13 +135,7 @@ func (e *Engine) appendGroup(g *group) {
 // commit that is not kept is appended in the same critical section.
 func (e *Engine) confirm(g *group, disk bool) error {
 	if g != nil && (disk || !g.kept.Load()) {
-		switch {
-		case g.number.Load() > 0:
-		case g.kept.Load():
-			e.appendGroup(g)
-		default:
-			g.appended.Wait()
-		}
+		e.appendGroup(g)
 		if err := e.store.Wait(g.number.Load(), disk); err != nil {
 			e.fail(err)
 		}
