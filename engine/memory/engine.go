@@ -59,7 +59,6 @@ type Engine struct {
 	last     *group // the last group, or nil
 	open     *group // the last group while it accepts commits, or nil
 	gathered []Write
-	placed   map[string]int // where in gathered a kept group has the record of a hot row
 	fresh    coldRows
 	toDisk   bool // all commits of the open group must survive the machine
 	size     int  // of the open group, roughly, in bytes
@@ -82,7 +81,7 @@ func Open(o Options) (*Engine, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent(), placed: make(map[string]int)}
+	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent()}
 	e.failure.Tell = e.tell
 	store, err := o.Store(e.fail)
 	if err != nil {
@@ -157,6 +156,9 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	// This is deferred so that after a panic, too, the caller sees only what is
 	// durable.
 	defer func() {
+		if end.begun {
+			e.appendGroup(end.seen)
+		}
 		engine.TurnOf(ctx).Wait()
 		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
 			err = failure
@@ -179,6 +181,7 @@ type ending struct {
 	needed  bool          // a full store must not refuse it
 	seen    *group        // the last group, which includes all that it read and wrote
 	held    time.Duration // how long it held the lock
+	begun   bool          // it began the group, and so must append it
 	changed []string      // keys whose watches must be notified
 
 	began    time.Time
@@ -225,7 +228,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.keys = reuse(e.keys)
 	e.observeLocked(t)
 	end.observer = e.observer.Committed
-	e.gatherLocked(t)
+	end.begun = e.gatherLocked(t)
 	e.alarm.set(e.set.firstDue())
 	return nil
 }
@@ -325,13 +328,11 @@ func (e *Engine) Close() error {
 		e.mu.Unlock()
 		return engine.ErrClosed
 	}
-	if e.open != nil {
-		e.appendLocked(e.open.kept.Load())
+	if e.open == nil {
+		e.open = new(group)
+		e.last, e.toDisk = e.open, true
 	}
-	e.openLocked()
-	now, wall := e.clock.read()
-	e.gathered = e.clock.beat(e.gathered, now, wall, true)
-	e.appendLocked(false)
+	e.appendLocked(true)
 	last := e.last
 	e.closed = true
 	e.mu.Unlock()
