@@ -249,19 +249,17 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 // act takes and gives up partitions. A partition that is being given up counts
 // as led until that is complete.
 func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
-	take, give := look.share(self)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	take, give := look.share(self, func(p Partition) bool { return m.leads[p.Number] != nil })
 	for _, p := range give {
 		if l := m.leads[p.Number]; l != nil {
 			l.stop()
 		}
 	}
 	for _, p := range take {
-		if m.leads[p.Number] == nil {
-			m.leads[p.Number] = &lead{stop: func() {}}
-			begin(p)
-		}
+		m.leads[p.Number] = &lead{stop: func() {}}
+		begin(p)
 	}
 }
 

@@ -11,15 +11,19 @@ import (
 // share returns the partitions that a server should take, of those without a
 // leader, and those that it should give up. Servers that see the same state
 // reach the same decision. If they see different states, the database refuses
-// the later one.
-func (l Look) share(self uuid.UUID) (take, give []Partition) {
-	led, own := make(map[uuid.UUID]int), []Partition(nil)
+// the later one. busy reports whether the server is about to take a partition,
+// or has just given it up, which l may be too old to show.
+func (l Look) share(self uuid.UUID, busy func(Partition) bool) (take, give []Partition) {
+	led, own, taking := make(map[uuid.UUID]int), []Partition(nil), 0
 	var free []Partition
 	for _, p := range l.Partitions {
 		switch {
 		case p.Leader == self:
 			own = append(own, p)
-		case !l.registered(p.Leader):
+		case l.registered(p.Leader):
+		case busy(p):
+			taking++
+		default:
 			free = append(free, p)
 		}
 		led[p.Leader]++
@@ -31,7 +35,7 @@ func (l Look) share(self uuid.UUID) (take, give []Partition) {
 	// Each server begins with another partition, so that they rarely compete
 	// for one.
 	slices.SortFunc(free, func(a, b Partition) int { return cmp.Compare(rank(self, a), rank(self, b)) })
-	return free[:min(len(free), quota-len(own))], nil
+	return free[:min(len(free), max(0, quota-len(own)-taking))], nil
 }
 
 // LedBy returns how many partitions a server leads.
