@@ -298,6 +298,20 @@ func (se *Session) LeasesOn(ctx context.Context, scope Scope, key string) (list 
 	return list, err
 }
 
+// LeaseByID returns a lease of the session's actor, of either scope.
+func (se *Session) LeaseByID(ctx context.Context, id uuid.UUID) (l LeaseInfo, err error) {
+	return l, se.state.eng.View(ctx, func(tx engine.Tx) (refusal error) {
+		if l.Standing, refusal = se.state.core.Find(tx, se.Holder(), id); refusal != nil {
+			return refusal
+		}
+		if l.Scope, _ = scopeOf(l.Lease.Scope); l.Scope == LayerScope {
+			_, l.Layer = se.state.layerOf(tx, l.Lease.Scope)
+		}
+		l.Origin = originOf(tx, l.Holder)
+		return nil
+	})
+}
+
 // registry returns the registry of the session's leases of a scope.
 func (se *Session) registry(scope Scope) (*registry.Registry, error) {
 	if se.actor.Role.Outside() {

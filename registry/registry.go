@@ -86,6 +86,20 @@ func (r *Registry) Standing(tx Tx, key string) (Standing, bool) {
 	return standing(tx, l), true
 }
 
+// Find returns a lease of the caller's actor by its id. A lease that the actor
+// has lost, or that has lapsed, is a [LostError]; an id that it never had is
+// ErrNotHolder.
+func (c *Core) Find(tx Tx, caller Holder, id uuid.UUID) (Standing, error) {
+	l, ok := leaseByID(tx, id)
+	switch {
+	case ok && l.Holder.Actor != caller.Actor:
+		return Standing{}, ErrNotHolder
+	case !ok || l.lapsed:
+		return Standing{}, c.lost(tx, caller, id, Notice{})
+	}
+	return standing(tx, l), nil
+}
+
 // List returns at most limit of [Registry.Leases], and whether there are more.
 func (r *Registry) List(tx Tx, prefix, after string, limit int) (list []Standing, more bool) {
 	for l := range r.Leases(tx, prefix, after) {

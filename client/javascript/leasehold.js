@@ -100,6 +100,8 @@ const operations = {
   lease_acquire_many: ["POST", "/api/v1/leases/many", []],
   lease_revoke: ["POST", "/api/v1/leases/revoke", []],
   run_lease_release: ["DELETE", "/api/v1/leases/{lease_id}", []],
+  lease_get_by_id: ["GET", "/api/v1/leases/{lease_id}", []],
+  lease_history_by_id: ["GET", "/api/v1/leases/{lease_id}/history", ["since", "limit"]],
   lease_transfer: ["POST", "/api/v1/leases/{lease_id}/offer", []],
   lease_renew: ["POST", "/api/v1/leases/{lease_id}/renew", []],
   actor_message: ["POST", "/api/v1/messages", []],

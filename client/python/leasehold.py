@@ -162,6 +162,14 @@ class Client:
         "Release a lease of the run."
         return self._call("DELETE", f"/api/v1/leases/{_part(lease_id)}", {}, None, call_key)
 
+    def lease_get_by_id(self, lease_id, *, call_key=None):
+        "See a lease of yours."
+        return self._call("GET", f"/api/v1/leases/{_part(lease_id)}", {}, None, call_key)
+
+    def lease_history_by_id(self, lease_id, *, since=None, limit=None, call_key=None):
+        "See what happened to a lease of yours."
+        return self._call("GET", f"/api/v1/leases/{_part(lease_id)}/history", {"since": since, "limit": limit}, None, call_key)
+
     def lease_transfer(self, lease_id, *, to, call_key=None):
         "Offer a lease to another actor."
         return self._call("POST", f"/api/v1/leases/{_part(lease_id)}/offer", {}, {"to": to}, call_key)

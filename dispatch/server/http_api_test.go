@@ -419,6 +419,61 @@ func TestAPIOneLease(t *testing.T) {
 	})
 }
 
+// A lease is read by its id, from any session of its holder's actor and from no other
+// actor. After it was lost, its id says how.
+func TestAPILeaseByID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		again := (&program{web: one.web, t: t, book: one.book}).open()
+		granted := one.want(201, "POST", "/leases", `{"key":"port 80","reason":"deploy","ttl_secs":60}`)
+		id := granted.text("lease_id")
+		for _, p := range []*program{one, again} {
+			time.Sleep(time.Second + 100*time.Nanosecond)
+			l := p.want(200, "GET", "/leases/"+id, "")
+			for _, name := range []string{"lease_id", "key", "scope", "token", "reason", "acquired_at", "expires_at"} {
+				if l.object[name] != granted.object[name] {
+					t.Errorf("%s is %v, and was %v when the lease was granted", name, l.object[name], granted.object[name])
+				}
+			}
+		}
+		two.want(202, "POST", "/leases", `{"key":"port 80","wait_secs":1}`)
+		if l := one.want(200, "GET", "/leases/"+id, ""); l.object["in_line"] != 1.0 {
+			t.Errorf("with one in line: %s", l.body)
+		}
+		layers := one.want(201, "POST", "/layer/leases", `{"name":"out.json"}`).text("lease_id")
+		if l := one.want(200, "GET", "/leases/"+layers, ""); l.text("name") != "out.json" || l.text("scope") != "layer" || l.text("layer") != "root" {
+			t.Errorf("of the layer: %s", l.body)
+		}
+		if h := one.want(200, "GET", "/leases/"+layers+"/history", ""); len(h.object["events"].([]any)) != 1 || !strings.Contains(h.body, "out.json") {
+			t.Errorf("history in the layer: %s", h.body)
+		}
+		two.want(409, "GET", "/leases/"+id, "")
+		two.want(409, "GET", "/leases/"+id+"/history", "")
+		one.want(409, "GET", "/leases/11111111-1111-1111-1111-111111111111", "")
+		one.want(400, "GET", "/leases/x", "")
+		one.want(400, "GET", "/leases/x/history", "")
+
+		time.Sleep(2 * time.Minute) // nobody is in line any more, and it lapses
+		if l := one.want(410, "GET", "/leases/"+id, ""); l.text("reason") != "expired" {
+			t.Errorf("lapsed: %s", l.body)
+		}
+		one.want(200, "POST", "/leases/"+id+"/renew", `{}`)
+		one.want(200, "GET", "/leases/"+id, "")
+		time.Sleep(2 * time.Minute)
+		two.want(201, "POST", "/leases", `{"key":"port 80"}`)
+		if l := one.want(410, "GET", "/leases/"+id, ""); l.text("superseded_by") != "two" {
+			t.Errorf("lost: %s", l.body)
+		}
+		h := one.want(200, "GET", "/leases/"+id+"/history?limit=100", "")
+		for _, event := range []string{"lease_granted", "lease_expired", "lease_revived"} {
+			if !strings.Contains(h.body, event) {
+				t.Errorf("the history has no %s: %s", event, h.body)
+			}
+		}
+	})
+}
+
 func TestAPIStoreHasVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram(t, newWeb(t, server.Options{}))
@@ -497,6 +552,9 @@ type document struct {
 		Parameters  []struct {
 			Name, In string
 			Required bool
+		}
+		RequestBody struct {
+			Content map[string]struct{ Schema *jsonschema.Schema }
 		}
 		Responses map[string]struct {
 			Ref     string `json:"$ref"`
@@ -591,6 +649,38 @@ func TestAPIDocumentIsWhole(t *testing.T) {
 	if len(ids) < 35 {
 		t.Errorf("only %d operations", len(ids))
 	}
+
+	// What is in a list has the bounds that it has alone.
+	schema := func(method, path, name string) *jsonschema.Schema {
+		body := d.Paths[api.Prefix+path][method].RequestBody.Content["application/json"].Schema
+		if list := body.Properties[name]; list != nil && list.Items != nil {
+			return list.Items
+		}
+		return body
+	}
+	for _, c := range []struct{ one, listed *jsonschema.Schema }{
+		{schema("post", "/queues/{queue}/tasks", ""), schema("post", "/tasks/many", "tasks")},
+		{schema("post", "/leases", ""), schema("post", "/leases/many", "leases")},
+		{schema("post", "/leases", ""), schema("put", "/store/{path}", "require_leases")},
+		{schema("post", "/tasks/{task_id}/nack", ""), schema("post", "/tasks/submit", "tasks")},
+	} {
+		for name, alone := range c.one.Properties {
+			listed := c.listed.Properties[name]
+			if listed == nil {
+				continue
+			}
+			if fmt.Sprint(listed.Enum, text(listed.MinLength), text(listed.MaxLength), text(listed.Maximum)) != fmt.Sprint(alone.Enum, text(alone.MinLength), text(alone.MaxLength), text(alone.Maximum)) || listed.Description == "" {
+				t.Errorf("%s is %+v in a list, and %+v alone", name, listed, alone)
+			}
+		}
+	}
+}
+
+func text[T any](x *T) string {
+	if x == nil {
+		return ""
+	}
+	return fmt.Sprint(*x)
 }
 
 func TestAPIOperatorsAndReaders(t *testing.T) {

@@ -88,6 +88,8 @@ func routes() []Route {
 		get("leases", "/leases/history", "lease_history"),
 		post("leases", "/leases/check", "lease_check", Route{}),
 		post("leases", "/leases/revoke", "lease_revoke", Route{}),
+		get("leases", "/leases/{lease_id}", "lease_get_by_id"),
+		get("leases", "/leases/{lease_id}/history", "lease_history_by_id"),
 		post("leases", "/leases/{lease_id}/renew", "lease_renew", Route{}),
 		post("leases", "/leases/{lease_id}/offer", "lease_transfer", Route{}),
 		del("leases", "/leases/{lease_id}", "run_lease_release"),

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -27,7 +28,7 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 // field:
 //
 //	json     its name; it is required unless omitempty or omitzero is given
-//	doc      its meaning
+//	doc      its meaning; jsonschema, of a struct that answers have too
 //	min, max the range of a number, or of the length of a string, in bytes, or list
 //	default  its value if it is not given
 //	enum     the allowed words, separated by |
@@ -56,7 +57,7 @@ func fieldsOf(t reflect.Type) (list []field) {
 		}
 		name, rest, _ := strings.Cut(sf.Tag.Get("json"), ",")
 		f := field{
-			name: name, doc: sf.Tag.Get("doc"), typ: value(sf.Type), index: sf.Index,
+			name: name, doc: cmp.Or(sf.Tag.Get("doc"), sf.Tag.Get("jsonschema")), typ: value(sf.Type), index: sf.Index,
 			required: !strings.Contains(rest, "omitempty") && !strings.Contains(rest, "omitzero"), leads: sf.Tag.Get("for") == "leads", destroys: sf.Tag.Get("destroys") == "true",
 			min: number(sf.Tag.Get("min")), max: number(sf.Tag.Get("max")),
 		}
@@ -182,6 +183,10 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 		}
 	case reflect.Int:
 		if !f.within(float64(v.Int())) {
+			return f.wrong(f.span())
+		}
+	case reflect.Uint64:
+		if !f.within(float64(v.Uint())) {
 			return f.wrong(f.span())
 		}
 	case reflect.Slice:
@@ -372,7 +377,7 @@ func (f *field) schema() *jsonschema.Schema {
 		if f.typ != reflect.TypeFor[json.RawMessage]() { // any JSON otherwise
 			s.Type, s.Items = "array", &jsonschema.Schema{Type: "string"}
 			if f.objects() {
-				s.Items = schemaOfType(f.typ.Elem())
+				s.Items = inputSchema(f.element)
 			}
 			s.MinItems, s.MaxItems = whole(f.min), whole(f.max)
 		}

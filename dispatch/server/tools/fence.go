@@ -18,9 +18,9 @@ type fenceArgs struct {
 }
 
 type required struct {
-	Scope string `json:"scope" jsonschema:"layer or run"`
+	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
 	keyOrPath
-	Token uint64 `json:"token"`
+	Token uint64 `json:"token" doc:"of its grant" min:"1"`
 }
 
 // fence returns the condition that is checked in the transaction of the write.
@@ -30,9 +30,6 @@ func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.
 		key, err := r.in(ctx, se, dispatch.Scope(r.Scope))
 		if err != nil {
 			return f, err
-		}
-		if r.Token == 0 {
-			return f, &registry.ArgumentError{Argument: "require_leases", Problem: "must name the scope, the key and the token of each lease"}
 		}
 		need, err := se.Requirement(dispatch.Scope(r.Scope), key, r.Token)
 		if err != nil {

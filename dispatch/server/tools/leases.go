@@ -111,9 +111,9 @@ func (a acquireManyArgs) request(ctx context.Context) (registry.Request, error) 
 
 // A wanted is one of several leases to be taken.
 type wanted struct {
-	Scope string `json:"scope"`
+	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
 	keyOrPath
-	Mode string `json:"mode,omitempty"`
+	Mode string `json:"mode,omitempty" doc:"shared: held together with other readers" enum:"exclusive|shared" default:"\"exclusive\""`
 }
 
 // A lease has the fields that are shown of every lease.
@@ -263,11 +263,6 @@ func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (
 		key, err := w.in(ctx, se, scope)
 		if err != nil {
 			return manyGrants{}, err
-		}
-		switch w.Mode {
-		case "", "exclusive", "shared":
-		default:
-			return manyGrants{}, &registry.ArgumentError{Argument: "leases", Problem: "must have mode exclusive or shared"}
 		}
 		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
 	}

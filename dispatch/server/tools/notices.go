@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/queue"
@@ -14,20 +13,20 @@ import (
 // A Notice reports a lease that the session has lost, that another agent waits
 // for or that is offered to the session; the end of the run; or a message.
 type Notice struct {
-	Code         string    `json:"code" jsonschema:"LEASE_LOST; LEASE_WANTED: another waits for what you hold; LEASE_OFFERED: acquire it to accept; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages"`
-	Name         string    `json:"name,omitempty" jsonschema:"of a layer's lease"`
-	Key          string    `json:"key,omitempty" jsonschema:"of a run's lease, or the task whose claim was lost"`
-	Scope        string    `json:"scope,omitempty" jsonschema:"layer, run, or queue for a claim"`
-	As           string    `json:"as,omitempty" jsonschema:"which of your sub-agents held it"`
-	LeaseID      string    `json:"lease_id,omitempty" jsonschema:"of a lease that is yours or was"`
-	Token        uint64    `json:"token,omitempty" jsonschema:"its fencing token; of what was lost: refused from now on"`
-	Reason       string    `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
-	At           time.Time `json:"at,omitzero"`
-	SupersededBy string    `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
-	Waiter       *holder   `json:"waiter,omitempty" jsonschema:"who waits first"`
-	Waiters      int       `json:"waiters,omitempty" jsonschema:"how many wait"`
-	Holder       *holder   `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
-	Message      *message  `json:"message,omitempty"`
+	Code         string   `json:"code" jsonschema:"LEASE_LOST; LEASE_WANTED: another waits for what you hold; LEASE_OFFERED: acquire it to accept; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages"`
+	Name         string   `json:"name,omitempty" jsonschema:"of a layer's lease"`
+	Key          string   `json:"key,omitempty" jsonschema:"of a run's lease, or the task whose claim was lost"`
+	Scope        string   `json:"scope,omitempty" jsonschema:"layer, run, or queue for a claim"`
+	As           string   `json:"as,omitempty" jsonschema:"which of your sub-agents held it"`
+	LeaseID      string   `json:"lease_id,omitempty" jsonschema:"of a lease that is yours or was"`
+	Token        uint64   `json:"token,omitempty" jsonschema:"its fencing token; of what was lost: refused from now on"`
+	Reason       string   `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
+	At           stamp    `json:"at,omitempty"`
+	SupersededBy string   `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
+	Waiter       *holder  `json:"waiter,omitempty" jsonschema:"who waits first"`
+	Waiters      int      `json:"waiters,omitempty" jsonschema:"how many wait"`
+	Holder       *holder  `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
+	Message      *message `json:"message,omitempty"`
 }
 
 // Codes of notices.
@@ -44,7 +43,7 @@ const (
 func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
 		Code: leaseLost, Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
-		As: l.Party, Reason: l.Reason, At: l.At, SupersededBy: l.SupersededBy,
+		As: l.Party, Reason: l.Reason, At: instant(l.At), SupersededBy: l.SupersededBy,
 	}
 	from := holderOf(l.From)
 	switch l.Kind {
@@ -65,7 +64,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 		return nil
 	}
 	if drain := se.TakeDrain(); drain != nil {
-		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: drain.At})
+		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: stampOf(drain.At)})
 	}
 	if lost, more, err := se.TakeNotices(ctx, agent); err == nil {
 		for _, l := range lost {

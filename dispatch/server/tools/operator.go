@@ -76,7 +76,7 @@ type addedActor struct {
 
 // tokenEnd says when the token of an actor expires.
 type tokenEnd struct {
-	ExpiresAt *time.Time `json:"token_expires_at,omitempty" jsonschema:"absent: when the actor ends"`
+	ExpiresAt stamp `json:"token_expires_at,omitempty" jsonschema:"absent: when the actor ends"`
 }
 
 func (a addedActor) Text() string { return fmt.Sprintf("actor %s added to run %s", a.Path, a.Run) }
@@ -158,10 +158,10 @@ type runList struct {
 }
 
 type run struct {
-	Run       string     `json:"run"`
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	Actors    []actor    `json:"actors"`
+	Run       string  `json:"run"`
+	CreatedAt stamp   `json:"created_at"`
+	EndedAt   stamp   `json:"ended_at,omitempty"`
+	Actors    []actor `json:"actors"`
 
 	RunID    string `json:"run_id"`
 	Life     int    `json:"life,omitempty" jsonschema:"of a dispatched run: 1, and one more each time it was resumed"`
@@ -188,7 +188,7 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 	list := runList{Runs: []run{}, Next: next}
 	for _, info := range infos {
 		r := run{
-			Run: info.Name, CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []actor{},
+			Run: info.Name, CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
 			RunID: info.ID.String(),
 		}
 		if d := info.Dispatched; d != nil {
@@ -240,18 +240,18 @@ func (o *operator) showStore(ctx context.Context, _ *dispatch.Session, a showSto
 }
 
 type clocks struct {
-	BootID    string    `json:"boot_id" jsonschema:"identifies this boot of the machine; empty if unknown"`
-	RunningMS int64     `json:"running_ms" jsonschema:"reading of the clock that goes on during sleep and that nobody can set"`
-	Now       time.Time `json:"now" jsonschema:"the running clock of the state, which measures leases, claims and delays"`
-	Wall      time.Time `json:"wall" jsonschema:"the wall clock, which run_at and retention follow"`
-	SteppedMS int64     `json:"stepped_ms" jsonschema:"by how much the wall clock was set since the daemon started"`
+	BootID    string `json:"boot_id" jsonschema:"identifies this boot of the machine; empty if unknown"`
+	RunningMS int64  `json:"running_ms" jsonschema:"reading of the clock that goes on during sleep and that nobody can set"`
+	Now       stamp  `json:"now" jsonschema:"the running clock of the state, which measures leases, claims and delays"`
+	Wall      stamp  `json:"wall" jsonschema:"the wall clock, which run_at and retention follow"`
+	SteppedMS int64  `json:"stepped_ms" jsonschema:"by how much the wall clock was set since the daemon started"`
 }
 
-func (c clocks) Text() string { return "the wall clock says " + c.Wall.Format(time.RFC3339) }
+func (c clocks) Text() string { return "the wall clock says " + string(c.Wall) }
 
 func (o *operator) readClocks(ctx context.Context, _ *dispatch.Session, _ struct{}) (clocks, error) {
 	c, err := o.state.Clocks(ctx)
-	return clocks{c.Boot, c.Running.Milliseconds(), c.Now.UTC(), c.Wall.UTC(), c.Stepped.Milliseconds()}, err
+	return clocks{c.Boot, c.Running.Milliseconds(), stampOf(c.Now), stampOf(c.Wall), c.Stepped.Milliseconds()}, err
 }
 
 type watchArgs struct {

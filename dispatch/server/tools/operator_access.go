@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
 )
@@ -38,20 +37,20 @@ type issueAccessArgs struct {
 }
 
 type access struct {
-	Name      string     `json:"name" told:"line"`
-	Role      string     `json:"role" told:"line"`
-	CreatedAt time.Time  `json:"created_at"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty" jsonschema:"absent: never"`
+	Name      string `json:"name" told:"line"`
+	Role      string `json:"role" told:"line"`
+	CreatedAt stamp  `json:"created_at"`
+	ExpiresAt stamp  `json:"expires_at,omitempty" jsonschema:"absent: never"`
 }
 
 func accessOf(a dispatch.Access) access {
-	return access{a.Name, string(a.Role), a.CreatedAt.UTC(), instant(a.ExpiresAt)}
+	return access{a.Name, string(a.Role), stampOf(a.CreatedAt), instant(a.ExpiresAt)}
 }
 
 func (a access) String() string {
 	s := fmt.Sprintf("token %q, role %s", a.Name, a.Role)
-	if a.ExpiresAt != nil {
-		s += ", until " + a.ExpiresAt.Format(time.RFC3339)
+	if a.ExpiresAt != "" {
+		s += ", until " + string(a.ExpiresAt)
 	}
 	return s
 }

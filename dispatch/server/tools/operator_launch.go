@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -372,12 +371,12 @@ type finishRunArgs struct {
 }
 
 type runSummary struct {
-	Run       string     `json:"run"`
-	RunID     string     `json:"run_id"`
-	Life      int        `json:"life"`
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	Actors    []actor    `json:"actors" jsonschema:"each lead before its layer"`
+	Run       string  `json:"run"`
+	RunID     string  `json:"run_id"`
+	Life      int     `json:"life"`
+	CreatedAt stamp   `json:"created_at"`
+	EndedAt   stamp   `json:"ended_at,omitempty"`
+	Actors    []actor `json:"actors" jsonschema:"each lead before its layer"`
 }
 
 func (r runSummary) Text() string {
@@ -391,7 +390,7 @@ func (o *operator) finishRun(ctx context.Context, se *dispatch.Session, a finish
 	}
 	out := runSummary{
 		Run: info.Name, RunID: info.ID.String(), Life: info.Dispatched.Life,
-		CreatedAt: info.CreatedAt.UTC(), EndedAt: instant(info.EndedAt), Actors: []actor{},
+		CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
 	}
 	for _, a := range info.Actors {
 		out.Actors = append(out.Actors, actorOf(a))

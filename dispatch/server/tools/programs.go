@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -18,7 +19,9 @@ func Programs() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return grouped("programs", []Tool{
 		tool("lease_get", "See a lease", "One lease that you can ask for, with its holders and who waits; an empty list: nobody holds it.", read, getLease),
+		tool("lease_get_by_id", "See a lease of yours", "A lease of yours by its lease_id, from any session of yours, with who waits. LEASE_LOST says how it ended.", read, getLeaseByID),
 		tool("lease_history", "See what happened to a lease", "The events of a lease, in the order of their revisions.", read, leaseHistory),
+		tool("lease_history_by_id", "See what happened to a lease of yours", "The events of a lease that you hold or have lost, by its lease_id.", read, leaseHistoryByID),
 		tool("task_enqueue_many", "Put several tasks in queues", "Put up to 100 tasks in queues, all of them or none, in one commit.", Effect{}, enqueueMany),
 		tool("task_submit_many", "Finish several tasks", "Finish up to 100 tasks in one commit. Each has its own answer, and a refused one stops no other.", Effect{Idempotent: true}, submitMany),
 		tool("task_list", "See tasks", "Tasks of a queue in one state.", read, listTasks),
@@ -34,10 +37,46 @@ func getLease(ctx context.Context, se *dispatch.Session, a scoped) (leaseList, e
 	return leaseListOf(dispatch.LeasePage{Leases: held}, se.ID()), err
 }
 
-type historyArgs struct {
-	scoped
+type leaseIDArg struct {
+	LeaseID string `json:"lease_id" doc:"from the grant"`
+}
+
+func (a leaseIDArg) find(ctx context.Context, se *dispatch.Session) (dispatch.LeaseInfo, error) {
+	id, err := parseID("lease_id", a.LeaseID)
+	if err != nil {
+		return dispatch.LeaseInfo{}, err
+	}
+	return se.LeaseByID(ctx, id)
+}
+
+func (l listedLease) Text() string {
+	return fmt.Sprintf("%s held by %s with token %d, %s", l.named(l.Name+l.Key), l.Holder.Path, l.Token, l.expires())
+}
+
+func getLeaseByID(ctx context.Context, se *dispatch.Session, a leaseIDArg) (listedLease, error) {
+	info, err := a.find(ctx, se)
+	if err != nil {
+		return listedLease{}, err
+	}
+	l := leaseListOf(dispatch.LeasePage{Leases: []dispatch.LeaseInfo{info}}, se.ID()).Leases[0]
+	l.LeaseID = info.ID.String() // the caller knows it, from whichever session
+	return l, nil
+}
+
+// pageArgs are the part of a lease's events that is asked for.
+type pageArgs struct {
 	Since uint64 `json:"since,omitempty" doc:"only events with a greater revision" min:"0"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"500" default:"100"`
+}
+
+func (a pageArgs) history(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, key string) (eventList, error) {
+	page, err := se.History(ctx, dispatch.EventQuery{Scope: scope, Key: key, Since: a.Since, Limit: a.Limit})
+	return eventsOf(page), err
+}
+
+type historyArgs struct {
+	scoped
+	pageArgs
 }
 
 func leaseHistory(ctx context.Context, se *dispatch.Session, a historyArgs) (eventList, error) {
@@ -45,8 +84,23 @@ func leaseHistory(ctx context.Context, se *dispatch.Session, a historyArgs) (eve
 	if err != nil {
 		return eventList{}, err
 	}
-	page, err := se.History(ctx, dispatch.EventQuery{Scope: scope, Key: key, Since: a.Since, Limit: a.Limit})
-	return eventsOf(page), err
+	return a.history(ctx, se, scope, key)
+}
+
+type historyByIDArgs struct {
+	leaseIDArg
+	pageArgs
+}
+
+func leaseHistoryByID(ctx context.Context, se *dispatch.Session, a historyByIDArgs) (eventList, error) {
+	info, err := a.find(ctx, se)
+	scope, key := info.Scope, info.Key
+	if lost, ok := errors.AsType[*registry.LostError](err); ok {
+		scope, key = dispatch.Scope(scopeWord(lost.Scope)), lost.Key
+	} else if err != nil {
+		return eventList{}, err
+	}
+	return a.history(ctx, se, scope, key)
 }
 
 type enqueueManyArgs struct {
@@ -107,18 +161,18 @@ type submitManyArgs struct {
 
 // A finishedTask is one of several tasks to submit.
 type finishedTask struct {
-	TaskID string          `json:"task_id"`
-	Token  uint64          `json:"token"`
-	Status string          `json:"status" jsonschema:"completed or failed"`
-	Result json.RawMessage `json:"result,omitempty"`
-	Error  json.RawMessage `json:"error,omitempty"`
+	TaskID string          `json:"task_id" doc:"from the claim"`
+	Token  uint64          `json:"token" doc:"from the claim"`
+	Status string          `json:"status" doc:"how it ended" enum:"completed|failed"`
+	Result json.RawMessage `json:"result,omitempty" doc:"of a completed task: any JSON, ≤ 1 MiB"`
+	Error  json.RawMessage `json:"error,omitempty" doc:"of a failed task: any JSON, ≤ 1 MiB"`
 	traced
 }
 
 // A traced is a task whose caller has a span for it alone.
 type traced struct {
-	Parent string `json:"traceparent,omitempty" jsonschema:"W3C trace context of whoever enqueues or submits it"`
-	State  string `json:"tracestate,omitempty" jsonschema:"what belongs to the trace context"`
+	Parent string `json:"traceparent,omitempty" doc:"W3C trace context of whoever enqueues or submits it"`
+	State  string `json:"tracestate,omitempty" doc:"what belongs to the trace context"`
 }
 
 // trace returns the trace context as the daemon keeps it.

@@ -62,11 +62,16 @@ func whyEnded(se *dispatch.Session, err error) error {
 	return err
 }
 
-// A stamp is an encoded time.Time. Encoding a Time takes longer than the rest
-// of a lease, so it is formatted separately.
+// A stamp is an encoded time.Time, in milliseconds. Encoding a Time takes
+// longer than the rest of a lease, so it is formatted separately.
 type stamp string
 
-func stampOf(t time.Time) stamp { return stamp(t.UTC().Format(time.RFC3339Nano)) }
+// stampOf cuts off what is less than a millisecond. An instant that is kept as a duration before
+// the present, such as that of a grant, differs by less than that from one
+// answer to the next.
+func stampOf(t time.Time) stamp {
+	return stamp(t.UTC().Format("2006-01-02T15:04:05.000Z"))
+}
 
 // scopeWord returns the contract's name for a scope of the registry.
 func scopeWord(scope string) string {
@@ -125,7 +130,7 @@ func RefusalOf(err error) Refusal {
 	switch {
 	case ended != nil:
 		r.Code = "UNAUTHENTICATED"
-		r.Data["reason"], r.Data["at"], r.Data["lost"] = ended.Cause, ended.At, leaseNames(ended.Held)
+		r.Data["reason"], r.Data["at"], r.Data["lost"] = ended.Cause, stampOf(ended.At), leaseNames(ended.Held)
 		if ended.By != "" {
 			r.Data["by"] = ended.By
 		}
@@ -141,7 +146,7 @@ func RefusalOf(err error) Refusal {
 		r.Code, r.Data = "LEASE_HELD", heldData(held)
 	case errors.As(err, &lost):
 		r.Code = "LEASE_LOST"
-		r.Data["reason"], r.Data["at"] = lost.Reason, lost.At
+		r.Data["reason"], r.Data["at"] = lost.Reason, stampOf(lost.At)
 		if lost.SupersededBy != "" {
 			r.Data["superseded_by"] = lost.SupersededBy
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/kvstore"
@@ -42,7 +41,7 @@ type entry struct {
 	Path      string          `json:"path"`
 	Value     json.RawMessage `json:"value,omitempty"`
 	Version   uint64          `json:"version"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	UpdatedAt stamp           `json:"updated_at"`
 	UpdatedBy string          `json:"updated_by" jsonschema:"path of the actor"`
 }
 
@@ -50,7 +49,7 @@ func entryOf(e *kvstore.Entry) *entry {
 	if e == nil {
 		return nil
 	}
-	return &entry{e.Path.String(), e.Value, e.Version, e.UpdatedAt.UTC(), e.UpdatedBy}
+	return &entry{e.Path.String(), e.Value, e.Version, stampOf(e.UpdatedAt), e.UpdatedBy}
 }
 
 type gotEntry struct {

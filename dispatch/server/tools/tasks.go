@@ -292,19 +292,19 @@ type task struct {
 	Attempt     int             `json:"attempt" jsonschema:"executions begun" told:"line"`
 	MaxAttempts int             `json:"max_attempts" told:"line"`
 	Key         string          `json:"idempotency_key,omitempty"`
-	EnqueuedAt  time.Time       `json:"enqueued_at"`
+	EnqueuedAt  stamp           `json:"enqueued_at"`
 	EnqueuedBy  string          `json:"enqueued_by" jsonschema:"path of the actor"`
-	RunAt       *time.Time      `json:"run_at,omitempty" jsonschema:"when a delayed task is due"`
-	FinishedAt  *time.Time      `json:"finished_at,omitempty"`
+	RunAt       stamp           `json:"run_at,omitempty" jsonschema:"when a delayed task is due"`
+	FinishedAt  stamp           `json:"finished_at,omitempty"`
 	ExpiresInMS *int64          `json:"expires_in_ms,omitempty" jsonschema:"of the claim on a task in progress"`
 	Attempts    []attempt       `json:"attempts"`
 }
 
 type attempt struct {
-	Path    string     `json:"path" jsonschema:"of the actor"`
-	BeganAt time.Time  `json:"began_at"`
-	EndedAt *time.Time `json:"ended_at,omitempty"`
-	Cause   string     `json:"cause,omitempty" jsonschema:"how it ended"`
+	Path    string `json:"path" jsonschema:"of the actor"`
+	BeganAt stamp  `json:"began_at"`
+	EndedAt stamp  `json:"ended_at,omitempty"`
+	Cause   string `json:"cause,omitempty" jsonschema:"how it ended"`
 }
 
 func (t task) Text() string {
@@ -315,14 +315,14 @@ func taskOf(t queue.Task) task {
 	out := task{
 		TaskID: t.ID.String(), Queue: t.Queue, State: t.State.String(), Priority: t.Priority,
 		Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Key: t.Key,
-		EnqueuedAt: t.EnqueuedAt.UTC(), EnqueuedBy: t.EnqueuedBy,
+		EnqueuedAt: stampOf(t.EnqueuedAt), EnqueuedBy: t.EnqueuedBy,
 		RunAt: instant(t.DueAt), FinishedAt: instant(t.FinishedAt), Attempts: []attempt{},
 	}
 	if t.State == queue.InProgress {
 		out.ExpiresInMS = new(t.ExpiresIn.Milliseconds())
 	}
 	for _, a := range t.Attempts {
-		out.Attempts = append(out.Attempts, attempt{a.Path, a.BeganAt.UTC(), instant(a.EndedAt), a.Cause})
+		out.Attempts = append(out.Attempts, attempt{a.Path, stampOf(a.BeganAt), instant(a.EndedAt), a.Cause})
 	}
 	return out
 }
@@ -339,12 +339,12 @@ func detailOf(d queue.Detail) task {
 	return t
 }
 
-// instant returns nil for the zero time.
-func instant(at time.Time) *time.Time {
+// instant is stampOf for an instant that may be absent: the zero time.
+func instant(at time.Time) stamp {
 	if at.IsZero() {
-		return nil
+		return ""
 	}
-	return new(at.UTC())
+	return stampOf(at)
 }
 
 func getTask(ctx context.Context, se *dispatch.Session, a taskArg) (task, error) {

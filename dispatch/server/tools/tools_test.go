@@ -332,6 +332,9 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 		worker.ok("task_submit_many", args{"tasks": []args{{"task_id": programs[0].(args)["task_id"], "token": 1, "status": "completed"}}})
 		worker.ok("lease_get", args{"scope": "run", "key": "nobody's"})
 		worker.ok("lease_history", args{"scope": "run", "key": "nobody's"})
+		mineByID := args{"lease_id": worker.ok("run_lease_acquire", args{"key": "by id"})["lease_id"]}
+		worker.ok("lease_get_by_id", mineByID)
+		worker.ok("lease_history_by_id", mineByID)
 		op.ok("operator_token_revoke", args{"name": "grafana"})
 		op.refused("NOT_FOUND", "operator_token_revoke", args{"name": "grafana"})
 		op.ok("operator_actor_end", args{"run": "r", "path": "W1"})

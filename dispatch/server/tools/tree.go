@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/work"
@@ -51,21 +50,21 @@ type actorList struct {
 // An actor is an actor in a list. The fields after the origin are only set for
 // launched actors.
 type actor struct {
-	ActorID   string     `json:"actor_id"`
-	Name      string     `json:"name"`
-	Role      string     `json:"role" told:"line"`
-	Path      string     `json:"path" told:"line"`
-	State     string     `json:"state" jsonschema:"connected, away (its session can be resumed), idle (no session) or ended"`
-	Sessions  int        `json:"sessions"`
-	Leases    int        `json:"leases" jsonschema:"held"`
-	Waiting   int        `json:"waiting" jsonschema:"for how many leases"`
-	Holds     []contend  `json:"holds,omitempty" jsonschema:"the first of the leases it holds"`
-	WaitsFor  []contend  `json:"waits_for,omitempty" jsonschema:"the first of the leases it waits for"`
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	EndCause  string     `json:"end_cause,omitempty"`
-	You       bool       `json:"you,omitempty"`
-	origin               // its pid is that of the actor's process if the actor was launched
+	ActorID   string    `json:"actor_id"`
+	Name      string    `json:"name"`
+	Role      string    `json:"role" told:"line"`
+	Path      string    `json:"path" told:"line"`
+	State     string    `json:"state" jsonschema:"connected, away (its session can be resumed), idle (no session) or ended"`
+	Sessions  int       `json:"sessions"`
+	Leases    int       `json:"leases" jsonschema:"held"`
+	Waiting   int       `json:"waiting" jsonschema:"for how many leases"`
+	Holds     []contend `json:"holds,omitempty" jsonschema:"the first of the leases it holds"`
+	WaitsFor  []contend `json:"waits_for,omitempty" jsonschema:"the first of the leases it waits for"`
+	CreatedAt stamp     `json:"created_at"`
+	EndedAt   stamp     `json:"ended_at,omitempty"`
+	EndCause  string    `json:"end_cause,omitempty"`
+	You       bool      `json:"you,omitempty"`
+	origin              // its pid is that of the actor's process if the actor was launched
 
 	Status     string      `json:"status,omitempty" jsonschema:"of one that is launched: pending, running, succeeded, failed, timed_out, cancelled, spawn_failed or lost"`
 	Stopping   string      `json:"stopping,omitempty" jsonschema:"why it is told to stop"`
@@ -75,8 +74,8 @@ type actor struct {
 	Logs       string      `json:"logs,omitempty" jsonschema:"directory of its output, on that machine"`
 	Model      string      `json:"model,omitempty"`
 	Life       int         `json:"life,omitempty" jsonschema:"of the run, in which it was last started"`
-	StartedAt  *time.Time  `json:"started_at,omitempty"`
-	FinishedAt *time.Time  `json:"finished_at,omitempty"`
+	StartedAt  stamp       `json:"started_at,omitempty"`
+	FinishedAt stamp       `json:"finished_at,omitempty"`
 	ExitCode   *int        `json:"exit_code,omitempty"`
 	Signal     string      `json:"signal,omitempty"`
 	Cause      string      `json:"cause,omitempty" jsonschema:"why it did not succeed"`
@@ -111,7 +110,7 @@ type leaseName struct {
 func actorOf(a dispatch.ActorInfo) actor {
 	out := actor{
 		ActorID: a.ID.String(), Name: a.Name, Role: string(a.Role), Path: a.Path, State: "idle",
-		Sessions: a.Sessions, Leases: a.Leases, Waiting: a.Waiting, CreatedAt: a.CreatedAt.UTC(),
+		Sessions: a.Sessions, Leases: a.Leases, Waiting: a.Waiting, CreatedAt: stampOf(a.CreatedAt),
 		Holds: contends(a.Holds), WaitsFor: contends(a.WaitsFor), origin: originOf(a.Origin),
 	}
 	switch {

@@ -138,7 +138,7 @@ func (f *field) listed() *jsonschema.Schema {
 func (f *field) described() string {
 	var more []string
 	if f.objects() {
-		more = append(more, "{"+strings.Join(schemaOfType(f.typ.Elem()).PropertyOrder, ", ")+"}")
+		more = append(more, "{"+strings.Join(inputSchema(f.element).PropertyOrder, ", ")+"}")
 	}
 	if bounds := f.bounds(); bounds != "" {
 		more = append(more, bounds)
