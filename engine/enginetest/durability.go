@@ -36,12 +36,15 @@ var script = []func(tx engine.Tx){
 	func(tx engine.Tx) { tx.Delete("~missing") },
 }
 
-// contents returns every row.
+// contents returns every row. It waits for no disk.
 func contents(w *world) (rows []engine.Row) {
 	w.Helper()
-	w.view(func(tx engine.Tx) {
+	if err := w.View(engine.Local(w.Context()), func(tx engine.Tx) error {
 		rows = slices.SortedFunc(everything(tx), byKey)
-	})
+		return nil
+	}); err != nil {
+		w.Fatalf("view: %v", err)
+	}
 	return rows
 }
 

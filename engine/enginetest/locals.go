@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
 var locals = []test{
+	{"ATransactionSeesTheOneBefore", aTransactionSeesTheOneBefore},
 	{"ALocalCommitSurvivesTheProcess", aLocalCommitSurvivesTheProcess},
 	{"APowerCutLosesASuffixOfLocalCommits", aPowerCutLosesASuffix},
 	{"WhatAnotherMachineSawSurvivesAPowerCut", whatAnotherMachineSaw},
@@ -26,6 +28,52 @@ func (w *world) updateAs(local bool, fn func(tx engine.Tx)) {
 	}
 	if err := w.Update(ctx, func(tx engine.Tx) error { fn(tx); return nil }); err != nil {
 		w.Fatalf("update: %v", err)
+	}
+}
+
+// aTransactionSeesTheOneBefore, also while that one is on its way to the store,
+// whoever waits for the disk.
+func aTransactionSeesTheOneBefore(w *world) {
+	model := make(map[string]string) // guarded by the engine, which runs one transaction at a time
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), rand.Uint64()))
+			for i := range 100 {
+				w.updateAs(r.IntN(3) > 0, func(tx engine.Tx) {
+					for n := range 6 {
+						for _, key := range []string{fmt.Sprint("k", n), coldNumbered(n)} {
+							want, there := model[key]
+							if is, ok := tx.Get(key); ok != there || is.Value != want {
+								w.Errorf("%q is %q (%t), want %q (%t)", key, is.Value, ok, want, there)
+							}
+							switch r.IntN(8) {
+							case 0:
+								tx.Delete(key)
+								delete(model, key)
+							case 1:
+								model[key] = fmt.Sprint(g, " ", i)
+								tx.Put(row(key, model[key]))
+							}
+						}
+					}
+				})
+			}
+		})
+	}
+	wg.Wait()
+	kept := func(tx engine.Tx) {
+		for n := range 6 {
+			for _, key := range []string{fmt.Sprint("k", n), coldNumbered(n)} {
+				if is, ok := tx.Get(key); is.Value != model[key] || ok != (model[key] != "") {
+					w.Errorf("%q is %q after a restart, want %q", key, is.Value, model[key])
+				}
+			}
+		}
+	}
+	if w.state.Kill != nil {
+		w.kill()
+		w.view(kept)
 	}
 }
 

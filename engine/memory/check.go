@@ -64,7 +64,7 @@ func (e *Engine) Prove(ctx context.Context, progress func(records int)) error {
 		return err
 	}
 	if e.open != nil {
-		e.appendLocked(false)
+		e.appendLocked(e.open.kept.Load())
 	}
 	p := &proof{ctx: ctx, progress: progress}
 	p.indexes(e.set)

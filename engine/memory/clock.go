@@ -106,14 +106,12 @@ func decodeBeat(value string) (b beat, err error) {
 
 // beat adds a record of the clock to the writes of a commit if one is due, or
 // always.
-func (c *running) beat(writes []Write, always bool) []Write {
-	reading := c.Running()
-	now := c.base.Add(reading)
+func (c *running) beat(writes []Write, now, wall time.Time, always bool) []Write {
 	if !always && now.Sub(c.written) < beatEvery {
 		return writes
 	}
 	c.written = now
-	b := beat{c.Boot, reading, now, c.Wall()}
+	b := beat{c.Boot, now.Sub(c.base), now, wall}
 	return append(writes, Write{Space: Meta, Key: clockKey, value: b.encode(), due: never})
 }
 

@@ -24,8 +24,10 @@
 // # What a commit survives
 //
 // A caller that is a process of this machine (see [engine.Local]) waits until
-// the batch survives the daemon. Every other caller waits until it survives the
-// machine; this includes batches of local callers that it has only read.
+// its commit survives the daemon. A store that keeps such commits (see
+// [Store.Keep]) gets the batch later, and what was put and deleted in between
+// is not in it. Every other caller waits until everything it saw survives the
+// machine; this includes commits of local callers that it has only read.
 //
 // # Cold rows
 //

@@ -59,6 +59,7 @@ type Engine struct {
 	last     *group // the last group, or nil
 	open     *group // the last group while it accepts commits, or nil
 	gathered []Write
+	placed   map[string]int // where in gathered a kept group has the record of a hot row
 	fresh    coldRows
 	toDisk   bool // all commits of the open group must survive the machine
 	size     int  // of the open group, roughly, in bytes
@@ -81,7 +82,7 @@ func Open(o Options) (*Engine, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent()}
+	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent(), placed: make(map[string]int)}
 	e.failure.Tell = e.tell
 	store, err := o.Store(e.fail)
 	if err != nil {
@@ -157,7 +158,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	// durable.
 	defer func() {
 		if end.begun {
-			e.appendGroup(end.seen)
+			e.appendBegun(end.seen)
 		}
 		engine.TurnOf(ctx).Wait()
 		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
@@ -328,11 +329,13 @@ func (e *Engine) Close() error {
 		e.mu.Unlock()
 		return engine.ErrClosed
 	}
-	if e.open == nil {
-		e.open = new(group)
-		e.last, e.toDisk = e.open, true
+	if e.open != nil {
+		e.appendLocked(e.open.kept.Load())
 	}
-	e.appendLocked(true)
+	e.openLocked()
+	now, wall := e.clock.read()
+	e.gathered = e.clock.beat(e.gathered, now, wall, true)
+	e.appendLocked(false)
 	last := e.last
 	e.closed = true
 	e.mu.Unlock()

@@ -10,17 +10,22 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// A group is the commits that go to the store as one batch. The caller that
-// began it lets others join, and then appends it. A commit that need not reach
-// the disk waits for nobody: it appends the group at once, with everything in
-// it.
+// A group is the commits that go to the store as one batch. Until then its
+// writes are in Engine.gathered, and the cold ones also in Engine.fresh, where
+// reads look before they ask the store. One batch for many commits takes the
+// store half the time of many batches.
 //
-// Until then, the hot writes of the group are in Engine.gathered and the cold
-// ones in Engine.fresh, where reads look before they ask the store. One batch
-// for many commits takes the store half the time of many batches.
+// Commits that must reach the disk form a group until the first of their callers
+// has let others join and appends it. A commit that need not reach the disk waits
+// for nobody. It is kept by the store (see [Store.Keep]), and its group stays
+// open until a commit comes that must reach the disk. So a lease that is soon
+// released never becomes a record. If the store cannot keep the commit, or if
+// the open group has commits that are not kept, it appends the group at once.
 type group struct {
-	number   atomic.Uint64  // of the batch; 0 until the store has it
-	appended sync.WaitGroup // done when the store has the batch, or has failed
+	number atomic.Uint64 // of the batch; 0 until the store has it
+	kept   atomic.Bool   // its commits, and all earlier ones, survive the end of the process already
+
+	appended sync.WaitGroup // done when the caller that began a group that is not kept has appended it
 }
 
 // fullGroup is the approximate size at which a group is appended at once.
@@ -28,79 +33,126 @@ type group struct {
 const fullGroup = 256 << 10
 
 // gatherLocked adds the writes of a transaction to the open group. It reports
-// whether it began the group.
+// whether it began the group, so that the caller must append it.
 func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	for _, r := range t.rows {
 		if r != nil {
 			r.dirty = 0
 		}
 	}
-	writes := slices.DeleteFunc(t.writes, func(w Write) bool { return w.Key == "" })
-	if len(writes) == 0 && len(t.coldUndo) == 0 {
-		return false
-	}
-	if begun = e.open == nil; begun {
-		e.open = new(group)
-		e.open.appended.Add(1)
-		e.last, e.toDisk, e.size = e.open, true, 0
-	}
-	for i := range writes {
-		e.size += len(writes[i].Key) + len(writes[i].value)
-	}
-	e.gathered = append(e.gathered, writes...)
+	keep := !t.disk
+	hot := len(t.writes)
 	for i := range t.coldUndo {
 		key := t.coldUndo[i].key
 		w, _ := e.fresh.Get(key)
 		if !strings.HasPrefix(key, engine.ColdLog) {
 			e.recent.set(key, w)
 		}
-		e.size += len(key) + len(w.value)
+		keep = keep && !w.gone // Engine.Read must not find it any more
+		t.writes = append(t.writes, Write{Space: Cold, Key: key, Delete: w.gone, value: w.value, due: never})
+	}
+	if e.open != nil && e.open.kept.Load() && !keep {
+		e.appendLocked(true)
+		for _, w := range t.writes[hot:] { // these are of the next group
+			e.fresh.Set(w.Key, coldWrite{value: w.value, gone: w.Delete})
+		}
+	}
+	t.writes = slices.DeleteFunc(t.writes, isNothing)
+	if len(t.writes) == 0 {
+		return false
+	}
+	t.writes = e.clock.beat(t.writes, t.now, t.wall, false)
+	if e.open == nil {
+		e.openLocked()
+		e.open.kept.Store(keep)
+		if begun = !keep; begun {
+			e.open.appended.Add(1)
+		}
+	}
+	g := e.open
+	keep = g.kept.Load() && e.store.Keep(t.writes)
+	for i := range t.writes {
+		w := &t.writes[i]
+		if !keep || !e.cancelLocked(w) {
+			e.gathered = append(e.gathered, *w)
+			e.size += len(w.Key) + len(w.value)
+		}
 	}
 	e.toDisk = e.toDisk && t.disk
-	if !e.toDisk || e.size > fullGroup {
-		e.appendLocked(false)
+	if !keep && !e.toDisk || e.size > fullGroup {
+		e.appendLocked(keep)
+		g.kept.Store(keep) // after the group has its number: see confirm
 	}
 	return begun
 }
 
-// appendLocked appends the open group to the store.
-func (e *Engine) appendLocked(beat bool) {
-	writes := e.gathered
-	e.fresh.Scan(func(key string, w coldWrite) bool {
-		writes = append(writes, Write{Space: Cold, Key: key, Delete: w.gone, value: w.value, due: never})
+func isNothing(w Write) bool { return w.Key == "" }
+
+// cancelLocked removes the record of a kept group that w deletes, and reports
+// whether that is all that w does.
+func (e *Engine) cancelLocked(w *Write) bool {
+	switch at, ok := e.placed[w.Key]; {
+	case w.Space != Hot:
+	case !w.Delete:
+		e.placed[w.Key] = len(e.gathered)
+	case ok && w.Once: // the store has no record: the only one is in this group
+		e.gathered[at] = Write{}
+		delete(e.placed, w.Key)
 		return true
-	})
-	writes = e.clock.beat(writes, beat)
-	number, err := e.store.Append(Batch{Writes: writes, Disk: e.toDisk})
+	}
+	return false
+}
+
+// openLocked opens a group.
+func (e *Engine) openLocked() {
+	e.open = new(group)
+	e.last, e.toDisk, e.size = e.open, true, 0
+}
+
+// appendLocked appends the open group to the store.
+func (e *Engine) appendLocked(kept bool) {
+	writes := slices.DeleteFunc(e.gathered, isNothing)
+	number, err := e.store.Append(Batch{Writes: writes, Disk: e.toDisk, Kept: kept})
 	if err != nil {
 		e.fail(err)
 	}
 	e.open.number.Store(number)
 	e.open = nil
-	e.gathered = reuse(writes)
+	e.gathered = reuse(e.gathered)
 	e.fresh.Clear()
+	clear(e.placed)
 }
 
-// appendGroup appends the group that this caller began, unless another caller
-// already has.
-func (e *Engine) appendGroup(g *group) {
+// appendBegun appends a group that this caller began.
+func (e *Engine) appendBegun(g *group) {
 	defer g.appended.Done()
-	if g.number.Load() > 0 {
-		return
+	if g.number.Load() == 0 {
+		runtime.Gosched() // goroutines that are ready can join now
+		e.appendGroup(g)
 	}
-	runtime.Gosched() // goroutines that are ready can join now
+}
+
+// appendGroup appends a group, unless that has happened.
+func (e *Engine) appendGroup(g *group) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.open == g {
-		e.appendLocked(false)
+		e.appendLocked(g.kept.Load())
 	}
 }
 
 // confirm waits until the groups up to g are durable: with disk, they survive
 // the machine, otherwise the process. A nil g is no group.
+//
+// A caller that finds g kept has seen only what was kept: a group that gets a
+// commit that is not kept is appended in the same critical section.
 func (e *Engine) confirm(g *group, disk bool) error {
-	if g != nil {
-		if g.number.Load() == 0 {
+	if g != nil && (disk || !g.kept.Load()) {
+		switch {
+		case g.number.Load() > 0:
+		case g.kept.Load():
+			e.appendGroup(g)
+		default:
 			g.appended.Wait()
 		}
 		if err := e.store.Wait(g.number.Load(), disk); err != nil {

@@ -19,6 +19,11 @@ import (
 // closes it.
 type Store interface {
 	Reader
+	// Keep makes the writes of a commit survive the end of the process, ahead of
+	// the next batch, which will contain them or what is left of them. It
+	// reports whether they do, and so do all earlier batches. If not, the caller
+	// appends the batch. Keep is called by the goroutine that calls Append.
+	Keep(writes []Write) bool
 	// Append writes a batch after all earlier ones and returns its number,
 	// which is greater than theirs. After a crash the store has a batch only if
 	// it has all earlier ones. Reads that begin after Append has returned see
@@ -77,6 +82,7 @@ type Iterator interface {
 type Batch struct {
 	Writes []Write // applied in this order
 	Disk   bool    // callers will wait until it survives the machine
+	Kept   bool    // all its commits were kept
 }
 
 // A Space is a separate range of keys.

@@ -102,9 +102,10 @@ func open20(t *testing.T, f files) (is found) {
 	return is
 }
 
+// contentsOf does not wait for the disk, so what is only in the journal stays there.
 func contentsOf(t *testing.T, e *pebble.Engine) (string, error) {
 	var b strings.Builder
-	err := e.View(t.Context(), func(tx engine.Tx) error {
+	err := e.View(engine.Local(t.Context()), func(tx engine.Tx) error {
 		for _, prefix := range []string{"", engine.Cold} {
 			for r := range tx.Scan(prefix) {
 				fmt.Fprintf(&b, "%q %q %v %v\n", r.Key, r.Value, r.Owner, r.Due)

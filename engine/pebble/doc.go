@@ -18,12 +18,13 @@
 // # The log
 //
 // A batch that must survive the machine is written to Pebble's log and synced.
-// A batch that must survive only the process is first written to the file
-// "journal", by one write without a sync, and then to Pebble without a sync:
-// see journal.go. The journal also holds batches that are not synced yet, so
-// that other callers do not wait for a slow disk. After the end of the process
-// nothing is missing. After the end of the machine at most the last batches are
-// missing, and only those that did not need the disk.
+// A commit that must survive only the process is first written to the file
+// "journal", by one write without a sync, and later to Pebble, in a batch with
+// others and without a sync: see journal.go. The journal also holds batches
+// that are not synced yet, so that other callers do not wait for a slow disk.
+// After the end of the process nothing is missing. After the end of the machine
+// at most the last commits are missing, and only those that did not need the
+// disk.
 //
 // A failure of the disk is final but does not end the process, as it would with
 // Pebble alone: see stateFS. After [engine.ErrFailed], the state must be closed
@@ -62,6 +63,11 @@
 // Through Pebble these are 6 900 and 9 500 commits a second from one goroutine,
 // 27 000 and 36 000 from eight. So a log gets its size before it is written, 8
 // MiB at a time by fallocate, in 0.2 ms.
+//
+// The journal. While each local commit went to Pebble alone, an acquire and a
+// release over the socket took 71 µs of processor time each, and without that
+// 52: the skip list, the log and the compactions of rows that were soon deleted
+// took the rest.
 //
 // The memtable. With 8 MiB, half of the processor time went into compactions,
 // because data that is soon written again or deleted, as everything about a

@@ -19,9 +19,10 @@ import (
 // A journal holds the latest batches, for callers that need them to survive the
 // process only. Pebble writes its log on a separate goroutine; passing a batch
 // to it and waiting for it takes two switches, 30 µs on an idle machine. The
-// journal takes one write by the goroutine that commits. Pebble then gets the
-// batch without a sync, and so may have it in memory only; Open reads it from
-// the journal.
+// journal takes one write by the goroutine that commits. Pebble gets the batch
+// later, together with others, without a sync, and so may have it in memory
+// only; Open reads it from the journal. There a batch of several commits is in
+// as many parts, with the same number.
 //
 // A batch goes to the journal only if all earlier ones have reached the
 // operating system, through the journal or the log. So the journal also holds
@@ -36,10 +37,11 @@ import (
 //
 // After the last batch come eight zeros.
 type journal struct {
-	f    vfs.File
-	end  int64
-	last atomic.Uint64 // the number of its last batch; all batches up to it have reached the operating system
-	buf  []byte
+	f     vfs.File
+	end   int64
+	last  atomic.Uint64 // the number of its last whole batch; all batches up to it have reached the operating system
+	parts bool          // it has commits of the next batch
+	buf   []byte
 }
 
 const (
@@ -62,30 +64,27 @@ var (
 	bootRow   = append([]byte{byte(memory.Meta)}, bootKey...)
 )
 
-// write appends a batch if it can. The log has all batches up to inLog. synced
-// says that the batch will be synced, so that it need not be here.
-func (j *journal) write(number, inLog uint64, batch []byte, synced bool) {
+// write appends a batch, or a part of one, and reports whether it could. The log
+// has all batches up to inLog.
+func (j *journal) write(number, inLog uint64, batch []byte) bool {
 	last := j.last.Load()
-	if max(last, inLog) != number-1 || synced && len(batch) >= largeBatch {
-		return
-	}
-	if last <= inLog {
+	if last <= inLog && !j.parts {
 		j.end = 0
+	}
+	if max(last, inLog) != number-1 || j.end+int64(2*journalHead+len(batch)) > journalSize {
+		return false
 	}
 	b := append(j.buf[:0], make([]byte, journalHead)...)
 	b = append(b, batch...)
 	binary.LittleEndian.PutUint32(b[4:], uint32(len(batch)))
 	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
 	b = append(b, make([]byte, journalHead)...)
-	if j.end+int64(len(b)) > journalSize {
-		return
-	}
 	if _, err := j.f.WriteAt(b, j.end); err != nil {
-		return
+		return false
 	}
 	j.buf = b
 	j.end += int64(len(b) - journalHead)
-	j.last.Store(number)
+	return true
 }
 
 // openJournal passes to Pebble what the journal has and Pebble lacks, if the
@@ -141,28 +140,38 @@ func (s *store) replay(content []byte) error {
 		return err
 	}
 	had, at := has, 0
+	var b *pebble.Batch // of all the parts with number has, because a start may be killed, too
 	for {
-		number, batch, ok := journaled(content[at:])
+		number, part, ok := journaled(content[at:])
+		if b != nil && (!ok || number != has) {
+			if err := errors.Join(s.db.Apply(b, pebble.NoSync), b.Close()); err != nil {
+				return err
+			}
+			b = nil
+		}
 		if !ok {
 			break
 		}
 		if number > has+1 {
 			return fmt.Errorf("%w: commits %d to %d are missing", engine.ErrCorrupt, has+1, number-1)
 		}
-		if number > has {
-			b := s.db.NewBatch()
-			if err := errors.Join(b.SetRepr(batch), s.db.Apply(b, pebble.NoSync), b.Close()); err != nil {
+		if number > had {
+			if b == nil {
+				b = s.db.NewBatch()
+			}
+			commit := s.db.NewBatch()
+			if err := errors.Join(commit.SetRepr(part), b.Apply(commit, nil), commit.Close()); err != nil {
 				return err
 			}
 			has = number
 		}
-		at += journalHead + len(batch)
+		at += journalHead + len(part)
 	}
 	if at+journalHead <= len(content) && binary.LittleEndian.Uint64(content[at:]) == 0 {
 		content = nil // the journal ends here
 	}
 	for next := at + 1; next < len(content); next++ {
-		if number, _, ok := journaled(content[next:]); ok && number > has {
+		if number, _, ok := journaled(content[next:]); ok && number >= max(has, had+1) {
 			return fmt.Errorf("%w: damaged at offset %d, behind commit %d, and commit %d follows", engine.ErrCorrupt, at, has, number)
 		}
 	}

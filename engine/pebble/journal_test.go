@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
@@ -124,5 +126,96 @@ func TestTheJournalIsCutOffOnlyAtItsEnd(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("no damage was refused")
+	}
+}
+
+// TestWhatIsSoonDeletedStaysInTheJournal: a lease that comes and goes costs Pebble
+// nothing, survives a kill in between, and is not back when its group is appended.
+func TestWhatIsSoonDeletedStaysInTheJournal(t *testing.T) {
+	disk := vfs.NewMem()
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "old", Value: "1"}) })
+	logged := e.Metrics().WAL.BytesIn
+	for i := range 100 {
+		mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "lease", Value: fmt.Sprint(i)}) })
+		if i == 50 {
+			if is := open20(t, filesOf(t, disk)); is.refused != nil || !strings.Contains(is.rows, `"lease" "50"`) {
+				t.Errorf("killed while it is held: %v, rows %s", is.refused, is.rows)
+			}
+		}
+		mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Delete("lease") })
+	}
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "old", Value: "2"}) })
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Delete("old") })
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "old", Value: "3"}) })
+	if is := e.Metrics().WAL.BytesIn; is != logged {
+		t.Errorf("Pebble was given %d bytes", is-logged)
+	}
+	if is := open20(t, filesOf(t, disk)); is.refused != nil || strings.Contains(is.rows, "lease") || !strings.Contains(is.rows, `"old" "3"`) {
+		t.Errorf("killed: %v, rows %s", is.refused, is.rows)
+	}
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("old") }) // appends the group
+	if is := e.Metrics().WAL.BytesIn - logged; is > 1000 {
+		t.Errorf("Pebble was given %d bytes, for a row that was written twice and deleted twice", is)
+	}
+	mustClose(t, e)
+	e = mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	if rows, err := contentsOf(t, e); err != nil || rows != "" {
+		t.Errorf("opened again: %v, rows %s", err, rows)
+	}
+	mustClose(t, e)
+}
+
+// A beforeEachWrite is called before each write to a file system.
+type beforeEachWrite func()
+
+func (beforeEachWrite) String() string { return "before each write" }
+
+func (look beforeEachWrite) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpCreate, errorfs.OpRename, errorfs.OpRemove:
+		look()
+	}
+	return nil
+}
+
+// TestAStartCanBeKilledAnywhere kills a daemon, and then the next one before each
+// write of its start: the third one has all that the first one acknowledged.
+func TestAStartCanBeKilledAnywhere(t *testing.T) {
+	disk := vfs.NewMem()
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk})
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "~cold"}) })
+	for i := range 80 {
+		mustUpdateLocally(t, e, func(tx engine.Tx) {
+			tx.Put(engine.Row{Key: "count", Value: fmt.Sprint(i)})
+			tx.Put(engine.Row{Key: fmt.Sprint("held/", i), Value: strings.Repeat("x", 3000)})
+			tx.Delete(fmt.Sprint("held/", i-3))
+		})
+		if i%25 == 20 { // appends what came before, and waits for no disk
+			mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Delete("~cold") })
+		}
+	}
+	rows, err := contentsOf(t, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk = filesOf(t, disk).disk(t).(*vfs.MemFS)
+	mustClose(t, e)
+
+	var mu sync.Mutex
+	var killed []files
+	e = mustOpen(t, pebble.Options{Dir: "state", FS: errorfs.Wrap(disk, beforeEachWrite(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		killed = append(killed, someFilesOf(t, disk))
+	}))})
+	mu.Lock()
+	starts := killed
+	mu.Unlock()
+	mustClose(t, e)
+	for n, f := range starts {
+		if is := open20(t, f); is.refused != nil || is.rows != rows {
+			t.Errorf("killed before write %d of %d: %v, the rows are as they were: %t, said %q", n, len(starts), is.refused, is.rows == rows, is.said)
+		}
 	}
 }

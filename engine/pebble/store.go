@@ -37,6 +37,19 @@ type store struct {
 	syncs    syncs
 }
 
+// Keep implements [memory.Store]: it writes the commit to the journal.
+func (s *store) Keep(writes []memory.Write) bool {
+	if s.noteMarks(writes) != nil {
+		return false
+	}
+	onDisk := s.syncs.onDisk.Load()
+	b := s.batch(writes, s.number+1, onDisk)
+	kept := s.journal.write(s.number+1, onDisk, b.Repr())
+	_ = b.Close() // never fails
+	s.journal.parts = s.journal.parts || kept
+	return kept
+}
+
 // Append implements [memory.Store]. It writes the batch to the journal if it
 // can. A batch that is not in the journal, or must survive the machine, is
 // durable only after a sync.
@@ -46,16 +59,26 @@ func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	}
 	s.number++
 	onDisk := s.syncs.onDisk.Load()
-	b := s.db.NewBatch()
-	_ = b.LogData(appendEntry(make([]byte, 0, 24), s.number, onDisk), nil) // never fails
-	for i := range batch.Writes {
-		encode(b, &batch.Writes[i])
+	b := s.batch(batch.Writes, s.number, onDisk)
+	switch j := &s.journal; {
+	case batch.Kept, !j.parts && !(batch.Disk && b.Len() >= largeBatch) && j.write(s.number, onDisk, b.Repr()):
+		j.last.Store(s.number)
 	}
-	_ = b.Set(numberRow, binary.BigEndian.AppendUint64(make([]byte, 0, 8), s.number), nil)
-	s.journal.write(s.number, onDisk, b.Repr(), batch.Disk)
+	s.journal.parts = false
 	err = errors.Join(s.db.Apply(b, pebble.NoSync), b.Close())
 	s.syncs.appended.Store(s.number)
 	return s.number, err
+}
+
+// batch returns writes as a batch of Pebble, with its entry for the log.
+func (s *store) batch(writes []memory.Write, number, onDisk uint64) *pebble.Batch {
+	b := s.db.NewBatch()
+	_ = b.LogData(appendEntry(make([]byte, 0, 24), number, onDisk), nil) // never fails
+	for i := range writes {
+		encode(b, &writes[i])
+	}
+	_ = b.Set(numberRow, binary.BigEndian.AppendUint64(make([]byte, 0, 8), number), nil)
+	return b
 }
 
 func encode(b *pebble.Batch, w *memory.Write) {

@@ -20,6 +20,9 @@ func newRound(sequence int64, through uint64) *round {
 	return &round{sequence: sequence, through: through, done: make(chan struct{})}
 }
 
+// Keep implements [memory.Store]: only the database survives the process.
+func (s *store) Keep([]memory.Write) bool { return false }
+
 // Append implements [memory.Store].
 func (s *store) Append(batch memory.Batch) (number uint64, err error) {
 	if err := s.Failed(); err != nil {
