@@ -11,8 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,7 +32,7 @@ var (
 // memory does not grow with what is over.
 func TestManyHTTPClients(t *testing.T) {
 	newDir(t)
-	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0")
+	cmd := testProgram(t, "serve", "--http", "127.0.0.1:0")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +157,7 @@ func actorsOfRun(t *testing.T, n int) (tokens []string) {
 // asOperator calls a tool over the socket.
 func asOperator(t *testing.T, tool string, in map[string]any, out any) {
 	t.Helper()
-	nc, err := net.Dial("unix", inDir("s"))
+	nc, err := net.Dial("unix", inDir(t, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}

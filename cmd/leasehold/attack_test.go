@@ -74,7 +74,7 @@ type attack struct {
 
 // attackMain is the program.
 func attackMain(name string) error {
-	a := &attacker{daemon: inDir("s"), web: os.Getenv("LEASEHOLD_TEST_WEB"), prey: "prey"}
+	a := &attacker{daemon: ownDir("s"), web: os.Getenv("LEASEHOLD_TEST_WEB"), prey: "prey"}
 	var how attack
 	for _, candidate := range attacks {
 		if candidate.name == name {

@@ -83,8 +83,8 @@ func (m tests) Run() int {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // the tests that run in parallel are scripts, which wait more than they work
-		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	if !given { // the tests wait more than they work
+		if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err) // the flag is missing
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,12 +98,12 @@ type bystander struct {
 
 func newBystander(t *testing.T, name string) *bystander {
 	newDir(t)
-	log, err := os.Create(inDir("log"))
+	log, err := os.Create(inDir(t, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0")
+	cmd := testProgram(t, "serve", "--http", "127.0.0.1:0")
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -116,21 +115,21 @@ func newBystander(t *testing.T, name string) *bystander {
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	said, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		text, _ := os.ReadFile(inDir("log"))
+		text, _ := os.ReadFile(inDir(t, "log"))
 		t.Fatalf("%v %s", err, text)
 	}
 	_, web, _ := strings.Cut(strings.TrimSpace(said), " and ")
 
 	b := &bystander{t: t, daemon: cmd.Process.Pid, spent: 1}
-	if b.nc, err = net.Dial("unix", inDir("s")); err != nil {
+	if b.nc, err = net.Dial("unix", inDir(t, "s")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.nc.Close() })
 	if b.br, _, err = server.Greet(b.nc, server.Hello{Run: "calm", Name: "bystander"}); err != nil {
 		t.Fatal(err)
 	}
-	attacker := exec.Command(os.Args[0], "attack", name)
-	attacker.Env = append(os.Environ(), "LEASEHOLD_TEST_WEB="+web)
+	attacker := testProgram(t, "attack", name)
+	attacker.Env = append(attacker.Env, "LEASEHOLD_TEST_WEB="+web)
 	attacker.Stderr = testLog{t}
 	in, err := attacker.StdinPipe()
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 // A lease and a worker of a program survive the kill -9 of the server that it uses, be
 // it one that leads or one that passes on; and each server's metrics say what it leads.
 func TestAProgramOutlivesItsServers(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
-	newDir(t)
-	t.Setenv("LEASEHOLD_POSTGRES", dsn)
-	secret := inDir("secret")
+	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
+	secret := inDir(t, "secret")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestAProgramOutlivesItsServers(t *testing.T) {
 	for i := range servers {
 		servers[i] = startMember(t, fmt.Sprint("s", i), secret)
 	}
-	if err := os.Symlink(servers[0].socket, inDir("s")); err != nil {
+	if err := os.Symlink(servers[0].socket, inDir(t, "s")); err != nil {
 		t.Fatal(err)
 	}
 	token := actorsOfRun(t, 1)[0]
@@ -158,8 +158,8 @@ type member struct {
 
 func startMember(t *testing.T, name, secret string) *member {
 	t.Helper()
-	m := &member{measured: &measured{T: t}, socket: inDir(name + ".s")}
-	m.cmd = exec.Command(os.Args[0], "serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--state", inDir(name),
+	m := &member{measured: &measured{T: t}, socket: inDir(t, name+".s")}
+	m.cmd = testProgram(t, "serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--state", inDir(t, name),
 		"--socket", m.socket, "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json")
 	out, err := m.cmd.StderrPipe()
 	if err != nil {

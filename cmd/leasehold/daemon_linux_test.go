@@ -38,12 +38,13 @@ func descendants(t *testing.T, pid int) (list []int) {
 // A client that ends its MCP server with all that descends from it leaves the
 // daemon that the server started.
 func TestDaemonOutlivesAClientThatEndsAllDescendants(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	s, cmd := startShim(t, "--name", "first")
 	s.handshake()
 	s.call(1, "run_lease_acquire", `{"key":"k"}`)
 	s.answer(1)
-	daemon := daemonPID()
+	daemon := daemonPID(t)
 	for _, pid := range append(descendants(t, os.Getpid()), cmd.Process.Pid) {
 		if pid == daemon {
 			t.Errorf("the daemon, %d, descends from the client, %d", daemon, os.Getpid())
@@ -57,13 +58,14 @@ func TestDaemonOutlivesAClientThatEndsAllDescendants(t *testing.T) {
 	second.handshake()
 	second.call(1, "run_lease_acquire", `{"key":"k","wait_secs":50}`)
 	second.answer(1)
-	if now := daemonPID(); now != daemon {
+	if now := daemonPID(t); now != daemon {
 		t.Errorf("daemon %d, was %d", now, daemon)
 	}
 }
 
 // A daemon whose binary was replaced is reported, and restart runs the new one.
 func TestReplacedBinaryIsReported(t *testing.T) {
+	t.Parallel()
 	v := newVictim(t)
 	env := append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(v.dir, "xdg"), "XDG_RUNTIME_DIR=", "LEASEHOLD_SOCKET="+v.socket())
 	run := func(args ...string) string {

@@ -14,6 +14,7 @@ import (
 // The log at level debug tells each grant and loss of a lease or claim: of what, with
 // which token, to whom or from whom, and why. It tells no secret.
 func TestGrantsAndLossesAreInTheDebugLog(t *testing.T) {
+	t.Parallel()
 	d := startMeasured(t, "--log-level", "debug")
 	token := d.actor("load", "root", "root")
 	one, two := d.program(token), d.program(d.actor("load", "w", "worker"))

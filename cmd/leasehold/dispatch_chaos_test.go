@@ -32,6 +32,7 @@ var (
 // lease, no waiter, no claim and no worktree but those it tells of, and its
 // summary accounts for every actor.
 func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	d := newChaos(t)
 	widths := []int{2, 2, 6} // 24 workers and 6 leads below the root
 	if *chaosLarge {
@@ -51,6 +52,7 @@ func TestChaoticTreeLeavesNothingBehind(t *testing.T) {
 // So does one that is interrupted, once or again, at any moment: in every third
 // round perhaps before the run has begun.
 func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	d := newChaos(t)
 	for round := range cmp.Or(*chaosRounds, 2) {
 		run := d.start(fmt.Sprint("interrupted", round), chaosPrompt{Seed: d.seed + uint64(round), Widths: []int{3, 2, 3}})
@@ -82,6 +84,7 @@ func TestInterruptedTreeLeavesNothingBehind(t *testing.T) {
 // And one whose dispatcher is killed leaves no process, and can be resumed to
 // its end.
 func TestKilledDispatcherLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	d := newChaos(t)
 	for round := range cmp.Or(*chaosRounds, 1) {
 		name := fmt.Sprint("killed", round)

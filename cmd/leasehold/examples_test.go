@@ -11,6 +11,7 @@ import (
 
 // What the examples for many machines start is what leasehold serve takes.
 func TestClusterExamplesNameFlagsOfServe(t *testing.T) {
+	t.Parallel()
 	serve, _, err := root().Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,7 @@ func TestClusterExamplesNameFlagsOfServe(t *testing.T) {
 
 // systemd reads the unit without a complaint about what it says, where systemd is.
 func TestUnitIsRead(t *testing.T) {
+	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd is not installed")

@@ -87,13 +87,14 @@ const ctrlC, ctrlZ = "\x03", "\x1a"
 
 // A program at a terminal is used as if exec were not there.
 func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	bin := t.TempDir()
 	leasehold := leaseholdIn(t, bin)
 	env := []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=dumb", "PS1=say: ", "PS2=", "ENV=",
-		"LEASEHOLD_SOCKET=" + inDir("s"),
+		"LEASEHOLD_SOCKET=" + inDir(t, "s"),
 	}
 
 	t.Run("Ctrl-C is the program's to answer", func(t *testing.T) {

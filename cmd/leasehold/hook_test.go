@@ -61,9 +61,9 @@ func (h *hooked) run(client, stdin string) string {
 // said gives what a command prints that runs in the client's directory.
 func (h *hooked) said(stdin string, args ...string) string {
 	h.t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := testProgram(h.t, args...)
 	cmd.Dir, cmd.Stdin, cmd.Stderr = h.dir, strings.NewReader(stdin), os.Stderr
-	cmd.Env = append(os.Environ(), fmt.Sprintf("CLAUDE_PID=%d", h.pid), fmt.Sprintf("LEASEHOLD_CLIENT_PID=%d", h.pid), "LEASEHOLD_RUN=")
+	cmd.Env = append(cmd.Env, fmt.Sprintf("CLAUDE_PID=%d", h.pid), fmt.Sprintf("LEASEHOLD_CLIENT_PID=%d", h.pid), "LEASEHOLD_RUN=")
 	cmd.Env = append(cmd.Env, h.env...)
 	out, err := cmd.Output()
 	if err != nil {
@@ -103,6 +103,7 @@ func repository(t *testing.T, dir string) string {
 // A write to a file that another client has written to is refused before it
 // happens, whatever the file is called, and by whatever client.
 func TestTheHookKeepsClientsApart(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
@@ -152,7 +153,7 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 		t.Errorf("with settings that cannot be read: %q, %q", refusal, note)
 	}
 	// What cannot be understood is an error that stops nobody.
-	cmd := exec.Command(os.Args[0], "hook", "claude")
+	cmd := testProgram(t, "hook", "claude")
 	cmd.Stdin = strings.NewReader("no JSON")
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("without JSON: %v", err)
@@ -162,12 +163,13 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 // A message, and a lease that was taken away, reach the model of each client at its
 // next tool call or when it is about to stop, once, in the words that the client passes on.
 func TestTheHookTellsWhatIsNotTold(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
 	leasehold := func(args ...string) {
 		t.Helper()
-		cmd := exec.Command(os.Args[0], args...)
+		cmd := testProgram(t, args...)
 		cmd.Dir = shop
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v %s", args, err, out)
@@ -214,6 +216,7 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 // What a shell command has changed that another has leased is told to both, in the
 // words of each client, and recorded; what the holder has changed itself is not.
 func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
@@ -280,6 +283,7 @@ func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {
 // The settings of the project decide what is guarded, and what happens without a
 // daemon; who must not be refused is not, and both are told.
 func TestTheHooksSettings(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
 	settings := func(text string) {

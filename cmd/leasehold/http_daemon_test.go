@@ -24,8 +24,8 @@ type served struct {
 // serveHTTP starts a daemon with variables of its own.
 func serveHTTP(t *testing.T, env ...string) *served {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "serve", "--http", "127.0.0.1:0", "--log-format", "console")
-	cmd.Env = append(os.Environ(), env...)
+	cmd := testProgram(t, "serve", "--http", "127.0.0.1:0", "--log-format", "console")
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +66,7 @@ func (d *served) stop() {
 // A call with an Idempotency-Key whose answer was lost with the daemon has one effect and
 // the same answer, when it is sent again to the next. Under that key nothing else is done.
 func TestIdempotencyKeysOutlastTheDaemon(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	d := serveHTTP(t)
 	token := actorsOfRun(t, 1)[0]

@@ -12,6 +12,7 @@ import (
 // The generated clients do what a program needs: they lease, are refused with a code, do a
 // task once, keep values, and give back what they hold.
 func TestClientsInOtherLanguages(t *testing.T) {
+	t.Parallel()
 	d := startMeasured(t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
@@ -33,7 +34,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), binary, script...)
-			cmd.Env = append(cmd.Environ(), "URL="+d.url, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir("s"), "ONE="+one, "TWO="+two,
+			cmd.Env = append(cmd.Environ(), "URL="+d.url, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir(t, "s"), "ONE="+one, "TWO="+two,
 				"PYTHONPATH="+filepath.Join(dir, "python"), "PYTHONDONTWRITEBYTECODE=1", "MODULE="+filepath.Join(dir, "javascript", "leasehold.js"))
 			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "LEASE_HELD STALE_TOKEN completed 42 502" {
 				t.Errorf("%v: %s", err, out)

@@ -12,6 +12,7 @@ import (
 // Clients contend for one lease while the daemon is killed, or told to end,
 // again and again. None of them may notice more than a delay.
 func TestClientsSeeOnlyDelayWhenTheDaemonGoes(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	const clients, rounds = 6, 30
 	var holders atomic.Int32
@@ -57,7 +58,7 @@ func TestClientsSeeOnlyDelayWhenTheDaemonGoes(t *testing.T) {
 			t.Logf("the daemon went %d times", kills)
 			return
 		case <-time.After(400 * time.Millisecond):
-			if pid := daemonPID(); pid != 0 {
+			if pid := daemonPID(t); pid != 0 {
 				syscall.Kill(pid, []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[kills%2])
 				kills++
 			}

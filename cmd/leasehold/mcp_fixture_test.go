@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,8 +30,8 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history", "open", "dispatch", "watchdog"}, os.Args[1]):
-		os.Setenv("XDG_STATE_HOME", inDir("state"))
-		os.Setenv("LEASEHOLD_SOCKET", inDir("s"))
+		os.Setenv("XDG_STATE_HOME", ownDir("state"))
+		os.Setenv("LEASEHOLD_SOCKET", ownDir("s"))
 		main()
 	case len(os.Args) > 1 && os.Args[1] == "client":
 		if err := testClient(); err != nil {
@@ -52,18 +53,66 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// dirEnv is where a test's programs keep everything.
+// dirEnv tells the programs of a test where to keep everything.
 const dirEnv = "LEASEHOLD_TEST_DIR"
 
-func inDir(name string) string { return filepath.Join(os.Getenv(dirEnv), name) }
+// ownDir is a path in the directory of the test that started this program.
+func ownDir(name string) string { return filepath.Join(os.Getenv(dirEnv), name) }
+
+// A testDir is where the programs of a test keep everything, and the variables that they
+// get besides.
+type testDir struct {
+	path string
+	env  []string
+}
+
+// testDirs are those of the tests that run now, by the name of the test. Tests run in
+// parallel, so the variables cannot be those of this process.
+var testDirs sync.Map
+
+// testDirOf is the directory of a test or of the test that it is a part of.
+func testDirOf(t testing.TB) testDir {
+	t.Helper()
+	for name := t.Name(); ; {
+		if dir, made := testDirs.Load(name); made {
+			return dir.(testDir)
+		}
+		last := strings.LastIndexByte(name, '/')
+		if last < 0 {
+			t.Fatal("the test has not called newDir")
+		}
+		name = name[:last]
+	}
+}
+
+// inDir is a path in the directory of a test.
+func inDir(t testing.TB, name string) string {
+	t.Helper()
+	return filepath.Join(testDirOf(t).path, name)
+}
+
+// environOf is what the programs of a test get.
+func environOf(t testing.TB) []string {
+	t.Helper()
+	dir := testDirOf(t)
+	return append(append(os.Environ(), dirEnv+"="+dir.path), dir.env...)
+}
+
+// testProgram is the command, or another program of TestMain, as part of a test.
+func testProgram(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = environOf(t)
+	return cmd
+}
 
 // daemonLog is the log of a daemon that a shim started.
-func daemonLog() string { return inDir("state/leasehold/daemon.log") }
+func daemonLog(t testing.TB) string { return inDir(t, "state/leasehold/daemon.log") }
 
 // testClient takes the leases a and b, blocks in an acquire of c, and says so.
 func testClient() error {
 	ctx := context.Background()
-	cs, err := connectSDK(ctx, "victim")
+	cs, err := connectSDK(ctx, "victim", exec.CommandContext(ctx, os.Args[0], "mcp"))
 	if err != nil {
 		return err
 	}
@@ -80,26 +129,27 @@ func testClient() error {
 }
 
 // connectSDK connects the official Go SDK's client through a shim process.
-func connectSDK(ctx context.Context, name string) (*mcp.ClientSession, error) {
+func connectSDK(ctx context.Context, name string, shim *exec.Cmd) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
-	return client.Connect(ctx, &mcp.CommandTransport{Command: exec.CommandContext(ctx, os.Args[0], "mcp")}, nil)
+	return client.Connect(ctx, &mcp.CommandTransport{Command: shim}, nil)
 }
 
-// newDir gives a test's programs a place of their own, and ends what they
-// start there.
-func newDir(t *testing.T) {
+// newDir gives a test's programs a directory of their own, and variables, and ends what
+// they start there.
+func newDir(t *testing.T, env ...string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(dirEnv, dir)
+	testDirs.Store(t.Name(), testDir{dir, env})
 	t.Cleanup(func() {
-		if pid := daemonPID(); pid != 0 {
+		defer testDirs.Delete(t.Name())
+		if pid := daemonPID(t); pid != 0 {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if t.Failed() {
-			log, _ := os.ReadFile(daemonLog())
+			log, _ := os.ReadFile(daemonLog(t))
 			t.Logf("the daemon's log:\n%s", log)
 		}
 		os.RemoveAll(dir)
@@ -107,7 +157,7 @@ func newDir(t *testing.T) {
 }
 
 // daemonPID is the process that listens; 0 if none does.
-func daemonPID() int { return listenerOf(inDir("s")) }
+func daemonPID(t testing.TB) int { return listenerOf(inDir(t, "s")) }
 
 // listenerOf is the process that listens at a socket; 0 if none does.
 func listenerOf(socket string) int {
@@ -121,20 +171,20 @@ func listenerOf(socket string) int {
 }
 
 // target is the daemon of a test.
-func target() place.Target {
-	return place.Target{Socket: inDir("s"), Named: true, State: inDir("state/leasehold")}
+func target(t testing.TB) place.Target {
+	return place.Target{Socket: inDir(t, "s"), Named: true, State: inDir(t, "state/leasehold")}
 }
 
 // startDaemon starts a daemon by hand, and returns it once it listens.
 func startDaemon(t *testing.T) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "serve")
+	cmd := testProgram(t, "serve")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	awaitTrue(t, "the daemon listens", func() bool { return daemonPID() == cmd.Process.Pid })
+	awaitTrue(t, "the daemon listens", func() bool { return daemonPID(t) == cmd.Process.Pid })
 	return cmd
 }
 
@@ -182,7 +232,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 // startShim runs a shim as a process.
 func startShim(t *testing.T, args ...string) (*stdio, *exec.Cmd) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"mcp"}, args...)...)
+	cmd := testProgram(t, append([]string{"mcp"}, args...)...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

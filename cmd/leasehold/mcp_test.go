@@ -21,8 +21,9 @@ import (
 )
 
 func TestSDKClientThroughAShimThatStartsTheDaemon(t *testing.T) {
+	t.Parallel()
 	newDir(t)
-	cs, err := connectSDK(t.Context(), "Some Client")
+	cs, err := connectSDK(t.Context(), "Some Client", testProgram(t, "mcp"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +47,7 @@ func TestSDKClientThroughAShimThatStartsTheDaemon(t *testing.T) {
 }
 
 func TestManyShimsStartOneDaemon(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	var wg sync.WaitGroup
 	for range 12 {
@@ -53,15 +55,15 @@ func TestManyShimsStartOneDaemon(t *testing.T) {
 		wg.Go(func() { s.handshake() })
 	}
 	wg.Wait()
-	log, err := os.ReadFile(daemonLog())
+	log, err := os.ReadFile(daemonLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(log), `"message":"connected"`); n != 12 {
 		t.Errorf("%d shims connected to it", n)
 	}
-	if r, ok := place.ReadRecord(target().State); !ok || r.PID != daemonPID() || !r.OnDemand {
-		t.Errorf("recorded: %+v; listens: %d", r, daemonPID())
+	if r, ok := place.ReadRecord(target(t).State); !ok || r.PID != daemonPID(t) || !r.OnDemand {
+		t.Errorf("recorded: %+v; listens: %d", r, daemonPID(t))
 	}
 	if strings.Contains(string(log), "in use") || strings.Contains(string(log), "another daemon") {
 		t.Errorf("a second daemon was started:\n%s", log)
@@ -69,13 +71,14 @@ func TestManyShimsStartOneDaemon(t *testing.T) {
 }
 
 func TestKilledClientFreesItsLeasesAtOnce(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	holder, _ := startShim(t, "--name", "holder")
 	holder.handshake()
 	holder.call(1, "run_lease_acquire", `{"key":"c"}`)
 	c := holder.answer(1).Result.StructuredContent
 
-	victim := exec.Command(os.Args[0], "client")
+	victim := testProgram(t, "client")
 	out, err := victim.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +126,7 @@ func TestKilledClientFreesItsLeasesAtOnce(t *testing.T) {
 }
 
 func TestDaemonKilledUnderItsClients(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	holder, _ := startShim(t, "--name", "holder")
 	holder.handshake()
@@ -135,7 +139,7 @@ func TestDaemonKilledUnderItsClients(t *testing.T) {
 		if round == 0 {
 			waiter.call(5, "run_lease_acquire", `{"key":"k","wait_secs":50}`)
 		}
-		before := daemonPID()
+		before := daemonPID(t)
 		if before == 0 {
 			t.Fatal("no daemon")
 		}
@@ -145,7 +149,7 @@ func TestDaemonKilledUnderItsClients(t *testing.T) {
 		if !again.Reentrant || again.Token != lease.Token || again.LeaseID != lease.LeaseID {
 			t.Errorf("round %d: not the same lease: %+v, was %+v", round, again, lease)
 		}
-		if pid := daemonPID(); pid == before || pid == 0 {
+		if pid := daemonPID(t); pid == before || pid == 0 {
 			t.Errorf("round %d: daemon %d after %d", round, pid, before)
 		}
 	}
@@ -162,12 +166,13 @@ func TestDaemonKilledUnderItsClients(t *testing.T) {
 }
 
 func TestDaemonStoppedPolitelyUnderItsClients(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	s, _ := startShim(t)
 	s.handshake()
 	s.call(1, "run_lease_acquire", `{"key":"k"}`)
 	lease := s.answer(1).Result.StructuredContent
-	syscall.Kill(daemonPID(), syscall.SIGTERM)
+	syscall.Kill(daemonPID(t), syscall.SIGTERM)
 	s.call(2, "run_lease_acquire", `{"key":"k"}`)
 	if again := s.answer(2).Result.StructuredContent; !again.Reentrant || again.Token != lease.Token {
 		t.Errorf("not the same lease: %+v, was %+v", again, lease)
@@ -176,8 +181,9 @@ func TestDaemonStoppedPolitelyUnderItsClients(t *testing.T) {
 
 func TestDaemonStartedByHandIsNotReplaced(t *testing.T) {
 	newDir(t)
+	t.Setenv(dirEnv, inDir(t, "")) // the shim of this process might start a daemon
 	daemon := startDaemon(t)
-	s := runShim(t, shim.Config{Target: target(), Start: true, Run: "r", Outage: 300 * time.Millisecond})
+	s := runShim(t, shim.Config{Target: target(t), Start: true, Run: "r", Outage: 300 * time.Millisecond})
 	s.handshake()
 	daemon.Process.Kill()
 	daemon.Wait()
@@ -197,8 +203,9 @@ func TestDaemonStartedByHandIsNotReplaced(t *testing.T) {
 }
 
 func TestDaemonThatCannotStartIsToldToTheClient(t *testing.T) {
+	t.Parallel()
 	newDir(t)
-	if err := os.WriteFile(inDir("state"), []byte("in its place"), 0o600); err != nil {
+	if err := os.WriteFile(inDir(t, "state"), []byte("in its place"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, _ := startShim(t)
@@ -209,9 +216,10 @@ func TestDaemonThatCannotStartIsToldToTheClient(t *testing.T) {
 }
 
 func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
-	s := runShim(t, shim.Config{Target: target(), Token: "lht_no"})
+	s := runShim(t, shim.Config{Target: target(t), Token: "lht_no"})
 	s.send(initializeLine)
 	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "token") {
 		t.Errorf("initialize: %+v", r)
@@ -223,9 +231,10 @@ func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
 }
 
 func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
-	s := runShim(t, shim.Config{Target: target(), Run: "r"})
+	s := runShim(t, shim.Config{Target: target(t), Run: "r"})
 	s.handshake()
 	s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + strings.Repeat("x", wire.MaxMessage) + `","id":1}`)
 	if r := s.receive(); string(r.ID) != "1" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
@@ -244,6 +253,7 @@ func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
 }
 
 func TestShimAnswersBeforeItEndsWithItsInput(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	s, _ := startShim(t)
@@ -255,6 +265,7 @@ func TestShimAnswersBeforeItEndsWithItsInput(t *testing.T) {
 }
 
 func TestShimEndsWithWhoeverNeedsIt(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	for name, end := range map[string]func(*stdio, *exec.Cmd){
@@ -264,7 +275,7 @@ func TestShimEndsWithWhoeverNeedsIt(t *testing.T) {
 		"SIGKILL":      func(_ *stdio, c *exec.Cmd) { c.Process.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			watcher := runShim(t, shim.Config{Target: target(), Run: "default"})
+			watcher := runShim(t, shim.Config{Target: target(t), Run: "default"})
 			watcher.handshake()
 			s, cmd := startShim(t)
 			s.handshake()
@@ -284,6 +295,7 @@ func TestShimEndsWithWhoeverNeedsIt(t *testing.T) {
 }
 
 func TestShimEndsWithItsParent(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	inR, inW, err := os.Pipe()
@@ -297,7 +309,7 @@ func TestShimEndsWithItsParent(t *testing.T) {
 	}
 	defer outR.Close()
 	parent := exec.Command("/bin/sh", "-c", `"$0" mcp <&3 3<&- & wait`, os.Args[0])
-	parent.Stdout, parent.ExtraFiles = outW, []*os.File{inR}
+	parent.Env, parent.Stdout, parent.ExtraFiles = environOf(t), outW, []*os.File{inR}
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -318,12 +330,13 @@ func TestShimEndsWithItsParent(t *testing.T) {
 // The client of a shim stays subscribed through the end of the daemon, and is told
 // of what may have changed meanwhile.
 func TestSubscriptionsOutlastTheDaemonBehindAShim(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	updates := make(chan string, 100)
 	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, &mcp.ClientOptions{
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { updates <- r.Params.URI },
 	})
-	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: exec.CommandContext(t.Context(), os.Args[0], "mcp")}, nil)
+	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: testProgram(t, "mcp")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,12 +372,12 @@ func TestSubscriptionsOutlastTheDaemonBehindAShim(t *testing.T) {
 	other.call(1, "run_lease_acquire", `{"key":"a"}`)
 	other.answer(1)
 	told()
-	pid := daemonPID()
+	pid := daemonPID(t)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	told() // it may have changed
-	awaitTrue(t, "another daemon runs", func() bool { p := daemonPID(); return p != 0 && p != pid })
+	awaitTrue(t, "another daemon runs", func() bool { p := daemonPID(t); return p != 0 && p != pid })
 	res, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "lease://run"})
 	if err != nil || !strings.Contains(res.Contents[0].Text, `"key":"a"`) {
 		t.Fatalf("read: %+v, %v", res, err)

@@ -16,6 +16,7 @@ import (
 // The alert rules and the dashboard are about metrics that a daemon has. Prometheus' own
 // checker reads the rules and the metrics where it is installed.
 func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join("..", "..", "examples", "monitoring")
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(dir, name))

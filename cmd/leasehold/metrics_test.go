@@ -9,8 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +28,7 @@ import (
 // What is scraped from a daemon is what was done there, and no more series come with
 // more runs and queues.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	d := startMeasured(t)
 	token := d.actor("load", "root", "root")
 	one, two := d.program(token), d.program(d.actor("load", "w", "worker"))
@@ -160,7 +159,7 @@ type measured struct {
 func startMeasured(t *testing.T, flags ...string) *measured {
 	t.Helper()
 	newDir(t)
-	cmd := exec.Command(os.Args[0], append([]string{"serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"}, flags...)...)
+	cmd := testProgram(t, append([]string{"serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"}, flags...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +192,7 @@ func startMeasured(t *testing.T, flags ...string) *measured {
 	if d.url == "" || d.scraped == "" {
 		t.Fatalf("the daemon serves %q and %q", d.url, d.scraped)
 	}
-	nc, err := net.Dial("unix", inDir("s"))
+	nc, err := net.Dial("unix", inDir(t, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}

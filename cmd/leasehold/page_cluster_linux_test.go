@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -12,16 +11,16 @@ import (
 
 // The page of a server that does not lead shows what the leader knows, and acts there.
 func TestPageThroughAnotherServer(t *testing.T) {
+	t.Parallel()
 	b := startChromium(t)
 	dsn := postgrestest.Database(t)
-	newDir(t)
-	t.Setenv("LEASEHOLD_POSTGRES", dsn)
-	secret := inDir("secret")
+	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
+	secret := inDir(t, "secret")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	serve := func(socket string, args ...string) {
-		cmd := exec.Command(os.Args[0], append([]string{"serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--socket", socket}, args...)...)
+		cmd := testProgram(t, append([]string{"serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--socket", socket}, args...)...)
 		cmd.Stderr = t.Output()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -29,13 +28,13 @@ func TestPageThroughAnotherServer(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		awaitTrue(t, "a server listens", func() bool { return listenerOf(socket) == cmd.Process.Pid })
 	}
-	serve(inDir("s"))
+	serve(inDir(t, "s"))
 	s := &site{t: t, operator: connectAgent(t, server.Hello{Operator: true})}
-	root := s.works(s.actor("far", "root", "root", ""), inDir("src"))
+	root := s.works(s.actor("far", "root", "root", ""), inDir(t, "src"))
 	s.acquire(root, "led elsewhere", 600)
-	serve(inDir("b.s"), "--state", inDir("b"), "--http", "127.0.0.1:0")
+	serve(inDir(t, "b.s"), "--state", inDir(t, "b"), "--http", "127.0.0.1:0")
 
-	p := b.open(s.link("--socket", inDir("b.s")))
+	p := b.open(s.link("--socket", inDir(t, "b.s")))
 	p.sees("the tree", row("root"))
 	p.view("leases")
 	p.sees("a lease", row("led elsewhere"))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,7 +42,7 @@ func newSite(t *testing.T) *site {
 // connectAgent connects to the daemon of the test.
 func connectAgent(t *testing.T, hello server.Hello) *client.Client {
 	t.Helper()
-	nc, err := net.Dial("unix", inDir("s"))
+	nc, err := net.Dial("unix", inDir(t, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +57,7 @@ func connectAgent(t *testing.T, hello server.Hello) *client.Client {
 // link asks leasehold open for a link.
 func (s *site) link(args ...string) string {
 	s.t.Helper()
-	out, err := exec.Command(os.Args[0], append([]string{"open", "--print"}, args...)...).CombinedOutput()
+	out, err := testProgram(s.t, append([]string{"open", "--print"}, args...)...).CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("leasehold open: %v\n%s", err, out)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +23,11 @@ var hostile = []string{
 // What happens is seen as it happens, whatever agents choose to call things, and an
 // operator acts by keyboard alone.
 func TestPageIsLive(t *testing.T) {
+	t.Parallel()
 	b := startChromium(t)
 	s := newSite(t)
-	root := s.works(s.actor("live", "root", "root", ""), branch(t, inDir("src/main"), "main"))
-	one := s.works(s.actor("live", "one", "worker", ""), branch(t, inDir("src/one"), "feature/one"))
+	root := s.works(s.actor("live", "root", "root", ""), branch(t, inDir(t, "src/main"), "main"))
+	one := s.works(s.actor("live", "one", "worker", ""), branch(t, inDir(t, "src/one"), "feature/one"))
 	for _, text := range hostile {
 		s.do(root, "run_lease_acquire", map[string]any{"key": text, "reason": text, "as": text[:min(len(text), 20)], "ttl_secs": 3600})
 		s.do(root, "task_enqueue", map[string]any{"queue": "work", "payload": text})
@@ -164,9 +164,10 @@ func (s *site) acquire(c *client.Client, key string, secs int) (id string) {
 // A reader sees everything and has nothing to act with. What the page does not offer
 // the API refuses.
 func TestPageOfAReader(t *testing.T) {
+	t.Parallel()
 	b := startChromium(t)
 	s := newSite(t)
-	c := s.works(s.actor("seen", "root", "root", ""), inDir("src"))
+	c := s.works(s.actor("seen", "root", "root", ""), inDir(t, "src"))
 	s.acquire(c, "looked at", 600)
 	p := b.open(s.link("--role", "reader"))
 	p.sees("who it is", `document.querySelector("#who").textContent.startsWith("Reader")`)
@@ -197,12 +198,12 @@ func TestPageOfAReader(t *testing.T) {
 func TestPageUnderLoad(t *testing.T) {
 	b := startChromium(t)
 	s := newSite(t)
-	lead := s.works(s.actor("load", "root", "root", ""), inDir("src"))
+	lead := s.works(s.actor("load", "root", "root", ""), inDir(t, "src"))
 	var holders []*client.Client
 	for i := range *pageActors {
 		token := s.actor("load", fmt.Sprintf("worker-%04d", i), "worker", "")
 		if i < 20 {
-			holders = append(holders, s.works(token, inDir("src")))
+			holders = append(holders, s.works(token, inDir(t, "src")))
 		}
 	}
 	holders = append(holders, lead)
@@ -317,19 +318,20 @@ func TestPageIsAccessible(t *testing.T) {
 
 // The output of a launched agent is shown as it is written.
 func TestPageShowsOutput(t *testing.T) {
+	t.Parallel()
 	b := startChromium(t)
 	s := newSite(t)
-	manifest := inDir("night.toml")
+	manifest := inDir(t, "night.toml")
 	for file, text := range map[string]string{
-		manifest:         "[agents.lead]\nextends = \"command\"\ncommand = [\"sh\", \"" + inDir("lead.sh") + "\"]\n[root]\nagent = \"lead\"\nprompt = \"go\"\n",
-		inDir("lead.sh"): "echo first; echo '" + hostile[0] + "' >&2; until [ -e " + inDir("go") + " ]; do sleep 0.1; done; echo last\n",
+		manifest:            "[agents.lead]\nextends = \"command\"\ncommand = [\"sh\", \"" + inDir(t, "lead.sh") + "\"]\n[root]\nagent = \"lead\"\nprompt = \"go\"\n",
+		inDir(t, "lead.sh"): "echo first; echo '" + hostile[0] + "' >&2; until [ -e " + inDir(t, "go") + " ]; do sleep 0.1; done; echo last\n",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run := exec.Command(os.Args[0], "dispatch", manifest)
-	run.Dir, run.Stdout, run.Stderr = os.Getenv(dirEnv), t.Output(), t.Output()
+	run := testProgram(t, "dispatch", manifest)
+	run.Dir, run.Stdout, run.Stderr = inDir(t, ""), t.Output(), t.Output()
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +346,7 @@ func TestPageShowsOutput(t *testing.T) {
 	p.view("logs")
 	p.sees("what it wrote", `document.querySelector("pre").textContent === "first"`)
 	p.sees("what it wrote to stderr", `document.querySelectorAll("pre")[1].textContent.includes("<img")`)
-	if err := os.WriteFile(inDir("go"), nil, 0o600); err != nil {
+	if err := os.WriteFile(inDir(t, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.sees("what it wrote since", `document.querySelector("pre").textContent === "first\nlast"`)

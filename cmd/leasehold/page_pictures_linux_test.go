@@ -14,7 +14,7 @@ import (
 // A small shop with a lead, two sub-leads and those who work for them.
 func (s *site) shop() {
 	s.t.Helper()
-	home := filepath.Join(inDir("src"), "shop")
+	home := filepath.Join(inDir(s.t, "src"), "shop")
 	at := func(dir, name string) string { return branch(s.t, filepath.Join(filepath.Dir(home), dir), name) }
 	lead := s.works(s.actor("shop", "root", "root", ""), at("shop", "main"))
 	api := s.works(s.actor("shop", "api", "sublead", ""), at("shop-api", "api/orders"))

@@ -42,6 +42,7 @@ var (
 //
 //	go test ./cmd/leasehold -run TestKill -v -timeout 30m -kill.rounds 100
 func TestKillLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
 	seed := cmp.Or(*killSeed, rand.Uint64())
 	t.Logf("-kill.rounds=%d -kill.seed=%d", *killRounds, seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))

@@ -58,6 +58,7 @@ import (
 //	wall DURATION [RUN]     opens the state on a machine whose wall clock is off,
 //	                        and ends the run
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	// Under nohup, the processes that the scripts start would ignore a hangup, too.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

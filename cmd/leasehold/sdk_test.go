@@ -14,8 +14,9 @@ import (
 // Every tool answers the official Go SDK's client, which holds each answer
 // against the tool's own output schema.
 func TestSDKClientCallsEveryTool(t *testing.T) {
+	t.Parallel()
 	newDir(t)
-	cs, err := connectSDK(t.Context(), "every")
+	cs, err := connectSDK(t.Context(), "every", testProgram(t, "mcp"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 // At a terminal setup shows what it would write and asks; only a yes writes it.
 func TestSetupAsksAtATerminal(t *testing.T) {
+	t.Parallel()
 	bin, home := t.TempDir(), t.TempDir()
 	leasehold := leaseholdIn(t, bin)
 	env := []string{"HOME=" + home, "PATH=" + bin, "TERM=xterm", "NO_COLOR=1"}

@@ -13,6 +13,7 @@ import (
 // A spotlight that is killed leaves no process: not its daemon, not the
 // dispatcher of its story, not one of the agents.
 func TestKilledSpotlightLeavesNoProcess(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for processes in /proc")
 	}

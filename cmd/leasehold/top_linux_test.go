@@ -52,13 +52,14 @@ var colour = regexp.MustCompile(`\x1b\[[0-9;:]*m`)
 // drawn, obeys keys, shows what an agent wrote, and leaves the terminal as it was,
 // however it ends.
 func TestTopOnATerminal(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	bin := t.TempDir()
 	leasehold := leaseholdIn(t, bin)
 	env := []string{
-		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm-256color", "XDG_STATE_HOME=" + inDir("home"),
-		"LEASEHOLD_SOCKET=" + inDir("s"),
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm-256color", "XDG_STATE_HOME=" + inDir(t, "home"),
+		"LEASEHOLD_SOCKET=" + inDir(t, "s"),
 	}
 	manifest := filepath.Join(bin, "tree.toml")
 	text := "[agents.a]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", \"echo written-by-the-agent\"]\n[root]\nagent = \"a\"\nprompt = \"go\"\n"

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +27,7 @@ import (
 // meanwhile, to the handlers of two attempts. The first batch is refused for now, and
 // comes again.
 func TestOneTraceFromTheEnqueueToTheHandler(t *testing.T) {
+	t.Parallel()
 	c := startCollector(t)
 	newDir(t)
 	d := serveHTTP(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20of-the-collector",
@@ -105,6 +104,7 @@ the enqueuer
 // Whoever speaks HTTP or MCP himself takes part, too, and what is no trace context stops
 // no call but is refused where it is an argument.
 func TestTracesOverHTTPAndMCP(t *testing.T) {
+	t.Parallel()
 	c := startCollector(t)
 	newDir(t)
 	d := serveHTTP(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_BSP_SCHEDULE_DELAY=20")
@@ -147,8 +147,8 @@ func TestTracesOverHTTPAndMCP(t *testing.T) {
 	if a := shim.answer(7); a.Error != nil {
 		t.Error(a.Error)
 	}
-	script := exec.Command(os.Args[0], "call", "task_enqueue", "queue=script", "payload=1")
-	script.Env = append(os.Environ(), "TRACEPARENT="+from, "TRACESTATE="+state, "LEASEHOLD_TOKEN="+token)
+	script := testProgram(t, "call", "task_enqueue", "queue=script", "payload=1")
+	script.Env = append(script.Env, "TRACEPARENT="+from, "TRACESTATE="+state, "LEASEHOLD_TOKEN="+token)
 	if out, err := script.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -190,6 +190,7 @@ func TestTracesOverHTTPAndMCP(t *testing.T) {
 // Without its variables, and with some that it cannot follow, the daemon sends nothing,
 // and passes on what it is given.
 func TestNoTracesAreSentUnasked(t *testing.T) {
+	t.Parallel()
 	for _, env := range [][]string{
 		{},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=URL", "OTEL_SDK_DISABLED=true"},

@@ -17,6 +17,7 @@ const cancelledAcquires = 500
 // answer is on its way back. An answer that the client sees is its own to release,
 // also if it has cancelled just before: by then it may have had it for a while.
 func TestNoCancelledAcquireLeavesItsLeaseHeldThroughAShim(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -97,6 +98,7 @@ func TestNoCancelledAcquireLeavesItsLeaseHeldThroughAShim(t *testing.T) {
 // What a client cancels long after it has read the answer stays: some do so with
 // every call, at the end of the step in which they made it.
 func TestACancelLongAfterTheAnswerUndoesNothing(t *testing.T) {
+	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	s, _ := startShim(t, "--name", "late")

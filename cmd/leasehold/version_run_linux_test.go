@@ -123,6 +123,7 @@ func (k *keptRun) keep(archive string) {
 // A run that an earlier version dispatched, and that was killed with its daemon, goes
 // on from its run directory and its state: who had finished stays so, with the result.
 func TestARunOfAnEarlierVersionGoesOn(t *testing.T) {
+	t.Parallel()
 	if *keepRun != "" {
 		archive, err := filepath.Abs(filepath.Join("testdata", "runs", *keepRun+".tgz"))
 		if err != nil {

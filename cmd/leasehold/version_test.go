@@ -13,6 +13,7 @@ import (
 // A client and a daemon of different versions work together as far as they understand
 // one another. Where they do not, the client says which of them is to be replaced.
 func TestAClientBesideADaemonOfAnotherVersion(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
