@@ -7,7 +7,7 @@ gofumpt := "mvdan.cc/gofumpt@v0.12.0"
 goreleaser := "github.com/goreleaser/goreleaser/v2@v2.14.3"
 
 # All that is Go here: ./... finds nothing below a name with a dot.
-packages := "./... ./.ci/conformance ./.ci/openapi ./.ci/recording ./.ci/release/sbom"
+packages := "./... ./.ci/conformance ./.ci/openapi ./.ci/recording ./.ci/release/sbom ./.ci/typecheck"
 
 # Where goroutines share memory. The other tests run on one goroutine, or start
 # processes, which have no race detector.
@@ -90,7 +90,10 @@ soak minutes="60":
         step ./examples/job-manager -jobs.for 2m -v
         CGO_ENABLED=1 step -race {{shared}}
     done
+    {{just_executable()}} cross arm64
     {{just_executable()}} cross amd64
+    {{just_executable()}} vet-bench
+    .ci/release/round --all
 
 # all that can be said without running anything
 lint: stray format-check golangci-lint
@@ -109,6 +112,10 @@ vet:
 vet-bench:
     cd bench && go vet ./... && go test ./...
 
+# check its types alone: it imports four servers, which take minutes to compile
+check-bench:
+    go run ./.ci/typecheck -C bench ./...
+
 # fails if `just fmt` would change a file
 format-check:
     #!/usr/bin/env bash
@@ -121,9 +128,9 @@ fmt:
     go fix {{packages}}
     go run {{gofumpt}} -w . .ci
 
-# compile for macOS, and vet what is different there
+# check the types of all for macOS, tests too, and vet what is different there
 macos:
-    GOOS=darwin GOARCH=arm64 go build -gcflags='all=-N -l' ./...
+    go run ./.ci/typecheck -platform darwin/arm64 {{packages}}
     GOOS=darwin GOARCH=arm64 go vet -gcflags='all=-N -l' ./dispatch/process
 
 # build and vet all for macOS, on any machine
@@ -222,11 +229,9 @@ release-check:
 release-snapshot: && release-try
     go run {{goreleaser}} release --snapshot --clean --skip={{ if `docker buildx version >/dev/null 2>&1 && docker info >/dev/null 2>&1 && echo yes || true` == "yes" { "publish" } else { "docker" } }}
 
-# the same for this platform alone
-release-round: release-check && release-try
-    mkdir -p dist.round
-    sed "s/^    goos: .*/    goos: [$(go env GOOS)]/; s/^    goarch: .*/    goarch: [$(go env GOARCH)]/" .goreleaser.yaml >dist.round/goreleaser.yaml
-    go run {{goreleaser}} release --config dist.round/goreleaser.yaml --snapshot --clean --skip=docker
+# the same for this platform alone, and record that it was good
+release-round:
+    .ci/release/round --all
 
 # verify checksums, lists of modules and the formula, run the archive's binary, install the deb in a root of its own, and run the image's files as the image does
 [private]

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -18,9 +17,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/leasehold/leasehold/dispatch/client"
-	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 var (
@@ -137,42 +133,6 @@ func usageOf(t *testing.T, url, token string) (u memoryUse) {
 		t.Errorf("the metrics do not tell the memory: %s, %+v", resp.Status, u)
 	}
 	return u
-}
-
-// actorsOfRun makes workers of a run, and gives their tokens.
-func actorsOfRun(t *testing.T, n int) (tokens []string) {
-	t.Helper()
-	for i := range n + 1 {
-		in := map[string]any{"run": "load", "name": fmt.Sprint("w", i), "role": "worker"}
-		if i == 0 {
-			in["name"], in["role"] = "root", "root"
-		}
-		var made struct{ Token string }
-		asOperator(t, "operator_actor_add", in, &made)
-		tokens = append(tokens, made.Token)
-	}
-	return tokens[1:]
-}
-
-// asOperator calls a tool over the socket.
-func asOperator(t *testing.T, tool string, in map[string]any, out any) {
-	t.Helper()
-	nc, err := net.Dial("unix", inDir(t, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	answer, err := c.Call(t.Context(), tool, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(answer.Object, out); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A load is what all clients do, and were answered.

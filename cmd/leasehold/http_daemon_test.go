@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	programs "github.com/leasehold/leasehold/client"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // A served is a daemon that serves HTTP.
@@ -136,5 +139,41 @@ func TestIdempotencyKeysOutlastTheDaemon(t *testing.T) {
 	var stats struct{ Queues []struct{ Ready int } }
 	if err := d.open(t, token).Do(t.Context(), http.MethodGet, "/queues", nil, &stats); err != nil || len(stats.Queues) != 1 || stats.Queues[0].Ready != 1 {
 		t.Errorf("three tasks were enqueued and two claimed: %+v %v", stats, err)
+	}
+}
+
+// actorsOfRun makes workers of a run, and gives their tokens.
+func actorsOfRun(t *testing.T, n int) (tokens []string) {
+	t.Helper()
+	for i := range n + 1 {
+		in := map[string]any{"run": "load", "name": fmt.Sprint("w", i), "role": "worker"}
+		if i == 0 {
+			in["name"], in["role"] = "root", "root"
+		}
+		var made struct{ Token string }
+		asOperator(t, "operator_actor_add", in, &made)
+		tokens = append(tokens, made.Token)
+	}
+	return tokens[1:]
+}
+
+// asOperator calls a tool over the socket.
+func asOperator(t *testing.T, tool string, in map[string]any, out any) {
+	t.Helper()
+	nc, err := net.Dial("unix", inDir(t, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	answer, err := c.Call(t.Context(), tool, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(answer.Object, out); err != nil {
+		t.Fatal(err)
 	}
 }
