@@ -85,7 +85,7 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 		se.state.launchers.AwaitReturn(ctx, se.run.Name, se.run.ID)
 		err = try()
 	}
-	if err != nil {
+	if err = se.afterUndone(ctx, err, try); err != nil {
 		return Spawned{}, err
 	}
 	return made, nil
@@ -180,7 +180,48 @@ func (e *ender) undoSpawn(answer string) {
 		return
 	}
 	reason := "the call that spawned it was cancelled"
-	e.stop(a, end{Cause: "cancelled: " + reason, Stop: work.Stop{Reason: reason, Status: work.Cancelled}})
+	e.stop(a, end{Cause: "cancelled: " + reason, Stop: work.Stop{Reason: reason, Status: work.Cancelled, Undone: true}})
+}
+
+// A stoppingError refuses a name whose actor was spawned by a call that was cancelled,
+// and is being stopped. Sent again, that call finds it.
+type stoppingError struct {
+	refusal error
+	changes string // key of a row that changes before the name is free
+}
+
+func (e *stoppingError) Error() string { return e.refusal.Error() }
+func (e *stoppingError) Unwrap() error { return e.refusal }
+
+// undoneWait is how long a spawn waits for an actor that is being stopped.
+const undoneWait = 30 * time.Second
+
+// afterUndone tries a spawn again until the actor that has its name has stopped, and
+// all below it, or undoneWait is over.
+func (se *Session) afterUndone(ctx context.Context, err error, try func() error) error {
+	waits, stop := context.WithTimeout(ctx, undoneWait)
+	defer stop()
+	for {
+		before, ok := errors.AsType[*stoppingError](err)
+		if !ok {
+			return err
+		}
+		watch := se.state.eng.Watch(before.changes)
+		waited := engine.Await(waits, watch, undoneWait, func(bool) error {
+			err = try()
+			if now, ok := errors.AsType[*stoppingError](err); ok && now.changes == before.changes {
+				return engine.ErrWait
+			}
+			return nil
+		})
+		watch.Stop()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case waited != nil:
+			return err
+		}
+	}
 }
 
 // maySpawn returns an error if nothing can start what lead spawns.
@@ -233,6 +274,14 @@ func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spa
 			return sp.Name, &m, nil
 		}
 		answered := launched && w.Met == d.Life // an earlier spawn of this life has returned its old result
+		if taken && launched && w.Stop != nil && w.Stop.Undone && !reusable(tx, m) {
+			busy := &stoppingError{changes: actorKey(m.ID)}
+			if m.Ended() {
+				busy.changes = layerKey(m.Leads)
+			}
+			busy.refusal = say(ErrExists, "the layer of %s has an actor named %q, which is being stopped, because the call that spawned it was cancelled; try again soon, or choose another name", lead.Path, sp.Name)
+			return "", nil, busy
+		}
 		if taken && (answered || !reusable(tx, m)) || sp.Name == lead.Name {
 			return "", nil, say(ErrExists, "the layer of %s already has an actor named %q; choose another name", lead.Path, sp.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -623,6 +624,64 @@ func TestASpawnThatIsCancelledIsUndone(t *testing.T) {
 			t.Errorf("orders: %+v", o)
 		}
 		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Cancelled, "S1": work.Running, "S1→W1": work.Cancelled})
+		tr.exitAll()
+	})
+}
+
+// TestASpawnThatWasUndoneGetsItsNameAgain as soon as what it has started has stopped,
+// with all below it.
+func TestASpawnThatWasUndoneGetsItsNameAgain(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		lead := tr.cast["root"]
+		c := call.Call{Session: lead.ID(), Name: "1"}
+		spawn := func() (dispatch.Spawned, error) {
+			return lead.Spawn(call.With(t.Context(), c), dispatch.Spawn{Role: dispatch.Sublead, Name: "helper", Prompt: "work"})
+		}
+		first, err := spawn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.start()
+		tr.spawn("helper", dispatch.Spawn{Role: dispatch.Worker})
+		tr.start()
+		if err := lead.Undo(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := spawn(); !errors.Is(err, dispatch.ErrExists) || !strings.Contains(err.Error(), "is being stopped") || time.Since(began) != 30*time.Second {
+			t.Errorf("while it is being stopped, after %v: %v", time.Since(began), err)
+		}
+		type outcome struct {
+			dispatch.Spawned
+			error
+		}
+		again := make(chan outcome, 1)
+		go func() {
+			made, err := spawn()
+			again <- outcome{made, err}
+		}()
+		synctest.Wait()
+		tr.exit("helper", work.Exit{Status: work.Cancelled})
+		synctest.Wait()
+		if len(again) > 0 {
+			t.Error("the name is given again while a process below it runs")
+		}
+		tr.exit("helper→W1", work.Exit{Status: work.Cancelled})
+		synctest.Wait()
+		select {
+		case made := <-again:
+			if made.error != nil || made.Path != "helper" || made.ID == first.ID {
+				t.Errorf("sent again, it makes %+v: %v", made.ActorInfo, made.error)
+			}
+		default:
+			t.Error("the name is not free")
+		}
+		if o := tr.orders(); len(o.Launch) != 1 || o.Launch[0].Actor.Path != "helper" {
+			t.Errorf("orders: %+v", o)
+		}
+		tr.start()
 		tr.exitAll()
 	})
 }

@@ -80,6 +80,8 @@ type Stop struct {
 	Reason string
 	Status Status // the status that its actor ends with
 	At     time.Time
+	// Undone says that the call that spawned it was cancelled: it can be sent again.
+	Undone bool `json:",omitempty"`
 }
 
 // A LeaseName is a lease that an actor held when it ended, or had lost before.
