@@ -37,8 +37,8 @@ func (s *Server) newHome(ctx context.Context, partition int, state *dispatch.Sta
 	h := &home{
 		partition: partition, state: state, ctx: ctx, failed: failed,
 		agents:    newService(s.opts, tools.Agents(), slices.Concat(hooks, tools.Programs())),
-		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(s.opts.Logs), tools.Page(openPage)), hooks),
-		readers:   newService(s.opts, slices.Concat(tools.Readers(state), tools.Logs(s.opts.Logs)), nil),
+		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(state, s.opts.Logs), tools.Page(openPage)), hooks),
+		readers:   newService(s.opts, slices.Concat(tools.Readers(state), tools.Logs(state, s.opts.Logs)), nil),
 	}
 	h.agents.notFor("operators", h.operators)
 	h.operators.notFor("agents", h.agents)

@@ -53,7 +53,7 @@ func EventStream() Route {
 // Routes returns all routes that call a tool, in the order of the document.
 var Routes = sync.OnceValue(func() []Route {
 	known := make(map[string]tools.Tool)
-	for _, t := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(nil), tools.Logs(nil)) { // these are used for their schemas only
+	for _, t := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(nil), tools.Logs(nil, nil)) { // these are used for their schemas only
 		known[t.Name] = t
 	}
 	list := routes()

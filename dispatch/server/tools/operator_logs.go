@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/leasehold/leasehold/dispatch"
 )
@@ -18,8 +19,9 @@ type AgentLog struct {
 type LogReader func(ctx context.Context, run, path string, lines int) (AgentLog, error)
 
 // Logs returns the tool that shows the output of launched agents. The output is
-// in files on the machine that launched them, and not in the state.
-func Logs(read LogReader) []Tool {
+// in files on the machine that launched them, and not in the state, which says
+// which machine that is.
+func Logs(state *dispatch.State, read LogReader) []Tool {
 	return []Tool{
 		tool("operator_logs", "See what an agent writes", "The last lines of what a launched agent has written to stdout and stderr, on the machine of this daemon.", Effect{ReadOnly: true, Idempotent: true},
 			func(ctx context.Context, _ *dispatch.Session, a showLogsArgs) (agentLog, error) {
@@ -28,11 +30,27 @@ func Logs(read LogReader) []Tool {
 				}
 				log, err := read(ctx, a.Run, a.Path, a.Lines)
 				if err != nil {
-					return agentLog{}, fmt.Errorf("%w: %w", dispatch.ErrNotFound, err)
+					return agentLog{}, whereLogsAre(ctx, state, a, err)
 				}
 				return agentLog{orEmpty(log.Stdout), orEmpty(log.Stderr), log.Running}, nil
 			}),
 	}
+}
+
+// whereLogsAre returns the error for an output that is not on this machine.
+func whereLogsAre(ctx context.Context, state *dispatch.State, a showLogsArgs, err error) error {
+	runs, failed := state.Runs(ctx, a.Run)
+	if failed != nil || len(runs) == 0 {
+		return fmt.Errorf("%w: %w", dispatch.ErrNotFound, err)
+	}
+	for _, actor := range runs[0].Actors {
+		if w := actor.Work; actor.Path == a.Path && w != nil && w.Machine != "" && w.Logs != "" {
+			typed := strings.ReplaceAll(a.Path, dispatch.Separator, "/")
+			return fmt.Errorf("%w: %s runs, or ran, on machine %s, and what it writes is there, in %s; run this on that machine: leasehold logs %s %s",
+				dispatch.ErrNotFound, typed, w.Machine, w.Logs, a.Run, typed)
+		}
+	}
+	return fmt.Errorf("%w: %w", dispatch.ErrNotFound, err)
 }
 
 type showLogsArgs struct {

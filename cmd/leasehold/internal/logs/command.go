@@ -53,11 +53,11 @@ is needed.`,
 			if tail < allLines {
 				return exit.Usagef("--tail %d: must be at least 0", tail)
 			}
+			path := connection.ActorPath(args[1])
 			dir, err := find(cmd, base, args[0])
 			if err != nil {
-				return err
+				return elsewhere(cmd, args[0], path, err)
 			}
-			path := connection.ActorPath(args[1])
 			if _, err := Of(dir, path); err != nil {
 				return elsewhere(cmd, args[0], path, err)
 			}
