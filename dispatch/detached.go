@@ -21,6 +21,8 @@ const httpIdle = 15 * time.Minute
 // A detached session was connected before a restart and has not been resumed.
 type detached struct {
 	peer   process.Peer
+	known  process.Peer  // what is stored of it, which names it on its own machine
+	gone   bool          // a server of that machine has said that it has ended
 	mark   string        // of its client, if that is elsewhere
 	missed time.Duration // while this machine was awake
 }
@@ -47,10 +49,7 @@ func (s *State) recoverSessions(ctx context.Context) error {
 				guests = append(guests, record)
 				continue
 			}
-			if record.Peer.Elsewhere() {
-				record.Peer.PID = 0
-			}
-			s.detached[record.ID] = detached{peer: record.Peer, mark: record.Origin.Mark}
+			s.detached[record.ID] = detached{peer: record.Peer.Here(), known: record.Peer, mark: record.Origin.Mark}
 		}
 		return nil
 	})
@@ -108,6 +107,19 @@ func (s *State) tendDetached(ctx context.Context) error {
 	}
 }
 
+// ProcessGone says that a process has ended, which may have run on another
+// machine. The sessions of it that nobody has resumed end soon.
+func (s *State) ProcessGone(peer process.Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, d := range s.detached {
+		if d.known.Same(peer) {
+			d.gone = true
+			s.detached[id] = d
+		}
+	}
+}
+
 // missDetached adds step to the time for which each detached session has been
 // away.
 func (s *State) missDetached(step time.Duration) {
@@ -129,7 +141,7 @@ func (s *State) waitingDetached() map[uuid.UUID]detached {
 
 // detachedEnd returns the cause if a detached session must end now, or nil.
 func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (cause, err error) {
-	if d.peer.PID != 0 && !s.opts.Alive(d.peer) {
+	if d.gone || d.peer.PID != 0 && !s.opts.Alive(d.peer) {
 		return errProcessGone, nil
 	}
 	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {

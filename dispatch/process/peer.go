@@ -1,5 +1,7 @@
 package process
 
+import "cmp"
+
 // A Peer is the process at the other end of a connection. The zero Peer is
 // unknown, such as one that connects over HTTP from another machine.
 type Peer struct {
@@ -11,10 +13,29 @@ type Peer struct {
 	Transport string `json:",omitempty"`
 	// Machine is where it runs, if that may not be this machine: see [Machine].
 	Machine string `json:",omitempty"`
+	// Away is its pid there, if that was not this machine when it connected.
+	Away int `json:",omitempty"`
 }
 
 // Elsewhere reports whether the process runs where this one cannot see it.
 func (p Peer) Elsewhere() bool { return p.Machine != "" && p.Machine != Machine() }
+
+// Here returns how this machine sees a process: without a pid if it runs elsewhere.
+func (p Peer) Here() Peer {
+	if p.Elsewhere() {
+		p.PID = 0
+	} else if p.PID == 0 && p.Machine != "" {
+		p.PID = p.Away
+	}
+	return p
+}
+
+// Same reports whether two peers are certainly one process, each as seen on any
+// machine.
+func (p Peer) Same(q Peer) bool {
+	pid := cmp.Or(p.PID, p.Away)
+	return pid != 0 && pid == cmp.Or(q.PID, q.Away) && p.Start == q.Start && p.Machine == q.Machine
+}
 
 // A Running is a running process with its parent, group and session.
 type Running struct {

@@ -102,6 +102,9 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	}
 	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)
+	if _, doors := nc.(*passed); !doors && (v.home.ctx.Err() != nil || v.home.failed() != nil) {
+		s.farewells.add(v.home.partition, peer)
+	}
 }
 
 // serve reads until there is no more to read, and then ends the connection

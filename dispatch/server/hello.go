@@ -140,7 +140,11 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		var way *Way
 		var to net.Conn
 		if v.home, way, to, err = s.reach(ctx, passed, p); to != nil {
-			return visit{}, s.pass(ctx, way, to, line, nc, br)
+			heard, err := s.pass(ctx, way, to, line, nc, br)
+			if !heard && ctx.Err() == nil {
+				s.farewells.add(p.Partition, peer)
+			}
+			return visit{}, err
 		}
 	}
 	if err == nil {

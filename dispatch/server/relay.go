@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -31,6 +32,7 @@ type passage struct {
 	Relay int          `json:"leasehold_relay"` // passageVersion
 	Web   *passedHTTP  `json:"web,omitempty"`
 	Poke  bool         `json:"poke,omitempty"` // nothing follows; see Options.Poked
+	Gone  bool         `json:"gone,omitempty"` // nothing follows: the process of Peer has ended, see farewell.go
 	Peer  process.Peer `json:"peer"`
 	// Partition is the one for which the client is passed on. Remote says that
 	// the client came over HTTP and is passed on without it; see remote.go.
@@ -76,6 +78,7 @@ func (w *Way) Poke(ctx context.Context) error {
 
 const (
 	passageTimeout = 5 * time.Second
+	hearTimeout    = 15 * time.Second // for the end of a session; by then another server leads if this one hangs
 	maxPassage     = 4 << 10
 	maxFrame       = 64 << 10
 )
@@ -104,8 +107,9 @@ func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, wa
 const passRetry = 50 * time.Millisecond
 
 // pass connects a client that has said hello to the server that has its state,
-// until either side ends. If the client leaves, that server is told.
-func (s *Server) pass(ctx context.Context, way *Way, to net.Conn, hello []byte, nc net.Conn, br *bufio.Reader) error {
+// until either side ends. If the client leaves, that server is told. heard reports
+// whether it has ended the session then.
+func (s *Server) pass(ctx context.Context, way *Way, to net.Conn, hello []byte, nc net.Conn, br *bufio.Reader) (heard bool, err error) {
 	defer to.Close()
 	nc.SetDeadline(time.Time{})
 	end := func() { nc.Close(); to.Close() }
@@ -113,25 +117,45 @@ func (s *Server) pass(ctx context.Context, way *Way, to net.Conn, hello []byte, 
 	defer context.AfterFunc(way.Over, end)()
 
 	answered := make(chan struct{})
+	answers := &endNoted{Reader: to}
 	go func() { // ends with either connection
 		defer close(answered)
 		defer nc.Close()
-		_, _ = io.Copy(nc, to) // however it ends, nothing more follows
+		_, _ = io.Copy(nc, answers) // however it ends, nothing more follows
 	}()
 	w := frames{to}
-	_, err := w.Write(append(hello, '\n'))
+	_, err = w.Write(append(hello, '\n'))
 	if err == nil {
 		_, err = io.Copy(w, br)
 	}
 	// If the client has left, this says so. Otherwise nothing more is read from
 	// it.
 	if ctx.Err() == nil && way.Over.Err() == nil {
+		left := !answers.over.Load()
 		to.SetWriteDeadline(time.Now().Add(passageTimeout))
-		_ = w.end()
+		if w.end() == nil && left {
+			to.SetReadDeadline(time.Now().Add(hearTimeout))
+			<-answered
+			_, lost := io.Copy(io.Discard, answers) // it closes the connection when it has ended the session
+			heard = lost == nil && way.Over.Err() == nil
+		}
 	}
 	to.Close()
 	<-answered
-	return err
+	return heard, err
+}
+
+// An endNoted notes that there is no more to read.
+type endNoted struct {
+	io.Reader
+	over atomic.Bool
+}
+
+func (r *endNoted) Read(p []byte) (n int, err error) {
+	if n, err = r.Reader.Read(p); err != nil {
+		r.over.Store(true)
+	}
+	return n, err
 }
 
 // errNotReached refuses a client whose state is with a server that does not
@@ -220,6 +244,11 @@ func (s *Server) ServePassages(ctx context.Context, ln net.Listener) error {
 	web := &passageListener{addr: ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() { ended <- s.ServeEndpoint(ctx, web) }()
+	looking, stop := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	looks.Go(func() { s.tendFarewells(looking) })
+	defer looks.Wait()
+	defer stop()
 	err := s.acceptAll(ctx, ln, func(ctx context.Context, nc net.Conn) { s.acceptPassage(ctx, nc, web) },
 		func(nc net.Conn, _ *HelloError) { nc.Close() })
 	return errors.Join(err, <-ended)
@@ -247,8 +276,16 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 		s.opts.Poked()
 		return
 	}
-	if p.Peer.Elsewhere() {
-		p.Peer.PID = 0 // the pid means nothing on this machine
+	if p.Gone {
+		if s.hearGone(p) {
+			nc.SetWriteDeadline(time.Now().Add(passageTimeout))
+			_, _ = nc.Write([]byte{'\n'}) // otherwise it is told again
+		}
+		nc.Close()
+		return
+	}
+	if p.Peer.Elsewhere() { // the pid means nothing on this machine
+		p.Peer.PID, p.Peer.Away = 0, p.Peer.PID
 	}
 	if p.Web != nil {
 		select {

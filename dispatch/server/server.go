@@ -42,6 +42,7 @@ type Server struct {
 	marked      marked
 	shares      shares
 	pages       pages
+	farewells   farewells
 }
 
 // New returns a Server for state. Without one, its clients wait for [Server.Host].
@@ -53,6 +54,7 @@ func New(state *dispatch.State, opts Options) *Server {
 	s := &Server{opts: opts, attendance: newAttendance()}
 	s.shares.init(opts.Transport)
 	s.homes.now, s.homes.changed = make(map[int]*home), make(chan struct{})
+	s.farewells.waiting, s.farewells.came = make(map[farewell]*lookout), make(chan struct{}, 1)
 	s.pages.asked = make(chan chan<- pagePort)
 	s.endpoint = newEndpoint(s)
 	if state != nil {

@@ -37,12 +37,21 @@ type street struct {
 	changed chan struct{}
 	moves   []func() // by partition, ends its lead
 	cut     atomic.Int64
+	hang    atomic.Bool
 }
 
 // A cutWire is a connection between houses that can break just when an answer comes.
 type cutWire struct {
 	net.Conn
-	cut *atomic.Int64 // so many answers are lost
+	cut  *atomic.Int64 // so many answers are lost
+	hang *atomic.Bool  // what is written is lost
+}
+
+func (c cutWire) Write(p []byte) (int, error) {
+	if c.hang.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
 }
 
 func (c cutWire) Read(p []byte) (int, error) {
@@ -87,7 +96,7 @@ func newStreet(t *testing.T, houses, partitions int) *street {
 			if err != nil {
 				return nil, err
 			}
-			c := tls.Client(cutWire{nc, &s.cut}, secret)
+			c := tls.Client(cutWire{nc, &s.cut, &s.hang}, secret)
 			return c, c.HandshakeContext(ctx)
 		}})
 		w := &web{daemon: d}
