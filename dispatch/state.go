@@ -50,6 +50,9 @@ type Options struct {
 	// greater.
 	Above uint64
 
+	// Examine says that the state is only looked at, so a backup remains one.
+	Examine bool
+
 	// Traces makes spans of what happens to tasks. The zero value makes none.
 	Traces traces.Tracer
 
@@ -71,6 +74,8 @@ type State struct {
 	places    sync.Map // place by scope, of layers; see layerOf
 
 	ahead time.Duration // how far the wall clock was ahead of the running clock when the state was opened
+
+	restored time.Time // when the backup was begun that this state was until it was opened; zero: it was none
 
 	ends chan struct{} // holds one token while a session that held much gives back a part of it
 
@@ -133,10 +138,15 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if err := s.core.Recover(ctx); err != nil {
 		return nil, err
 	}
-	if opts.Above > 0 {
-		if err := eng.Update(ctx, func(tx engine.Tx) error { event.Raise(tx, opts.Above); return nil }); err != nil {
-			return nil, err
+	err = eng.Update(ctx, func(tx engine.Tx) error {
+		event.Raise(tx, opts.Above)
+		if !opts.Examine {
+			s.restored, err = event.Restore(tx)
 		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := kvstore.Recover(ctx, eng); err != nil {
 		return nil, err
@@ -188,6 +198,10 @@ func (s *State) tendRows(ctx context.Context) error {
 		}
 	}
 }
+
+// Restored returns when the backup was begun that this state was until it was
+// opened. Then its numbers have leapt, and it lacks what happened since.
+func (s *State) Restored() (begun time.Time, ok bool) { return s.restored, !s.restored.IsZero() }
 
 // Changes returns a watch that fires on every change of the state.
 func (s *State) Changes() *engine.Watch { return s.eng.Watch("") }

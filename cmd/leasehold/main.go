@@ -153,7 +153,7 @@ Environment:
 			cmd.AddCommand(c)
 		}
 	}
-	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), daemon.NewClusterCommand(), daemon.NewMigrateCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), guard.NewCommand(), doctor.NewCommand(), build.NewCommand())
+	add(groupDaemon, daemon.NewCommand(), daemon.NewStatusCommand(), daemon.NewStopCommand(), daemon.NewRestartCommand(), daemon.NewClusterCommand(), daemon.NewBackupCommand(), daemon.NewMigrateCommand(), shim.NewCommand(), story.NewCommand(), setup.NewCommand(), hook.NewCommand(), guard.NewCommand(), doctor.NewCommand(), build.NewCommand())
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewLauncherCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), view.NewTokenCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), view.NewEventsCommand(), view.NewHistoryCommand(), logs.NewCommand(), view.NewTopCommand(), open.NewCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand(), manual.NewCommand())

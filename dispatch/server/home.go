@@ -37,7 +37,7 @@ func (s *Server) newHome(ctx context.Context, partition int, state *dispatch.Sta
 	h := &home{
 		partition: partition, state: state, ctx: ctx, failed: failed,
 		agents:    newService(s.opts, tools.Agents(), slices.Concat(hooks, tools.Programs())),
-		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(state, s.opts.Logs), tools.Page(openPage)), hooks),
+		operators: newService(s.opts, slices.Concat(tools.Operators(state), tools.Logs(state, s.opts.Logs), tools.Backups(s.opts.Backup), tools.Page(openPage)), hooks),
 		readers:   newService(s.opts, slices.Concat(tools.Readers(state), tools.Logs(state, s.opts.Logs)), nil),
 	}
 	h.agents.notFor("operators", h.operators)

@@ -28,6 +28,7 @@ type Options struct {
 	Metrics http.Handler
 	Called  func(tool string, refused bool)
 	Logs    tools.LogReader
+	Backup  tools.Backup // nil: the state is in a database
 	Transport
 }
 

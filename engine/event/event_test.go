@@ -162,6 +162,67 @@ func TestRevisionsRiseThroughCrashes(t *testing.T) {
 	})
 }
 
+// A backup issues only numbers that were not issued after it was made, neither
+// in the state of which it is a copy nor in an earlier use of the same backup.
+func TestABackupIssuesNoNumberAgain(t *testing.T) {
+	inHouse(t, func(h *house) {
+		const busy = 1_000_000 // numbers a second
+		issue := func(eng engine.Engine) (n uint64) {
+			if err := eng.Update(h.Context(), func(tx engine.Tx) error { n = event.Next(tx); return nil }); err != nil {
+				h.Fatal(err)
+			}
+			return n
+		}
+		first := issue(h.eng)
+		use := func(begun time.Time) (n uint64) {
+			eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+			if err != nil {
+				h.Fatal(err)
+			}
+			defer eng.Close()
+			if err := eng.Update(h.Context(), func(tx engine.Tx) error {
+				event.Raise(tx, first)
+				tx.Put(event.BackupRow(begun))
+				return nil
+			}); err != nil {
+				h.Fatal(err)
+			}
+			for range 2 { // the second finds no backup any more
+				if err := eng.Update(h.Context(), func(tx engine.Tx) error { _, err := event.Restore(tx); return err }); err != nil {
+					h.Fatal(err)
+				}
+			}
+			if n = issue(eng); issue(eng) != n+1 {
+				h.Error("what was restored twice skips numbers again")
+			}
+			return n
+		}
+		begun := time.Now()
+		last := issue(h.eng)
+		for range 3 {
+			last += 3600 * busy
+			time.Sleep(time.Hour)
+			now := use(begun)
+			if now <= last {
+				h.Errorf("a use of the backup begins with %d, and %d was issued", now, last)
+			}
+			last = now
+		}
+		if n := use(time.Now().Add(time.Hour)); n <= first+18*3600*busy {
+			h.Errorf("with a wall clock that was set back, it begins with %d", n)
+		}
+		if n := use(time.Unix(0, 0)); n >= 1<<50 {
+			h.Errorf("with a backup that seems to be of 1970, it begins with %d", n)
+		}
+		h.update(func(tx engine.Tx) {
+			before := event.NumbersOf(tx)
+			if begun, err := event.Restore(tx); err != nil || !begun.IsZero() || event.NumbersOf(tx) != before {
+				h.Errorf("what is no backup is restored: %v", err)
+			}
+		})
+	})
+}
+
 func TestARunKeepsItsLastEvents(t *testing.T) {
 	inHouse(t, func(h *house) {
 		run, other, gone := uuid.New(), uuid.New(), uuid.New()

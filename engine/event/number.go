@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/record"
@@ -88,6 +89,46 @@ func Raise(tx engine.Tx, above uint64) {
 		n.Token, n.Revision = max(n.Token, above), max(n.Revision, above)
 		n.put(tx)
 	}
+}
+
+// A backup does not know which numbers were issued after it was made. So the
+// first that are issued in it are greater than any that can have been: by what
+// the fastest daemon issues in the time since then, and by reserve, which makes
+// up for a wall clock that was set back. So the numbers also rise if the same
+// backup is used twice.
+const (
+	backupKey = "backup"
+
+	fastest = 1 << 20 // numbers a second
+	reserve = 1 << 36 // as many in eighteen hours
+	oldest  = 10 * 366 * 24 * time.Hour
+)
+
+// BackupRow is a row that only a backup has. It says when the backup was begun,
+// by the wall clock.
+func BackupRow(begun time.Time) engine.Row {
+	return engine.Row{Key: backupKey, Value: record.Fixed(uint64(begun.UnixNano()))}
+}
+
+// Restore makes the next token and the next revision of a backup greater than
+// all that were issued in the state of which it is a copy, and returns when the
+// backup was begun. From then on it is a state like any other. In one that is no
+// backup, Restore does nothing and returns the zero time.
+func Restore(tx engine.Tx) (begun time.Time, err error) {
+	row, ok := tx.Get(backupKey)
+	if !ok {
+		return begun, nil
+	}
+	if len(row.Value) != 8 {
+		return begun, fmt.Errorf("%w: %q", engine.ErrCorrupt, backupKey)
+	}
+	begun = time.Unix(0, int64(record.ReadFixed(row.Value))).UTC()
+	age := tx.Wall().Sub(begun)
+	age = min(max(age, 0), oldest)
+	n := NumbersOf(tx)
+	Raise(tx, max(n.Token, n.Revision)+reserve+fastest*uint64(age/time.Second+1))
+	tx.Delete(backupKey)
+	return begun, nil
 }
 
 // Recover makes sure, when a state is opened, that the next token is greater

@@ -104,11 +104,26 @@ func Complete(to Store) error {
 	return c.flush()
 }
 
-// SumOf reads all rows of a store and returns their sum.
-func SumOf(ctx context.Context, store Reader) (Sum, error) {
+// SumOf reads all rows of a store and returns their sum. It calls progress from
+// time to time with the number of records.
+func SumOf(ctx context.Context, store Reader, progress func(records int64)) (Sum, error) {
 	s := newSummer()
-	err := walkAll(ctx, store, func(space Space, key, record []byte) error { s.add(space, key, record); return nil })
+	err := walkAll(ctx, store, func(space Space, key, record []byte) error {
+		if _, _, _, err := decode(record); err != nil {
+			return fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
+		}
+		if n := s.add(space, key, record); n%(1<<10) == 0 {
+			progress(n)
+		}
+		return nil
+	})
 	return s.done(), err
+}
+
+// Put writes a row to a store that no engine has open.
+func Put(to Store, r engine.Row) error {
+	c := copier{to: to, writes: []Write{{Space: Hot, Key: r.Key, value: r.Value, owner: r.Owner, due: instant(r.Due)}}}
+	return c.flush()
 }
 
 // complete refuses an incomplete copy.

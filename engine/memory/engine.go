@@ -319,6 +319,23 @@ func (e *Engine) tell(err error) {
 // Err returns why the engine has failed, or nil.
 func (e *Engine) Err() error { return e.failure.Failed() }
 
+// Hold calls fn when the store has all commits made before the call, on disk.
+// The store stays open: Close waits for fn.
+func (e *Engine) Hold(fn func() error) error {
+	e.reading.RLock()
+	defer e.reading.RUnlock()
+	if e.stopped {
+		return engine.ErrClosed
+	}
+	e.mu.Lock()
+	last := e.last
+	e.mu.Unlock()
+	if err := e.confirm(last, true); err != nil {
+		return err
+	}
+	return fn()
+}
+
 // Watch implements [engine.Engine].
 func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
 

@@ -57,7 +57,7 @@ func TestACopyIsOpenedOnceItIsComplete(t *testing.T) {
 		t.Errorf("an incomplete copy opens: %v", err)
 	}
 	target = open(to)
-	if again, err := memory.SumOf(ctx, target); err != nil || again != sum || sum.Hot != 2 || sum.Cold != 1 {
+	if again, err := memory.SumOf(ctx, target, func(int64) {}); err != nil || again != sum || sum.Hot != 2 || sum.Cold != 1 {
 		t.Errorf("the copy has %+v, the original %+v: %v", again, sum, err)
 	}
 	if err := memory.Complete(target); err != nil {

@@ -32,9 +32,17 @@ type stateFS struct {
 	dir             string
 	opened          atomic.Bool // until then, errors go to Pebble, because Open can return them
 	room            room
+	backup          backup
 }
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
+
+// outside reports whether a file is not of the state, but of a backup. A
+// failure there is no failure of the store.
+func (s *stateFS) outside(name string) bool {
+	home := s.PathDir(s.PathJoin(s.dir, "file"))
+	return s.PathDir(name) != home && s.PathJoin(name) != home
+}
 
 // discarding reports whether writes must no longer reach the disk.
 func (s *stateFS) discarding() bool { return s.opened.Load() && s.Failed() != nil }
@@ -63,6 +71,9 @@ func refuse() error {
 }
 
 func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if s.outside(name) {
+		return s.createCopy(name, category)
+	}
 	return s.make(name, func() (f vfs.File, err error) {
 		err = s.withRoom(func() error { f, err = s.create(name, category); return err })
 		if err == nil && isLog(name) {
@@ -130,8 +141,8 @@ func (s *stateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opt
 
 func (s *stateFS) OpenDir(name string) (vfs.File, error) {
 	f, err := s.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
+	if err != nil || s.outside(name) {
+		return f, err
 	}
 	return &stateFile{File: f, s: s, name: name}, nil
 }
@@ -167,6 +178,9 @@ func (s *stateFS) Rename(oldname, newname string) error {
 // Remove returns errors to Pebble, since a file that is not removed does no
 // harm.
 func (s *stateFS) Remove(name string) error {
+	if s.outside(name) {
+		return s.FS.Remove(name)
+	}
 	if s.discarding() {
 		return nil
 	}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -72,17 +70,12 @@ func decodeMarks(b []byte) (m marks, ok bool) {
 // false.
 func (s *store) readMarks() (m marks, known bool, err error) {
 	m.rows = make(map[string]string)
-	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, marksFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return m, false, nil
-	}
-	if err != nil {
-		return m, false, err
-	}
-	b, err := io.ReadAll(f)
-	_ = f.Close()
+	b, err := s.fs.read(s.fs.PathJoin(s.fs.dir, marksFile))
 	if err != nil {
 		return m, false, fmt.Errorf("read %s: %w", marksFile, err)
+	}
+	if b == nil {
+		return m, false, nil
 	}
 	if read, ok := decodeMarks(b); ok {
 		return read, true, nil

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -148,16 +149,19 @@ func openStore(o Options, fail func(error)) (*store, error) {
 // openPebble returns a panic of Pebble as an error. Pebble panics at some
 // failures of the disk, after it has released everything.
 func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("%v", r)
-			}
-			err = cause
-		}
-	}()
+	defer func() { err = cmp.Or(panicked(recover()), err) }()
 	return pebble.Open(dir, o)
+}
+
+// panicked returns what was recovered from a panic as an error.
+func panicked(recovered any) error {
+	if recovered == nil {
+		return nil
+	}
+	if err, ok := recovered.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", recovered)
 }
 
 // options returns Pebble's options, as far as they differ from the defaults.

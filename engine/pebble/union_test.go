@@ -65,11 +65,11 @@ func TestTheStatesOfSeveralPartitionsBecomeOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := memory.SumOf(ctx, from)
+	again, err := memory.SumOf(ctx, from, func(int64) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := memory.SumOf(ctx, target)
+	there, err := memory.SumOf(ctx, target, func(int64) {})
 	if err != nil || sum != there || sum != again || sum.Cold != 2 {
 		t.Errorf("copied %+v, there are %+v, read again %+v: %v", sum, there, again, err)
 	}
@@ -101,7 +101,7 @@ func TestTheStatesOfSeveralPartitionsBecomeOne(t *testing.T) {
 	}
 
 	two := memory.Union{state(noon, put("run/a=1")...), state(noon, put("run/a=2")...)}
-	if _, err := memory.SumOf(ctx, two); !errors.Is(err, engine.ErrCorrupt) {
+	if _, err := memory.SumOf(ctx, two, func(int64) {}); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("a row that is in two partitions: %v", err)
 	}
 	if err := two.Close(); err != nil {

@@ -213,11 +213,11 @@ func (m *migration) copy(ctx context.Context, c copying) (sum memory.Sum, err er
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
-	there, err := memory.SumOf(ctx, target)
+	there, err := memory.SumOf(ctx, target, func(int64) {})
 	if err != nil {
 		return sum, err
 	}
-	again, err := memory.SumOf(ctx, source)
+	again, err := memory.SumOf(ctx, source, func(int64) {})
 	if err != nil {
 		return sum, err
 	}

@@ -253,15 +253,22 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		})
 		tend = seat.member.Run
 	} else {
+		if err := refuseUnfinished(cfg.State); err != nil {
+			return err
+		}
 		eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(cfg.State, "db"), Logf: logf(log)})
 		if err != nil {
 			return explain(err)
 		}
 		defer func() { err = errors.Join(err, eng.Close()) }()
+		options.Backup = func(ctx context.Context, dir string) error { return backUp(ctx, eng, dir, log) }
 		defer measured.Attach(eng)()
 		state, err := dispatch.Open(ctx, eng, cfg.dispatchOptions())
 		if err != nil {
 			return explain(err)
+		}
+		if begun, ok := state.Restored(); ok {
+			log.Warn().Time("begun", begun).Msg("this state was a backup, and lacks what happened since it was begun; its tokens go on above all that can have been issued")
 		}
 		daemon, tend = server.New(state, options), state.Tend
 	}

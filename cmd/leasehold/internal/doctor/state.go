@@ -93,7 +93,7 @@ func proveState(ctx context.Context, eng *pebble.Engine, progress func(records i
 			err = fmt.Errorf("%w: %v", engine.ErrCorrupt, r)
 		}
 	}()
-	state, err := dispatch.Open(ctx, eng, dispatch.Options{Alive: func(process.Peer) bool { return true }})
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{Alive: func(process.Peer) bool { return true }, Examine: true})
 	if err != nil {
 		return "", errors.Join(err, eng.Prove(ctx, progress))
 	}
