@@ -319,18 +319,22 @@ func (e *Engine) tell(err error) {
 // Err returns why the engine has failed, or nil.
 func (e *Engine) Err() error { return e.failure.Failed() }
 
-// Hold calls fn when the store has all commits made before the call, on disk.
-// The store stays open: Close waits for fn.
-func (e *Engine) Hold(fn func() error) error {
+// Hold calls first while nothing is appended to the store, and then fn, when the
+// store has all commits made before the call, on disk. The store stays open: Close
+// waits for fn.
+func (e *Engine) Hold(first, fn func() error) error {
 	e.reading.RLock()
 	defer e.reading.RUnlock()
 	if e.stopped {
 		return engine.ErrClosed
 	}
 	e.mu.Lock()
-	last := e.last
+	last, err := e.last, first()
 	e.mu.Unlock()
-	if err := e.confirm(last, true); err != nil {
+	if err == nil {
+		err = e.confirm(last, true)
+	}
+	if err != nil {
 		return err
 	}
 	return fn()

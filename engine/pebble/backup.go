@@ -36,19 +36,29 @@ var ErrInside = errors.New("a backup must be outside the directory of the state"
 // copy to the same disk costs little, and protects from mistakes but not from
 // the loss of the disk.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
-	return e.Hold(func() error { return e.store.copyTo(ctx, dir) })
+	var marks []byte
+	return e.Hold(
+		func() (err error) { marks, err = e.store.readMarksFile(); return err },
+		func() error { return e.store.copyTo(ctx, dir, marks) })
 }
 
 // Backup copies a state that nobody has open; see [Engine.Backup].
 func Backup(ctx context.Context, o Options, dir string) error {
-	s, err := OpenStore(o)
+	opened, err := OpenStore(o)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.(*store).copyTo(ctx, dir), s.Close())
+	s := opened.(*store)
+	marks, err := s.readMarksFile()
+	if err == nil {
+		err = s.copyTo(ctx, dir, marks)
+	}
+	return errors.Join(err, s.Close())
 }
 
-func (s *store) copyTo(ctx context.Context, dir string) (err error) {
+// copyTo makes a copy with these marks, which were read before: it must not lack a
+// commit that they count.
+func (s *store) copyTo(ctx context.Context, dir string, marks []byte) (err error) {
 	b := &s.fs.backup
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,11 +70,6 @@ func (s *store) copyTo(ctx context.Context, dir string) (err error) {
 	}
 	if _, err := s.fs.Stat(dir); err == nil {
 		return fmt.Errorf("%s: %w", dir, os.ErrExist)
-	}
-	// The marks come first: the copy must not lack a commit that they count.
-	marks, err := s.fs.read(s.fs.PathJoin(s.fs.dir, marksFile))
-	if err != nil {
-		return err
 	}
 	defer func() {
 		if err != nil {

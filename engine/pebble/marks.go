@@ -66,16 +66,22 @@ func decodeMarks(b []byte) (m marks, ok bool) {
 	return m, version == marksVersion && r.Done()
 }
 
+// readMarksFile returns the content of the file, or nil if there is none.
+func (s *store) readMarksFile() ([]byte, error) {
+	b, err := s.fs.read(s.fs.PathJoin(s.fs.dir, marksFile))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", marksFile, err)
+	}
+	return b, nil
+}
+
 // readMarks reads the file. If it is damaged, readMarks logs that, and known is
 // false.
 func (s *store) readMarks() (m marks, known bool, err error) {
 	m.rows = make(map[string]string)
-	b, err := s.fs.read(s.fs.PathJoin(s.fs.dir, marksFile))
-	if err != nil {
-		return m, false, fmt.Errorf("read %s: %w", marksFile, err)
-	}
-	if b == nil {
-		return m, false, nil
+	b, err := s.readMarksFile()
+	if err != nil || b == nil {
+		return m, false, err
 	}
 	if read, ok := decodeMarks(b); ok {
 		return read, true, nil
