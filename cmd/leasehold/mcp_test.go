@@ -240,6 +240,15 @@ func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
 	if r := s.receive(); string(r.ID) != "1" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
 		t.Errorf("too large: %+v", r)
 	}
+	endless := strings.Repeat("x", 5*wire.MaxMessage) // of which the shim does not keep all
+	s.send(`{"jsonrpc":"2.0","id":7,"method":"ping","params":"` + endless + `"}`)
+	if r := s.receive(); string(r.ID) != "7" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
+		t.Errorf("much too large: %+v", r)
+	}
+	s.send(`{"jsonrpc":"2.0","method":"ping","params":"` + endless + `","id":7}`)
+	if r := s.receive(); string(r.ID) != "null" || r.Error == nil || !strings.Contains(r.Error.Message, "4 MiB") {
+		t.Errorf("much too large, with its id at the end: %+v", r)
+	}
 	s.send(`{`)
 	if r := s.receive(); r.Error == nil || r.Error.Code != -32700 {
 		t.Errorf("malformed: %+v", r)

@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/agent"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/layer"
@@ -33,8 +35,13 @@ func (m *Manifest) complete(d *document) {
 	m.checkBudgets(d)
 	m.checkLeases(d)
 	m.checkPlaces(d)
-	if m.Worker.Worktree && !m.Worker.place().Elsewhere() && !d.wrong("root.directory") && !inRepository(m.Root.Directory) {
-		d.say("worker.worktree", "needs a git repository, and %s is in none: git init there, or leave it out", m.Root.Directory)
+	if m.Worker.Worktree && !m.Worker.place().Elsewhere() && !d.wrong("root.directory") {
+		switch {
+		case !inRepository(m.Root.Directory):
+			d.say("worker.worktree", "needs a git repository, and %s is in none: git init there, or leave it out", m.Root.Directory)
+		case process.WithoutCommit(context.Background(), m.Root.Directory):
+			d.say("worker.worktree", "needs a commit to begin at, and the repository of %s has none: make one first, or leave it out", m.Root.Directory)
+		}
 	}
 }
 

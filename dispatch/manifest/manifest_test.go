@@ -58,6 +58,10 @@ func TestEveryKey(t *testing.T) {
 	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	first := exec.Command("git", "-C", dir, "-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "first")
+	if out, err := first.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	for name, text := range map[string]string{
 		"prompts/root.md": "Lead them.\n", "bin/agent.sh": "#!/bin/sh\n",
 		"m.toml": `

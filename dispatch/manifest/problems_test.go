@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,6 +55,28 @@ func TestProblems(t *testing.T) {
 				t.Errorf("%s: %v is nowhere in %d lines", file, p, lines)
 			}
 		}
+	}
+}
+
+// A worktree begins at a commit, so a repository without one is refused before the run.
+func TestWorktreesNeedACommit(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	text := []byte("[agents.sh]\ncommand = [\"sh\"]\n[root]\nagent = \"sh\"\nprompt = \"x\"\n[worker]\nworktree = true\n")
+	git("init", "--quiet")
+	if _, err := manifest.Parse("m.toml", text, dir); err == nil || !strings.Contains(err.Error(), "m.toml:7:1: worker.worktree needs a commit to begin at, and the repository of "+dir+" has none") {
+		t.Errorf("without a commit: %v", err)
+	}
+	git("commit", "--quiet", "--allow-empty", "-m", "first")
+	if _, err := manifest.Parse("m.toml", text, dir); err != nil {
+		t.Errorf("with one: %v", err)
 	}
 }
 

@@ -108,6 +108,16 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	return w, os.MkdirAll(w.Dir, 0o755)
 }
 
+// WithoutCommit reports whether git says that the repository of dir has no commit yet, so
+// that no worktree can begin there. If git cannot tell, the answer is no.
+func WithoutCommit(ctx context.Context, dir string) bool {
+	if _, err := git(ctx, dir, "rev-parse", "--git-dir"); err != nil {
+		return false
+	}
+	_, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	return err != nil && ctx.Err() == nil
+}
+
 // maxBranches is how many branches of one name are tried.
 const maxBranches = 1000
 

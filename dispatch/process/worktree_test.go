@@ -213,6 +213,16 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestARepositoryWithoutACommitIsKnown(t *testing.T) {
+	none, bare := t.TempDir(), t.TempDir()
+	git(t, bare, "init", "--quiet")
+	for dir, want := range map[string]bool{repository(t): false, none: false, bare: true} {
+		if got := process.WithoutCommit(t.Context(), dir); got != want {
+			t.Errorf("%s: %v, want %v", dir, got, want)
+		}
+	}
+}
+
 func TestWithoutGitWorktreesSaySo(t *testing.T) {
 	repo := repository(t)
 	t.Setenv("PATH", t.TempDir())

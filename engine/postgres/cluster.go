@@ -71,7 +71,7 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 	}
 	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("engine: open the database: %w", err)
+		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Cluster{pool, there, settled}, nil
 }
@@ -131,7 +131,7 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 		case undefinedTable(err):
 			return ErrNoSchema
 		case err == nil && version != known:
-			return fmt.Errorf("its schema is version %d, and this program knows %d: use the version that its servers have", version, known)
+			return fmt.Errorf("the schema of the database is version %d, and this program knows %d: use the version that its servers have", version, known)
 		case err != nil:
 			return err
 		}
@@ -139,7 +139,7 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 	})
 	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("engine: find the cluster: %w", err)
+		return nil, err
 	}
 	return &Cluster{pool: pool, partitions: partitions}, nil
 }

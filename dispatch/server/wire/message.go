@@ -143,6 +143,29 @@ func Parse(line []byte) (m Message, fault *Fault) {
 	return m, nil
 }
 
+// LeadingID returns the id of a message whose end is missing. It is nil if the id is not
+// whole, or comes after a member that is not.
+func LeadingID(line []byte) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			return nil
+		}
+		if name == "id" {
+			if Key(value) == "" {
+				return nil
+			}
+			return value
+		}
+	}
+	return nil
+}
+
 func (m *Message) read(line []byte) {
 	for name, value := range Members(line) {
 		switch string(name) {

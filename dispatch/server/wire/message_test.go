@@ -70,6 +70,24 @@ func TestAnotherID(t *testing.T) {
 	}
 }
 
+func TestTheIDOfAMessageWithoutItsEnd(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"xxx`: "7",
+		`{"id":"a b","x`: `"a b"`,
+		`{"method":"ping","params":{"a":[1,{"id":2}]},"id" : -1.5 ,`: "-1.5",
+		`{"params":"xxx`:     "",
+		`{"id":"xxx`:         "",
+		`{"id":{},"id":1`:    "",
+		`{"params":{"id":1,`: "",
+		`[{"id":1,`:          "",
+		``:                   "",
+	} {
+		if got := string(wire.LeadingID([]byte(line))); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
 func TestKeysTellNumbersFromStrings(t *testing.T) {
 	keys := make(map[string]bool)
 	for _, id := range []string{`1`, `"1"`, `"a"`, `1.5`} {

@@ -193,6 +193,9 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 	}
 	switch {
 	case len(line) > wire.MaxMessage:
+		if fault != nil { // its end was cut off
+			m.ID = wire.LeadingID(line)
+		}
 		s.tell(wire.ErrorReply(m.ID, wire.InvalidRequest, fmt.Sprintf("the message is larger than %d MiB", wire.MaxMessage>>20), nil))
 	case fault != nil:
 		s.tell(fault.Reply())
