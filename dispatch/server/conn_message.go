@@ -2,6 +2,9 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -64,10 +67,35 @@ func encodeReply(id json.RawMessage, reply mcp.JSONRPCMessage) []byte {
 		return wire.Line(r)
 	case mcp.JSONRPCError:
 		r.ID = exactID(id)
+		r.Error.Message = withoutGo(r.Error.Message)
 		return wire.Line(r)
 	default:
 		return wire.Line(reply)
 	}
+}
+
+var (
+	ofAnotherType = regexp.MustCompile(`^unparsable (\S+) request: json: cannot unmarshal (\w+) into Go struct field [^ ]*?\b(params\b[^ ]*) of type `)
+	unparsable    = regexp.MustCompile(`^unparsable (\S+) request: .*\bGo\b`)
+)
+
+// withoutGo says what mcp-go's message of an error says, without the names of its types,
+// which mean nothing to a client.
+func withoutGo(message string) string {
+	if found := ofAnotherType.FindStringSubmatch(message); found != nil {
+		article := "a"
+		if strings.ContainsAny(found[2][:1], "aeiou") {
+			article = "an"
+		}
+		return fmt.Sprintf("%s of %s must not be %s %s: see the schema of MCP", found[3], found[1], article, found[2])
+	}
+	if found := unparsable.FindStringSubmatch(message); found != nil {
+		return fmt.Sprintf("params of %s cannot be read: see the schema of MCP", found[1])
+	}
+	if strings.HasPrefix(message, "illegal base64 data") { // only cursors are base64
+		return "params.cursor is not one that this server gave: leave it out to begin with the first page"
+	}
+	return message
 }
 
 func exactID(id json.RawMessage) mcp.RequestId {

@@ -147,6 +147,44 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	})
 }
 
+// A model reads these errors: they name members of its message, and no types of Go.
+func TestMalformedParamsAreToldWithoutGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		refused := func(method, params, want string) {
+			t.Helper()
+			p.send(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
+			m := p.receive()
+			if m.Error == nil {
+				t.Fatalf("%s %s is answered: %+v", method, params, m)
+			}
+			for _, never := range []string{"Go ", "mcp.", "Params", "Request", "json:", "interface"} {
+				if strings.Contains(m.Error.Message, never) {
+					t.Errorf("%s %s: %s", method, params, m.Error.Message)
+				}
+			}
+			if !strings.HasPrefix(m.Error.Message, want) {
+				t.Errorf("%s %s: %s, want %s", method, params, m.Error.Message, want)
+			}
+		}
+		for _, params := range []string{"1", `"x"`, "[]", "true"} {
+			refused("initialize", params, "params of initialize must not be a")
+			refused("tools/call", params, "params of tools/call must not be a")
+			refused("tools/list", params, "params of tools/list must not be a")
+		}
+		refused("initialize", `{"protocolVersion":1}`, "params.protocolVersion of initialize must not be a number")
+		refused("initialize", `{"protocolVersion":"2025-11-25","capabilities":[]}`, "params.capabilities of initialize must not be an array")
+		refused("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":1}}`, "params.clientInfo.name of initialize must not be a number")
+		refused("tools/call", `{"name":{}}`, "params.name of tools/call must not be an object")
+		refused("tools/call", `{"name":"echo","_meta":1}`, "params._meta of tools/call must not be a number")
+		refused("tools/list", `{"cursor":1}`, "params.cursor of tools/list must not be a number")
+		refused("tools/list", `{"cursor":"x"}`, "params.cursor is not one that this server gave")
+		refused("logging/setLevel", `{"level":1}`, "params.level of logging/setLevel must not be a number")
+		refused("ping", `{"_meta":1}`, "params._meta of ping must not be a number")
+	})
+}
+
 func TestTooLongMessageIsAnsweredAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{})
