@@ -139,6 +139,36 @@ func TestEveryPackageHasALevel(t *testing.T) {
 	}
 }
 
+// Programs use package client. The packages that they could take for it say that they
+// are not public.
+func TestOnlyTheClientIsPublic(t *testing.T) {
+	for _, dir := range []string{
+		"engine", "engine/memory", "engine/pebble", "engine/postgres", "registry", "kvstore", "queue", "layer", "dispatch", "dispatch/client", "client",
+	} {
+		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(name, "_test.go") {
+				said += f.Doc.Text()
+			}
+		}
+		want := "is not public: programs use package client"
+		if dir == "client" {
+			want = "It is the public package of this module."
+		}
+		if !strings.Contains(strings.Join(strings.Fields(said), " "), want) {
+			t.Errorf("the documentation of package %s does not say that it %s", dir, want)
+		}
+	}
+}
+
 // importsOfAll reads every Go file of the repository, of whatever system. Go
 // notices that a test has read files: it runs anew where one has changed.
 func importsOfAll(t *testing.T) map[string][]string {

@@ -2,6 +2,9 @@
 // through which they act, the leases of the run, and the work of actors that
 // are launched.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // A run is one tree and has a name. A lead (the root, or a sub-lead at any
 // depth) has a layer, which consists of the lead and the actors that it spawned
 // directly. Each layer has a store and the leases in that store. The run has

@@ -104,6 +104,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if opts.Clock.Running == nil {
 		opts.Clock = clock.Machine()
 	}
+	ctx = engine.Needed(ctx) // the caller can run Tend only after this
 	opts.Keep = opts.Keep.withDefaults()
 	opts.DetachedGrace = cmp.Or(opts.DetachedGrace, 30*time.Second)
 	s := &State{

@@ -1,6 +1,9 @@
 // Package engine is the interface between the rules and the storage of their
 // state.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // State is a set of rows. A [Row] has a key, a value and two attributes that
 // the rules need an index for: the owner, with whose end the row is removed,
 // and the instant at which the row is due for attention. The rules (packages
@@ -30,6 +33,9 @@
 //     and did. A caller for which surviving a crash of the daemon is enough may
 //     ask for less: see [Local].
 //   - A change wakes the watches of its key after it is durable.
+//   - Nothing expires by itself: somebody must call WaitDue, and handle what is
+//     due. If nobody ever has, Updates are refused with [ErrUntended] from
+//     [UntendedFor] after the first of them that finds a row due.
 //   - A failed commit is final: from then on the engine returns [ErrFailed],
 //     until it is opened again.
 //
@@ -94,6 +100,10 @@ const ColdLog = Cold + "event/"
 // back even if the latest commits are lost. It costs more than other Puts. A
 // mark has no owner and no due time.
 const Mark = "!mark/"
+
+// UntendedFor is how long Updates succeed although a row is due and nobody has
+// ever called WaitDue. A daemon begins to do so as soon as its state is open.
+const UntendedFor = 5 * time.Second
 
 const (
 	MaxKey   = 2 << 10 // bytes in a row's key
@@ -210,6 +220,11 @@ var (
 	// deletes as much as it writes, or that is [Needed], still succeeds. A
 	// small one succeeds for a while. All succeed again once there is room.
 	ErrFull = errors.New("engine: the disk of the state is almost full; free some space, or end or remove what is not needed")
+
+	// ErrUntended is returned by an Update that is not [Needed] if rows are due
+	// and nobody has ever called WaitDue: leases and claims of this state would
+	// never end.
+	ErrUntended = errors.New("engine: leases, claims or delays are over, and nothing in this process ends them; programs use package client, and whoever opens a state runs dispatch.State.Tend")
 
 	// ErrReadOnly is returned by a View that wrote.
 	ErrReadOnly = errors.New("engine: write in a View")

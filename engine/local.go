@@ -23,7 +23,7 @@ type neededKey struct{}
 
 // Needed marks an Update that must succeed even on a full disk, because it
 // releases, expires or ends something. It is not refused with [ErrFull] but
-// uses the reserve.
+// uses the reserve, and it is not refused with [ErrUntended].
 func Needed(ctx context.Context) context.Context {
 	return context.WithValue(ctx, neededKey{}, true)
 }

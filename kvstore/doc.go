@@ -1,5 +1,8 @@
 // Package kvstore implements the versioned store of one layer.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // It has few types. A [Store] holds the entries of one layer and shows the
 // layer's [registry.Registry] under /leases/. A [Txn] is the Store within one
 // transaction, and has the rules. An [Entry] is stored under a [Path], of which

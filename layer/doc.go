@@ -1,6 +1,9 @@
 // Package layer decides who may do what in one layer, which consists of a lead
 // and the actors that it spawned directly.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // A [Layer] is the [kvstore.Store] of a layer, as its members may use it. A
 // [View] is the Layer for one [Member]. Callers use only a View, each of whose
 // methods consults the table in policy.go before it reads anything. The store

@@ -18,7 +18,9 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A diskHouse is a queue on the real disk, with nobody who tends it.
+// A diskHouse is a queue on the real disk, with nobody who tends it unless a
+// benchmark does. Somebody waits for what is due, or the engine would refuse
+// updates.
 type diskHouse struct {
 	*queue.Queue
 	tb   testing.TB
@@ -26,6 +28,7 @@ type diskHouse struct {
 	eng  *pebble.Engine
 	core *registry.Core
 	run  uuid.UUID
+	stop func() // ends the wait for what is due
 }
 
 func openOnDisk(tb testing.TB, dir string, run uuid.UUID) *diskHouse {
@@ -35,7 +38,10 @@ func openOnDisk(tb testing.TB, dir string, run uuid.UUID) *diskHouse {
 		tb.Fatal(err)
 	}
 	core := registry.New(eng, registry.Options{})
-	h := &diskHouse{queue.New(eng, core, queue.Options{}), tb, dir, eng, core, run}
+	ctx, cancel := context.WithCancel(context.Background())
+	waited := make(chan error, 1)
+	go func() { waited <- eng.WaitDue(ctx) }()
+	h := &diskHouse{queue.New(eng, core, queue.Options{}), tb, dir, eng, core, run, func() { cancel(); <-waited }}
 	if err := errors.Join(core.Recover(context.Background()), h.Recover(context.Background())); err != nil {
 		tb.Fatal(err)
 	}
@@ -44,6 +50,7 @@ func openOnDisk(tb testing.TB, dir string, run uuid.UUID) *diskHouse {
 
 func (h *diskHouse) close() {
 	h.tb.Helper()
+	h.stop()
 	if err := h.eng.Close(); err != nil {
 		h.tb.Fatal(err)
 	}

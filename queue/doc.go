@@ -1,5 +1,8 @@
 // Package queue implements durable tasks whose claims are leases.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // A task is enqueued once. It is executed until an execution submits it, or
 // until it has used up its attempts. A claim on a task is a lease, in the scope
 // "queue". A heartbeat renews it, and a submit is a write that the lease

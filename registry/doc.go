@@ -1,6 +1,9 @@
 // Package registry is the lease core: who holds what, until when, and who is
 // next.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // There are only a few types here. A [Core] is the rules over one engine. A
 // [Registry] is the Core bound to one scope: "run:<id>" for what a whole run
 // contends for, "layer:<id>" for one layer's /leases/*. A [Lease] is held by a

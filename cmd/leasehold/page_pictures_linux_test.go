@@ -106,6 +106,9 @@ func TestPagePictures(t *testing.T) {
 	p.press("Escape")
 	p.eval(`document.querySelector(".panel-head button").click()`, nil)
 	shoot("phone", 390, 780, "dark")
+	p.eval(row("file:db/schema.sql")+".click()", nil)
+	shoot("x-phone-lease", 390, 780, "light")
+	p.eval(`document.querySelector(".panel-head button").click()`, nil)
 	p.look(1280, 720, "light")
 	p.view("queues")
 	p.sees("queues", row("thumbnails"))
@@ -120,6 +123,10 @@ func TestPagePictures(t *testing.T) {
 			p.view(v)
 			shoot("x-phone-"+v, 390, 780, "light")
 		}
+		p.view("tree")
+		p.eval(row("orders")+".click()", nil)
+		shoot("x-tree-actor", 1280, 720, "light")
+		shoot("x-phone-actor", 390, 780, "dark")
 	}
 	p.tidy()
 	t.Logf("%d pictures", shots)

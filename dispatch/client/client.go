@@ -1,5 +1,6 @@
 // Package client is an MCP client for the daemon's socket. leasehold's own
-// commands and stories use it.
+// commands and stories use it. It is not public: programs use package client at
+// the top of this module.
 package client
 
 import (

@@ -136,6 +136,35 @@ func TestPageSignsInOnce(t *testing.T) {
 	})
 }
 
+// Anybody may send a request to sign in, so it is small, and does not take long to
+// arrive.
+func TestPageSignInIsSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := visitor{newWeb(t, server.Options{}), t}
+		padded := func(n int) string {
+			code := v.code(dispatch.Operator)
+			return code + strings.Repeat(" ", n-len(code))
+		}
+		v.want(201, "POST", "/page/session", padded(4<<10), "Origin", ours)
+		resp, text := v.want(413, "POST", "/page/session", padded(4<<10+1), "Origin", ours)
+		if !strings.Contains(text, "larger than 4 KiB") || resp.Header.Get("Retry-After") != "" {
+			t.Errorf("too large: %s", text)
+		}
+		v.want(413, "POST", "/page/session", padded(100<<10), "Origin", ours)
+		v.want(413, "POST", "/page/session", padded(8<<20), "Origin", ours)
+
+		half := v.send(t, "POST /page/session HTTP/1.1\r\nHost: localhost:7711\r\nOrigin: "+ours+"\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n{")
+		start := time.Now()
+		if _, err := io.Copy(io.Discard, half); err != nil {
+			t.Errorf("half of a request: %v", err)
+		}
+		if took := time.Since(start); took != 30*time.Second {
+			t.Errorf("half of a request is cut off after %v", took)
+		}
+		v.want(201, "POST", "/page/session", padded(100), "Origin", ours)
+	})
+}
+
 // A link that was made before the machine slept is not good for hours after it.
 func TestPageCodeExpiresWhileTheMachineSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -89,14 +89,25 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request) (body []byte,
 	}
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-	defer rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
+	defer func() {
+		if err == nil {
+			rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
+			return
+		}
+		// Otherwise net/http would wait for the rest before it answers.
+		w.Header().Set("Connection", "close")
+	}()
 	all := http.MaxBytesReader(w, r.Body, wire.MaxMessage)
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), sureBody)+bytes.MinRead))
 	if _, err = buf.ReadFrom(io.LimitReader(all, largeMessage)); err == nil && buf.Len() == largeMessage {
 		err = e.readRest(buf, r, all)
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, http.StatusRequestEntityTooLarge, errTooLong
+	if too, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = errTooLong
+		if too.Limit < wire.MaxMessage { // that of the request's route
+			err = fmt.Errorf("the body is larger than %d KiB", too.Limit>>10)
+		}
+		return nil, http.StatusRequestEntityTooLarge, err
 	}
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("the message did not arrive: %w", err)

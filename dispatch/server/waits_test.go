@@ -2,6 +2,9 @@ package server_test
 
 import (
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,6 +38,54 @@ func TestWaitingCallsOfAnActorAreLimited(t *testing.T) {
 		}
 		d.dial(t, "other").call(1, "block", waiting)
 		<-b.began
+	})
+}
+
+// send opens a connection and sends what may be a part of a request.
+func (w *web) send(t *testing.T, text string) net.Conn {
+	t.Helper()
+	nc, err := w.client.Transport.(*http.Transport).DialContext(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	go nc.Write([]byte(text)) // ends with the connection
+	return nc
+}
+
+// Over HTTP the same goes for half of a large request.
+func TestHalfOfALargeRequestIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{}))
+		other := p.another("other")
+		large := `{"payload":"` + strings.Repeat("x", 100<<10) + `"}`
+		var halves []net.Conn
+		for range server.MaxActorArriving {
+			halves = append(halves, p.send(t, "POST /api/v1/queues/q/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+p.token+
+				"\r\nContent-Type: application/json\r\nContent-Length: 200000\r\n\r\n"+large))
+		}
+		synctest.Wait()
+		start := time.Now()
+		other.want(201, "POST", "/queues/q/tasks", large)
+		p.client.CloseIdleConnections() // the places are those of the actor that a connection first belongs to
+		p.want(201, "POST", "/queues/q/tasks", `{"payload":1}`)
+		if waited := time.Since(start); waited > time.Second {
+			t.Errorf("a large request of another actor, and a small one of the same, waited for %v", waited)
+		}
+		time.Sleep(time.Second) // or it would be cut off at the same instant as the halves
+		p.want(201, "POST", "/queues/q/tasks", large)
+		if waited := time.Since(start); waited != 30*time.Second {
+			t.Errorf("a large request of the same actor was served after %v, when those before it were cut off", waited)
+		}
+		for _, half := range halves {
+			answer, err := io.ReadAll(half)
+			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "did not arrive") {
+				t.Errorf("half of a request is answered %q, %v", answer, err)
+			}
+		}
+		if tasks := p.want(200, "GET", "/queues?queue=q", ""); !strings.Contains(tasks.body, `"ready":3`) {
+			t.Errorf("the queue: %s", tasks.body)
+		}
 	})
 }
 

@@ -219,6 +219,10 @@ func TestACallAloneHasNoRow(t *testing.T) {
 
 func TestAnswersAreForgottenWhenDue(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
+		waited := make(chan error)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { waited <- d.eng.WaitDue(ctx) }()
+		defer func() { stop(); <-waited }()
 		c := call.Call{Session: uuid.New(), Name: "1"}
 		kept := call.Call{}.Requested(c.Session, "r", 1)
 		d.update(func(tx engine.Tx) {

@@ -17,6 +17,7 @@ var waiting = []test{
 	{"WaitDueOutlivesARowThatIsPutOff", waitDueOutlivesARowPutOff},
 	{"WaitDueEndsWithItsContext", waitDueEndsWithItsContext},
 	{"ManyRowsMayBeDueAtOneInstant", manyDueAtOneInstant},
+	{"AStateInWhichNothingEndsRefusesUpdates", refusesUntended},
 }
 
 // soon is short enough to wait for on a real clock. In a bubble it is exact.
@@ -168,4 +169,40 @@ func waitDueEndsWithItsContext(w *world) {
 	if err := <-done; !errors.Is(err, errRefused) {
 		w.Errorf("wait due: %v", err)
 	}
+}
+
+// refusesUntended has a row that is due and that nobody handles. Updates are
+// refused until somebody calls WaitDue, except those that end something.
+func refusesUntended(w *world) {
+	if !w.bubble {
+		w.Skip("it takes too long on a real clock")
+	}
+	w.dueIn("a", time.Second)
+	update := func(ctx context.Context) error {
+		return w.Update(ctx, func(tx engine.Tx) error { tx.Put(engine.Row{Key: "b"}); return nil })
+	}
+	expect := func(when string, want error) {
+		w.Helper()
+		if err := update(w.Context()); !errors.Is(err, want) {
+			w.Errorf("%s: %v, want %v", when, err, want)
+		}
+	}
+	time.Sleep(time.Second)
+	expect("before anything is due", nil)
+	time.Sleep(time.Nanosecond)
+	expect("at the first update that finds a row due", nil)
+	time.Sleep(engine.UntendedFor)
+	expect("a little later", nil)
+	time.Sleep(time.Nanosecond)
+	expect("later", engine.ErrUntended)
+	if err := update(engine.Needed(w.Context())); err != nil {
+		w.Errorf("an update that is needed: %v", err)
+	}
+	w.view(func(engine.Tx) {})
+	if err := w.WaitDue(w.Context()); err != nil {
+		w.Error(err)
+	}
+	expect("once somebody waits for what is due", nil)
+	time.Sleep(time.Hour)
+	expect("much later", nil)
 }

@@ -2,6 +2,9 @@
 // memory, transactions, watches and clocks. It implements the contract of
 // package engine on top of a small [Store].
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // # Transactions
 //
 // Every row except the cold ones is in memory, under one lock, so transactions

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/leasehold/leasehold/engine"
 )
 
 // WaitDue implements [engine.Engine].
@@ -27,6 +29,21 @@ func (e *Engine) WaitDue(ctx context.Context) error {
 	}
 }
 
+// untendedLocked refuses an Update of a state in which nothing ever ends,
+// because nobody has called WaitDue.
+func (e *Engine) untendedLocked(now time.Time) error {
+	switch {
+	case e.set.firstDue() >= now.UnixNano():
+		return nil
+	case e.dueSince.IsZero():
+		e.dueSince = now
+		return nil
+	case now.Sub(e.dueSince) <= engine.UntendedFor:
+		return nil
+	}
+	return engine.ErrUntended
+}
+
 // A wait is what WaitDue waits for.
 type wait struct {
 	due     bool          // a row is due, so there is nothing to wait for
@@ -45,6 +62,7 @@ type wait struct {
 func (e *Engine) look() (w wait, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.tended = true
 	first := e.set.firstDue()
 	w.rung = e.alarm.arm(first)
 	if err := e.refusalLocked(); err != nil {

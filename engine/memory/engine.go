@@ -54,7 +54,9 @@ type Engine struct {
 	recent   *recent
 	observer engine.Observer
 	closed   bool
-	grown    int // bytes written while the store was full
+	tended   bool      // somebody has called WaitDue
+	dueSince time.Time // when an Update first found a row due while !tended
+	grown    int       // bytes written while the store was full
 
 	last     *group // the last group, or nil
 	open     *group // the last group while it accepts commits, or nil
@@ -210,6 +212,11 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		t.e, t.set, t.store, t.recent, t.cold = nil, nil, nil, nil, nil
 		t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil
 	}()
+	if !e.tended && t.writable && !end.needed {
+		if err := e.untendedLocked(t.now); err != nil {
+			return err
+		}
+	}
 	if err := fn(t); err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 // Package pebble is the embedded engine: package memory on top of a Pebble
 // store on the local disk. This package is the store.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // # Schema
 //
 //	0x00 "format"   the version of this schema, one byte

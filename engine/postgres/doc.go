@@ -1,6 +1,9 @@
 // Package postgres is the engine for several machines: package memory on top of
 // a store in PostgreSQL. This package is the store.
 //
+// This package serves the daemon and is not public: programs use package
+// client of this module.
+//
 // A state is a partition of a database, and one process at a time leads it.
 // That process has the working set in memory and is the only writer. Open takes
 // the lead from the previous leader.

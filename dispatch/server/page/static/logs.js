@@ -21,8 +21,9 @@ export class LogsView {
     this.note = h("p", { class: "hush" });
     this.errors = h("section", { class: "log" }, h("h2", {}, "Standard error"), this.err);
     this.both = h("div", { class: "logs" }, h("section", { class: "log" }, h("h2", {}, "Standard output"), this.out), this.errors);
-    this.element = h("div", { class: "view" }, h("div", { class: "bar", role: "search" }, h("div", { class: "sort" }, h("label", { for: "log-actor" }, "Agent"), this.who),
-      h("label", { class: "unseen", for: "log-find" }, "Find a line"), this.find, h("div", { class: "tick" }, this.follow, h("label", { for: "log-follow" }, "Follow")), this.found), this.note, this.both);
+    this.bar = h("div", { class: "bar", role: "search" }, h("div", { class: "sort" }, h("label", { for: "log-actor" }, "Agent"), this.who),
+      h("label", { class: "unseen", for: "log-find" }, "Find a line"), this.find, h("div", { class: "tick" }, this.follow, h("label", { for: "log-follow" }, "Follow")), this.found);
+    this.element = h("div", { class: "view" }, this.bar, this.note, this.both);
     this.fill();
     this.timer = setInterval(() => !document.hidden && this.read(), 1500);
     this.read();
@@ -49,8 +50,7 @@ export class LogsView {
       this.who.value = at;
       this.read();
     }
-    this.both.hidden = !paths.length;
-    this.who.disabled = !paths.length;
+    this.both.hidden = this.bar.hidden = !paths.length;
     if (!paths.length) put(this.note, this.model.loaded.has("tree") ? "This run has no launched agents. Agents that you start yourself write to their own terminals; leasehold dispatch launches agents and keeps their output." : "Loading");
   }
 
