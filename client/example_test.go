@@ -175,12 +175,14 @@ func ExampleClient_RunSingleton() {
 	// ANCHOR_END: singleton
 	fmt.Println(err)
 
+	// ANCHOR: do
 	var queues struct {
 		Queues []struct{ Ready int }
 	}
 	if err := c.Do(context.Background(), "GET", "/queues?queue=jobs", nil, &queues); err != nil {
 		log.Fatal(err)
 	}
+	// ANCHOR_END: do
 	fmt.Println(queues.Queues[0].Ready)
 	// Output:
 	// <nil>

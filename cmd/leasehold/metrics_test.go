@@ -53,8 +53,11 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := map[string]any{"key": "lost", "ttl_secs": 1}
+	var lapsed struct {
+		LeaseID string `json:"lease_id"`
+	}
 	for range 2 { // the second finds its own, and gets it again
-		if err := one.Do(t.Context(), http.MethodPost, "/leases", lost, nil); err != nil {
+		if err := one.Do(t.Context(), http.MethodPost, "/leases", lost, &lapsed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,6 +115,36 @@ func TestMetrics(t *testing.T) {
 	}
 	if n, was := d.value(now, "leasehold_commit_seconds", nil), d.value(before, "leasehold_commit_seconds", nil); n < was+10 {
 		t.Errorf("%v commits, %v before", n, was)
+	}
+
+	// A renewal after the deadline, and a wait that would have no end.
+	d.equal(now, "leasehold_lease_late_renewals_total", run, 0)
+	if err := one.Do(t.Context(), http.MethodPost, "/leases/"+lapsed.LeaseID+"/renew", map[string]any{"ttl_secs": 60}, nil); err != nil {
+		t.Fatal(err)
+	}
+	first, other := take(t, one, "first", time.Minute), take(t, two, "second", time.Minute)
+	ctx, giveUp := context.WithCancel(t.Context())
+	go func() {
+		_, err := one.Acquire(ctx, "second", programs.LeaseOptions{})
+		if err == nil {
+			t.Error("a lease that is held was granted")
+		}
+		waited <- nil
+	}()
+	d.until("leasehold_lease_waiters", run, 1)
+	if err := two.Do(t.Context(), http.MethodPost, "/leases", map[string]any{"key": "first", "wait_secs": 20}, nil); programs.CodeOf(err) != "DEADLOCK" {
+		t.Fatal(err)
+	}
+	giveUp()
+	<-waited
+	now = d.scrape()
+	d.equal(now, "leasehold_lease_late_renewals_total", run, 1)
+	d.equal(now, "leasehold_deadlocks_total", nil, 1)
+	d.equal(now, "leasehold_leases_held", run, 4)
+	for _, l := range []*programs.Lease{first, other} {
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	for i := range 250 {

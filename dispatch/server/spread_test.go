@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -801,6 +802,49 @@ func TestEachServerShowsItsMetrics(t *testing.T) {
 		for house := range s.houses {
 			if code, _ := scrape(house, reader.Token); code != 401 {
 				t.Errorf("house %d shows them to a token that was revoked: %d", house, code)
+			}
+		}
+	})
+}
+
+// Events of a run are streamed by every server, whichever leads. A client that goes on
+// at another server misses no event, and gets none twice.
+func TestStreamsGoOnAtEveryDoor(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		var issued struct{ Token string }
+		op.want(&issued, "operator_token_issue", `{"name":"grafana","role":"reader"}`)
+		at := func(house int, token string) *program {
+			w := s.houses[house%len(s.houses)]
+			return &program{web: &web{daemon: w.daemon, client: w.client, token: token}, t: t, book: readDocument(t)}
+		}
+		for n, run := range s.runs() {
+			s.actor(op, run, "root", "root")
+			p := at(n, s.actor(op, run, "w", "worker")).open()
+			last, keys := "", []string{}
+			for house := range s.houses {
+				ctx, leave := context.WithCancel(t.Context())
+				reader := at(house, issued.Token)
+				resp, err := reader.client.Do(reader.request(ctx, "GET", "/runs/"+run+"/events/stream?key=x", "", "Last-Event-ID", last))
+				if err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatalf("run %s at house %d: %v %v", run, house, resp, err)
+				}
+				id := p.want(201, "POST", "/leases", `{"key":"x"}`).text("lease_id")
+				p.want(200, "DELETE", "/leases/"+id, "") // both are streamed as they happen
+				for lines := bufio.NewScanner(resp.Body); len(keys) < 2*(house+1) && lines.Scan(); {
+					if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+						last = id
+					}
+					if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+						keys = append(keys, kind)
+					}
+				}
+				leave()
+				resp.Body.Close()
+			}
+			if got := strings.Join(keys, " "); got != strings.TrimSpace(strings.Repeat("lease_granted lease_released ", len(s.houses))) {
+				t.Errorf("run %s: %s", run, got)
 			}
 		}
 	})
