@@ -243,7 +243,8 @@ func (w *waiter) position(tx Tx) (n int) {
 // room refuses a new place that would exceed a limit.
 func (c *Core) room(tx Tx, a *ask) error {
 	for _, want := range a.wants {
-		if inLine(tx, want.Scope, want.Key, math.MaxUint64) >= c.opts.MaxWaitersPerKey {
+		n := inLine(tx, want.Scope, want.Key, math.MaxUint64)
+		if a.passed += n; n >= c.opts.MaxWaitersPerKey {
 			return &LimitError{Which: "waiters for one lease", Max: int64(c.opts.MaxWaitersPerKey)}
 		}
 	}

@@ -650,6 +650,7 @@ var attacks = []attack{
 		for _, r := range kept {
 			r.nc.Close()
 		}
+		a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"leases":[]`)
 		kept = a.horde(100, func(i int, r *raw) {
 			r.pipeline(each, 64, func(n int) []byte {
 				return callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"link%d","as":"s%d","ttl_secs":3600}`, i*each+n, n))

@@ -16,10 +16,10 @@ const (
 	maxWaits = 256
 	maxCalls = 256
 
-	// maxLanes is how many calls that do not wait run at once on a connection
-	// to the socket; an actor has as many turns. maxInLine is how many more may
-	// queue. After that the connection is not read.
-	maxLanes  = maxTurns
+	// maxLanes is how many calls that do not wait are under way at once on a
+	// connection to the socket. maxInLine is how many more may queue. After
+	// that the connection is not read.
+	maxLanes  = 16
 	maxInLine = 48
 
 	// maxActorWaits is how many calls of one actor wait at once, on all its
@@ -49,9 +49,9 @@ const (
 	maxSubscriptions = 64
 
 	// maxTurns is how many calls of one actor run at once, not counting those
-	// that wait. More would not be faster, because they would wait for the same
-	// lock.
-	maxTurns = 16
+	// that wait for the disk or for a change. More would not be faster, because
+	// they would wait for the same lock, and would keep others from a processor.
+	maxTurns = 4
 
 	// largeMessage is the size from which a message makes its call take a long
 	// turn.

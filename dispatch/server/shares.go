@@ -71,6 +71,9 @@ type share struct {
 	// reader is for the one call of the actor that makes a snapshot, or queues
 	// for a long turn, so that the actors alternate.
 	reader chan struct{}
+	// heavy is how many of the actor's next calls take a long turn, because a
+	// transaction of an earlier one was more work than most.
+	heavy atomic.Int32
 	// arriving is for large messages that are being received.
 	arriving chan struct{}
 	// starting is for calls that wait and have not had a turn yet. Further ones
@@ -134,18 +137,27 @@ func (sh *share) giveBack(u use) {
 // run it in. A call with a large message is long.
 func (sh *share) turn(ctx context.Context, long bool) (context.Context, *turn, error) {
 	t := &turn{share: sh, ctx: ctx}
-	if long {
-		t.short.Store(true)
-		if err := enter(ctx, sh.reader); err != nil {
-			return ctx, nil, err
-		}
-		if err := t.enterLong(); err != nil {
-			return ctx, nil, err
-		}
-	} else if err := enter(ctx, sh.turns); err != nil {
+	if err := t.take(long); err != nil {
 		return ctx, nil, err
 	}
 	return engine.InTurn(ctx, t), t, nil
+}
+
+// take waits for a turn: a long one if that is asked for, or if the actor's
+// calls have been heavy. If only calls that had been heavy themselves took long
+// turns, all of an actor's calls could queue at the lock with their first
+// transactions.
+func (t *turn) take(long bool) error {
+	if long = long || t.share.heavy.Load() > 0; !long {
+		err := enter(t.ctx, t.turns)
+		t.short.Store(err != nil)
+		return err
+	}
+	t.short.Store(true)
+	if err := enter(t.ctx, t.reader); err != nil {
+		return err
+	}
+	return t.enterLong()
 }
 
 // A turn lets a call run. A short turn ends when the call only waits for the
@@ -213,14 +225,21 @@ func (t *turn) End() {
 }
 
 // Heavy implements [engine.Turn].
-func (t *turn) Heavy() { t.heavy = true }
+func (t *turn) Heavy() {
+	t.heavy = true
+	t.share.heavy.Store(heavyAfter)
+}
+
+// heavyAfter is how many calls that are not heavy make an actor's calls light
+// again.
+const heavyAfter = 16
 
 // rest lets others use the lock after a transaction that held it for long. One
 // call at a time rests, and is not answered before that; until then its actor
 // has one turn less. So such transactions of any number of calls leave the lock
 // to others for most of the time.
 func (t *turn) rest() {
-	if t.heavy = false; !t.long.IsZero() {
+	if !t.long.IsZero() {
 		return // it rests when its long turn ends
 	}
 	if enter(t.ctx, t.reader) != nil {
@@ -247,24 +266,22 @@ func (t *turn) Wait() {
 // Pause implements [engine.Turn]. A long turn becomes free only after others
 // had the processor for as long as the call worked.
 func (t *turn) Pause() {
-	if t.heavy {
+	heavy := t.heavy
+	if t.heavy = false; heavy {
 		t.rest()
 	}
 	t.Wait()
 	if !t.long.IsZero() {
 		time.AfterFunc(min(time.Since(t.long), maxRest), func() { <-t.of.long })
 		t.long = time.Time{}
+		if n := t.share.heavy.Load(); n > 0 && !heavy {
+			t.share.heavy.CompareAndSwap(n, n-1)
+		}
 	}
 }
 
 // Resume implements [engine.Turn].
-func (t *turn) Resume() error {
-	err := enter(t.ctx, t.turns)
-	if err == nil {
-		t.short.Store(false)
-	}
-	return err
-}
+func (t *turn) Resume() error { return t.take(false) }
 
 // end gives the turn back for good.
 func (t *turn) end() { t.Pause() }
@@ -277,6 +294,9 @@ func enter(ctx context.Context, turns chan struct{}) error {
 	}
 	select {
 	case turns <- struct{}{}:
+		// Go runs who is woken at once, ahead of all that are ready. So a long
+		// queue that moves on would keep everybody else from the processor.
+		runtime.Gosched()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
