@@ -1,6 +1,10 @@
 package process_test
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -33,5 +37,34 @@ func TestAPeerIsTheSameSeenFromAnywhere(t *testing.T) {
 	}
 	if here.Here().PID != 7 || noted.Here().PID != 7 {
 		t.Error("a process of this machine has no pid here")
+	}
+}
+
+// What an ancestor was started with is found, whatever a process has now.
+func TestAVariableIsInherited(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "env -i sleep 1000 & echo $!; wait")
+	cmd.Env = append(os.Environ(), "OF_THE_PARENT=a value=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+		_ = cmd.Wait()
+	}()
+	for _, pid := range []int{child, cmd.Process.Pid} {
+		if value, ok := process.Inherited(pid, "OF_THE_PARENT"); !ok || value != "a value=1" {
+			t.Errorf("%d has %q, %v", pid, value, ok)
+		}
+	}
+	if value, ok := process.Inherited(child, "OF_NOBODY"); ok {
+		t.Errorf("it has %q", value)
 	}
 }

@@ -3,9 +3,12 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,10 +143,41 @@ func TestAClientThatLeavesALeaderThatHangsIsGone(t *testing.T) {
 	})
 }
 
-// process starts a process that does nothing, and returns a function that ends it.
-func (s *street) process() (who process.Peer, end func()) {
+// A process of an agent whose run another server leads is nobody without credentials.
+func TestAnAgentsProcessNeedsItsCredentialsAtAnotherServer(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		run := s.runs()[1]
+		token := s.actor(s.operator(0), run, "root", "root")
+		greet := func(who process.Peer, h server.Hello) error {
+			near, far := net.Pipe()
+			defer near.Close()
+			s.houses[0].conns.Go(func() { s.houses[0].ServeConn(s.houses[0].ctx, far, who) })
+			_, _, err := server.Greet(near, h)
+			return err
+		}
+		agent, _ := s.process("LEASEHOLD_ACTOR_ID=0195f9b2-0000-7000-8000-000000000001")
+		for _, h := range []server.Hello{{Operator: true}, {Run: run, Name: "w"}} {
+			var refused *server.HelloError
+			if err := greet(agent, h); !errors.As(err, &refused) || refused.Code != "FORBIDDEN" || !strings.Contains(refused.Message, "comes from a launched agent, actor 0195f9b2-") {
+				t.Errorf("%+v: %v", h, err)
+			}
+		}
+		if err := greet(agent, server.Hello{Token: token}); err != nil {
+			t.Errorf("with a token: %v", err)
+		}
+		other, _ := s.process()
+		if err := greet(other, server.Hello{Operator: true}); err != nil {
+			t.Errorf("a process of nobody: %v", err)
+		}
+	})
+}
+
+// process starts a process that does nothing, with more in its environment, and
+// returns a function that ends it.
+func (s *street) process(environ ...string) (who process.Peer, end func()) {
 	s.Helper()
 	cmd := exec.Command("sleep", "1000")
+	cmd.Env = append(os.Environ(), environ...)
 	if err := cmd.Start(); err != nil {
 		s.Fatal(err)
 	}

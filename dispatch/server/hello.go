@@ -133,6 +133,9 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		who, err = h.credentials(nc, peer)
 	}
 	if err == nil {
+		err = s.refuseLaunched(who, nc, peer)
+	}
+	if err == nil {
 		p := passage{Peer: peer}
 		var passed bool
 		p.Partition, passed = s.boundFor(who, nc, peer)
@@ -172,6 +175,29 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
 	return v, nil
 }
+
+// refuseLaunched refuses a process of an agent that shows no credentials, if another
+// server leads the run of the agent. The server that leads it knows the processes of
+// agents on its own machine, and takes each for its actor.
+func (s *Server) refuseLaunched(who dispatch.Credentials, nc net.Conn, peer process.Peer) error {
+	switch nc.(type) {
+	case *passed, *remote:
+		return nil
+	}
+	if s.opts.Elsewhere == nil || peer.PID == 0 || who.Token != "" || who.Handle != "" {
+		return nil
+	}
+	if _, known := s.homes.knowing(peer); known {
+		return nil
+	}
+	if actor, ok := process.Inherited(peer.PID, launchedMark); ok {
+		return &dispatch.ForbiddenError{What: fmt.Sprintf("process %d comes from a launched agent, actor %.64s, and shows no credentials: connect with the LEASEHOLD_TOKEN that the agent was given; it runs no operator's commands", peer.PID, actor)}
+	}
+	return nil
+}
+
+// launchedMark is a variable that each launched process has.
+const launchedMark = "LEASEHOLD_ACTOR_ID"
 
 // interruptIfOver sets the deadline again that the end of ctx has set, in case
 // another deadline has just replaced it.

@@ -1,0 +1,25 @@
+package process
+
+import "bytes"
+
+// maxAncestors bounds the walk from a process to its ancestors.
+const maxAncestors = 64
+
+// Inherited returns the value of a variable in the environment that a process was
+// started with, or else the nearest of its ancestors that had it.
+func Inherited(pid int, name string) (value string, ok bool) {
+	prefix := []byte(name + "=")
+	for range maxAncestors {
+		now := Find(pid)
+		if now.PID == 0 {
+			break
+		}
+		for pair := range bytes.SplitSeq(readEnviron(pid), []byte{0}) {
+			if value, ok := bytes.CutPrefix(pair, prefix); ok {
+				return string(value), true
+			}
+		}
+		pid = now.Parent
+	}
+	return "", false
+}
