@@ -23,7 +23,7 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		`{"name":"nothing","arguments":{}}`:                 {-32602, "tool 'nothing' not found: tool not found"},
 		`{"name":"launch_next","arguments":{}}`:             {-32602, "tool 'launch_next' not found: tool not found"}, // an operator's
 		`{}`:                                                {-32602, "tool '' not found: tool not found"},
-		`{"name":"lease_list","_meta":5}`:                   {-32600, "unparsable tools/call request: json: cannot unmarshal number into Go struct field CallToolRequest.params._meta of type map[string]interface {}"},
+		`{"name":"lease_list","_meta":5}`:                   {-32600, "params._meta of tools/call must not be a number: see the schema of MCP"},
 		`{"name":"lease_list","arguments":5}`:               {0, "arguments must be a JSON object"},
 		`{"name":"lease_list","arguments":[]}`:              {0, "arguments must be a JSON object"},
 		`{"name":"lease_list","arguments":{"scope":null}}`:  {0, "scope must be a string"},
