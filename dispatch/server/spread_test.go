@@ -849,3 +849,35 @@ func TestStreamsGoOnAtEveryDoor(t *testing.T) {
 		}
 	})
 }
+
+// A session is told at once, at whichever server its program listens, that the
+// operator took its lease away.
+func TestNoticesComeThroughEveryDoor(t *testing.T) {
+	inStreet(t, 3, 4, func(s *street) {
+		t := s.T
+		op := s.operator(0)
+		for n, run := range s.runs() {
+			s.actor(op, run, "root", "root")
+			token := s.actor(op, run, "w", "worker")
+			for house, door := range s.houses {
+				w := door
+				p := (&program{web: &web{daemon: w.daemon, client: w.client, token: token}, t: t, book: readDocument(t)}).open()
+				p.want(201, "POST", "/leases", `{"key":"x"}`)
+				ctx, leave := context.WithCancel(t.Context())
+				resp, err := p.client.Do(p.request(ctx, "GET", "/session/notices", ""))
+				if err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatalf("%s at server %d: %v %v", run, house, resp, err)
+				}
+				op.want(nil, "operator_lease_revoke", fmt.Sprintf(`{"run":%q,"scope":"run","key":"x","reason":"door %d"}`, run, house+n))
+				lines := bufio.NewScanner(resp.Body)
+				for lines.Scan() && !strings.Contains(lines.Text(), fmt.Sprint("door ", house+n)) {
+				}
+				if lines.Err() != nil {
+					t.Errorf("%s at server %d: %v", run, house, lines.Err())
+				}
+				leave()
+				resp.Body.Close()
+			}
+		}
+	})
+}
