@@ -9,7 +9,8 @@ import (
 	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
 
-// The page of a server that does not lead shows what the leader knows, and acts there.
+// The page of a server that does not lead, one of three, shows what the leader knows,
+// and acts there.
 func TestPageThroughAnotherServer(t *testing.T) {
 	t.Parallel()
 	b := startChromium(t)
@@ -32,6 +33,7 @@ func TestPageThroughAnotherServer(t *testing.T) {
 	s := &site{t: t, operator: connectAgent(t, server.Hello{Operator: true})}
 	root := s.works(s.actor("far", "root", "root", ""), inDir(t, "src"))
 	s.acquire(root, "led elsewhere", 600)
+	serve(inDir(t, "c.s"), "--state", inDir(t, "c"))
 	serve(inDir(t, "b.s"), "--state", inDir(t, "b"), "--http", "127.0.0.1:0")
 
 	p := b.open(s.link("--socket", inDir(t, "b.s")))
