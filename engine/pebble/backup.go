@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -125,19 +124,6 @@ func Trim(dir string) error {
 		err = nil
 	}
 	return errors.Join(err, s.endLog())
-}
-
-// read returns the content of a file, or nil if there is none.
-func (s *stateFS) read(name string) (content []byte, err error) {
-	f, err := s.FS.Open(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	content, err = io.ReadAll(f)
-	return content, errors.Join(err, f.Close())
 }
 
 // A copiedFile is a file of a backup.

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -137,6 +138,19 @@ func (s *stateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opt
 	return s.make(name, func() (vfs.File, error) {
 		return s.FS.OpenReadWrite(name, category, opts...)
 	})
+}
+
+// read returns the content of a file, or nil if there is none.
+func (s *stateFS) read(name string) (content []byte, err error) {
+	f, err := s.FS.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	content, err = io.ReadAll(f)
+	return content, errors.Join(err, f.Close())
 }
 
 func (s *stateFS) OpenDir(name string) (vfs.File, error) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"os"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -96,15 +94,11 @@ func (s *store) openJournal() error {
 	if err != nil || !same {
 		return err
 	}
-	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, journalFile))
-	if errors.Is(err, os.ErrNotExist) { // the state was closed
+	content, err := s.fs.read(s.fs.PathJoin(s.fs.dir, journalFile))
+	if err == nil && content == nil { // the state was closed
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	content, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err == nil {
 		err = s.replay(content)
 	}
 	if err != nil {
