@@ -229,6 +229,12 @@ func (s *street) actor(op *caller, run, name, role string) string {
 	return made.Token
 }
 
+// program returns a program with a token that comes to a house over HTTP.
+func (s *street) program(house int, token string) *program {
+	w := s.houses[house%len(s.houses)]
+	return &program{web: &web{daemon: w.daemon, client: w.client, token: token}, t: s.T, book: readDocument(s.T)}
+}
+
 // connect connects to a house by a token.
 func (s *street) connect(house int, h server.Hello) *caller {
 	s.Helper()
@@ -815,17 +821,13 @@ func TestStreamsGoOnAtEveryDoor(t *testing.T) {
 		op := s.operator(0)
 		var issued struct{ Token string }
 		op.want(&issued, "operator_token_issue", `{"name":"grafana","role":"reader"}`)
-		at := func(house int, token string) *program {
-			w := s.houses[house%len(s.houses)]
-			return &program{web: &web{daemon: w.daemon, client: w.client, token: token}, t: t, book: readDocument(t)}
-		}
 		for n, run := range s.runs() {
 			s.actor(op, run, "root", "root")
-			p := at(n, s.actor(op, run, "w", "worker")).open()
+			p := s.program(n, s.actor(op, run, "w", "worker")).open()
 			last, keys := "", []string{}
 			for house := range s.houses {
 				ctx, leave := context.WithCancel(t.Context())
-				reader := at(house, issued.Token)
+				reader := s.program(house, issued.Token)
 				resp, err := reader.client.Do(reader.request(ctx, "GET", "/runs/"+run+"/events/stream?key=x", "", "Last-Event-ID", last))
 				if err != nil || resp.StatusCode != http.StatusOK {
 					t.Fatalf("run %s at house %d: %v %v", run, house, resp, err)
@@ -859,9 +861,8 @@ func TestNoticesComeThroughEveryDoor(t *testing.T) {
 		for n, run := range s.runs() {
 			s.actor(op, run, "root", "root")
 			token := s.actor(op, run, "w", "worker")
-			for house, door := range s.houses {
-				w := door
-				p := (&program{web: &web{daemon: w.daemon, client: w.client, token: token}, t: t, book: readDocument(t)}).open()
+			for house := range s.houses {
+				p := s.program(house, token).open()
 				p.want(201, "POST", "/leases", `{"key":"x"}`)
 				ctx, leave := context.WithCancel(t.Context())
 				resp, err := p.client.Do(p.request(ctx, "GET", "/session/notices", ""))
