@@ -144,9 +144,9 @@ func (sh *share) turn(ctx context.Context, long bool) (context.Context, *turn, e
 }
 
 // take waits for a turn: a long one if that is asked for, or if the actor's
-// calls have been heavy. If only calls that had been heavy themselves took long
-// turns, all of an actor's calls could queue at the lock with their first
-// transactions.
+// last calls were heavy. A call is known to be heavy only after its first
+// transaction. So if other calls of the actor did not count, all of them could
+// queue at the lock with their first transactions.
 func (t *turn) take(long bool) error {
 	if long = long || t.share.heavy.Load() > 0; !long {
 		err := enter(t.ctx, t.turns)
@@ -294,8 +294,8 @@ func enter(ctx context.Context, turns chan struct{}) error {
 	}
 	select {
 	case turns <- struct{}{}:
-		// Go runs who is woken at once, ahead of all that are ready. So a long
-		// queue that moves on would keep everybody else from the processor.
+		// Go runs a goroutine that is woken before all others that are ready.
+		// So a long queue here would keep everybody else from the processor.
 		runtime.Gosched()
 		return nil
 	case <-ctx.Done():
