@@ -33,6 +33,8 @@
 //     and did. A caller for which surviving a crash of the daemon is enough may
 //     ask for less: see [Local].
 //   - A change wakes the watches of its key after it is durable.
+//   - An Update that is marked with [Tx.NoWait] returns earlier. Whoever else
+//     sees what it did waits as for any other.
 //   - Nothing expires by itself: somebody must call WaitDue, and handle what is
 //     due. If nobody ever has, Updates are refused with [ErrUntended] from
 //     [UntendedFor] after the first of them that finds a row due.
@@ -119,9 +121,22 @@ type Tx interface {
 	Now() time.Time
 	// Wall is the wall clock, the same throughout the transaction.
 	Wall() time.Time
+	// WallAt is what the wall clock says at an instant of the running clock. It
+	// is the same in each transaction, until the wall clock has moved against
+	// the running clock by a millisecond.
+	WallAt(running time.Time) time.Time
 	// Sync makes the transaction wait for the disk even if its caller is
 	// [Local], because it writes something that must survive the machine.
 	Sync()
+	// NoWait says that the caller tells nobody what the transaction saw or did,
+	// until a later transaction of it has returned. Update then does not wait
+	// for the disk: the changes become durable with the next commit, or within
+	// a few milliseconds.
+	NoWait()
+	// AfterCommit has fn called once the transaction is durable, before it wakes
+	// any watch. fn must return at once. It is not called if the transaction
+	// has changed nothing, or has failed.
+	AfterCommit(fn func())
 	// Spent reports whether the transaction has run for as long as others may
 	// be made to wait. A long operation then leaves the rest to another
 	// transaction.

@@ -19,6 +19,20 @@ func IsLocal(ctx context.Context) bool {
 	return local
 }
 
+type peekKey struct{}
+
+// Peek marks a View whose caller tells nobody what it has read, but only
+// decides whether to go on. The View does not wait until that is durable.
+func Peek(ctx context.Context) context.Context {
+	return context.WithValue(ctx, peekKey{}, true)
+}
+
+// IsPeek reports whether ctx comes from [Peek].
+func IsPeek(ctx context.Context) bool {
+	peek, _ := ctx.Value(peekKey{}).(bool)
+	return peek
+}
+
 type neededKey struct{}
 
 // Needed marks an Update that must succeed even on a full disk, because it

@@ -242,6 +242,10 @@ func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) 
 	c.write(tx, Answer{Kind: pointer, Print: c.Print, Value: c.Key()}, Keep)
 }
 
+// Given notes that c was told an answer that another transaction has recorded
+// for it, and so may have to be undone. [Call.Answered] does the same.
+func (c Call) Given() { c.Log.note(c) }
+
 // write stores an answer under the call's name.
 func (c Call) write(tx engine.Tx, a Answer, keep time.Duration) {
 	switch {

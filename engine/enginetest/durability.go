@@ -15,6 +15,8 @@ var durability = []test{
 	{"WhatWasAnsweredSurvivesACrash", whatWasAnsweredSurvivesACrash},
 	{"ATouchNeverReplacesWhatWasPut", aTouchNeverReplacesAPut},
 	{"AcknowledgedTransactionsAreWholeAfterACrash", acknowledgedAreWhole},
+	{"WhoeverSeesAnUpdateThatDidNotWaitMayRelyOnIt", seenWithoutWaiting},
+	{"AnUpdateThatDidNotWaitBecomesDurable", notWaitedFor},
 }
 
 // script is a sequence of Updates that exercises the life of rows.
@@ -67,6 +69,55 @@ func whatWasAnsweredSurvivesACrash(w *world) {
 		w.crash()
 		w.want(want...)
 	}
+}
+
+// noWait runs an Update that does not wait, and after which a watch of "k"
+// wakes.
+func noWait(w *world, value string) {
+	w.Helper()
+	w.update(func(tx engine.Tx) {
+		tx.Put(row("k", value))
+		tx.Put(row("~k", value))
+		tx.NoWait()
+	})
+}
+
+func seenWithoutWaiting(w *world) {
+	if !w.canCrash() {
+		w.Skip("the harness cannot crash")
+	}
+	look := func(engine.Tx) error { return nil }
+	for name, see := range map[string]func() error{
+		"view":     func() error { return w.View(w.Context(), look) },
+		"update":   func() error { return w.Update(w.Context(), look) },
+		"put":      func() error { w.put(row("k", "put"), row("~k", "put")); return nil },
+		"snapshot": func() error { return w.Snapshot(w.Context(), look) },
+		"get":      func() error { _, _, err := w.Get(w.Context(), "k"); return err },
+		"get cold": func() error { _, _, err := w.Get(w.Context(), "~k"); return err },
+	} {
+		noWait(w, name)
+		if err := see(); err != nil {
+			w.Errorf("%s: %v", name, err)
+		}
+		w.crash()
+		w.want(row("k", name), row("~k", name))
+	}
+}
+
+// notWaitedFor: once the watches of an Update wake, it is durable, as always;
+// and they do wake, though nothing else happens.
+func notWaitedFor(w *world) {
+	watch := w.Watch("k")
+	noWait(w, "1")
+	<-watch.C
+	watch.Stop()
+	if w.canCrash() {
+		w.crash()
+	}
+	w.want(row("k", "1"), row("~k", "1"))
+	noWait(w, "2")
+	w.reopen()
+	w.want(row("k", "2"), row("~k", "2"))
 }
 
 func aTouchNeverReplacesAPut(w *world) {

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 
@@ -13,6 +14,7 @@ var watches = []test{
 	{"NothingElseWakesAWatcher", nothingElseWakesAWatcher},
 	{"NoChangeIsLostBetweenWatchAndLook", noChangeIsLost},
 	{"WatchersEndCleanly", watchersEndCleanly},
+	{"WhatComesAfterACommitComesBeforeItsWatches", afterACommit},
 }
 
 func aChangeWakesItsWatchers(w *world) {
@@ -133,6 +135,36 @@ func noChangeIsLost(w *world) {
 		w.put(row("k", strconv.Itoa(i+1)))
 	}
 	wg.Wait()
+}
+
+func afterACommit(w *world) {
+	watch := w.Watch("k")
+	defer watch.Stop()
+	var calls []string // the engine calls before it wakes the watch
+	for _, wait := range []bool{true, false} {
+		w.update(func(tx engine.Tx) {
+			tx.AfterCommit(func() { calls = append(calls, "one") })
+			tx.AfterCommit(func() { calls = append(calls, "two") })
+			tx.Touch(row("k", ""))
+			if !wait {
+				tx.NoWait()
+			}
+		})
+		<-watch.C
+	}
+	if want := []string{"one", "two", "one", "two"}; !slices.Equal(calls, want) {
+		w.Errorf("called %q, want %q", calls, want)
+	}
+	for _, fn := range []func(tx engine.Tx) error{
+		func(tx engine.Tx) error { tx.Put(row("k", "")); return errRefused },
+		func(tx engine.Tx) error { tx.Put(engine.Row{}); return nil },
+		func(tx engine.Tx) error { return nil },
+	} {
+		_ = w.Update(w.Context(), func(tx engine.Tx) error {
+			tx.AfterCommit(func() { w.Error("called after a transaction that changed nothing") })
+			return fn(tx)
+		})
+	}
 }
 
 func watchersEndCleanly(w *world) {

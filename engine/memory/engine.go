@@ -66,6 +66,8 @@ type Engine struct {
 	toDisk   bool // all commits of the open group must survive the machine
 	size     int  // of the open group, roughly, in bytes
 
+	loose sync.WaitGroup // transactions for which nobody waits, until they are durable
+
 	undo     []undo // reused by the next transaction
 	writes   []Write
 	rows     []*row
@@ -155,6 +157,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 		return context.Cause(ctx)
 	}
 	end := ending{needed: engine.IsNeeded(ctx), began: time.Now()}
+	peek := !writable && engine.IsPeek(ctx)
 	end.tx.writable, end.tx.disk = writable, !engine.IsLocal(ctx)
 	// This is deferred so that after a panic, too, the caller sees only what is
 	// durable.
@@ -162,19 +165,45 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 		if end.begun {
 			e.appendBegun(end.seen)
 		}
-		engine.TurnOf(ctx).Wait()
-		if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
-			err = failure
+		switch {
+		case peek:
+		case end.loose:
+			e.endLoose(end)
 			return
+		case end.tx.noWait && err == nil:
+		default:
+			engine.TurnOf(ctx).Wait()
+			if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
+				err = failure
+				return
+			}
 		}
-		e.hub.Notify(end.changed...)
-		e.committed(&end)
+		e.durable(&end)
 		if end.tx.pace.spent {
 			end.tx.pace.rest(end.held)
 		}
 	}()
 	e.began.Add(1)
 	return e.locked(fn, &end)
+}
+
+// durable does what remains when a transaction is durable.
+func (e *Engine) durable(end *ending) {
+	for _, fn := range end.after {
+		fn()
+	}
+	e.hub.Notify(end.changed...)
+	e.committed(end)
+}
+
+// endLoose sees to the end of a transaction for which nobody waits.
+func (e *Engine) endLoose(end ending) {
+	time.AfterFunc(looseTime, func() {
+		defer e.loose.Done()
+		if e.confirm(end.seen, end.tx.disk) == nil {
+			e.durable(&end)
+		}
+	})
 }
 
 // An ending is a transaction and what remains to be done after its lock is
@@ -184,8 +213,10 @@ type ending struct {
 	needed  bool          // a full store must not refuse it
 	seen    *group        // the last group, which includes all that it read and wrote
 	held    time.Duration // how long it held the lock
-	begun   bool          // it began the group, and so must append it
+	begun   bool          // it must append the group
+	loose   bool          // its caller does not wait for its changes
 	changed []string      // keys whose watches must be notified
+	after   []func()      // to be called when it is durable
 
 	began    time.Time
 	observer func(took time.Duration) // called when the transaction is durable; nil: none
@@ -232,11 +263,14 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	}
 	done = true
 	e.keys = t.keys(e.keys)
-	end.changed = e.hub.Watched(e.keys)
+	end.changed, end.after = e.hub.Watched(e.keys), t.after
 	e.keys = reuse(e.keys)
 	e.observeLocked(t)
 	end.observer = e.observer.Committed
 	end.begun = e.gatherLocked(t)
+	if end.loose = t.noWait && e.last != nil && !e.last.kept.Load(); end.loose {
+		e.loose.Add(1)
+	}
 	e.alarm.set(e.set.firstDue())
 	return nil
 }
@@ -245,6 +279,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 func (e *Engine) begin(t *tx) {
 	t.e, t.set, t.store, t.recent = e, e.set, e.store, e.recent
 	t.now, t.wall = e.clock.read()
+	t.told = e.clock.tellBy(t.now, t.wall)
 	t.pace = pace{began: &e.began, seen: e.began.Load(), since: time.Now()}
 	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
 	t.cold, t.coldUndo = &e.fresh, e.coldUndo[:0]
@@ -371,6 +406,7 @@ func (e *Engine) Close() error {
 	e.hub.NotifyAll()
 	e.alarm.ring()
 	_ = e.confirm(last, true) // the failure is returned below
+	e.loose.Wait()
 	e.reading.Lock()
 	e.stopped = true
 	e.reading.Unlock()

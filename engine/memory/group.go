@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -21,19 +22,26 @@ import (
 // open until a commit comes that must reach the disk. So a lease that is soon
 // released never becomes a record. If the store cannot keep the commit, or if
 // the open group has commits that are not kept, it appends the group at once.
+//
+// A group whose callers do not wait for it (see [engine.Tx]) stays open until
+// somebody needs it on the disk, or for looseTime.
 type group struct {
 	number atomic.Uint64 // of the batch; 0 until the store has it
 	kept   atomic.Bool   // its commits, and all earlier ones, survive the end of the process already
+	loose  atomic.Bool   // nobody has begun to append it
 
 	appended sync.WaitGroup // done when the caller that began a group that is not kept has appended it
 }
+
+// looseTime is how long a commit for which nobody waits may wait for others.
+const looseTime = 5 * time.Millisecond
 
 // fullGroup is the approximate size at which a group is appended at once.
 // Appending it takes about half a millisecond, and everybody waits.
 const fullGroup = 256 << 10
 
 // gatherLocked adds the writes of a transaction to the open group. It reports
-// whether it began the group, so that the caller must append it.
+// whether the caller must append the group.
 func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	for _, r := range t.rows {
 		if r != nil {
@@ -65,11 +73,13 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	if e.open == nil {
 		e.openLocked()
 		e.open.kept.Store(keep)
-		if begun = !keep; begun {
-			e.open.appended.Add(1)
-		}
+		e.open.loose.Store(!keep)
 	}
 	g := e.open
+	if begun = g.loose.Load() && !t.noWait; begun {
+		g.appended.Add(1)
+		g.loose.Store(false) // last: see confirm
+	}
 	keep = g.kept.Load() && e.store.Keep(t.writes)
 	for i := range t.writes {
 		w := &t.writes[i]
@@ -150,7 +160,7 @@ func (e *Engine) confirm(g *group, disk bool) error {
 	if g != nil && (disk || !g.kept.Load()) {
 		switch {
 		case g.number.Load() > 0:
-		case g.kept.Load():
+		case g.kept.Load() || g.loose.Load():
 			e.appendGroup(g)
 		default:
 			g.appended.Wait()

@@ -19,8 +19,10 @@ type tx struct {
 	recent   *recent // nil in a snapshot
 	now      time.Time
 	wall     time.Time
+	told     time.Duration // for WallAt
 	writable bool
 	disk     bool  // its commit must survive the machine
+	noWait   bool  // its caller does not wait for its commit
 	err      error // the transaction's result, whatever its function returned
 
 	undo        []undo
@@ -29,7 +31,8 @@ type tx struct {
 	cold        *coldRows // those that may not have reached the store
 	coldUndo    []coldUndo
 	coldChanges int
-	walks       []*walk // the iterators of the store it has used
+	after       []func() // to be called when it is durable
+	walks       []*walk  // the iterators of the store it has used
 	pace        pace
 	rests       bool // it holds no lock, so it rests
 }
@@ -57,7 +60,13 @@ func (t *tx) live() *set {
 
 func (t *tx) Now() time.Time  { return t.now }
 func (t *tx) Wall() time.Time { return t.wall }
-func (t *tx) Sync()           { t.disk = true }
+
+func (t *tx) WallAt(running time.Time) time.Time { return running.Add(t.told).UTC() }
+
+func (t *tx) Sync()   { t.disk = true }
+func (t *tx) NoWait() { t.noWait = true }
+
+func (t *tx) AfterCommit(fn func()) { t.after = append(t.after, fn) }
 
 func (t *tx) Spent() bool {
 	t.pace.spent = t.pace.spent || time.Since(t.pace.since) >= stretch

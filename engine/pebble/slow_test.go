@@ -97,6 +97,16 @@ func TestADiskThatStopsHoldsUpOnlyThoseWhoWaitForIt(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("a session on this machine waited for %v", took)
 		}
+		if err := e.View(engine.Peek(t.Context()), func(engine.Tx) error { return nil }); err != nil || time.Since(start) != 0 {
+			t.Errorf("a look that tells nobody anything waited for %v: %v", time.Since(start), err)
+		}
+		if err := e.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Put(engine.Row{Key: "later"})
+			tx.NoWait()
+			return nil
+		}); err != nil || time.Since(start) != 0 {
+			t.Errorf("an update that need not waited for %v: %v", time.Since(start), err)
+		}
 		time.Sleep(time.Minute)
 		if len(stored) > 0 {
 			t.Error("an update was answered that the disk does not have")
