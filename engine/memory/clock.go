@@ -35,6 +35,21 @@ type running struct {
 	// the opening. It is guarded by Engine.mu, as is steps.
 	offset time.Duration
 	steps  int
+
+	// told is the wall clock minus the running clock for [engine.Tx.WallAt]. It is
+	// guarded by Engine.mu.
+	told time.Duration
+}
+
+// wallNoise is how much later the wall clock may be read than the running clock.
+const wallNoise = time.Millisecond
+
+// tellBy keeps told up to date. The caller holds Engine.mu.
+func (c *running) tellBy(now, wall time.Time) time.Duration {
+	if by := wall.Sub(now); (by - c.told).Abs() >= wallNoise {
+		c.told = by
+	}
+	return c.told
 }
 
 func (c *running) read() (now, wall time.Time) {
@@ -104,6 +119,24 @@ func decodeBeat(value string) (b beat, err error) {
 	return b, nil
 }
 
+// lastBeat reads the record of the clock.
+func lastBeat(r Reader) (last beat, known bool, err error) {
+	known, err = r.Get(Meta, clockKey, func(record []byte) error {
+		value, _, _, err := decode(record)
+		if err == nil {
+			last, err = decodeBeat(string(value))
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("read the clock of the state: %w", err)
+	}
+	return last, known, err
+}
+
 // beat adds a record of the clock to the writes of a commit if one is due, or
 // always.
 func (c *running) beat(writes []Write, now, wall time.Time, always bool) []Write {
@@ -126,19 +159,9 @@ func (c *running) beat(writes []Write, now, wall time.Time, always bool) []Write
 // another machine, nothing more is known.
 func resume(o Options, store Store) (*running, error) {
 	machine, logf := o.Clock, o.Logf
-	var last beat
-	known, err := store.Get(Meta, clockKey, func(record []byte) error {
-		value, _, _, err := decode(record)
-		if err == nil {
-			last, err = decodeBeat(string(value))
-		}
-		if err != nil {
-			err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
-		}
-		return err
-	})
+	last, known, err := lastBeat(store)
 	if err != nil {
-		return nil, fmt.Errorf("read the clock of the state: %w", err)
+		return nil, err
 	}
 	reading, wall := machine.Running(), machine.Wall().Round(0).UTC()
 	now := wall

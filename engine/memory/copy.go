@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"strings"
+	"time"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -76,6 +77,34 @@ func Copy(ctx context.Context, from Reader, to Store, progress func(records int6
 		err = c.flush()
 	}
 	return s.done(), err
+}
+
+// Marked returns the greatest number that a mark (see [engine.Mark]) begins
+// with, or 0 if there is none.
+func Marked(r Reader) (greatest uint64, err error) {
+	it, err := r.Iterate(Hot)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	end := strings.TrimSuffix(engine.Mark, "/") + "0" // the first key after all marks
+	for ok := it.Seek(engine.Mark, end); ok; ok = it.Next() {
+		row, err := readRow(it)
+		if err != nil {
+			return 0, err
+		}
+		if len(row.value) >= 8 {
+			greatest = max(greatest, binary.BigEndian.Uint64([]byte(row.value)))
+		}
+	}
+	return greatest, it.Err()
+}
+
+// LastCommit returns the time of the wall clock up to [beatEvery] before the
+// last commit, or the zero time if there was none.
+func LastCommit(r Reader) (time.Time, error) {
+	last, _, err := lastBeat(r)
+	return last.wall, err
 }
 
 // WasSpread reports whether a state was copied from several partitions. Its

@@ -105,8 +105,26 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 
 // Restored records that a database was restored from a copy, which the database
 // itself may not know. Later tokens are then greater than all that were issued
-// after the copy was made.
-func (c *Cluster) Restored(ctx context.Context) (partitions int64, err error) {
-	tag, err := c.pool.Exec(ctx, "UPDATE leasehold_partition SET epoch = epoch + $1, leader = NULL", leap)
-	return tag.RowsAffected(), err
+// after the copy was made, and if the same copy is restored again, greater than
+// those that were issued in between. No server may use the database.
+func Restored(ctx context.Context, o Options) (partitions int, err error) {
+	c, err := FindCluster(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	c.Close()
+	o = o.withDefaults()
+	o.SingleNode = true // the servers check it
+	for partition := range c.Partitions() {
+		o.Partition = int64(partition)
+		s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
+		if err != nil {
+			return partition, fmt.Errorf("engine: open partition %d: %w", partition, err)
+		}
+		err = s.leap(ctx, o.Clock) // nothing is appended, so nobody else uses the connection
+		if err = errors.Join(err, s.Close()); err != nil {
+			return partition, err
+		}
+	}
+	return c.Partitions(), nil
 }

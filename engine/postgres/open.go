@@ -76,6 +76,9 @@ func (o Options) withDefaults() Options {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
+	if o.Clock.Running == nil {
+		o.Clock = clock.Machine()
+	}
 	return o
 }
 
@@ -166,6 +169,10 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch, timeline) VALUES ($1, 0, $2) ON CONFLICT (partition) DO NOTHING", s.partition, timeline); err != nil {
 		return err
 	}
+	var before, known int64
+	if err := s.conn.QueryRow(ctx, "SELECT epoch, timeline FROM leasehold_partition WHERE partition = $1", s.partition).Scan(&before, &known); err != nil {
+		return err
+	}
 	var leader *uuid.UUID
 	if o.Leader != uuid.Nil {
 		leader = &o.Leader
@@ -197,5 +204,11 @@ func (s *store) lead(ctx context.Context, o Options) error {
 		}
 	}
 	s.open, s.logged = newRound(sequence+1, 0), sequence
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if before > 0 && known != timeline {
+		return s.leap(ctx, o.Clock)
+	}
+	return s.lift(ctx, 0, 1)
 }

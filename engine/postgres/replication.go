@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/memory"
 )
 
 var (
@@ -50,10 +54,62 @@ func checkDurable(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
 }
 
 // When a standby is promoted or a backup restored, the database may go back in
-// time, and with it the epochs of its partitions. It then has another timeline,
-// and a partition's epoch leaps by more than the number of openings that can
-// have been lost.
-const leap = 1024
+// time, and with it the epochs of its partitions and the marks of their tokens.
+// The epoch then leaps above all that can have been used since: by leap at
+// once, when the database has another timeline, and by one for each second since
+// the last commit that it has. A partition is opened less often than that for any
+// length of time, and issues less than 1<<counterBits tokens a second. What
+// is older than longAge counts less, because there are no more than lastEpoch
+// epochs.
+const (
+	leap     = 1024
+	longAge  = 90 * 24 * time.Hour
+	olderFor = 64 // how many seconds beyond longAge count as one
+)
+
+// leapOf returns by how many epochs to leap for a database whose last commit is
+// that old.
+func leapOf(age time.Duration) int64 {
+	known := min(max(age, 0), longAge)
+	return int64(known/time.Second) + int64(max(age-known, 0)/time.Second/olderFor) + 1
+}
+
+// leap makes the epoch greater than all that can have been used since the last
+// commit.
+func (s *store) leap(ctx context.Context, c clock.Clock) error {
+	last, err := memory.LastCommit(s)
+	if err != nil {
+		return err
+	}
+	jump := int64(leap)
+	if !last.IsZero() {
+		jump += leapOf(c.Wall().Sub(last))
+	}
+	return s.lift(ctx, jump, jump)
+}
+
+// lift raises the epoch by a number, and to so much more than the epoch of the
+// greatest token that can have been issued. A state that was copied from a
+// directory may have tokens of far later epochs than that of its partition. So may
+// a partition that was led for very long: see [counterBits].
+func (s *store) lift(ctx context.Context, by, above int64) error {
+	issued, err := memory.Marked(s)
+	if err != nil {
+		return err
+	}
+	epoch := max(s.epoch+by, int64(issued>>counterBits)+above)
+	if epoch == s.epoch {
+		return nil
+	}
+	tag, err := s.conn.Exec(ctx, "UPDATE leasehold_partition SET epoch = $3 WHERE partition = $1 AND epoch = $2", s.partition, s.epoch, epoch)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrSuperseded
+	}
+	if err == nil {
+		s.epoch = epoch
+	}
+	return err
+}
 
 // leadSQL takes the lead. A leader in a cluster is registered for all of its
 // lead. If the row has changed since the statement began, so has the epoch.

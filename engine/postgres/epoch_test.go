@@ -1,0 +1,130 @@
+package postgres_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/postgres"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// A tokenWorld is a database with one partition, and a wall clock.
+type tokenWorld struct {
+	*testing.T
+	postgres.Options
+	wall time.Time
+	last uint64 // the greatest token
+}
+
+const markKey = engine.Mark + "token"
+
+func newTokenWorld(t *testing.T) *tokenWorld {
+	w := &tokenWorld{T: t, wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := clock.Machine()
+	c.Wall = func() time.Time { return w.wall }
+	w.Options = postgres.Options{DSN: postgrestest.Database(t), SingleNode: true, Clock: c, Logf: t.Logf}
+	all, err := postgres.OpenCluster(t.Context(), w.Options, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Close()
+	return w
+}
+
+// serve opens the partition, as a server does, and issues some tokens, each so
+// much greater than the last.
+func (w *tokenWorld) serve(step uint64) {
+	w.Helper()
+	e, err := postgres.Open(w.Context(), w.Options)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer e.Close()
+	for range 3 {
+		err := e.Update(w.Context(), func(tx engine.Tx) error {
+			token := e.Floor()
+			if mark, ok := tx.Get(markKey); ok {
+				token = max(token, binary.BigEndian.Uint64([]byte(mark.Value)))
+			}
+			token += step
+			if token <= w.last {
+				w.Errorf("token %d comes after %d (epoch %d)", token, w.last, e.Epoch())
+			}
+			w.last = token
+			tx.Put(engine.Row{Key: markKey, Value: string(binary.BigEndian.AppendUint64(nil, token))})
+			return nil
+		})
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+var tokenTables = []string{"leasehold_partition", "leasehold_log", "leasehold_record"}
+
+func (w *tokenWorld) dump() {
+	for _, table := range tokenTables {
+		postgrestest.Exec(w.T, w.DSN, "DROP TABLE IF EXISTS dump_of_"+table)
+		postgrestest.Exec(w.T, w.DSN, "CREATE TABLE dump_of_"+table+" AS TABLE "+table)
+	}
+}
+
+// goBack gives the database what it had when it was dumped.
+func (w *tokenWorld) goBack() {
+	for _, table := range tokenTables {
+		postgrestest.Exec(w.T, w.DSN, "TRUNCATE "+table)
+		postgrestest.Exec(w.T, w.DSN, "INSERT INTO "+table+" SELECT * FROM dump_of_"+table)
+	}
+}
+
+func (w *tokenWorld) restore() {
+	w.goBack()
+	if n, err := postgres.Restored(w.Context(), w.Options); n != 1 || err != nil {
+		w.Fatal(n, err)
+	}
+}
+
+// A copy is restored, used, and restored again, late or soon after. It knows
+// nothing of the tokens of the first time.
+func TestTokensRiseThoughOneCopyIsRestoredTwice(t *testing.T) {
+	w := newTokenWorld(t)
+	w.serve(1)
+	w.dump()
+	for range 5 { // servers come and go
+		w.serve(1)
+	}
+	for _, pause := range []time.Duration{time.Hour, time.Minute, 5 * time.Second, 200 * 24 * time.Hour} {
+		w.wall = w.wall.Add(pause)
+		w.restore()
+		w.serve(1)
+		w.serve(1)
+	}
+}
+
+// A state of a directory may have issued far more tokens than its partition has
+// epochs for. If the database then goes back in time, its tokens do not.
+func TestTokensThatAreAheadOfTheEpochsRise(t *testing.T) {
+	w := newTokenWorld(t)
+	w.serve(1 << 45) // as it was copied
+	w.dump()
+	for range 3 {
+		w.serve(1 << 30)
+	}
+	w.wall = w.wall.Add(time.Minute)
+	w.restore()
+	w.serve(1)
+	w.dump()
+	w.serve(1 << 20)
+	w.promote()
+	w.serve(1)
+}
+
+// promote makes the database that of an asynchronous standby, which has what was
+// dumped.
+func (w *tokenWorld) promote() {
+	w.goBack()
+	postgrestest.Exec(w.T, w.DSN, "UPDATE leasehold_partition SET timeline = timeline + 1")
+}
