@@ -263,9 +263,9 @@ func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
 	}
 }
 
-// lead leads one partition.
-func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
-	ctx, stop := context.WithCancel(ctx)
+// lead leads one partition, until leading ends or the partition is given up.
+func (m *Member) lead(leading context.Context, p Partition, term *Term) {
+	ctx, stop := context.WithCancel(leading)
 	defer stop()
 	m.mu.Lock()
 	m.leads[p.Number].stop = stop
@@ -274,13 +274,7 @@ func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
 	if err != nil && ctx.Err() == nil {
 		m.opts.Logf("cluster: lead partition %d: %v", p.Number, err)
 	}
-	// This is done even if the lead was not taken. If the database cannot be
-	// reached, the others find out by the missing beats.
-	if err := m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		return m.opts.Database.Release(ctx, p.Number, term.ID)
-	}); err != nil {
-		m.opts.Logf("cluster: give up partition %d: %v", p.Number, err)
-	}
+	m.release(leading, p, term)
 	m.tellOthers(term.ID)
 	if err != nil && ctx.Err() == nil {
 		// An immediate retry would fail again.
@@ -293,6 +287,26 @@ func (m *Member) lead(ctx context.Context, p Partition, term *Term) {
 	delete(m.leads, p.Number)
 	m.mu.Unlock()
 	m.Poke()
+}
+
+// release gives up a partition, even if the lead was not taken or nobody knows
+// whether it was. Others take it only then, or when this server's beats stop. So
+// release tries until it succeeds or the term ends.
+func (m *Member) release(leading context.Context, p Partition, term *Term) {
+	for {
+		err := m.bounded(context.WithoutCancel(leading), func(ctx context.Context) error {
+			return m.opts.Database.Release(ctx, p.Number, term.ID)
+		})
+		if err == nil {
+			return
+		}
+		m.opts.Logf("cluster: give up partition %d: %v", p.Number, err)
+		select {
+		case <-time.After(m.opts.Timing.Every):
+		case <-leading.Done():
+			return
+		}
+	}
 }
 
 // Announce tells the other servers that this one has taken the lead of a
