@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,12 +17,12 @@ func stepped(t *testing.T, story func(t *testing.T, h *house, step func(by time.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		seam := clock.Go()
-		seam.Sleeps = true // so the engine looks at the clock every second
-		var off time.Duration
-		seam.Wall = func() time.Time { return time.Now().Add(off) }
+		seam.Sleeps = true   // so the engine looks at the clock every second
+		var off atomic.Int64 // the engine looks while the story steps
+		seam.Wall = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 		h := newClockHouse(t, seam)
 		defer h.close()
-		story(t, h, func(by time.Duration) { synctest.Wait(); off += by })
+		story(t, h, func(by time.Duration) { synctest.Wait(); off.Add(int64(by)) })
 	})
 }
 

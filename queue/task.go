@@ -76,7 +76,7 @@ func (t *Task) shownBy(tx engine.Tx) {
 	case t.byWall:
 		t.DueAt = t.due
 	default:
-		t.DueAt = tx.Wall().Add(t.due.Sub(tx.Now()))
+		t.DueAt = tx.WallAt(t.due)
 	}
 }
 

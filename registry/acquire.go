@@ -21,9 +21,37 @@ type ask struct {
 	id     uuid.UUID // of the call, among those that wait in this process
 	call   call.Call
 	placed bool    // the party has a place in line
+	search bool    // it waits, and whether that closes a cycle is not known yet
 	ended  int     // how many expired leases it has ended
 	passed int     // how many leases and places the last transaction looked at, apart from those on its keys
 	offers []Lease // offered to its actor; the grant accepts them
+	asking asking
+}
+
+// An asking is a call that waits in this process. A grant that another
+// transaction makes to it comes to it directly as soon as it is durable. If the
+// call looked for it in a transaction of its own, that would have to wait for
+// whatever was committed in between, which costs a hand-over as long again.
+type asking struct {
+	ctx   context.Context
+	given chan []Grant // has room for one answer
+}
+
+// tell has a grant to the call that waits in a place told to it.
+func (c *Core) tell(tx Tx, asker uuid.UUID, list []Grant) {
+	p, ok := c.calls.Load(asker)
+	if !ok {
+		return
+	}
+	for i, g := range list {
+		list[i].Similar = similar(tx, g.Scope, g.Key)
+	}
+	tx.AfterCommit(func() {
+		select {
+		case p.(*asking).given <- list:
+		default:
+		}
+	})
 }
 
 // Acquire grants the key, or refuses with a [HeldError], or after a wait with a
@@ -76,12 +104,18 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 	}
 	a := ask{Request: req, wants: wants, id: uuid.New(), call: req.named(call.Of(ctx), wants)}
 	look := func(last bool) error {
+		select {
+		case list = <-a.asking.given:
+			a.call.Given()
+			return nil
+		default:
+		}
 		for {
 			err := c.update(ctx, req.Holder, func(tx Tx) (refusal error) {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				a.passed = 0
+				a.passed, a.search = 0, false
 				list, refusal = c.look(tx, &a, last)
 				if a.passed > heavy {
 					engine.TurnOf(ctx).Heavy()
@@ -91,7 +125,11 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 				}
 				return refusal
 			})
-			if err != errMore {
+			switch {
+			case err == errMore:
+			case a.search && err == engine.ErrWait:
+				return c.searchOn(ctx, &a)
+			default:
 				return err
 			}
 		}
@@ -119,7 +157,8 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
 	watch := c.eng.Watch(placeKey(a.Holder, a.wants))
 	defer watch.Stop()
-	c.calls.Store(a.id, ctx)
+	a.asking = asking{ctx, make(chan []Grant, 1)}
+	c.calls.Store(a.id, &a.asking)
 	defer c.calls.Delete(a.id)
 	return engine.Await(ctx, watch, a.Wait, look)
 }
@@ -165,7 +204,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		id := r.ID()
 		l, ok := leaseByID(tx, id)
 		ok = ok && l.Holder.same(a.Holder)
-		if ok && l.expired(tx.Now()) {
+		if ok && c.expired(tx, &l) {
 			l, ok = c.revive(tx, l)
 		}
 		switch {
@@ -277,7 +316,7 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 			}
 		}
 		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved
-		if l.expired(tx.Now()) && (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) {
+		if (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) && c.expired(tx, &l) {
 			c.free(tx, l, Expired)
 			if a.ended++; a.ended%maxEnded == 0 {
 				return on, errMore

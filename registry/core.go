@@ -64,6 +64,10 @@ type Options struct {
 	MaxWaitersPerActor int // 100
 	MaxLeasesPerScope  int // 100 000
 	MaxLeasesPerActor  int // DefaultLeasesPerActor
+
+	// SearchedAtOnce is how many leases and places a search for a deadlock looks
+	// at under the lock. 64.
+	SearchedAtOnce int
 }
 
 // A Core applies the rules of leases to one engine.
@@ -72,7 +76,7 @@ type Core struct {
 	opts Options
 
 	freed map[string]func(Tx, Lease, Cause) // by scope; called instead of handing a key over
-	calls sync.Map                          // id of each call that waits in this process → its context
+	calls sync.Map                          // id of each call that waits in this process → its *asking
 }
 
 // New returns the Core over eng.
@@ -81,6 +85,7 @@ func New(eng engine.Engine, opts Options) *Core {
 	opts.MaxWaitersPerActor = cmp.Or(opts.MaxWaitersPerActor, 100)
 	opts.MaxLeasesPerScope = cmp.Or(opts.MaxLeasesPerScope, 100_000)
 	opts.MaxLeasesPerActor = cmp.Or(opts.MaxLeasesPerActor, DefaultLeasesPerActor)
+	opts.SearchedAtOnce = cmp.Or(opts.SearchedAtOnce, 64)
 	if opts.SessionOpen == nil {
 		opts.SessionOpen = func(Tx, uuid.UUID) bool { return true }
 	}
@@ -120,8 +125,8 @@ func (c *Core) update(ctx context.Context, holder Holder, rule func(Tx) error) e
 
 // asking reports whether a call still wants an answer.
 func (c *Core) asking(id uuid.UUID) bool {
-	ctx, ok := c.calls.Load(id)
-	return ok && ctx.(context.Context).Err() == nil
+	p, ok := c.calls.Load(id)
+	return ok && p.(*asking).ctx.Err() == nil
 }
 
 func checkTTL(ttl time.Duration) error {

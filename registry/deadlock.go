@@ -143,30 +143,47 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 	w := await{h, !all && len(actors) > 1, actors, paths}
 	id := uuid.New()
 	key := awaitsKey(h) + string(id[:])
+	var enough bool
 	err = c.update(ctx, h, func(tx Tx) error {
 		if !c.opts.SessionOpen(tx, h.Session) {
 			return ErrSessionEnded
 		}
-		if cycle := c.search(tx, h).cycle(nil, &w); cycle != nil {
-			refusal := &DeadlockError{cycle}
+		var refusal *DeadlockError
+		if refusal, enough = c.search(tx, h, c.opts.SearchedAtOnce).deadlock(nil, &w); refusal != nil {
 			c.recordDeadlock(tx, refusal, "")
 			return refusal
 		}
 		tx.Touch(engine.Row{Key: key, Value: w.encode(), Owner: h.Session})
 		return nil
 	})
-	return func() {
-		_ = c.update(engine.Needed(context.WithoutCancel(ctx)), h, func(tx Tx) error {
-			tx.Delete(key)
-			return nil
+	end := func(tx Tx) error { tx.Delete(key); return nil }
+	done = func() { _ = c.update(engine.Needed(context.WithoutCancel(ctx)), h, end) }
+	if err != nil || enough {
+		return done, err
+	}
+	refusal, err := c.searchAside(ctx, h, func(Tx) (*waiter, *await) { return nil, &w })
+	if err == nil && refusal != nil {
+		err = c.update(engine.Needed(ctx), h, func(tx Tx) error {
+			c.recordDeadlock(tx, refusal, "")
+			return refusal
 		})
-	}, err
+	}
+	if err != nil {
+		done()
+	}
+	return done, err
 }
 
 // A search looks for a path back to a party in the wait-for graph: from a party
 // that waits to all that keep it waiting. A wait for any one of several actors
 // ends the paths that are followed, because it is hopeless only if all of its
 // alternatives are.
+//
+// The transaction in which a wait begins looks at a few leases and places only,
+// because everybody waits for it. If that is not enough, the search is made
+// again in a snapshot that holds no lock, when the wait has begun and others see
+// it. So at least one of several calls that close a cycle together is refused;
+// all of them may be, if they begin at the same time.
 //
 // A search that has looked at MaxSearched leases and places finds nothing. The
 // calls of a cycle that is so large end when their time to wait is over.
@@ -177,7 +194,33 @@ type search struct {
 	budget int
 }
 
-func (c *Core) search(tx Tx, start Holder) *search { return &search{c, tx, start, MaxSearched} }
+func (c *Core) search(tx Tx, start Holder, budget int) *search {
+	return &search{c, tx, start, budget}
+}
+
+// deadlock returns the refusal of a wait of the start, for leases (place) or for
+// actors, if it would close a cycle. enough says whether the budget was.
+func (s *search) deadlock(place *waiter, actors *await) (refusal *DeadlockError, enough bool) {
+	if cycle := s.cycle(place, actors); cycle != nil {
+		return &DeadlockError{cycle}, true
+	}
+	return nil, s.budget >= 0
+}
+
+// searchAside searches without the lock for a cycle that a wait of h closes.
+// begun returns the wait, or nothing if it is over.
+func (c *Core) searchAside(ctx context.Context, h Holder, begun func(Tx) (*waiter, *await)) (refusal *DeadlockError, err error) {
+	if h.Local {
+		ctx = engine.Local(ctx)
+	}
+	err = c.eng.Snapshot(ctx, func(tx Tx) error {
+		if place, actors := begun(tx); place != nil || actors != nil {
+			refusal, _ = c.search(tx, h, MaxSearched).deadlock(place, actors)
+		}
+		return nil
+	})
+	return refusal, err
+}
 
 // A step is a party, or a wait for any one of several actors, and how the
 // search reached it.
@@ -356,7 +399,7 @@ func (s *search) keepers(w *waiter) (list []*step) {
 		case k.lease == nil:
 			at.holder, at.link.Held = k.place.Holder, k.place.Key
 			places++
-		case k.lease.Reserved || k.lease.expired(s.tx.Now()):
+		case k.lease.Reserved || s.c.expired(s.tx, k.lease):
 			continue
 		default:
 			at.holder, at.link.Held = k.lease.Holder, k.lease.Key
@@ -393,18 +436,56 @@ func (s *search) awaited(w *await) (list [][]*step) {
 	return list
 }
 
-// deadlock returns the cycle that a call would close by waiting in its place,
-// or at the end of the line if it has none yet (before is 0).
+// isAlone reports whether nobody can be waiting for an actor: it has no lease
+// and no place in line, and no call waits for actors. This is the usual case,
+// and a search costs as much as the line is long.
+func isAlone(tx Tx, actor uuid.UUID) bool {
+	_, awaits := tx.First(awaitPrefix, awaitPrefix)
+	return !awaits && count(tx, actorCount(actor)) == 0 && count(tx, waitsCount(actor)) == 0
+}
+
+// deadlock refuses a call that would close a cycle by waiting in its place, or
+// at the end of the line if it has none yet (before is 0). If that would be too
+// much work, the call goes on searching when it waits: see [Core.searchOn].
 func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
+	if isAlone(tx, a.Holder.Actor) {
+		return nil
+	}
 	w := waiter{wants: a.wants, Holder: a.Holder, seq: before, asker: a.id}
 	if before == 0 {
 		w.seq = math.MaxUint64
 	}
-	s := c.search(tx, a.Holder)
-	cycle := s.cycle(&w, nil)
-	a.passed += MaxSearched - s.budget
-	if cycle != nil {
-		return &DeadlockError{cycle}
+	s := c.search(tx, a.Holder, c.opts.SearchedAtOnce)
+	refusal, enough := s.deadlock(&w, nil)
+	a.passed += c.opts.SearchedAtOnce - s.budget
+	a.search = !enough
+	return refusal
+}
+
+// searchOn ends the search for a deadlock of a call that waits already. It
+// returns engine.ErrWait if the call may go on waiting.
+func (c *Core) searchOn(ctx context.Context, a *ask) error {
+	a.search = false
+	own := func(tx Tx) (*waiter, *await) {
+		if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.id {
+			return &w, nil
+		}
+		return nil, nil // it was granted the keys, or another call took over
 	}
-	return nil
+	refusal, err := c.searchAside(ctx, a.Holder, own)
+	if err != nil {
+		return err
+	}
+	if refusal == nil {
+		return engine.ErrWait
+	}
+	return c.update(engine.Needed(ctx), a.Holder, func(tx Tx) error {
+		w, _ := own(tx)
+		if w == nil {
+			return engine.ErrWait // its watch says so
+		}
+		c.leave(tx, *w)
+		c.recordDeadlock(tx, refusal, a.Reason)
+		return refusal
+	})
 }

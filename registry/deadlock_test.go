@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -222,18 +223,21 @@ func TestEveryCycleIsRefusedAndNothingElse(t *testing.T) {
 		s = rand.Uint64()
 	}
 	t.Logf("-seed=%d -rounds=%d", s, *rounds)
-	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
-		refused := 0
-		for round := range *rounds / 50 {
-			refused += clinchRound(t, h, rand.New(rand.NewPCG(s, uint64(round))), round)
-			if t.Failed() {
-				return
+	for _, atOnce := range []int{0, 1} { // nearly all are found in the transaction, or nearly none
+		inHouse(t, registry.Options{SearchedAtOnce: atOnce}, func(t *testing.T, h *house) {
+			refused := 0
+			for round := range *rounds / 100 {
+				refused += clinchRound(t, h, rand.New(rand.NewPCG(s, uint64(round))), round)
+				if t.Failed() {
+					t.Errorf("with SearchedAtOnce %d", atOnce)
+					return
+				}
 			}
-		}
-		if refused == 0 {
-			t.Error("there was no cycle")
-		}
-	})
+			if refused == 0 {
+				t.Error("there was no cycle")
+			}
+		})
+	}
 }
 
 func clinchRound(t *testing.T, h *house, rnd *rand.Rand, round int) (refused int) {
@@ -435,6 +439,63 @@ func TestADeadlockAmongManyIsFound(t *testing.T) {
 		last.wait(registry.Request{Key: "y"})
 		_, err := lead.try(registry.Request{Key: "x", Wait: time.Second})
 		mustBe[*registry.DeadlockError](t, err)
+	})
+}
+
+// countedReads is an engine that notes how many rows its transactions read.
+type countedReads struct {
+	engine.Engine
+	most int // in one Update
+}
+
+type countedTx struct {
+	engine.Tx
+	n int
+}
+
+func (e *countedReads) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.Engine.Update(ctx, func(tx engine.Tx) error {
+		counted := &countedTx{Tx: tx}
+		defer func() { e.most = max(e.most, counted.n) }()
+		return fn(counted)
+	})
+}
+
+func (tx *countedTx) Get(key string) (engine.Row, bool) {
+	tx.n++
+	return tx.Tx.Get(key)
+}
+
+func (tx *countedTx) First(prefix, from string) (engine.Row, bool) {
+	tx.n++
+	return tx.Tx.First(prefix, from)
+}
+
+// TestALargeCycleIsFoundWithoutTheLock: 500 agents each wait for the next one, and the
+// last of them closes the cycle.
+func TestALargeCycleIsFoundWithoutTheLock(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		eng := &countedReads{Engine: h.eng}
+		h.Core = registry.New(eng, h.opts)
+		link := func(i int) registry.Request { return registry.Request{Key: fmt.Sprintf("k%03d", i)} }
+		var all []party
+		for i := range 500 {
+			all = append(all, h.party(fmt.Sprintf("W%03d", i)))
+			all[i].acquire(link(i))
+		}
+		for i := range 499 {
+			all[i].wait(link(i + 1))
+		}
+		closing := link(0)
+		closing.Wait = time.Second
+		_, err := all[499].try(closing)
+		if refusal := mustBe[*registry.DeadlockError](t, err); len(refusal.Cycle) != 500 {
+			t.Errorf("a cycle of %d", len(refusal.Cycle))
+		}
+		if eng.most > 700 {
+			t.Errorf("a transaction read %d rows", eng.most)
+		}
+		h.check()
 	})
 }
 

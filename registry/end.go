@@ -210,9 +210,9 @@ func (c *Core) tendLease(tx Tx, row engine.Row) {
 	switch {
 	case l.lapsed:
 		c.free(tx, l, Expired)
-	case l.KeepAlive && c.opts.Present(l.Holder.Session):
+	case c.keepsAlive(&l):
 		c.extend(tx, l, l.TTL, l.Holder)
-	case !l.expired(tx.Now()):
+	case !l.past(tx.Now()):
 		l.touch(tx) // a keep_alive lease of a session that is away, due before its deadline
 	case l.Reserved || c.wanted(tx, &l):
 		c.free(tx, l, Expired)

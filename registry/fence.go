@@ -61,7 +61,7 @@ func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 		if !Covers(l.Key, need.Key) {
 			break // it is below the key
 		}
-		current, held := l.Token == need.Token, !l.lapsed && !l.expired(tx.Now())
+		current, held := l.Token == need.Token, !l.lapsed && !l.past(tx.Now())
 		if current || held && !s.Held {
 			s = TokenStanding{Current: current, Held: held, Lease: l.Told(tx)}
 		}

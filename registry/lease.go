@@ -63,15 +63,27 @@ type Times struct {
 
 // Told returns the lease with its Times.
 func (l Lease) Told(tx Tx) Lease {
-	now, wall := tx.Now(), tx.Wall()
+	now := tx.Now()
 	l.HeldFor, l.ExpiresIn = now.Sub(l.Acquired), max(0, l.Deadline.Sub(now))
-	l.AcquiredAt, l.ExpiresAt = wall.Add(-l.HeldFor), wall.Add(l.ExpiresIn)
+	l.AcquiredAt, l.ExpiresAt = tx.WallAt(l.Acquired), tx.Wall()
+	if l.ExpiresIn > 0 {
+		l.ExpiresAt = tx.WallAt(l.Deadline)
+	}
 	return l
 }
 
-// expired reports whether a lease is past its deadline. At the deadline itself
-// it is still held.
-func (l *Lease) expired(now time.Time) bool { return now.After(l.Deadline) }
+// past reports whether a lease is past its deadline. At the deadline itself it
+// is still held.
+func (l *Lease) past(now time.Time) bool { return now.After(l.Deadline) }
+
+// expired reports whether a lease is past its deadline and may be ended. A lease
+// that is kept alive may not, even if its extension comes late.
+func (c *Core) expired(tx Tx, l *Lease) bool {
+	return l.past(tx.Now()) && (l.lapsed || !c.keepsAlive(l))
+}
+
+// keepsAlive reports whether the server extends the lease.
+func (c *Core) keepsAlive(l *Lease) bool { return l.KeepAlive && c.opts.Present(l.Holder.Session) }
 
 // conflicts reports whether the lease prevents a party from having a key in the
 // mode that it wants.

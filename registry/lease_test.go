@@ -323,6 +323,53 @@ func TestKeepAliveLastsAsLongAsItsSessionIsPresent(t *testing.T) {
 	})
 }
 
+// The extension of a lease that is kept alive may come late: on a busy machine, or when
+// its session came back just before the deadline. Until then nobody else gets it, and
+// its holder does not lose it, though others wait.
+func TestALateExtensionLosesNothing(t *testing.T) {
+	for name, present := range map[string]bool{"its session is present": true, "its session is away": false} {
+		t.Run(name, func(t *testing.T) {
+			var here atomic.Bool
+			here.Store(true)
+			inHouse(t, registry.Options{Present: func(uuid.UUID) bool { return here.Load() }}, func(t *testing.T, h *house) {
+				p := h.party("W1")
+				take := func(key string) registry.Grant {
+					return p.acquire(registry.Request{Key: key, TTL: time.Second, KeepAlive: true})
+				}
+				take("asked for")
+				renewed, again := take("renewed"), take("taken again")
+				waits := []<-chan answer{
+					h.party("W3").wait(registry.Request{Key: "renewed", Wait: 40 * time.Second}),
+					h.party("W3").wait(registry.Request{Key: "taken again", Wait: 40 * time.Second}),
+				}
+				synctest.Wait()
+				here.Store(false)
+				time.Sleep(600 * time.Millisecond) // now they are due at their deadlines
+				h.untended(func() {
+					time.Sleep(time.Second)
+					here.Store(present)
+					_, err := h.party("W2").try(registry.Request{Key: "asked for"})
+					if held := (*registry.HeldError)(nil); errors.As(err, &held) != present {
+						t.Errorf("another asks for it: %v", err)
+					}
+					l, err := p.renew(renewed, 0)
+					if kept := err == nil && l.Token == renewed.Token; kept != present {
+						t.Errorf("its holder renews it: %+v %v", l, err)
+					}
+					g, err := p.try(registry.Request{Key: "taken again"})
+					if kept := err == nil && g.Reentrant && g.Token == again.Token; kept != present {
+						t.Errorf("its holder takes it again: %+v %v", g, err)
+					}
+				})
+				h.endSession(p)
+				for _, w := range waits {
+					granted(t, w)
+				}
+			})
+		})
+	}
+}
+
 func TestMassExpiryHandsOverEveryKey(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b := h.party("W1"), h.party("W2")

@@ -191,6 +191,9 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 		}
 		return &WaitError{HeldError: *held, Position: w.position(tx), Ticket: ticketOf(a.Holder, a.wants)}
 	case mine, placed && a.placed && c.asking(w.asker):
+		if a.ended == 0 {
+			tx.NoWait()
+		}
 		return engine.ErrWait
 	}
 	if refusal := c.deadlock(tx, a, w.seq); refusal != nil {
@@ -229,6 +232,11 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 		c.handOver(tx, w.wants...) // the party may share now what it wanted exclusively
 	}
 	c.warn(tx, &w)
+	// The place need not be durable before the call waits in it: nobody is told
+	// of it before that, and whatever is done to it comes later in the log.
+	if a.ended == 0 && !placed {
+		tx.NoWait()
+	}
 	return engine.ErrWait
 }
 

@@ -79,7 +79,7 @@ func (n *Notice) read(row engine.Row) (ok bool) {
 // the key. It reports false if there is nothing left to tell: nobody waits, or
 // the offer is void.
 func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
-	n.At = tx.Wall().Add(-tx.Now().Sub(n.at))
+	n.At = tx.WallAt(n.at)
 	switch n.Kind {
 	case Wanted:
 		w, ok := n.waiter(tx)

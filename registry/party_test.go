@@ -101,6 +101,7 @@ func TestALineKeepsItsOrderThroughARestart(t *testing.T) {
 					defer func() { <-c }()
 					defer cut(call.ErrCutOff)
 				}
+				time.Sleep(10 * time.Millisecond) // a place is on the disk soon after its call, which waits on
 				h.crash()
 				if !holderStays {
 					h.endSession(holder)

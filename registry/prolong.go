@@ -15,7 +15,7 @@ func (c *Core) Prolong(ctx context.Context, h Holder, ids []uuid.UUID) (held []u
 		held = held[:0]
 		for _, id := range ids {
 			l, ok := leaseByID(tx, id)
-			if !ok || !l.Holder.same(h) || l.expired(tx.Now()) {
+			if !ok || !l.Holder.same(h) || c.expired(tx, &l) {
 				continue
 			}
 			if held = append(held, id); !c.wanted(tx, &l) {
@@ -33,7 +33,7 @@ func (c *Core) Prolong(ctx context.Context, h Holder, ids []uuid.UUID) (held []u
 func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed bool, err error) {
 	return passed, c.update(ctx, to, func(tx Tx) error {
 		l, ok := leaseByID(tx, id)
-		if passed = ok && l.Holder.same(from) && !l.expired(tx.Now()) && c.opts.SessionOpen(tx, to.Session); !passed {
+		if passed = ok && l.Holder.same(from) && !c.expired(tx, &l) && c.opts.SessionOpen(tx, to.Session); !passed {
 			return nil
 		}
 		c.move(tx, l, to, passedOn)

@@ -36,7 +36,7 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 	if ok && l.Holder.Actor != caller.Actor {
 		return Lease{}, ErrNotHolder
 	}
-	if ok && l.expired(tx.Now()) {
+	if ok && c.expired(tx, &l) {
 		l, ok = c.revive(tx, l)
 	}
 	if !ok {

@@ -123,9 +123,10 @@ func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 func (c *Core) fill(tx Tx, w *waiter) {
 	own, offers := c.owned(tx, w)
 	w.remove(tx)
-	c.grantAll(tx, w.wants, own, offers, &Request{
+	list := c.grantAll(tx, w.wants, own, offers, &Request{
 		Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Reason: w.reason, since: w.Since,
 	}, w.call, event.LeaseHandedOver)
+	c.tell(tx, w.asker, list)
 }
 
 // owned returns the leases that a place's party has on its keys, and the leases

@@ -48,7 +48,7 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 		return false, ErrSessionEnded
 	case ok && l.Holder.Actor != caller.Actor:
 		return false, ErrNotHolder
-	case ok && l.expired(tx.Now()):
+	case ok && c.expired(tx, &l):
 		l, ok = c.revive(tx, l)
 	}
 	if !ok {
@@ -97,7 +97,7 @@ func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
 
 // offeredTo reports whether an actor can accept the lease now.
 func (l *Lease) offeredTo(actor uuid.UUID, now time.Time) bool {
-	return l.offered() && l.Offer.Actor == actor && !l.lapsed && !l.Reserved && !l.expired(now)
+	return l.offered() && l.Offer.Actor == actor && !l.lapsed && !l.Reserved && !l.past(now)
 }
 
 // gives reports whether a party that asks for a key can get it from the lease's
