@@ -76,9 +76,9 @@ func (s *State) recoverSessions(ctx context.Context) error {
 // child.
 const detachedPoll = time.Second
 
-// tendDetached ends detached sessions whose process has ended, and after a
-// grace period those that hold nothing. It returns nil once none is left,
-// because only a restart creates them.
+// tendDetached ends detached sessions whose process has ended, or that nobody
+// has resumed for too long. It returns nil once none is left, because only a
+// restart creates them.
 func (s *State) tendDetached(ctx context.Context) error {
 	tick := time.NewTicker(detachedPoll)
 	defer tick.Stop()
@@ -144,14 +144,20 @@ func (s *State) detachedEnd(ctx context.Context, id uuid.UUID, d detached) (caus
 	if d.gone || d.peer.PID != 0 && !s.opts.Alive(d.peer) {
 		return errProcessGone, nil
 	}
+	limit := s.opts.DetachedGrace
+	if d.peer.Transport == "http" {
+		limit = max(limit, httpIdle)
+	}
+	switch {
+	case d.missed < limit:
+		return nil, nil
+	case d.peer.PID == 0:
+		// Nobody here can see whether the client lives. If it does, it has
+		// been told the same limit, or has lost its way to all servers, which
+		// ends a session sooner than this when no daemon restarts.
+		return errNotResumed, nil
+	}
 	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		limit := s.opts.DetachedGrace
-		if d.peer.Transport == "http" {
-			limit = max(limit, httpIdle)
-		}
-		if d.missed < limit {
-			return nil
-		}
 		if len(s.core.Holds(tx, id, 1)) == 0 {
 			cause = errNotResumed
 		}

@@ -32,7 +32,9 @@
 //     keeps what it holds until its own process is gone.
 //   - A restart of the daemon ends no session. A client resumes its session with
 //     its handle. A session whose process is gone by then ends at once. A session
-//     whose process lives keeps its leases for their ttl.
+//     whose process lives keeps its leases for their ttl. If the client is on
+//     another machine, so that nobody sees its process, its session ends when it
+//     has not come back for [Options.DetachedGrace].
 //   - Only the hash of a token is stored. The token is void once its actor ends.
 //   - A refused spawn has changed nothing. A spawn that was answered is durable:
 //     after any crash it leads to a process, or to a status that says why not.

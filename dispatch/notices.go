@@ -77,7 +77,8 @@ func (se *Session) takeNotices(ctx context.Context, agent string) (list []regist
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
 		mine, others := 0, 0
-		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
+		// If there is something to tell, the Update waits until it is durable.
+		err := se.state.eng.View(engine.Peek(ctx), func(tx engine.Tx) error {
 			all, counted := se.state.core.Untold(tx, h, registry.MaxUntold)
 			mine, others = counted, 0
 			tells := se.agents.tells(agent, tx.Now())
@@ -128,7 +129,7 @@ func (se *Session) takeMessages(ctx context.Context, agent string) (list []mail.
 	var ids []uuid.UUID
 	left, others := 0, 0
 	err = se.mail.read(ctx, func() (bool, error) {
-		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
+		err := se.state.eng.View(engine.Peek(ctx), func(tx engine.Tx) error { // as above
 			left, others = mail.Untold(tx, se.actor.ID, se.agents.tells(agent, tx.Now()))
 			return nil
 		})

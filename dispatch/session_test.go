@@ -95,6 +95,49 @@ func TestTheEndOfASessionHandsOverInEveryScope(t *testing.T) {
 	})
 }
 
+// Of a client that has no process here, only its return shows after a restart that it
+// lives. If it does not return, what it held is free long before the ttl.
+func TestWhoIsNotSeenAndDoesNotComeBackAfterARestartIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		peer  process.Peer
+		alive bool          // a process here has its pid
+		until time.Duration // its session is kept; 0: as long as its lease
+	}{
+		"a process here":                    {process.Peer{PID: 5, Start: "1", Transport: "unix"}, true, 0},
+		"a process of another machine":      {process.Peer{PID: 5, Start: "1", Transport: "unix", Machine: "another"}, true, 30 * time.Second},
+		"a connection from another machine": {process.Peer{Transport: "remote"}, false, 30 * time.Second},
+		"requests over HTTP":                {process.Peer{Transport: "http"}, false, 15 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				_, token := h.add(dispatch.Root, "", "boss")
+				h.alive.Store(5, c.alive)
+				se, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, c.peer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.take(se, dispatch.RunScope, "x", time.Hour)
+				h.crash()
+				_, token = h.add(dispatch.Worker, "", "W1")
+				other := h.connect(dispatch.Credentials{Token: token}, 6)
+				defer h.hangUp(other)
+				began := time.Now()
+				for _, at := range []time.Duration{29 * time.Second, 2 * time.Second, 14*time.Minute + 28*time.Second, 2 * time.Second} {
+					time.Sleep(at)
+					since := time.Since(began)
+					want := "root"
+					if c.until > 0 && since > c.until {
+						want = ""
+					}
+					if got := h.heldBy(other, dispatch.RunScope, "x"); got != want {
+						t.Errorf("%v after the restart it is held by %q, want %q", since, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")

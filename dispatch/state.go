@@ -38,8 +38,8 @@ type Options struct {
 	// [process.Find].
 	Process func(pid int) process.Running
 
-	// DetachedGrace is how long a session that holds no lease is kept after a
-	// restart for its process to reconnect. It is also how long a run waits for
+	// DetachedGrace is how long a session is kept after a restart for its client
+	// to reconnect, if that has no process here that lives, or holds nothing. It is also how long a run waits for
 	// its launcher. Zero: 30 s.
 	DetachedGrace time.Duration
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // ours is the prefix of variables that only leasehold sets.
@@ -48,7 +50,7 @@ func (t Task) variables() map[string]string {
 		"LEASEHOLD_SOCKET": t.Socket, "LEASEHOLD_TOKEN": t.Token, "LEASEHOLD_SESSION": t.Session,
 		"LEASEHOLD_SERVER": t.Servers, "LEASEHOLD_SERVER_CA": t.Authority, "LEASEHOLD_LAUNCHER": t.Launcher,
 		"LEASEHOLD_RUN": t.Run, "LEASEHOLD_RUN_ID": t.RunID, "LEASEHOLD_RUN_DIR": t.RunDir,
-		"LEASEHOLD_ACTOR_ID": t.ActorID, "LEASEHOLD_NAME": t.Name, "LEASEHOLD_PATH": t.Path, "LEASEHOLD_ROLE": t.Role,
+		process.ActorMark: t.ActorID, "LEASEHOLD_NAME": t.Name, "LEASEHOLD_PATH": t.Path, "LEASEHOLD_ROLE": t.Role,
 		"LEASEHOLD_LIFE": strconv.Itoa(max(t.Life, 1)), "LEASEHOLD_TOOLS": strings.Join(t.Allow, ","),
 	}
 	maps.DeleteFunc(v, func(_, value string) bool { return value == "" })

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	mcpclient "github.com/mark3labs/mcp-go/client"
@@ -129,6 +130,9 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 		request.Params.Meta = &mcp.Meta{AdditionalFields: meta}
 	}
 	result, err := c.mcp.CallTool(ctx, request)
+	if refusal := refusalOf(tool, err); refusal != nil {
+		return refusal.Answer, refusal
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -147,6 +151,24 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 		return Answer{}, fmt.Errorf("%s: %s", tool, a.Text)
 	}
 	return a, r
+}
+
+// refusalOf returns the refusal that err is if the daemon answered the call with an error
+// of JSON-RPC. That answer is final: it says that the daemon has no such tool, or that it
+// cannot read the message, as a daemon of another version may. If no answer came,
+// refusalOf returns nil, and the call may be made again on another connection.
+func refusalOf(tool string, err error) *Refusal {
+	final := []error{mcp.ErrParseError, mcp.ErrInvalidRequest, mcp.ErrMethodNotFound, mcp.ErrInvalidParams, mcp.ErrInternalError}
+	if !slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	r := &Refusal{Code: "INVALID_ARGUMENT", Message: err.Error()}
+	if strings.HasSuffix(r.Message, "tool not found") {
+		r.Message = fmt.Sprintf("this session has no tool %q, or the daemon has none", tool)
+	}
+	r.Text = r.Message
+	r.Object, _ = json.Marshal(map[string]string{"code": r.Code, "message": r.Message}) // strings have JSON
+	return r
 }
 
 // Tools lists the tools that the session may call.

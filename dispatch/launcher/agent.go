@@ -104,7 +104,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	if end := a.unstarted(nil); end.Status != "" {
 		return end
 	}
-	mark := "LEASEHOLD_ACTOR_ID=" + o.ActorID
+	mark := process.ActorMark + "=" + o.ActorID
 	began := time.Now()
 	proc, err := process.Start(process.Spec{
 		Argv: set.Argv, Env: set.Env, Dir: set.Dir, Stdin: set.Stdin,

@@ -2,6 +2,10 @@ package process
 
 import "bytes"
 
+// ActorMark is the variable that each launched process has, and hands on to all that it
+// starts: the id of its actor.
+const ActorMark = "LEASEHOLD_ACTOR_ID"
+
 // maxAncestors bounds the walk from a process to its ancestors.
 const maxAncestors = 64
 

@@ -75,8 +75,9 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	s.attendance.add(1)
 	defer s.attendance.add(-1)
 	// From here on the end of ctx interrupts reading for good.
-	stop := context.AfterFunc(ctx, func() { nc.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	interrupt := func() { nc.SetReadDeadline(time.Unix(1, 0)) }
+	stop := context.AfterFunc(ctx, interrupt)
+	defer func() { stop() }()
 
 	br := bufio.NewReaderSize(nc, 16<<10)
 	v, err := s.welcome(ctx, nc, br, peer)
@@ -90,11 +91,11 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	defer v.leave()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	moved := context.AfterFunc(v.home.ctx, func() {
-		leave()
-		nc.SetReadDeadline(time.Unix(1, 0))
-	})
-	defer moved()
+	defer context.AfterFunc(v.home.ctx, leave)()
+	// Reading is interrupted only after this ctx has ended, or serve would take
+	// the client for gone, and end its session.
+	stop()
+	stop = context.AfterFunc(ctx, interrupt)
 	c := &conn{
 		server: s, service: v.home.serviceFor(v.se), visit: v, client: newClient(),
 		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),

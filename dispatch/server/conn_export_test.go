@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
@@ -14,6 +15,9 @@ func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Ses
 		return tools.Reply{Object: json.RawMessage("{}"), Text: fn(ctx, se)}
 	}}
 }
+
+// ServeHTTP serves one request, without a connection.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.endpoint.routes.ServeHTTP(w, r) }
 
 // MaxWaits is the bound of waiting calls.
 const MaxWaits = maxWaits

@@ -30,6 +30,7 @@ type daemon struct {
 	state *dispatch.State
 	ctx   context.Context // of its transports
 	stop  context.CancelFunc
+	close func() // ends it, and closes its state
 	conns sync.WaitGroup
 }
 
@@ -41,7 +42,13 @@ func newDaemon(t *testing.T, opts server.Options) *daemon {
 // newDaemonAt is newDaemon with a clock of its own.
 func newDaemonAt(t *testing.T, clk clock.Clock, opts server.Options) *daemon {
 	t.Helper()
-	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem(), Clock: clk})
+	return newDaemonOn(t, vfs.NewMem(), clk, opts)
+}
+
+// newDaemonOn is newDaemonAt with a state in fs, where another may have been.
+func newDaemonOn(t *testing.T, fs vfs.FS, clk clock.Clock, opts server.Options) *daemon {
+	t.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: fs, Clock: clk})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +65,7 @@ func newDaemonAt(t *testing.T, clk clock.Clock, opts server.Options) *daemon {
 		}
 	})
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	t.Cleanup(func() {
+	d.close = sync.OnceFunc(func() {
 		d.stop()
 		d.conns.Wait()
 		stopTend()
@@ -67,6 +74,7 @@ func newDaemonAt(t *testing.T, clk clock.Clock, opts server.Options) *daemon {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(d.close)
 	return d
 }
 

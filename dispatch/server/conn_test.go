@@ -1,10 +1,13 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,5 +338,84 @@ func TestLossIsToldOnAStream(t *testing.T) {
 		}
 		m, _ := stream.next(t)
 		expectLoss(t, m)
+	})
+}
+
+// A slowEnd is a context whose end reaches what depends on it step by step, as that of
+// a context with many children does.
+type slowEnd struct {
+	context.Context
+	done chan struct{}
+
+	mu    sync.Mutex
+	err   error
+	steps []func()
+}
+
+func (c *slowEnd) Done() <-chan struct{} { return c.done }
+
+func (c *slowEnd) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *slowEnd) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.steps)
+	c.steps = append(c.steps, f)
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		was := c.steps[n] != nil
+		c.steps[n] = nil
+		return was
+	}
+}
+
+// end ends the context for whoever asks it, and then for one after the other. Everybody
+// does what there is to do meanwhile.
+func (c *slowEnd) end() {
+	c.mu.Lock()
+	c.err = context.Canceled
+	close(c.done)
+	c.mu.Unlock()
+	for n := range c.steps {
+		c.mu.Lock()
+		step := c.steps[n]
+		c.steps[n] = nil
+		c.mu.Unlock()
+		if step != nil {
+			step()
+			synctest.Wait()
+		}
+	}
+}
+
+// A daemon that stops ends no session, in whatever order its connections learn of it.
+func TestTheEndOfTheDaemonEndsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		d.token(t, "root")
+		token := d.token(t, "w")
+		ctx := &slowEnd{Context: context.Background(), done: make(chan struct{})}
+		near, far := net.Pipe()
+		d.conns.Go(func() { d.ServeConn(ctx, far, process.Peer{}) })
+		t.Cleanup(func() { near.Close() })
+		p := &peer{t: t, nc: near, br: bufio.NewReader(near)}
+		p.greet(server.Hello{Token: token})
+		p.call(1, "run_lease_acquire", `{"key":"x"}`)
+		p.receive()
+		synctest.Wait()
+		ctx.end()
+		p.expectClosed()
+
+		back := d.pipe(t)
+		back.greet(server.Hello{Handle: p.welcome.Handle, Token: token})
+		back.call(2, "run_lease_acquire", `{"key":"x"}`)
+		if text := back.receive().text(); !back.welcome.Resumed || !strings.Contains(text, "already yours") {
+			t.Errorf("the client is back, resumed: %v; %s", back.welcome.Resumed, text)
+		}
 	})
 }

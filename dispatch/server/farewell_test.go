@@ -155,7 +155,7 @@ func TestAnAgentsProcessNeedsItsCredentialsAtAnotherServer(t *testing.T) {
 			_, _, err := server.Greet(near, h)
 			return err
 		}
-		agent, _ := s.process("LEASEHOLD_ACTOR_ID=0195f9b2-0000-7000-8000-000000000001")
+		agent, _ := s.process(process.ActorMark + "=0195f9b2-0000-7000-8000-000000000001")
 		for _, h := range []server.Hello{{Operator: true}, {Run: run, Name: "w"}} {
 			var refused *server.HelloError
 			if err := greet(agent, h); !errors.As(err, &refused) || refused.Code != "FORBIDDEN" || !strings.Contains(refused.Message, "comes from a launched agent, actor 0195f9b2-") {

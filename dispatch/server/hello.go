@@ -158,6 +158,10 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	if err != nil {
 		r := tools.RefusalOf(err)
 		nc.Write(wire.Line(Welcome{Error: &HelloError{r.Code, r.Message}}))
+		if v.se != nil {
+			err = errors.Join(err, s.dismiss(ctx, v, nc, err))
+			v.home.guests.Done()
+		}
 		return visit{}, err
 	}
 	se, a := v.se, v.se.Actor()
@@ -166,8 +170,9 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
 	}))
 	if err != nil {
+		err = errors.Join(err, s.dismiss(ctx, v, nc, fmt.Errorf("its connection ended: %w", err)))
 		v.leave()
-		return visit{}, errors.Join(err, se.Close(fmt.Errorf("its connection ended: %w", err)))
+		return visit{}, err
 	}
 	nc.SetDeadline(time.Time{})
 	interruptIfOver(ctx, nc)
@@ -190,14 +195,11 @@ func (s *Server) refuseLaunched(who dispatch.Credentials, nc net.Conn, peer proc
 	if _, known := s.homes.knowing(peer); known {
 		return nil
 	}
-	if actor, ok := process.Inherited(peer.PID, launchedMark); ok {
+	if actor, ok := process.Inherited(peer.PID, process.ActorMark); ok {
 		return &dispatch.ForbiddenError{What: fmt.Sprintf("process %d comes from a launched agent, actor %.64s, and shows no credentials: connect with the LEASEHOLD_TOKEN that the agent was given; it runs no operator's commands", peer.PID, actor)}
 	}
 	return nil
 }
-
-// launchedMark is a variable that each launched process has.
-const launchedMark = "LEASEHOLD_ACTOR_ID"
 
 // interruptIfOver sets the deadline again that the end of ctx has set, in case
 // another deadline has just replaced it.
@@ -231,10 +233,11 @@ func (v visit) leave() {
 }
 
 // visit opens the session for a hello. The caller is a guest of the home; if
-// visit returns an error, it no longer is.
+// there is no session afterwards, it no longer is. If visit returns an error and
+// a session, the session is to be dismissed.
 func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Credentials, peer process.Peer) (err error) {
 	defer func() {
-		if err != nil {
+		if v.se == nil {
 			v.home.guests.Done()
 		}
 	}()
@@ -244,10 +247,28 @@ func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Cred
 	if v.se, err = v.home.state.Connect(ctx, who, peer); err != nil {
 		return err
 	}
-	if v.share, err = s.shares.take(v.se.Actor().ID, socketConn); err != nil {
-		return errors.Join(err, v.se.Close(err))
+	v.share, err = s.shares.take(v.se.Actor().ID, socketConn)
+	return err
+}
+
+// dismiss gives up the session of a client that was refused or is not there any
+// more. A session that was resumed holds what its client has taken before. If
+// the client may still be there, it has a short while to come back.
+func (s *Server) dismiss(ctx context.Context, v visit, nc net.Conn, cause error) error {
+	_, passedOn := nc.(*passed)
+	_, overHTTP := nc.(*remote)
+	if refused := v.share == nil; v.se.Resumed() && (refused || passedOn || overHTTP) {
+		select {
+		case <-time.After(s.opts.DoorGrace):
+		case <-ctx.Done():
+		case <-v.home.ctx.Done():
+		case <-v.se.Context().Done():
+		}
 	}
-	return nil
+	if ctx.Err() != nil || v.home.ctx.Err() != nil {
+		return nil // the session outlasts the daemon
+	}
+	return v.se.Close(cause)
 }
 
 // credentials returns the hello's credentials, limited to what the kind of

@@ -245,13 +245,13 @@ func (e *endpoint) delete(w http.ResponseWriter, r *http.Request, actor dispatch
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// keepAlive detects within half a minute that a client's machine is gone.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+// peerSilence is how long a client's machine may not answer.
+const peerSilence = Silence(30 * time.Second)
 
 // ListenHTTP listens at a TCP address, which must be a loopback address unless
 // public is true.
 func ListenHTTP(addr string, public bool) (net.Listener, error) {
-	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	config := net.ListenConfig{KeepAliveConfig: peerSilence.KeepAlive(), Control: peerSilence.Control}
 	ln, err := config.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err

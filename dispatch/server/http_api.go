@@ -173,7 +173,7 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		e.tell(w, api.Refuse(&registry.ArgumentError{Argument: idempotencyKey, Problem: fmt.Sprintf("must be at most %d bytes", maxIdempotencyKey)}))
 		return
 	}
-	body, status, err := e.readAPIBody(w, r)
+	body, status, err := e.readAPIBody(w, r, actor.ID)
 	if err != nil {
 		e.tell(w, api.Problem(status, codeOf(status), err.Error()))
 		return
@@ -217,14 +217,14 @@ func codeOf(status int) string {
 }
 
 // readAPIBody is readBody for a request that may have no body.
-func (e *endpoint) readAPIBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+func (e *endpoint) readAPIBody(w http.ResponseWriter, r *http.Request, actor uuid.UUID) (body []byte, status int, err error) {
 	if r.ContentLength == 0 || r.Body == nil {
 		return nil, 0, nil
 	}
 	if media, _, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json")); err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
 	}
-	return e.readAll(w, r)
+	return e.readAll(w, r, actor)
 }
 
 // sessionFor returns the session for a call: the one that it names, or the one
@@ -319,10 +319,10 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, actor dis
 	info := hs.info()
 	info.Session = hs.se.Handle()
 	if writeAnswer(w, api.Made(info), e.server.opts.WriteTimeout) != nil {
-		hs.presence.lost("")
+		hs.brokeOff(r, "")
 		return
 	}
-	webConnOf(r).answered(func() {}, func() { hs.presence.unread("") })
+	webConnOf(r).answered(func() {}, func() { hs.presence.unread("", hs.grace(r)) })
 	hs.presence.answered()
 }
 

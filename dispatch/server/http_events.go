@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -25,16 +26,26 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		e.tell(w, hs.notFor(r))
 		return
 	}
-	read := func(ctx context.Context, args tools.Arguments) tools.Reply {
-		if away := hs.spread.away(hs.se, route.Tool.Name, args); away != nil {
-			return away(ctx, hs.se, args)
+	// read returns a page as the text of a stream, and where the next one
+	// begins. It does so in the actor's turn, because a page is as much work to
+	// encode as to read.
+	read := func(ctx context.Context, args tools.Arguments) (text []byte, next json.RawMessage, page tools.Reply) {
+		away := hs.spread.away(hs.se, route.Tool.Name, args)
+		if away != nil { // it is read in a turn there
+			page = away(ctx, hs.se, args)
 		}
 		ctx, turn, err := hs.share.turn(ctx, false)
 		if err != nil {
-			return tools.RefusalOf(err).Reply()
+			return nil, nil, tools.RefusalOf(err).Reply()
 		}
 		defer turn.end()
-		return hs.tools[route.Tool.Name].call(ctx, hs.se, args)
+		if away == nil {
+			page = hs.tools[route.Tool.Name].call(ctx, hs.se, args)
+		}
+		if !page.IsError {
+			text, next = eventText(page)
+		}
+		return text, next, page
 	}
 	asked, err := route.Call(r, nil)
 	if last := r.Header.Get("Last-Event-ID"); err == nil && last != "" {
@@ -52,6 +63,12 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		return
 	}
 	defer hs.dropStream()
+	// A stream is a call that waits: one event wakes all of them.
+	if err := hs.share.begin(0, true); err != nil {
+		e.tell(w, api.Refuse(err))
+		return
+	}
+	defer hs.share.done(0, true)
 	if !hs.presence.beginStream() {
 		e.tell(w, noAPISession)
 		return
@@ -61,7 +78,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	ctx, cut := hs.during(r.Context())
 	defer cut()
 	asked.Given["wait_secs"] = json.RawMessage("0") // answer at once with what exists, or with a refusal
-	page := read(ctx, asked.Arguments())
+	text, next, page := read(ctx, asked.Arguments())
 	if page.IsError {
 		e.tell(w, asked.Answer(page))
 		return
@@ -70,34 +87,37 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	defer stream.close()
 	asked.Given["wait_secs"] = json.RawMessage(strconv.FormatFloat(e.server.opts.HTTPKeepAlive.Seconds(), 'f', -1, 64))
 	for !page.IsError && stream.err == nil {
-		asked.Given["since"] = stream.events(page)
+		stream.write(text)
 		if _, err := e.authenticate(r); err != nil {
 			return // its token is no longer valid
 		}
-		page = read(ctx, asked.Arguments())
+		asked.Given["since"] = next
+		text, next, page = read(ctx, asked.Arguments())
 	}
 	if page.IsError && ctx.Err() == nil {
 		stream.named("error", page.Object)
 	}
 }
 
-// events sends a page of events, and returns where the next page begins.
-func (s *eventStream) events(page tools.Reply) (next json.RawMessage) {
+// eventText returns a page of events as the text of a stream, and where the next
+// page begins.
+func eventText(page tools.Reply) (text []byte, next json.RawMessage) {
 	var list struct {
 		Events []json.RawMessage
 		Next   json.RawMessage
 	}
 	_ = json.Unmarshal(page.Object, &list) // encoded by our own tool
+	text = make([]byte, 0, len(page.Object)+64*len(list.Events))
 	for _, event := range list.Events {
 		var head struct {
 			Revision uint64
 			Event    string
 		}
 		_ = json.Unmarshal(event, &head)
-		s.identified(strconv.FormatUint(head.Revision, 10), head.Event, event)
+		text = fmt.Appendf(text, "id: %d\nevent: %s\ndata: %s\n\n", head.Revision, head.Event, event)
 	}
-	if len(list.Events) == 0 {
-		s.comment()
+	if len(text) == 0 {
+		return []byte(silence), list.Next
 	}
-	return list.Next
+	return text, list.Next
 }

@@ -93,7 +93,7 @@ func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn) // anybody may send it
-	body, status, err := e.readAPIBody(w, r)
+	body, status, err := e.readAPIBody(w, r, uuid.Nil)
 	if err != nil {
 		e.tell(w, api.Problem(status, codeOf(status), err.Error()))
 		return

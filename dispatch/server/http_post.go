@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -36,7 +37,7 @@ var errClientGone = errors.New("the client closed the request")
 // post handles one message. If the client closes the request, its call is
 // cancelled, because the answer has no other way to the client.
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
-	body, status, err := e.readBody(w, r)
+	body, status, err := e.readBody(w, r, actor.ID)
 	if err != nil {
 		tryLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
@@ -70,7 +71,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 	}
 }
 
-func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request, actor uuid.UUID) (body []byte, status int, err error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
@@ -78,12 +79,13 @@ func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request) (body []byte
 	if asJSON, asStream := accepts(r); !asJSON && !asStream {
 		return nil, http.StatusNotAcceptable, errNotAcceptable
 	}
-	return e.readAll(w, r)
+	return e.readAll(w, r, actor)
 }
 
 // readAll reads a body, limited in time and size. A large one must find room
-// among those that are being received.
-func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+// among those that are being received, of its actor and in all. The actor is nil if
+// another server knows it.
+func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request, actor uuid.UUID) (body []byte, status int, err error) {
 	if r.ContentLength > wire.MaxMessage {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}
@@ -100,7 +102,7 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request) (body []byte,
 	all := http.MaxBytesReader(w, r.Body, wire.MaxMessage)
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), sureBody)+bytes.MinRead))
 	if _, err = buf.ReadFrom(io.LimitReader(all, largeMessage)); err == nil && buf.Len() == largeMessage {
-		err = e.readRest(buf, r, all)
+		err = e.readRest(buf, r, all, actor)
 	}
 	if too, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		err = errTooLong
@@ -119,10 +121,18 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request) (body []byte,
 // any of it.
 const sureBody = 64 << 10
 
-// readRest reads the rest of a large body.
-func (e *endpoint) readRest(buf *bytes.Buffer, r *http.Request, rest io.Reader) error {
+// readRest reads the rest of a large body. It counts for the actor of the request, which
+// need not be that of the connection: a proxy sends requests of many over one.
+func (e *endpoint) readRest(buf *bytes.Buffer, r *http.Request, rest io.Reader, actor uuid.UUID) error {
 	places := []chan struct{}{e.server.shares.arriving}
-	if c := webConnOf(r); c != nil && c.share != nil {
+	if c := webConnOf(r); actor != uuid.Nil {
+		sh, err := e.server.shares.take(actor, webBody)
+		if err != nil {
+			return err
+		}
+		defer sh.giveBack(webBody)
+		places = append(places, sh.arriving)
+	} else if c != nil && c.share != nil {
 		places = append(places, c.share.arriving)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyTimeout)
@@ -161,10 +171,10 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 	w.Header().Set(sessionHeader, hs.se.Handle())
 	reply = stateIdleLimit(reply, e.server.opts.HTTPIdle)
 	if writeLine(w, http.StatusOK, encodeReply(env.ID, reply), e.server.opts.WriteTimeout) != nil {
-		hs.presence.lost("")
+		hs.brokeOff(r, "")
 		return
 	}
-	webConnOf(r).answered(func() {}, func() { hs.presence.unread("") })
+	webConnOf(r).answered(func() {}, func() { hs.presence.unread("", hs.grace(r)) })
 	hs.presence.answered()
 }
 
@@ -250,7 +260,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		return
 	}
 	name, again := f.name(hs.nameOf(hs.se, &env), hs.se, &env)
-	c, err := hs.begin(&env, len(body), name)
+	c, err := hs.begin(&env, len(body), name, again)
 	if err != nil {
 		_ = f.write(w, f.refuse(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()
@@ -289,8 +299,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.requests.cutOff(c)
 		<-reply
 		hs.requests.taken(c)
-	case hs.requests.giveUp(c, errClientGone):
-		s.undo(hs.se, c)
+	case hs.undoIf(c, func() bool { return hs.requests.giveUp(c, errClientGone) }):
 	default:
 		<-reply
 		s.retell(hs.se)
@@ -299,11 +308,11 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.presence.answered() // its client cancelled it first
 		return
 	}
-	hs.presence.lost(c.key)
+	hs.brokeOff(r, c.key)
 }
 
 // begin reserves the capacity that a request needs.
-func (hs *httpSession) begin(env *wire.Message, size int, name call.Call) (*request, error) {
+func (hs *httpSession) begin(env *wire.Message, size int, name call.Call, again bool) (*request, error) {
 	waits := hs.waits(env)
 	if err := hs.share.begin(size, waits); err != nil {
 		return nil, err
@@ -313,19 +322,29 @@ func (hs *httpSession) begin(env *wire.Message, size int, name call.Call) (*requ
 		hs.share.done(size, waits)
 		return nil, err
 	}
-	c.open = true
+	c.open = !again
 	return c, nil
+}
+
+// undoIf undoes a call if its answer turns out to be lost.
+func (hs *httpSession) undoIf(c *request, lost func() bool) bool {
+	s := hs.endpoint.server
+	defer s.marked.hold(&hs.requests, c)()
+	if !lost() {
+		return false
+	}
+	s.undo(hs.se, c)
+	return true
 }
 
 // unread undoes a call whose answer was written to a client that closed its
 // connection without reading it.
 func (hs *httpSession) unread(c *request) {
-	if hs.requests.lost(c) {
-		hs.endpoint.server.undo(hs.se, c)
-	} else {
+	if !hs.undoIf(c, func() bool { return hs.requests.lost(c) }) {
 		hs.endpoint.server.retell(hs.se)
 	}
-	hs.presence.unread(c.key)
+	hs.presence.unread(c.key, hs.endpoint.server.opts.HTTPGrace)
+	hs.endpoint.server.opts.Log.Debug().Stringer("session", hs.se.ID()).Str("request", c.key).Msg("an answer was not read")
 }
 
 // answer writes the reply when it comes, and reports whether it was written to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -70,11 +71,11 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	hs := &httpSession{endpoint: e, service: homeOf(r).serviceFor(se), home: homeOf(r), se: se, share: sh, client: newClient()}
 	hs.client.subscriptions.lasting = true
 	if se.Resumed() {
-		if err := hs.client.subscriptions.restore(r.Context(), se); err != nil {
-			return nil, errors.Join(err, se.Close(nil))
+		if err := hs.client.subscriptions.restore(context.WithoutCancel(r.Context()), se); err != nil {
+			return nil, err // the engine has failed, or another server leads now
 		}
 	}
-	hs.presence.grace, hs.presence.idle = e.server.opts.HTTPGrace, e.server.opts.HTTPIdle
+	hs.presence.idle = e.server.opts.HTTPIdle
 	hs.presence.over = func(cause error) { e.ending(func() { hs.end(cause) }) }
 
 	ctx, cut := context.WithCancelCause(context.Background())
@@ -163,6 +164,23 @@ func (hs *httpSession) during(ctx context.Context) (context.Context, context.Can
 		}
 		cancel()
 	}
+}
+
+// brokeOff notes that a request ended without its answer. call is the key of its
+// call, or "" for a stream.
+func (hs *httpSession) brokeOff(r *http.Request, call string) {
+	hs.presence.lost(call, hs.grace(r))
+	hs.endpoint.server.opts.Log.Debug().Stringer("session", hs.se.ID()).Str("method", r.Method).Str("request", call).
+		Bool("server_lost", webConnOf(r).doorLost()).Msg("a request broke off")
+}
+
+// grace is how long a client may take to come back after a request broke off.
+func (hs *httpSession) grace(r *http.Request) time.Duration {
+	o := &hs.endpoint.server.opts
+	if webConnOf(r).doorLost() {
+		return max(o.HTTPGrace, o.DoorGrace)
+	}
+	return o.HTTPGrace
 }
 
 // touch starts the idle time of a session that has no request yet.

@@ -49,7 +49,7 @@ func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSess
 	}
 	// On this side only the end of the daemon or of the session closes a
 	// stream, and then it no longer matters whether the client is there.
-	defer hs.presence.lost("")
+	defer hs.brokeOff(r, "")
 
 	stream := newEventStream(w, e.server.opts.WriteTimeout)
 	defer stream.close()
@@ -120,15 +120,11 @@ func (s *eventStream) named(kind string, line []byte) {
 	s.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, bytes.TrimSpace(line)))
 }
 
-// identified sends an event with an id that the client can name when it
-// reconnects.
-func (s *eventStream) identified(id, kind string, line []byte) {
-	s.write(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", id, kind, line))
-}
-
-// comment sends something that clients ignore. It shows proxies that a silent
+// silence is something that clients ignore. It shows proxies that a silent
 // stream is alive, and detects one that is dead.
-func (s *eventStream) comment() { s.write([]byte(":\n\n")) }
+const silence = ":\n\n"
+
+func (s *eventStream) comment() { s.write([]byte(silence)) }
 
 func (s *eventStream) write(p []byte) {
 	if s.err != nil {

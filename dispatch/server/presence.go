@@ -14,33 +14,36 @@ import (
 //
 //   - lost: a stream or a call was broken off by the client's end. This is how a
 //     client that was killed looks. A client that reconnects is back within about
-//     a second. The session ends after the grace, unless the client sends
-//     something.
+//     a second. The session ends after a grace, unless the client sends
+//     something. The grace is longer if it was another server that was lost.
 //   - answered: the client is thinking, is running a build, or was killed between
 //     two calls without an open stream. These cases cannot be distinguished, so
 //     the session lasts until the idle limit. What it holds is limited by the ttl.
 //
 // A call that its client cancelled is broken off too, and does not count as
 // lost. An answer clears a loss, because a client that has given up its stream
-// may continue without it. An answer within settle of the loss does not,
-// because requests that a client sent just before it was killed are answered
-// just after.
+// may continue without it. An answer within settle of the loss does so only if
+// a request arrived later than what was on its way at the loss: requests that a
+// client sent just before it was killed are answered just after.
 type presence struct {
-	grace, idle time.Duration
-	over        func(cause error) // called once, on its own goroutine
+	idle time.Duration
+	over func(cause error) // called once, on its own goroutine
 
 	mu       sync.Mutex
 	open     int
-	begun    int       // total number of requests
-	lostAt   time.Time // zero: not lost
-	lostCall string    // the call that was lost; "": a stream
+	begun    int           // total number of requests
+	lostAt   time.Time     // zero: not lost
+	back     bool          // a request has arrived since then
+	lostCall string        // the call that was lost; "": a stream
+	grace    time.Duration // after that loss
 	timer    *time.Timer
 	ended    bool
 }
 
-// settle is how long after the death of a client its last requests may still
-// arrive.
-const settle = 500 * time.Millisecond
+const (
+	settle   = 500 * time.Millisecond // how long after the death of a client its last requests may be answered
+	onItsWay = 20 * time.Millisecond  // and how long after it they may arrive
+)
 
 // errLost is the cause when a session ends because its client was lost.
 var errLost = errors.New("its client lost its connection and did not come back")
@@ -55,6 +58,7 @@ func (p *presence) begin() bool {
 	}
 	p.open++
 	p.begun++
+	p.back = p.back || time.Since(p.lostAt) >= onItsWay
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -77,30 +81,30 @@ func (p *presence) beginStream() bool {
 func (p *presence) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.lostAt) >= settle {
+	if p.back || time.Since(p.lostAt) >= settle {
 		p.lostAt = time.Time{}
 	}
 	p.doneLocked()
 }
 
 // lost counts a request that was broken off. call is the key of its call, or ""
-// for a stream.
-func (p *presence) lost(call string) {
+// for a stream, and grace is how long its client may take to come back.
+func (p *presence) lost(call string, grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lostAt, p.lostCall = time.Now(), call
+	p.lostAt, p.lostCall, p.grace, p.back = time.Now(), call, grace, false
 	p.doneLocked()
 }
 
 // unread corrects an answered: the client closed its connection without having
 // read the answer.
-func (p *presence) unread(call string) {
+func (p *presence) unread(call string, grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return
 	}
-	p.lostAt, p.lostCall = time.Now(), call
+	p.lostAt, p.lostCall, p.grace, p.back = time.Now(), call, grace, false
 	if p.open == 0 {
 		p.watchLocked()
 	}

@@ -16,7 +16,7 @@ type judged struct {
 
 func judge() *judged {
 	j := &judged{start: time.Now(), over: make(chan time.Duration, 1)}
-	j.presence = &presence{grace: 4 * time.Second, idle: 15 * time.Minute}
+	j.presence = &presence{idle: 15 * time.Minute}
 	j.presence.over = func(cause error) {
 		j.cause = cause
 		j.over <- time.Since(j.start)
@@ -40,24 +40,24 @@ func TestPresence(t *testing.T) {
 		"a lost stream ends the session after the grace": {func(j *judged) {
 			j.beginStream()
 			time.Sleep(sec)
-			j.lost("")
+			j.lost("", 4*sec)
 		}, 5 * sec},
 		"a stream that comes back keeps it": {func(j *judged) {
 			j.beginStream()
-			j.lost("")
+			j.lost("", 4*sec)
 			time.Sleep(sec)
 			j.beginStream()
 			time.Sleep(time.Hour)
-			j.lost("")
+			j.lost("", 4*sec)
 		}, time.Hour + 5*sec},
 		"a call that broke off ends it after the grace": {func(j *judged) {
 			j.begin()
 			time.Sleep(sec)
-			j.lost("1")
+			j.lost("1", 4*sec)
 		}, 5 * sec},
 		"a call that was cancelled does not": {func(j *judged) {
 			j.begin()
-			j.lost("1")
+			j.lost("1", 4*sec)
 			j.begin()
 			j.cancelled("1")
 			j.answered()
@@ -74,11 +74,11 @@ func TestPresence(t *testing.T) {
 			j.begin()
 			j.answered()
 			time.Sleep(24 * time.Hour)
-			j.lost("")
+			j.lost("", 4*sec)
 		}, 24*time.Hour + 4*sec},
 		"whoever goes on without a stream may think": {func(j *judged) {
 			j.beginStream()
-			j.lost("")
+			j.lost("", 4*sec)
 			time.Sleep(sec)
 			j.begin()
 			j.answered()
@@ -86,7 +86,7 @@ func TestPresence(t *testing.T) {
 		"what a killed client had sent is no sign of life": {func(j *judged) {
 			j.beginStream()
 			j.begin()
-			j.lost("")
+			j.lost("", 4*sec)
 			time.Sleep(time.Millisecond)
 			j.begin()
 			j.answered()
@@ -95,16 +95,36 @@ func TestPresence(t *testing.T) {
 		"a call that outlasts a lost stream is": {func(j *judged) {
 			j.beginStream()
 			j.begin()
-			j.lost("")
+			j.lost("", 4*sec)
 			time.Sleep(30 * sec)
 			j.answered()
 		}, 15*time.Minute + 30*sec},
+		"whoever sends a call again at once may think": {func(j *judged) {
+			j.begin()
+			j.lost("1", 4*sec)
+			time.Sleep(50 * time.Millisecond)
+			j.begin()
+			j.answered()
+		}, 15*time.Minute + 50*time.Millisecond},
+		"whoever is killed with the call that it sent again is lost": {func(j *judged) {
+			j.begin()
+			j.lost("1", 4*sec)
+			time.Sleep(50 * time.Millisecond)
+			j.begin()
+			j.begin()
+			j.lost("1", 4*sec)
+			j.answered()
+		}, 4*sec + 50*time.Millisecond},
+		"whoever came through a server that was lost has longer": {func(j *judged) {
+			j.begin()
+			j.lost("1", 10*sec)
+		}, 10 * sec},
 		"of two streams one is enough": {func(j *judged) {
 			j.beginStream()
 			j.beginStream()
-			j.lost("")
+			j.lost("", 4*sec)
 			time.Sleep(time.Hour)
-			j.lost("")
+			j.lost("", 4*sec)
 		}, time.Hour + 4*sec},
 	} {
 		t.Run(name, func(t *testing.T) {

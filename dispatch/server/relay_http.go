@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
@@ -173,7 +174,7 @@ func (e *endpoint) checkOrigin(r *http.Request) error {
 // pass connects the connection of a request to the server that leads its
 // partition, until either side ends.
 func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net.Conn) {
-	body, status, err := e.readAll(w, r)
+	body, status, err := e.readAll(w, r, uuid.Nil)
 	if err != nil {
 		http.Error(w, err.Error(), status)
 		return

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -264,6 +265,47 @@ func TestALostServerLosesNoClient(t *testing.T) {
 			t.Errorf("it was kept for %v", took)
 		}
 	})
+}
+
+// A client over HTTP has as long to come back as others if the server is lost through
+// which it came, whether it had a call or a stream there.
+func TestAnHTTPClientHasTimeToLeaveALostServer(t *testing.T) {
+	for name, open := range map[string]string{"a call": "POST", "a stream": "GET"} {
+		for _, after := range []time.Duration{9 * time.Second, 11 * time.Second} {
+			t.Run(fmt.Sprint(name, " and ", after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					hub := newHub(t, server.Options{})
+					lost, other := hub.door(t, server.Options{}), hub.door(t, server.Options{})
+					holder := hub.dial(t, "holder")
+					holder.call(1, "run_lease_acquire", `{"key":"a"}`)
+					holder.receive()
+					session := lost.open(t)
+					body := ""
+					if open == "POST" {
+						body = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","wait_secs":50}}}`
+					}
+					broken := make(chan struct{})
+					go func() {
+						defer close(broken)
+						resp, err := lost.client.Do(lost.request(t, open, body, session...))
+						if err == nil {
+							_, _ = io.Copy(io.Discard, resp.Body)
+							resp.Body.Close()
+						}
+					}()
+					time.Sleep(time.Second)
+					lost.die()
+					<-broken
+					time.Sleep(after)
+					other.token = lost.token
+					resp, _ := other.do(t, "POST", ping, session...)
+					if known := resp.StatusCode == 200; known != (after < 10*time.Second) {
+						t.Errorf("it came back: %s", resp.Status)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A call that is sent again while the connection on which it was sent first is not

@@ -43,16 +43,18 @@ func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
 // becomes known:
 //
 //   - while it runs: it is cancelled, and undone when it has returned;
-//   - when its answer cannot be written: it is undone;
+//   - when its answer cannot be written: it is undone. But if a call that was sent
+//     more than once is answered, the client may have that answer, and what becomes
+//     of the other requests says nothing;
 //   - after its answer was written: a client that cancels a call has not seen its
 //     answer, which is still on its way. So calls are remembered for a while after
 //     their answer, and [requests.cancel] removes them.
 //
 // A call counts as delivered when later ones have replaced it among those
-// remembered, or when its id is used again. Over HTTP its connection shows it
-// instead: see [webConn]. The end of a connection to the socket delivers
-// nothing: its last answers may be lost, and their calls sent again over
-// another connection.
+// remembered, or when its id is used for another call. Over HTTP its connection
+// shows it instead: see [webConn]. But a call that has a mark may be sent again:
+// the end of its connection delivers nothing, because the answer may be lost
+// behind it, in another server or in a proxy.
 type requests struct {
 	mu       sync.Mutex
 	running  map[string]*request
@@ -86,10 +88,11 @@ type request struct {
 
 	starting chan struct{} // contains an element for it until it has had a turn; nil: does not
 
-	name  call.Call     // of a tool call that changes something; otherwise zero
-	open  bool          // its connection will show whether the answer was read; under requests.mu
-	told  bool          // its connection has shown that it was; under requests.mu
-	place *list.Element // in settled
+	name   call.Call     // of a tool call that changes something; otherwise zero
+	copied bool          // its call was sent more than once, and answered; under requests.mu
+	open   bool          // its connection will show whether the answer was read, and it will not be sent again; under requests.mu
+	told   bool          // its connection has shown that it was; under requests.mu
+	place  *list.Element // in settled
 
 	// Guarded by requests.mu.
 	unwanted bool      // nobody will read the answer
@@ -134,8 +137,12 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 		t.running = make(map[string]*request)
 	}
 	t.running[r.key] = r
-	// A client that uses an id again has received the answer to its last use.
-	if last := t.takeAnsweredLocked(r.key); last != nil {
+	switch last := t.answered[r.key]; {
+	case last == nil:
+	case m.Params.Meta.Call != "" && last.name.Name == name.Name:
+		r.copied, last.copied = true, true
+	default: // the client uses the id for another call, so it has the answer to the last one
+		t.takeLocked(last)
 		last.delivered()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
@@ -171,6 +178,9 @@ func (t *requests) settle(r *request) (wanted bool) {
 		r.at = time.Now()
 		if t.answered == nil {
 			t.answered = make(map[string]*request)
+		}
+		if last := t.answered[r.key]; last != nil {
+			t.takeLocked(last)
 		}
 		t.answered[r.key] = r
 		if !r.open {
@@ -227,7 +237,7 @@ func (t *requests) lost(r *request) bool {
 }
 
 func (t *requests) lostLocked(r *request) bool {
-	if t.answered[r.key] != r {
+	if t.answered[r.key] != r || r.copied {
 		return false
 	}
 	t.takeLocked(r)
@@ -305,7 +315,7 @@ func (t *requests) giveUp(r *request, cause error) (undo bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running[r.key] == r {
-		r.unwanted, r.undo = true, true
+		r.unwanted, r.undo = true, !r.copied
 		r.cancel(cause)
 	}
 	return t.lostLocked(r)
@@ -389,18 +399,26 @@ type markedCall struct {
 	done chan struct{}
 }
 
+// hold keeps other requests of r's call waiting while the call may be undone, so
+// that none of them is told what is just being taken back. One that runs already
+// has prevented that.
+func (k *marked) hold(t *requests, r *request) (leave func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if key := r.name.Key(); r.name.Recorded() && k.calls[key] == nil {
+		return k.addLocked(key, &markedCall{t, r, make(chan struct{})})
+	}
+	return func() {}
+}
+
 // enter makes r the only running call of its name. An earlier one, on a
 // connection that its client has given up, is cut off, and enter waits for its
 // end, so that r finds what it did.
 func (k *marked) enter(t *requests, r *request) (leave func()) {
 	key := r.name.Key()
-	own := &markedCall{t, r, make(chan struct{})}
 	k.mu.Lock()
-	if k.calls == nil {
-		k.calls = make(map[string]*markedCall)
-	}
 	earlier := k.calls[key]
-	k.calls[key] = own
+	leave = k.addLocked(key, &markedCall{t, r, make(chan struct{})})
 	k.mu.Unlock()
 	if earlier != nil {
 		earlier.in.cutOff(earlier.r)
@@ -409,6 +427,14 @@ func (k *marked) enter(t *requests, r *request) (leave func()) {
 		case <-r.ctx.Done():
 		}
 	}
+	return leave
+}
+
+func (k *marked) addLocked(key string, own *markedCall) (leave func()) {
+	if k.calls == nil {
+		k.calls = make(map[string]*markedCall)
+	}
+	k.calls[key] = own
 	return func() {
 		k.mu.Lock()
 		if k.calls[key] == own {

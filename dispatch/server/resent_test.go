@@ -1,9 +1,19 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // A call with a name that is sent again over another connection of its session
@@ -39,4 +49,153 @@ func TestANamedCallThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 			t.Errorf("%s (again: %v): %s, want %s", step.name, step.again, got, step.want)
 		}
 	}
+}
+
+// The answer to a call may be lost behind the connection that it was written to: in
+// another server, or in a proxy. So a call with a mark that is sent again is carried
+// out once, whatever that connection has shown, also long after its answer.
+func TestAMarkedCallOverHTTPIsCarriedOutOnceThoughItsAnswerSeemsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		set := func(id int, mark string, again bool) string {
+			_, body := w.do(t, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"kv_set","arguments":{"path":"/shared/n","value":%q},`+
+				`"_meta":{"leasehold/call":%q,"leasehold/resent":%t}}}`, id, mark, mark, again), session...)
+			_, version, _ := strings.Cut(body, `"version":`)
+			return strings.TrimRight(version, "},\n")
+		}
+		for _, step := range []struct {
+			after time.Duration
+			id    int
+			mark  string
+			again bool
+			want  string
+		}{
+			{0, 2, "a", false, "1"},
+			{0, 2, "a", true, "1"},
+			{0, 3, "b", false, "2"},
+			{0, 4, "c", false, "3"},
+			{3 * time.Second, 5, "d", false, "4"},
+			{0, 6, "e", false, "5"},
+			{0, 3, "b", true, "2"},
+			{0, 7, "c", true, "3"},
+			{0, 7, "f", false, "6"}, // the same id for another call
+		} {
+			time.Sleep(step.after)
+			if got := set(step.id, step.mark, step.again); got != step.want {
+				t.Errorf("%s (again: %v): version %s, want %s", step.mark, step.again, got, step.want)
+			}
+		}
+	})
+}
+
+// A countedOut is a context that ends when it has been asked a number of times.
+type countedOut struct {
+	context.Context
+	end context.CancelFunc
+
+	mu   sync.Mutex
+	left int
+}
+
+func countOut(ctx context.Context, n int) *countedOut {
+	ctx, end := context.WithCancel(ctx)
+	return &countedOut{Context: ctx, end: end, left: n}
+}
+
+func (c *countedOut) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left--; c.left == 0 {
+		c.end()
+	}
+	return c.Context.Err()
+}
+
+// over reports whether the context ended because it was asked.
+func (c *countedOut) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left <= 0
+}
+
+// A client may leave at each instant of the request with which it resumes its session,
+// and come back. What it has taken before is still its own.
+func TestARequestThatBreaksOffEndsNoSessionThatItResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		d := newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+		w := newWebOf(t, d)
+		session := w.open(t)
+		id := 1
+		take := func() string {
+			id++
+			_, body := w.do(t, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"x","ttl_secs":3600}}}`, id), session...)
+			return body
+		}
+		if body := take(); !strings.Contains(body, "acquired") {
+			t.Fatal(body)
+		}
+		for n := 1; ; n++ {
+			d.close()
+			d = newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+			w.daemon = d
+			r := w.request(t, "POST", ping, session...)
+			ctx := countOut(t.Context(), n)
+			r = r.WithContext(ctx)
+			d.ServeHTTP(httptest.NewRecorder(), r)
+			over := ctx.over()
+			ctx.end()
+			w.listen(t)
+			if body := take(); !strings.Contains(body, "already yours") {
+				t.Fatalf("a request that ended at its question %d: %s", n, body)
+			}
+			if !over {
+				t.Logf("a request asks %d times whether it goes on", n-1)
+				return
+			}
+		}
+	})
+}
+
+// A client that is refused, because its actor has too many connections, may come back
+// for its session when there is room.
+func TestAClientThatIsRefusedKeepsTheSessionThatItResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		opts := server.Options{Transport: server.Transport{ActorConns: 1}}
+		d := newDaemonOn(t, fs, clock.Clock{}, opts)
+		d.token(t, "root")
+		token := d.token(t, "w")
+		first := d.pipe(t)
+		first.greet(server.Hello{Token: token})
+		first.call(1, "run_lease_acquire", `{"key":"x","ttl_secs":3600}`)
+		first.receive()
+		d.close()
+
+		d = newDaemonOn(t, fs, clock.Clock{}, opts)
+		other := d.pipe(t)
+		other.greet(server.Hello{Token: token})
+		again := func() (*peer, error) {
+			p := d.pipe(t)
+			var err error
+			p.br, p.welcome, err = server.Greet(p.nc, server.Hello{Handle: first.welcome.Handle})
+			return p, err
+		}
+		if _, err := again(); err == nil || !strings.Contains(err.Error(), "connections of one actor") {
+			t.Fatalf("a second connection: %v", err)
+		}
+		time.Sleep(time.Second)
+		other.nc.Close()
+		synctest.Wait()
+		back, err := again()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		back.call(2, "run_lease_acquire", `{"key":"x"}`)
+		if text := back.receive().text(); !strings.Contains(text, "already yours") {
+			t.Errorf("it is back: %s", text)
+		}
+	})
 }

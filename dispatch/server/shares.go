@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,7 @@ type share struct {
 	conns    int // to the socket
 	sessions int // over HTTP
 	requests int // connections over HTTP
+	bodies   int // large ones over HTTP that arrive, or wait for room
 	waits    int // calls that wait
 
 	// turns is for running calls. An actor's further calls queue here and not
@@ -89,6 +91,7 @@ const (
 	socketConn use = iota
 	webSession
 	webConnection
+	webBody // a large one, which finds room by the share's channel
 )
 
 func (sh *share) count(u use) (n *int, max int, which string) {
@@ -97,6 +100,8 @@ func (sh *share) count(u use) (n *int, max int, which string) {
 		return &sh.conns, sh.of.max.ActorConns, "connections of one actor"
 	case webSession:
 		return &sh.sessions, sh.of.max.ActorHTTPSessions, "HTTP sessions of one actor"
+	case webBody:
+		return &sh.bodies, math.MaxInt, ""
 	default:
 		return &sh.requests, sh.of.max.ActorHTTPConns, "HTTP connections of one actor"
 	}

@@ -279,6 +279,32 @@ func TestAnAnswerThatNobodyTakesIsUndone(t *testing.T) {
 	})
 }
 
+// A call is sent again, and answered. That its first request arrives late, on a
+// connection that its client has given up, undoes nothing.
+func TestALateCopyOfACallUndoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+		session := w.open(t)
+		marked := func(again bool) string {
+			return strings.Replace(acquireLine(7, "k"), `"params":{`, fmt.Sprintf(`"params":{"_meta":{"leasehold/call":"m","leasehold/resent":%t},`, again), 1)
+		}
+		if _, body := w.do(t, "POST", marked(true), session...); !strings.Contains(body, "acquired") {
+			t.Fatal(body)
+		}
+		late := marked(false)
+		var request strings.Builder
+		fmt.Fprintf(&request, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n", w.token, len(late))
+		for i := 0; i < len(session); i += 2 {
+			request.WriteString(session[i] + ": " + session[i+1] + "\r\n")
+		}
+		w.send(t, request.String()+"\r\n"+late) // nobody reads the answer
+		time.Sleep(time.Minute)
+		if _, body := w.do(t, "POST", acquireLine(8, "k"), session...); !strings.Contains(body, "already yours") {
+			t.Errorf("what the call took: %s", body)
+		}
+	})
+}
+
 // A client with a connection for each request is sent the end of the connection
 // with the answer. That it closes its own end with the answer unread shows only
 // after that.

@@ -41,6 +41,41 @@ func TestWaitingCallsOfAnActorAreLimited(t *testing.T) {
 	})
 }
 
+// A stream of events is a call that waits, too: each event wakes all of them.
+func TestStreamsOfAnActorAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		_, token, err := p.state.IssueAccess(t.Context(), "page", dispatch.Reader, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 512/8 + 1 { // a session has 8 at most
+			reader := (&program{web: &web{daemon: p.daemon, client: p.client, token: token}, t: t, book: p.book}).open()
+			for range 8 {
+				resp, err := reader.client.Do(reader.request(t.Context(), "GET", "/runs/r/events/stream", ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i < 512/8 {
+					if t.Cleanup(func() { resp.Body.Close() }); resp.StatusCode != http.StatusOK {
+						t.Fatalf("a stream of session %d: %s", i, resp.Status)
+					}
+					continue
+				}
+				if resp.StatusCode != http.StatusTooManyRequests {
+					resp.Body.Close()
+					t.Fatalf("the 513th stream: %s", resp.Status)
+				}
+				text, _ := io.ReadAll(resp.Body)
+				if !strings.Contains(string(text), "waiting calls of one actor, at most 512") {
+					t.Fatalf("the 513th stream: %s %s", resp.Status, text)
+				}
+				return
+			}
+		}
+	})
+}
+
 // send opens a connection and sends what may be a part of a request.
 func (w *web) send(t *testing.T, text string) net.Conn {
 	t.Helper()
@@ -67,7 +102,6 @@ func TestHalfOfALargeRequestIsCutOff(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		other.want(201, "POST", "/queues/q/tasks", large)
-		p.client.CloseIdleConnections() // the places are those of the actor that a connection first belongs to
 		p.want(201, "POST", "/queues/q/tasks", `{"payload":1}`)
 		if waited := time.Since(start); waited > time.Second {
 			t.Errorf("a large request of another actor, and a small one of the same, waited for %v", waited)
