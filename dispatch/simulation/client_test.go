@@ -109,13 +109,17 @@ func (c *client) began(old *session) *session {
 func (c *client) connect() (*socket, *session, error) {
 	c.dialing <- struct{}{}
 	defer func() { <-c.dialing }()
-	began := c.w.now()
+	began, patience := c.w.now(), time.Hour
+	if c.w.awaits {
+		patience = 3 * time.Minute
+	}
+	var last error
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c.mu.Lock()
 		s, link, peer, handle := c.session, c.socket, c.peer, c.handle
 		c.mu.Unlock()
-		if c.w.now()-began > time.Hour {
-			c.w.fault("%s found nobody who would serve it in an hour", c.name)
+		if c.w.now()-began > patience {
+			c.w.fault("%s found nobody who would serve it in %v: %v", c.name, patience, last)
 			return nil, nil, errGone
 		}
 		if !c.kind.bridges() {
@@ -166,6 +170,7 @@ func (c *client) connect() (*socket, *session, error) {
 				c.over(s)
 				continue
 			}
+			last = err
 		}
 		c.rest(wait)
 	}
@@ -184,6 +189,7 @@ func (c *client) linked(link *socket, peer process.Peer, handle string) *session
 		c.began(c.session)
 	} else {
 		c.session.ended = -1
+		c.session.aways = append(c.session.aways, gap{c.session.heard, c.w.now()})
 		c.w.note("%s resumes its session", c.name)
 	}
 	return c.session
@@ -246,6 +252,12 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 	made := call{session: s, sent: c.w.now()}
 	tries := 0
 	wait, _ := args["wait_secs"].(float64)
+	unknown := func() { // it is not known what the call has taken
+		key, _ := args["key"].(string)
+		if tool == "task_claim" || key != "" {
+			c.w.history.giveUp(givenUp{c.name, key, made.sent, made.got})
+		}
+	}
 	for {
 		var line []byte
 		asked := c.w.now()
@@ -270,7 +282,11 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+c.w.heldUp && !c.w.slept(asked) {
 				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, took, tool, wait)
 			}
-			return made, c.heard(&made, s, asked, line, tool == "kv_set" || tool == "task_enqueue")
+			err := c.heard(&made, s, asked, line, tool == "kv_set" || tool == "task_enqueue")
+			if errors.Is(err, errOver) {
+				unknown()
+			}
+			return made, err
 		case errors.Is(err, errBroken):
 			if !c.kind.bridges() {
 				c.doubted(asked)
@@ -282,10 +298,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 				return made, errGone
 			}
 		case errors.Is(err, errCancelled):
-			key, _ := args["key"].(string)
-			if tool == "task_claim" || key != "" {
-				c.w.history.giveUp(givenUp{c.name, key, made.sent, made.got})
-			}
+			unknown()
 			if r.breaks || errors.Is(err, errUntold) {
 				c.doubted(asked)
 			}
@@ -348,8 +361,8 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte,
 		Code    string
 		Message string
 		Notices []struct {
-			Code  string
-			Token uint64
+			Code, Reason string
+			Token        uint64
 		}
 	}
 	made.into(&common)
@@ -367,10 +380,11 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte,
 		c.doubt = -1
 	}
 	s.replies++
+	s.heard = c.w.now()
 	for _, n := range common.Notices {
 		if g := c.grants[n.Token]; g != nil && n.Code == "LEASE_LOST" {
 			g.told = true
-			c.w.note("%s is told that it lost %s with token %d", c.name, g.key, n.Token)
+			c.w.note("%s is told that it lost %s with token %d: %s", c.name, g.key, n.Token, n.Reason)
 		}
 	}
 	if strings.Contains(common.Message, "the disk that the daemon keeps its state on is almost full") {
@@ -499,6 +513,17 @@ func (c *client) renew() {
 		return
 	}
 	c.w.note("%s renews %s with token %d: %s", c.name, l.key, l.token, got.Code)
+	var renewed struct{ Token uint64 }
+	if got.into(&renewed); !got.IsError && renewed.Token != l.token { // the new session has adopted it
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.ended = got.sent
+		g := *l.grant
+		g.token, g.session, g.again, g.sent, g.got, g.until, g.ended = renewed.Token, got.session, false, got.sent, got.got, got.sent+l.ttl, -1
+		c.w.history.grant(&g)
+		c.grants[g.token] = &g
+		return
+	}
 	c.w.history.ask(asked{"renew", l.key, l.token, !got.IsError, got.sent, got.got})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -667,6 +692,7 @@ func (c *client) enqueue(giveUp time.Duration, breaks bool) {
 	c.w.history.mu.Lock()
 	m.due = c.w.now() + delay
 	c.w.history.mu.Unlock()
+	began := c.w.now()
 	got, err := c.call("task_enqueue", args, giveUp, breaks)
 	c.w.note("%s enqueues %s: %v %s", c.name, payload, err, got.Code)
 	var task struct {
@@ -679,7 +705,7 @@ func (c *client) enqueue(giveUp time.Duration, breaks bool) {
 	c.w.history.mu.Lock()
 	defer c.w.history.mu.Unlock()
 	m.answered = err == nil && !got.IsError
-	m.cancelled = errors.Is(err, errCancelled)
+	m.cancelled = errors.Is(err, errCancelled) && !c.w.history.beside(c.w, began, c.w.now())
 }
 
 func (c *client) claim(wait time.Duration, count int, giveUp time.Duration, breaks bool) (int, error) {

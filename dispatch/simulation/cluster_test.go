@@ -30,7 +30,7 @@ var (
 )
 
 // realTime is the pace of real time. The machine may have much else to do.
-var realTime = pace{second: 100 * time.Millisecond, heldUp: 30 * time.Second, inLine: time.Second, grace: 15 * time.Second, awaits: true, hides: time.Second}
+var realTime = pace{second: 100 * time.Millisecond, heldUp: 30 * time.Second, inLine: time.Second, grace: 40 * time.Second, awaits: true, hides: time.Second}
 
 // TestServers runs three real servers of a real database, and lets happen what may
 // happen to many machines, while clients come to all of them through both doors. The

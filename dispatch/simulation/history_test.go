@@ -24,6 +24,7 @@ type history struct {
 	gaps   []gap
 
 	givenUp []givenUp
+	deaths  []death
 
 	made map[string]*made // tasks, by payload
 }
@@ -83,6 +84,26 @@ type givenUp struct {
 	sent, at    time.Duration
 }
 
+// A death of a client, and how many tasks it had claimed.
+type death struct {
+	at     time.Duration
+	claims int
+}
+
+// haunted counts the claims of clients that died while their server may have been lost.
+// Its heir keeps the claims of a process that lives, and all clients of several servers
+// are in this one.
+func (h *history) haunted(w *world) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.deaths {
+		if h.beside(w, d.at, d.at) {
+			n += d.claims
+		}
+	}
+	return n
+}
+
 // hidden counts the calls about a key that were given up without a server that knows it:
 // the server that was told may have been killed at once, or not have been reached.
 func (h *history) hidden(w *world, client, key string) (n int) {
@@ -125,6 +146,8 @@ type session struct {
 	lingers bool          // its client has died, and its server waits for it to come back
 	next    *session      // of the same actor
 	replies int           // answers read
+	heard   time.Duration // when the last of them was
+	aways   []gap         // it may have had no connection
 }
 
 // end notes that the session may have ended.
@@ -138,7 +161,7 @@ func (s *session) end(at time.Duration) {
 type made struct {
 	payload   string
 	answered  bool
-	cancelled bool
+	cancelled bool          // and nothing kept the daemon from knowing that
 	due       time.Duration // not before
 	ids       map[string]bool
 }
@@ -289,9 +312,14 @@ func (g *grant) free(all []*grant, sleeps []time.Duration) time.Duration {
 	if latest >= 0 && !g.keep {
 		first = min(first, latest)
 	}
-	if g.keep { // nobody extends it while the machine sleeps
+	if g.keep { // nobody extends it while the machine sleeps, or its session is away
 		for _, at := range sleeps {
 			if at >= g.sent {
+				first = min(first, at)
+			}
+		}
+		for _, away := range g.session.aways {
+			if at := away.from + g.ttl/2; at >= g.sent && at < away.to {
 				first = min(first, at)
 			}
 		}

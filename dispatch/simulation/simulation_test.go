@@ -251,7 +251,7 @@ func (w *world) account(c *client) {
 		time.Sleep(w.second)
 		all, claimed, _ = sum()
 	}
-	if claimed > 2*w.history.hidden(w, "", "") { // a call claims two
+	if claimed > 2*w.history.hidden(w, "", "")+w.history.haunted(w) { // a call claims two
 		w.noteTasks(c)
 		w.fault("%d tasks are claimed, and no client knows of it", claimed)
 	}
@@ -439,6 +439,9 @@ func (c *client) die(dark bool) {
 		c.session.lingers = c.kind == byServer
 	}
 	c.died.Store(int64(c.w.now()))
+	c.w.history.mu.Lock()
+	c.w.history.deaths = append(c.w.history.deaths, death{c.w.now(), len(c.claims)})
+	c.w.history.mu.Unlock()
 	c.handle = ""
 	if c.socket != nil {
 		c.socket.close()

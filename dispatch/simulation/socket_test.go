@@ -103,7 +103,7 @@ const helloTimeout = 10 * time.Second
 func openSocket(dial func(process.Peer) (net.Conn, error), peer process.Peer, hello server.Hello) (*socket, error) {
 	nc, err := dial(peer)
 	if err != nil {
-		return nil, errBroken
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	br, welcome, err := server.Greet(nc, hello)
 	if err != nil {
@@ -111,7 +111,7 @@ func openSocket(dial func(process.Peer) (net.Conn, error), peer process.Peer, he
 		if refused := (*server.HelloError)(nil); errors.As(err, &refused) && refused.Code == "UNAUTHENTICATED" {
 			return nil, errOver
 		}
-		return nil, errBroken
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	s := &socket{nc: nc, welcome: welcome, closed: make(chan struct{}), pending: make(map[int]chan []byte)}
 	go s.read(br)
@@ -195,7 +195,8 @@ func (s *socket) ask(r request) ([]byte, error) {
 		delete(s.pending, r.id)
 	}()
 	if _, err := s.nc.Write(append(r.line(), '\n')); err != nil {
-		s.nc.Close() // nothing more is to be read
+		s.close()
+		<-s.closed // or the client would take the same connection again, and again
 		return nil, errBroken
 	}
 	var giveUp <-chan time.Time

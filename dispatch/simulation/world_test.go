@@ -228,12 +228,20 @@ func (w *world) process() process.Peer {
 }
 
 // lingers reports whether a client of that name has died, and its server may still wait
-// for it to come back, with its places in line.
+// for it to come back, with its places in line; see haunted.
 func (w *world) lingers(name string) bool {
 	now := w.now()
 	return slices.ContainsFunc(w.clients, func(c *client) bool {
 		died := time.Duration(c.died.Load())
-		return c.kind == byServer && c.name == name && died > 0 && now < died+w.grace+kept
+		switch {
+		case c.name != name || died == 0:
+			return false
+		case c.kind == byServer:
+			return now < died+w.grace+kept
+		}
+		w.history.mu.Lock()
+		defer w.history.mu.Unlock()
+		return w.history.beside(w, died, died)
 	})
 }
 
