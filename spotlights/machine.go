@@ -100,6 +100,9 @@ func (m *Machine) start(ctx context.Context) error {
 	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
 		m.kill()
 		said, _ := os.ReadFile(log.Name())
+		if len(said) == 0 {
+			said = []byte("it left no message in " + log.Name() + "; if that disk is full, name another place in TMPDIR")
+		}
 		return errors.Join(ctx.Err(), fmt.Errorf("the story's daemon did not start: %s", said))
 	}
 	return nil

@@ -28,6 +28,7 @@ import (
 //	go           began: the attack is under way
 //	stop         over <ms>: it has ended, and took so much processor
 //	burn <cores> began: it takes so much processor and leaves the daemon alone
+//	work <cores> began: the same at the priority of other processes
 //
 // An attack that ends by itself says over without being told.
 type attacker struct {
@@ -94,11 +95,13 @@ func attackMain(name string) error {
 			}
 			prepared = true
 			fmt.Println("ready")
-		case "go", "burn":
-			standBack()
+		case "go", "burn", "work":
+			if verb != "work" {
+				standBack()
+			}
 			a.ctx, a.stop = context.WithCancel(context.Background())
 			began = processorTime()
-			if verb == "burn" {
+			if verb != "go" {
 				var cores float64
 				fmt.Sscan(arg, &cores)
 				a.burn(cores)
@@ -121,7 +124,9 @@ func attackMain(name string) error {
 	for why, n := range a.seen {
 		fmt.Fprintf(os.Stderr, "%s: %d times %s\n", name, n, why)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %d answers\n", name, a.calls.Load())
+	if how.run != nil {
+		fmt.Fprintf(os.Stderr, "%s: %d answers\n", name, a.calls.Load())
+	}
 	return in.Err()
 }
 
@@ -650,7 +655,9 @@ var attacks = []attack{
 		for _, r := range kept {
 			r.nc.Close()
 		}
-		a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"leases":[]`)
+		if a.round > 1 { // otherwise there is no such run yet
+			a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"leases":[]`)
+		}
 		kept = a.horde(100, func(i int, r *raw) {
 			r.pipeline(each, 64, func(n int) []byte {
 				return callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"link%d","as":"s%d","ttl_secs":3600}`, i*each+n, n))

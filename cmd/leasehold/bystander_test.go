@@ -51,13 +51,13 @@ func TestABystanderIsServedUnderAttack(t *testing.T) {
 	if !*attackFlag {
 		t.Skip("run with -attack")
 	}
-	t.Logf("%-36s %9s %9s %9s %9s %8s %8s %6s", "attack", "p50", "p99", "control", "attacked", "worst", "ratio", "calls")
+	t.Logf("%-36s %9s %9s %9s %9s %9s %8s %8s %6s", "attack", "p50", "p99", "control", "beside", "attacked", "worst", "ratio", "calls")
 	for _, how := range attacks {
 		t.Run(how.name, func(t *testing.T) {
 			b := newBystander(t, how.name)
 			for round := 1; ; round++ {
 				r := b.round(how)
-				t.Logf("%-36s %9v %9v %9v %9v %8v %8.1f %6d", how.name, r.median, r.quiet, r.control, r.attacked, r.worst, r.ratio(), r.calls)
+				t.Logf("%-36s %9v %9v %9v %9v %9v %8v %8.1f %6d", how.name, r.median, r.quiet, r.control, r.beside, r.attacked, r.worst.Round(time.Microsecond), r.ratio(), r.calls)
 				if r.good() {
 					return
 				}
@@ -73,8 +73,8 @@ func TestABystanderIsServedUnderAttack(t *testing.T) {
 
 // A figures is one round's.
 type figures struct {
-	median, quiet, control, attacked, worst time.Duration
-	calls                                   int // under attack
+	median, quiet, control, beside, attacked, worst time.Duration
+	calls                                           int // under attack
 }
 
 func (f figures) ratio() float64 { return float64(f.attacked) / float64(f.median) }
@@ -89,11 +89,18 @@ type bystander struct {
 	daemon int // process
 	nc     net.Conn
 	br     *bufio.Reader
-	tell   io.Writer
-	hear   *bufio.Scanner
 
-	id    int
-	spent float64 // processors that the last attack took
+	attackers, other *attackProgram // other has the daemon's priority
+
+	id          int
+	took, spent float64 // processors that the attackers and the daemon took in the last attack
+}
+
+// An attackProgram is a process of [attackMain].
+type attackProgram struct {
+	t    *testing.T
+	tell io.Writer
+	hear *bufio.Scanner
 }
 
 func newBystander(t *testing.T, name string) *bystander {
@@ -120,7 +127,7 @@ func newBystander(t *testing.T, name string) *bystander {
 	}
 	_, web, _ := strings.Cut(strings.TrimSpace(said), " and ")
 
-	b := &bystander{t: t, daemon: cmd.Process.Pid, spent: 1}
+	b := &bystander{t: t, daemon: cmd.Process.Pid, took: 0.5, spent: 0.5}
 	if b.nc, err = net.Dial("unix", inDir(t, "s")); err != nil {
 		t.Fatal(err)
 	}
@@ -128,22 +135,27 @@ func newBystander(t *testing.T, name string) *bystander {
 	if b.br, _, err = server.Greet(b.nc, server.Hello{Run: "calm", Name: "bystander"}); err != nil {
 		t.Fatal(err)
 	}
-	attacker := testProgram(t, "attack", name)
-	attacker.Env = append(attacker.Env, "LEASEHOLD_TEST_WEB="+web)
-	attacker.Stderr = testLog{t}
-	in, err := attacker.StdinPipe()
+	b.attackers, b.other = startAttacker(t, name, web), startAttacker(t, "nobody", web)
+	return b
+}
+
+func startAttacker(t *testing.T, name, web string) *attackProgram {
+	cmd := testProgram(t, "attack", name)
+	cmd.Env = append(cmd.Env, "LEASEHOLD_TEST_WEB="+web)
+	cmd.Stderr = testLog{t}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err = attacker.StdoutPipe(); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := attacker.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); attacker.Wait() })
-	b.tell, b.hear = in, bufio.NewScanner(out)
-	return b
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	return &attackProgram{t, in, bufio.NewScanner(out)}
 }
 
 type testLog struct{ t *testing.T }
@@ -153,40 +165,46 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// say tells the attackers something, and expect is what they say to it.
-func (b *bystander) say(what, expect string) {
-	b.t.Helper()
-	fmt.Fprintln(b.tell, what)
-	b.await(expect)
+// say tells a program something, and expect is what it says to that.
+func (p *attackProgram) say(what, expect string) {
+	p.t.Helper()
+	fmt.Fprintln(p.tell, what)
+	p.await(expect)
 }
 
-func (b *bystander) await(expect string) (rest string) {
-	b.t.Helper()
-	if !b.hear.Scan() {
-		b.t.Fatalf("the attackers are gone, and never said %q", expect)
+func (p *attackProgram) await(expect string) (rest string) {
+	p.t.Helper()
+	if !p.hear.Scan() {
+		p.t.Fatalf("the attackers are gone, and never said %q", expect)
 	}
-	word, rest, _ := strings.Cut(b.hear.Text(), " ")
+	word, rest, _ := strings.Cut(p.hear.Text(), " ")
 	if word != expect {
-		b.t.Fatalf("the attackers said %q, and not %q", b.hear.Text(), expect)
+		p.t.Fatalf("the attackers said %q, and not %q", p.hear.Text(), expect)
 	}
 	return rest
 }
 
 func (b *bystander) round(how attack) (f figures) {
-	b.say("prepare", "ready")
+	b.attackers.say("prepare", "ready")
 	b.calls(100*time.Millisecond, nil)
 	quiet := b.calls(quietTime, nil)
 	f.median, f.quiet = percentile(quiet, 50), percentile(quiet, 99)
 
-	b.say(fmt.Sprint("burn ", b.spent), "began")
+	b.attackers.say(fmt.Sprint("burn ", min(2, b.took+b.spent)), "began")
 	f.control = percentile(b.calls(controlTime, nil), 99)
-	b.say("stop", "over")
+	b.attackers.say("stop", "over")
+
+	b.attackers.say(fmt.Sprint("burn ", b.took), "began")
+	b.other.say(fmt.Sprint("work ", b.spent), "began")
+	f.beside = percentile(b.calls(controlTime, nil), 99)
+	b.other.say("stop", "over")
+	b.attackers.say("stop", "over")
 
 	before, start := b.processorTime(), time.Now()
-	b.say("go", "began")
+	b.attackers.say("go", "began")
 	over := make(chan string, 1)
 	if how.once {
-		go func() { over <- b.await("over") }()
+		go func() { over <- b.attackers.await("over") }()
 	}
 	limit := attackTime
 	if how.once {
@@ -194,12 +212,12 @@ func (b *bystander) round(how attack) (f figures) {
 	}
 	attacked := b.calls(limit, over)
 	if !how.once {
-		fmt.Fprintln(b.tell, "stop")
-		over <- b.await("over")
+		fmt.Fprintln(b.attackers.tell, "stop")
+		over <- b.attackers.await("over")
 	}
 	took, _ := strconv.ParseFloat(<-over, 64)
 	wall := time.Since(start).Seconds()
-	b.spent = min(2, (took/1000+(b.processorTime()-before).Seconds())/wall)
+	b.took, b.spent = took/1000/wall, (b.processorTime()-before).Seconds()/wall
 	f.attacked, f.worst, f.calls = percentile(attacked, 99), slices.Max(attacked), len(attacked)
 	return f
 }

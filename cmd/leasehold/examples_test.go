@@ -38,6 +38,27 @@ func TestClusterExamplesNameFlagsOfServe(t *testing.T) {
 	}
 }
 
+// The commands in the compose file's head, which start where the -f names the file, make
+// the secret where compose looks for it: beside the file.
+func TestComposeFindsItsSecret(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../examples/cluster/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := func(after string) string {
+		found := regexp.MustCompile(after + `(\S+)`).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("nothing follows %q", after)
+		}
+		return string(found[1])
+	}
+	made, read := word(`base64 >`), filepath.Join(filepath.Dir(word(`compose -f `)), word(`\n    file: `))
+	if made != read {
+		t.Errorf("the secret is made as %s and read as %s", made, read)
+	}
+}
+
 // systemd reads the unit without a complaint about what it says, where systemd is.
 func TestUnitIsRead(t *testing.T) {
 	t.Parallel()

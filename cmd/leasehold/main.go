@@ -157,5 +157,27 @@ Environment:
 	add(groupTree, tree.NewInitCommand(), tree.NewDispatchCommand(), tree.NewLauncherCommand(), tree.NewActorCommand(), view.NewRevokeCommand(), view.NewTokenCommand(), call.NewCommand(), exec.NewCommand())
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), view.NewEventsCommand(), view.NewHistoryCommand(), logs.NewCommand(), view.NewTopCommand(), open.NewCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand(), manual.NewCommand())
+	addCompletion(cmd)
+	cmd.InitDefaultHelpCmd()
+	refuseUnknown(cmd)
 	return cmd
+}
+
+// addCompletion adds cobra's command completion, with examples.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // cobra has just made it
+	}
+	c.Example = "  leasehold completion bash >~/.leasehold-completion"
+	examples := map[string]string{
+		"bash":       "  source <(leasehold completion bash)",
+		"fish":       "  leasehold completion fish | source",
+		"powershell": "  leasehold completion powershell | Out-String | Invoke-Expression",
+		"zsh":        "  source <(leasehold completion zsh)",
+	}
+	for _, shell := range c.Commands() {
+		shell.Example = examples[shell.Name()]
+	}
 }

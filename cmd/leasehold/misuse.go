@@ -82,3 +82,49 @@ func argsError(c *cobra.Command, args []string, err error) error {
 	}
 	return fmt.Errorf("%s takes %s, and %s", name, takes, given)
 }
+
+// refuseUnknown makes the groups of commands refuse what is not in them. cobra shows
+// their help instead and reports success, whatever the arguments are, and so does its
+// command help.
+func refuseUnknown(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		refuseUnknown(sub)
+	}
+	switch {
+	case c.HasParent() && c.HasSubCommands() && !c.Runnable():
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("say what to do: %s", choices(c))
+			}
+			return exit.Usagef("unknown command %q: it is %s", args[0], choices(c))
+		}
+	case c.Name() == "help":
+		help := c.Run
+		c.Run = nil
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if _, rest, err := c.Root().Find(args); err != nil {
+				return exit.Usage(err)
+			} else if len(rest) > 0 {
+				return exit.Usagef("unknown command %q", strings.Join(args, " "))
+			}
+			help(c, args)
+			return nil
+		}
+	}
+}
+
+// choices lists the commands of a group: leasehold actor add, end or token.
+func choices(c *cobra.Command) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return c.CommandPath() + " " + names[0]
+	}
+	return c.CommandPath() + " " + strings.Join(names[:last], ", ") + " or " + names[last]
+}

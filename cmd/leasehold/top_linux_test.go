@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -71,6 +72,9 @@ func TestTopOnATerminal(t *testing.T) {
 	if out, err := dispatch.CombinedOutput(); err != nil {
 		t.Fatalf("dispatch: %v\n%s", err, out)
 	}
+
+	plain := openConsole(t, append(slices.Clone(env), "TERM=dumb"), "sh", "-c", "leasehold top --run tree; sleep 1000")
+	plain.sees("leasehold: top needs a terminal")
 
 	// A shell holds the terminal, so that it is there after top has ended.
 	start := func(t *testing.T, more ...string) (*console, uint32) {

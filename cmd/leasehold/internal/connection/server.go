@@ -35,8 +35,8 @@ const (
 	maxProblem = 16 << 10 // bytes read of a refusal
 )
 
-// keepAlive detects within seconds that a server's machine is gone.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
+// peerSilence is how long a server's machine may not answer.
+const peerSilence = server.Silence(9 * time.Second)
 
 // reachServer connects to a server elsewhere. It tries the server of the last connection
 // first, and then the next ones in turn. A refusal is final, except UNAVAILABLE and LIMIT:
@@ -70,7 +70,7 @@ func (e oneLine) Unwrap() error { return e.error }
 // upgrade connects to one server.
 func (d *Dialer) upgrade(ctx context.Context, u *url.URL) (net.Conn, error) {
 	s := d.target.Servers
-	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: peerSilence.KeepAlive(), Control: peerSilence.Control}
 	raw, err := dialer.DialContext(ctx, "tcp", place.Address(u))
 	if err != nil {
 		return nil, err

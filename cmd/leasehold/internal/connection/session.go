@@ -112,6 +112,8 @@ func InWords(ctx context.Context, tool string, err error) error {
 	case BrokeOff(err):
 		return exit.Hint(fmt.Errorf("the daemon ended the connection before it answered %s", tool),
 			"once it runs again, see what came of it with leasehold leases and leasehold kv")
+	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):
+		return exit.Hint(err, "leasehold token list shows the tokens")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):
 		return exit.Hint(err, "leasehold tree --all shows the runs and the paths of their actors")
 	}

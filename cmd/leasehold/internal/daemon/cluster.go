@@ -96,15 +96,17 @@ whoever held them. A standby that is promoted needs none of it: servers notice t
 			if err := db.Check(false); err != nil {
 				return exit.Usage(err)
 			}
-			if o, err := db.Options(); err == nil && db.Given() {
-				if err := postgres.Unserved(cmd.Context(), o, silence); err != nil {
-					return served(err)
-				}
-			}
 			return withCluster(cmd.Context(), &db, func(ctx context.Context, c *postgres.Cluster) error {
-				n, err := c.Restored(ctx)
+				o, err := db.Options()
 				if err != nil {
 					return err
+				}
+				if err := postgres.Unserved(ctx, o, silence); err != nil {
+					return served(err)
+				}
+				n, err := postgres.Restored(ctx, o)
+				if err != nil {
+					return database.Explain(err)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the tokens of %d partitions go on above all that were issued\n", n)
 				return err

@@ -61,15 +61,15 @@ func (d *door) check(shared bool) error {
 	return d.Identity.check()
 }
 
-// keepAlive notices within seconds that the other machine is gone.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
+// peerSilence is how long the machine of another server may not answer.
+const peerSilence = server.Silence(9 * time.Second)
 
 // open listens.
 func (d *door) open(ctx context.Context) error {
 	if err := d.know(); err != nil {
 		return err
 	}
-	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	config := net.ListenConfig{KeepAliveConfig: peerSilence.KeepAlive(), Control: peerSilence.Control}
 	ln, err := config.Listen(ctx, "tcp", d.Listen)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (d *door) know() (err error) {
 const dialTimeout = 3 * time.Second
 
 func (d *door) dial(ctx context.Context, address string) (net.Conn, error) {
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}, Config: d.tls}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: peerSilence.KeepAlive(), Control: peerSilence.Control}, Config: d.tls}
 	nc, err := dialer.DialContext(ctx, "tcp", address)
 	if d.Identity.given() {
 		return d.Identity.dialled(nc, address, err)

@@ -179,7 +179,7 @@ func served(err error) error {
 	if errors.Is(err, postgres.ErrServed) {
 		return exit.Hint(err, "stop them all; leasehold cluster shows them")
 	}
-	return err
+	return database.Explain(err)
 }
 
 // copy copies one store to another, closes it, reads both again and compares them.

@@ -24,6 +24,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/metrics"
@@ -124,6 +125,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 			}
 			ctx, stop := untilHangup(cmd.Context())
 			defer stop()
+			defer terminal.SurviveBrokenPipes()()
 			return serve(ctx, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	})

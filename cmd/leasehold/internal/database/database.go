@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
@@ -90,7 +91,12 @@ func (d *Database) DSN() (string, error) {
 
 // Explain adds what to do about a database that is of no use.
 func Explain(err error) error {
+	_, unreachable := errors.AsType[*pgconn.ConnectError](err)
+	_, hinted := errors.AsType[exit.Hinted](err)
 	switch {
+	case hinted:
+	case unreachable:
+		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
 	case errors.Is(err, postgres.ErrNoSchema):
 		return exit.Hint(err, "leasehold serve --postgres makes what it needs there when it first starts")
 	case errors.Is(err, postgres.ErrNotReplicated):

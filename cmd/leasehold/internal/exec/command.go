@@ -125,9 +125,9 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 			case asObject:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
 			case code == exit.Misused:
-				return exit.Usage(errors.New(refusal.Message))
+				return exit.Usage(err)
 			case code == exit.Failed:
-				return errors.New(refusal.Message)
+				return err
 			default: // the same text for everybody who is refused a lease
 				fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Message))
 			}

@@ -47,6 +47,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	defer terminal.SurviveBrokenPipes()()
 	waiting, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 	defer stop()
 

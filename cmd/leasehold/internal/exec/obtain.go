@@ -52,7 +52,10 @@ func (h *hold) obtain(ctx context.Context) error {
 			return context.Canceled
 		case errors.As(err, &refusal):
 			ticket := ticketOf(refusal)
-			if ticket == "" || time.Until(end) <= 0 {
+			if ticket == "" {
+				return err
+			}
+			if time.Until(end) <= 0 {
 				return gaveUp(refusal, h.cfg.wait)
 			}
 			args["ticket"] = ticket // keeps the place in line
@@ -86,9 +89,6 @@ var expires = regexp.MustCompile(`, expires in \d+s; `)
 // gaveUp rewords the refusal of a wait that has timed out, because the user of
 // exec cannot continue with the ticket.
 func gaveUp(r *client.Refusal, waited time.Duration) error {
-	if r.Code != "WAIT_TIMEOUT" {
-		return r
-	}
 	ends := expires.FindAllStringIndex(r.Message, -1)
 	if len(ends) == 0 {
 		return r

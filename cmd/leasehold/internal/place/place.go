@@ -46,6 +46,9 @@ func State() (string, error) {
 		if err != nil {
 			return "", exit.Hint(fmt.Errorf("no place for the state: %w", err), "set HOME or XDG_STATE_HOME")
 		}
+		if !filepath.IsAbs(home) { // the daemon and its clients work in different directories
+			return "", exit.Hint(fmt.Errorf("no place for the state: HOME is %q, which is not an absolute path", home), "set HOME or XDG_STATE_HOME")
+		}
 		base = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(base, "leasehold"), nil

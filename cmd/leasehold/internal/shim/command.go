@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
@@ -111,11 +112,7 @@ func untilUnwanted(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
-	// Writing to a client that is gone should only return an error. SIGPIPE is
-	// caught and not ignored, because a daemon and all that it starts would
-	// inherit that.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
+	mortal := terminal.SurviveBrokenPipes()
 	go func() { // ends with ctx
 		select {
 		case s := <-signals:
@@ -131,7 +128,7 @@ func untilUnwanted(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {
 		cancel(nil)
 		signal.Stop(signals)
-		signal.Stop(pipe)
+		mortal()
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 )
@@ -27,13 +26,6 @@ Whoever connects with an actor's token acts as that actor.`,
   leasehold actor add --run build --name W1 --role worker --parent S1
   leasehold actor token --run build S1
   leasehold actor end --run build S1/W1`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exit.Usagef("say what to do with an actor: add, end or token")
-			}
-			return exit.Usagef("unknown command %q: it is leasehold actor add, end or token", args[0])
-		},
 	}
 	cmd.AddCommand(newActorAddCommand(), newActorEndCommand(), newActorTokenCommand())
 	return cmd

@@ -20,6 +20,7 @@ import (
 type runDaemon struct {
 	mu     sync.Mutex
 	dialer *connection.Dialer // used by one attempt at a time
+	last   *client.Client     // the last one, or nil
 }
 
 // newRunDaemon finds the daemon, so that the run's agents can be told its
@@ -60,7 +61,23 @@ func (d *runDaemon) connect(ctx context.Context) (*client.Client, error) {
 	}
 	ctx, cancel := d.dialer.UntilSilent(ctx)
 	defer cancel()
-	return connection.Handshake(ctx, nc, server.Hello{Operator: true}, "leasehold dispatch")
+	c, err := connection.Handshake(ctx, nc, server.Hello{Operator: true}, "leasehold dispatch")
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.last = c
+	}
+	return c, err
+}
+
+// advise adds to a refusal what to do if it may come from a daemon of another version.
+func (d *runDaemon) advise(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil {
+		return err
+	}
+	return connection.OtherVersion(d.last, err)
 }
 
 func (d *runDaemon) reach(ctx context.Context) (net.Conn, error) {

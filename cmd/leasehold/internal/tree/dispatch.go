@@ -161,7 +161,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 		if summary.RunID != "" { // the run finished, but its summary could not be stored
 			_ = j.report(cmd.OutOrStdout(), summary)
 		}
-		err = whatNext(err, m.Run.Name, resume)
+		err = daemon.advise(whatNext(err, m.Run.Name, resume))
 		if summary.Interrupted {
 			err = exit.WithCode(err, exit.Interrupted)
 		}
@@ -251,10 +251,7 @@ func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
 func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// If the reader of our output is gone, writing fails and the run goes on.
-	// SIGPIPE is caught and not ignored, because agents would inherit that.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
+	terminal.SurviveBrokenPipes() // until the end of the process, as the signals
 
 	told := make(chan struct{}, cap(signals))
 	done := make(chan struct{})

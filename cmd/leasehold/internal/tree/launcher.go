@@ -144,6 +144,7 @@ func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
 		s.Events = func(e launcher.Event) { _ = enc.Encode(e) } // a reader that has gone does not end the run
 	}
 	interrupted, err := launcher.Serve(context.WithoutCancel(cmd.Context()), s)
+	err = daemon.advise(err)
 	switch {
 	case interrupted && err == nil:
 		return exit.Code(exit.Interrupted)

@@ -10,14 +10,14 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 )
 
-// NewWatchdogCommand is the watchdog, which only a dispatcher starts. It reads
-// the dispatcher's messages from standard input.
+// NewWatchdogCommand is the watchdog, which only dispatch, launcher, exec and spotlight
+// start. It reads their messages from standard input.
 func NewWatchdogCommand() *cobra.Command {
 	var mark string
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:    "watchdog",
-		Short:  "End the processes of a run whose dispatcher died",
+		Short:  "End the processes of a command that was killed",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -27,7 +27,7 @@ func NewWatchdogCommand() *cobra.Command {
 			ctx := context.WithoutCancel(cmd.Context())
 			ended, err := process.RunWatchdog(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), mark, grace, patience)
 			if ended > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the dispatcher died; ended the processes that it left: %d\n", ended)
+				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the command that started them was killed; ended the processes that it left: %d\n", ended)
 			}
 			return err
 		},

@@ -20,8 +20,6 @@ func NewLeaseCommand() *cobra.Command {
 		Use:     "lease",
 		Short:   "Check the token of a lease",
 		Example: `  leasehold lease check --key deploy --token 17`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newLeaseCheckCommand())
 	return cmd

@@ -43,7 +43,7 @@ Exit code 1: nobody held it.`,
 				scope = "layer"
 			}
 			out := cmd.OutOrStdout()
-			c, err := connection.Operator(cmd, false)
+			c, err := connection.Operator(cmd, true)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
 			}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
@@ -26,13 +25,6 @@ An actor's token comes from leasehold actor.`,
   leasehold token list
   leasehold token rotate grafana
   leasehold token revoke grafana`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exit.Usagef("say what to do with a token: issue, list, rotate or revoke")
-			}
-			return exit.Usagef("unknown command %q: it is leasehold token issue, list, rotate or revoke", args[0])
-		},
 	}
 	cmd.AddCommand(newTokenIssueCommand(), newTokenListCommand(), newTokenRotateCommand(), newTokenRevokeCommand())
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -36,8 +37,8 @@ cancel an actor or revoke a lease, d to redrive a queue; q to quit.`,
   leasehold top --run release-42`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, ok := terminal.FileOf(cmd.OutOrStdout()) // of which the program asks the size
-			if !ok || !terminal.Is(out) {
+			out, ok := terminal.FileOf(cmd.OutOrStdout())                // of which the program asks the size
+			if !ok || !terminal.Is(out) || os.Getenv("TERM") == "dumb" { // which cannot move its cursor
 				return exit.Hint(exit.Usagef("top needs a terminal"), "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
 			}
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+)
+
+// everyCommand returns the commands that users see, groups included.
+func everyCommand() (all []*cobra.Command) {
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		all = append(all, c)
+		for _, sub := range c.Commands() {
+			if !sub.Hidden {
+				walk(sub)
+			}
+		}
+	}
+	walk(root())
+	return all
+}
+
+// wordsOf returns a command's words after leasehold.
+func wordsOf(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
+
+// said runs the command in this process.
+func said(t *testing.T, args ...string) (code int, text string) {
+	var out strings.Builder
+	code = run(t.Context(), args, strings.NewReader(""), &out, &out)
+	return code, out.String()
+}
+
+// Each command has an example, and refuses what it does not know by name: a flag, an
+// argument too many, and what is not in its group.
+func TestEveryCommandExplainsItselfAndRefusesTheUnknown(t *testing.T) {
+	for _, c := range everyCommand() {
+		words := wordsOf(c)
+		name := strings.Join(words, " ")
+		if c.Example == "" && c.Name() != "help" {
+			t.Errorf("%s has no example", name)
+		}
+		if code, text := said(t, append(slices.Clone(words), "--nonsense")...); code != 2 || !strings.Contains(text, "unknown flag: --nonsense") || !strings.Contains(text, "hint: ") {
+			t.Errorf("%s --nonsense: exit code %d: %s", name, code, text)
+		}
+		// These take any arguments, and say themselves what is wrong with them.
+		if slices.Contains([]string{"call", "exec", "queue redrive", "setup"}, name) {
+			continue
+		}
+		code, text := said(t, append(slices.Clone(words), "nonsense", "2", "3", "4", "5")...)
+		named := strings.Contains(text, `"nonsense`) || strings.Contains(text, "and 5 were given")
+		if code != 2 || !named || !strings.Contains(text, "hint: ") {
+			t.Errorf("%s nonsense: exit code %d: %s", name, code, text)
+		}
+	}
+}
+
+// What prints a list prints it for programs, too.
+func TestEveryListHasJSON(t *testing.T) {
+	for _, c := range everyCommand() {
+		name := strings.Join(wordsOf(c), " ")
+		// A whole terminal, a text as it was written, and what is not asked for its answer.
+		if c.GroupID != groupLook && c.Name() != "list" || slices.Contains([]string{"lease", "logs", "top"}, name) {
+			continue
+		}
+		if c.Flags().Lookup("json") == nil {
+			t.Errorf("%s has no --json", name)
+		}
+	}
+}
+
+// atAnOlderDaemon are the commands that call a daemon, with arguments that they accept.
+// They all fail at one that has none of their tools.
+var atAnOlderDaemon = map[string]string{
+	"actor add":     "--name x --role root",
+	"actor end":     "x",
+	"actor token":   "x",
+	"backup":        "copy",
+	"call":          "nothing",
+	"dispatch":      "manifest.toml",
+	"events":        "",
+	"exec":          "--lease x -- true",
+	"history":       "x",
+	"kv":            "",
+	"launcher":      "--run r",
+	"lease check":   "--key x --token 1",
+	"leases":        "",
+	"open":          "",
+	"queue":         "",
+	"queue cancel":  "00000000-0000-4000-8000-000000000000",
+	"queue dead":    "",
+	"queue list":    "",
+	"queue pause":   "x --reason y",
+	"queue redrive": "x",
+	"queue resume":  "x",
+	"queue show":    "00000000-0000-4000-8000-000000000000",
+	"queue stats":   "",
+	"revoke":        "x --reason y",
+	"runs":          "",
+	"runs rm":       "x",
+	"token issue":   "x --role reader",
+	"token list":    "",
+	"token revoke":  "x",
+	"token rotate":  "x",
+	"tree":          "",
+}
+
+// These call no daemon, find out more about it, or end it.
+var withoutTools = []string{
+	"", "actor", "cluster", "cluster drain", "cluster restored", "completion", "completion bash", "completion fish", "completion powershell", "completion zsh",
+	"doctor", "guard", "guard install", "guard status", "guard uninstall", "help", "hook", "init", "lease", "logs", "mcp", "migrate",
+	"restart", "serve", "setup", "spotlight", "status", "stop", "token", "top", "version",
+}
+
+// A command that the daemon does not understand ends at once, and says which of the two
+// to replace.
+func TestEveryCommandAtADaemonWithoutItsTools(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	manifest := "[run]\nname = \"r\"\n[agents.a]\nextends = \"command\"\ncommand = [\"sh\"]\n[root]\nagent = \"a\"\nprompt = \"x\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "manifest.toml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := builtAs(t, dir, "9.0.0")
+	serveWithoutTools(t, filepath.Join(dir, "s"))
+	env := append(connection.WithoutSecrets(os.Environ()),
+		"HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_RUNTIME_DIR="+dir, "LEASEHOLD_SOCKET="+filepath.Join(dir, "s"), "LEASEHOLD_RUN=r")
+	for _, c := range everyCommand() {
+		name := strings.Join(wordsOf(c), " ")
+		args, ok := atAnOlderDaemon[name]
+		if !ok {
+			if !slices.Contains(withoutTools, name) {
+				t.Errorf("%s: does it call tools? add it to one of the two lists", name)
+			}
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, binary, append(wordsOf(c), strings.Fields(args)...)...)
+		cmd.Dir, cmd.Env = dir, env
+		out, err := cmd.CombinedOutput()
+		if ctx.Err() != nil {
+			t.Errorf("%s does not end: %s", name, out)
+		}
+		cancel()
+		if err == nil || !strings.HasSuffix(string(out), "hint: the daemon is version 8.0.0 and older than this command, version 9.0.0: leasehold restart starts the installed version, and no session ends by that\n") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// serveWithoutTools is a daemon of version 8.0.0 that knows no tool.
+func serveWithoutTools(t *testing.T, socket string) {
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() { // ends with the listener
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go answerWithoutTools(nc)
+		}
+	}()
+}
+
+func answerWithoutTools(nc net.Conn) {
+	defer nc.Close()
+	in, out := bufio.NewScanner(nc), json.NewEncoder(nc)
+	type object = map[string]any
+	if !in.Scan() { // the hello
+		return
+	}
+	_ = out.Encode(object{"ok": true, "version": "8.0.0", "handle": "h", "actor": object{"actor_id": "00000000-0000-4000-8000-000000000000", "name": "x", "path": "x", "role": "operator"}})
+	for in.Scan() {
+		var asked struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.Unmarshal(in.Bytes(), &asked)
+		answer := object{"jsonrpc": "2.0", "id": asked.ID}
+		switch asked.Method {
+		case "initialize":
+			answer["result"] = object{"protocolVersion": "2025-06-18", "capabilities": object{"tools": object{}}, "serverInfo": object{"name": "leasehold", "version": "8.0.0"}}
+		case "tools/list":
+			answer["result"] = object{"tools": []object{}}
+		case "tools/call":
+			answer["error"] = object{"code": -32602, "message": "tool not found"}
+		default:
+			continue
+		}
+		if out.Encode(answer) != nil {
+			return
+		}
+	}
+}

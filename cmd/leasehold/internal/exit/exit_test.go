@@ -1,0 +1,52 @@
+package exit_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+)
+
+// An error of the file system says what to do, whichever command met it, unless the
+// command knows better.
+func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := func(cause error) error { return &fs.PathError{Op: "open", Path: file, Err: cause} }
+	for _, c := range []struct {
+		err  error
+		hint string
+	}{
+		{os.Mkdir(filepath.Join(dir, "none", "backup"), 0o700), "there is no directory " + filepath.Join(dir, "none") + ": make it, or correct the path"},
+		{os.Mkdir(filepath.Join(file, "backup"), 0o700), "a part of that path is a file: name a place in a directory"},
+		{at(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
+		{at(syscall.EDQUOT), "make room in " + dir + ", or name a place on another disk"},
+		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},
+		{at(syscall.EACCES), "it is write-protected, or another user's: name a place of yours"},
+		{exit.Hint(at(syscall.EACCES), "ask the operator"), "ask the operator"},
+		{at(fs.ErrNotExist), ""}, // the file itself, which the error names
+		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, ""}, // somebody else chose it
+		{errors.New("something else"), ""},
+	} {
+		var out strings.Builder
+		if code := exit.Report(t.Context(), &out, "usage", fmt.Errorf("serve: %w", c.err)); code != exit.Failed {
+			t.Errorf("%v: exit code %d", c.err, code)
+		}
+		want := fmt.Sprintf("leasehold: serve: %v\n", c.err)
+		if c.hint != "" {
+			want += "hint: " + c.hint + "\n"
+		}
+		if out.String() != want {
+			t.Errorf("it says %q, want %q", out.String(), want)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package exit
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// systemHint returns what to do about an error of the file system, or "" if nothing is
+// known about it. It is for errors that nobody has given a better hint.
+func systemHint(err error) string {
+	failed, ok := errors.AsType[*fs.PathError](err)
+	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
+		return ""
+	}
+	dir := filepath.Dir(failed.Path)
+	switch {
+	case errors.Is(failed, syscall.ENOSPC), errors.Is(failed, syscall.EDQUOT):
+		return "make room in " + dir + ", or name a place on another disk"
+	case errors.Is(failed, syscall.EROFS):
+		return dir + " is mounted read-only: name a place that can be written"
+	case errors.Is(failed, syscall.ENOTDIR):
+		return "a part of that path is a file: name a place in a directory"
+	case errors.Is(failed, fs.ErrPermission):
+		return "it is write-protected, or another user's: name a place of yours"
+	case errors.Is(failed, fs.ErrNotExist):
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return "there is no directory " + dir + ": make it, or correct the path"
+		}
+	}
+	return ""
+}
