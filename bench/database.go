@@ -65,7 +65,13 @@ func compareDatabases(ctx context.Context, cfg config, stdout, stderr io.Writer)
 	}{
 		{library, func() (*contender, error) { return libraryOn(ctx, db) }},
 		{doorway, func() (*contender, error) { return doorwayOn(ctx, db, place{dir, doorway}) }},
-		{"plain sql", func() (*contender, error) { return plainOn(ctx, db) }},
+		{"plain sql", func() (*contender, error) {
+			c, err := plainOn(ctx, db)
+			if err == nil { // of the server, and so of all
+				c.cpu = func() time.Duration { return cpuTimeBelow(db.cmd.Process.Pid) }
+			}
+			return c, err
+		}},
 		{"river", func() (*contender, error) {
 			c, err := riverOn(ctx, db)
 			if err == nil {
@@ -89,7 +95,7 @@ func compareDatabases(ctx context.Context, cfg config, stdout, stderr io.Writer)
 		for round := range cfg.Rounds {
 			fmt.Fprintf(stderr, "%d clients, round %d of %d\n", workers, round+1, cfg.Rounds)
 			for i := range contenders {
-				if err := t.databaseRound(ctx, contenders[(i+round)%len(contenders)], cfg.Window); err != nil {
+				if err := t.databaseRound(ctx, contenders[(i+round)%len(contenders)], contenders, cfg.Window); err != nil {
 					return err
 				}
 			}
@@ -99,8 +105,9 @@ func compareDatabases(ctx context.Context, cfg config, stdout, stderr io.Writer)
 	return nil
 }
 
-// databaseRound measures one contender.
-func (r trial) databaseRound(ctx context.Context, c *contender, window time.Duration) error {
+// databaseRound measures one contender, each time when all are idle: a log that is folded,
+// or a table that is vacuumed, would slow down the next.
+func (r trial) databaseRound(ctx context.Context, c *contender, contenders []*contender, window time.Duration) error {
 	for _, op := range databaseOperations {
 		if !c.can(op) {
 			continue
@@ -110,13 +117,38 @@ func (r trial) databaseRound(ctx context.Context, c *contender, window time.Dura
 				return err
 			}
 		}
+		settle(contenders)
+		before, err := c.committed(ctx)
+		if err != nil {
+			return err
+		}
 		s, err := c.measure(ctx, op, r.Workers, window)
 		if err != nil {
 			return err
 		}
+		after, err := c.committed(ctx)
+		if err != nil {
+			return err
+		}
 		r.Rates[c.name][op] = append(r.Rates[c.name][op], s.rate())
+		r.commits[c.name][op] = append(r.commits[c.name][op], float64(after-before)/float64(s.tasks))
 	}
 	return nil
+}
+
+func (c *contender) committed(ctx context.Context) (int64, error) {
+	if c.commits == nil {
+		return 0, nil
+	}
+	return c.commits(ctx)
+}
+
+// commitsOf counts the commits of a partition.
+func commitsOf(db *sqlServer, partition int) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (n int64, err error) {
+		err = db.pool.QueryRow(ctx, "SELECT coalesce(max(sequence), 0) FROM leasehold_log WHERE partition = $1", partition).Scan(&n)
+		return n, err
+	}
 }
 
 func (r trial) printDatabases(out io.Writer, contenders []*contender) {
@@ -154,6 +186,14 @@ func (r trial) printDatabases(out io.Writer, contenders []*contender) {
 			return r.rate(ours, op) / best
 		}, "%.2f")
 	}
+	for _, ours := range []string{library, doorway} {
+		row(ours+", commits for one", func(op operation) float64 {
+			if n := r.commits[ours][op]; len(n) > 0 {
+				return median(n)
+			}
+			return 0
+		}, "%.2f")
+	}
 	_ = w.Flush() // to a writer whose errors nobody waits for
 }
 
@@ -186,7 +226,8 @@ func libraryOn(ctx context.Context, db *sqlServer) (*contender, error) {
 			enqueueMany: h.enqueueMany,
 			cycleMany:   h.cycleMany,
 		},
-		close: h.close,
+		commits: commitsOf(db, libraryPartition),
+		close:   h.close,
 	}, nil
 }
 
@@ -196,5 +237,9 @@ func doorwayOn(ctx context.Context, db *sqlServer, p place) (*contender, error) 
 		return nil, err
 	}
 	defer os.Unsetenv(databaseEnv)
-	return startSocket(ctx, p)
+	c, err := startSocket(ctx, p)
+	if err == nil {
+		c.commits = commitsOf(db, daemonPartition)
+	}
+	return c, err
 }

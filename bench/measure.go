@@ -59,7 +59,9 @@ type contender struct {
 	runs  map[operation]func(ctx context.Context, workers int, window time.Duration) (sample, error)
 	ready int                  // tasks, about
 	cpu   func() time.Duration // what it has used of the processors; nil: not known
-	close func() error
+	// commits returns how many commits it has made; nil: not known.
+	commits func(ctx context.Context) (int64, error)
+	close   func() error
 }
 
 func (c *contender) used() time.Duration {
@@ -147,13 +149,15 @@ type trial struct {
 	Workers int
 	Rates   map[string]map[operation][]float64 // by contender; tasks a second, one of each round
 	Costs   map[string]map[operation][]float64 // where they are known; µs of the processors for a task
+	commits map[string]map[operation][]float64 // where they are known; for a task
 }
 
 func newTrial(workers int, contenders []*contender) trial {
-	r := trial{Workers: workers, Rates: make(map[string]map[operation][]float64), Costs: make(map[string]map[operation][]float64)}
+	r := trial{Workers: workers, Rates: make(map[string]map[operation][]float64), Costs: make(map[string]map[operation][]float64), commits: make(map[string]map[operation][]float64)}
 	for _, c := range contenders {
 		r.Rates[c.name] = make(map[operation][]float64)
 		r.Costs[c.name] = make(map[operation][]float64)
+		r.commits[c.name] = make(map[operation][]float64)
 	}
 	return r
 }
@@ -233,6 +237,21 @@ func cpuTimeOf(pid int) time.Duration {
 		return 0
 	}
 	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// cpuTimeBelow returns cpuTimeOf a process and its children.
+func cpuTimeBelow(pid int) time.Duration {
+	sum := cpuTimeOf(pid)
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // the process may have ended
+		for child := range strings.FieldsSeq(string(children)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				sum += cpuTimeOf(n)
+			}
+		}
+	}
+	return sum
 }
 
 // expect returns how many tasks op may take in a window: somewhat more than it ever took.
