@@ -48,12 +48,13 @@ type Client struct {
 	enqueues combiner[string]
 	submits  combiner[submitted]
 
+	turns turns
+
 	opening chan struct{} // held by the call that opens a session
 	mu      sync.Mutex
 	session string           // its handle; "" if there is none
 	closed  bool             // nothing more can be held
 	holds   map[uint64]*hold // by token
-	leaving map[uint64]*hold // released, but the server has not confirmed it
 }
 
 // Open opens a session. It lasts until Close, even after ctx has ended.
@@ -72,7 +73,7 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), leaving: make(map[uint64]*hold)}
+	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), turns: turns{all: make(map[turnKey]*turnLine)}}
 	// Requests that combine several callers are sent within this context, so
 	// they belong to no caller's span.
 	c.ctx, c.stop = context.WithCancelCause(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}))

@@ -22,7 +22,7 @@ type hold struct {
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	gone chan struct{} // closed when another call of this client may hold it
+	over func() // called when it is no longer held; guarded by Client.mu
 
 	mu       sync.Mutex
 	until    time.Duration // local deadline by the running clock
@@ -36,34 +36,35 @@ type hold struct {
 func margin(ttl time.Duration) time.Duration { return ttl/50 + 10*time.Millisecond }
 
 // begin starts the hold for what was granted by a request sent at an instant.
-// again says that this client had it already when it was granted.
-func (h *hold) begin(ctx context.Context, sent time.Duration, again bool) error {
+// When the hold has begun, and is no longer held, over is called; if begin
+// returns an error, it is not.
+func (h *hold) begin(ctx context.Context, sent time.Duration, over func()) error {
 	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	h.gone = make(chan struct{})
 	h.until = sent + h.ttl - margin(h.ttl)
 	if err := h.c.keep(h); err != nil {
 		h.end(err)
 		return err
 	}
-	if err := h.confirm(ctx, sent, again); err != nil {
-		h.lose(err)
+	if err := h.confirm(ctx, sent); err != nil {
+		h.leave(err)
 		return err
+	}
+	if !h.c.callWhenOver(h, over) {
+		<-h.ctx.Done()
+		return context.Cause(h.ctx)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx)
+	if h.ctx.Err() == nil {
+		h.watch = time.AfterFunc(h.nextLook(), h.look)
+		h.beat = time.AfterFunc(h.third(), h.keep)
 	}
-	h.watch = time.AfterFunc(h.nextLook(), h.look)
-	h.beat = time.AfterFunc(h.third(), h.keep)
 	return nil
 }
 
-// confirm renews what was granted if a renewal is due by now, as after a wait,
-// or if another call of this client has held it: that call may have released it
-// between the answer and keep.
-func (h *hold) confirm(ctx context.Context, sent time.Duration, again bool) error {
-	for failures := 0; again || h.c.clock.Running() >= sent+h.ttl/3; failures++ {
+// confirm renews what was granted if a renewal is due by now, as after a wait.
+func (h *hold) confirm(ctx context.Context, sent time.Duration) error {
+	for failures := 0; h.c.clock.Running() >= sent+h.ttl/3; failures++ {
 		sent = h.c.clock.Running()
 		err := h.renew(ctx, h.patience())
 		if err == nil {
@@ -86,9 +87,7 @@ func (h *hold) confirm(ctx context.Context, sent time.Duration, again bool) erro
 }
 
 // keep registers a hold, which then ends with its session. It refuses if the
-// session has ended meanwhile, because that has released what was granted. To
-// the server all calls of a client are one holder, which gets its own lease
-// again, so keep also refuses what another call holds or is about to release.
+// session has ended meanwhile, because that has released what was granted.
 func (c *Client) keep(h *hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,13 +96,20 @@ func (c *Client) keep(h *hold) error {
 		return ErrClosed
 	case c.session != h.session:
 		return ErrSession
-	case c.holds[h.token] != nil:
-		return &oursError{c.holds[h.token]}
-	case c.leaving[h.token] != nil:
-		return &oursError{c.leaving[h.token]}
 	}
 	c.holds[h.token] = h
 	return nil
+}
+
+// callWhenOver reports whether the hold is still held.
+func (c *Client) callWhenOver(h *hold, over func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.holds[h.token] == h
+	if held {
+		h.over = over
+	}
+	return held
 }
 
 // maxConfirms is how often confirm retries the renewal before it gives up.
@@ -197,20 +203,18 @@ func (h *hold) left() time.Duration {
 // lose ends the hold, and reports whether it was held.
 func (h *hold) lose(cause error) bool {
 	was := h.leave(cause)
-	if was {
-		h.letGo()
+	if was && h.over != nil {
+		h.over()
 	}
 	return was
 }
 
-// leave is lose for a lease that is then released. Until letGo, no other call
-// of this client can hold it, because the release would end that hold, too.
+// leave is lose for what is then released: over is not called before that.
 func (h *hold) leave(cause error) bool {
 	h.c.mu.Lock()
 	was := h.c.holds[h.token] == h
 	if was {
 		delete(h.c.holds, h.token)
-		h.c.leaving[h.token] = h
 	}
 	h.c.mu.Unlock()
 	if !was {
@@ -228,19 +232,6 @@ func (h *hold) leave(cause error) bool {
 	}
 	return true
 }
-
-// letGo allows other calls of this client to hold the lease.
-func (h *hold) letGo() {
-	h.c.mu.Lock()
-	delete(h.c.leaving, h.token)
-	h.c.mu.Unlock()
-	close(h.gone)
-}
-
-// An oursError refuses what another call of the same client holds.
-type oursError struct{ other *hold }
-
-func (e *oursError) Error() string { return e.other.what + " is held by another call of this client" }
 
 // refused reports whether the server has answered that the lease or claim is
 // not held.

@@ -101,10 +101,10 @@ func (d *door) shut() {
 // A machine is where a client runs: its clock, and its cable.
 type machine struct {
 	h     *house
-	slept atomic.Int64  // by how much its clock is ahead
-	late  time.Duration // what it is answered comes so late
-	reads atomic.Int64  // of its clock, since onRead
-	at    atomic.Int64  // the read at which something happens
+	slept atomic.Int64                      // by how much its clock is ahead
+	late  func(answer []byte) time.Duration // how late what it is answered comes; nil: at once
+	reads atomic.Int64                      // of its clock, since onRead
+	at    atomic.Int64                      // the read at which something happens
 	then  func()
 
 	mu      sync.Mutex
@@ -216,9 +216,11 @@ type cable struct {
 
 func (c *cable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	select {
-	case <-time.After(c.m.late):
-	case <-c.closed:
+	if c.m.late != nil {
+		select {
+		case <-time.After(c.m.late(p[:n])):
+		case <-c.closed:
+		}
 	}
 	if gone := c.m.passes(c.closed); gone != nil {
 		return 0, gone

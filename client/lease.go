@@ -34,25 +34,26 @@ type Lease struct {
 // client exclude one another, too, even from a shared lease: to them it is as
 // if the lease were not shared.
 func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
+	end, err := c.turns.take(ctx, turnKey{o.Layer, key})
+	if err != nil {
+		return nil, err
+	}
 	for ticket := ""; ; {
-		l, err := c.acquire(ctx, key, maxWait, ticket, o)
+		l, err := c.acquire(ctx, key, maxWait, ticket, o, end)
 		refusal, ok := errors.AsType[*Error](err)
-		var ours *oursError
 		switch {
-		case errors.As(err, &ours):
-			ticket = ""
-			select {
-			case <-ours.other.gone:
-			case <-ctx.Done():
-			}
+		case err == nil:
+			return l, nil
 		case errors.Is(err, ErrLost): // lost before it could be used
 			ticket = ""
 		case ok && refusal.Code == "WAIT_TIMEOUT":
 			ticket = ticketOf(refusal)
 		default:
-			return l, err
+			end()
+			return nil, err
 		}
 		if ctx.Err() != nil {
+			end()
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -61,12 +62,13 @@ func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Leas
 // TryAcquire takes a lease if it is free. Otherwise it returns an [*Error] with
 // the code LEASE_HELD, which says who holds it.
 func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
-	l, err := c.acquire(ctx, key, 0, "", o)
-	for errors.Is(err, ErrLost) && ctx.Err() == nil { // another call of this client has just released it
-		l, err = c.acquire(ctx, key, 0, "", o)
+	end, ok := c.turns.tryTake(turnKey{o.Layer, key})
+	if !ok {
+		return nil, &Error{Status: http.StatusConflict, Code: "LEASE_HELD", Message: fmt.Sprintf("another call of this client holds %q, or asks for it", key)}
 	}
-	if ours, ok := errors.AsType[*oursError](err); ok {
-		err = &Error{Status: http.StatusConflict, Code: "LEASE_HELD", Message: ours.Error()}
+	l, err := c.acquire(ctx, key, 0, "", o, end)
+	if err != nil {
+		end()
 	}
 	return l, err
 }
@@ -74,7 +76,9 @@ func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*L
 // maxWait is how long one call waits in line, or for a task.
 const maxWait = 30 * time.Second
 
-func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ticket string, o LeaseOptions) (*Lease, error) {
+// acquire asks the server once, in the caller's turn for the key, which lasts as long as
+// the lease that is granted.
+func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ticket string, o LeaseOptions, end func()) (*Lease, error) {
 	if o.TTL == 0 {
 		o.TTL = defaultTTL
 	}
@@ -99,8 +103,6 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 		Key     string
 		Scope   string
 		Token   uint64
-
-		Reentrant bool
 	}
 	sent := c.clock.Running() // taken before the request, because the first of several sends may have been granted
 	asked := request{method: http.MethodPost, path: path, body: encode(in), wait: wait}
@@ -115,10 +117,7 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 			return c.try(ctx, r, timeout, nil)
 		},
 	}
-	if err := l.begin(ctx, sent, granted.Reentrant); err != nil {
-		if _, ours := errors.AsType[*oursError](err); ours {
-			return nil, err // it is not ours to give back
-		}
+	if err := l.begin(ctx, sent, end); err != nil {
 		return nil, errors.Join(err, c.giveBack(context.WithoutCancel(ctx), l.id))
 	}
 	c.log.Debug("acquired", "what", l.what, "token", l.token)
@@ -181,7 +180,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		}
 		return nil
 	}
-	defer l.letGo()
+	defer l.over()
 	return l.c.giveBack(ctx, l.id)
 }
 

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func TestAStalledServerEndsTheContextBeforeAnotherHasTheLease(t *testing.T) {
 		inHouse(t, func(t *testing.T, h *house) {
 			const ttl = 3 * time.Second
 			here := h.machine()
-			here.late = 400 * time.Millisecond
+			here.late = func([]byte) time.Duration { return 400 * time.Millisecond }
 			one, two := here.open("one"), h.client("two")
 			var warned atomic.Int64
 			l := acquire(t, one, "a", client.LeaseOptions{TTL: ttl, Jeopardy: func(left time.Duration, err error) {
@@ -276,6 +277,47 @@ func TestTheNextServerIsTried(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.open("localhost:81")
+		}
+	})
+}
+
+// To the server the goroutines of a client are one holder. Whatever it grants to one of
+// them, and however late that one learns of it, another has not had it and let it go.
+func TestALateGrantIsNotHeldTwice(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		var late atomic.Int64
+		here.late = func(answer []byte) time.Duration {
+			if bytes.Contains(answer, []byte(`"reentrant":false`)) && late.Add(1) == 1 {
+				return time.Second
+			}
+			return 0
+		}
+		one := here.open("one")
+		first := acquire(t, h.client("two"), "a", client.LeaseOptions{})
+		tokens := make(chan uint64, 2)
+		for range 2 {
+			go func() {
+				l := acquire(t, one, "a", client.LeaseOptions{})
+				time.Sleep(100 * time.Millisecond)
+				if _, err := l.Gate(); err != nil {
+					t.Error(err)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+				tokens <- l.Token()
+			}()
+		}
+		synctest.Wait()
+		if err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := <-tokens, <-tokens; a == b {
+			t.Errorf("both held token %d", a)
+		}
+		if late.Load() < 1 {
+			t.Error("nothing was late")
 		}
 	})
 }

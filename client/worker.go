@@ -162,7 +162,7 @@ func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.
 	if s.Jeopardy != nil {
 		h.jeopardy = func(left time.Duration, err error) { s.Jeopardy(t, left, err) }
 	}
-	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), traceparent.Join(t.Traceparent, t.Tracestate)), sent, false); err != nil {
+	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), traceparent.Join(t.Traceparent, t.Tracestate)), sent, nil); err != nil {
 		s.free <- struct{}{}
 		return // the claim is already lost
 	}
