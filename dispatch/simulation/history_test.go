@@ -143,7 +143,6 @@ type session struct {
 	handle  string        // over HTTP
 	ended   time.Duration // when it may have ended; -1: it has not
 	dark    bool          // the power was cut, so its leases may be forgotten
-	lingers bool          // its client has died, and its server waits for it to come back
 	next    *session      // of the same actor
 	replies int           // answers read
 	heard   time.Duration // when the last of them was
@@ -345,27 +344,35 @@ func (h *history) inLine(w *world) {
 // lossesTold: whoever lost a lease to another was told, if anybody asked in
 // its name long enough after that.
 func (h *history) lossesTold(w *world) {
-	for key, grants := range h.grants {
-		for i, g := range grants {
-			if g.told || g.released || g.ended >= 0 {
+	for _, g := range h.untold() {
+		w.fault("%s lost %s with token %d and was never told", g.client, g.key, g.token)
+	}
+}
+
+// untold returns the grants that were lost to others, and whose clients have not been told,
+// although their sessions last, or others of the same actors came after them. If a session
+// has ended, its server may wait for its client for a while; the next session is told after
+// that.
+func (h *history) untold() (list []*grant) {
+	for _, grants := range h.grants {
+		for _, g := range grants {
+			if g.told || g.released || g.ended >= 0 || g.session.dark {
 				continue
 			}
 			known := slices.ContainsFunc(grants, func(o *grant) bool {
 				return o.token == g.token && (o.told || o.released || o.ended >= 0)
 			})
-			lost := slices.ContainsFunc(grants[i:], func(o *grant) bool { return o.token > g.token })
+			lost := slices.ContainsFunc(grants, func(o *grant) bool { return o.token > g.token })
 			s := g.session
 			if s.ended >= 0 {
-				if s.lingers || h.beside(w, s.ended, s.ended) {
-					continue // it lasts for its grace: the next one is told after that
-				}
 				s = s.next
 			}
-			if lost && !known && !g.session.dark && s != nil && s.ended < 0 && s.replies > 1 {
-				w.fault("%s lost %s with token %d and was never told", g.client, key, g.token)
+			if lost && !known && s != nil && s.ended < 0 && s.replies > 1 {
+				list = append(list, g)
 			}
 		}
 	}
+	return list
 }
 
 // once: what was made once is there once.

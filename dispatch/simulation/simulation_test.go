@@ -126,6 +126,12 @@ func (w *world) settle() {
 		c.list() // the second answer has what the first may have left out
 	}
 	w.account(w.clients[0])
+	for end := w.now() + w.grace; w.awaits && len(w.history.untold()) > 0 && w.now() < end; {
+		time.Sleep(w.second)
+		for _, c := range w.clients {
+			c.list()
+		}
+	}
 	for _, c := range w.clients {
 		c.end()
 	}
@@ -436,7 +442,6 @@ func (c *client) die(dark bool) {
 	c.session.end(c.w.now())
 	if c.session != nil {
 		c.session.dark = c.session.dark || dark
-		c.session.lingers = c.kind == byServer
 	}
 	c.died.Store(int64(c.w.now()))
 	c.w.history.mu.Lock()
