@@ -167,6 +167,7 @@ func ExampleClient_RunSingleton() {
 				}
 				if i == 3 {
 					stop() // for this example
+					<-ctx.Done()
 				}
 			}
 			return nil

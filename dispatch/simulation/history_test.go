@@ -352,10 +352,13 @@ func (h *history) lossesTold(w *world) {
 // untold returns the grants that were lost to others, and whose clients have not been told,
 // although their sessions last, or others of the same actors came after them. If a session
 // has ended, its server may wait for its client for a while; the next session is told after
-// that.
+// that. Whoever lost a claim is told when it uses it.
 func (h *history) untold() (list []*grant) {
 	for _, grants := range h.grants {
 		for _, g := range grants {
+			if g.id != "" {
+				break
+			}
 			if g.told || g.released || g.ended >= 0 || g.session.dark {
 				continue
 			}
