@@ -356,7 +356,7 @@ type Log struct {
 	mu        sync.Mutex
 	recorded  map[string]struct{} // keys of answers that may not have been delivered
 	delivered map[string]struct{} // keys of rows to be deleted
-	full      bool                // recorded is incomplete
+	full      bool                // recorded may be incomplete
 }
 
 // maxLog is the greatest size of each map of a Log. Answers beyond it are
@@ -378,6 +378,13 @@ func (l *Log) note(c Call) {
 		return
 	}
 	l.recorded[c.nameKey()] = struct{}{}
+}
+
+// Resumed says that another process may have recorded answers of the session.
+func (l *Log) Resumed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.full = true
 }
 
 // recordedAs reports whether there may be an answer under a name.

@@ -182,6 +182,23 @@ func TestACallWithARequestIDIsUndoneByItsName(t *testing.T) {
 	})
 }
 
+// After a restart of the daemon a call that is sent again can be undone before it has
+// looked for its answer.
+func TestTheLogOfAResumedSessionKnowsThatItMissesSome(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		c := call.Call{Session: uuid.New(), Name: "1", Print: 7, Log: new(call.Log)}
+		d.do(c, "first")
+		c.Log = new(call.Log)
+		c.Log.Resumed()
+		if !c.Undoable() {
+			t.Error("not undoable")
+		}
+		if a, ok := d.take(c); !ok || a.Value != "first" {
+			t.Errorf("took %+v %v", a, ok)
+		}
+	})
+}
+
 // A call that nobody else can ask for has no row and is undone once. An answer
 // under its request_id stays if another call was told of it.
 func TestACallAloneHasNoRow(t *testing.T) {

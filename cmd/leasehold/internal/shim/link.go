@@ -69,6 +69,7 @@ func (s *shim) lose(ctx context.Context) {
 	s.link.close()
 	s.link = nil
 	s.failures = 0
+	s.forgetCancelled()
 	s.patience = time.Now().Add(s.cfg.Outage)
 	s.connect(ctx)
 }
@@ -202,6 +203,7 @@ func (s *shim) resume(w server.Welcome) {
 	if again && !w.Resumed && s.initialized != nil {
 		s.tell(newSessionNotice(w))
 	}
+	s.cancelAgain()
 	for _, r := range s.inOrder() {
 		s.send(r)
 	}

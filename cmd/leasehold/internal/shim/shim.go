@@ -61,6 +61,8 @@ type shim struct {
 	unread   []outgoing // messages that the client has not read
 	delivery *delivery  // tracks what the client has read
 
+	cancelled []cancelledCall // oldest first
+
 	// The messages that are repeated to the next daemon.
 	initialize  []byte // set once it has been answered
 	initialized []byte
@@ -137,7 +139,7 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 			}
 			s.fromClient(ctx, line)
 		case out <- next:
-			s.delivery.hand(s.unread[0].answer)
+			s.delivery.hand(s.unread[0].key())
 			s.unread = s.unread[1:]
 		case <-s.delivery.timer:
 			s.delivery.look()
@@ -175,8 +177,16 @@ func (s *shim) draining() bool {
 
 // An outgoing line waits until the client reads it.
 type outgoing struct {
-	line   []byte
-	answer string // key of the request that it answers; "" for other messages
+	line    []byte
+	answers *request // nil for other messages
+}
+
+// key is that of the request that it answers, or "".
+func (o outgoing) key() string {
+	if o.answers == nil {
+		return ""
+	}
+	return o.answers.message.Key
 }
 
 func (s *shim) tell(line []byte) { s.unread = append(s.unread, outgoing{line: line}) }
@@ -234,8 +244,19 @@ func (s *shim) notified(m wire.Message, line []byte) {
 		}
 		// Even if the daemon has answered, the client has not read the answer.
 		// So the answer is dropped, and the daemon undoes the call.
+		c := cancelledCall{request: s.requests[key]}
 		delete(s.requests, key)
-		s.unread = slices.DeleteFunc(s.unread, func(o outgoing) bool { return key != "" && o.answer == key })
+		s.unread = slices.DeleteFunc(s.unread, func(o outgoing) bool {
+			answer := key != "" && o.key() == key
+			if answer {
+				c.request = o.answers
+			}
+			return answer
+		})
+		if s.link != nil {
+			c.told = time.Now()
+		}
+		s.cancelLater(c)
 	}
 	if s.link != nil {
 		s.link.write(line)
@@ -294,5 +315,5 @@ func (s *shim) fromDaemon(line []byte) {
 			delete(s.subscribed, r.message.Params.URI)
 		}
 	}
-	s.unread = append(s.unread, outgoing{line, m.Key})
+	s.unread = append(s.unread, outgoing{line, r})
 }
