@@ -490,6 +490,37 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 	})
 }
 
+// A session that asked in vain is told what the actor's earlier session lost as soon as
+// that one has ended, also if nothing else has happened since.
+func TestTheNextSessionIsToldOfLossesOfTheLast(t *testing.T) {
+	for _, wasTold := range []bool{false, true} {
+		inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			last := h.connect(dispatch.Credentials{Token: token}, 1)
+			next := h.connect(dispatch.Credentials{Token: token}, 2)
+			h.take(last, dispatch.RunScope, "x", time.Second)
+			time.Sleep(2 * time.Second)
+			if wasTold { // in an answer that its client may not have read
+				if news, _, err := last.TakeNotices(t.Context(), ""); err != nil || len(news) != 1 {
+					t.Fatalf("%+v %v", news, err)
+				}
+			}
+			for _, want := range []int{0, 1, 0} {
+				news, _, err := next.TakeNotices(t.Context(), "")
+				if err != nil || len(news) != want {
+					t.Errorf("told before %v: %+v %v, want %d", wasTold, news, err, want)
+				}
+				if want == 0 {
+					h.hangUp(last)
+					synctest.Wait()
+				}
+			}
+			h.hangUp(next)
+			synctest.Wait()
+		})
+	}
+}
+
 // After a power cut the sessions of this machine are gone, and what they held
 // may be too. Sessions of other machines lose nothing, not even what a session
 // of this machine handed over to them, and tokens rise.

@@ -310,6 +310,9 @@ func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 		row.Due = tx.Now().Add(keepLost)
 	}
 	tx.Put(row)
+	if !n.told { // the actor's other sessions can tell it from now on, and look only after a change
+		newsOf(tx, actor).put(tx, actor)
+	}
 }
 
 // LostBy returns the leases that an actor has lost in the last hour, except
