@@ -9,13 +9,20 @@ import (
 // A combiner sends the requests of several goroutines together: what arrives
 // during a request goes with the next one. If no other goroutine calls, a call
 // is sent at once.
+//
+// A request costs the processors more than ten tasks do, so few large ones are
+// better than many small ones. Beside a request that is not answered yet,
+// another is sent only if it has as many items. So the callers divide into two
+// groups: while the server works for one, the other prepares.
 type combiner[R any] struct {
 	c    *Client
 	send func(ctx context.Context, list []item) ([]R, error)
 
-	mu      sync.Mutex
-	waiting []*asked[R]
-	sending int
+	mu        sync.Mutex
+	waiting   []*asked[R]
+	gathering bool // a goroutine is about to take what waits
+	requests  int  // sent and not answered
+	underWay  int  // items in them
 }
 
 // An item is JSON that its caller has encoded, so that the callers do that side
@@ -67,9 +74,8 @@ func (b *combiner[R]) do(ctx context.Context, what item) (answer R, err error) {
 	a := &asked[R]{what: what, done: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, a)
-	if b.sending < maxUnderWay {
-		b.sending++
-		go b.run() // ends when nothing is waiting
+	if b.mayBeginLocked() {
+		go b.run() // ends when too little waits for another request
 	}
 	b.mu.Unlock()
 	select {
@@ -84,22 +90,32 @@ func (b *combiner[R]) do(ctx context.Context, what item) (answer R, err error) {
 }
 
 func (b *combiner[R]) run() {
-	for {
+	for again := true; again; {
 		// The callers that were just answered run first: their next items go
 		// with this request, and do not have to wait for its end.
 		runtime.Gosched()
 		list := b.take()
-		if list == nil {
-			return
+		if len(list) > 0 {
+			b.sendAll(list)
 		}
-		b.sendAll(list)
 		for _, a := range list {
 			close(a.done)
 		}
+		again = b.answered(list)
 	}
 }
 
-// take returns what goes with the next request, or nil if nothing is waiting.
+// mayBeginLocked reports whether another request may be sent. If so, the caller
+// must call take.
+func (b *combiner[R]) mayBeginLocked() bool {
+	if b.gathering || b.requests == maxUnderWay || len(b.waiting) < max(1, min(b.underWay, maxTogether)) {
+		return false
+	}
+	b.gathering = true
+	return true
+}
+
+// take returns what goes with the next request.
 func (b *combiner[R]) take() (list []*asked[R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,12 +130,22 @@ func (b *combiner[R]) take() (list []*asked[R]) {
 			list = append(list, a)
 		}
 	}
-	b.waiting = b.waiting[n:]
-	if len(list) == 0 {
+	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
 		b.waiting = nil
-		b.sending--
 	}
+	b.gathering = false
+	b.requests++
+	b.underWay += len(list)
 	return list
+}
+
+// answered ends a request, and reports whether its goroutine must send another.
+func (b *combiner[R]) answered(list []*asked[R]) (again bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.requests--
+	b.underWay -= len(list)
+	return b.mayBeginLocked()
 }
 
 // sendAll sends a request. If a request of several items is refused, each item

@@ -19,3 +19,17 @@ func OpenAt(ctx context.Context, o Options, clk clock.Clock, dial func(ctx conte
 	}
 	return open(ctx, o, ss, clk)
 }
+
+// Combined returns a call that is sent together with others by send, which gets
+// the number of calls in the request.
+func Combined(ctx context.Context, send func(calls int)) (call func() error) {
+	b := new(combiner[struct{}])
+	b.init(&Client{ctx: ctx}, func(_ context.Context, list []item) ([]struct{}, error) {
+		send(len(list))
+		return make([]struct{}, len(list)), nil
+	})
+	return func() error {
+		_, err := b.do(ctx, nil)
+		return err
+	}
+}
