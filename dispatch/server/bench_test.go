@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func BenchmarkOneCall(b *testing.B) {
 				op := benchCalls[name]
 				b.ReportAllocs()
 				b.ResetTimer()
+				before := processorTime()
 				var wg sync.WaitGroup
 				for n, c := range conns {
 					wg.Go(func() {
@@ -61,9 +63,19 @@ func BenchmarkOneCall(b *testing.B) {
 					})
 				}
 				wg.Wait()
+				b.ReportMetric(float64(processorTime()-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}
+}
+
+// processorTime returns how much time of processors the process has used.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // benchCalls are what the benchmarks call; each says how many calls it made.
