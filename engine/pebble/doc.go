@@ -22,9 +22,9 @@
 //
 // A batch that must survive the machine is written to Pebble's log and synced.
 // A commit that must survive only the process is first written to the file
-// "journal", by one write without a sync, and later to Pebble, in a batch with
-// others and without a sync: see journal.go. The journal also holds batches
-// that are not synced yet, so that other callers do not wait for a slow disk.
+// "journal", and later to Pebble, in a batch with others, both without a sync:
+// see journal.go. The journal also holds batches that are not synced yet, so
+// that other callers do not wait for a slow disk.
 // After the end of the process nothing is missing. After the end of the machine
 // at most the last commits are missing, and only those that did not need the
 // disk.
@@ -70,7 +70,8 @@
 // The journal. While each local commit went to Pebble alone, an acquire and a
 // release over the socket took 71 µs of processor time each, and without that
 // 52: the skip list, the log and the compactions of rows that were soon deleted
-// took the rest.
+// took the rest. A commit of one row took 7.3 µs while it was written to the file,
+// and takes 3.6 µs now that the file is mapped.
 //
 // The memtable. With 8 MiB, half of the processor time went into compactions,
 // because data that is soon written again or deleted, as everything about a

@@ -2,8 +2,10 @@ package pebble
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -212,6 +214,7 @@ type stateFile struct {
 	s    *stateFS
 	name string
 	log  *layout // nil if the file is not a log
+	mem  []byte  // the file in memory, for WriteAt; nil if it is not mapped
 }
 
 // A layout is how far a log has been written, and its size. The size is kept
@@ -275,6 +278,10 @@ func (f *stateFile) Write(p []byte) (n int, err error) {
 func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
 	var full error
 	err = f.change(func() error {
+		if f.mem != nil {
+			full = writeMapped(f.mem, p, off)
+			return nil
+		}
 		_, err := f.File.WriteAt(p, off)
 		if err != nil && vfs.IsNoSpaceError(err) {
 			full, err = err, nil
@@ -285,6 +292,30 @@ func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// mapFile maps the file, so that WriteAt needs no system call. What is stored in
+// the mapping survives the end of the process, as what is written does. If the
+// file cannot be mapped, it is written.
+func (f *stateFile) mapFile(size int) {
+	if f.Fd() != vfs.InvalidFd {
+		f.mem = mapFile(f.Fd(), size)
+	}
+}
+
+// writeMapped writes the beginning of p last, so that the end of the process
+// does not leave a record's head without its rest. The system answers a store
+// into a page that it cannot read or allocate with a fault.
+func writeMapped(mem, p []byte, off int64) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("write to a mapped file: %v", fault)
+		}
+	}()
+	copy(mem[off+journalHead:], p[journalHead:])
+	copy(mem[off:], p[:journalHead])
+	return nil
 }
 
 func (f *stateFile) Sync() error     { return f.change(f.File.Sync) }
@@ -303,6 +334,10 @@ func (f *stateFile) Preallocate(offset, length int64) error {
 }
 
 func (f *stateFile) Close() error {
+	if f.mem != nil {
+		_ = unmap(f.mem) // never fails
+		f.mem = nil
+	}
 	err := f.File.Close()
 	if f.s.discarding() {
 		return nil

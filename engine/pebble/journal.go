@@ -17,7 +17,8 @@ import (
 // A journal holds the latest batches, for callers that need them to survive the
 // process only. Pebble writes its log on a separate goroutine; passing a batch
 // to it and waiting for it takes two switches, 30 µs on an idle machine. The
-// journal takes one write by the goroutine that commits. Pebble gets the batch
+// journal is a mapped file, so the goroutine that commits only copies the batch
+// into memory that the system keeps when the process ends. Pebble gets the batch
 // later, together with others, without a sync, and so may have it in memory
 // only; Open reads it from the journal. There a batch of several commits is in
 // as many parts, with the same number.
@@ -117,6 +118,9 @@ func (s *store) startJournal() (err error) {
 	}
 	if _, err = s.journal.f.Write(make([]byte, journalSize)); err != nil { // so that its space is reserved before the disk is full
 		return err
+	}
+	if f, ok := s.journal.f.(*stateFile); ok { // not after a failure
+		f.mapFile(journalSize)
 	}
 	s.syncs.appended.Store(s.number)
 	s.syncs.onDisk.Store(s.number)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,23 @@ func commitForEver(t *testing.T, dir string) {
 		}
 		fmt.Println(i)
 	}
+}
+
+// TestAMappedJournalMayFail: the system answers a store into a page that it
+// cannot provide with a fault, as here where the file has become too short. Then
+// commits wait for the log instead.
+func TestAMappedJournalMayFail(t *testing.T) {
+	t.Chdir(t.TempDir())
+	e := mustOpen(t, pebble.Options{Dir: "state"})
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "before"}) })
+	if err := os.Truncate("state/journal", 0); err != nil {
+		t.Fatal(err)
+	}
+	mustUpdateLocally(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "after"}) })
+	if is := open20(t, filesOf(t, vfs.Default)); is.refused != nil || !strings.Contains(is.rows, "before") || !strings.Contains(is.rows, "after") {
+		t.Errorf("killed: %v, rows %s", is.refused, is.rows)
+	}
+	mustClose(t, e)
 }
 
 // TestALocalCommitDoesNotWaitForTheDisk, and neither does a local reader of it;
