@@ -174,7 +174,7 @@ func (t *requests) settle(r *request) (wanted bool) {
 		return false
 	}
 	delete(t.running, r.key)
-	if r.name.Undoable() {
+	if r.name.HasAnswer() {
 		r.at = time.Now()
 		if t.answered == nil {
 			t.answered = make(map[string]*request)

@@ -142,6 +142,12 @@ func (c Call) Lasting() bool { return c.Name != "" && !c.memory || c.request != 
 
 // Undoable reports whether the call may have an answer that can be undone.
 func (c Call) Undoable() bool {
+	return c.HasAnswer() || c.Name != "" && c.Log != nil && c.Log.isResumed()
+}
+
+// HasAnswer reports whether the call, which has returned, has an answer that can
+// be undone.
+func (c Call) HasAnswer() bool {
 	switch {
 	case c.own != nil:
 		return c.own.Kind != ""
@@ -356,7 +362,8 @@ type Log struct {
 	mu        sync.Mutex
 	recorded  map[string]struct{} // keys of answers that may not have been delivered
 	delivered map[string]struct{} // keys of rows to be deleted
-	full      bool                // recorded may be incomplete
+	full      bool                // recorded is incomplete
+	resumed   bool                // another process may have recorded more
 }
 
 // maxLog is the greatest size of each map of a Log. Answers beyond it are
@@ -384,7 +391,13 @@ func (l *Log) note(c Call) {
 func (l *Log) Resumed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.full = true
+	l.resumed = true
+}
+
+func (l *Log) isResumed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resumed
 }
 
 // recordedAs reports whether there may be an answer under a name.

@@ -190,8 +190,8 @@ func TestTheLogOfAResumedSessionKnowsThatItMissesSome(t *testing.T) {
 		d.do(c, "first")
 		c.Log = new(call.Log)
 		c.Log.Resumed()
-		if !c.Undoable() {
-			t.Error("not undoable")
+		if !c.Undoable() || c.HasAnswer() {
+			t.Errorf("undoable: %v, although it may have an answer; has one: %v, which nobody knows", c.Undoable(), c.HasAnswer())
 		}
 		if a, ok := d.take(c); !ok || a.Value != "first" {
 			t.Errorf("took %+v %v", a, ok)
