@@ -49,6 +49,45 @@ func resume(settings work.Settings) dispatch.Dispatch {
 	return req
 }
 
+// Who had finished before the daemon ended stays so for the run that goes on days later,
+// and for as long as that takes.
+func TestARunGoesOnAfterDays(t *testing.T) {
+	for _, up := range []bool{false, true} {
+		inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+			tr := h.dispatch(work.Settings{})
+			tr.start()
+			for _, name := range []string{"early", "late"} {
+				tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: name, Prompt: "p"})
+				tr.start()
+				if err := tr.cast[name].Report(t.Context(), json.RawMessage("1")); err != nil {
+					t.Fatal(err)
+				}
+				tr.exit(name, work.Exit{Status: work.Succeeded})
+			}
+			tr.die()
+			if up { // it is the launcher's machine that was off
+				time.Sleep(50 * time.Hour)
+			} else {
+				h.close()
+				time.Sleep(50 * time.Hour)
+				h.open()
+				synctest.Wait()
+			}
+			next, _, err := tr.again(resume(work.Settings{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.start()
+			for _, name := range []string{"early", "late"} {
+				if made := next.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: name, Prompt: "p"}); !made.Finished || string(made.Result) != "1" {
+					t.Errorf("daemon up %v: %s is spawned again: %+v", up, name, made)
+				}
+				time.Sleep(50 * time.Hour)
+			}
+		})
+	}
+}
+
 func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		settings := work.Settings{Budget: work.USD(10)}

@@ -205,7 +205,9 @@ func (k Retention) of(kind string) time.Duration {
 const retirePoll = 10 * time.Minute
 
 // tendEndings continues what a restart found half ended. After that it removes
-// the rows of pending removals, and whatever has outlived its retention.
+// the rows of pending removals, and whatever has outlived its retention. The
+// latter begins only after a while: until then, a run that was interrupted with
+// the daemon, perhaps days ago, has been resumed or has ended.
 func (s *State) tendEndings(ctx context.Context) error {
 	watch := s.eng.Watch(removalsUnder)
 	defer watch.Stop()
@@ -214,14 +216,14 @@ func (s *State) tendEndings(ctx context.Context) error {
 	if err := s.ending(ctx, func(*ender) error { return nil }); err != nil {
 		return err
 	}
-	for {
-		more, err := s.somethingToForget(ctx)
+	for retires := false; ; {
+		more, err := s.somethingToForget(ctx, retires)
 		if err != nil {
 			return err
 		}
 		for more {
 			err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-				more = s.retireSome(tx)
+				more = retires && s.retireSome(tx)
 				more = s.removeSome(tx) || more
 				return nil
 			})
@@ -235,17 +237,21 @@ func (s *State) tendEndings(ctx context.Context) error {
 		select {
 		case <-watch.C:
 		case <-tick.C:
+			retires = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// somethingToForget reports whether there is a pending removal, or something
-// that has outlived its retention.
-func (s *State) somethingToForget(ctx context.Context) (found bool, err error) {
+// somethingToForget reports whether there is a pending removal or, if asked,
+// something that has outlived its retention.
+func (s *State) somethingToForget(ctx context.Context, retires bool) (found bool, err error) {
 	return found, s.eng.View(ctx, func(tx engine.Tx) error {
 		_, found = tx.Get(removalsUnder)
+		if !retires {
+			return nil
+		}
 		for _, kind := range []string{retireRunKind, retireDeadKind} {
 			for row := range tx.Scan(retirePrefix + kind) {
 				since, _ := readRetireKey(row.Key)
@@ -296,16 +302,20 @@ func (s *State) retireRun(tx engine.Tx, name string, id uuid.UUID) {
 }
 
 // retireActor removes an ended actor of a living run. Actors of a run that has
-// ended are removed with the run; until then a resume can find them again. A
-// lead is kept until all actors below it have ended.
+// ended are removed with the run; until then a resume can find them again. So
+// are those of a run that was interrupted, and of the earlier lives of one that
+// goes on: whoever spawns them again gets their results. A lead is kept until all
+// actors below it have ended.
 func (s *State) retireActor(tx engine.Tx, id uuid.UUID) {
 	a, there := getActor(tx, id)
 	if !there || !a.Ended() {
 		return
 	}
 	run, _ := getRun(tx, a.Run)
+	d, _ := work.RunOf(tx, a.Run)
+	w, launched := work.Get(tx, a.ID)
 	switch {
-	case a.Role == Root || !run.EndedAt.IsZero(): // goes with its run
+	case a.Role == Root || !run.EndedAt.IsZero() || launched && (d.Unfinished == 0 || w.Before(d.Life)): // goes with its run
 	case a.Role.Leads() && !deserted(tx, a.Leads, new(int(endStep))):
 		again := tx.Wall().Add(retirePoll - s.opts.Keep.Actors)
 		tx.Put(engine.Row{Key: retireKey(retireDeadKind, again, a.ID)}) // check again later
