@@ -304,6 +304,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			}
 			return made, err
 		case errors.Is(err, errOver), errors.Is(err, errGone):
+			unknown()
 			return made, err
 		default:
 			c.w.fault("%s: %s: %v", c.name, tool, err)

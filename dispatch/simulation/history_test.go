@@ -120,8 +120,16 @@ func (h *history) hidden(w *world, client, key string) (n int) {
 // beside reports whether a fault in that time may have kept a server from learning what a
 // client did.
 func (h *history) beside(w *world, from, to time.Duration) bool {
-	return w.hides > 0 && slices.ContainsFunc(h.gaps, func(g gap) bool { return g.from <= to+w.hides && (g.to == 0 || g.to >= from-w.hides) })
+	return w.hides > 0 && h.near(from, to, w.hides)
 }
+
+// near reports whether there was a fault so long before or after.
+func (h *history) near(from, to, within time.Duration) bool {
+	return slices.ContainsFunc(h.gaps, func(g gap) bool { return g.from <= to+within && (g.to == 0 || g.to >= from-within) })
+}
+
+// unseen is how long a busy server may take to see that a client has died.
+const unseen = 6 * time.Second
 
 // had reports whether a client that began to wait already had a place. After a restart a
 // place is kept for the full time again.
@@ -143,6 +151,7 @@ type session struct {
 	handle  string        // over HTTP
 	ended   time.Duration // when it may have ended; -1: it has not
 	dark    bool          // the power was cut, so its leases may be forgotten
+	kept    bool          // its client has died, and all clients are one process, which a server that did not see that takes for alive
 	next    *session      // of the same actor
 	replies int           // answers read
 	heard   time.Duration // when the last of them was
@@ -368,6 +377,9 @@ func (h *history) untold() (list []*grant) {
 			lost := slices.ContainsFunc(grants, func(o *grant) bool { return o.token > g.token })
 			s := g.session
 			if s.ended >= 0 {
+				if s.kept && h.near(s.ended, s.ended, unseen) {
+					continue
+				}
 				s = s.next
 			}
 			if lost && !known && s != nil && s.ended < 0 && s.replies > 1 {

@@ -442,6 +442,7 @@ func (c *client) die(dark bool) {
 	c.session.end(c.w.now())
 	if c.session != nil {
 		c.session.dark = c.session.dark || dark
+		c.session.kept = c.w.hides > 0 && c.kind == bySocket
 	}
 	c.died.Store(int64(c.w.now()))
 	c.w.history.mu.Lock()
