@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -50,11 +51,13 @@ type Client struct {
 
 	turns turns
 
-	opening chan struct{} // held by the call that opens a session
-	mu      sync.Mutex
-	session string           // its handle; "" if there is none
-	closed  bool             // nothing more can be held
-	holds   map[uint64]*hold // by token
+	opening   chan struct{} // held by the call that opens a session
+	mu        sync.Mutex
+	session   string            // its handle; "" if there is none
+	closed    bool              // nothing more can be asked or held
+	holds     map[uint64]*hold  // by token
+	expecting int               // how many holds may begin with answers that have not come yet
+	early     map[uint64]string // why a token was lost that may be in one of those answers
 }
 
 // Open opens a session. It lasts until Close, even after ctx has ended.
@@ -73,7 +76,7 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), turns: turns{all: make(map[turnKey]*turnLine)}}
+	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), early: make(map[uint64]string), turns: turns{all: make(map[turnKey]*turnLine)}}
 	// Requests that combine several callers are sent within this context, so
 	// they belong to no caller's span.
 	c.ctx, c.stop = context.WithCancelCause(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}))
@@ -109,16 +112,18 @@ func (c *Client) Close() error {
 	c.loseAll(handle, ErrReleased)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
 	defer cancel()
+	select { // a call that is opening another session ends it
+	case c.opening <- struct{}{}:
+		<-c.opening
+	case <-ctx.Done():
+	}
 	var err error
 	if handle != "" && c.ctx.Err() == nil {
-		_, _, err = c.send(ctx, &request{method: http.MethodDelete, path: "/session"}, handle)
+		err = c.endSession(ctx, handle)
 	}
 	c.stop(ErrClosed)
 	c.watched.Wait()
 	c.servers.close()
-	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Status == http.StatusNotFound {
-		return nil // the session has already ended
-	}
 	return err
 }
 
@@ -126,7 +131,8 @@ const closeTimeout = 5 * time.Second
 
 // Do calls any route of the API: path is below /api/v1, and in and out are JSON
 // or nil. A refusal is an [*Error]. The client does not renew what the call is
-// granted; see Acquire and Work for that.
+// granted; see Acquire and Work for that. Acquire of a key that the client has
+// leased by Do releases that lease first.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	r := request{method: method, path: path}
 	if in != nil {
@@ -183,7 +189,7 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 // retriable reports whether a failed call may succeed if it is sent again.
 func retriable(err error) bool {
 	refusal, ok := errors.AsType[*Error](err)
-	return !ok || refusal.passing()
+	return !errors.Is(err, ErrClosed) && (!ok || refusal.passing())
 }
 
 // try sends a request once in the session. If the session has ended, try opens
@@ -210,6 +216,17 @@ func (c *Client) try(ctx context.Context, r *request, timeout time.Duration, out
 		}
 		return json.Unmarshal(body, out)
 	}
+}
+
+// tryIn sends a request once, and only in a session that is open already.
+func (c *Client) tryIn(ctx context.Context, r *request, timeout time.Duration, handle string) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, _, err := c.send(bounded, r, handle)
+	if ended(err) {
+		c.sessionEnded(handle)
+	}
+	return err
 }
 
 // ended reports whether a refusal says that the session has ended.
@@ -292,9 +309,11 @@ func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle 
 	return h
 }
 
-// pause waits, longer after each failure.
+// pause waits, longer after each failure. It is randomized, so that clients that
+// were cut off together do not come back together each time.
 func pause(ctx context.Context, failures int) error {
-	timer := time.NewTimer(min(firstRetry<<min(failures, 10), lastRetry))
+	longest := min(firstRetry<<min(failures, 10), lastRetry)
+	timer := time.NewTimer(longest - rand.N(longest/2))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -64,7 +64,10 @@ func (h *hold) begin(ctx context.Context, sent time.Duration, over func()) error
 
 // confirm renews what was granted if a renewal is due by now, as after a wait.
 func (h *hold) confirm(ctx context.Context, sent time.Duration) error {
-	for failures := 0; h.c.clock.Running() >= sent+h.ttl/3; failures++ {
+	if h.c.clock.Running() < sent+h.ttl/3 {
+		return nil
+	}
+	for failures := 0; ; failures++ {
 		sent = h.c.clock.Running()
 		err := h.renew(ctx, h.patience())
 		if err == nil {
@@ -83,11 +86,10 @@ func (h *hold) confirm(ctx context.Context, sent time.Duration) error {
 			return err
 		}
 	}
-	return nil
 }
 
-// keep registers a hold, which then ends with its session. It refuses if the
-// session has ended meanwhile, because that has released what was granted.
+// keep registers a hold, which then ends with its session. It refuses what was
+// lost before its answer came, also by the end of the session.
 func (c *Client) keep(h *hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,6 +98,9 @@ func (c *Client) keep(h *hold) error {
 		return ErrClosed
 	case c.session != h.session:
 		return ErrSession
+	}
+	if reason, lost := c.early[h.token]; lost {
+		return lossBecause(reason)
 	}
 	c.holds[h.token] = h
 	return nil

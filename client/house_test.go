@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,7 +24,9 @@ import (
 // A house is a daemon in a bubble, with a network of its own.
 type house struct {
 	t     *testing.T
+	disk  vfs.FS
 	state *dispatch.State
+	end   func() error     // of the daemon, as it ends when it is stopped
 	doors map[string]*door // by host and port
 	mu    sync.Mutex
 }
@@ -31,31 +34,41 @@ type house struct {
 func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		state, err := dispatch.Open(t.Context(), eng, dispatch.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(context.Background())
-		tended := make(chan error, 1)
-		go func() { tended <- state.Tend(ctx) }()
-		h := &house{t: t, state: state, doors: make(map[string]*door)}
-		if _, _, err := state.AddActor(ctx, dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root}); err != nil {
+		h := &house{t: t, disk: vfs.NewMem(), doors: make(map[string]*door)}
+		h.begin()
+		if _, _, err := h.state.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root}); err != nil {
 			t.Fatal(err)
 		}
 		h.open("localhost:80")
 		story(t, h)
+		if err := h.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// begin starts the daemon on what its disk has.
+func (h *house) begin() {
+	h.t.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: h.disk})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	state, err := dispatch.Open(ctx, eng, dispatch.Options{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	tended := make(chan error, 1)
+	go func() { tended <- state.Tend(ctx) }()
+	h.state = state
+	h.end = func() error {
 		for _, d := range h.doors {
 			d.shut()
 		}
 		stop()
-		if err := errors.Join(<-tended, eng.Check(), eng.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+		return errors.Join(<-tended, eng.Check(), eng.Close())
+	}
 }
 
 // A door is where the daemon listens.
@@ -91,6 +104,18 @@ func (h *house) open(addr string) *door {
 	return d
 }
 
+// refuse has a proxy at an address whose server does not answer.
+func (h *house) refuse(addr string) {
+	h.doors[addr].shut()
+	d := &door{conns: make(chan net.Conn), done: make(chan struct{}), ended: make(chan error, 1)}
+	proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })}
+	d.stop = func() { proxy.Close() }
+	go func() { d.ended <- proxy.Serve(d) }()
+	h.mu.Lock()
+	h.doors[addr] = d
+	h.mu.Unlock()
+}
+
 // shut ends the daemon that listens there, and leaves sessions as they are.
 func (d *door) shut() {
 	d.stop()
@@ -102,7 +127,7 @@ func (d *door) shut() {
 type machine struct {
 	h     *house
 	slept atomic.Int64                      // by how much its clock is ahead
-	late  func(answer []byte) time.Duration // how late what it is answered comes; nil: at once
+	late  func(answer []byte) time.Duration // how late what it is answered comes; nil: at once; negative: never
 	reads atomic.Int64                      // of its clock, since onRead
 	at    atomic.Int64                      // the read at which something happens
 	then  func()
@@ -217,8 +242,13 @@ type cable struct {
 func (c *cable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.m.late != nil {
+		late := c.m.late(p[:n])
+		if late < 0 { // the connection breaks
+			c.Close()
+			return 0, net.ErrClosed
+		}
 		select {
-		case <-time.After(c.m.late(p[:n])):
+		case <-time.After(late):
 		case <-c.closed:
 		}
 	}

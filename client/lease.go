@@ -34,7 +34,7 @@ type Lease struct {
 // client exclude one another, too, even from a shared lease: to them it is as
 // if the lease were not shared.
 func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
-	end, err := c.turns.take(ctx, turnKey{o.Layer, key})
+	end, err := c.turns.take(ctx, turnOf(key, o.Layer))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Leas
 // TryAcquire takes a lease if it is free. Otherwise it returns an [*Error] with
 // the code LEASE_HELD, which says who holds it.
 func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
-	end, ok := c.turns.tryTake(turnKey{o.Layer, key})
+	end, ok := c.turns.tryTake(turnOf(key, o.Layer))
 	if !ok {
 		return nil, &Error{Status: http.StatusConflict, Code: "LEASE_HELD", Message: fmt.Sprintf("another call of this client holds %q, or asks for it", key)}
 	}
@@ -103,22 +103,38 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 		Key     string
 		Scope   string
 		Token   uint64
+
+		Reentrant bool
 	}
+	c.expect(1)
+	defer c.expect(-1)
 	sent := c.clock.Running() // taken before the request, because the first of several sends may have been granted
 	asked := request{method: http.MethodPost, path: path, body: encode(in), wait: wait}
 	if err := c.do(ctx, &asked, &granted); err != nil {
 		return nil, err
+	}
+	if granted.Reentrant {
+		// In this turn nobody holds it. It is left over from an earlier turn,
+		// whose release may still be on its way, or whose holder may not know
+		// yet that it is over. It must get another token.
+		if err := c.giveBack(ctx, granted.LeaseID); err != nil {
+			return nil, err
+		}
+		return c.acquire(ctx, key, wait, "", o, end)
 	}
 	l := &Lease{id: granted.LeaseID, scope: granted.Scope, key: granted.Name + granted.Key}
 	l.hold = &hold{
 		c: c, what: fmt.Sprintf("lease %q", l.key), token: granted.Token, session: asked.session, ttl: o.TTL, jeopardy: o.Jeopardy,
 		renew: func(ctx context.Context, timeout time.Duration) error {
 			r := &request{method: http.MethodPost, path: "/leases/" + l.id + "/renew", body: encode(map[string]any{"ttl_secs": o.TTL.Seconds()})}
-			return c.try(ctx, r, timeout, nil)
+			return c.tryIn(ctx, r, timeout, l.session)
 		},
 	}
 	if err := l.begin(ctx, sent, end); err != nil {
-		return nil, errors.Join(err, c.giveBack(context.WithoutCancel(ctx), l.id))
+		if !errors.Is(err, ErrLost) {
+			go c.giveBack(c.ctx, l.id) // the caller's ctx may have ended
+		}
+		return nil, err
 	}
 	c.log.Debug("acquired", "what", l.what, "token", l.token)
 	return l, nil

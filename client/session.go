@@ -11,8 +11,8 @@ import (
 
 // open returns the handle of the session, and opens a session if there is none.
 func (c *Client) open(ctx context.Context) (string, error) {
-	if handle := c.handle(); handle != "" {
-		return handle, nil
+	if handle, err := c.handle(); handle != "" || err != nil {
+		return handle, err
 	}
 	select {
 	case c.opening <- struct{}{}:
@@ -20,11 +20,8 @@ func (c *Client) open(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	if handle := c.handle(); handle != "" {
-		return handle, nil
-	}
-	if c.ctx.Err() != nil {
-		return "", ErrClosed
+	if handle, err := c.handle(); handle != "" || err != nil {
+		return handle, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -37,16 +34,41 @@ func (c *Client) open(ctx context.Context) (string, error) {
 		return "", err
 	}
 	c.mu.Lock()
-	c.session = opened.Session
+	closed := c.closed
+	if !closed {
+		c.session = opened.Session
+	}
 	c.mu.Unlock()
+	if closed { // meanwhile, and Close did not know this session
+		_ = c.endSession(bounded, opened.Session) // nothing is held in it
+		return "", ErrClosed
+	}
 	c.log.Debug("a session is open")
 	return opened.Session, nil
 }
 
-func (c *Client) handle() string {
+func (c *Client) handle() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.session
+	if c.closed {
+		return "", ErrClosed
+	}
+	return c.session, nil
+}
+
+// endSession tells a server that a session has ended. If one does not answer, it
+// tells the next one.
+func (c *Client) endSession(ctx context.Context, handle string) (err error) {
+	for range c.servers.list {
+		_, _, err = c.send(ctx, &request{method: http.MethodDelete, path: "/session"}, handle)
+		if ended(err) {
+			return nil // already
+		}
+		if err == nil || !retriable(err) {
+			return err
+		}
+	}
+	return err
 }
 
 // sessionEnded forgets a session, and ends what it held.
@@ -116,7 +138,11 @@ func (c *Client) stream(handle string) (heard bool, err error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return false, refusalOf(resp, nil)
+		refusal := refusalOf(resp, nil)
+		if refusal.Code != sessionOver && refusal.passing() {
+			c.servers.failed(number)
+		}
+		return false, refusal
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxEvent)
@@ -157,8 +183,23 @@ func (c *Client) noticed(n notice) {
 	}
 	c.mu.Lock()
 	h := c.holds[n.Token]
+	if h == nil && c.expecting > 0 {
+		c.early[n.Token] = n.Reason
+	}
 	c.mu.Unlock()
 	if h != nil {
 		h.lose(lossBecause(n.Reason))
+	}
+}
+
+// expect is called with how many holds may begin before they are asked for, and
+// with -1 for each that has begun or will not begin. A notice may come before
+// the answer that it is about, and is remembered until then.
+func (c *Client) expect(more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expecting += more
+	if c.expecting == 0 {
+		clear(c.early)
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"strings"
 	"sync"
 )
 
@@ -16,6 +17,14 @@ type turns struct {
 type turnKey struct {
 	layer bool
 	key   string
+}
+
+// turnOf returns the turnKey of a lease. A lease of the layer has two names.
+func turnOf(key string, layer bool) turnKey {
+	if layer {
+		key = strings.TrimPrefix(key, "/leases/")
+	}
+	return turnKey{layer, key}
 }
 
 // A turnLine is the goroutines that hold a key, ask for it, or wait to ask.

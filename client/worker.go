@@ -98,8 +98,10 @@ func (s *shift) claimAll(ctx context.Context) error {
 		if n == 0 {
 			return nil
 		}
+		s.expect(n)
 		sent := s.clock.Running()
 		tasks, session, err := s.claim(ctx, n)
+		s.expect(len(tasks) - n)
 		for range n - len(tasks) {
 			s.free <- struct{}{}
 		}
@@ -156,13 +158,15 @@ func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.
 	h := &hold{
 		c: s.Client, what: "task " + t.ID, token: t.Token, session: session, ttl: s.TTL,
 		renew: func(ctx context.Context, timeout time.Duration) error {
-			return s.try(ctx, s.taskRequest(t, "heartbeat", map[string]any{"token": t.Token, "ttl_secs": s.TTL.Seconds()}), timeout, nil)
+			return s.tryIn(ctx, s.taskRequest(t, "heartbeat", map[string]any{"token": t.Token, "ttl_secs": s.TTL.Seconds()}), timeout, session)
 		},
 	}
 	if s.Jeopardy != nil {
 		h.jeopardy = func(left time.Duration, err error) { s.Jeopardy(t, left, err) }
 	}
-	if err := h.begin(traceparent.With(context.WithoutCancel(ctx), traceparent.Join(t.Traceparent, t.Tracestate)), sent, nil); err != nil {
+	err := h.begin(traceparent.With(context.WithoutCancel(ctx), traceparent.Join(t.Traceparent, t.Tracestate)), sent, nil)
+	s.expect(-1)
+	if err != nil {
 		s.free <- struct{}{}
 		return // the claim is already lost
 	}

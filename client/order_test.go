@@ -1,0 +1,185 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/client"
+	"github.com/leasehold/leasehold/dispatch"
+)
+
+// lateOnce has the first answer with some text come late.
+func lateOnce(text string, late time.Duration) func(answer []byte) time.Duration {
+	var done atomic.Bool
+	return func(answer []byte) time.Duration {
+		if bytes.Contains(answer, []byte(text)) && !done.Swap(true) {
+			return late
+		}
+		return 0
+	}
+}
+
+// The server may not have got the release, or may get it later. The next goroutine does
+// not continue with that lease: it has one with another token.
+func TestAfterAReleaseWithoutAnswerTheNextHasAnotherToken(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		one := here.open("one")
+		for _, o := range []client.LeaseOptions{{}, {Shared: true}, {Layer: true}} {
+			l := acquire(t, one, "a", o)
+			here.pull()
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := l.Release(soon); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("released: %v", err)
+			}
+			cancel()
+			here.plug()
+			next := acquire(t, one, "a", o)
+			if next.Token() <= l.Token() {
+				t.Errorf("the token is %d after %d", next.Token(), l.Token())
+			}
+			if err := next.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A lease that is revoked before the answer that grants it has come is not held.
+func TestANoticeMayComeBeforeTheGrant(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		here.late = lateOnce(`"reentrant":false`, 2*time.Second)
+		one := here.open("one")
+		synctest.Wait() // the stream of notices is open
+		time.AfterFunc(time.Second, func() {
+			if _, err := h.state.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "a", Reason: "maintenance"}); err != nil {
+				t.Error(err)
+			}
+		})
+		l, err := one.TryAcquire(t.Context(), "a", client.LeaseOptions{TTL: time.Hour})
+		if !errors.Is(err, client.ErrLost) {
+			t.Errorf("it has the lease: %v %v", l, err)
+		}
+		acquire(t, one, "a", client.LeaseOptions{})
+	})
+}
+
+// A grant that came late is renewed before it is used, also if the first try fails.
+func TestALateGrantIsRenewedUntilThatSucceeds(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		grant, renewal := lateOnce(`"reentrant":false`, 4*time.Second), lateOnce(`"lease_id":`, -1)
+		here.late = func(answer []byte) time.Duration {
+			if bytes.Contains(answer, []byte(`"reentrant":`)) {
+				return grant(answer)
+			}
+			return renewal(answer)
+		}
+		l := acquire(t, here.open("one"), "a", client.LeaseOptions{TTL: 9 * time.Second})
+		if l.Left() < 8*time.Second {
+			t.Errorf("%v is left of it", l.Left())
+		}
+	})
+}
+
+// Acquire returns when its context ends, also if it has been granted what it then cannot
+// renew or give back.
+func TestAcquireReturnsWhenItsContextEnds(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		late := lateOnce(`"reentrant":false`, 4*time.Second)
+		here.late = func(answer []byte) time.Duration {
+			d := late(answer)
+			if d > 0 {
+				time.AfterFunc(d+1, here.pull)
+			}
+			return d
+		}
+		one := here.open("one")
+		here.onRead(2, func() { time.Sleep(time.Second) }) // when the grant has come
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		began := time.Now()
+		l, err := one.Acquire(ctx, "a", client.LeaseOptions{TTL: 9 * time.Second})
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 6*time.Second {
+			t.Errorf("after %v: %v %v", took, l, err)
+		}
+		here.plug()
+		time.Sleep(10 * time.Second)
+		if _, err := h.client("two").TryAcquire(t.Context(), "a", client.LeaseOptions{}); err != nil {
+			t.Errorf("it is still held: %v", err)
+		}
+	})
+}
+
+// A lease of the layer has two names, and the goroutines of a client exclude one another
+// by either.
+func TestGoroutinesExcludeOneAnotherByEitherName(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		l := acquire(t, one, "a", client.LeaseOptions{Layer: true})
+		if _, err := one.TryAcquire(t.Context(), "/leases/a", client.LeaseOptions{Layer: true}); client.CodeOf(err) != "LEASE_HELD" {
+			t.Errorf("another goroutine gets it: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A proxy answers for a server that does not. The stream of notices goes to the next one.
+func TestTheStreamOfNoticesGoesToTheNextServer(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.open("localhost:81")
+		l := acquire(t, h.machine().open("one", "http://localhost", "http://localhost:81"), "a", client.LeaseOptions{TTL: time.Hour})
+		h.refuse("localhost:80")
+		time.Sleep(time.Minute)
+		if _, err := h.state.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "a", Reason: "maintenance"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if l.Context().Err() == nil {
+			t.Error("it has heard nothing")
+		}
+	})
+}
+
+// A session that is being opened when its client is closed is ended, too.
+func TestCloseLeavesNoSessionThatIsBeingOpened(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		const ends = "DELETE /api/v1/session"
+		here := h.machine()
+		one := here.open("one")
+		here.late = lateOnce(`"session":`, 3*time.Second)
+		if err := one.Do(t.Context(), http.MethodDelete, "/session", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // the stream has ended, and another session is being opened
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		if here.requests(ends) != 2 || here.requests("POST /api/v1/sessions") != 2 {
+			t.Errorf("%d sessions were opened, and %d ended", here.requests("POST /api/v1/sessions"), here.requests(ends))
+		}
+	})
+}
+
+func TestCloseTriesTheNextServer(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.open("localhost:81")
+		here := h.machine()
+		one := here.open("one", "http://localhost", "http://localhost:81")
+		here.late = lateOnce("204 No Content", -1)
+		if err := one.Close(); err != nil || here.requests("DELETE /api/v1/session") != 2 {
+			t.Errorf("%v, after %d requests", err, here.requests("DELETE /api/v1/session"))
+		}
+	})
+}
