@@ -26,8 +26,8 @@ var _ cluster.Database = (*Cluster)(nil)
 // spreads its runs.
 const DefaultPartitions = 1
 
-// MaxPartitions is the largest number of partitions. Each costs its leader a
-// connection to the database.
+// MaxPartitions is the largest number of partitions. Each costs its leader some
+// memory and goroutines.
 const MaxPartitions = 64
 
 // OpenCluster creates or migrates the schema of a database and creates its

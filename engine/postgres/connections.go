@@ -7,8 +7,9 @@ import (
 )
 
 // Connections are the connections to a database that the partitions led by a
-// process share: all except the one by which each partition writes.
+// process share.
 type Connections struct {
+	writer            *writer
 	short, long, fold *pgxpool.Pool // for reads, for snapshots, and for folds
 	folds             chan struct{} // contains an element for each running fold
 }
@@ -22,7 +23,8 @@ const (
 // Connect returns connections that are made when they are needed. Of o it uses
 // where the database is.
 func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
-	cfg, err := o.withDefaults().config()
+	o = o.withDefaults()
+	cfg, err := o.config()
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +37,18 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 			return nil, err
 		}
 	}
+	if c.writer, err = startWriter(ctx, o); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 
 // Close closes them. They must not be used any more.
 func (c *Connections) Close() {
+	if c.writer != nil {
+		c.writer.close()
+	}
 	for _, pool := range []*pgxpool.Pool{c.short, c.long, c.fold} {
 		if pool != nil {
 			pool.Close()

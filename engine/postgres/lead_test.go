@@ -307,6 +307,7 @@ func TestADatabaseThatCanLoseCommitsIsRefused(t *testing.T) {
 		t.Errorf("open without a standby: %v", err)
 	}
 	e := mustOpen(t, postgres.Options{DSN: dsn})
+	put(t, e, "before")
 	postgrestest.Exec(t, dsn, "ALTER DATABASE "+name+" SET synchronous_commit = off")
 	if _, err = postgres.Open(t.Context(), postgres.Options{DSN: dsn, SingleNode: true}); !errors.Is(err, postgres.ErrNotDurable) {
 		t.Errorf("open where commits are not waited for: %v", err)

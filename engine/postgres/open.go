@@ -111,6 +111,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 			if err != nil {
 				return nil, err
 			}
+			s.disconnect() // it has the lead
 			e.store = s
 			return s, nil
 		},
@@ -132,7 +133,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	s := &store{
 		partition: o.Partition, singleNode: o.SingleNode, confirm: o.Confirm, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, Failure: memory.Failure{Tell: fail},
 		cfg: cfg.ConnConfig, active: new(overlay),
-		wake: make(chan struct{}, 1), toFold: make(chan fold, 1),
+		toFold: make(chan fold, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
@@ -149,7 +150,6 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	if err = s.lead(ctx, o); err != nil {
 		return nil, err
 	}
-	s.running.Go(s.write)
 	s.running.Go(s.foldAll)
 	return s, nil
 }
@@ -203,7 +203,7 @@ func (s *store) lead(ctx context.Context, o Options) error {
 			return fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
 		}
 	}
-	s.open, s.logged = newRound(sequence+1, 0), sequence
+	s.open, s.logged = s.newRound(sequence+1, 0), sequence
 	if err := rows.Err(); err != nil {
 		return err
 	}

@@ -30,12 +30,12 @@ type store struct {
 	ctx     context.Context // of all work in the background; its cause says why it ended
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	wake    chan struct{} // the open round has something to write
 	toFold  chan fold
+	conn    *pgx.Conn // by which the lead was taken, or nil
 
 	// Used only by the writer.
-	conn   *pgx.Conn // or nil
-	logged int64     // the last sequence known to be in the log
+	logged  int64     // the last sequence known to be in the log
+	checked *pgx.Conn // whose database has the log up to there
 
 	mu      sync.Mutex
 	active  *overlay
@@ -60,6 +60,9 @@ func (s *store) Close() error {
 }
 
 func (s *store) release() {
+	if s.open != nil {
+		_ = s.Wait(s.last(), true) // whoever appended it gets the error
+	}
 	s.cancel(errClosed)
 	s.running.Wait()
 	if s.closes {
@@ -68,36 +71,22 @@ func (s *store) release() {
 	s.disconnect()
 }
 
-func (s *store) disconnect() {
-	if s.conn != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.conn.Close(ctx) // nothing is in progress
-		s.conn = nil
-	}
+// last returns the number of the last batch.
+func (s *store) last() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open.through
 }
 
-// connect makes the writer's connection. The database must be as durable as
-// before and still have what was logged.
+// connect makes the connection that takes the lead.
 func (s *store) connect(ctx context.Context) (err error) {
-	if s.conn, err = pgx.ConnectConfig(ctx, s.cfg); err != nil {
-		s.conn = nil
-		return err
-	}
-	defer func() {
-		if err != nil {
-			s.disconnect()
-		}
-	}()
-	if err := checkDurable(ctx, s.conn, s.singleNode); err != nil || s.logged == 0 {
-		return err
-	}
-	var last int64
-	err = s.conn.QueryRow(ctx, "SELECT coalesce(max(sequence), 0) FROM leasehold_log WHERE partition = $1", s.partition).Scan(&last)
-	if err == nil && last < s.logged {
-		return fmt.Errorf("%w: the log ends at %d, and %d was in it", ErrLost, last, s.logged)
-	}
+	s.conn, err = connect(ctx, s.cfg, s.singleNode)
 	return err
+}
+
+func (s *store) disconnect() {
+	disconnect(s.conn)
+	s.conn = nil
 }
 
 const (

@@ -182,6 +182,9 @@ func (s *Server) dsn(database string) string {
 // DSN names the server's first database.
 func (s *Server) DSN() string { return s.dsn("postgres") }
 
+// PID is of the server's first process. The others are its children.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Database makes another database and gives its DSN.
 func (s *Server) Database(t testing.TB) (dsn string) {
 	t.Helper()

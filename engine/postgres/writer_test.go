@@ -1,0 +1,98 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/postgres"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// TestPartitionsOfAProcessShareCommits has four partitions commit at once. One was taken
+// by another process, and the database refuses what another writes: the engines of both
+// fail, and the other two commit. Then these two share a commit.
+func TestPartitionsOfAProcessShareCommits(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	conns, err := postgres.Connect(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conns.Close)
+	var led []*postgres.Engine
+	for partition := range int64(5) {
+		led = append(led, mustOpen(t, postgres.Options{DSN: dsn, Partition: partition + 1, Connections: conns}))
+		put(t, led[partition], "first")
+	}
+	// together has engines commit at once, and returns their errors: the writer takes
+	// all of them when it has the answer to a commit that waits for a lock.
+	together := func(engines ...*postgres.Engine) (errs []error) {
+		release := lockPartition(t, dsn, 5)
+		held := make(chan error, 1)
+		go func() { held <- tryPut(context.Background(), led[4], "held") }()
+		for query[int](t, dsn, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		answers := make([]chan error, len(engines))
+		for i, e := range engines {
+			answers[i] = make(chan error, 1)
+			go func() { answers[i] <- tryPut(context.Background(), e, "together") }()
+		}
+		for conns.Ready() < len(engines) {
+			time.Sleep(time.Millisecond)
+		}
+		release()
+		if err := <-held; err != nil {
+			t.Error(err)
+		}
+		for _, answer := range answers {
+			errs = append(errs, <-answer)
+		}
+		return errs
+	}
+	mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
+	postgrestest.Exec(t, dsn, "ALTER TABLE leasehold_log ADD CONSTRAINT fault CHECK (partition <> 2) NOT VALID")
+	errs := together(led[:4]...)
+	if !errors.Is(errs[0], postgres.ErrSuperseded) {
+		t.Errorf("the partition that was taken: %v", errs[0])
+	}
+	if !errors.Is(errs[1], engine.ErrFailed) || !strings.Contains(errs[1].Error(), "fault") {
+		t.Errorf("the partition whose batch is refused: %v", errs[1])
+	}
+	if errs[2] != nil || errs[3] != nil {
+		t.Errorf("the others: %v, %v", errs[2], errs[3])
+	}
+	if errs = together(led[2:4]...); errs[0] != nil || errs[1] != nil {
+		t.Errorf("together: %v", errs)
+	}
+	if n := query[int](t, dsn, `SELECT count(DISTINCT l.xmin::text) FROM leasehold_log l
+WHERE partition IN (3, 4) AND sequence = (SELECT max(sequence) FROM leasehold_log m WHERE m.partition = l.partition)`); n != 1 {
+		t.Errorf("two partitions made %d commits", n)
+	}
+}
+
+// lockPartition makes commits of a partition wait until release is called.
+func lockPartition(t *testing.T, dsn string, partition int64) (release func()) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "SELECT 1 FROM leasehold_partition WHERE partition = $1 FOR UPDATE", partition)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(tx.Rollback(t.Context()), conn.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
+}
