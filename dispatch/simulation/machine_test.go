@@ -29,6 +29,9 @@ type house struct {
 	dsn     string
 	group   *postgrestest.Group // that the database is, or nil
 	servers []*machine
+
+	postmaster int  // the database's first process, or 0
+	direct     bool // servers reach the database and each other without a proxy
 }
 
 // A machine is a place for a process of leasehold serve.
@@ -46,7 +49,10 @@ type machine struct {
 
 func newHouse(t testing.TB, servers int) *house {
 	t.Helper()
-	return newHouseOn(t, servers, postgrestest.Start(t).DSN(), nil)
+	database := postgrestest.Start(t)
+	h := newHouseOn(t, servers, database.DSN(), nil)
+	h.postmaster = database.PID()
+	return h
 }
 
 // newHouseOn is newHouse on a database that there is.
@@ -147,8 +153,16 @@ func (s *machine) begin() {
 	s.listen, s.web = freePort(s.h.t), freePort(s.h.t)
 	s.mu.Unlock()
 	single := fmt.Sprintf("--single-node=%t", s.h.group == nil)
-	s.cmd = exec.Command(s.h.binary, "serve", single, "--partitions", fmt.Sprint(*clusterOver), "--postgres", fmt.Sprintf("host=%s user=test dbname=postgres", s.path("")),
-		"--listen", s.listen, "--advertise", s.toPeers.ln.Addr().String(), "--cluster-secret", filepath.Join(s.h.dir, "secret"),
+	database, peers := s.path(""), s.toPeers.ln.Addr().String()
+	if s.h.direct {
+		cfg, err := pgx.ParseConfig(s.h.dsn)
+		if err != nil {
+			s.h.t.Fatal(err)
+		}
+		database, peers = cfg.Host, s.listen
+	}
+	s.cmd = exec.Command(s.h.binary, "serve", single, "--partitions", fmt.Sprint(*clusterOver), "--postgres", fmt.Sprintf("host=%s user=test dbname=postgres", database),
+		"--listen", s.listen, "--advertise", peers, "--cluster-secret", filepath.Join(s.h.dir, "secret"),
 		"--state", s.path("state"), "--socket", s.path("s"), "--http", s.web, "--log-level", cmp.Or(os.Getenv("SIMULATION_SERVERS"), "error"))
 	log, err := os.OpenFile(s.path("log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -3,12 +3,8 @@ package simulation
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net"
-	"sync"
-	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -16,8 +12,6 @@ import (
 	door "github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/postgres"
 )
-
-var clusterLoad = flag.Duration("cluster.load", 0, "print how much 12 runs do with one server and with three, for so long each; give -cluster.partitions=12")
 
 // settled waits until so many servers lead all partitions, as evenly as they can.
 func (h *house) settled(servers int) {
@@ -119,62 +113,4 @@ func (h *house) apart() {
 	}
 	h.t.Logf("%d leases in a run of another server while one was killed", calls)
 	victim.start()
-}
-
-// TestServersShareTheLoad prints how much work three servers do beside one.
-func TestServersShareTheLoad(t *testing.T) {
-	if *clusterLoad == 0 {
-		t.Skip("this is for -cluster.load")
-	}
-	h := newHouse(t, 3)
-	h.servers[0].start()
-	operator := h.operator()
-	var tokens []string
-	for n := range 12 {
-		run := fmt.Sprint("load-", n)
-		h.add(operator, run, "root", "root")
-		for w := range 4 {
-			tokens = append(tokens, h.add(operator, run, fmt.Sprint("w", w), "worker"))
-		}
-	}
-	operator.Close()
-	h.settled(1)
-	one := h.load(tokens, 1)
-	h.servers[1].start()
-	h.servers[2].start()
-	h.settled(3)
-	three := h.load(tokens, 3)
-	t.Logf("12 runs over %d partitions, 48 clients: %.0f leases/s with one server, %.0f with three: ratio %.2f", *clusterOver, one, three, three/one)
-}
-
-// load has each client take and give back a lease of its own, through one of the first
-// servers, and gives how many there were in a second.
-func (h *house) load(tokens []string, servers int) float64 {
-	var clients sync.WaitGroup
-	var leases atomic.Int64
-	until := time.Now().Add(*clusterLoad)
-	for i, token := range tokens {
-		c := h.servers[i%servers].connect(token)
-		clients.Go(func() {
-			defer c.Close()
-			for time.Now().Before(until) {
-				answer, err := c.Call(context.Background(), "run_lease_acquire", map[string]any{"key": fmt.Sprint("key-", i)})
-				if err != nil {
-					h.t.Error(err)
-					return
-				}
-				var lease struct {
-					ID string `json:"lease_id"`
-				}
-				_ = json.Unmarshal(answer.Object, &lease)
-				if _, err := c.Call(context.Background(), "run_lease_release", map[string]any{"lease_id": lease.ID}); err != nil {
-					h.t.Error(err)
-					return
-				}
-				leases.Add(1)
-			}
-		})
-	}
-	clients.Wait()
-	return float64(leases.Load()) / clusterLoad.Seconds()
 }
