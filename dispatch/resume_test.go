@@ -66,10 +66,10 @@ func TestARunGoesOnAfterDays(t *testing.T) {
 			}
 			tr.die()
 			if up { // it is the launcher's machine that was off
-				time.Sleep(50 * time.Hour)
+				time.Sleep(26 * time.Hour)
 			} else {
 				h.close()
-				time.Sleep(50 * time.Hour)
+				time.Sleep(26 * time.Hour)
 				h.open()
 				synctest.Wait()
 			}
@@ -82,7 +82,7 @@ func TestARunGoesOnAfterDays(t *testing.T) {
 				if made := next.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: name, Prompt: "p"}); !made.Finished || string(made.Result) != "1" {
 					t.Errorf("daemon up %v: %s is spawned again: %+v", up, name, made)
 				}
-				time.Sleep(50 * time.Hour)
+				time.Sleep(26 * time.Hour)
 			}
 		})
 	}
