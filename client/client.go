@@ -44,7 +44,7 @@ type Client struct {
 	log     *slog.Logger
 	ctx     context.Context // ends with Close
 	stop    context.CancelCauseFunc
-	watched sync.WaitGroup
+	running sync.WaitGroup // goroutines that end with ctx
 
 	enqueues combiner[string]
 	submits  combiner[submitted]
@@ -86,7 +86,7 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 		c.stop(ErrClosed)
 		return nil, err
 	}
-	c.watched.Go(c.watch)
+	c.running.Go(c.watch)
 	return c, nil
 }
 
@@ -122,7 +122,7 @@ func (c *Client) Close() error {
 		err = c.endSession(ctx, handle)
 	}
 	c.stop(ErrClosed)
-	c.watched.Wait()
+	c.running.Wait()
 	c.servers.close()
 	return err
 }

@@ -132,7 +132,7 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 	}
 	if err := l.begin(ctx, sent, end); err != nil {
 		if !errors.Is(err, ErrLost) {
-			go c.giveBack(c.ctx, l.id) // the caller's ctx may have ended
+			c.giveBackLater(l.id) // the caller's ctx may have ended
 		}
 		return nil, err
 	}
@@ -202,4 +202,13 @@ func (l *Lease) Release(ctx context.Context) error {
 
 func (c *Client) giveBack(ctx context.Context, id string) error {
 	return c.do(ctx, &request{method: http.MethodDelete, path: "/leases/" + id}, nil)
+}
+
+// giveBackLater gives a lease back without the caller, unless Close does.
+func (c *Client) giveBackLater(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.running.Go(func() { _ = c.giveBack(c.ctx, id) }) // its ttl is the second net
+	}
 }
