@@ -205,9 +205,9 @@ func (k Retention) of(kind string) time.Duration {
 const retirePoll = 10 * time.Minute
 
 // tendEndings continues what a restart found half ended. After that it removes
-// the rows of pending removals, and whatever has outlived its retention. The
-// latter begins only after a while: until then, a run that was interrupted with
-// the daemon, perhaps days ago, has been resumed or has ended.
+// the rows of pending removals, and whatever has outlived its retention. Actors
+// of living runs are forgotten only after a while: until then, a run that was
+// interrupted with the daemon, perhaps days ago, is resumed or known as such.
 func (s *State) tendEndings(ctx context.Context) error {
 	watch := s.eng.Watch(removalsUnder)
 	defer watch.Stop()
@@ -216,14 +216,15 @@ func (s *State) tendEndings(ctx context.Context) error {
 	if err := s.ending(ctx, func(*ender) error { return nil }); err != nil {
 		return err
 	}
-	for retires := false; ; {
-		more, err := s.somethingToForget(ctx, retires)
+	kinds := []string{retireRunKind}
+	for {
+		more, err := s.somethingToForget(ctx, kinds)
 		if err != nil {
 			return err
 		}
 		for more {
 			err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-				more = retires && s.retireSome(tx)
+				more = s.retireSome(tx, kinds)
 				more = s.removeSome(tx) || more
 				return nil
 			})
@@ -237,22 +238,19 @@ func (s *State) tendEndings(ctx context.Context) error {
 		select {
 		case <-watch.C:
 		case <-tick.C:
-			retires = true
+			kinds = []string{retireRunKind, retireDeadKind}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// somethingToForget reports whether there is a pending removal or, if asked,
-// something that has outlived its retention.
-func (s *State) somethingToForget(ctx context.Context, retires bool) (found bool, err error) {
+// somethingToForget reports whether there is a pending removal, or something
+// of these kinds that has outlived its retention.
+func (s *State) somethingToForget(ctx context.Context, kinds []string) (found bool, err error) {
 	return found, s.eng.View(ctx, func(tx engine.Tx) error {
 		_, found = tx.Get(removalsUnder)
-		if !retires {
-			return nil
-		}
-		for _, kind := range []string{retireRunKind, retireDeadKind} {
+		for _, kind := range kinds {
 			for row := range tx.Scan(retirePrefix + kind) {
 				since, _ := readRetireKey(row.Key)
 				found = found || !tx.Wall().Before(since.Add(s.opts.Keep.of(kind)))
@@ -263,11 +261,11 @@ func (s *State) somethingToForget(ctx context.Context, retires bool) (found bool
 	})
 }
 
-// retireSome removes some runs and actors that have outlived their retention.
-// It returns true if more may be left.
-func (s *State) retireSome(tx engine.Tx) (more bool) {
+// retireSome removes some of what has outlived its retention. It returns true if
+// more may be left.
+func (s *State) retireSome(tx engine.Tx, kinds []string) (more bool) {
 	n := 0
-	for _, kind := range []string{retireRunKind, retireDeadKind} {
+	for _, kind := range kinds {
 		for row := range tx.Scan(retirePrefix + kind) {
 			since, id := readRetireKey(row.Key)
 			if tx.Wall().Before(since.Add(s.opts.Keep.of(kind))) {
