@@ -393,6 +393,22 @@ func (a *attacker) horde(n int, do func(i int, r *raw)) []*raw {
 // kept is what prepare leaves for run.
 var kept []*raw
 
+// hot is the lease that everybody waits for.
+var hot string
+
+// leaseOf is the lease that an answer grants.
+func leaseOf(answer []byte) string {
+	var m struct {
+		Result struct {
+			StructuredContent struct {
+				LeaseID string `json:"lease_id"`
+			}
+		}
+	}
+	_ = json.Unmarshal(answer, &m) // otherwise it grants none
+	return m.Result.StructuredContent.LeaseID
+}
+
 var attacks = []attack{
 	{name: "half-open HTTP requests", run: func(a *attacker) {
 		host := strings.TrimSuffix(strings.TrimPrefix(a.web, "http://"), "/mcp")
@@ -565,21 +581,27 @@ var attacks = []attack{
 			return "task_enqueue", fmt.Sprintf(`{"queue":"flood","payload":%q}`, payload)
 		})
 	}},
-	{name: "1 000 waiters for one key", prepare: func(a *attacker) {
-		kept = nil
-		for i := range 10 {
-			kept = append(kept, a.join(fmt.Sprintf("waiter%d", i)))
+	{name: "1 000 waiters for one key", again: true, prepare: func(a *attacker) {
+		keeper := a.join("keeper")
+		lease, err := keeper.call("run_lease_acquire", `{"key":"hot","ttl_secs":3600}`)
+		if err != nil {
+			panic(err)
 		}
-	}, run: func(a *attacker) {
-		for i, c := range kept {
-			if a.round > 1 {
-				c = a.join(fmt.Sprintf("waiter%d", i))
-			}
-			stop := c.whileIn(a.ctx)
-			// Each waits as 100 sub-agents, and gives the key back at once.
+		kept = []*raw{keeper}
+		for i := range 10 {
+			c := a.join(fmt.Sprintf("waiter%d", i))
+			// Each waits as 100 sub-agents.
 			for n := range 100 {
 				c.nc.Write(callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"hot","as":"s%d","wait_secs":50}`, n)))
 			}
+			kept = append(kept, c)
+		}
+		a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"in_line":1000`)
+		hot = leaseOf(lease)
+	}, run: func(a *attacker) {
+		for _, c := range kept[1:] {
+			stop := c.whileIn(a.ctx)
+			// Each gives the key back at once, and waits again.
 			a.all.Go(func() {
 				defer stop()
 				for {
@@ -587,21 +609,19 @@ var attacks = []attack{
 					if err != nil {
 						return
 					}
-					var m struct {
-						ID     int
-						Result struct {
-							StructuredContent struct {
-								LeaseID string `json:"lease_id"`
-							}
-						}
-					}
-					if json.Unmarshal(answer, &m) != nil || m.Result.StructuredContent.LeaseID == "" {
+					var m struct{ ID int }
+					lease := leaseOf(answer)
+					if json.Unmarshal(answer, &m) != nil || lease == "" {
 						continue
 					}
-					c.nc.Write(callLine(1000+m.ID, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, m.Result.StructuredContent.LeaseID)))
+					c.nc.Write(callLine(1000+m.ID, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, lease)))
 					c.nc.Write(callLine(m.ID, "run_lease_acquire", fmt.Sprintf(`{"key":"hot","as":"s%d","wait_secs":50}`, m.ID)))
 				}
 			})
+		}
+		kept[0].whileIn(a.ctx)
+		if _, err := kept[0].call("run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, hot)); err != nil {
+			a.note(err)
 		}
 	}},
 	{name: "a flood of calls that wait", run: func(a *attacker) {
