@@ -157,7 +157,7 @@ bench *flags:
             echo "could not install ${packages[*]}" >&2
     fi
     cd bench
-    go build -o ../dist/bench .
+    CGO_ENABLED=0 GOFLAGS=-trimpath go build -o ../dist/bench . # as releases are built: with cgo, the memtables would be outside the heap
     exec ../dist/bench {{flags}}
 
 # the benchmarks of the packages: of the engine and the rules against bare Pebble, of the socket against an empty tool
