@@ -9,7 +9,9 @@
 //   await c.close();
 //
 // A refusal is thrown as a Refusal, whose code says what happened. Nobody renews a lease
-// by itself: call lease_renew at a third of its ttl.
+// by itself: call lease_renew at a third of its ttl. All calls of a client are one holder,
+// which gets its own lease again (reentrant: true). To have two exclude one another, give
+// each an "as" of its own.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
 
