@@ -199,9 +199,9 @@ func TestABackupIssuesNoNumberAgain(t *testing.T) {
 		}
 		begun := time.Now()
 		last := issue(h.eng)
-		for range 3 {
-			last += 3600 * busy
-			time.Sleep(time.Hour)
+		for _, later := range []time.Duration{time.Hour, time.Millisecond, time.Hour} {
+			last += busy * uint64(later) / uint64(time.Second)
+			time.Sleep(later)
 			now := use(begun)
 			if now <= last {
 				h.Errorf("a use of the backup begins with %d, and %d was issued", now, last)

@@ -126,7 +126,8 @@ func Restore(tx engine.Tx) (begun time.Time, err error) {
 	age := tx.Wall().Sub(begun)
 	age = min(max(age, 0), oldest)
 	n := NumbersOf(tx)
-	Raise(tx, max(n.Token, n.Revision)+reserve+fastest*uint64(age/time.Second+1))
+	issued := fastest*uint64(age/time.Second) + fastest*uint64(age%time.Second)/uint64(time.Second)
+	Raise(tx, max(n.Token, n.Revision)+reserve+issued)
 	tx.Delete(backupKey)
 	return begun, nil
 }
