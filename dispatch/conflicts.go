@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // Conflicts returns the leases of a run that others hold on the given files or
@@ -32,7 +33,7 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, mark
 		leases := s.leasesOf(r)
 		keys := keys
 		if len(keys) == 0 {
-			for l := range leases.Leases(tx, registry.PathPrefix, "") {
+			for l := range leases.Leases(tx, filekey.Prefix, "") {
 				keys = append(keys, l.Key)
 			}
 		}

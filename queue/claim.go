@@ -260,7 +260,7 @@ func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error 
 	err := q.update(context.WithoutCancel(ctx), &w.Holder, func(tx *ledger) error {
 		w.leaveLines(tx)
 		switch {
-		case w.named && errors.Is(cause, call.ErrCutOff):
+		case w.named && errors.Is(cause, call.ErrCutOff), !w.call.First():
 		case w.call.Recorded():
 			if a, ok := w.call.Take(tx, ClaimKind); ok {
 				q.Undo(tx, w.Holder.Session, a)

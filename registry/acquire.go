@@ -427,7 +427,7 @@ func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Ki
 // reenter returns a party's own lease, extended if that moves its deadline
 // later.
 func (c *Core) reenter(tx Tx, l Lease, req *Request) Grant {
-	keep := req.KeepAlive && !l.KeepAlive
+	keep := req.KeepAlive && !l.KeepAlive || !l.told // a cancel of the call that was granted it may come after a restart
 	keep = keep || req.Reason != "" && req.Reason != l.Reason
 	l.KeepAlive, l.told, l.Reason = l.KeepAlive || req.KeepAlive, true, cmp.Or(req.Reason, l.Reason)
 	l = c.extend(tx, l, req.TTL, l.Holder)
@@ -450,7 +450,7 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 				c.leave(tx, w)
 			}
 		}
-		if cutOff && call.Of(ctx).Name != "" {
+		if cutOff && call.Of(ctx).Name != "" || !a.call.First() {
 			return nil
 		}
 		if answer, ok := a.call.Take(tx, CallKind); ok {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 func TestTwoWhoWouldWaitForEachOtherAreTold(t *testing.T) {
@@ -109,7 +110,7 @@ type wait1 struct {
 }
 
 func clash(a, b registry.Want) bool {
-	return a.Scope == b.Scope && !(a.Shared && b.Shared) && (registry.Covers(a.Key, b.Key) || registry.Covers(b.Key, a.Key))
+	return a.Scope == b.Scope && !(a.Shared && b.Shared) && filekey.Overlap(a.Key, b.Key)
 }
 
 func (m *clinch) has(party int, want registry.Want) bool {

@@ -2,6 +2,8 @@ package registry
 
 import (
 	"fmt"
+
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A Requirement is a lease that a write needs. The token identifies the grant.
@@ -58,7 +60,7 @@ func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 		if !l.read(row) || l.Reserved {
 			continue
 		}
-		if !Covers(l.Key, need.Key) {
+		if !filekey.Covers(l.Key, need.Key) {
 			break // it is below the key
 		}
 		current, held := l.Token == need.Token, !l.lapsed && !l.past(tx.Now())

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A waiter is a party's place in line. It has one number, and one row in the
@@ -294,7 +295,7 @@ type turn func(Tx, *waiter) bool
 // it, and not both sides want to share.
 func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
-		alone := !isPath(want.Key)
+		alone := !filekey.Is(want.Key)
 		for row := range near(tx, waitPrefix, want.Scope, want.Key) {
 			var p waiter
 			switch after := record.ReadFixed(row.Key[len(row.Key)-8:]) > last; {
@@ -400,7 +401,7 @@ func (c *Core) wanted(tx Tx, l *Lease) bool {
 // with it, in the order of their numbers.
 func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 	return func(yield func(waiter) bool) {
-		if !isPath(key) {
+		if !filekey.Is(key) {
 			line := waitKeys(scope, key)
 			for row, ok := tx.First(line, line); ok; row, ok = next(tx, line, row) {
 				var w waiter
@@ -436,7 +437,7 @@ func inLine(tx Tx, scope, key string, last uint64) (n int) {
 		if seq > last || several[seq] {
 			continue
 		}
-		if n++; isPath(key) {
+		if n++; filekey.Is(key) {
 			several[seq] = true
 		}
 	}

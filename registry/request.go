@@ -17,7 +17,7 @@ import (
 
 // A Request asks for a lease.
 type Request struct {
-	Key       string // 1 to MaxKey bytes, printable, compared exactly; for paths see PathPrefix
+	Key       string // 1 to MaxKey bytes, printable, compared exactly; for paths see package filekey
 	Holder    Holder
 	TTL       time.Duration // MinTTL to MaxTTL; zero: DefaultTTL
 	Wait      time.Duration // at most MaxWait; zero: answer at once

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A place is kept waiting by a lease, a reservation, or an earlier place that
@@ -38,7 +39,7 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 			c.warn(tx, &w)
 			told = true
 		}
-		if w.Shared || !Covers(w.Key, key.Key) {
+		if w.Shared || !filekey.Covers(w.Key, key.Key) {
 			continue
 		}
 		// This place keeps out everyone behind it, except its own party and

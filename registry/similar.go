@@ -8,6 +8,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // MaxSimilar is how many keys with a similar spelling a grant names.
@@ -17,7 +18,7 @@ const MaxSimilar = 5
 // they are written: in case, in Unicode form, in spaces, _ and -, in \ and /,
 // in ./ or file: before a path, or in a / after it.
 func spelling(key string) string {
-	s := strings.TrimPrefix(strings.TrimPrefix(key, PathPrefix), "./")
+	s := strings.TrimPrefix(strings.TrimPrefix(key, filekey.Prefix), "./")
 	if cut := strings.TrimRight(s, "/"); cut != "" {
 		s = cut
 	}
@@ -33,11 +34,11 @@ func spelling(key string) string {
 }
 
 // alikeKey returns the key of the row by which a key is found from its
-// spelling. A key that equals its spelling, apart from PathPrefix, needs no
+// spelling. A key that equals its spelling, apart from filekey.Prefix, needs no
 // such row.
 func alikeKey(scope, key string) (row string, ok bool) {
 	s := spelling(key)
-	if s == strings.TrimPrefix(key, PathPrefix) {
+	if s == strings.TrimPrefix(key, filekey.Prefix) {
 		return "", false
 	}
 	return alikeKeys(scope, s) + key, true
@@ -77,7 +78,7 @@ func similar(tx Tx, scope, key string) (list []string) {
 	}
 	s := spelling(key)
 	add(s)
-	add(PathPrefix + s)
+	add(filekey.Prefix + s)
 	rows := alikeKeys(scope, s)
 	seen := 0
 	for row, ok := tx.First(rows, rows); ok; row, ok = next(tx, rows, row) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // Path returns the key of the lease on a file or directory. Every spelling of a
@@ -45,9 +46,9 @@ func Path(dir, name string) (key string, err error) {
 	if err != nil {
 		return "", err
 	}
-	key = registry.PathKey(norm.NFC.String(canonical), s.tree)
+	key = filekey.Of(norm.NFC.String(canonical), s.tree)
 	if len(key) > registry.MaxKey {
-		return "", wrong("must be at most %d bytes in its canonical form", registry.MaxKey-len(registry.PathPrefix))
+		return "", wrong("must be at most %d bytes in its canonical form", registry.MaxKey-len(filekey.Prefix))
 	}
 	return key, nil
 }
@@ -65,7 +66,7 @@ type spelling struct {
 
 func parse(name string) (s spelling) {
 	text := strings.ReplaceAll(name, `\`, "/")
-	if rest, ok := strings.CutPrefix(text, registry.PathPrefix); ok {
+	if rest, ok := strings.CutPrefix(text, filekey.Prefix); ok {
 		text, s.top = rest, !path.IsAbs(rest) // an absolute one is a URL such as file:///etc/hosts
 	}
 	s.text = strings.TrimRight(text, "/")

@@ -20,6 +20,9 @@
 //     call. A different request under a request_id is refused with [ErrReused].
 //   - An answer that two calls have been told of is [Answer.Shared]: cancelling
 //     one of them undoes nothing.
+//   - A copy of a call that finds the answer of another copy is not [Call.First].
+//     That its connection is lost undoes nothing, because the client may have the
+//     answer from the other one. A client that cancels the call has none.
 //
 // # Key schema
 //
@@ -36,6 +39,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,10 +81,11 @@ type Call struct {
 	Print   uint64 // fingerprint of the request, because the name may be used for another request later
 	Log     *Log   // of its session; nil: answers are kept for Keep
 
-	request  string  // the request_id
-	reqPrint uint64  // fingerprint of the parameters of a call with a request_id
-	memory   bool    // Name is generated, for a call that cannot be repeated
-	own      *Answer // takes the place of a row, see Alone
+	request  string       // the request_id
+	reqPrint uint64       // fingerprint of the parameters of a call with a request_id
+	memory   bool         // Name is generated, for a call that cannot be repeated
+	own      *Answer      // takes the place of a row, see Alone
+	first    *atomic.Bool // nil: the call is never sent again
 }
 
 type contextKey struct{}
@@ -95,6 +100,16 @@ func Of(ctx context.Context) Call {
 	c, _ := ctx.Value(contextKey{}).(Call)
 	return c
 }
+
+// Sent returns c as one of the requests with which its client may send the call.
+func (c Call) Sent() Call {
+	c.first = new(atomic.Bool)
+	return c
+}
+
+// First reports whether what the call did was done for this request of it, and not
+// for an earlier one.
+func (c Call) First() bool { return c.first == nil || c.first.Load() }
 
 // Unnamed returns a call that cannot be repeated. It gets a generated name, so
 // that it can wait for its answer.
@@ -192,6 +207,13 @@ const pointer Kind = "see"
 // that only has the same request_id is a different one, so the answer becomes
 // shared.
 func (c Call) Answered(tx engine.Tx, kind Kind) (value string, ok bool, err error) {
+	if value, ok, err = c.answered(tx, kind); !ok && err == nil && c.first != nil {
+		c.first.Store(true)
+	}
+	return value, ok, err
+}
+
+func (c Call) answered(tx engine.Tx, kind Kind) (value string, ok bool, err error) {
 	if !c.Recorded() || c.request == "" && (c.own != nil || c.Log.isDelivered(c.nameKey())) {
 		return "", false, nil
 	}
@@ -229,7 +251,7 @@ func (c Call) share(tx engine.Tx, a Answer) {
 	row, _ := tx.Get(c.Key())
 	a.Shared = true
 	row.Value = a.encode()
-	tx.Touch(row) // Touch is enough: no call survives the daemon, so none can be cancelled after a crash
+	tx.Put(row) // the call that it was recorded for may be cancelled after a restart
 }
 
 // Record stores what the call did. A later Record under the same name replaces

@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
-	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A knownRun has the names in a run.
@@ -89,7 +89,7 @@ func MeantLease(ctx context.Context, c *client.Client, args map[string]any, key 
 		keys = append(keys, l.Key)
 	}
 	near := Nearest(key, keys)
-	if file := registry.PathPrefix + key; slices.Contains(keys, file) {
+	if file := filekey.Prefix + key; slices.Contains(keys, file) {
 		near = file
 	}
 	if near == "" || near == key {

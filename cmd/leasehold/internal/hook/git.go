@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
-	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // runGit refuses a commit of files that others have leased. Git runs it at the top of
@@ -55,7 +55,7 @@ func runGit(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if settings.Guard.Guards(strings.TrimPrefix(key, registry.PathPrefix)) {
+		if settings.Guard.Guards(strings.TrimPrefix(key, filekey.Prefix)) {
 			names[key], keys = name, append(keys, key)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/project"
-	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A shell command cannot be checked before it runs. So the hook compares the files
@@ -120,7 +120,7 @@ func (g *guard) here() (of project.Project, run string, ok bool) {
 // lookAt returns a text that changes when the file of a key changes, or a file below its
 // directory. It reads mode, size and time of a file, and never its content.
 func lookAt(top, key string) string {
-	name := strings.TrimPrefix(key, registry.PathPrefix)
+	name := strings.TrimPrefix(key, filekey.Prefix)
 	dir, tree := strings.CutSuffix(name, "/**")
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(top, filepath.FromSlash(dir))

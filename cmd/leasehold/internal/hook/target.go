@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A target is the part of a write that changes one project.
@@ -57,7 +58,7 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 			}
 			guard = other.Guard
 		}
-		if !guard.Guards(strings.TrimPrefix(key, registry.PathPrefix)) {
+		if !guard.Guards(strings.TrimPrefix(key, filekey.Prefix)) {
 			continue
 		}
 		if t.Run, err = of.Run(); err != nil {
