@@ -39,8 +39,9 @@ type Options struct {
 	Process func(pid int) process.Running
 
 	// DetachedGrace is how long a session is kept after a restart for its client
-	// to reconnect, if that has no process here that lives, or holds nothing. It is also how long a run waits for
-	// its launcher. Zero: 30 s.
+	// to reconnect, if the session holds nothing, or if the client has no living
+	// process on this machine. It is also how long a run waits for its launcher.
+	// Zero: 30 s.
 	DetachedGrace time.Duration
 
 	// Clock is the clock that the engine uses. Zero: the machine's.

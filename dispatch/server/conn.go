@@ -47,7 +47,6 @@ type conn struct {
 	client *client
 
 	nc       net.Conn
-	number   uint64        // identifies the connection in this process
 	in       *bufio.Reader // used by the goroutine that reads
 	out      lineWriter
 	requests requests
@@ -79,6 +78,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	stop := context.AfterFunc(ctx, interrupt)
 	defer func() { stop() }()
 
+	number := s.connections.Add(1) // before its client can open another
 	br := bufio.NewReaderSize(nc, 16<<10)
 	v, err := s.welcome(ctx, nc, br, peer)
 	if err != nil {
@@ -98,9 +98,10 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	stop = context.AfterFunc(ctx, interrupt)
 	c := &conn{
 		server: s, service: v.home.serviceFor(v.se), visit: v, client: newClient(),
-		nc: nc, number: s.connections.Add(1), in: br, ended: make(chan error, 1),
+		nc: nc, in: br, ended: make(chan error, 1),
 		room: make(chan struct{}, maxLanes+maxInLine), leaving: ctx.Done(),
 	}
+	c.requests.conn = number
 	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)
 	if _, doors := nc.(*passed); !doors && (v.home.ctx.Err() != nil || v.home.failed() != nil) {
@@ -331,7 +332,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		}
 		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
 		if c.home.failed() != nil {
-			c.requests.cutOff(r) // the next leader of the state answers it
+			c.requests.cutOff(r, errSpreadOver) // the next leader of the state answers it
 		}
 		switch {
 		case !c.requests.settle(r):
@@ -394,7 +395,7 @@ func (c *conn) begin(ctx context.Context, env *wire.Message, waits bool, size in
 	if err := c.share.begin(size, waits); err != nil {
 		return nil, err
 	}
-	r, err := c.requests.begin(ctx, env, waits, size, c.nameOn(c.number, c.se, env, waits))
+	r, err := c.requests.begin(ctx, env, waits, size, c.nameOn(c.requests.conn, c.se, env, waits))
 	if err != nil {
 		c.share.done(size, waits)
 	}

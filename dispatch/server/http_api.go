@@ -134,10 +134,11 @@ func (f *apiForm) write(w http.ResponseWriter, _ []byte, timeout time.Duration) 
 	return writeAnswer(w, f.Answer, timeout)
 }
 
-// unanswered answers a call that its client has sent again; the second request
-// gets the call's answer.
+// unanswered answers a call that another request has now. That request need not be
+// newer: a server that stood still may have passed it on late. So the client sends
+// the call again if it is still there.
 func (f *apiForm) unanswered(w http.ResponseWriter) {
-	_ = writeAnswer(w, api.Problem(http.StatusConflict, "REQUEST_ID_REUSED", "a request with the same "+idempotencyKey+" came while this one ran, and has its answer"), time.Second)
+	_ = writeAnswer(w, api.Problem(http.StatusServiceUnavailable, "UNAVAILABLE", "a request with the same "+idempotencyKey+" came while this one ran; send this one again, and it gets the same answer"), time.Second)
 }
 
 // name names a call by its Idempotency-Key. If a session holds what the call is
@@ -319,10 +320,10 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, actor dis
 	info := hs.info()
 	info.Session = hs.se.Handle()
 	if writeAnswer(w, api.Made(info), e.server.opts.WriteTimeout) != nil {
-		hs.brokeOff(r, "")
+		hs.brokeOff(r)
 		return
 	}
-	webConnOf(r).answered(func() {}, func() { hs.presence.unread("", hs.grace(r)) })
+	webConnOf(r).answered(func() {}, func() { hs.presence.lose("", hs.grace(r)) })
 	hs.presence.answered()
 }
 

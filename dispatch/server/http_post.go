@@ -171,10 +171,10 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 	w.Header().Set(sessionHeader, hs.se.Handle())
 	reply = stateIdleLimit(reply, e.server.opts.HTTPIdle)
 	if writeLine(w, http.StatusOK, encodeReply(env.ID, reply), e.server.opts.WriteTimeout) != nil {
-		hs.brokeOff(r, "")
+		hs.brokeOff(r)
 		return
 	}
-	webConnOf(r).answered(func() {}, func() { hs.presence.unread("", hs.grace(r)) })
+	webConnOf(r).answered(func() {}, func() { hs.presence.lose("", hs.grace(r)) })
 	hs.presence.answered()
 }
 
@@ -213,7 +213,7 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 		default:
 			hs.endpoint.server.retell(hs.se)
 		}
-		hs.presence.cancelled(key)
+		hs.presence.forgive(key)
 	case env.Notification():
 		hs.mcp.HandleMessage(hs.ctx, body)
 	}
@@ -225,7 +225,7 @@ type webForm interface {
 	accepts(r *http.Request) (json, stream bool)
 	write(w http.ResponseWriter, body []byte, timeout time.Duration) error
 	noSession(w http.ResponseWriter, env *wire.Message, timeout time.Duration)
-	unanswered(w http.ResponseWriter) // the call was cancelled, or answered to a later request
+	unanswered(w http.ResponseWriter) // the call was cancelled, or another request has it
 
 	// name returns the name of a call, and whether its client can send it
 	// again.
@@ -268,6 +268,9 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	}
 	defer hs.share.done(len(body), c.waits)
 	defer hs.requests.free(c)
+	if again {
+		hs.presence.forgive(c.key)
+	}
 
 	reply := make(chan []byte, 1) // nil: the answer is not wanted
 	go func() {                   // ends with the call, for which the caller waits
@@ -294,9 +297,13 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.presence.answered()
 		return
 	}
+	alive := c.sentSince()
+	if !alive {
+		hs.lose(r, c.key) // while the call ends, its client may send it again, or cancel it
+	}
 	switch {
 	case webConnOf(r).doorLost():
-		hs.requests.cutOff(c)
+		hs.requests.cutOff(c, errDoorLost)
 		<-reply
 		hs.requests.taken(c)
 	case hs.undoIf(c, func() bool { return hs.requests.giveUp(c, errClientGone) }):
@@ -304,11 +311,10 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		<-reply
 		s.retell(hs.se)
 	}
-	if context.Cause(c.ctx) == errCancelled {
-		hs.presence.answered() // its client cancelled it first
-		return
+	if !alive && c.sentSince() {
+		hs.presence.forgive(c.key)
 	}
-	hs.brokeOff(r, c.key)
+	hs.presence.done()
 }
 
 // begin reserves the capacity that a request needs.
@@ -343,7 +349,7 @@ func (hs *httpSession) unread(c *request) {
 	if !hs.undoIf(c, func() bool { return hs.requests.lost(c) }) {
 		hs.endpoint.server.retell(hs.se)
 	}
-	hs.presence.unread(c.key, hs.endpoint.server.opts.HTTPGrace)
+	hs.presence.lose(c.key, hs.endpoint.server.opts.HTTPGrace)
 	hs.endpoint.server.opts.Log.Debug().Stringer("session", hs.se.ID()).Str("request", c.key).Msg("an answer was not read")
 }
 

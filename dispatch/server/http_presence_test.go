@@ -140,6 +140,61 @@ func TestAClientWithAConnectionForEachRequestKeepsItsSession(t *testing.T) {
 	}
 }
 
+// A client whose connection breaks under a call sends it again, reads the answer, and
+// thinks. It is not lost, in whatever order the server sees the end of the connection,
+// the second request, and the end of the first one.
+func TestAClientThatSendsItsCallAgainIsNotLost(t *testing.T) {
+	for name, order := range map[string]struct{ endFirst, seen bool }{
+		"the end is seen first":            {true, true},
+		"both are seen at once":            {true, false},
+		"the second request is seen first": {false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWeb(t, server.Options{})
+				holder := w.pipe(t)
+				holder.greet(server.Hello{Token: w.daemon.token(t, "holder")})
+				holder.call(1, "run_lease_acquire", `{"key":"a"}`)
+				holder.receive()
+
+				session := w.open(t)
+				call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","wait_secs":0.2},"_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`
+				var text bytes.Buffer
+				if err := w.request(t, "POST", fmt.Sprintf(call, false), session...).Write(&text); err != nil {
+					t.Fatal(err)
+				}
+				first := w.send(t, text.String())
+				synctest.Wait()
+				end := func() {
+					first.Close()
+					if order.seen {
+						synctest.Wait()
+					}
+				}
+				if order.endFirst {
+					end()
+				}
+				answer := make(chan string)
+				go func() {
+					_, body := w.do(t, "POST", fmt.Sprintf(call, true), session...)
+					answer <- body
+				}()
+				if !order.endFirst {
+					synctest.Wait()
+					end()
+				}
+				if body := <-answer; !strings.Contains(body, "WAIT_TIMEOUT") {
+					t.Fatal(body)
+				}
+				time.Sleep(time.Minute)
+				if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != http.StatusOK {
+					t.Errorf("after a minute: %s %s", resp.Status, body)
+				}
+			})
+		})
+	}
+}
+
 // The answer to initialize says when the session of a silent client ends, and
 // then is when it ends.
 func TestTheIdleLimitIsStated(t *testing.T) {

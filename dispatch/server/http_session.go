@@ -166,10 +166,15 @@ func (hs *httpSession) during(ctx context.Context) (context.Context, context.Can
 	}
 }
 
-// brokeOff notes that a request ended without its answer. call is the key of its
-// call, or "" for a stream.
-func (hs *httpSession) brokeOff(r *http.Request, call string) {
-	hs.presence.lost(call, hs.grace(r))
+// brokeOff notes that a request ended without its answer.
+func (hs *httpSession) brokeOff(r *http.Request) {
+	hs.lose(r, "")
+	hs.presence.done()
+}
+
+// lose notes that a request was broken off. call is the key of its call, or "".
+func (hs *httpSession) lose(r *http.Request, call string) {
+	hs.presence.lose(call, hs.grace(r))
 	hs.endpoint.server.opts.Log.Debug().Stringer("session", hs.se.ID()).Str("method", r.Method).Str("request", call).
 		Bool("server_lost", webConnOf(r).doorLost()).Msg("a request broke off")
 }

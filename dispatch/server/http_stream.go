@@ -49,7 +49,7 @@ func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSess
 	}
 	// On this side only the end of the daemon or of the session closes a
 	// stream, and then it no longer matters whether the client is there.
-	defer hs.brokeOff(r, "")
+	defer hs.brokeOff(r)
 
 	stream := newEventStream(w, e.server.opts.WriteTimeout)
 	defer stream.close()

@@ -170,7 +170,7 @@ func namedBy(text string, se *dispatch.Session) call.Call {
 		return call.Alone(se.ID())
 	}
 	c.Log = se.CallLog()
-	return c
+	return c.Sent()
 }
 
 func (l *link) write(line []byte) error {

@@ -20,8 +20,8 @@ import (
 //     two calls without an open stream. These cases cannot be distinguished, so
 //     the session lasts until the idle limit. What it holds is limited by the ttl.
 //
-// A call that its client cancelled is broken off too, and does not count as
-// lost. An answer clears a loss, because a client that has given up its stream
+// A call that its client cancelled, or has sent again, is broken off too, and does
+// not count as lost: the client was there after that. An answer clears a loss, because a client that has given up its stream
 // may continue without it. An answer within settle of the loss does so only if
 // a request arrived later than what was on its way at the loss: requests that a
 // client sent just before it was killed are answered just after.
@@ -87,18 +87,10 @@ func (p *presence) answered() {
 	p.doneLocked()
 }
 
-// lost counts a request that was broken off. call is the key of its call, or ""
-// for a stream, and grace is how long its client may take to come back.
-func (p *presence) lost(call string, grace time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lostAt, p.lostCall, p.grace, p.back = time.Now(), call, grace, false
-	p.doneLocked()
-}
-
-// unread corrects an answered: the client closed its connection without having
-// read the answer.
-func (p *presence) unread(call string, grace time.Duration) {
+// lose notes that a request was broken off, or that its answer was not read, which
+// may become known after answered. call is the key of its call, or "" for a stream,
+// and grace is how long its client may take to come back.
+func (p *presence) lose(call string, grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -110,8 +102,15 @@ func (p *presence) unread(call string, grace time.Duration) {
 	}
 }
 
-// cancelled clears the loss of a call, which was due to its cancellation.
-func (p *presence) cancelled(call string) {
+// done counts a request that has ended without an answer.
+func (p *presence) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doneLocked()
+}
+
+// forgive clears the loss of a call that its client has cancelled, or sent again.
+func (p *presence) forgive(call string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if call != "" && p.lostCall == call {

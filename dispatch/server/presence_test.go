@@ -24,6 +24,11 @@ func judge() *judged {
 	return j
 }
 
+func (j *judged) lost(call string, grace time.Duration) {
+	j.lose(call, grace)
+	j.done()
+}
+
 func (j *judged) expect(t *testing.T, want time.Duration) {
 	t.Helper()
 	if got := <-j.over; got != want {
@@ -55,11 +60,11 @@ func TestPresence(t *testing.T) {
 			time.Sleep(sec)
 			j.lost("1", 4*sec)
 		}, 5 * sec},
-		"a call that was cancelled does not": {func(j *judged) {
+		"a call that was cancelled, or sent again, does not": {func(j *judged) {
 			j.begin()
 			j.lost("1", 4*sec)
 			j.begin()
-			j.cancelled("1")
+			j.forgive("1")
 			j.answered()
 		}, 15 * time.Minute},
 		"a client without a stream may think": {func(j *judged) {

@@ -68,6 +68,7 @@ func (c *passedWeb) Read(p []byte) (n int, err error) {
 	switch {
 	case errors.Is(err, errDoorLost):
 		c.lost = true
+		err = errDoorLost // that the way to the server was reset says nothing of the client
 	case went && err == nil:
 		c.gone, err = true, io.EOF
 		if end.Reset || end.Written < c.written {

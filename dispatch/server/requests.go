@@ -45,7 +45,8 @@ func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
 //   - while it runs: it is cancelled, and undone when it has returned;
 //   - when its answer cannot be written: it is undone. But if a call that was sent
 //     more than once is answered, the client may have that answer, and what becomes
-//     of the other requests says nothing;
+//     of the other requests says nothing. So the end of a connection undoes only what
+//     was done for a request on it;
 //   - after its answer was written: a client that cancels a call has not seen its
 //     answer, which is still on its way. So calls are remembered for a while after
 //     their answer, and [requests.cancel] removes them.
@@ -56,6 +57,8 @@ func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
 // the end of its connection delivers nothing, because the answer may be lost
 // behind it, in another server or in a proxy.
 type requests struct {
+	conn uint64 // the number of the connection, which grows; 0 over HTTP
+
 	mu       sync.Mutex
 	running  map[string]*request
 	answered map[string]*request  // by key
@@ -95,9 +98,11 @@ type request struct {
 	place  *list.Element // in settled
 
 	// Guarded by requests.mu.
-	unwanted bool      // nobody will read the answer
-	undo     bool      // and the call must be undone
-	at       time.Time // when its answer was ready to be written
+	unwanted  bool      // nobody will read the answer
+	undo      bool      // and what was done for this request must be undone
+	cancelled bool      // or for any request of the call
+	late      bool      // but not: a newer connection has the call
+	at        time.Time // when its answer was ready to be written
 }
 
 // started says that the request has had a turn, or needs none.
@@ -106,6 +111,13 @@ func (r *request) started() {
 		<-r.starting
 		r.starting = nil
 	}
+}
+
+// sentSince reports whether the client has cancelled the call, or sent it again. So
+// it was there when the connection of this request was broken.
+func (r *request) sentSince() bool {
+	cause := context.Cause(r.ctx)
+	return cause == errCancelled || cause == errSentAgain
 }
 
 // begin takes a slot for a request. Its context is derived from ctx.
@@ -149,7 +161,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	if at, ok := t.early[r.key]; ok {
 		delete(t.early, r.key)
 		if time.Since(at) <= lateCancel {
-			r.unwanted, r.undo = true, true
+			r.unwanted, r.cancelled = true, true
 			r.cancel(errCancelled)
 		}
 	}
@@ -237,7 +249,7 @@ func (t *requests) lost(r *request) bool {
 }
 
 func (t *requests) lostLocked(r *request) bool {
-	if t.answered[r.key] != r || r.copied {
+	if t.answered[r.key] != r || r.copied || !r.name.First() {
 		return false
 	}
 	t.takeLocked(r)
@@ -277,7 +289,7 @@ func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.running[key]; r != nil {
-		r.unwanted, r.undo = true, true
+		r.unwanted, r.cancelled = true, true
 		r.cancel(cause)
 		return nil, true
 	}
@@ -321,13 +333,14 @@ func (t *requests) giveUp(r *request, cause error) (undo bool) {
 	return t.lostLocked(r)
 }
 
-// cutOff ends a call that its client has sent again over another connection.
-func (t *requests) cutOff(r *request) {
+// cutOff ends a call without an answer. What it has done stays for the client, who
+// may send it again.
+func (t *requests) cutOff(r *request, cause cutOff) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running[r.key] == r {
 		r.unwanted = true
-		r.cancel(errSentAgain)
+		r.cancel(cause)
 	}
 }
 
@@ -335,7 +348,23 @@ func (t *requests) cutOff(r *request) {
 func (t *requests) toUndo(r *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return r.undo
+	return !r.late && (r.cancelled || r.undo && r.name.First())
+}
+
+// answers reports whether r is running and somebody will read its answer.
+func (t *requests) answers(r *request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running[r.key] == r && !r.unwanted
+}
+
+// yield ends a call that a newer connection has already. It gets no answer, and
+// what the call has done stays.
+func (t *requests) yield(r *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.unwanted, r.late = true, true
+	r.cancel(errSentAgain)
 }
 
 // cancelAll cancels every request and accepts no more. The answers say why,
@@ -414,18 +443,28 @@ func (k *marked) hold(t *requests, r *request) (leave func()) {
 // enter makes r the only running call of its name. An earlier one, on a
 // connection that its client has given up, is cut off, and enter waits for its
 // end, so that r finds what it did.
+//
+// But r may be the copy that its client has given up: a server that stood still
+// passes it on when it goes on, and the client has sent the call again over
+// another server meanwhile. So r yields to a call that waits on a newer
+// connection, where its client reads the answer. It also yields if its own
+// connection is over. Otherwise r waits, even if its connection ends meanwhile: two
+// copies that run at the same time could undo what the other has answered.
 func (k *marked) enter(t *requests, r *request) (leave func()) {
 	key := r.name.Key()
 	k.mu.Lock()
 	earlier := k.calls[key]
+	late := r.ctx.Err() != nil || t.conn > 0 && earlier != nil && earlier.in.conn > t.conn && earlier.in.answers(earlier.r)
+	if earlier != nil && late {
+		k.mu.Unlock()
+		t.yield(r)
+		return func() {}
+	}
 	leave = k.addLocked(key, &markedCall{t, r, make(chan struct{})})
 	k.mu.Unlock()
 	if earlier != nil {
-		earlier.in.cutOff(earlier.r)
-		select {
-		case <-earlier.done:
-		case <-r.ctx.Done():
-		}
+		earlier.in.cutOff(earlier.r, errSentAgain)
+		<-earlier.done // it is cut off, so it ends
 	}
 	return leave
 }

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 
@@ -82,4 +85,85 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Two copies of a call never run at the same time, whoever is still there: what one of
+// them undoes could be what the other has answered. A copy whose connection is over
+// does not cut off one that runs.
+func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k marked
+		begin := func(ctx context.Context) (*requests, *request) {
+			rs := new(requests)
+			r, err := rs.begin(ctx, &wire.Message{Key: "1"}, false, 1, call.Call{Name: "m"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rs, r
+		}
+		in, runs := begin(t.Context())
+		leave := k.enter(in, runs)
+
+		over, end := context.WithCancel(t.Context())
+		end()
+		in, dead := begin(over)
+		in.giveUp(dead, errClientGone)
+		k.enter(in, dead)()
+		if runs.ctx.Err() != nil {
+			t.Errorf("the one that runs is cut off: %v", context.Cause(runs.ctx))
+		}
+		if in.settle(dead) || in.toUndo(dead) {
+			t.Error("the copy whose connection is over is answered, or undoes something")
+		}
+
+		ctx, end := context.WithCancel(t.Context())
+		in, next := begin(ctx)
+		entered := false
+		go func() {
+			k.enter(in, next)()
+			entered = true
+		}()
+		synctest.Wait()
+		if context.Cause(runs.ctx) != errSentAgain {
+			t.Errorf("the earlier one is not cut off: %v", context.Cause(runs.ctx))
+		}
+		end()
+		synctest.Wait()
+		if entered {
+			t.Error("two copies run at the same time")
+		}
+		leave()
+		synctest.Wait()
+		if !entered {
+			t.Error("the second copy does not run")
+		}
+	})
+}
+
+// A server that is killed resets its connections to others. That says nothing of the
+// answers that passed through it.
+func TestTheResetOfAServerIsNoneOfAClient(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	door, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leader.Close()
+	if err := door.(*net.TCPConn).SetLinger(0); err != nil { // so that Close resets it
+		t.Fatal(err)
+	}
+	door.Close()
+	web := &webConn{Conn: &passedWeb{passed: passed{Conn: leader, in: bufio.NewReader(leader)}}}
+	web.taken, web.unread = func() {}, func() { t.Error("its answer counts as unread") }
+	if _, err := web.Read(make([]byte, 1)); !errors.Is(err, errDoorLost) || !web.doorLost() {
+		t.Errorf("the way ends with %v, lost: %t", err, web.doorLost())
+	}
 }

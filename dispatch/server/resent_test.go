@@ -51,6 +51,37 @@ func TestANamedCallThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
+// A server stands still with a waiting call, whose client sends it again over another
+// server. When the first goes on, it passes its copy on, to a connection that the client
+// has given up. The client reads the answer on the newer one.
+func TestTheAnswerGoesToTheNewerConnection(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	token := d.token(t, "root")
+	holder := d.pipe(t)
+	holder.greet(server.Hello{Token: d.token(t, "holder")})
+	holder.call(1, "run_lease_acquire", `{"key":"a"}`)
+	lease := leaseID(holder.receive())
+
+	older := d.pipe(t)
+	older.greet(server.Hello{Token: token})
+	newer := d.pipe(t)
+	newer.greet(server.Hello{Handle: older.welcome.Handle})
+	wait := func(p *peer, again bool) {
+		p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","wait_secs":50},`+
+			`"_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`, again)
+		p.call(3, "kv_get", `{"path":"/shared/none"}`)
+		p.receive() // so the daemon has both
+	}
+	wait(newer, true)
+	wait(older, false)
+	older.nc.Close()
+	holder.call(2, "run_lease_release", lease)
+	holder.receive()
+	if m := newer.receive(); string(m.ID) != "2" || m.Error != nil {
+		t.Errorf("the newer connection receives %+v", m)
+	}
+}
+
 // The answer to a call may be lost behind the connection that it was written to: in
 // another server, or in a proxy. So a call with a mark that is sent again is carried
 // out once, whatever that connection has shown, also long after its answer.

@@ -88,9 +88,19 @@ func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) 
 	defer leave()
 	peer.Machine = s.opts.Machine
 	s.shares.comings.wait(ctx, peer.PID)
-	if uc, ok := nc.(*net.UnixConn); ok && speaksHTTP(ctx, uc, s.opts.HelloTimeout) {
-		s.serveWeb(ctx, uc, peer, web)
-		return
+	if uc, ok := nc.(*net.UnixConn); ok {
+		first, err := firstByte(ctx, uc, s.opts.HelloTimeout)
+		if err != nil {
+			// A client of HTTP may have opened it for later. It would take a
+			// refusal for the answer to a request that it has not sent yet.
+			s.opts.Log.Debug().Err(err).Int("pid", peer.PID).Msg("nothing came over a connection")
+			_ = nc.Close()
+			return
+		}
+		if first >= 'A' && first <= 'Z' {
+			s.serveWeb(ctx, uc, peer, web)
+			return
+		}
 	}
 	s.ServeConn(ctx, nc, peer)
 }

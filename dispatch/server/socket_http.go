@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -48,22 +50,27 @@ func (s *Server) serveWeb(ctx context.Context, nc *net.UnixConn, peer process.Pe
 	}
 }
 
-// speaksHTTP waits for the first byte of a connection, without consuming it.
-func speaksHTTP(ctx context.Context, nc *net.UnixConn, timeout time.Duration) bool {
+// firstByte waits for the first byte of a connection, without consuming it. That
+// of a request of HTTP is a capital letter, and that of a hello is none.
+func firstByte(ctx context.Context, nc *net.UnixConn, timeout time.Duration) (first byte, err error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
-		return false
+		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_ = nc.SetReadDeadline(time.Now().Add(timeout))
 	defer func() { _ = nc.SetReadDeadline(time.Time{}) }()
 	interruptIfOver(ctx, nc)
-	var first [1]byte
-	n := 0
+	var buf [1]byte
+	var n int
+	var readErr error
 	err = raw.Read(func(fd uintptr) (done bool) {
-		n, _, err = unix.Recvfrom(int(fd), first[:], unix.MSG_PEEK)
-		return err != syscall.EAGAIN && err != syscall.EINTR
+		n, _, readErr = unix.Recvfrom(int(fd), buf[:], unix.MSG_PEEK)
+		return readErr != syscall.EAGAIN && readErr != syscall.EINTR
 	})
-	return err == nil && n == 1 && first[0] >= 'A' && first[0] <= 'Z'
+	if err = cmp.Or(err, readErr); err == nil && n == 0 {
+		err = io.EOF
+	}
+	return buf[0], err
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -58,6 +59,32 @@ func TestSocketServesTheAPI(t *testing.T) {
 	}
 	defer silent.Close()
 	p.open().want(200, "GET", "/leases", "")
+	d.stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNothingIsSaidToASilentConnection opens a connection and says nothing, as a client
+// of HTTP may do that keeps connections for later. It would take what is said to it for
+// the answer to its next request.
+func TestNothingIsSaidToASilentConnection(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{HelloTimeout: 100 * time.Millisecond}})
+	path := socketPath(t)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- d.ServeSocket(d.ctx, ln) }()
+	silent, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if said, err := io.ReadAll(silent); err != nil || len(said) > 0 {
+		t.Errorf("the daemon said %q (%v)", said, err)
+	}
 	d.stop()
 	if err := <-served; err != nil {
 		t.Error(err)

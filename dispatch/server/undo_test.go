@@ -15,7 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/clock"
 )
 
 // A granted is what tests look at in the answer to an acquire.
@@ -280,29 +283,158 @@ func TestAnAnswerThatNobodyTakesIsUndone(t *testing.T) {
 }
 
 // A call is sent again, and answered. That its first request arrives late, on a
-// connection that its client has given up, undoes nothing.
+// connection that its client has given up, undoes nothing: over both doors, also when
+// another daemon leads by then, and however early the end of the connection is seen.
 func TestALateCopyOfACallUndoesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
-		session := w.open(t)
-		marked := func(again bool) string {
-			return strings.Replace(acquireLine(7, "k"), `"params":{`, fmt.Sprintf(`"params":{"_meta":{"leasehold/call":"m","leasehold/resent":%t},`, again), 1)
-		}
-		if _, body := w.do(t, "POST", marked(true), session...); !strings.Contains(body, "acquired") {
-			t.Fatal(body)
-		}
-		late := marked(false)
-		var request strings.Builder
-		fmt.Fprintf(&request, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n", w.token, len(late))
-		for i := 0; i < len(session); i += 2 {
-			request.WriteString(session[i] + ": " + session[i+1] + "\r\n")
-		}
-		w.send(t, request.String()+"\r\n"+late) // nobody reads the answer
-		time.Sleep(time.Minute)
-		if _, body := w.do(t, "POST", acquireLine(8, "k"), session...); !strings.Contains(body, "already yours") {
-			t.Errorf("what the call took: %s", body)
-		}
-	})
+	call := func(id int, tool, arguments string, again bool) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"leasehold/call":"mark %d","leasehold/resent":%t}}}`, id, tool, arguments, id, again)
+	}
+	calls := []struct{ tool, arguments string }{
+		{"run_lease_acquire", `{"key":"a","ttl_secs":3600}`},
+		{"run_lease_acquire", `{"key":"b","ttl_secs":3600,"wait_secs":50}`},
+		{"task_enqueue", `{"queue":"q","payload":"claimed"}`},
+		{"task_claim", `{"queues":["q"],"ttl_secs":3600}`},
+		{"task_enqueue", `{"queue":"q","payload":"claimed too"}`},
+		{"task_claim", `{"queues":["q"],"ttl_secs":3600,"wait_secs":50}`},
+		{"task_enqueue", `{"queue":"other","payload":"ready"}`},
+	}
+	for _, c := range []struct{ web, restart, unread bool }{
+		{false, false, false},
+		{false, false, true},
+		{false, true, false},
+		{false, true, true},
+		{true, false, false},
+		{true, false, true},
+		{true, true, false},
+		{true, true, true},
+	} {
+		t.Run(fmt.Sprintf("http=%t,restart=%t,unread=%t", c.web, c.restart, c.unread), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := vfs.NewMem()
+				opts := server.Options{Transport: server.Transport{HTTPGrace: time.Hour}}
+				d := newDaemonOn(t, fs, clock.Clock{}, opts)
+				var ask func(line string) (answer string)
+				var late func(line string) net.Conn
+				var back func()
+				if c.web {
+					w := newWebOf(t, d)
+					session := w.open(t)
+					ask = func(line string) string {
+						_, body := w.do(t, "POST", line, session...)
+						return body
+					}
+					late = func(line string) net.Conn {
+						var text strings.Builder
+						if err := w.request(t, "POST", line, session...).Write(&text); err != nil {
+							t.Fatal(err)
+						}
+						return w.send(t, text.String())
+					}
+					back = func() {
+						w.daemon = d
+						w.listen(t)
+					}
+				} else {
+					d.token(t, "root")
+					p := d.pipe(t)
+					p.greet(server.Hello{Token: d.token(t, "w")})
+					handle := p.welcome.Handle
+					resumed := func() *peer {
+						p := d.pipe(t)
+						p.greet(server.Hello{Handle: handle})
+						return p
+					}
+					ask = func(line string) string {
+						p.send("%s", line)
+						text, err := p.br.ReadString('\n')
+						if err != nil {
+							t.Fatal(err)
+						}
+						return text
+					}
+					late = func(line string) net.Conn {
+						older := resumed()
+						older.send("%s", line)
+						return older.nc
+					}
+					back = func() { p = resumed() }
+				}
+				for id, made := range calls {
+					if answer := ask(call(id, made.tool, made.arguments, true)); strings.Contains(answer, `"isError":true`) {
+						t.Fatalf("%s: %s", made.tool, answer)
+					}
+				}
+				if c.restart {
+					d.close()
+					d = newDaemonOn(t, fs, clock.Clock{}, opts)
+					back()
+				}
+				for id, made := range calls {
+					nc := late(call(id, made.tool, made.arguments, false))
+					if c.unread {
+						synctest.Wait()
+					}
+					nc.Close()
+					synctest.Wait()
+				}
+				for n, key := range []string{"a", "b"} {
+					if answer := ask(acquireLine(100+n, key)); !strings.Contains(answer, "already yours") {
+						t.Errorf("lease %s: %s", key, answer)
+					}
+				}
+				stats := ask(`{"jsonrpc":"2.0","id":200,"method":"tools/call","params":{"name":"queue_stats","arguments":{}}}`)
+				for queue, count := range map[string]string{"q": `"in_progress":2`, "other": `"ready":1`} {
+					_, row, _ := strings.Cut(stats, fmt.Sprintf(`{"queue":%q`, queue))
+					if row, _, _ = strings.Cut(row, "}"); !strings.Contains(row, count) {
+						t.Errorf("queue %s has not %s: %s", queue, count, stats)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A client cancels a call, and the daemon is killed before it has undone it; so its shim
+// sends the call again, and cancels it once more. Another call of the client was told of
+// the same grant, which it keeps.
+func TestACancelAfterARestartTakesNothingFromAnotherCall(t *testing.T) {
+	for name, arguments := range map[string]string{
+		"the lease is its own already": `{"key":"a","ttl_secs":3600}`,
+		"they share a request_id":      `{"key":"a","ttl_secs":3600,"request_id":"r"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := vfs.NewCrashableMem()
+				d := newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+				d.token(t, "root")
+				p := d.pipe(t)
+				p.greet(server.Hello{Token: d.token(t, "w")})
+				handle := p.welcome.Handle
+				acquire := func(id int) {
+					p.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":%s,"_meta":{"leasehold/call":"mark %d"}}}`, id, arguments, id)
+				}
+				for id := range 2 {
+					acquire(id)
+					if m := p.receive(); m.Result.IsError {
+						t.Fatal(m.text())
+					}
+				}
+				left := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}) // as after kill -9
+				d.close()
+				d = newDaemonOn(t, left, clock.Clock{}, server.Options{})
+				p = d.pipe(t)
+				p.greet(server.Hello{Handle: handle})
+				acquire(0)
+				p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+				time.Sleep(time.Second)
+				other := d.dial(t, "other")
+				other.call(1, "run_lease_acquire", `{"key":"a"}`)
+				if m := other.receive(); !m.Result.IsError {
+					t.Errorf("somebody else has the lease: %s", m.text())
+				}
+			})
+		})
+	}
 }
 
 // A client with a connection for each request is sent the end of the connection
