@@ -80,10 +80,6 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 	}
 	var ended time.Time
 	for {
-		nc, err := d.find(ctx)
-		if err == nil {
-			return nc, nil
-		}
 		select {
 		case <-daemon.Ended():
 			if ended.IsZero() {
@@ -104,6 +100,11 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 			}
 			continue
 		default:
+		}
+		if daemon.Ready() { // before, it may listen already and yet fail to start
+			if nc, err := d.find(ctx); err == nil {
+				return nc, nil
+			}
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err

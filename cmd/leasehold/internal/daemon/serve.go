@@ -283,13 +283,13 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return errors.Join(err, socket.Close(), closeWeb(web))
 	}
-	process.TellReady()
 	record := place.Record{State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web, cfg.TLS), Version: build.Version(), OnDemand: cfg.OnDemand}.ThisProcess()
+	defer func() { err = errors.Join(err, record.Remove()) }()
 	if err := record.Write(); err != nil {
 		err = fmt.Errorf("record where the daemon listens: %w", err)
 		return errors.Join(err, socket.Close(), closeWeb(web), closeWeb(scraped))
 	}
-	defer func() { err = errors.Join(err, record.Remove()) }()
+	process.TellReady()
 
 	// If a service fails, or ctx ends, the other services end. Each closes its
 	// listener; that also removes the socket's file.

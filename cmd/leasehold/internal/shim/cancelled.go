@@ -28,8 +28,9 @@ type cancelledCall struct {
 }
 
 // cancelLater remembers a cancelled call until the daemon has certainly undone it.
+// Other requests leave nothing to undo.
 func (s *shim) cancelLater(c cancelledCall) {
-	if c.request == nil || c.request.sends == 0 {
+	if c.request == nil || c.request.sends == 0 || c.request.message.Method != wire.ToolsCall {
 		return
 	}
 	s.cancelled = append(s.cancelled, c)
