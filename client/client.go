@@ -76,7 +76,7 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), early: make(map[uint64]string), turns: turns{all: make(map[turnKey]*turnLine)}}
+	c := &Client{opts: o, servers: ss, clock: clk, log: o.Log, opening: make(chan struct{}, 1), holds: make(map[uint64]*hold), early: make(map[uint64]string), turns: turns{lines: make(map[turnKey][]*turn)}}
 	// Requests that combine several callers are sent within this context, so
 	// they belong to no caller's span.
 	c.ctx, c.stop = context.WithCancelCause(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}))

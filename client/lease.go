@@ -31,10 +31,11 @@ type Lease struct {
 
 // Acquire takes a lease; it waits in line until ctx ends. After Acquire has
 // returned, the end of ctx does not end the lease. The goroutines that share a
-// client exclude one another, too, even from a shared lease: to them it is as
-// if the lease were not shared.
+// client exclude one another, too, also from keys that overlap (file:src/** and
+// file:src/a.go), and even from a shared lease: to them it is as if the lease were
+// not shared. So a goroutine that holds one must not wait for the other.
 func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
-	end, err := c.turns.take(ctx, turnOf(key, o.Layer))
+	end, err := c.turns.take(ctx, newTurn(key, o.Layer))
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +63,9 @@ func (c *Client) Acquire(ctx context.Context, key string, o LeaseOptions) (*Leas
 // TryAcquire takes a lease if it is free. Otherwise it returns an [*Error] with
 // the code LEASE_HELD, which says who holds it.
 func (c *Client) TryAcquire(ctx context.Context, key string, o LeaseOptions) (*Lease, error) {
-	end, ok := c.turns.tryTake(turnOf(key, o.Layer))
+	end, ok := c.turns.tryTake(newTurn(key, o.Layer))
 	if !ok {
-		return nil, &Error{Status: http.StatusConflict, Code: "LEASE_HELD", Message: fmt.Sprintf("another call of this client holds %q, or asks for it", key)}
+		return nil, &Error{Status: http.StatusConflict, Code: "LEASE_HELD", Message: fmt.Sprintf("another call of this client holds %q or a key that overlaps, or asks for it", key)}
 	}
 	l, err := c.acquire(ctx, key, 0, "", o, end)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -372,6 +373,47 @@ func TestGoroutinesOfAClientExcludeOneAnother(t *testing.T) {
 		wg.Wait()
 		if most.Load() != 1 || rounds.Load() != 60 || len(tokens) != 60 {
 			t.Errorf("%d at once, %d grants with %d tokens", most.Load(), rounds.Load(), len(tokens))
+		}
+	})
+}
+
+// Keys of files that overlap are one thing to goroutines of a client, too. Those that
+// do not overlap are held at once, and whoever came first is first.
+func TestGoroutinesExcludeOneAnotherFromWhatOverlaps(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.machine().open("one")
+		whole := acquire(t, one, "file:src/**", client.LeaseOptions{})
+		other := acquire(t, one, "file:doc/a.md", client.LeaseOptions{})
+		if _, err := one.TryAcquire(t.Context(), "file:src/a.go", client.LeaseOptions{}); client.CodeOf(err) != "LEASE_HELD" {
+			t.Errorf("a file of a directory that another goroutine holds: %v", err)
+		}
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		for _, key := range []string{"file:src/a.go", "file:**", "file:doc/b.md"} {
+			wg.Go(func() {
+				l := acquire(t, one, key, client.LeaseOptions{})
+				mu.Lock()
+				order = append(order, key)
+				mu.Unlock()
+				time.Sleep(time.Second) // others that can have theirs have them
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if len(order) > 0 {
+			t.Errorf("%s beside file:src/** and file:doc/a.md, and before file:**", order)
+		}
+		for _, l := range []*client.Lease{whole, other} {
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		wg.Wait()
+		if want := []string{"file:src/a.go", "file:**", "file:doc/b.md"}; !slices.Equal(order, want) {
+			t.Errorf("the order is %q, want %q", order, want)
 		}
 	})
 }

@@ -2,86 +2,114 @@ package client
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
-// Turns make the goroutines of a client take turns for a key. To the server they
-// are one holder, which gets its own lease again: of two that ask at once, one
-// could be granted a lease that the other has already released.
+// Turns make the goroutines of a client take turns for a key, and for keys of files
+// that overlap. To the server they are one holder, which gets its own lease again: of
+// two that ask at once, one could be granted a lease that the other has already
+// released.
 type turns struct {
-	mu  sync.Mutex
-	all map[turnKey]*turnLine
+	mu    sync.Mutex
+	lines map[turnKey][]*turn // those that have their turn or wait for it, first come first
 }
 
+// A turnKey identifies a line. All keys of files are in one.
 type turnKey struct {
 	layer bool
 	key   string
 }
 
-// turnOf returns the turnKey of a lease. A lease of the layer has two names.
-func turnOf(key string, layer bool) turnKey {
-	if layer {
-		key = strings.TrimPrefix(key, "/leases/")
-	}
-	return turnKey{layer, key}
+// A turn is that of a goroutine that holds a key, asks for it, or waits to ask.
+type turn struct {
+	line turnKey
+	key  string
+	came chan struct{} // closed when it has come
 }
 
-// A turnLine is the goroutines that hold a key, ask for it, or wait to ask.
-type turnLine struct {
-	goroutines int
-	turn       chan struct{} // has an element while one of them has the turn
+// newTurn returns the turn for a lease. A lease of the layer has two names.
+func newTurn(key string, layer bool) *turn {
+	t := &turn{turnKey{layer, key}, key, make(chan struct{})}
+	switch {
+	case layer:
+		t.line.key = strings.TrimPrefix(key, "/leases/")
+	case filekey.Is(key):
+		t.line.key = filekey.Prefix
+	}
+	return t
+}
+
+// excludes reports whether one of two turns of the same line waits for the other.
+func (t *turn) excludes(other *turn) bool {
+	return t.line.key != filekey.Prefix || filekey.Overlap(t.key, other.key)
 }
 
 // take waits until it is the caller's turn. The caller calls end once the server
 // has been told that it holds nothing any more.
-func (ts *turns) take(ctx context.Context, k turnKey) (end func(), err error) {
-	line := ts.join(k)
+func (ts *turns) take(ctx context.Context, t *turn) (end func(), err error) {
+	end = ts.join(t)
 	select {
-	case line.turn <- struct{}{}:
-		return ts.ending(k, line), nil
+	case <-t.came:
+		return end, nil
 	case <-ctx.Done():
-		ts.quit(k, line)
+		end()
 		return nil, context.Cause(ctx)
 	}
 }
 
-// tryTake is take if nobody else has the turn.
-func (ts *turns) tryTake(k turnKey) (end func(), ok bool) {
-	line := ts.join(k)
+// tryTake is take if nobody is before the caller.
+func (ts *turns) tryTake(t *turn) (end func(), ok bool) {
+	end = ts.join(t)
 	select {
-	case line.turn <- struct{}{}:
-		return ts.ending(k, line), true
+	case <-t.came:
+		return end, true
 	default:
-		ts.quit(k, line)
+		end()
 		return nil, false
 	}
 }
 
-func (ts *turns) ending(k turnKey, line *turnLine) func() {
-	return sync.OnceFunc(func() {
-		<-line.turn
-		ts.quit(k, line)
-	})
-}
-
-func (ts *turns) join(k turnKey) *turnLine {
+func (ts *turns) join(t *turn) (end func()) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	line := ts.all[k]
-	if line == nil {
-		line = &turnLine{turn: make(chan struct{}, 1)}
-		ts.all[k] = line
-	}
-	line.goroutines++
-	return line
+	line := append(ts.lines[t.line], t)
+	ts.lines[t.line] = line
+	callLocked(line, len(line)-1)
+	return sync.OnceFunc(func() { ts.leave(t) })
 }
 
-func (ts *turns) quit(k turnKey, line *turnLine) {
+func (ts *turns) leave(t *turn) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	line.goroutines--
-	if line.goroutines == 0 {
-		delete(ts.all, k)
+	line := ts.lines[t.line]
+	at := slices.Index(line, t)
+	line = slices.Delete(line, at, at+1)
+	if len(line) == 0 {
+		delete(ts.lines, t.line)
+		return
 	}
+	ts.lines[t.line] = line
+	for ; at < len(line); at++ {
+		if !callLocked(line, at) && t.line.key != filekey.Prefix {
+			return // nor is it the turn of anybody behind
+		}
+	}
+}
+
+// callLocked tells a goroutine that it has the turn, unless one before it excludes it.
+func callLocked(line []*turn, at int) bool {
+	t := line[at]
+	if slices.ContainsFunc(line[:at], t.excludes) {
+		return false
+	}
+	select {
+	case <-t.came: // it has it already
+	default:
+		close(t.came)
+	}
+	return true
 }
