@@ -153,25 +153,9 @@ func aPowerCutLosesASuffix(w *world) {
 }
 
 func whatAnotherMachineSaw(w *world) {
-	if !w.canCrash() {
-		w.Skip("the harness cannot crash")
-	}
-	look := func(engine.Tx) error { return nil }
-	for name, see := range map[string]func() error{
-		"view":     func() error { return w.View(w.Context(), look) },
-		"update":   func() error { return w.Update(w.Context(), look) },
-		"refused":  func() error { _ = w.Update(w.Context(), func(engine.Tx) error { return errRefused }); return nil },
-		"snapshot": func() error { return w.Snapshot(w.Context(), look) },
-		"get":      func() error { _, _, err := w.Get(w.Context(), "k"); return err },
-		"get cold": func() error { _, _, err := w.Get(w.Context(), "~k"); return err },
-	} {
-		w.updateAs(true, func(tx engine.Tx) { tx.Put(row("k", name)); tx.Put(row("~k", name)) })
-		if err := see(); err != nil {
-			w.Errorf("%s: %v", name, err)
-		}
-		w.crash()
-		w.want(row("k", name), row("~k", name))
-	}
+	whatIsSeenSurvives(w, func(value string) {
+		w.updateAs(true, func(tx engine.Tx) { tx.Put(row("k", value)); tx.Put(row("~k", value)) })
+	})
 }
 
 func syncMakesALocalCommitSurvive(w *world) {

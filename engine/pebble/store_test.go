@@ -320,12 +320,13 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	e := mustOpen(t, pebble.Options{Dir: t.TempDir()})
 	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "k"}) })
 	mustClose(t, e)
-	for range 1000 { // those that end need a turn to do so
-		if runtime.NumGoroutine() <= before {
-			return
+	// Pebble's goroutines have been told to end, and may need a while for it.
+	for patience := time.After(time.Minute); runtime.NumGoroutine() > before; {
+		select {
+		case <-patience:
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		case <-time.After(time.Millisecond):
 		}
-		runtime.Gosched()
 	}
-	buf := make([]byte, 1<<20)
-	t.Errorf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 }
