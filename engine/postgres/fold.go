@@ -103,17 +103,19 @@ func (c *chunk) add(at string, w write) bool {
 }
 
 // flush has each statement planned when it runs, because a plan made on an
-// empty table is very slow on a large one.
+// empty table is very slow on a large one. The statement is described before, so
+// that pgx sends bytes as they are, and not as text in hexadecimal, which took a
+// quarter of this process's time at 30 000 enqueues a second.
 func (c *chunk) flush() {
 	if len(c.gone) > 0 {
 		_, c.err = c.tx.Exec(c.ctx, `DELETE FROM leasehold_record WHERE partition = $1 AND space = $2 AND key = ANY($3::bytea[])`,
-			pgx.QueryExecModeExec, c.s.partition, int16(c.space), c.gone)
+			pgx.QueryExecModeDescribeExec, c.s.partition, int16(c.space), c.gone)
 	}
 	if len(c.keys) > 0 && c.err == nil {
 		_, c.err = c.tx.Exec(c.ctx, `INSERT INTO leasehold_record (partition, space, key, value)
 SELECT $1, $2, key, value FROM unnest($3::bytea[], $4::bytea[]) AS new (key, value)
 ON CONFLICT (partition, space, key) DO UPDATE SET value = excluded.value`,
-			pgx.QueryExecModeExec, c.s.partition, int16(c.space), c.keys, c.text)
+			pgx.QueryExecModeDescribeExec, c.s.partition, int16(c.space), c.keys, c.text)
 	}
 	c.keys, c.text, c.gone, c.size = nil, nil, nil, 0
 }

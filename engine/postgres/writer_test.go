@@ -76,6 +76,51 @@ WHERE partition IN (3, 4) AND sequence = (SELECT max(sequence) FROM leasehold_lo
 	}
 }
 
+// TestPartitionsWaitTogetherForTheDatabase loses the database for longer than the
+// patience. Commits that arrive while those of another partition are tried again fail
+// with them, and none waits as long once more.
+func TestPartitionsWaitTogetherForTheDatabase(t *testing.T) {
+	server := postgrestest.Start(t)
+	var conns *postgres.Connections
+	var led []*postgres.Engine
+	trials, errs := 0, make(chan error)
+	conns, err := postgres.Connect(t.Context(), postgres.Options{DSN: server.DSN(), SingleNode: true, Logf: func(format string, args ...any) {
+		if !strings.Contains(format, "trying again") {
+			return
+		}
+		if trials++; trials > 1 { // only the writer calls this
+			return
+		}
+		for _, e := range led[1:] {
+			go func() { errs <- tryPut(context.Background(), e, "meanwhile") }()
+		}
+		for conns.Ready() < len(led)-1 {
+			time.Sleep(time.Millisecond)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conns.Close)
+	for partition := range int64(3) {
+		led = append(led, mustOpen(t, postgres.Options{DSN: server.DSN(), Partition: partition + 1, Connections: conns}))
+		put(t, led[partition], "first")
+	}
+	server.Kill()
+	led[0].SetPatience(100 * time.Millisecond)
+	for err == nil { // a child of the server serves until it notices
+		err = tryPut(t.Context(), led[0], "lost")
+	}
+	for _, err := range []error{err, <-errs, <-errs} {
+		if !errors.Is(err, engine.ErrFailed) || !strings.Contains(err.Error(), "did not come back within 100ms") {
+			t.Errorf("commit: %v", err)
+		}
+	}
+	if trials != 1 {
+		t.Errorf("the database was waited for %d times", trials)
+	}
+}
+
 // lockPartition makes commits of a partition wait until release is called.
 func lockPartition(t *testing.T, dsn string, partition int64) (release func()) {
 	t.Helper()
