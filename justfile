@@ -81,7 +81,7 @@ soak minutes="60":
         step ./engine/pebble ./kvstore ./queue ./dispatch -run 'Model|AMap|BudgetsAddUp|Disk|Bubble|Torn' -rapid.checks 1000
         step ./dispatch -run 'TestEndedRunsLeaveNothing' -ended.runs 10000 -v
         step ./dispatch/simulation -run Simulation -simulation.for 15m
-        step ./dispatch/simulation -run Servers -cluster.for 15m -cluster.runs 50 -cluster.partitions 6
+        step ./dispatch/simulation -v -run Servers -cluster.for 15m -cluster.runs 50 -cluster.partitions 6
         step ./client -run NothingDepends -client.seeds 500
         step ./registry -run Random -rounds 200000
         step ./registry -run Linearizable -histories 1000

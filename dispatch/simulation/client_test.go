@@ -54,8 +54,12 @@ type client struct {
 	broke    time.Duration // over HTTP: when a connection broke last
 	disturbs int           // how often it was cut, killed, or made deaf
 	open     int           // calls that take a lease
-	deaf     bool          // it reads nothing
-	died     atomic.Int64  // when it died last
+	pending  map[int]pending
+	ways     ways         // of its connections
+	deaf     bool         // it reads nothing
+	died     atomic.Int64 // when it died last
+	left     chan struct{}
+	leave    func() // closes left, so that the client does not come back by itself
 
 	grants map[uint64]*grant // all that this actor was ever granted, by token
 	held   []*lease
@@ -63,6 +67,12 @@ type client struct {
 	sets   int // versions of its own entries that were acknowledged
 	maybe  int // and those that may be
 	made   int
+}
+
+// A pending call is not answered yet.
+type pending struct {
+	tool string
+	sent time.Duration
 }
 
 // A lease is one that the client believes it holds.
@@ -73,8 +83,11 @@ type lease struct {
 
 // newClient makes a client of the daemon that the world has at each time.
 func newClient(w *world, n int, k kind) *client {
-	c := w.client(n, k, w.actor(clientName(n)), func() (net.Conn, error) { return w.daemon().dialHTTP() })
-	c.dial = func(peer process.Peer) (net.Conn, error) { return w.daemon().dialSocket(peer) }
+	c := w.client(n, k, w.actor(clientName(n)), nil)
+	if c.http != nil {
+		c.http.dial = func() (net.Conn, error) { return c.ways.add(w.daemon().dialHTTP()) }
+	}
+	c.dial = func(peer process.Peer) (net.Conn, error) { return c.ways.add(w.daemon().dialSocket(peer)) }
 	return c
 }
 
@@ -83,8 +96,10 @@ func clientName(n int) string { return fmt.Sprint("c", n) }
 func (w *world) client(n int, k kind, token string, dialHTTP func() (net.Conn, error)) *client {
 	c := &client{
 		w: w, n: n, name: clientName(n), kind: k, token: token, rnd: rand.New(rand.NewPCG(w.seed, uint64(n)+1)),
-		doubt: -1, grants: make(map[uint64]*grant), dialing: make(chan struct{}, 1),
+		doubt: -1, pending: make(map[int]pending), grants: make(map[uint64]*grant), dialing: make(chan struct{}, 1),
 	}
+	c.left = make(chan struct{})
+	c.leave = sync.OnceFunc(func() { close(c.left) })
 	if k.bridges() {
 		c.peer = w.process()
 	} else {
@@ -109,17 +124,20 @@ func (c *client) began(old *session) *session {
 func (c *client) connect() (*socket, *session, error) {
 	c.dialing <- struct{}{}
 	defer func() { <-c.dialing }()
-	began, patience := c.w.now(), time.Hour
+	began, limit := c.w.now(), time.Hour
 	if c.w.awaits {
-		patience = 3 * time.Minute
+		limit = patience
 	}
 	var last error
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c.mu.Lock()
 		s, link, peer, handle := c.session, c.socket, c.peer, c.handle
 		c.mu.Unlock()
-		if c.w.now()-began > patience {
-			c.w.fault("%s found nobody who would serve it in %v: %v", c.name, patience, last)
+		switch {
+		case c.w.now()-began > limit:
+			c.w.fault("%s found nobody who would serve it in %v: %v", c.name, limit, last)
+			return nil, nil, errGone
+		case c.w.closed():
 			return nil, nil, errGone
 		}
 		if !c.kind.bridges() {
@@ -248,8 +266,14 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 	c.ids++
 	r := request{id: c.ids, tool: tool, args: args, giveUp: giveUp, breaks: breaks}
 	disturbs := c.disturbs
-	c.mu.Unlock()
 	made := call{session: s, sent: c.w.now()}
+	c.pending[r.id] = pending{tool, made.sent}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.pending, r.id)
+	}()
 	tries := 0
 	wait, _ := args["wait_secs"].(float64)
 	unknown := func() { // it is not known what the call has taken
@@ -287,6 +311,9 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 				unknown()
 			}
 			return made, err
+		case errors.Is(err, errBroken) && c.w.closed():
+			unknown()
+			return made, errGone
 		case errors.Is(err, errBroken):
 			if !c.kind.bridges() {
 				c.doubted(asked)
@@ -376,12 +403,13 @@ func (c *client) heard(made *call, s *session, asked time.Duration, line []byte,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// What was asked with the request that broke off, or before it, may have
-	// been answered before the daemon saw the break.
-	if c.session == s && !c.deaf && asked >= c.broke+settles {
+	// been answered before the daemon saw the break. A server that stands still,
+	// or is cut off, sees it later.
+	if c.session == s && !c.deaf && asked >= c.broke+settles && !(c.w.awaits && c.w.history.disturbed(asked)) {
 		c.doubt = -1
 	}
 	s.replies++
-	s.heard = c.w.now()
+	s.heard = max(s.heard, asked)
 	for _, n := range common.Notices {
 		if g := c.grants[n.Token]; g != nil && n.Code == "LEASE_LOST" {
 			g.told = true

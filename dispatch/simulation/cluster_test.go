@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +34,11 @@ var (
 
 // realTime is the pace of real time. The machine may have much else to do.
 var realTime = pace{second: 100 * time.Millisecond, heldUp: 30 * time.Second, inLine: time.Second, grace: 40 * time.Second, awaits: true, hides: time.Second}
+
+// patience is how long a client looks for a server that serves it, and how long after the
+// end of a round the calls of it may wait for their answers. None of them waits for more
+// than seconds by itself.
+const patience = 3 * time.Minute
 
 // TestServers runs three real servers of a real database, and lets happen what may
 // happen to many machines, while clients come to all of them through both doors. The
@@ -109,7 +117,7 @@ func (h *house) round(seed uint64, long bool) {
 	for i := range *clusterRuns {
 		n.open(seed, fmt.Sprintf("%d-%d", seed, i), operator)
 	}
-	var busy, tied sync.WaitGroup
+	var busy, tied, settling sync.WaitGroup
 	for _, c := range n.clients {
 		busy.Go(func() {
 			for n.lasts() && !h.t.Failed() {
@@ -121,22 +129,74 @@ func (h *house) round(seed uint64, long bool) {
 			}
 		})
 		if c.kind.bridges() {
-			tied.Go(func() { c.stay(n.over) })
+			tied.Go(c.stay)
 		}
 	}
+	began := time.Now()
 	n.fate(long)
 	close(n.over)
-	busy.Wait()
-	tied.Wait()
+	n.finish(&busy)
 	for _, w := range n.worlds {
-		tied.Go(func() {
+		settling.Go(func() {
 			if !h.t.Failed() {
 				w.settle()
-				w.history.check(w)
+				if !w.closed() {
+					w.history.check(w)
+				}
 			}
 		})
 	}
-	tied.Wait()
+	n.finish(&settling)
+	calls := 0
+	for _, c := range n.clients {
+		c.leave()
+		calls += c.ids
+	}
+	n.finish(&tied)
+	h.t.Logf("-cluster.seed=%d: %d clients made %d calls in %v", seed, len(n.clients), calls, time.Since(began).Round(time.Second))
+}
+
+// finish waits for clients. If some are never answered, it tells which, ends the servers,
+// and keeps what these had to say, with all that their goroutines did.
+func (n *neighbourhood) finish(clients *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		clients.Wait()
+	}()
+	select {
+	case <-done:
+		return
+	case <-time.After(patience):
+	}
+	for _, w := range n.worlds {
+		for _, c := range w.clients {
+			c.mu.Lock()
+			waits := maps.Clone(c.pending)
+			c.mu.Unlock()
+			for id, p := range waits {
+				w.fault("call %d of %s, %s, is not answered after %v", id, c.name, p.tool, w.now()-p.sent)
+			}
+		}
+	}
+	if !n.t.Failed() {
+		n.t.Errorf("clients do not come to an end")
+	}
+	n.closed.Store(true)
+	dir := n.t.ArtifactDir()
+	for _, s := range n.servers {
+		if s.cmd == nil {
+			continue
+		}
+		s.signal(syscall.SIGQUIT) // Go's runtime prints all goroutines
+		<-s.ends
+		log, _ := os.ReadFile(s.path("log"))
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("server %d.log", s.n)), log, 0o600); err != nil {
+			n.t.Error(err)
+		}
+	}
+	n.t.Logf("with -artifacts, the servers' goroutines are in %s", dir)
+	<-done
 }
 
 func (n *neighbourhood) lasts() bool {
@@ -149,7 +209,7 @@ func (n *neighbourhood) lasts() bool {
 }
 
 // stay has a program at the socket come back by itself, as a shim does.
-func (c *client) stay(over <-chan struct{}) {
+func (c *client) stay() {
 	for {
 		link, _, err := c.connect()
 		if err != nil {
@@ -157,8 +217,12 @@ func (c *client) stay(over <-chan struct{}) {
 		}
 		select {
 		case <-link.closed:
-		case <-over:
+		case <-c.left:
+		}
+		select {
+		case <-c.left:
 			return
+		default:
 		}
 	}
 }
@@ -184,7 +248,7 @@ func (n *neighbourhood) open(seed uint64, run string, operator *mcp.Client) {
 	t := n.t.(*testing.T)
 	w := &world{
 		t: t, seed: seed, again: fmt.Sprintf("-run TestServers -cluster.seed=%d -cluster.runs=%d -cluster.partitions=%d -cluster.for=%v", seed, *clusterRuns, *clusterOver, *clusterFor),
-		pace: realTime, began: time.Now(), alive: make(map[int]bool), faults: make(map[string]bool),
+		house: n.house, pace: realTime, began: time.Now(), alive: make(map[int]bool), faults: make(map[string]bool),
 	}
 	n.worlds = append(n.worlds, w)
 	t.Cleanup(func() {

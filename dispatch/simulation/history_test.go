@@ -123,6 +123,13 @@ func (h *history) beside(w *world, from, to time.Duration) bool {
 	return w.hides > 0 && h.near(from, to, w.hides)
 }
 
+// disturbed reports whether there was a fault at about that time.
+func (h *history) disturbed(at time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.near(at, at, settles)
+}
+
 // near reports whether there was a fault so long before or after.
 func (h *history) near(from, to, within time.Duration) bool {
 	return slices.ContainsFunc(h.gaps, func(g gap) bool { return g.from <= to+within && (g.to == 0 || g.to >= from-within) })
@@ -154,7 +161,7 @@ type session struct {
 	kept    bool          // its client has died, and all clients are one process, which a server that did not see that takes for alive
 	next    *session      // of the same actor
 	replies int           // answers read
-	heard   time.Duration // when the last of them was
+	heard   time.Duration // when the last request was sent that was answered: what is read may have been held back
 	aways   []gap         // it may have had no connection
 }
 

@@ -3,9 +3,11 @@ package simulation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +20,10 @@ import (
 	mcp "github.com/leasehold/leasehold/dispatch/client"
 )
 
-var clusterLoad = flag.Duration("cluster.load", 0, "print what 12 runs cost with one server and with three, for so long each; give -cluster.partitions=12")
+var (
+	clusterLoad  = flag.Duration("cluster.load", 0, "print what 12 runs cost with one server and with three, for so long each; give -cluster.partitions=12")
+	clusterShare = flag.Float64("cluster.share", 0, "with -cluster.load: how much of a processor each server has, such as 0.25; 0: as much as there is")
+)
 
 // TestServersShareTheLoad prints what a lease costs with one server and with three: 48
 // clients of 12 runs each take and give back a lease of their own, over and over.
@@ -26,13 +31,15 @@ var clusterLoad = flag.Duration("cluster.load", 0, "print what 12 runs cost with
 // Servers, database and clients share the processors of one machine. So three servers
 // cannot do more than one: they do less by what they cost more. The processor time of a
 // lease says what to expect of machines of their own: servers work beside each other there,
-// and all of them share the database.
+// and all of them share the database. With -cluster.share, each server has as much of a
+// processor as the others, as on small machines of one size.
 func TestServersShareTheLoad(t *testing.T) {
 	if *clusterLoad == 0 {
 		t.Skip("this is for -cluster.load")
 	}
 	h := newHouse(t, 3)
 	h.direct = true // a proxy runs in this process
+	h.share = *clusterShare
 	h.servers[0].start()
 	operator := h.operator()
 	var clients []loader
@@ -102,6 +109,31 @@ func (h *house) load(name string, loaders []loader, door func(i, partition int) 
 	}
 	h.t.Logf("%s: %.0f leases/s; processor time of a lease: servers %.0f µs, database %.0f µs, clients %.0f µs", name, float64(leases.Load())/clusterLoad.Seconds(),
 		each(before.servers, after.servers), each(before.database, after.database), each(before.clients, after.clients))
+}
+
+// confine lets a process have only a share of a processor, by a control group that close
+// removes.
+func (h *house) confine(pid int, share float64) {
+	const groups, period = "/sys/fs/cgroup", 10_000 // microseconds
+	name := fmt.Sprintf("leasehold-test-%d", pid)
+	quota := int(share * period)
+	dir, settings := filepath.Join(groups, name), map[string]string{"cpu.max": fmt.Sprint(quota, " ", period)}
+	if old := filepath.Join(groups, "cpu", "cpu.cfs_quota_us"); exists(old) { // the first version of control groups
+		dir, settings = filepath.Join(groups, "cpu", name), map[string]string{"cpu.cfs_period_us": fmt.Sprint(period), "cpu.cfs_quota_us": fmt.Sprint(quota)}
+	}
+	err := os.Mkdir(dir, 0o755)
+	h.confined = append(h.confined, dir)
+	for file, value := range settings {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644))
+	}
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)); err != nil {
+		h.t.Fatalf("-cluster.share needs control groups, and who may make them: %v", err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // spent is the processor time that has been used.

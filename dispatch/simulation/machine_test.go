@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,8 +31,11 @@ type house struct {
 	group   *postgrestest.Group // that the database is, or nil
 	servers []*machine
 
-	postmaster int  // the database's first process, or 0
-	direct     bool // servers reach the database and each other without a proxy
+	postmaster int         // the database's first process, or 0
+	share      float64     // of a processor, for each server; 0: as much as there is
+	confined   []string    // the control groups of processes that have a share
+	direct     bool        // servers reach the database and each other without a proxy
+	closed     atomic.Bool // the servers have been ended, because of a fault
 }
 
 // A machine is a place for a process of leasehold serve.
@@ -85,6 +89,9 @@ func (h *house) close() {
 		for _, p := range []*proxy{s.toDatabase, s.toPeers, s.toWeb, s.toSocket} {
 			p.close()
 		}
+	}
+	for _, group := range h.confined {
+		os.Remove(group)
 	}
 	os.RemoveAll(h.dir)
 }
@@ -172,6 +179,9 @@ func (s *machine) begin() {
 	s.cmd.Stderr = log
 	if err := s.cmd.Start(); err != nil {
 		s.h.t.Fatal(err)
+	}
+	if s.h.share > 0 {
+		s.h.confine(s.cmd.Process.Pid, s.h.share)
 	}
 	ends := make(chan struct{})
 	s.ends = ends

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -24,10 +25,14 @@ func startProxy(ln net.Listener, dial func() (net.Conn, error)) *proxy {
 	p.wg.Go(func() {
 		for {
 			near, err := ln.Accept()
-			if err != nil {
+			switch {
+			case err == nil:
+				p.wg.Go(func() { p.join(near) })
+			case errors.Is(err, net.ErrClosed):
 				return
+			default: // the process has too many open files, until what is held back goes on
+				time.Sleep(realTime.second / 100)
 			}
-			p.wg.Go(func() { p.join(near) })
 		}
 	})
 	return p

@@ -219,6 +219,7 @@ func (c *client) finishAll() {
 
 // end ends the client.
 func (c *client) end() {
+	c.leave()
 	if c.http != nil {
 		c.http.cut()
 		return
@@ -329,7 +330,7 @@ func (f *fate) run(over <-chan struct{}) {
 	defer f.reads.Wait()
 	for f.pause(over, 12*time.Second) {
 		c := f.clients[f.rnd.IntN(len(f.clients))]
-		switch n := f.rnd.IntN(10); {
+		switch n := f.rnd.IntN(12); {
 		case n < 3 && gentle != 1:
 			f.w.kill()
 			f.restart()
@@ -345,6 +346,8 @@ func (f *fate) run(over <-chan struct{}) {
 			f.fill(over, gentle == 1)
 		case n == 8 && gentle == 2:
 			f.w.sleep(time.Duration(1+f.rnd.IntN(100)) * time.Second)
+		case n > 9 && gentle != 1:
+			c.strand(time.Duration(f.rnd.IntN(2000))*time.Millisecond, time.Duration(f.rnd.IntN(4000))*time.Millisecond)
 		case n == 9:
 			c.deafen(time.Duration(f.rnd.IntN(20))*time.Second, &f.reads)
 		}

@@ -22,6 +22,7 @@ type world struct {
 	t       *testing.T
 	seed    uint64
 	again   string // how to run it again
+	house   *house // its servers, or nil if it has a daemon
 	began   time.Time
 	history history
 	clients []*client
@@ -107,6 +108,9 @@ func (w *world) fault(format string, args ...any) {
 		w.t.Errorf("%s", text)
 	}
 }
+
+// closed reports whether the servers are gone for good.
+func (w *world) closed() bool { return w.house != nil && w.house.closed.Load() }
 
 func (w *world) daemon() *daemon {
 	w.mu.Lock()
