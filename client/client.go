@@ -151,7 +151,7 @@ type request struct {
 	body         []byte
 	wait         time.Duration // how long the server may wait before it answers
 	key          string        // identifies the call each time it is sent
-	session      string        // the session in which it was answered
+	session      string        // the session in which it was sent last
 }
 
 // answerTimeout is how long a server may take to answer, apart from the time it
@@ -171,6 +171,7 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 		case err == nil || !retriable(err):
 			return err
 		case ctx.Err() != nil:
+			c.cancelLater(r)
 			return context.Cause(ctx)
 		case c.ctx.Err() != nil:
 			return ErrClosed
@@ -181,8 +182,31 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 		}
 		c.log.Debug("a call is sent again", "path", r.path, "err", err)
 		if err := pause(ctx, failures); err != nil {
+			c.cancelLater(r)
 			return err
 		}
+	}
+}
+
+// cancelLater cancels a call that nobody waits for any more, so that it leaves nothing
+// behind. The end of its connection does that too, unless its answer was already read
+// from there.
+func (c *Client) cancelLater(r *request) {
+	if r.method != http.MethodPost || r.session == "" {
+		return
+	}
+	c.later(func() {
+		cancel := request{method: http.MethodDelete, path: "/calls/" + r.key}
+		_ = c.tryIn(c.ctx, &cancel, answerTimeout, r.session) // its ttl is the second net
+	})
+}
+
+// later does something without the caller, unless Close does.
+func (c *Client) later(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.running.Go(do)
 	}
 }
 
@@ -200,6 +224,7 @@ func (c *Client) try(ctx context.Context, r *request, timeout time.Duration, out
 		if err != nil {
 			return err
 		}
+		r.session = handle
 		bounded, cancel := context.WithTimeout(ctx, timeout)
 		status, body, err := c.send(bounded, r, handle)
 		cancel()
@@ -210,7 +235,6 @@ func (c *Client) try(ctx context.Context, r *request, timeout time.Duration, out
 			}
 			return err
 		}
-		r.session = handle
 		if status == http.StatusNoContent || out == nil {
 			return nil
 		}

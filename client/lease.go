@@ -207,9 +207,5 @@ func (c *Client) giveBack(ctx context.Context, id string) error {
 
 // giveBackLater gives a lease back without the caller, unless Close does.
 func (c *Client) giveBackLater(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.running.Go(func() { _ = c.giveBack(c.ctx, id) }) // its ttl is the second net
-	}
+	c.later(func() { _ = c.giveBack(c.ctx, id) }) // its ttl is the second net
 }

@@ -183,3 +183,40 @@ func TestCloseTriesTheNextServer(t *testing.T) {
 		}
 	})
 }
+
+// A call is cancelled after its answer was read from the connection, and before it reached
+// whoever made the call. The server cannot see that nobody has the answer.
+func TestACancelledCallLeavesNothingThoughItsAnswerWasRead(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		m := h.machine()
+		one, two := m.open("one"), h.client("two")
+		id := enqueue(t, two, client.NewTask{Queue: "q", Payload: 1})
+		m.late = func(answer []byte) time.Duration {
+			if bytes.Contains(answer, []byte("lease_id")) || bytes.Contains(answer, []byte("payload")) {
+				return time.Second
+			}
+			return 0
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if l, err := one.Acquire(ctx, "a", client.LeaseOptions{TTL: time.Hour}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%v, %v", l, err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if err := one.Work(ctx, client.Worker{Queues: []string{"q"}, TTL: time.Hour, Handle: func(context.Context, *client.Task) (any, error) {
+			t.Error("it works")
+			return nil, nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := two.TryAcquire(t.Context(), "a", client.LeaseOptions{}); err != nil {
+			t.Error(err)
+		}
+		var task struct{ State string }
+		if err := two.Do(t.Context(), http.MethodGet, "/tasks/"+id, nil, &task); err != nil || task.State != "ready" {
+			t.Errorf("the task is %s (%v)", task.State, err)
+		}
+	})
+}

@@ -74,8 +74,15 @@ export class Client {
       headers["Content-Type"] = "application/json";
       request.body = JSON.stringify(body);
     }
-    const response = await fetch(this.#url + path, request);
-    const text = await response.text();
+    let response, text;
+    try {
+      response = await fetch(this.#url + path, request);
+      text = await response.text();
+    } catch (e) {
+      // Its answer may have been read already, so the server does not know that nobody has it.
+      if (call.signal?.aborted && method === "POST") this.call_cancel({ key: headers["Idempotency-Key"] }).catch(() => {});
+      throw e;
+    }
     let answer = null;
     try {
       if (text !== "") answer = JSON.parse(text);

@@ -74,8 +74,15 @@ export class Client {
       headers["Content-Type"] = "application/json";
       request.body = JSON.stringify(body);
     }
-    const response = await fetch(this.#url + path, request);
-    const text = await response.text();
+    let response, text;
+    try {
+      response = await fetch(this.#url + path, request);
+      text = await response.text();
+    } catch (e) {
+      // Its answer may have been read already, so the server does not know that nobody has it.
+      if (call.signal?.aborted && method === "POST") this.call_cancel({ key: headers["Idempotency-Key"] }).catch(() => {});
+      throw e;
+    }
     let answer = null;
     try {
       if (text !== "") answer = JSON.parse(text);
@@ -93,6 +100,7 @@ const operations = {
   actor_wait: ["POST", "/api/v1/actors/wait", []],
   actor_status: ["GET", "/api/v1/actors/{actor}", []],
   actor_cancel: ["POST", "/api/v1/actors/{actor}/cancel", []],
+  call_cancel: ["DELETE", "/api/v1/calls/{key}", []],
   lease_acquire: ["POST", "/api/v1/layer/leases", []],
   lease_list: ["GET", "/api/v1/leases", ["scope", "prefix", "after", "limit"]],
   run_lease_acquire: ["POST", "/api/v1/leases", []],

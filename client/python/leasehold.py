@@ -126,6 +126,10 @@ class Client:
         "Stop an actor."
         return self._call("POST", f"/api/v1/actors/{_part(actor)}/cancel", {}, {"reason": reason}, call_key)
 
+    def call_cancel(self, key, *, call_key=None):
+        "Cancel a call by its Idempotency-Key."
+        return self._call("DELETE", f"/api/v1/calls/{_part(key)}", {}, None, call_key)
+
     def lease_acquire(self, *, name, as_=None, keep_alive=None, mode=None, reason=None, request_id=None, ticket=None, ttl_secs=None, wait_secs=None, call_key=None):
         "Lease something of your layer."
         return self._call("POST", f"/api/v1/layer/leases", {}, {"as": as_, "keep_alive": keep_alive, "mode": mode, "name": name, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs}, call_key)

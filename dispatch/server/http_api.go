@@ -56,6 +56,7 @@ func (e *endpoint) api() http.Handler {
 	handle(events.Method, events.Path, func(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 		e.streamEvents(w, r, actor, events)
 	})
+	handle(http.MethodDelete, "/calls/{key}", e.cancelCall)
 	handle(http.MethodPost, "/sessions", e.openSession)
 	handle(http.MethodGet, "/session", e.showSession)
 	handle(http.MethodPost, "/session/heartbeat", e.showSession)
@@ -134,11 +135,15 @@ func (f *apiForm) write(w http.ResponseWriter, _ []byte, timeout time.Duration) 
 	return writeAnswer(w, f.Answer, timeout)
 }
 
-// unanswered answers a call that another request has now. That request need not be
-// newer: a server that stood still may have passed it on late. So the client sends
-// the call again if it is still there.
-func (f *apiForm) unanswered(w http.ResponseWriter) {
-	_ = writeAnswer(w, api.Problem(http.StatusServiceUnavailable, "UNAVAILABLE", "a request with the same "+idempotencyKey+" came while this one ran; send this one again, and it gets the same answer"), time.Second)
+// unanswered answers a call that was cancelled, or that another request has now.
+// That request need not be newer: a server that stood still may have passed it on
+// late. So the client sends the call again if it is still there.
+func (f *apiForm) unanswered(w http.ResponseWriter, cause error) {
+	a := api.Problem(http.StatusServiceUnavailable, "UNAVAILABLE", "a request with the same "+idempotencyKey+" came while this one ran; send this one again, and it gets the same answer")
+	if cause == errCancelled {
+		a = api.Problem(http.StatusConflict, "REQUEST_ID_REUSED", "DELETE "+api.Prefix+"/calls/{key} has cancelled this call; make another with an "+idempotencyKey+" of its own")
+	}
+	_ = writeAnswer(w, a, time.Second)
 }
 
 // name names a call by its Idempotency-Key. If a session holds what the call is
@@ -152,8 +157,11 @@ func (f *apiForm) name(c call.Call, se *dispatch.Session, _ *wire.Message) (call
 	if f.call.Route.Holds {
 		whose = se.ID()
 	}
-	return c.Requested(whose, "api "+f.key, c.Print), true
+	return c.Requested(whose, requestOf(f.key), c.Print), true
 }
+
+// requestOf returns the request_id of calls with an Idempotency-Key.
+func requestOf(key string) string { return "api " + key }
 
 func (f *apiForm) noSession(w http.ResponseWriter, _ *wire.Message, timeout time.Duration) {
 	_ = writeAnswer(w, noAPISession, timeout)
@@ -171,7 +179,7 @@ var noAPISession = func() api.Answer {
 func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, route *api.Route) {
 	key := r.Header.Get(idempotencyKey)
 	if len(key) > maxIdempotencyKey {
-		e.tell(w, api.Refuse(&registry.ArgumentError{Argument: idempotencyKey, Problem: fmt.Sprintf("must be at most %d bytes", maxIdempotencyKey)}))
+		e.tell(w, longKey)
 		return
 	}
 	body, status, err := e.readAPIBody(w, r, actor.ID)
@@ -209,6 +217,8 @@ func (hs *httpSession) notFor(r *http.Request) api.Answer {
 }
 
 const maxIdempotencyKey = 256
+
+var longKey = api.Refuse(&registry.ArgumentError{Argument: idempotencyKey, Problem: fmt.Sprintf("must be at most %d bytes", maxIdempotencyKey)})
 
 func codeOf(status int) string {
 	if status == http.StatusRequestEntityTooLarge {
@@ -306,6 +316,34 @@ func (hs *httpSession) info() sessionInfo {
 		SessionID: hs.se.ID().String(), ActorID: a.ID.String(), Path: a.Path, Run: a.Run, Role: string(a.Role),
 		IdleSecs: hs.endpoint.server.opts.HTTPIdle.Seconds(),
 	}
+}
+
+// cancelCall cancels the call of an Idempotency-Key. Its program may have closed the
+// connection of the call and still not have its answer: what was read from a connection
+// need not have reached whoever waited for it.
+func (e *endpoint) cancelCall(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+	key := r.PathValue("key")
+	if len(key) > maxIdempotencyKey {
+		e.tell(w, longKey)
+		return
+	}
+	hs, refused := e.sessionFor(r, actor, &api.Route{})
+	switch {
+	case refused != nil:
+		e.tell(w, *refused)
+		return
+	case !hs.presence.begin():
+		e.tell(w, noAPISession)
+		return
+	}
+	named := func(whose uuid.UUID) string { return call.Call{}.Requested(whose, requestOf(key), 0).Key() }
+	if c := hs.requests.cancelNamed(errCancelled, named(hs.se.ID()), named(actor.ID)); c != nil {
+		e.server.undo(hs.se, c)
+	} else {
+		e.server.retell(hs.se)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	hs.presence.answered()
 }
 
 // openSession opens a session for a program.

@@ -266,6 +266,46 @@ func TestAPIClientThatGoesAwayHoldsNothing(t *testing.T) {
 	})
 }
 
+// A program that has closed the connection of a call, or has read an answer that did not
+// reach whoever waited for it, cancels the call by its key.
+func TestAPICancelsACallByItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		key := func(k string) []string { return []string{"Idempotency-Key", k} }
+
+		one.want(201, "POST", "/leases", `{"key":"a"}`, key("1/ä")...)
+		two.want(204, "DELETE", "/calls/1%2F%C3%A4", "") // it is not two's
+		two.want(409, "POST", "/leases", `{"key":"a"}`)
+		one.want(204, "DELETE", "/calls/1%2F%C3%A4", "")
+		two.want(201, "POST", "/leases", `{"key":"a"}`)
+
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			one.want(409, "POST", "/leases", `{"key":"a","wait_secs":50}`, key("2")...)
+		})
+		synctest.Wait()
+		one.want(204, "DELETE", "/calls/2", "")
+		waits.Wait()
+		if list := one.want(200, "GET", "/leases?scope=run", ""); strings.Contains(list.body, `"waiting_ms"`) {
+			t.Errorf("a cancelled call waits: %s", list.body)
+		}
+
+		made := one.want(201, "POST", "/queues/q/tasks", `{"payload":1}`)
+		one.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":3600}`, key("3")...)
+		one.want(204, "DELETE", "/calls/3", "")
+		if task := one.want(200, "GET", "/tasks/"+made.text("task_id"), ""); task.text("state") != "ready" {
+			t.Errorf("after the claim was cancelled: %s", task.body)
+		}
+
+		gone := one.want(201, "POST", "/queues/q/tasks", `{"payload":2}`, key("4")...)
+		one.want(204, "DELETE", "/calls/4", "")
+		one.want(404, "GET", "/tasks/"+gone.text("task_id"), "")
+		one.want(204, "DELETE", "/calls/none", "")
+		one.want(400, "DELETE", "/calls/"+strings.Repeat("k", 257), "")
+	})
+}
+
 // A payload arrives as it was sent, but for white space outside of its strings.
 func TestAPIPayloadsStayAsTheyCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

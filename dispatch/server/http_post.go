@@ -225,7 +225,7 @@ type webForm interface {
 	accepts(r *http.Request) (json, stream bool)
 	write(w http.ResponseWriter, body []byte, timeout time.Duration) error
 	noSession(w http.ResponseWriter, env *wire.Message, timeout time.Duration)
-	unanswered(w http.ResponseWriter) // the call was cancelled, or another request has it
+	unanswered(w http.ResponseWriter, cause error) // the call was cancelled, or another request has it
 
 	// name returns the name of a call, and whether its client can send it
 	// again.
@@ -241,7 +241,7 @@ func (rpcForm) write(w http.ResponseWriter, line []byte, timeout time.Duration) 
 	return writeLine(w, http.StatusOK, line, timeout)
 }
 
-func (rpcForm) unanswered(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
+func (rpcForm) unanswered(w http.ResponseWriter, _ error) { w.WriteHeader(http.StatusNoContent) }
 
 func (rpcForm) name(c call.Call, _ *dispatch.Session, env *wire.Message) (call.Call, bool) {
 	return c, env.Params.Meta.Call != ""
@@ -384,7 +384,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 		case asStream:
 			newEventStream(w, timeout).close()
 		default:
-			f.unanswered(w)
+			f.unanswered(w, context.Cause(c.ctx))
 		}
 		return true
 	case <-r.Context().Done():

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -299,6 +300,31 @@ func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 		return nil, true
 	}
 	return r, r != nil
+}
+
+// cancelNamed is cancel for calls that their client has named by keys of its own. It
+// undoes an answered one whenever the cancel arrives: nobody cancels a call by its name
+// whose answer it has.
+func (t *requests) cancelNamed(cause error, keys ...string) (undo *request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	running := false
+	for _, r := range t.running {
+		if r.name.Recorded() && slices.Contains(keys, r.name.Key()) {
+			r.unwanted, r.cancelled, running = true, true, true
+			r.cancel(cause)
+		}
+	}
+	for _, r := range t.answered {
+		if r.name.Recorded() && slices.Contains(keys, r.name.Key()) {
+			t.takeLocked(r)
+			undo = r
+		}
+	}
+	if running {
+		return nil // it is undone when it has returned
+	}
+	return undo
 }
 
 // maxEarly is how many requests can be cancelled before they arrive.
