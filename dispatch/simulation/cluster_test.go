@@ -227,11 +227,13 @@ func (c *client) stay() {
 	}
 }
 
-func (h *house) operator() *mcp.Client {
+func (h *house) operator() *mcp.Client { return h.operatorAt(h.servers[0]) }
+
+func (h *house) operatorAt(s *machine) *mcp.Client {
 	var err error
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var nc net.Conn
-		if nc, err = net.Dial("unix", h.servers[0].path("s")); err != nil {
+		if nc, err = net.Dial("unix", s.path("s")); err != nil {
 			continue
 		}
 		var c *mcp.Client
@@ -446,6 +448,11 @@ func (n *neighbourhood) bereaved() {
 		case 1:
 			c.die(false)
 		}
+	}
+	// A server that has too much to do is not killed before it has seen it: it then
+	// answers somebody who has come later.
+	for _, s := range n.servers[:3] {
+		n.operatorAt(s).Close()
 	}
 }
 
