@@ -140,18 +140,23 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		var passed bool
 		p.Partition, passed = s.boundFor(who, nc, peer)
 		_, p.Remote = nc.(*remote)
-		var way *Way
-		var to net.Conn
-		if v.home, way, to, err = s.reach(ctx, passed, p); to != nil {
-			heard, err := s.pass(ctx, way, to, line, nc, br)
-			if !heard && ctx.Err() == nil {
-				s.farewells.add(p.Partition, peer)
+		for again := true; again; {
+			var way *Way
+			var to net.Conn
+			if v.home, way, to, err = s.reach(ctx, passed, p); to != nil {
+				heard, err := s.pass(ctx, way, to, line, nc, br)
+				if !heard && ctx.Err() == nil {
+					s.farewells.add(p.Partition, peer)
+				}
+				return visit{}, err
 			}
-			return visit{}, err
+			if err != nil {
+				break
+			}
+			err = s.visit(ctx, &v, h, who, peer)
+			// If the state failed meanwhile, its next leader opens the session.
+			again = err != nil && v.se == nil && v.home.failed() != nil
 		}
-	}
-	if err == nil {
-		err = s.visit(ctx, &v, h, who, peer)
 	}
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout)) // to write
 	interruptIfOver(ctx, nc)

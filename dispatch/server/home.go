@@ -84,13 +84,15 @@ func (hs *homes) change(partition int, now *home) {
 }
 
 // look returns the home of a partition. If there is one, the caller is its
-// guest.
+// guest. A home whose state has failed can answer nobody any more: it is about
+// to go, and counts as gone.
 func (hs *homes) look(partition int) (h *home, changed <-chan struct{}) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h = hs.now[partition]; h != nil {
-		h.guests.Add(1)
+	if h = hs.now[partition]; h == nil || h.failed() != nil {
+		return nil, hs.changed
 	}
+	h.guests.Add(1)
 	return h, hs.changed
 }
 
@@ -190,7 +192,7 @@ func (s *Server) Host(ctx context.Context, partition int, state *dispatch.State,
 const homeTimeout = 8 * time.Second
 
 // errNoHome refuses a client whose partition this server does not lead.
-var errNoHome = errors.New("this server does not lead at present, nor has it come to lead while you waited; try again, or at another")
+var errNoHome = errors.New("this server does not lead at present, nor has it come to lead while you waited; its log says why; try again, or at another")
 
 // enter returns the home of a partition, of which the caller is then a guest,
 // or the way to another server that leads it. A client that was passed on for

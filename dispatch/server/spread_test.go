@@ -23,6 +23,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
@@ -30,6 +31,7 @@ import (
 type street struct {
 	*testing.T
 	partitions int
+	engines    []*failingEngine // by partition
 	houses     []*web
 	ways       []*server.Way // to each house
 
@@ -64,8 +66,29 @@ func (c cutWire) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A failingEngine fails once it is told to, when it is next used.
+type failingEngine struct {
+	engine.Engine
+	fails, failed atomic.Bool
+}
+
+func (e *failingEngine) View(ctx context.Context, fn func(engine.Tx) error) error {
+	if e.fails.Load() {
+		e.failed.Store(true)
+		return engine.ErrFailed
+	}
+	return e.Engine.View(ctx, fn)
+}
+
+func (e *failingEngine) Err() error {
+	if e.failed.Load() {
+		return engine.ErrFailed
+	}
+	return nil
+}
+
 func newStreet(t *testing.T, houses, partitions int) *street {
-	s := &street{T: t, partitions: partitions, changed: make(chan struct{}), leaders: make([]int, partitions), moves: make([]func(), partitions)}
+	s := &street{T: t, partitions: partitions, engines: make([]*failingEngine, partitions), changed: make(chan struct{}), leaders: make([]int, partitions), moves: make([]func(), partitions)}
 	secret, err := server.ClusterTLS([]byte(clusterSecret))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +140,8 @@ func (s *street) open(partition, house int) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	state, err := dispatch.Open(s.Context(), eng, dispatch.Options{Partition: dispatch.Partition{Number: partition, Of: s.partitions}})
+	s.engines[partition] = &failingEngine{Engine: eng}
+	state, err := dispatch.Open(s.Context(), s.engines[partition], dispatch.Options{Partition: dispatch.Partition{Number: partition, Of: s.partitions}})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -144,7 +168,7 @@ func (s *street) host(partition, house int, state *dispatch.State) {
 	hosted := make(chan struct{})
 	go func() {
 		defer close(hosted)
-		s.houses[house].Host(ctx, partition, state, func() error { return nil })
+		s.houses[house].Host(ctx, partition, state, s.engines[partition].Err)
 	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -611,6 +635,27 @@ func TestAPartitionMovesWithItsClients(t *testing.T) {
 		op.want(nil, "operator_leases", fmt.Sprintf(`{"run":%q}`, runs[1]))
 		clients[0].want(nil, "lease_list", `{}`)
 	})
+}
+
+// A client that connects while the state of its server fails, as when the database is
+// lost, or before the server has given the partition up, is served by the next leader.
+func TestAClientOfAFailedStateIsServedByTheNextLeader(t *testing.T) {
+	for name, failed := range map[string]bool{"it fails at the connect": false, "it has failed": true} {
+		t.Run(name, func(t *testing.T) {
+			inStreet(t, 2, 2, func(s *street) {
+				s.engines[1].fails.Store(true)
+				s.engines[1].failed.Store(failed)
+				c := &caller{peer: s.houses[1].pipe(s.T)}
+				var welcomed sync.WaitGroup
+				welcomed.Go(func() { c.greet(server.Hello{Run: s.runs()[1], Name: "w"}) })
+				synctest.Wait()
+				s.end(1)
+				s.open(1, 0)
+				welcomed.Wait()
+				c.want(nil, "lease_list", `{}`)
+			})
+		})
+	}
 }
 
 // A client over HTTP may send each request through another server, also through the
