@@ -86,7 +86,8 @@ const (
 // reach is enter for a client that may have to be passed on. If it must be,
 // reach returns the open connection and no home.
 func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, way *Way, to net.Conn, err error) {
-	for giveUp := time.Now().Add(homeTimeout); ; {
+	giveUp := time.Now().Add(homeTimeout)
+	for retry := firstPassRetry; ; retry = min(2*retry, lastPassRetry) {
 		if h, way, err = s.enter(ctx, p.Partition, passed); err != nil || way == nil {
 			return h, nil, nil, err
 		}
@@ -94,17 +95,24 @@ func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, wa
 			return nil, way, to, nil
 		}
 		if time.Now().After(giveUp) {
+			s.opts.Log.Warn().Err(err).Int("partition", p.Partition).Msg("a client was turned away: the server that leads cannot be reached")
 			return nil, nil, nil, fmt.Errorf("%w: %w", errNotReached, err)
 		}
-		sleep(ctx, passRetry) // the server is gone, and this one does not know it yet
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(retry): // the server is gone, and this one does not know it yet
+		case <-way.Over.Done():
+		case <-ctx.Done():
 			return nil, nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-// passRetry is the time between attempts to reach a server.
-const passRetry = 50 * time.Millisecond
+// A server waits a little longer after each attempt to reach another, which may be
+// there and log each attempt that it refuses.
+const (
+	firstPassRetry = 50 * time.Millisecond
+	lastPassRetry  = time.Second
+)
 
 // pass connects a client that has said hello to the server that has its state,
 // until either side ends. If the client leaves, that server is told. heard reports
