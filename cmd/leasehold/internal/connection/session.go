@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/spf13/cobra"
@@ -33,21 +34,45 @@ func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, e
 	return d.Open(cmd.Context(), hello, start)
 }
 
-// Open opens a session.
+// moveTimeout is how long a session is asked for again while its connection ends before
+// it is open. A server that then leads its run lets it wait.
+const moveTimeout = 2 * time.Second
+
+// Open opens a session. If the connection ends before that, as when the run moves to
+// another server, it connects again.
 func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
+	giveUp := time.Now().Add(moveTimeout)
+	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
+		c, ended, err := d.open(ctx, hello, start)
+		if !ended {
+			return c, err
+		}
+		if time.Now().After(giveUp) {
+			return nil, exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// open makes one attempt, and reports whether it failed because its connection ended.
+func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, ended bool, err error) {
 	nc, err := d.Reach(ctx, start)
 	if err != nil {
-		return nil, serverHint(err)
+		return nil, false, serverHint(err)
 	}
 	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
-	c, err := Handshake(ctx, nc, hello, "leasehold")
-	return c, WhoWasRefused(err, hello)
+	c, err = Handshake(ctx, nc, hello, "leasehold")
+	return c, BrokeOff(err), WhoWasRefused(err, hello)
 }
 
 // UntilSilent returns ctx with the time limit for opening a session.
 func (d *Dialer) UntilSilent(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, HelloTimeout, fmt.Errorf("the daemon at %s does not answer", d.Socket))
+	return context.WithTimeoutCause(ctx, HelloTimeout, exit.Hint(fmt.Errorf("the daemon at %s does not answer", d.Socket), "%s", AskDoctor))
 }
 
 // Handshake opens a session over nc. If ctx ends first, the error is its cause.
