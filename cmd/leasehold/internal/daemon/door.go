@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -57,8 +58,17 @@ func (d *door) check(shared bool) error {
 		return errors.New("--listen needs --cluster-secret, or --cluster-cert, --cluster-key and --cluster-ca, by which the servers know one another")
 	case d.Secret != "" && d.Identity.given():
 		return errors.New("--cluster-secret and --cluster-cert both say how the servers know one another; give one, the same to all servers")
+	case d.Advertise != "" && !dialable(d.Advertise):
+		return fmt.Errorf("--advertise %s is no address at which others find this server: it must be as 10.0.0.7:7712", d.Advertise)
 	}
 	return d.Identity.check()
+}
+
+// dialable reports whether other machines may be able to dial an address.
+func dialable(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil && n > 0 && host != "" && !net.ParseIP(host).IsUnspecified()
 }
 
 // peerSilence is how long the machine of another server may not answer.
@@ -80,6 +90,12 @@ func (d *door) open(ctx context.Context) error {
 			return fmt.Errorf("--listen %s is no address at which others find this server: say with --advertise what is", d.Listen)
 		}
 		d.Advertise = ln.Addr().String()
+	}
+	if d.Identity.given() {
+		if err := d.Identity.isFor(d.tls, d.Advertise); err != nil {
+			ln.Close()
+			return err
+		}
 	}
 	d.ln = tls.NewListener(ln, d.tls)
 	if d.Identity.given() {

@@ -61,6 +61,20 @@ func (i identity) load() (*tls.Config, error) {
 	return server.ClusterCertificates(pair, authorities), nil
 }
 
+// isFor refuses a certificate that does not name the address at which the other servers
+// reach this one: none of them would pass a client on to it.
+func (i identity) isFor(c *tls.Config, address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err == nil {
+		err = c.Certificates[0].Leaf.VerifyHostname(host)
+	}
+	if err != nil {
+		return exit.Hint(fmt.Errorf("the other servers would not trust %s for the server at %s: %w", i.Cert, address, err),
+			"have it signed for that address, or name one that it has with --advertise")
+	}
+	return nil
+}
+
 func intermediates(pair tls.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, der := range pair.Certificate[1:] {

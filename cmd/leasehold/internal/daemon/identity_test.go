@@ -73,9 +73,9 @@ var (
 
 // opened is the door of a server; heard has what each connection to it says first, or
 // why that was not read.
-func opened(t *testing.T, id identity) (d *door, heard chan string) {
+func opened(t *testing.T, id identity, advertise string) (d *door, heard chan string) {
 	t.Helper()
-	d = &door{Listen: "127.0.0.1:0", Identity: id}
+	d = &door{Listen: "127.0.0.1:0", Advertise: advertise, Identity: id}
 	if err := d.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +100,8 @@ func opened(t *testing.T, id identity) (d *door, heard chan string) {
 
 func TestServersKnowOneAnotherByCertificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	one, heard := opened(t, ours.sign("one", here, both...))
-	two, _ := opened(t, ours.sign("two", here, both...))
+	one, heard := opened(t, ours.sign("one", here, both...), "")
+	two, _ := opened(t, ours.sign("two", here, both...), "")
 	nc, err := two.dial(t.Context(), one.Advertise)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestServersKnowOneAnotherByCertificates(t *testing.T) {
 	nc.Close()
 
 	// One of another authority neither trusts this one nor is trusted.
-	stranger, strangers := opened(t, theirs.sign("stranger", here, both...))
+	stranger, strangers := opened(t, theirs.sign("stranger", here, both...), "")
 	if _, err := stranger.dial(t.Context(), one.Advertise); err == nil || !strings.Contains(err.Error(), "is not one that "+stranger.Identity.CA+" vouches for there") {
 		t.Errorf("the stranger dials: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestServersKnowOneAnotherByCertificates(t *testing.T) {
 	if err := os.WriteFile(gullible.CA, append(text, more...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, _ := opened(t, gullible)
+	g, _ := opened(t, gullible, "")
 	if _, err := g.dial(t.Context(), one.Advertise); err == nil || !strings.Contains(err.Error(), "does not take the certificate "+gullible.Cert+" of this one") {
 		t.Errorf("one that it does not trust dials: %v", err)
 	}
@@ -143,8 +143,8 @@ func TestServersKnowOneAnotherByCertificates(t *testing.T) {
 	<-strangers
 
 	// A certificate is for an address.
-	moved, _ := opened(t, ours.sign("moved", net.IPv4(127, 0, 0, 2), both...))
-	if _, err := one.dial(t.Context(), moved.Advertise); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
+	moved, _ := opened(t, ours.sign("moved", net.IPv4(127, 0, 0, 2), both...), "127.0.0.2:7712")
+	if _, err := one.dial(t.Context(), moved.ln.Addr().String()); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("to dial one at another address than its certificate has: %v", err)
 	}
 }
@@ -169,14 +169,22 @@ func TestAnIdentityThatNobodyWouldTrustIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	elsewhere := &door{Listen: "127.0.0.1:0", Identity: ours.sign("elsewhere", net.IPv4(127, 0, 0, 2), both...)}
+	if err := elsewhere.open(t.Context()); err == nil || !strings.Contains(err.Error(), "would not trust "+elsewhere.Identity.Cert+" for the server at "+elsewhere.Advertise) {
+		t.Errorf("a certificate for another address: %v", err)
+	}
 	for _, d := range []*door{
 		{Listen: "x", Identity: identity{Cert: "a"}},
 		{Listen: "x", Identity: mixed, Secret: "s"},
 		{Identity: mixed},
 		{Listen: "x"},
+		{Listen: "x", Secret: "s", Advertise: "host"},
+		{Listen: "x", Secret: "s", Advertise: ":7712"},
+		{Listen: "x", Secret: "s", Advertise: "0.0.0.0:7712"},
+		{Listen: "x", Secret: "s", Advertise: "host:99999"},
 	} {
 		if err := d.check(true); err == nil {
-			t.Errorf("%+v is taken", d.Identity)
+			t.Errorf("%+v %q is taken", d.Identity, d.Advertise)
 		}
 	}
 }
