@@ -95,6 +95,8 @@ func Explain(err error) error {
 	_, hinted := errors.AsType[exit.Hinted](err)
 	switch {
 	case hinted:
+	case errors.Is(err, pgconn.ErrReadOnlyConnection):
+		return exit.Hint(err, "the DSN must name the primary, and default_transaction_read_only must be off there; see: select pg_is_in_recovery()")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
 	case errors.Is(err, postgres.ErrNoSchema):

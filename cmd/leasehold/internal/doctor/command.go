@@ -218,5 +218,8 @@ func faultOf(check string, err error) finding {
 	if errors.As(err, &advice); advice.Hint == connection.AskDoctor {
 		advice.Hint = "" // that is done
 	}
-	return finding{Check: check, Level: fault, What: err.Error(), Do: advice.Hint}
+	return finding{Check: check, Level: fault, What: oneLine.Replace(err.Error()), Do: advice.Hint}
 }
+
+// oneLine writes an error with several causes on one line.
+var oneLine = strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ")
