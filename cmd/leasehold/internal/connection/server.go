@@ -2,8 +2,10 @@ package connection
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,10 +42,10 @@ const peerSilence = server.Silence(9 * time.Second)
 
 // reachServer connects to a server elsewhere. It tries the server of the last connection
 // first, and then the next ones in turn. A refusal is final, except UNAVAILABLE and LIMIT:
-// after these it tries the next server.
+// after these it tries the next server, and after a certificate that is not trusted.
 func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 	urls := d.target.Servers.URLs
-	var failed error
+	var failed, untrusted error
 	for range urls {
 		u := urls[d.at%len(urls)]
 		nc, err := d.upgrade(ctx, u)
@@ -52,11 +54,16 @@ func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 			return nc, nil
 		}
 		refused, _ := errors.AsType[*server.HelloError](err)
-		if refused != nil && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT" || ctx.Err() != nil {
+		if _, ok := errors.AsType[notTrusted](err); ok {
+			untrusted = cmp.Or(untrusted, err)
+		} else if refused != nil && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT" || ctx.Err() != nil {
 			return nil, err
 		}
 		failed = errors.Join(failed, fmt.Errorf("%s: %w", u, err))
 		d.at++
+	}
+	if untrusted != nil {
+		return nil, untrusted
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNoServer, oneLine{failed})
 }
@@ -97,7 +104,7 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 		config.ServerName = u.Hostname()
 		secure := tls.Client(raw, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, notTrusted(err)
+			return nil, explainTLS(u, err)
 		}
 		c.Conn = secure
 	}
@@ -123,11 +130,23 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 	return c, nil
 }
 
-func notTrusted(err error) error {
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return &server.HelloError{Code: "UNAUTHENTICATED", Message: fmt.Sprintf("the server's certificate is not trusted: %v; LEASEHOLD_SERVER_CA names the file with that of its authority", err)}
+// notTrusted refuses a server because of its certificate.
+type notTrusted struct{ *server.HelloError }
+
+func (e notTrusted) Unwrap() error { return e.HelloError }
+
+func explainTLS(u *url.URL, err error) error {
+	bad, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	if !ok {
+		return err
 	}
-	return err
+	do := "LEASEHOLD_SERVER_CA names the file with that of its authority"
+	if _, name := errors.AsType[x509.HostnameError](err); name {
+		do = "it must be for the name or address in the URL of --server"
+	} else if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		do = "renew it, and see that the clocks of both machines are right"
+	}
+	return notTrusted{&server.HelloError{Code: "UNAUTHENTICATED", Message: fmt.Sprintf("the certificate of %s is not trusted: %v; %s", u, bad.Err, do)}}
 }
 
 // refusal turns the answer of a server that refuses a connection into an error.

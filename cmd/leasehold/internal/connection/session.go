@@ -41,11 +41,14 @@ const moveTimeout = 2 * time.Second
 // Open opens a session. If the connection ends before that, as when the run moves to
 // another server, it connects again.
 func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
-	giveUp := time.Now().Add(moveTimeout)
+	var giveUp time.Time
 	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
 		c, ended, err := d.open(ctx, hello, start)
 		if !ended {
 			return c, err
+		}
+		if giveUp.IsZero() {
+			giveUp = time.Now().Add(moveTimeout)
 		}
 		if time.Now().After(giveUp) {
 			return nil, exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)

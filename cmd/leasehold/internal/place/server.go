@@ -105,6 +105,9 @@ func ActorToken(cmd *cobra.Command) (string, error) {
 // serverURL parses the URL of a server. Plain http, which would expose the
 // token, is accepted only for this machine.
 func serverURL(name string) (*url.URL, error) {
+	if !strings.Contains(name, "://") { // url.Parse has other words for some of these
+		name = "//" + name
+	}
 	u, err := url.Parse(name)
 	switch {
 	case err != nil:
