@@ -97,7 +97,11 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	}
 	for _, s := range after.Servers {
 		if n, known := beats[s.ID]; !known || n != s.Beats {
-			return fmt.Errorf("%w: %s at %s", ErrServed, s.Name, s.Address)
+			where := s.Name
+			if s.Address != "" {
+				where += " at " + s.Address
+			}
+			return fmt.Errorf("%w: %s", ErrServed, where)
 		}
 	}
 	return nil

@@ -205,7 +205,7 @@ func (m *migration) copy(ctx context.Context, c copying) (sum memory.Sum, err er
 	})
 	if err = errors.Join(err, target.Close()); err != nil {
 		if errors.Is(err, memory.ErrNotEmpty) {
-			err = exit.Hint(err, "nothing was changed: copy into a database or directory without one")
+			err = exit.Hint(fmt.Errorf("%s: %w", c.where, err), "nothing was changed: copy into a database or directory without one")
 		}
 		return sum, err
 	}
