@@ -104,6 +104,28 @@ func leaseID(m message) string {
 	return fmt.Sprintf(`{"lease_id":%q}`, granted.ID)
 }
 
+// A server that cannot be reached may be there, and log each attempt.
+func TestAServerThatCannotBeReachedIsTriedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tried := 0
+		way := &server.Way{Over: context.Background(), Dial: func(context.Context) (net.Conn, error) {
+			tried++
+			return nil, errors.New("another secret")
+		}}
+		opts := server.Options{Elsewhere: func(int) (*server.Way, <-chan struct{}) { return way, nil }}
+		d := &daemon{Server: server.New(nil, opts)}
+		d.ctx, d.stop = context.WithCancel(context.Background())
+		defer d.stop()
+		_, _, err := server.Greet(d.pipe(t).nc, server.Hello{Operator: true})
+		if err == nil || !strings.Contains(err.Error(), "cannot be reached; try again: another secret") {
+			t.Error(err)
+		}
+		if tried > 20 {
+			t.Errorf("it was tried %d times", tried)
+		}
+	})
+}
+
 // A load balancer sends clients to a server that passes them on, too.
 func TestReadyIsWhoeverServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
