@@ -74,11 +74,13 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 }
 
 // Kinds of the recorded answers of an operator's calls. That of adding is the id of
-// the actor; the others have none.
+// the actor, and that of issuing the id of the access; the others have none.
 const (
 	adding      call.Kind = "add"
 	endingActor call.Kind = "end"
 	removing    call.Kind = "remove"
+	issuing     call.Kind = "issue"
+	revoking    call.Kind = "void"
 )
 
 // ReissueToken gives the living actor at path a new token. The old token is
