@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -101,6 +102,9 @@ type arguments struct {
 func (a *arguments) add(name, text string) error {
 	if _, twice := a.given[name]; twice {
 		return &registry.ArgumentError{Argument: name, Problem: "must be given once"}
+	}
+	if !utf8.ValidString(text) { // json.Marshal would replace what is not
+		return &registry.ArgumentError{Argument: name, Problem: "must be valid UTF-8"}
 	}
 	schema := a.tool.Input.Properties[name]
 	switch {
