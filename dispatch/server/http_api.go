@@ -52,15 +52,22 @@ func (e *endpoint) api() http.Handler {
 			e.apiCall(w, r, actor, route)
 		})
 	}
+	handleStream := func(path string, serve func(http.ResponseWriter, *http.Request, dispatch.Actor)) {
+		handle(http.MethodGet, path, serve)
+		// GET serves HEAD too, which would not end, and would take the notices.
+		mux.HandleFunc(http.MethodHead+" "+api.Prefix+path, func(w http.ResponseWriter, _ *http.Request) {
+			e.tell(w, api.NotAllowed(http.MethodGet))
+		})
+	}
 	events := new(api.EventStream())
-	handle(events.Method, events.Path, func(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
+	handleStream(events.Path, func(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 		e.streamEvents(w, r, actor, events)
 	})
 	handle(http.MethodDelete, "/calls/{key}", e.cancelCall)
 	handle(http.MethodPost, "/sessions", e.openSession)
 	handle(http.MethodGet, "/session", e.showSession)
 	handle(http.MethodPost, "/session/heartbeat", e.showSession)
-	handle(http.MethodGet, "/session/notices", e.streamNotices)
+	handleStream("/session/notices", e.streamNotices)
 	handle(http.MethodDelete, "/session", e.endSession)
 	document := sync.OnceValue(func() []byte { return api.Document(e.server.opts.Version) })
 	mux.HandleFunc("GET "+api.Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {

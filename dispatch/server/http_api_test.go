@@ -558,6 +558,8 @@ func TestAPIRefusesByName(t *testing.T) {
 			{400, "GET", "/leases?limit=1&limit=2", ``, "given once", nil},
 			{400, "GET", "/leases?nonsense=1", ``, "nonsense", nil},
 			{400, "GET", "/leases?%zz", ``, "query", nil},
+			{400, "GET", "/leases?prefix=%ff", ``, "prefix must be valid UTF-8", nil},
+			{400, "PUT", "/store/shared/%ff", `{"value":1}`, "path must be valid UTF-8", nil},
 			{400, "GET", "/tasks/x", ``, "task_id", nil},
 			{401, "POST", "/leases", `{"key":"a"}`, "token", []string{"Authorization", "Bearer no"}},
 			{403, "GET", "/leases", ``, "origin", []string{"Origin", "https://evil.example"}},
@@ -580,6 +582,24 @@ func TestAPIRefusesByName(t *testing.T) {
 			}
 			if !strings.Contains(a.body, c.says) || a.text("code") == "" || a.header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s %s %.60s: does not say %q as a problem: %.300s", c.method, c.path, c.body, c.says, a.body)
+			}
+		}
+	})
+}
+
+// HEAD of a stream would not end: the connection would answer nothing more, and the
+// notices would be lost.
+func TestAPIStreamsHaveNoHEAD(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		for _, path := range []string{"/session/notices", "/runs/r/events/stream"} {
+			resp, err := p.client.Do(p.request(t.Context(), "HEAD", path, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if allow := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || allow != "GET" {
+				t.Errorf("HEAD %s: %s, allow %q", path, resp.Status, allow)
 			}
 		}
 	})
@@ -765,6 +785,23 @@ func TestAPIOperatorsAndReaders(t *testing.T) {
 			p.want(403, c.method, c.path, c.body)
 			operator.want(c.status, c.method, c.path, c.body)
 		}
+
+		// Each is done once, however often it is sent. A token that nobody got is void.
+		once := func(status int, method, path, body string) (a answer) {
+			t.Helper()
+			for range 2 {
+				a = operator.want(status, method, path, body, "Idempotency-Key", method+path)
+			}
+			return a
+		}
+		issued := once(201, "POST", "/tokens", `{"name":"three","role":"reader"}`)
+		three := &program{web: &web{daemon: p.daemon, client: p.client, token: issued.text("token")}, t: t, book: p.book}
+		if list := three.want(200, "GET", "/tokens", "").body; strings.Count(list, `"three"`) != 1 {
+			t.Errorf("a token that was issued once: %s", list)
+		}
+		once(200, "DELETE", "/tokens/three", "")
+		three.want(401, "GET", "/runs", "")
+		operator.want(409, "POST", "/tokens", `{"name":"four","role":"reader"}`, "Idempotency-Key", "POST/tokens")
 
 		// Runs can be listed without their actors, in pages.
 		operator.actor(dispatch.NewActor{Run: "second", Name: "root", Role: dispatch.Root})
