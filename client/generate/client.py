@@ -40,7 +40,14 @@ class _Socket(http.client.HTTPConnection):
 
 
 def _part(text):
-    return urllib.parse.quote(str(text).lstrip("/"), safe="/")
+    part = str(text).lstrip("/")
+    if {".", ".."} & set(part.split("/")):  # it would be the path of another call
+        raise ValueError(f"{text!r} must not contain . or .. as a name")
+    return urllib.parse.quote(part, safe="/")
+
+
+def _given(arguments):
+    return {k: v for k, v in arguments.items() if v is not None}
 
 
 class Client:
@@ -75,7 +82,9 @@ class Client:
         return kind(u.hostname, u.port, timeout=self._timeout)
 
     def _call(self, method, path, query, body, key):
-        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in query.items() if v is not None}
+        if self._url.scheme != "unix":
+            path = self._url.path.rstrip("/") + path
+        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in _given(query).items()}
         if given:
             path += "?" + urllib.parse.urlencode(given)
         headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
@@ -85,7 +94,7 @@ class Client:
             headers["Idempotency-Key"] = key or str(uuid.uuid4())
         data = None
         if body is not None:
-            data = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+            data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         for last in (False, True):
             try:

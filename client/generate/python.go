@@ -31,9 +31,12 @@ func python(list []operation) []byte {
 			args = append(args, a.Name)
 		}
 		var named []string
-		table := func(arguments []argument) string {
+		table := func(arguments []argument, required bool) string {
 			var entries []string
 			for _, a := range arguments {
+				if a.Required != required {
+					continue
+				}
 				name := a.Name
 				if reserved[name] {
 					name += "_"
@@ -45,9 +48,20 @@ func python(list []operation) []byte {
 				}
 				entries = append(entries, fmt.Sprintf("%q: %s", a.Name, name))
 			}
-			return "{" + strings.Join(entries, ", ") + "}"
+			return strings.Join(entries, ", ")
 		}
-		query, body := table(o.InQuery), table(o.InBody)
+		// For an argument that must be given, None is null.
+		dict := func(arguments []argument) string {
+			entries, more := table(arguments, true), table(arguments, false)
+			switch {
+			case more == "":
+				return "{" + entries + "}"
+			case entries == "":
+				return "_given({" + more + "})"
+			}
+			return "{" + entries + ", **_given({" + more + "})}"
+		}
+		query, body := dict(o.InQuery), dict(o.InBody)
 		if len(o.InBody) == 0 {
 			body = "None"
 		}

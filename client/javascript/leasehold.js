@@ -58,10 +58,15 @@ export class Client {
       if (value === undefined) throw new TypeError(`${name} must be given`);
       return String(value);
     };
-    let path = route.replace(/{(\w+)}/g, (_, name) =>
-      part(name).replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/"));
+    let path = route.replace(/{(\w+)}/g, (_, name) => {
+      const names = part(name).replace(/^\/+/, "").split("/");
+      if (names.includes(".") || names.includes("..")) { // it would be the path of another call
+        throw new TypeError(`${name} must not contain . or .. as a name`);
+      }
+      return names.map(encodeURIComponent).join("/");
+    });
     const query = new URLSearchParams();
-    for (const name of inQuery) {
+    for (const name of method === "GET" ? Object.keys(body) : inQuery) { // the server refuses unknown ones
       const value = take(name);
       if (value !== undefined) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
     }

@@ -40,7 +40,14 @@ class _Socket(http.client.HTTPConnection):
 
 
 def _part(text):
-    return urllib.parse.quote(str(text).lstrip("/"), safe="/")
+    part = str(text).lstrip("/")
+    if {".", ".."} & set(part.split("/")):  # it would be the path of another call
+        raise ValueError(f"{text!r} must not contain . or .. as a name")
+    return urllib.parse.quote(part, safe="/")
+
+
+def _given(arguments):
+    return {k: v for k, v in arguments.items() if v is not None}
 
 
 class Client:
@@ -75,7 +82,9 @@ class Client:
         return kind(u.hostname, u.port, timeout=self._timeout)
 
     def _call(self, method, path, query, body, key):
-        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in query.items() if v is not None}
+        if self._url.scheme != "unix":
+            path = self._url.path.rstrip("/") + path
+        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in _given(query).items()}
         if given:
             path += "?" + urllib.parse.urlencode(given)
         headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
@@ -85,7 +94,7 @@ class Client:
             headers["Idempotency-Key"] = key or str(uuid.uuid4())
         data = None
         if body is not None:
-            data = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+            data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         for last in (False, True):
             try:
@@ -112,11 +121,11 @@ class Client:
 
     def actor_list(self, *, after=None, limit=None, call_key=None):
         "See who works with you."
-        return self._call("GET", f"/api/v1/actors", {"after": after, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/actors", _given({"after": after, "limit": limit}), None, call_key)
 
     def actor_wait(self, *, wait_secs, actors, mode=None, call_key=None):
         "Wait for actors to finish."
-        return self._call("POST", f"/api/v1/actors/wait", {}, {"actors": actors, "mode": mode, "wait_secs": wait_secs}, call_key)
+        return self._call("POST", f"/api/v1/actors/wait", {}, {"actors": actors, "wait_secs": wait_secs, **_given({"mode": mode})}, call_key)
 
     def actor_status(self, actor, *, call_key=None):
         "See the status of an actor."
@@ -132,35 +141,35 @@ class Client:
 
     def lease_acquire(self, *, name, as_=None, keep_alive=None, mode=None, reason=None, request_id=None, ticket=None, ttl_secs=None, wait_secs=None, call_key=None):
         "Lease something of your layer."
-        return self._call("POST", f"/api/v1/layer/leases", {}, {"as": as_, "keep_alive": keep_alive, "mode": mode, "name": name, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs}, call_key)
+        return self._call("POST", f"/api/v1/layer/leases", {}, {"name": name, **_given({"as": as_, "keep_alive": keep_alive, "mode": mode, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs})}, call_key)
 
     def lease_list(self, *, scope=None, prefix=None, after=None, limit=None, call_key=None):
         "See who holds what."
-        return self._call("GET", f"/api/v1/leases", {"scope": scope, "prefix": prefix, "after": after, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/leases", _given({"scope": scope, "prefix": prefix, "after": after, "limit": limit}), None, call_key)
 
     def run_lease_acquire(self, *, as_=None, keep_alive=None, key=None, mode=None, path=None, reason=None, request_id=None, ticket=None, ttl_secs=None, wait_secs=None, call_key=None):
         "Lease something of the run."
-        return self._call("POST", f"/api/v1/leases", {}, {"as": as_, "keep_alive": keep_alive, "key": key, "mode": mode, "path": path, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs}, call_key)
+        return self._call("POST", f"/api/v1/leases", {}, _given({"as": as_, "keep_alive": keep_alive, "key": key, "mode": mode, "path": path, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs}), call_key)
 
     def lease_check(self, *, token, scope, key=None, path=None, call_key=None):
         "Check a token."
-        return self._call("POST", f"/api/v1/leases/check", {}, {"key": key, "path": path, "scope": scope, "token": token}, call_key)
+        return self._call("POST", f"/api/v1/leases/check", {}, {"scope": scope, "token": token, **_given({"key": key, "path": path})}, call_key)
 
     def lease_get(self, *, scope, key=None, path=None, call_key=None):
         "See a lease."
-        return self._call("GET", f"/api/v1/leases/held", {"scope": scope, "key": key, "path": path}, None, call_key)
+        return self._call("GET", f"/api/v1/leases/held", {"scope": scope, **_given({"key": key, "path": path})}, None, call_key)
 
     def lease_history(self, *, scope, key=None, path=None, since=None, limit=None, call_key=None):
         "See what happened to a lease."
-        return self._call("GET", f"/api/v1/leases/history", {"scope": scope, "key": key, "path": path, "since": since, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/leases/history", {"scope": scope, **_given({"key": key, "path": path, "since": since, "limit": limit})}, None, call_key)
 
     def lease_acquire_many(self, *, leases, as_=None, keep_alive=None, reason=None, request_id=None, ticket=None, ttl_secs=None, wait_secs=None, call_key=None):
         "Take several leases at once."
-        return self._call("POST", f"/api/v1/leases/many", {}, {"as": as_, "keep_alive": keep_alive, "leases": leases, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs}, call_key)
+        return self._call("POST", f"/api/v1/leases/many", {}, {"leases": leases, **_given({"as": as_, "keep_alive": keep_alive, "reason": reason, "request_id": request_id, "ticket": ticket, "ttl_secs": ttl_secs, "wait_secs": wait_secs})}, call_key)
 
     def lease_revoke(self, *, scope, reason, holder=None, key=None, layer=None, path=None, call_key=None):
         "Take a lease away."
-        return self._call("POST", f"/api/v1/leases/revoke", {}, {"holder": holder, "key": key, "layer": layer, "path": path, "reason": reason, "scope": scope}, call_key)
+        return self._call("POST", f"/api/v1/leases/revoke", {}, {"reason": reason, "scope": scope, **_given({"holder": holder, "key": key, "layer": layer, "path": path})}, call_key)
 
     def run_lease_release(self, lease_id, *, call_key=None):
         "Release a lease of the run."
@@ -172,7 +181,7 @@ class Client:
 
     def lease_history_by_id(self, lease_id, *, since=None, limit=None, call_key=None):
         "See what happened to a lease of yours."
-        return self._call("GET", f"/api/v1/leases/{_part(lease_id)}/history", {"since": since, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/leases/{_part(lease_id)}/history", _given({"since": since, "limit": limit}), None, call_key)
 
     def lease_transfer(self, lease_id, *, to, call_key=None):
         "Offer a lease to another actor."
@@ -180,35 +189,35 @@ class Client:
 
     def lease_renew(self, lease_id, *, as_=None, ttl_secs=None, call_key=None):
         "Keep a lease for longer."
-        return self._call("POST", f"/api/v1/leases/{_part(lease_id)}/renew", {}, {"as": as_, "ttl_secs": ttl_secs}, call_key)
+        return self._call("POST", f"/api/v1/leases/{_part(lease_id)}/renew", {}, _given({"as": as_, "ttl_secs": ttl_secs}), call_key)
 
     def actor_message(self, *, to, text, reply_to=None, call_key=None):
         "Write to another agent."
-        return self._call("POST", f"/api/v1/messages", {}, {"reply_to": reply_to, "text": text, "to": to}, call_key)
+        return self._call("POST", f"/api/v1/messages", {}, {"text": text, "to": to, **_given({"reply_to": reply_to})}, call_key)
 
     def actor_inbox(self, *, wait_secs=None, call_key=None):
         "Read your messages."
-        return self._call("POST", f"/api/v1/messages/next", {}, {"wait_secs": wait_secs}, call_key)
+        return self._call("POST", f"/api/v1/messages/next", {}, _given({"wait_secs": wait_secs}), call_key)
 
     def queue_stats(self, *, queue=None, after=None, limit=None, call_key=None):
         "See the queues."
-        return self._call("GET", f"/api/v1/queues", {"queue": queue, "after": after, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/queues", _given({"queue": queue, "after": after, "limit": limit}), None, call_key)
 
     def queue_dead(self, queue, *, after=None, limit=None, call_key=None):
         "See dead tasks."
-        return self._call("GET", f"/api/v1/queues/{_part(queue)}/dead", {"after": after, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/queues/{_part(queue)}/dead", _given({"after": after, "limit": limit}), None, call_key)
 
     def queue_redrive(self, queue, *, task_ids=None, call_key=None):
         "Try dead tasks again."
-        return self._call("POST", f"/api/v1/queues/{_part(queue)}/redrive", {}, {"task_ids": task_ids}, call_key)
+        return self._call("POST", f"/api/v1/queues/{_part(queue)}/redrive", {}, _given({"task_ids": task_ids}), call_key)
 
     def task_list(self, queue, *, state=None, after=None, limit=None, call_key=None):
         "See tasks."
-        return self._call("GET", f"/api/v1/queues/{_part(queue)}/tasks", {"state": state, "after": after, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/queues/{_part(queue)}/tasks", _given({"state": state, "after": after, "limit": limit}), None, call_key)
 
     def task_enqueue(self, queue, *, payload, delay_secs=None, idempotency_key=None, max_attempts=None, priority=None, require_leases=None, require_mode=None, run_at=None, call_key=None):
         "Put a task in a queue."
-        return self._call("POST", f"/api/v1/queues/{_part(queue)}/tasks", {}, {"delay_secs": delay_secs, "idempotency_key": idempotency_key, "max_attempts": max_attempts, "payload": payload, "priority": priority, "require_leases": require_leases, "require_mode": require_mode, "run_at": run_at}, call_key)
+        return self._call("POST", f"/api/v1/queues/{_part(queue)}/tasks", {}, {"payload": payload, **_given({"delay_secs": delay_secs, "idempotency_key": idempotency_key, "max_attempts": max_attempts, "priority": priority, "require_leases": require_leases, "require_mode": require_mode, "run_at": run_at})}, call_key)
 
     def actor_report(self, *, result, call_key=None):
         "Report your result."
@@ -216,7 +225,7 @@ class Client:
 
     def operator_tree(self, *, run=None, after=None, limit=None, actors=None, call_key=None):
         "See runs and their actors."
-        return self._call("GET", f"/api/v1/runs", {"run": run, "after": after, "limit": limit, "actors": actors}, None, call_key)
+        return self._call("GET", f"/api/v1/runs", _given({"run": run, "after": after, "limit": limit, "actors": actors}), None, call_key)
 
     def operator_run_remove(self, run, *, call_key=None):
         "Forget a run."
@@ -224,43 +233,43 @@ class Client:
 
     def operator_run(self, run, *, after=None, limit=None, actors=None, call_key=None):
         "See runs and their actors."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}", {"after": after, "limit": limit, "actors": actors}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}", _given({"after": after, "limit": limit, "actors": actors}), None, call_key)
 
     def operator_actor_add(self, run, *, role, name, max_depth=None, parent=None, read_down=None, token_ttl_secs=None, call_key=None):
         "Make an actor."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors", {}, {"max_depth": max_depth, "name": name, "parent": parent, "read_down": read_down, "role": role, "token_ttl_secs": token_ttl_secs}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors", {}, {"name": name, "role": role, **_given({"max_depth": max_depth, "parent": parent, "read_down": read_down, "token_ttl_secs": token_ttl_secs})}, call_key)
 
     def operator_actor_end(self, run, *, path, reason=None, call_key=None):
         "End an actor."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/end", {}, {"path": path, "reason": reason}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/end", {}, {"path": path, **_given({"reason": reason})}, call_key)
 
     def operator_actor_token(self, run, *, path, token_ttl_secs=None, call_key=None):
         "Issue a new token."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/token", {}, {"path": path, "token_ttl_secs": token_ttl_secs}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/actors/token", {}, {"path": path, **_given({"token_ttl_secs": token_ttl_secs})}, call_key)
 
     def operator_events(self, run, *, since=None, back=None, wait_secs=None, limit=None, key=None, scope=None, layer=None, actor=None, call_key=None):
         "See what happened in a run."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}/events", {"since": since, "back": back, "wait_secs": wait_secs, "limit": limit, "key": key, "scope": scope, "layer": layer, "actor": actor}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}/events", _given({"since": since, "back": back, "wait_secs": wait_secs, "limit": limit, "key": key, "scope": scope, "layer": layer, "actor": actor}), None, call_key)
 
     def operator_leases(self, run, *, scope=None, prefix=None, after=None, limit=None, layer=None, call_key=None):
         "See the leases of a run."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}/leases", {"scope": scope, "prefix": prefix, "after": after, "limit": limit, "layer": layer}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}/leases", _given({"scope": scope, "prefix": prefix, "after": after, "limit": limit, "layer": layer}), None, call_key)
 
     def operator_lease_check(self, run, *, token, scope, key=None, layer=None, path=None, call_key=None):
         "Check a token."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/leases/check", {}, {"key": key, "layer": layer, "path": path, "scope": scope, "token": token}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/leases/check", {}, {"scope": scope, "token": token, **_given({"key": key, "layer": layer, "path": path})}, call_key)
 
     def operator_lease_revoke(self, run, *, scope, reason, holder=None, key=None, layer=None, path=None, call_key=None):
         "Take a lease away."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/leases/revoke", {}, {"holder": holder, "key": key, "layer": layer, "path": path, "reason": reason, "scope": scope}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/leases/revoke", {}, {"reason": reason, "scope": scope, **_given({"holder": holder, "key": key, "layer": layer, "path": path})}, call_key)
 
     def operator_logs(self, run, *, path, lines=None, call_key=None):
         "See what an agent writes."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}/logs", {"path": path, "lines": lines}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}/logs", {"path": path, **_given({"lines": lines})}, None, call_key)
 
     def operator_queue_stats(self, run, *, queue=None, after=None, limit=None, call_key=None):
         "See the queues of a run."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}/queues", {"queue": queue, "after": after, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}/queues", _given({"queue": queue, "after": after, "limit": limit}), None, call_key)
 
     def operator_queue_pause(self, run, queue, *, reason, call_key=None):
         "Pause a queue of a run."
@@ -268,7 +277,7 @@ class Client:
 
     def operator_queue_redrive(self, run, queue, *, task_ids=None, call_key=None):
         "Try dead tasks of a run again."
-        return self._call("POST", f"/api/v1/runs/{_part(run)}/queues/{_part(queue)}/redrive", {}, {"task_ids": task_ids}, call_key)
+        return self._call("POST", f"/api/v1/runs/{_part(run)}/queues/{_part(queue)}/redrive", {}, _given({"task_ids": task_ids}), call_key)
 
     def operator_queue_resume(self, run, queue, *, call_key=None):
         "Resume a queue of a run."
@@ -276,11 +285,11 @@ class Client:
 
     def operator_kv(self, run, *, layer=None, glob=None, after=None, limit=None, values=None, call_key=None):
         "See the store of a layer."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}/store", {"layer": layer, "glob": glob, "after": after, "limit": limit, "values": values}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}/store", _given({"layer": layer, "glob": glob, "after": after, "limit": limit, "values": values}), None, call_key)
 
     def operator_queue_list(self, run, *, queue=None, state=None, limit=None, call_key=None):
         "See the tasks of a run."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}/tasks", {"queue": queue, "state": state, "limit": limit}, None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}/tasks", _given({"queue": queue, "state": state, "limit": limit}), None, call_key)
 
     def operator_task(self, run, task_id, *, call_key=None):
         "See a task of a run."
@@ -308,31 +317,31 @@ class Client:
 
     def kv_list(self, *, glob, after=None, limit=None, values=None, layer=None, call_key=None):
         "List entries."
-        return self._call("GET", f"/api/v1/store", {"glob": glob, "after": after, "limit": limit, "values": values, "layer": layer}, None, call_key)
+        return self._call("GET", f"/api/v1/store", {"glob": glob, **_given({"after": after, "limit": limit, "values": values, "layer": layer})}, None, call_key)
 
     def kv_delete(self, path, *, override=None, layer=None, require_leases=None, require_mode=None, call_key=None):
         "Delete an entry."
-        return self._call("DELETE", f"/api/v1/store/{_part(path)}", {"override": override, "layer": layer, "require_leases": require_leases, "require_mode": require_mode}, None, call_key)
+        return self._call("DELETE", f"/api/v1/store/{_part(path)}", _given({"override": override, "layer": layer, "require_leases": require_leases, "require_mode": require_mode}), None, call_key)
 
     def kv_get(self, path, *, layer=None, call_key=None):
         "Read an entry."
-        return self._call("GET", f"/api/v1/store/{_part(path)}", {"layer": layer}, None, call_key)
+        return self._call("GET", f"/api/v1/store/{_part(path)}", _given({"layer": layer}), None, call_key)
 
     def kv_set(self, path, *, value, layer=None, override=None, require_leases=None, require_mode=None, call_key=None):
         "Write an entry."
-        return self._call("PUT", f"/api/v1/store/{_part(path)}", {}, {"layer": layer, "override": override, "require_leases": require_leases, "require_mode": require_mode, "value": value}, call_key)
+        return self._call("PUT", f"/api/v1/store/{_part(path)}", {}, {"value": value, **_given({"layer": layer, "override": override, "require_leases": require_leases, "require_mode": require_mode})}, call_key)
 
     def task_enqueue_many(self, *, tasks, require_leases=None, require_mode=None, call_key=None):
         "Put several tasks in queues."
-        return self._call("POST", f"/api/v1/tasks/many", {}, {"require_leases": require_leases, "require_mode": require_mode, "tasks": tasks}, call_key)
+        return self._call("POST", f"/api/v1/tasks/many", {}, {"tasks": tasks, **_given({"require_leases": require_leases, "require_mode": require_mode})}, call_key)
 
     def task_claim(self, *, ttl_secs, queues, as_=None, count=None, request_id=None, wait_secs=None, call_key=None):
         "Take tasks from a queue."
-        return self._call("POST", f"/api/v1/tasks/next", {}, {"as": as_, "count": count, "queues": queues, "request_id": request_id, "ttl_secs": ttl_secs, "wait_secs": wait_secs}, call_key)
+        return self._call("POST", f"/api/v1/tasks/next", {}, {"queues": queues, "ttl_secs": ttl_secs, **_given({"as": as_, "count": count, "request_id": request_id, "wait_secs": wait_secs})}, call_key)
 
     def task_submit_many(self, *, tasks, require_leases=None, require_mode=None, call_key=None):
         "Finish several tasks."
-        return self._call("POST", f"/api/v1/tasks/submit", {}, {"require_leases": require_leases, "require_mode": require_mode, "tasks": tasks}, call_key)
+        return self._call("POST", f"/api/v1/tasks/submit", {}, {"tasks": tasks, **_given({"require_leases": require_leases, "require_mode": require_mode})}, call_key)
 
     def task_get(self, task_id, *, call_key=None):
         "See a task."
@@ -348,23 +357,23 @@ class Client:
 
     def task_complete(self, task_id, *, token, error=None, require_leases=None, require_mode=None, result=None, call_key=None):
         "Finish a task."
-        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/complete", {}, {"error": error, "require_leases": require_leases, "require_mode": require_mode, "result": result, "token": token}, call_key)
+        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/complete", {}, {"token": token, **_given({"error": error, "require_leases": require_leases, "require_mode": require_mode, "result": result})}, call_key)
 
     def task_fail(self, task_id, *, token, error=None, require_leases=None, require_mode=None, result=None, call_key=None):
         "Finish a task."
-        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/fail", {}, {"error": error, "require_leases": require_leases, "require_mode": require_mode, "result": result, "token": token}, call_key)
+        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/fail", {}, {"token": token, **_given({"error": error, "require_leases": require_leases, "require_mode": require_mode, "result": result})}, call_key)
 
     def task_heartbeat(self, task_id, *, token, as_=None, ttl_secs=None, call_key=None):
         "Keep a task for longer."
-        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/heartbeat", {}, {"as": as_, "token": token, "ttl_secs": ttl_secs}, call_key)
+        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/heartbeat", {}, {"token": token, **_given({"as": as_, "ttl_secs": ttl_secs})}, call_key)
 
     def task_nack(self, task_id, *, token, reason, delay_secs=None, call_key=None):
         "Have a task tried again."
-        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/nack", {}, {"delay_secs": delay_secs, "reason": reason, "token": token}, call_key)
+        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/nack", {}, {"reason": reason, "token": token, **_given({"delay_secs": delay_secs})}, call_key)
 
     def task_result(self, task_id, *, wait_secs=None, call_key=None):
         "Wait for a task."
-        return self._call("GET", f"/api/v1/tasks/{_part(task_id)}/result", {"wait_secs": wait_secs}, None, call_key)
+        return self._call("GET", f"/api/v1/tasks/{_part(task_id)}/result", _given({"wait_secs": wait_secs}), None, call_key)
 
     def operator_token_list(self, *, call_key=None):
         "See the tokens of operators and readers."
@@ -372,7 +381,7 @@ class Client:
 
     def operator_token_issue(self, *, role, name, ttl_secs=None, call_key=None):
         "Issue a token."
-        return self._call("POST", f"/api/v1/tokens", {}, {"name": name, "role": role, "ttl_secs": ttl_secs}, call_key)
+        return self._call("POST", f"/api/v1/tokens", {}, {"name": name, "role": role, **_given({"ttl_secs": ttl_secs})}, call_key)
 
     def operator_token_revoke(self, name, *, call_key=None):
         "Revoke a token."

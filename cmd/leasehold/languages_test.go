@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,9 +16,16 @@ import (
 func TestClientsInOtherLanguages(t *testing.T) {
 	t.Parallel()
 	d := startMeasured(t)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	daemon, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/below/", http.StripPrefix("/below", httputil.NewSingleHostReverseProxy(daemon)))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
-	}))
+	})
+	proxy := httptest.NewServer(mux)
 	t.Cleanup(proxy.Close)
 	for language, script := range map[string][]string{
 		"python3": {"-c", pythonProgram},
@@ -71,6 +80,15 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
     said += [done["state"], str(done["result"])]
     one.kv_set("/shared/plan", value=[1, 2])
     assert two.kv_get("/shared/plan")["entry"]["value"] == [1, 2]
+    one.kv_set("/shared/plan", value=None)
+    assert two.kv_get("/shared/plan")["entry"]["value"] is None
+    try:
+        one.kv_delete("/shared/../../session")
+        assert False, "not refused"
+    except ValueError:
+        one.session_get()
+with Client(env["PROXY"] + "/below/", env["ONE"]) as below:
+    below.kv_get("/shared/plan")
 with Client(env["URL"], env["ONE"]) as other:
     other.run_lease_acquire(key="deploy")
 try:
@@ -110,6 +128,11 @@ const done = await one.task_result({ task_id: task.task_id, wait_secs: 1 });
 said.push(done.state, done.result);
 await one.kv_set({ path: "/shared/plan", value: [1, 2] });
 assert.deepEqual((await two.kv_get({ path: "/shared/plan" })).entry.value, [1, 2]);
+await assert.rejects(one.kv_delete({ path: "/shared/../../session" }), TypeError);
+await one.session_get();
+assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
+const below = new Client({ url: process.env.PROXY + "/below/", token: process.env.ONE });
+await below.kv_get({ path: "/shared/plan" });
 await one.close();
 await two.close();
 const other = await client(process.env.ONE);
