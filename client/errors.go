@@ -77,3 +77,12 @@ func (e *Error) lost() bool {
 	}
 	return false
 }
+
+// unfit reports whether what was sent is the cause, so that no other try helps.
+func (e *Error) unfit() bool {
+	var limit struct {
+		TooLarge bool `json:"too_large"`
+	}
+	decode(e.Object, &limit)
+	return e.Code == "INVALID_ARGUMENT" || e.Status == http.StatusRequestEntityTooLarge || limit.TooLarge
+}

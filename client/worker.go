@@ -26,8 +26,9 @@ type Worker struct {
 	// be, and when Drain is over after the worker stopped. If the task carries
 	// a trace, the context has its remote parent, so spans started from it
 	// belong to that trace. The result becomes the task's result. After an
-	// error the task is tried again, or it fails if the error is [Final]. After
-	// a panic the task is tried again, and the panic continues.
+	// error the task is tried again, or it fails if the error is [Final] or the
+	// server does not accept the result, for instance because it is too large.
+	// After a panic the task is tried again, and the panic continues.
 	Handle func(ctx context.Context, t *Task) (result any, err error)
 
 	// Jeopardy is called when a heartbeat fails, with the time until the
@@ -207,8 +208,11 @@ func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 	switch {
 	case failure == nil:
 		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "completed", Result: encoded, traced: traced{t.Traceparent, t.Tracestate}})
+		if refusal, ok := errors.AsType[*Error](err); ok && refusal.unfit() {
+			err = s.fail(ctx, t, fmt.Errorf("the result: %w", refusal))
+		}
 	case errors.As(failure, &final):
-		err = s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: encode(failure.Error()), traced: traced{t.Traceparent, t.Tracestate}})
+		err = s.fail(ctx, t, failure)
 	case s.over.Err() != nil:
 		err = s.do(ctx, s.taskRequest(t, "abandon", map[string]any{"token": t.Token}), nil)
 	default:
@@ -219,7 +223,16 @@ func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 	}
 }
 
-const maxReason = 512
+// fail submits that a task has failed, so that it is not tried again.
+func (s *shift) fail(ctx context.Context, t *Task, failure error) error {
+	text := encode(shortened(failure.Error(), maxError))
+	return s.submit(ctx, submission{TaskID: t.ID, Token: t.Token, Status: "failed", Error: text, traced: traced{t.Traceparent, t.Tracestate}})
+}
+
+const (
+	maxReason = 512
+	maxError  = 64 << 10 // as JSON it is below the limit of a result
+)
 
 // shortened cuts text to at most so many bytes.
 func shortened(text string, most int) string {

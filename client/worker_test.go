@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,14 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 				return nil, errors.New("not ever")
 			case what == "no JSON":
 				return func() {}, nil
+			case what == "large":
+				return strings.Repeat("x", 2<<20), nil
+			case what == "very large":
+				return strings.Repeat("x", 5<<20), nil
+			case what == "deep":
+				return json.RawMessage(strings.Repeat("[", 70) + strings.Repeat("]", 70)), nil
+			case what == "fails at length":
+				return nil, client.Final(errors.New(strings.Repeat("x", 2<<20)))
 			case what == "slow": // longer than the ttl
 				time.Sleep(10 * time.Minute)
 				return nil, ctx.Err()
@@ -73,6 +82,8 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 		for what, want := range map[string]string{
 			"ok": `completed {"attempt":1}`, "later": `completed {"attempt":3}`, "fails": `failed "it cannot be done"`, "never": `dead `,
 			"slow": `completed null`, "no JSON": `failed "the result: json: unsupported type: func()"`,
+			"large": `failed "the result: limit reached: bytes of a result, at most 1048576"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
+			"deep": `failed "the result: tasks must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
 		} {
 			id := enqueue(t, one, client.NewTask{Queue: "q", Payload: what, MaxAttempts: 3})
 			if o := outcome(t, one, id); o.State+" "+string(o.Result)+string(o.Error) != want {
