@@ -67,6 +67,7 @@ func TestPageIsLive(t *testing.T) {
 	p.sees("a lease", row("contended"))
 	s.waits(root, "contended")
 	p.sees("contention", row("contended")+`?.textContent.includes("1 waiting")`)
+	p.sees("contention, whole", `(c => c.scrollWidth <= c.clientWidth)(`+row("contended")+`.querySelector(".c-line"))`)
 	s.do(one, "run_lease_release", map[string]any{"lease_id": held})
 	p.sees("the hand-over", row("contended")+`?.textContent.includes("root")`)
 	s.acquire(one, "short", 1)
