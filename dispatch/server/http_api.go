@@ -63,7 +63,7 @@ func (e *endpoint) api() http.Handler {
 	handleStream(events.Path, func(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 		e.streamEvents(w, r, actor, events)
 	})
-	handle(http.MethodDelete, "/calls/{key}", e.cancelCall)
+	handle(http.MethodDelete, "/calls/{key...}", e.cancelCall)
 	handle(http.MethodPost, "/sessions", e.openSession)
 	handle(http.MethodGet, "/session", e.showSession)
 	handle(http.MethodPost, "/session/heartbeat", e.showSession)

@@ -277,7 +277,7 @@ func TestAPICancelsACallByItsKey(t *testing.T) {
 		one.want(201, "POST", "/leases", `{"key":"a"}`, key("1/ä")...)
 		two.want(204, "DELETE", "/calls/1%2F%C3%A4", "") // it is not two's
 		two.want(409, "POST", "/leases", `{"key":"a"}`)
-		one.want(204, "DELETE", "/calls/1%2F%C3%A4", "")
+		one.want(204, "DELETE", "/calls/1/%C3%A4", "") // as clients write it that leave a slash in a path
 		two.want(201, "POST", "/leases", `{"key":"a"}`)
 
 		var waits sync.WaitGroup
