@@ -278,18 +278,14 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}
-	list, nameless, err := targets(home, settings, g.event.dir, g.event.files)
+	list, err := targets(home, settings, g.event.dir, g.event.files)
 	if err != nil {
 		return withoutDaemon(settings.Guard, g.event.files, err), nil
 	}
-	v := verdict{}
-	if len(list) > 0 {
-		v, err = g.take(ctx, settings, list)
+	if len(list) == 0 {
+		return verdict{}, nil
 	}
-	if v.refuse == "" && len(nameless) > 0 {
-		v.note = strings.TrimPrefix(v.note+"\nleasehold keeps nobody else from changing "+strings.Join(nameless, "; "), "\n")
-	}
-	return v, err
+	return g.take(ctx, settings, list)
 }
 
 // take takes the leases of the files.

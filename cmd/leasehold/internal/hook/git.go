@@ -48,10 +48,7 @@ func runGit(cmd *cobra.Command) error {
 	names := map[string]string{}
 	var keys []string
 	for _, name := range files {
-		key, err := keyOf(of.Top, name)
-		if noLease(err) {
-			continue
-		}
+		key, err := committedKey(of.Top, name)
 		if err != nil {
 			return err
 		}
@@ -99,14 +96,14 @@ func runGit(cmd *cobra.Command) error {
 		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", orElse(names[first], "FILE"))
 }
 
-// keyOf returns the lease key of a file in a commit. A commit contains a symbolic link
-// itself and not its target, so keyOf does not follow it.
-func keyOf(top, name string) (string, error) {
+// committedKey returns the lease key of a file in a commit. A commit contains a symbolic
+// link itself and not its target, so the link is not followed.
+func committedKey(top, name string) (string, error) {
 	path := filepath.Join(top, name)
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return project.Path("", name)
+		return keyOf("", name)
 	}
-	return project.Path(top, path)
+	return keyOf(top, path)
 }
 
 func orElse(name, other string) string {

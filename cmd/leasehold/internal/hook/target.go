@@ -3,7 +3,6 @@ package hook
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,33 +27,26 @@ type target struct {
 // place of a file decides, and not the directory in which the client works: the lease
 // belongs to the run of the file's project, because the agents of that run may write to
 // the file. Files that their project does not guard are left out.
-//
-// Some files have names that no lease can have, such as one with a line break in it. They
-// are nameless, each with the reason.
-func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, nameless []string, err error) {
+func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, err error) {
 	for _, name := range files {
 		path, err := absolute(dir, name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		of, err := projectOf(home, path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		key, err := project.Path(of.Top, path)
-		if noLease(err) {
-			nameless = append(nameless, fmt.Sprintf("%q: as the key of a lease, its %v", name, err))
-			continue
-		}
+		key, err := keyOf(of.Top, path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		guard := settings.Guard
 		t := target{Home: of.Root == home.Root}
 		if !t.Home {
 			other, err := of.Settings()
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			guard = other.Guard
 		}
@@ -62,7 +54,7 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 			continue
 		}
 		if t.Run, err = of.Run(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if t.Home {
 			t.Run = cmp.Or(place.NamedRun(""), t.Run)
@@ -73,14 +65,19 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 		}
 		list[i].Keys, list[i].names = append(list[i].Keys, key), append(list[i].names, name)
 	}
-	return list, nameless, nil
+	return list, nil
 }
 
-// noLease reports whether an error says that a file has a name that no lease can have.
-// So nobody has leased it.
-func noLease(err error) bool {
-	_, is := errors.AsType[*registry.ArgumentError](err)
-	return is
+// keyOf returns the key of the lease for a change of a file, which need not exist. Some
+// files have names that no key can have, such as one with a line break in it. The key of
+// such a file is that of its directory: whoever has leased all that is in the directory
+// has leased the file, too.
+func keyOf(top, path string) (string, error) {
+	key, err := project.Path(top, path)
+	if _, nameless := errors.AsType[*registry.ArgumentError](err); nameless && path != filepath.Dir(path) {
+		return keyOf(top, filepath.Dir(path))
+	}
+	return key, err
 }
 
 // projectOf returns the project of a file. A file below the top of the client's project
