@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +115,7 @@ func withDoctor(ctx context.Context, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return exit.Hint(err, "that place is another user's: leasehold uses it for --socket, LEASEHOLD_SOCKET, XDG_RUNTIME_DIR or XDG_STATE_HOME, so set these to places of yours, or unset them")
 	}
-	return exit.Hint(err, "%s", AskDoctor)
+	return exit.Hint(err, "%s", cmp.Or(exit.SystemHint(err), AskDoctor))
 }
 
 // find connects to the running daemon. A socket that the user named comes

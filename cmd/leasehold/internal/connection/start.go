@@ -37,11 +37,11 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	for _, dir := range []string{state, filepath.Dir(d.target.Socket)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, &StartError{err.Error()}
+			return nil, &StartError{err}
 		}
 	}
 	if err := place.CheckPrivate(state); err != nil {
-		return nil, &StartError{err.Error()}
+		return nil, &StartError{err}
 	}
 	lock, err := os.OpenFile(place.StartLock(state), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -76,7 +76,7 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 	defer cancel()
 	daemon, err := spawn(log, dir, args)
 	if err != nil {
-		return nil, &StartError{err.Error()}
+		return nil, &StartError{err}
 	}
 	var ended time.Time
 	for {
@@ -96,7 +96,7 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 			// this cannot be seen.
 			seen := place.Open(state) || time.Since(ended) < firstInstants
 			if !seen || pause(ctx) != nil {
-				return nil, &StartError{lastWords(log)}
+				return nil, &StartError{errors.New(lastWords(log))}
 			}
 			continue
 		default:
@@ -113,9 +113,10 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 }
 
 // A StartError says why a daemon ended before it listened.
-type StartError struct{ lastWords string }
+type StartError struct{ cause error }
 
-func (e *StartError) Error() string { return "the daemon did not start: " + e.lastWords }
+func (e *StartError) Error() string { return "the daemon did not start: " + e.cause.Error() }
+func (e *StartError) Unwrap() error { return e.cause }
 
 func pause(ctx context.Context) error {
 	select {
@@ -177,11 +178,14 @@ func openLog(path string) (*os.File, error) {
 }
 
 // lastWords returns what a daemon that ended at once wrote into its log: its error, which
-// is the last line, and the hint, if one follows it.
+// is the last line, and the hint, if one follows it. On a full disk it could not write.
 func lastWords(log string) string {
 	text, _ := os.ReadFile(log)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	last := lines[len(lines)-1]
+	if last == "" {
+		return fmt.Sprintf("it left no message in %s; if that disk is full, make room on it, or name another place in XDG_STATE_HOME", log)
+	}
 	if hint, ok := strings.CutPrefix(last, "hint: "); ok && len(lines) > 1 {
 		last = lines[len(lines)-2] + "; " + hint
 	}

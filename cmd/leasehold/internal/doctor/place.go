@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -96,7 +98,12 @@ func examinePlace() []finding {
 	wrong(openToOthers(db, 0o077))
 	at := nearest(db)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), "make yourself its owner, or set XDG_STATE_HOME to a directory of yours")
+		do := "make yourself its owner"
+		if !errors.Is(err, fs.ErrPermission) {
+			do = cmp.Or(exit.SystemHint(&fs.PathError{Path: filepath.Join(at, "db"), Err: err}), do)
+		}
+		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), do+", or set XDG_STATE_HOME to a directory of yours")
+		return found
 	}
 	room, err := freeSpace(at)
 	if err != nil {
@@ -131,7 +138,7 @@ func freeSpace(path string) (uint64, error) {
 // nearest returns path, or the nearest directory above it that exists.
 func nearest(path string) string {
 	for {
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
 			return path
 		}
 		path = filepath.Dir(path)

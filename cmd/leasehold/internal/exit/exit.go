@@ -82,7 +82,7 @@ func Report(ctx context.Context, stderr io.Writer, usage string, err error) int 
 	p := terminal.PaintFor(stderr)
 	fmt.Fprintf(stderr, "%s %s\n", p.Red("leasehold:"), terminal.Lines(stderr, err.Error()))
 	if !errors.As(err, &advice) {
-		advice.Hint = systemHint(err)
+		advice.Hint = SystemHint(err)
 	}
 	if advice.Hint != "" {
 		fmt.Fprintf(stderr, "%s %s\n", p.Bold("hint:"), terminal.Lines(stderr, advice.Hint))

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// systemHint returns what to do about an error of the file system, or "" if nothing is
+// SystemHint returns what to do about an error of the file system, or "" if nothing is
 // known about it. It is for errors that nobody has given a better hint.
-func systemHint(err error) string {
+func SystemHint(err error) string {
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
 		return ""
@@ -26,10 +26,28 @@ func systemHint(err error) string {
 		return "a part of that path is a file: name a place in a directory"
 	case errors.Is(failed, fs.ErrPermission):
 		return "it is write-protected, or another user's: name a place of yours"
+	case errors.Is(failed, fs.ErrExist) && failed.Op == "mkdir":
+		return leadsNowhere(failed.Path)
 	case errors.Is(failed, fs.ErrNotExist):
+		if hint := leadsNowhere(dir); hint != "" {
+			return hint
+		}
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return "there is no directory " + dir + ": make it, or correct the path"
 		}
 	}
 	return ""
+}
+
+// leadsNowhere returns what to do about a directory that is a link to one that is not
+// there, as below a mount point where nothing is mounted.
+func leadsNowhere(dir string) string {
+	to, err := os.Readlink(dir)
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return dir + " is a link to " + to + ", which does not exist: mount or make it, or remove the link"
 }
