@@ -88,6 +88,8 @@ type Message struct {
 		Arguments json.RawMessage // an object or nil
 		Meta      Meta
 	}
+
+	nameless bool // it has a method that is none
 }
 
 // A Meta is the _meta of a request.
@@ -137,6 +139,9 @@ func Parse(line []byte) (m Message, fault *Fault) {
 	if m.JSONRPC != version {
 		return m, &Fault{m.ID, InvalidRequest, `jsonrpc must be "2.0"`}
 	}
+	if m.nameless { // otherwise it would count as a response, and get none
+		return m, &Fault{m.ID, InvalidRequest, "method must be a string, and not empty"}
+	}
 	if m.Method == "" && m.ID == nil {
 		return m, &Fault{nil, InvalidRequest, "neither a request nor a response"}
 	}
@@ -175,6 +180,7 @@ func (m *Message) read(line []byte) {
 			m.ID = value
 		case "method":
 			m.Method = m.word(value, ToolsCall)
+			m.nameless = m.Method == "" && string(value) != "null"
 		case "error":
 			m.Failed = true
 		case "params":

@@ -130,6 +130,9 @@ func TestWhatIsNoMessage(t *testing.T) {
 		`{"jsonrpc":"2.0","id":{}}`:     "id must be a string or a number",
 		`{"jsonrpc":"1.0","id":1}`:      `jsonrpc must be "2.0"`,
 		`{"jsonrpc":"2.0","result":{}}`: "neither a request nor a response",
+
+		`{"jsonrpc":"2.0","id":1,"method":5}`:  "method must be a string, and not empty",
+		`{"jsonrpc":"2.0","id":1,"method":""}`: "method must be a string, and not empty",
 	} {
 		if _, fault := wire.Parse([]byte(line)); fault == nil || fault.Message != want {
 			t.Errorf("%s: %+v, want %q", line, fault, want)
