@@ -21,6 +21,11 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/nowhere/else", link); err != nil {
+		t.Fatal(err)
+	}
+	nowhere := link + " is a link to /nowhere/else, which does not exist: mount or make it, or remove the link"
 	at := func(cause error) error { return &fs.PathError{Op: "open", Path: file, Err: cause} }
 	for _, c := range []struct {
 		err  error
@@ -28,6 +33,9 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 	}{
 		{os.Mkdir(filepath.Join(dir, "none", "backup"), 0o700), "there is no directory " + filepath.Join(dir, "none") + ": make it, or correct the path"},
 		{os.Mkdir(filepath.Join(file, "backup"), 0o700), "a part of that path is a file: name a place in a directory"},
+		{os.MkdirAll(link, 0o700), nowhere},
+		{os.Mkdir(filepath.Join(link, "db"), 0o700), nowhere},
+		{os.NewSyscallError("getwd", syscall.ENOENT), "the directory that you are in has been removed, or cannot be read: change to another"},
 		{at(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EDQUOT), "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},

@@ -12,6 +12,9 @@ import (
 // SystemHint returns what to do about an error of the file system, or "" if nothing is
 // known about it. It is for errors that nobody has given a better hint.
 func SystemHint(err error) string {
+	if call, ok := errors.AsType[*os.SyscallError](err); ok && call.Syscall == "getwd" {
+		return "the directory that you are in has been removed, or cannot be read: change to another"
+	}
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
 		return ""

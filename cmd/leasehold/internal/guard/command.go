@@ -9,6 +9,7 @@ package guard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -81,7 +82,7 @@ func Find(ctx context.Context, dir string) (string, error) {
 		return "", exit.Hint(errors.New("git is not in the PATH"), "install git, or add its directory to the PATH")
 	}
 	if err != nil {
-		return "", exit.Hint(fmt.Errorf("git does not say where its hooks are: %s", strings.TrimSpace(said.String())), "run it in a repository")
+		return "", exit.Hint(fmt.Errorf("git does not say where its hooks are: %s", cmp.Or(strings.TrimSpace(said.String()), err.Error())), "run it in a repository")
 	}
 	hooks := strings.TrimSuffix(string(out), "\n")
 	if !filepath.IsAbs(hooks) { // it is below dir

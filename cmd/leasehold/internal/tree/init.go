@@ -80,9 +80,9 @@ func writeNew(file string, text []byte, force bool) error {
 	case err != nil:
 		return err
 	}
-	if _, err := f.Write(text); err != nil {
-		f.Close()
-		return err
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(file) // a part of a manifest would be in the way of the next try
 	}
-	return f.Close()
+	return err
 }
