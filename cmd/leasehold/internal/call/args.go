@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -48,6 +49,9 @@ func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]jso
 	args := make(map[string]json.RawMessage)
 	for _, p := range pairs {
 		text, err := p.text(stdin)
+		if err == nil && !utf8.ValidString(text) { // JSON would replace what is not, so that another file is leased
+			err = errors.New("must be valid UTF-8")
+		}
 		if err != nil {
 			return nil, exit.Usage(fmt.Errorf("argument %s: %w", p.name, err))
 		}

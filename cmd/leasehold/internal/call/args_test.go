@@ -40,6 +40,7 @@ func TestMalformedJSONIsRefused(t *testing.T) {
 	for value, good := range map[string]bool{
 		`any={"a":1}`: true, `any={"a":1`: false, `any=[1,]`: false, `any="open`: false, `any= {"a"}`: false,
 		`any=two words`: true, `any=1.2.3`: true, `any=`: true, `s={"a"`: true, `any:={"a"`: true, `any:="open`: true,
+		"any=\xff": false, "s=\xff": false, "s:=\xff": false,
 	} {
 		pairs, err := splitArguments([]string{value})
 		if err != nil {
