@@ -114,6 +114,8 @@ func withDoctor(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		return exit.Hint(err, "that place is another user's: leasehold uses it for --socket, LEASEHOLD_SOCKET, XDG_RUNTIME_DIR or XDG_STATE_HOME, so set these to places of yours, or unset them")
+	case errors.As(err, new(*net.OpError)) && errors.Is(err, syscall.ENOTDIR):
+		return exit.Hint(err, "a part of that path is a file: the path comes from --socket, LEASEHOLD_SOCKET or XDG_RUNTIME_DIR")
 	}
 	return exit.Hint(err, "%s", cmp.Or(exit.SystemHint(err), AskDoctor))
 }
