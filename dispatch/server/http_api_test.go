@@ -634,7 +634,7 @@ func readDocument(t *testing.T) (d document) {
 	}
 	d.patterns = make(map[string]*regexp.Regexp)
 	for path := range d.Paths {
-		pattern := regexp.MustCompile(`\{path\}`).ReplaceAllString(path, `.+`)
+		pattern := regexp.MustCompile(`\{(path|key)\}`).ReplaceAllString(path, `.+`) // they may have slashes
 		pattern = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(pattern, `[^/]+`)
 		d.patterns[path] = regexp.MustCompile("^" + pattern + "$")
 	}
