@@ -82,7 +82,7 @@ func writeNew(file string, text []byte, force bool) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		os.Remove(file) // a part of a manifest would be in the way of the next try
+		_ = os.Remove(file) // a part of a manifest would be in the way of the next try
 	}
 	return err
 }
