@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -191,8 +191,21 @@ func (s *Server) Host(ctx context.Context, partition int, state *dispatch.State,
 // partition. It is longer than another server needs to take over.
 const homeTimeout = 8 * time.Second
 
-// errNoHome refuses a client whose partition this server does not lead.
-var errNoHome = errors.New("this server does not lead at present, nor has it come to lead while you waited; its log says why; try again, or at another")
+// noHome refuses a client whose partition this server does not lead.
+func (s *Server) noHome() error {
+	return fmt.Errorf("this server does not lead at present, nor has it come to lead while you waited%s; try again, or at another", s.why("; its log says why"))
+}
+
+// why returns the reason why this server does not lead, after a colon, or else
+// unknown.
+func (s *Server) why(unknown string) string {
+	if s.opts.Trouble != nil {
+		if reason := s.opts.Trouble(); reason != "" {
+			return ": " + reason
+		}
+	}
+	return unknown
+}
 
 // enter returns the home of a partition, of which the caller is then a guest,
 // or the way to another server that leads it. A client that was passed on for
@@ -216,7 +229,7 @@ func (s *Server) enter(ctx context.Context, partition int, passed bool) (*home, 
 		case <-changed:
 		case <-moved:
 		case <-late.C:
-			return nil, nil, errNoHome
+			return nil, nil, s.noHome()
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}

@@ -39,7 +39,7 @@ func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case homes == nil && !e.server.knowsLeader():
 		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, "this server does not lead, and knows none that does")
+		plain(w, http.StatusServiceUnavailable, "this server does not lead, and knows none that does"+e.server.why(""))
 	case failed != nil:
 		w.Header().Set("Retry-After", "1")
 		plain(w, http.StatusServiceUnavailable, "the daemon cannot read its state: "+failed.Error())

@@ -22,7 +22,10 @@ type Options struct {
 	// Elsewhere gives the way to another server that leads a partition, or nil, and a
 	// channel that is closed when that may have changed. Nil: there are no others.
 	Elsewhere func(partition int) (*Way, <-chan struct{})
-	Poked     func() // another server says that there is something to look at
+	// Trouble says in a few words why this server cannot lead; "" if it does not know.
+	// Nil: it has no reason not to.
+	Trouble func() string
+	Poked   func() // another server says that there is something to look at
 	// Metrics serves /metrics to operators and readers; nil: nobody does. Called is
 	// told of each call of a tool; nil: nobody is. It must be quick.
 	Metrics http.Handler

@@ -235,7 +235,7 @@ const partialWait = 2 * time.Second
 // some calls a tool in all partitions, and merges the answers of those that a
 // server leads.
 func (sp *spread) some(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) tools.Reply {
-	ctx, stop := context.WithTimeoutCause(ctx, partialWait, errNoHome)
+	ctx, stop := context.WithTimeoutCause(ctx, partialWait, sp.server.noHome())
 	defer stop()
 	var list []tools.Reply
 	var missing []int

@@ -46,6 +46,7 @@ type Member struct {
 	last    Look
 	leads   map[int64]*lead
 	changed chan struct{} // closed at the next change of last or leads
+	trouble trouble
 
 	seen map[uuid.UUID]sight // used only by the loop
 }
@@ -53,6 +54,12 @@ type Member struct {
 // A lead is a partition that this server leads, takes or gives up.
 type lead struct {
 	stop context.CancelFunc
+}
+
+// A trouble is why this server failed to reach the database or to lead, and when.
+type trouble struct {
+	err error
+	at  time.Duration
 }
 
 // A sight is when a number of beats was first seen.
@@ -105,11 +112,32 @@ func (m *Member) Leader(partition int64) (s Server, self bool, changed <-chan st
 func (m *Member) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := m.serve(ctx); err != nil && ctx.Err() == nil {
+			m.suffer(err)
 			m.opts.Logf("cluster: %v", err)
 			m.pause(ctx)
 		}
 	}
 	return nil
+}
+
+func (m *Member) suffer(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trouble = trouble{err, m.opts.Clock.Running()}
+}
+
+// troubled is how long a trouble counts. What lasts comes again sooner.
+const troubled = 30 * time.Second
+
+// Trouble returns why this server lately failed to reach the database or to lead
+// a partition, or nil.
+func (m *Member) Trouble() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opts.Clock.Running()-m.trouble.at > troubled {
+		return nil
+	}
+	return m.trouble.err
 }
 
 // pause waits for the next look.
@@ -184,6 +212,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		case err != nil && now()-last >= t.Quit:
 			return errors.Join(ErrOver, err)
 		case err != nil:
+			m.suffer(err)
 			if !failing {
 				m.opts.Logf("cluster: the database does not answer: %v", err)
 			}
@@ -272,6 +301,7 @@ func (m *Member) lead(leading context.Context, p Partition, term *Term) {
 	m.mu.Unlock()
 	err := m.opts.Lead(ctx, p, term)
 	if err != nil && ctx.Err() == nil {
+		m.suffer(err)
 		m.opts.Logf("cluster: lead partition %d: %v", p.Number, err)
 	}
 	m.release(leading, p, term)

@@ -112,8 +112,12 @@ func TestADatabaseWithoutSpace(t *testing.T) {
 	o.Patience = time.Second
 	e = open()
 	fill()
-	if err := large(e, "never"); !errors.Is(err, engine.ErrFailed) {
+	err = large(e, "never")
+	if !errors.Is(err, engine.ErrFailed) {
 		t.Errorf("without space for longer than the patience: %v", err)
+	}
+	if got := postgres.Reason(err); got != "its database has no space left on its disk" {
+		t.Errorf("the reason of %v is %q", err, got)
 	}
 	_ = e.Close()
 	if err := os.Remove(filler); err != nil {

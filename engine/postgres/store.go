@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -136,6 +138,39 @@ func passes(err error) bool {
 		return true
 	}
 	return pg.Code[:2] == "08"
+}
+
+// Reason says in a few words, without the names of machines and users, why the
+// database cannot be used. It returns "" for an error that is not about that.
+func Reason(err error) string {
+	for _, known := range []error{ErrNotReplicated, ErrNotDurable, ErrLost} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	_, unreached := errors.AsType[*pgconn.ConnectError](err)
+	_, broken := errors.AsType[net.Error](err)
+	switch {
+	case !refused && !unreached && !broken && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return ""
+	case !refused:
+		return "its database does not answer"
+	case pg.Code == "53100":
+		return "its database has no space left on its disk"
+	case pg.Code == "53200":
+		return "its database has no memory left"
+	case pg.Code == "53300":
+		return "its database accepts no more connections"
+	case pg.Code == "25006":
+		return "its database is read-only"
+	case pg.Code[:2] == "28":
+		return "its database does not accept its user"
+	case pg.Code[:2] == "57":
+		return "its database is starting or stopping"
+	default:
+		return "its database refuses what it does"
+	}
 }
 
 var _ memory.Store = (*store)(nil)

@@ -75,7 +75,12 @@ func noDaemon(socket string, err error) finding {
 		return finding{Check: "socket", Level: note, What: fmt.Sprintf("no daemon listens at %s; leasehold mcp starts one when a client does", socket)}
 	}
 	f := faultOf("socket", err)
-	if f.Do == "" {
+	_, answers := errors.AsType[*server.HelloError](err)
+	switch {
+	case f.Do != "":
+	case answers:
+		f.Do = "see its log"
+	default:
 		f.Do = "see its log, and start it again: no session ends by that"
 	}
 	return f

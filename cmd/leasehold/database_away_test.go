@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// Whoever asks a server that cannot lead, because its database is away, is told so. The
+// server leads again when the database is back.
+func TestAServerWithoutItsDatabaseSaysWhy(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Start(t)
+	newDir(t, "LEASEHOLD_POSTGRES="+database.DSN())
+	serve := testProgram(t, "serve", "--single-node")
+	out, err := serve.StdoutPipe()
+	if err == nil {
+		err = serve.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { serve.Process.Kill(); serve.Wait() })
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens
+		t.Fatal(err)
+	}
+	await := func(what string, is func(out string, err error) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; {
+			out, err := testProgram(t, "call", "lease_list").CombinedOutput()
+			switch {
+			case is(string(out), err):
+				return
+			case time.Now().After(deadline):
+				t.Fatalf("it never %s; last it said: %v %s", what, err, out)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	answers := func(_ string, err error) bool { return err == nil }
+	await("answered", answers)
+	database.Kill()
+	await("said why", func(out string, err error) bool {
+		return err != nil && strings.Contains(out, "does not lead at present") && strings.Contains(out, ": its database does not answer; try again")
+	})
+	database.Restart(t)
+	await("answered again", answers)
+}
