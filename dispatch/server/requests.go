@@ -162,8 +162,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	if at, ok := t.early[r.key]; ok {
 		delete(t.early, r.key)
 		if time.Since(at) <= lateCancel {
-			r.unwanted, r.cancelled = true, true
-			r.cancel(errCancelled)
+			r.cancelLocked(errCancelled)
 		}
 	}
 	return r, nil
@@ -290,8 +289,7 @@ func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.running[key]; r != nil {
-		r.unwanted, r.cancelled = true, true
-		r.cancel(cause)
+		r.cancelLocked(cause)
 		return nil, true
 	}
 	r := t.takeAnsweredLocked(key)
@@ -300,6 +298,12 @@ func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 		return nil, true
 	}
 	return r, r != nil
+}
+
+// cancelLocked ends a call that its client has cancelled.
+func (r *request) cancelLocked(cause error) {
+	r.unwanted, r.cancelled = true, true
+	r.cancel(cause)
 }
 
 // cancelNamed is cancel for calls that their client has named by keys of its own. It
@@ -311,8 +315,8 @@ func (t *requests) cancelNamed(cause error, keys ...string) (undo *request) {
 	running := false
 	for _, r := range t.running {
 		if r.name.Recorded() && slices.Contains(keys, r.name.Key()) {
-			r.unwanted, r.cancelled, running = true, true, true
-			r.cancel(cause)
+			r.cancelLocked(cause)
+			running = true
 		}
 	}
 	for _, r := range t.answered {
@@ -438,74 +442,5 @@ func (s *Server) undo(se *dispatch.Session, r *request) {
 func (s *Server) retell(se *dispatch.Session) {
 	if err := se.Retell(context.Background()); err != nil {
 		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("losses that were told in an answer that is lost cannot be told again")
-	}
-}
-
-// marked has the running calls that their clients have marked, and so can send
-// again over another connection.
-type marked struct {
-	mu    sync.Mutex
-	calls map[string]*markedCall // by the call's key
-}
-
-type markedCall struct {
-	in   *requests
-	r    *request
-	done chan struct{}
-}
-
-// hold keeps other requests of r's call waiting while the call may be undone, so
-// that none of them is told what is just being taken back. One that runs already
-// has prevented that.
-func (k *marked) hold(t *requests, r *request) (leave func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if key := r.name.Key(); r.name.Recorded() && k.calls[key] == nil {
-		return k.addLocked(key, &markedCall{t, r, make(chan struct{})})
-	}
-	return func() {}
-}
-
-// enter makes r the only running call of its name. An earlier one, on a
-// connection that its client has given up, is cut off, and enter waits for its
-// end, so that r finds what it did.
-//
-// But r may be the copy that its client has given up: a server that stood still
-// passes it on when it goes on, and the client has sent the call again over
-// another server meanwhile. So r yields to a call that waits on a newer
-// connection, where its client reads the answer. It also yields if its own
-// connection is over. Otherwise r waits, even if its connection ends meanwhile: two
-// copies that run at the same time could undo what the other has answered.
-func (k *marked) enter(t *requests, r *request) (leave func()) {
-	key := r.name.Key()
-	k.mu.Lock()
-	earlier := k.calls[key]
-	late := r.ctx.Err() != nil || t.conn > 0 && earlier != nil && earlier.in.conn > t.conn && earlier.in.answers(earlier.r)
-	if earlier != nil && late {
-		k.mu.Unlock()
-		t.yield(r)
-		return func() {}
-	}
-	leave = k.addLocked(key, &markedCall{t, r, make(chan struct{})})
-	k.mu.Unlock()
-	if earlier != nil {
-		earlier.in.cutOff(earlier.r, errSentAgain)
-		<-earlier.done // it is cut off, so it ends
-	}
-	return leave
-}
-
-func (k *marked) addLocked(key string, own *markedCall) (leave func()) {
-	if k.calls == nil {
-		k.calls = make(map[string]*markedCall)
-	}
-	k.calls[key] = own
-	return func() {
-		k.mu.Lock()
-		if k.calls[key] == own {
-			delete(k.calls, key)
-		}
-		k.mu.Unlock()
-		close(own.done)
 	}
 }

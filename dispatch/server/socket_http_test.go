@@ -22,13 +22,7 @@ import (
 // The socket takes a hello, or HTTP: who speaks which is told by the first byte.
 func TestSocketServesTheAPI(t *testing.T) {
 	d := newDaemon(t, server.Options{})
-	path := socketPath(t)
-	ln, err := server.ListenSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- d.ServeSocket(d.ctx, ln) }()
+	path := d.listenSocket(t)
 	d.token(t, "root")
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -59,10 +53,7 @@ func TestSocketServesTheAPI(t *testing.T) {
 	}
 	defer silent.Close()
 	p.open().want(200, "GET", "/leases", "")
-	d.stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	d.close()
 }
 
 // TestNothingIsSaidToASilentConnection opens a connection and says nothing, as a client
@@ -70,13 +61,7 @@ func TestSocketServesTheAPI(t *testing.T) {
 // the answer to its next request.
 func TestNothingIsSaidToASilentConnection(t *testing.T) {
 	d := newDaemon(t, server.Options{Transport: server.Transport{HelloTimeout: 100 * time.Millisecond}})
-	path := socketPath(t)
-	ln, err := server.ListenSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- d.ServeSocket(d.ctx, ln) }()
+	path := d.listenSocket(t)
 	silent, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +69,6 @@ func TestNothingIsSaidToASilentConnection(t *testing.T) {
 	defer silent.Close()
 	if said, err := io.ReadAll(silent); err != nil || len(said) > 0 {
 		t.Errorf("the daemon said %q (%v)", said, err)
-	}
-	d.stop()
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }
 

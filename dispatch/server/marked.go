@@ -1,0 +1,72 @@
+package server
+
+import "sync"
+
+// marked has the running calls that their clients have marked, and so can send
+// again over another connection.
+type marked struct {
+	mu    sync.Mutex
+	calls map[string]*markedCall // by the call's key
+}
+
+type markedCall struct {
+	in   *requests
+	r    *request
+	done chan struct{}
+}
+
+// hold keeps other requests of r's call waiting while the call may be undone, so
+// that none of them is told what is just being taken back. One that runs already
+// has prevented that.
+func (k *marked) hold(t *requests, r *request) (leave func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if key := r.name.Key(); r.name.Recorded() && k.calls[key] == nil {
+		return k.addLocked(key, &markedCall{t, r, make(chan struct{})})
+	}
+	return func() {}
+}
+
+// enter makes r the only running call of its name. An earlier one, on a
+// connection that its client has given up, is cut off, and enter waits for its
+// end, so that r finds what it did.
+//
+// But r may be the copy that its client has given up: a server that stood still
+// passes it on when it goes on, and the client has sent the call again over
+// another server meanwhile. So r yields to a call that waits on a newer
+// connection, where its client reads the answer. It also yields if its own
+// connection is over. Otherwise r waits, even if its connection ends meanwhile: two
+// copies that run at the same time could undo what the other has answered.
+func (k *marked) enter(t *requests, r *request) (leave func()) {
+	key := r.name.Key()
+	k.mu.Lock()
+	earlier := k.calls[key]
+	late := r.ctx.Err() != nil || t.conn > 0 && earlier != nil && earlier.in.conn > t.conn && earlier.in.answers(earlier.r)
+	if earlier != nil && late {
+		k.mu.Unlock()
+		t.yield(r)
+		return func() {}
+	}
+	leave = k.addLocked(key, &markedCall{t, r, make(chan struct{})})
+	k.mu.Unlock()
+	if earlier != nil {
+		earlier.in.cutOff(earlier.r, errSentAgain)
+		<-earlier.done // it is cut off, so it ends
+	}
+	return leave
+}
+
+func (k *marked) addLocked(key string, own *markedCall) (leave func()) {
+	if k.calls == nil {
+		k.calls = make(map[string]*markedCall)
+	}
+	k.calls[key] = own
+	return func() {
+		k.mu.Lock()
+		if k.calls[key] == own {
+			delete(k.calls, key)
+		}
+		k.mu.Unlock()
+		close(own.done)
+	}
+}
