@@ -153,7 +153,7 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 			e.undoSpawn(a.Value)
 		}
 		if !undone { // the call may be sent again, and must not take effect twice
-			c.Record(tx, a.Kind, a.Value, 0)
+			c.Restore(tx, a)
 		}
 		return nil
 	})

@@ -49,6 +49,11 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 		return nil, err
 	}
 	w := newWaiter(ctx, c)
+	leave, err := q.core.Enter(ctx, ClaimKind, w.call)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	var watch *engine.Watch
 	if c.Wait > 0 {
 		// The watch starts before the first look, so no task given to the

@@ -103,6 +103,11 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 		return nil, err
 	}
 	a := ask{Request: req, wants: wants, id: uuid.New(), call: req.named(call.Of(ctx), wants)}
+	leave, err := c.Enter(ctx, CallKind, a.call)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	look := func(last bool) error {
 		select {
 		case list = <-a.asking.given:

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 )
 
 // Bounds on arguments.
@@ -75,8 +76,9 @@ type Core struct {
 	eng  engine.Engine
 	opts Options
 
-	freed map[string]func(Tx, Lease, Cause) // by scope; called instead of handing a key over
-	calls sync.Map                          // id of each call that waits in this process → its *asking
+	freed    map[string]func(Tx, Lease, Cause) // by scope; called instead of handing a key over
+	calls    sync.Map                          // id of each call that waits in this process → its *asking
+	underway call.Underway
 }
 
 // New returns the Core over eng.
@@ -103,6 +105,13 @@ func (c *Core) Registry(scope string) *Registry { return &Registry{core: c, scop
 // happens to the key. OnFreed must be called before the Core is used.
 func (c *Core) OnFreed(scope string, freed func(Tx, Lease, Cause)) {
 	c.freed[scope] = freed
+}
+
+// Enter refuses a call whose request_id a different call has that is not
+// answered yet. Claims of tasks enter as well as acquires, because a session has
+// one set of request_ids. See [call.Underway.Enter].
+func (c *Core) Enter(ctx context.Context, kind call.Kind, asked call.Call) (leave func(), err error) {
+	return c.underway.Enter(ctx, kind, asked)
 }
 
 // Open reports in tx whether a session is open.

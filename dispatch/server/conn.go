@@ -327,10 +327,18 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		defer c.leave(r)
 		defer c.share.done(len(line), waits)
 		defer c.requests.free(r)
+		var refusal error
 		if r.name.Lasting() {
-			defer c.server.marked.enter(&c.requests, r)()
+			var leave func()
+			leave, refusal = c.server.marked.enter(&c.requests, r)
+			defer leave()
 		}
-		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
+		var answer []byte
+		if refusal == nil {
+			answer = c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
+		} else {
+			answer = refuseCall(&env, refusal)
+		}
 		if c.home.failed() != nil {
 			c.requests.cutOff(r, errSpreadOver) // the next leader of the state answers it
 		}

@@ -1,6 +1,10 @@
 package server
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/leasehold/leasehold/engine/call"
+)
 
 // marked has the running calls that their clients have marked, and so can send
 // again over another connection.
@@ -37,15 +41,22 @@ func (k *marked) hold(t *requests, r *request) (leave func()) {
 // connection, where its client reads the answer. It also yields if its own
 // connection is over. Otherwise r waits, even if its connection ends meanwhile: two
 // copies that run at the same time could undo what the other has answered.
-func (k *marked) enter(t *requests, r *request) (leave func()) {
+//
+// A different request with the Idempotency-Key of a call that somebody waits for is
+// no copy, and is refused.
+func (k *marked) enter(t *requests, r *request) (leave func(), err error) {
 	key := r.name.Key()
 	k.mu.Lock()
 	earlier := k.calls[key]
+	if earlier != nil && r.name.Differs(earlier.r.name) && earlier.in.answers(earlier.r) {
+		k.mu.Unlock()
+		return func() {}, call.ErrReused
+	}
 	late := r.ctx.Err() != nil || t.conn > 0 && earlier != nil && earlier.in.conn > t.conn && earlier.in.answers(earlier.r)
 	if earlier != nil && late {
 		k.mu.Unlock()
 		t.yield(r)
-		return func() {}
+		return func() {}, nil
 	}
 	leave = k.addLocked(key, &markedCall{t, r, make(chan struct{})})
 	k.mu.Unlock()
@@ -53,7 +64,7 @@ func (k *marked) enter(t *requests, r *request) (leave func()) {
 		earlier.in.cutOff(earlier.r, errSentAgain)
 		<-earlier.done // it is cut off, so it ends
 	}
-	return leave
+	return leave, nil
 }
 
 func (k *marked) addLocked(key string, own *markedCall) (leave func()) {

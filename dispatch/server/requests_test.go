@@ -38,6 +38,16 @@ func TestGivenUpCallIsUndoneOnce(t *testing.T) {
 	}
 }
 
+// entered is marked.enter for a call that is not refused.
+func entered(t *testing.T, k *marked, in *requests, r *request) (leave func()) {
+	t.Helper()
+	leave, err := k.enter(in, r)
+	if err != nil {
+		t.Error(err)
+	}
+	return leave
+}
+
 // A request of a call breaks off after its answer, and the call comes again at any time:
 // before that is seen, it undoes nothing; later, it waits until the call is undone.
 func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
@@ -55,14 +65,14 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 				return r
 			}
 			first := begin()
-			leave := k.enter(&rs, first)
+			leave := entered(t, &k, &rs, first)
 			rs.settle(first)
 			leave()
 
-			entered := make(chan func(), 1)
+			ran := make(chan func(), 1)
 			again := func() {
 				second := begin()
-				go func() { entered <- k.enter(&rs, second) }()
+				go func() { ran <- entered(t, &k, &rs, second) }()
 				synctest.Wait()
 			}
 			if before {
@@ -74,12 +84,12 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 			}
 			if !before {
 				again()
-				if len(entered) > 0 {
+				if len(ran) > 0 {
 					t.Errorf("%s: the copy runs while the call is undone", name)
 				}
 			}
 			undone()
-			(<-entered)()
+			(<-ran)()
 			if len(k.calls) > 0 {
 				t.Errorf("%s: %d calls are left", name, len(k.calls))
 			}
@@ -102,13 +112,13 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 			return rs, r
 		}
 		in, runs := begin(t.Context())
-		leave := k.enter(in, runs)
+		leave := entered(t, &k, in, runs)
 
 		over, end := context.WithCancel(t.Context())
 		end()
 		in, dead := begin(over)
 		in.giveUp(dead, errClientGone)
-		k.enter(in, dead)()
+		entered(t, &k, in, dead)()
 		if runs.ctx.Err() != nil {
 			t.Errorf("the one that runs is cut off: %v", context.Cause(runs.ctx))
 		}
@@ -118,10 +128,10 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 
 		ctx, end := context.WithCancel(t.Context())
 		in, next := begin(ctx)
-		entered := false
+		ran := false
 		go func() {
-			k.enter(in, next)()
-			entered = true
+			entered(t, &k, in, next)()
+			ran = true
 		}()
 		synctest.Wait()
 		if context.Cause(runs.ctx) != errSentAgain {
@@ -129,12 +139,12 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 		}
 		end()
 		synctest.Wait()
-		if entered {
+		if ran {
 			t.Error("two copies run at the same time")
 		}
 		leave()
 		synctest.Wait()
-		if !entered {
+		if !ran {
 			t.Error("the second copy does not run")
 		}
 	})

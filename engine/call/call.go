@@ -17,7 +17,8 @@
 //     has received it ([Log.Delivered]), its session ends, or [Keep] is over. An
 //     answer under a request_id is kept as long as its rule says.
 //   - A different request under the name of a delivered or expired call is a new
-//     call. A different request under a request_id is refused with [ErrReused].
+//     call. A different request under a request_id is refused with [ErrReused],
+//     also while the first one is not answered yet: see [Underway].
 //   - An answer that two calls have been told of is [Answer.Shared]: cancelling
 //     one of them undoes nothing.
 //   - A copy of a call that finds the answer of another copy is not [Call.First].
@@ -28,6 +29,10 @@
 //
 //	answer/<session>c<name>         kind, fingerprint of the request, what it did; owner session, due when it may be deleted
 //	answer/<session>r<request_id>   the same, for a call with a request_id; the row under its name then has the key of this row
+//
+// A program that calls over HTTP names its call by an Idempotency-Key, which is
+// kept like a request_id. If the call has a request_id too, the row under the
+// Idempotency-Key has the key of the row under the request_id.
 package call
 
 import (
@@ -83,6 +88,9 @@ type Call struct {
 
 	request  string       // the request_id
 	reqPrint uint64       // fingerprint of the parameters of a call with a request_id
+	outer    string       // key of the row under the Idempotency-Key, of a call that has a request_id too
+	outPrint uint64       // fingerprint of the request with that Idempotency-Key
+	all      bool         // it stands for all requests under the request_id, see Known
 	memory   bool         // Name is generated, for a call that cannot be repeated
 	own      *Answer      // takes the place of a row, see Alone
 	first    *atomic.Bool // nil: the call is never sent again
@@ -131,12 +139,29 @@ func (c Call) Once() Call {
 }
 
 // Requested returns c with the model's request_id, or c itself if id is empty.
-// print is the fingerprint of the parameters.
+// print is the fingerprint of the parameters. If c has an Idempotency-Key, it
+// keeps that.
 func (c Call) Requested(session uuid.UUID, id string, print uint64) Call {
-	if id != "" {
-		c.Session, c.request, c.reqPrint = session, id, print
+	if id == "" {
+		return c
 	}
+	if c.request != "" {
+		c.outer, c.outPrint = c.Key(), c.reqPrint
+	}
+	c.Session, c.request, c.reqPrint = session, id, print
 	return c
+}
+
+// Known returns the call with a request_id of which the caller knows nothing
+// else, to undo it: all that was sent under the request_id.
+func Known(session uuid.UUID, id string) Call {
+	return Call{Session: session, request: id, all: true}
+}
+
+// Differs reports whether c and other have the same request_id and are
+// different requests.
+func (c Call) Differs(other Call) bool {
+	return c.request != "" && c.Key() == other.Key() && c.reqPrint != other.reqPrint
 }
 
 // PrintOf returns a fingerprint of an ordered list of texts.
@@ -157,7 +182,7 @@ func (c Call) Lasting() bool { return c.Name != "" && !c.memory || c.request != 
 
 // Undoable reports whether the call may have an answer that can be undone.
 func (c Call) Undoable() bool {
-	return c.HasAnswer() || c.Name != "" && c.Log != nil && c.Log.isResumed()
+	return c.all || c.HasAnswer() || c.Name != "" && c.Log != nil && c.Log.isResumed()
 }
 
 // HasAnswer reports whether the call, which has returned, has an answer that can
@@ -217,6 +242,11 @@ func (c Call) answered(tx engine.Tx, kind Kind) (value string, ok bool, err erro
 	if !c.Recorded() || c.request == "" && (c.own != nil || c.Log.isDelivered(c.nameKey())) {
 		return "", false, nil
 	}
+	if c.outer != "" {
+		if a, ok := get(tx, c.outer); ok && a.Print != c.outPrint {
+			return "", false, ErrReused
+		}
+	}
 	a, ok := get(tx, c.Key())
 	switch {
 	case !ok:
@@ -267,6 +297,9 @@ func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) 
 		return
 	}
 	tx.Put(c.row(tx, c.Key(), a, keep))
+	if c.outer != "" {
+		tx.Put(c.row(tx, c.outer, Answer{Kind: pointer, Print: c.outPrint, Value: c.Key()}, Keep))
+	}
 	c.write(tx, Answer{Kind: pointer, Print: c.Print, Value: c.Key()}, Keep)
 }
 
@@ -320,24 +353,40 @@ func (c Call) Take(tx engine.Tx, kinds ...Kind) (a Answer, ok bool) {
 	case !c.Recorded() || c.Log.isDelivered(c.nameKey()):
 		return Answer{}, false
 	default:
-		if a, ok = get(tx, key); !ok || a.Print != print {
+		if a, ok = get(tx, key); !ok || a.Print != print && !c.all {
 			return Answer{}, false
 		}
 	}
+	told := a.Shared && !c.all // copies of a call share its answer, and all of them are undone
 	if a.Kind == pointer {
 		key = a.Value
 		if a, ok = get(tx, key); !ok {
 			return Answer{}, false
 		}
+		told = a.Shared
 	}
-	if a.Shared || !slices.Contains(kinds, a.Kind) {
+	if told || !slices.Contains(kinds, a.Kind) {
 		return Answer{}, false
 	}
 	tx.Delete(key)
-	if c.own == nil && c.Name != "" {
-		tx.Delete(c.nameKey())
+	if c.own == nil {
+		tx.Delete(c.Key())
+		if c.Name != "" {
+			tx.Delete(c.nameKey())
+		}
+	}
+	if c.outer != "" {
+		tx.Delete(c.outer)
 	}
 	return a, true
+}
+
+// Restore stores an answer again that was taken, if its call could not be undone.
+func (c Call) Restore(tx engine.Tx, a Answer) {
+	if c.request != "" {
+		c.reqPrint = a.Print
+	}
+	c.Record(tx, a.Kind, a.Value, 0)
 }
 
 func get(tx engine.Tx, key string) (Answer, bool) {
@@ -361,18 +410,26 @@ func Tend(tx engine.Tx, row engine.Row) bool {
 // Append adds the call to a record, for a rule that answers it later or for a
 // server that makes it. [Read] reads it back, without its Log.
 func (c Call) Append(w *record.Writer) {
-	w.Flags(c.memory)
+	w.Flags(c.memory, c.outer != "")
 	w.ID(c.Session)
 	w.Text(c.Name)
 	w.Text(c.request)
 	w.Uint(c.Print)
 	w.Uint(c.reqPrint)
+	if c.outer != "" {
+		w.Text(c.outer)
+		w.Uint(c.outPrint)
+	}
 }
 
 // Read reads what Append wrote.
 func Read(r *record.Reader) (c Call) {
-	r.Flags(&c.memory)
+	var outer bool
+	r.Flags(&c.memory, &outer)
 	c.Session, c.Name, c.request, c.Print, c.reqPrint = r.ID(), r.Text(), r.Text(), r.Uint(), r.Uint()
+	if outer {
+		c.outer, c.outPrint = r.Text(), r.Uint()
+	}
 	return c
 }
 

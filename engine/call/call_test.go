@@ -383,3 +383,126 @@ func pick[T any](rt *rapid.T, list []*T) *T {
 	}
 	return rapid.SampledFrom(list).Draw(rt, "call")
 }
+
+// A program may send a call under an Idempotency-Key whose request_id a model chose. Its
+// answer is found under both, undone by either, and neither is free for another request.
+func TestACallMayHaveARequestIDAndAnIdempotencyKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		session := uuid.New()
+		n := 0
+		named := func() call.Call { // each request has a name of its own
+			n++
+			return call.Call{Session: session, Name: fmt.Sprint(n)}.Requested(session, "key", 7)
+		}
+		requested := func() call.Call { return named().Requested(session, "r", 9) }
+		if got, again, err := d.do(requested(), "first"); got != "first" || again || err != nil {
+			t.Fatalf("first: %q %v %v", got, again, err)
+		}
+		if got, again, err := d.do(requested(), "second"); got != "first" || !again || err != nil {
+			t.Errorf("again: %q %v %v", got, again, err)
+		}
+		for what, c := range map[string]call.Call{
+			"another request under the request_id":                named().Requested(session, "r", 8),
+			"another request under the key":                       call.Call{}.Requested(session, "key", 8),
+			"another request under the key with a new request_id": call.Call{}.Requested(session, "key", 8).Requested(session, "s", 1),
+		} {
+			if _, _, err := d.do(c, "other"); !errors.Is(err, call.ErrReused) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if a, ok := d.take(call.Known(session, "key")); ok {
+			t.Errorf("two requests were told of it, and it was undone: %+v", a)
+		}
+
+		for what, by := range map[string]func(c call.Call) call.Call{
+			"the transport, which knows the key":   func(call.Call) call.Call { return named() },
+			"the rule, which knows the request_id": func(c call.Call) call.Call { return c },
+			"whoever knows nothing but the key":    func(call.Call) call.Call { return call.Known(session, "key") },
+		} {
+			d.update(func(tx engine.Tx) {
+				for row := range tx.Scan(call.Prefix) {
+					tx.Delete(row.Key)
+				}
+			})
+			c := requested()
+			d.do(c, "first")
+			if a, ok := d.take(by(c)); !ok || a.Value != "first" {
+				t.Errorf("undone by %s: %+v %v", what, a, ok)
+			}
+			if got, again, err := d.do(requested(), "second"); got != "second" || again || err != nil {
+				t.Errorf("undone by %s, and sent again: %q %v %v", what, got, again, err)
+			}
+		}
+	})
+}
+
+// All requests under a key are one call for its client. What could not be undone keeps
+// its answer.
+func TestAKnownCallIsUndoneHoweverOftenItWasSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		session := uuid.New()
+		request := func(name string) call.Call {
+			return call.Call{Session: session, Name: name}.Requested(session, "key", 7)
+		}
+		d.do(request("1"), "first")
+		d.do(request("2"), "second")
+		known := call.Known(session, "key")
+		if !known.Undoable() {
+			t.Error("it cannot be undone")
+		}
+		a, ok := d.take(known)
+		if !ok || a.Value != "first" {
+			t.Fatalf("took %+v %v", a, ok)
+		}
+		d.update(func(tx engine.Tx) { known.Restore(tx, a) })
+		if got, again, err := d.do(request("3"), "third"); got != "first" || !again || err != nil {
+			t.Errorf("it could not be undone, and is sent again: %q %v %v", got, again, err)
+		}
+		if _, ok := d.take(call.Known(uuid.New(), "key")); ok {
+			t.Error("another session's call was undone")
+		}
+	})
+}
+
+func TestAnIDUnderwayIsOfOneRequest(t *testing.T) {
+	const other call.Kind = "other"
+	session := uuid.New()
+	c := call.Call{}.Requested(session, "r", 7)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var u call.Underway
+	enter := func(ctx context.Context, kind call.Kind, c call.Call) (leave func()) {
+		t.Helper()
+		leave, err := u.Enter(ctx, kind, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leave
+	}
+	refused := func(want bool) {
+		t.Helper()
+		for what, try := range map[string]struct {
+			kind call.Kind
+			call.Call
+		}{"other parameters": {kind, call.Call{}.Requested(session, "r", 8)}, "another tool": {other, call.Call{}.Requested(session, "r", 7)}} {
+			leave, err := u.Enter(t.Context(), try.kind, try.Call)
+			if errors.Is(err, call.ErrReused) != want {
+				t.Errorf("%s: %v", what, err)
+			}
+			if err == nil {
+				leave()
+			}
+		}
+	}
+	refused(false)
+	first, copied := enter(ctx, kind, c), enter(ctx, kind, c)
+	refused(true)
+	enter(t.Context(), other, call.Call{}.Requested(uuid.New(), "r", 1))()
+	enter(t.Context(), other, call.Call{Session: session, Name: "r"})()
+	first()
+	refused(true)
+	cancel() // nobody waits for it any more
+	refused(false)
+	copied()
+	refused(false)
+}
