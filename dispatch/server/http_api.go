@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -250,12 +251,12 @@ func (e *endpoint) cancelCall(w http.ResponseWriter, r *http.Request, actor disp
 		e.tell(w, noAPISession)
 		return
 	}
-	named := func(whose uuid.UUID) string { return call.Call{}.Requested(whose, requestOf(key), 0).Key() }
-	if c := hs.requests.cancelNamed(errCancelled, named(hs.se.ID()), named(actor.ID)); c != nil {
-		e.server.undo(hs.se, c)
-	} else {
-		e.server.retell(hs.se)
-	}
+	ofSession, ofActor := call.Known(hs.se.ID(), requestOf(key)), call.Known(actor.ID, requestOf(key))
+	hs.requests.cancelNamed(errCancelled, ofSession.Key(), ofActor.Key())
+	e.server.retell(hs.se)
+	ctx := context.WithoutCancel(r.Context())
+	e.server.undoCall(ctx, hs.se, ofSession)
+	e.server.undoCall(ctx, hs.se, ofActor)
 	w.WriteHeader(http.StatusNoContent)
 	hs.presence.answered()
 }

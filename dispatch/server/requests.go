@@ -306,29 +306,23 @@ func (r *request) cancelLocked(cause error) {
 	r.cancel(cause)
 }
 
-// cancelNamed is cancel for calls that their client has named by keys of its own. It
-// undoes an answered one whenever the cancel arrives: nobody cancels a call by its name
-// whose answer it has.
-func (t *requests) cancelNamed(cause error, keys ...string) (undo *request) {
+// cancelNamed is cancel for calls that their client has named by keys of its own. The
+// caller must undo what was answered under the keys, whenever that was: nobody cancels
+// a call by its name whose answer it has.
+func (t *requests) cancelNamed(cause error, keys ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	running := false
+	named := func(r *request) bool { return r.name.Recorded() && slices.Contains(keys, r.name.Key()) }
 	for _, r := range t.running {
-		if r.name.Recorded() && slices.Contains(keys, r.name.Key()) {
+		if named(r) {
 			r.cancelLocked(cause)
-			running = true
 		}
 	}
 	for _, r := range t.answered {
-		if r.name.Recorded() && slices.Contains(keys, r.name.Key()) {
+		if named(r) {
 			t.takeLocked(r)
-			undo = r
 		}
 	}
-	if running {
-		return nil // it is undone when it has returned
-	}
-	return undo
 }
 
 // maxEarly is how many requests can be cancelled before they arrive.
@@ -429,10 +423,13 @@ func (r *request) delivered() { r.name.Log.Delivered(r.name) }
 // gone and the call's context over.
 func (s *Server) undo(se *dispatch.Session, r *request) {
 	s.retell(se)
-	if !r.name.Recorded() {
-		return
+	if r.name.Recorded() {
+		s.undoCall(context.WithoutCancel(r.ctx), se, r.name)
 	}
-	if err := se.Undo(context.WithoutCancel(r.ctx), r.name); err != nil {
+}
+
+func (s *Server) undoCall(ctx context.Context, se *dispatch.Session, c call.Call) {
+	if err := se.Undo(ctx, c); err != nil {
 		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("a cancelled call could not be undone")
 	}
 }

@@ -1,0 +1,82 @@
+package server_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/clock"
+)
+
+// A program that cancels a call by its key has none of its answers, whatever has become
+// of the call: it was sent twice, it has a request_id too, or the daemon that answered it
+// has ended.
+func TestACancelByKeyReachesEveryRequestOfTheCall(t *testing.T) {
+	const twice, restarted = true, true
+	for name, c := range map[string]struct {
+		body             string
+		twice, restarted bool
+	}{
+		"sent twice":                         {`{"key":"a","ttl_secs":3600}`, twice, false},
+		"with a request_id":                  {`{"key":"a","ttl_secs":3600,"request_id":"r"}`, false, false},
+		"after a restart":                    {`{"key":"a","ttl_secs":3600}`, false, restarted},
+		"sent twice, after a restart":        {`{"key":"a","ttl_secs":3600}`, twice, restarted},
+		"with a request_id, after a restart": {`{"key":"a","ttl_secs":3600,"request_id":"r"}`, false, restarted},
+		"that may wait, after a restart":     {`{"key":"a","ttl_secs":3600,"wait_secs":50}`, false, restarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := vfs.NewMem()
+				d := newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+				one := newProgram(t, newWebOf(t, d)).open()
+				call := []string{"Idempotency-Key", "call"}
+				one.want(201, "POST", "/leases", c.body, call...)
+				task := one.want(201, "POST", "/queues/q/tasks", `{"payload":1}`, "Idempotency-Key", "task").text("task_id")
+				if c.twice {
+					one.want(201, "POST", "/leases", c.body, call...)
+				}
+				if c.restarted {
+					d.close()
+					d = newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+					one.daemon = d
+					one.listen(t)
+				}
+				one.want(204, "DELETE", "/calls/call", "")
+				one.want(204, "DELETE", "/calls/task", "")
+				one.another("two").open().want(201, "POST", "/leases", `{"key":"a"}`)
+				one.want(404, "GET", "/tasks/"+task, "")
+			})
+		})
+	}
+}
+
+// What a second call with the same request_id was told of is not taken from it.
+func TestACancelByKeyTakesNothingFromAnotherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		body := `{"key":"a","request_id":"r"}`
+		one.want(201, "POST", "/leases", body, "Idempotency-Key", "1")
+		one.want(201, "POST", "/leases", body, "Idempotency-Key", "2")
+		one.want(204, "DELETE", "/calls/1", "")
+		one.another("two").open().want(409, "POST", "/leases", `{"key":"a"}`)
+	})
+}
+
+// An answer of a call that could not be undone stays, so that the call has one effect
+// when it is sent again.
+func TestAnEnqueueThatIsCancelledTooLateIsNotMadeTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		key := []string{"Idempotency-Key", "k"}
+		made := one.want(201, "POST", "/queues/q/tasks", `{"payload":1}`, key...)
+		two.want(200, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`)
+		one.want(204, "DELETE", "/calls/k", "")
+		again := one.want(201, "POST", "/queues/q/tasks", `{"payload":1}`, key...)
+		if made.text("task_id") != again.text("task_id") {
+			t.Errorf("two tasks: %s, %s", made.body, again.body)
+		}
+	})
+}
