@@ -357,7 +357,9 @@ func (hs *httpSession) unread(c *request) {
 	if !hs.undoIf(c, func() bool { return hs.requests.lost(c) }) {
 		hs.endpoint.server.retell(hs.se)
 	}
-	hs.presence.lose(c.key, hs.endpoint.server.opts.HTTPGrace)
+	if !hs.requests.sentAgain(c) {
+		hs.presence.lose(c.key, hs.endpoint.server.opts.HTTPGrace)
+	}
 	hs.endpoint.server.opts.Log.Debug().Stringer("session", hs.se.ID()).Str("request", c.key).Msg("an answer was not read")
 }
 

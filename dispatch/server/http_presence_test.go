@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -144,10 +145,13 @@ func TestAClientWithAConnectionForEachRequestKeepsItsSession(t *testing.T) {
 // thinks. It is not lost, in whatever order the server sees the end of the connection,
 // the second request, and the end of the first one.
 func TestAClientThatSendsItsCallAgainIsNotLost(t *testing.T) {
-	for name, order := range map[string]struct{ endFirst, seen bool }{
-		"the end is seen first":            {true, true},
-		"both are seen at once":            {true, false},
-		"the second request is seen first": {false, true},
+	for name, order := range map[string]struct{ endFirst, seen, api bool }{
+		"the end is seen first":                                  {true, true, false},
+		"both are seen at once":                                  {true, false, false},
+		"the second request is seen first":                       {false, true, false},
+		"a program of the API, the end is seen first":            {true, true, true},
+		"a program of the API, both are seen at once":            {true, false, true},
+		"a program of the API, the second request is seen first": {false, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -157,10 +161,25 @@ func TestAClientThatSendsItsCallAgainIsNotLost(t *testing.T) {
 				holder.call(1, "run_lease_acquire", `{"key":"a"}`)
 				holder.receive()
 
-				session := w.open(t)
 				call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","wait_secs":0.2},"_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`
+				var request func(again bool) *http.Request
+				var there func() int
+				if order.api {
+					p := newProgram(t, w).open()
+					request = func(bool) *http.Request {
+						return p.request(t.Context(), "POST", "/leases", `{"key":"a","wait_secs":0.2}`, "Idempotency-Key", "m")
+					}
+					there = func() int { return p.ask("GET", "/session", "").status }
+				} else {
+					session := w.open(t)
+					request = func(again bool) *http.Request { return w.request(t, "POST", fmt.Sprintf(call, again), session...) }
+					there = func() int {
+						resp, _ := w.do(t, "POST", ping, session...)
+						return resp.StatusCode
+					}
+				}
 				var text bytes.Buffer
-				if err := w.request(t, "POST", fmt.Sprintf(call, false), session...).Write(&text); err != nil {
+				if err := request(false).Write(&text); err != nil {
 					t.Fatal(err)
 				}
 				first := w.send(t, text.String())
@@ -176,8 +195,14 @@ func TestAClientThatSendsItsCallAgainIsNotLost(t *testing.T) {
 				}
 				answer := make(chan string)
 				go func() {
-					_, body := w.do(t, "POST", fmt.Sprintf(call, true), session...)
-					answer <- body
+					resp, err := w.client.Do(request(true))
+					if err != nil {
+						answer <- err.Error()
+						return
+					}
+					defer resp.Body.Close()
+					body, _ := io.ReadAll(resp.Body)
+					answer <- string(body)
 				}()
 				if !order.endFirst {
 					synctest.Wait()
@@ -187,8 +212,8 @@ func TestAClientThatSendsItsCallAgainIsNotLost(t *testing.T) {
 					t.Fatal(body)
 				}
 				time.Sleep(time.Minute)
-				if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != http.StatusOK {
-					t.Errorf("after a minute: %s %s", resp.Status, body)
+				if status := there(); status != http.StatusOK {
+					t.Errorf("after a minute: %d", status)
 				}
 			})
 		})

@@ -248,6 +248,15 @@ func (t *requests) lost(r *request) bool {
 	return t.lostLocked(r)
 }
 
+// sentAgain reports whether the client has sent the call of an answered request again
+// since then. So it was there after the connection of this request was broken.
+func (t *requests) sentAgain(r *request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := t.running[r.key]
+	return next != nil && next != r || r.copied && t.answered[r.key] != r
+}
+
 func (t *requests) lostLocked(r *request) bool {
 	if t.answered[r.key] != r || r.copied || !r.name.First() {
 		return false

@@ -97,6 +97,35 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 	})
 }
 
+// The connection of an answered request breaks off, and its client may have sent the call
+// again before that is seen. Then it was there after that request, but not after the last
+// one.
+func TestOnlyTheLastRequestOfACallShowsThatItsClientIsGone(t *testing.T) {
+	var rs requests
+	m := &wire.Message{Key: "1"}
+	m.Params.Meta.Call = "m"
+	begin := func() *request {
+		r, err := rs.begin(t.Context(), m, false, 1, call.Call{Name: "m"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := begin()
+	rs.settle(first)
+	if rs.sentAgain(first) {
+		t.Error("the call was sent once")
+	}
+	second := begin()
+	if !rs.sentAgain(first) {
+		t.Error("it was sent again, and runs")
+	}
+	rs.settle(second)
+	if !rs.sentAgain(first) || rs.sentAgain(second) {
+		t.Errorf("it was sent again after the first request: %v, after the second: %v", rs.sentAgain(first), rs.sentAgain(second))
+	}
+}
+
 // Two copies of a call never run at the same time, whoever is still there: what one of
 // them undoes could be what the other has answered. A copy whose connection is over
 // does not cut off one that runs.
