@@ -575,6 +575,7 @@ func TestAPIRefusesByName(t *testing.T) {
 			{413, "POST", "/messages", `{"to":"root","text":"` + large + `"}`, "bytes in a message", nil},
 			{413, "POST", "/tasks/" + claimed + "/complete", `{"token":` + token + `,"result":"` + large + `"}`, "bytes of a result", nil},
 			{415, "POST", "/leases", `{"key":"a"}`, "application/json", []string{"Content-Type", "text/plain"}},
+			{415, "POST", "/leases", `{"key":"a"}`, "compressed", []string{"Content-Encoding", "gzip"}},
 		} {
 			a := p.want(c.status, c.method, c.path, c.body, c.header...)
 			if again := a.header.Get("Retry-After"); again != "" {

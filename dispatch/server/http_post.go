@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -86,6 +87,11 @@ func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request, actor uuid.U
 // among those that are being received, of its actor and in all. The actor is nil if
 // another server knows it.
 func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request, actor uuid.UUID) (body []byte, status int, err error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity")
+		w.Header().Set("Connection", "close")
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("the body must not be compressed: send it as it is, without Content-Encoding (%.40q)", coding)
+	}
 	if r.ContentLength > wire.MaxMessage {
 		return nil, http.StatusRequestEntityTooLarge, errTooLong
 	}

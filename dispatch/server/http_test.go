@@ -183,6 +183,8 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 			{"GET", "", []string{"Accept", "application/json"}, 406},
 			{"POST", big, nil, 413},
 			{"POST", echo, []string{"Content-Type", "text/plain"}, 415},
+			{"POST", echo, []string{"Content-Encoding", "gzip"}, 415},
+			{"POST", echo, []string{"Content-Encoding", "identity"}, 200},
 
 			{"POST", echo, []string{"Mcp-Session-Id", ""}, 400},
 			{"POST", `{`, nil, 400},
