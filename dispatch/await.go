@@ -167,6 +167,7 @@ func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []
 
 // find resolves ref to an actor in the sub-tree of a.
 func find(tx engine.Tx, a Actor, ref string) (Actor, error) {
+	ref = PathOf(ref)
 	unknown := say(ErrNotFound, "no actor %q in your sub-tree; call actor_list to see who is there", ref)
 	var m Actor
 	var ok bool

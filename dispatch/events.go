@@ -182,6 +182,7 @@ func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p Eve
 	if q.Wait < 0 || q.Wait > registry.MaxWait {
 		return EventPage{}, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
 	}
+	q.Layer, q.Actor = PathOf(q.Layer), PathOf(q.Actor)
 	watch := s.eng.Watch(event.NumberKey)
 	defer watch.Stop()
 	err = engine.Await(ctx, watch, q.Wait, func(last bool) error {

@@ -45,7 +45,7 @@ func (se *Session) Revoke(ctx context.Context, v Revocation) (registry.Revoked, 
 		}
 	}
 	return leases.Revoke(ctx, registry.Revocation{
-		Key: v.Key, Holder: v.Holder, By: a.Path, Reason: v.Reason,
+		Key: v.Key, Holder: PathOf(v.Holder), By: a.Path, Reason: v.Reason,
 		May: func(tx engine.Tx, h registry.Holder) error {
 			if holder, ok := getActor(tx, h.Actor); ok && !within(a, holder) {
 				return forbidden("lease %q is held by %s, which is not in your sub-tree; ask a lead above both of you, or wait for it with wait_secs", v.Key, h.Path)
@@ -76,5 +76,5 @@ func (s *State) Revoke(ctx context.Context, name string, v Revocation) (registry
 	if err != nil {
 		return registry.Revoked{}, err
 	}
-	return leases.Revoke(ctx, registry.Revocation{Key: v.Key, Holder: v.Holder, By: operatorPath, Reason: v.Reason})
+	return leases.Revoke(ctx, registry.Revocation{Key: v.Key, Holder: PathOf(v.Holder), By: operatorPath, Reason: v.Reason})
 }

@@ -23,6 +23,10 @@ import (
 // Separator joins the names of a path.
 const Separator = "→"
 
+// PathOf returns a path as it was typed. Names have no slash, so S1/W2 can be
+// written for S1→W2, since not every keyboard has the arrow.
+func PathOf(typed string) string { return strings.ReplaceAll(typed, "/", Separator) }
+
 // RootPath is the path of every run's root.
 const RootPath = "root"
 
@@ -259,6 +263,7 @@ func reusable(tx engine.Tx, a Actor) bool {
 
 // actorAt finds the living actor at a path.
 func actorAt(tx engine.Tx, run Run, path string) (Actor, error) {
+	path = PathOf(path)
 	a, _ := getActor(tx, run.Root)
 	if path == RootPath {
 		return a, nil

@@ -104,6 +104,33 @@ func timeless(v any) any {
 	return v
 }
 
+// A path of actors may be typed with slashes, wherever one is taken.
+func TestPathsMayBeTypedWithSlashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNeighbourhood(t)
+		for _, c := range []struct {
+			by                 *program
+			status             int
+			method, path, body string
+			says               string
+		}{
+			{n.root, 200, "GET", "/actors/S1%2FW1", "", `"path":"S1→W1"`},
+			{n.root, 200, "POST", "/actors/wait", `{"actors":["S1/W1"],"mode":"any","wait_secs":0}`, `"path":"S1→W1"`},
+			{n.root, 201, "POST", "/messages", `{"to":"S1/W1","text":"hello"}`, `"S1→W1"`},
+			{n.worker, 200, "POST", "/leases/" + n.lease + "/offer", `{"to":"S1/W2"}`, `"offered_to":"S1→W2"`},
+			{n.operator, 200, "GET", "/runs/a/events?actor=S1/W1&limit=1", "", `"path":"S1→W1"`},
+			{n.operator, 201, "POST", "/runs/a/actors/token", `{"path":"S1/W2"}`, `"path":"S1→W2"`},
+			{n.root, 200, "POST", "/leases/revoke", `{"scope":"run","key":"port","holder":"S1/W1","reason":"a test"}`, `"count":1`},
+			{n.operator, 200, "POST", "/runs/a/actors/end", `{"path":"S1/W2"}`, `"path":"S1→W2"`},
+			{n.root, 200, "POST", "/actors/S1%2FW1/cancel", `{"reason":"a test"}`, `"path":"S1→W1"`},
+		} {
+			if a := c.by.want(c.status, c.method, c.path, c.body); !strings.Contains(a.body, c.says) {
+				t.Errorf("%s %s %s: %s", c.method, c.path, c.body, a.body)
+			}
+		}
+	})
+}
+
 // What the other doors keep apart this one does: a layer from those who are not in it, a
 // member's own entries from its peers, what a lead may from its workers, and a run from
 // the tokens of another.

@@ -103,7 +103,7 @@ type endedActor struct {
 func (a endedActor) Text() string { return fmt.Sprintf("actor %s of run %s ended", a.Path, a.Run) }
 
 func (o *operator) endActor(ctx context.Context, _ *dispatch.Session, a endActorArgs) (endedActor, error) {
-	return endedActor{a.Run, a.Path}, o.state.EndActor(ctx, a.Run, a.Path, a.Reason)
+	return endedActor{a.Run, dispatch.PathOf(a.Path)}, o.state.EndActor(ctx, a.Run, a.Path, a.Reason)
 }
 
 type actorTokenArgs struct {

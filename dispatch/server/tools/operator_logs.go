@@ -28,6 +28,7 @@ func Logs(state *dispatch.State, read LogReader) []Tool {
 				if read == nil {
 					return agentLog{}, fmt.Errorf("%w: this daemon does not know where launched agents write; leasehold logs does", dispatch.ErrNotFound)
 				}
+				a.Path = dispatch.PathOf(a.Path)
 				log, err := read(ctx, a.Run, a.Path, a.Lines)
 				if err != nil {
 					return agentLog{}, whereLogsAre(ctx, state, a, err)

@@ -52,7 +52,7 @@ func ParseResource(uri string) (r Resource, err error) {
 	}
 	if path, ok := strings.CutPrefix(uri, layerURI); ok {
 		path, err = url.PathUnescape(path)
-		if r.Layer = strings.ReplaceAll(strings.Trim(path, "/"), "/", dispatch.Separator); err != nil || r.Layer == "" {
+		if r.Layer = dispatch.PathOf(strings.Trim(path, "/")); err != nil || r.Layer == "" {
 			return Resource{}, wrong
 		}
 		return r, nil

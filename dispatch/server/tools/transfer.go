@@ -34,5 +34,5 @@ func transfer(ctx context.Context, se *dispatch.Session, a transferArgs) (transf
 		return transferred{}, err
 	}
 	accepted, err := se.Transfer(ctx, id, a.To)
-	return transferred{a.To, accepted}, err
+	return transferred{dispatch.PathOf(a.To), accepted}, err
 }

@@ -189,9 +189,9 @@ func AsJSON(wanted bool, stdout io.Writer, err error) error {
 	}
 }
 
-// ActorPath reads a path of actors. Names have no slash, so S1/W2 can be
-// written for S1→W2, since not every keyboard has the arrow.
-func ActorPath(s string) string { return strings.ReplaceAll(s, "/", dispatch.Separator) }
+// ActorPath reads a path of actors, see [dispatch.PathOf]. Daemons of earlier
+// versions do not.
+func ActorPath(s string) string { return dispatch.PathOf(s) }
 
 // Decode decodes an answer. It ignores unknown fields, because the daemon may
 // be newer.
