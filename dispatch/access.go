@@ -23,6 +23,12 @@ type Access struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time // by the wall clock; zero: never
 	TokenHash []byte
+
+	// The token that this one has replaced at the request of its own holder. It
+	// is valid until this one is used, or FormerUntil, because the answer may be
+	// lost that has this one.
+	Former      []byte    `json:",omitempty"` // its hash
+	FormerUntil time.Time `json:",omitzero"`
 }
 
 // MaxAccesses is the greatest number of accesses in a state.
@@ -44,8 +50,9 @@ func (a Access) valid(tx engine.Tx) bool {
 }
 
 // IssueAccess creates an access and its token. The token is returned only here. If
-// the call is sent again, the access gets another token, in place of the first. A ttl
-// of zero means that the access does not expire.
+// the call is sent again, the access gets another token, in place of the first,
+// unless it was revoked or got one from another call. A ttl of zero means that
+// the access does not expire.
 func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl time.Duration) (a Access, token string, err error) {
 	if err := CheckName(name); err != nil {
 		return Access{}, "", err
@@ -59,22 +66,32 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 		if err != nil {
 			return err
 		}
-		if again { // nobody has the token of the first time
-			id, _ := uuid.FromBytes([]byte(value))
-			a, again = getAccess(tx, id)
-			again = again && a.valid(tx)
+		if a, err = accessIssued(tx, value); err == nil && !again {
+			a, err = newAccess(tx, name, role, ttl)
 		}
-		if !again {
-			if a, err = newAccess(tx, name, role, ttl); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
 		putAccess(tx, a)
-		c.Record(tx, issuing, string(a.ID[:]), 0)
+		c.Record(tx, issuing, issued(a.ID, a.TokenHash), 0)
 		return nil
 	})
-	return a, token, err
+	if err != nil {
+		return Access{}, "", err
+	}
+	return a, token, nil
+}
+
+// accessIssued is like actorIssued, for an access.
+func accessIssued(tx engine.Tx, answer string) (Access, error) {
+	if answer == "" {
+		return Access{}, nil
+	}
+	if a, ok := getAccess(tx, issuedFor(answer)); ok && a.valid(tx) && stands(answer, a.TokenHash) {
+		return a, nil
+	}
+	return Access{}, errTokenVoid
 }
 
 func newAccess(tx engine.Tx, name string, role Role, ttl time.Duration) (Access, error) {
@@ -101,20 +118,65 @@ func newAccess(tx engine.Tx, name string, role Role, ttl time.Duration) (Access,
 	return a, nil
 }
 
-// RotateAccess gives an access a new token. The old token is void at once.
-func (s *State) RotateAccess(ctx context.Context, name string) (a Access, token string, err error) {
+// RotateAccess gives an access a new token, by request of the actor by. The old
+// token is void at once. But if the access itself asks, the old one stays valid
+// until the new one is used, at most for [call.Keep]: if the answer is lost, the
+// access sends the call again with the old one. It then gets another token, in
+// place of the first, unless it got one from another call.
+func (s *State) RotateAccess(ctx context.Context, name string, by uuid.UUID) (a Access, token string, err error) {
+	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if a, err = accessNamed(tx, name); err != nil {
+		value, again, err := c.Answered(tx, rotating)
+		if err != nil {
 			return err
+		}
+		if a, err = accessIssued(tx, value); err == nil && !again {
+			a, err = accessNamed(tx, name)
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case a.ID != by:
+			a.Former = nil
+		case !a.hasFormer(tx): // otherwise nobody has used the present one
+			a.Former = a.TokenHash
+		}
+		if a.FormerUntil = (time.Time{}); a.Former != nil {
+			a.FormerUntil = tx.Wall().Add(call.Keep)
 		}
 		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
 		putAccess(tx, a)
+		c.Record(tx, rotating, issued(a.ID, a.TokenHash), 0)
 		return nil
 	})
 	if err != nil {
 		return Access{}, "", err
 	}
 	return a, token, nil
+}
+
+// hasFormer reports whether the token that was replaced is still valid.
+func (a Access) hasFormer(tx engine.Tx) bool {
+	return a.Former != nil && tx.Wall().Before(a.FormerUntil)
+}
+
+// replaces reports whether a token has replaced another that is still valid.
+func replaces(tx engine.Tx, token string) (a Access, ok bool) {
+	id, secret, _ := openSecret(accessMark, token)
+	a, ok = getAccess(tx, id)
+	return a, ok && a.Former != nil && matches(a.TokenHash, secret)
+}
+
+// voidFormer makes the token void that was replaced by the one that is used now.
+func (s *State) voidFormer(ctx context.Context, token string) error {
+	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		if a, ok := replaces(tx, token); ok {
+			a.Former, a.FormerUntil = nil, time.Time{}
+			putAccess(tx, a)
+		}
+		return nil
+	})
 }
 
 // RevokeAccess deletes an access, which voids its token.
@@ -141,7 +203,7 @@ func (s *State) Accesses(ctx context.Context) (list []Access, err error) {
 		list = nil
 		for row := range tx.Scan(accessPrefix) {
 			if a, ok := rows.Decode[Access](tx, row); ok && a.valid(tx) {
-				a.TokenHash = nil
+				a.TokenHash, a.Former = nil, nil
 				list = append(list, a)
 			}
 		}
@@ -165,7 +227,7 @@ func authenticateAccess(tx engine.Tx, token string) (Actor, error) {
 		return Actor{}, ErrUnauthenticated
 	}
 	a, ok := getAccess(tx, id)
-	if !ok || !matches(a.TokenHash, secret) {
+	if !ok || !matches(a.TokenHash, secret) && !(a.hasFormer(tx) && matches(a.Former, secret)) {
 		return Actor{}, ErrUnauthenticated
 	}
 	if !a.valid(tx) {

@@ -181,16 +181,22 @@ func (s *State) connectAccess(ctx context.Context, token string, k work.Kin, pee
 
 // Authenticate returns the actor that token belongs to.
 func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err error) {
+	replaced := false
 	look := func(tx engine.Tx) (err error) {
-		a, err = authenticate(tx, token)
+		if a, err = authenticate(tx, token); err == nil && a.Role.Outside() {
+			_, replaced = replaces(tx, token)
+		}
 		return err
 	}
 	// An actor that is let in is told nothing yet. What it asks for waits until
 	// all that was seen here is durable.
-	if err := rows.View(engine.Peek(ctx), s.eng, look); err == nil {
-		return a, nil
+	if rows.View(engine.Peek(ctx), s.eng, look) != nil {
+		err = rows.View(ctx, s.eng, look)
 	}
-	return a, rows.View(ctx, s.eng, look)
+	if err == nil && replaced {
+		err = s.voidFormer(ctx, token)
+	}
+	return a, err
 }
 
 // Vet refuses a process that presents the token of an actor that it does not

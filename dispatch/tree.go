@@ -43,9 +43,10 @@ type NewActor struct {
 }
 
 // AddActor creates an actor and its token. The token is returned only here. If
-// the call is sent again, the actor gets another token, in place of the first. A
-// root creates its run, or takes the place of the root in a run that workers
-// joined before it had a named root.
+// the call is sent again, the actor gets another token, in place of the first,
+// unless it has ended or got one from another call. A root creates its run, or
+// takes the place of the root in a run that workers joined before it had a named
+// root.
 func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string, err error) {
 	if err := CheckRun(n.Run); err != nil {
 		return Actor{}, "", err
@@ -59,57 +60,106 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 		if err != nil {
 			return err
 		}
-		if a = (Actor{}); again { // nobody has the token of the first time
-			id, _ := uuid.FromBytes([]byte(value))
-			a, again = getActor(tx, id)
-			again = again && !a.Ended()
+		if a, err = actorIssued(tx, value); err == nil && !again {
+			a, err = s.addActor(tx, n)
 		}
-		if !again {
-			if a, err = s.addActor(tx, n); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 		token = a.newToken(tx, s.opts.Partition, n.TokenTTL)
 		putActor(tx, a)
-		c.Record(tx, adding, string(a.ID[:]), 0)
-		return nil
-	})
-	return a, token, err
-}
-
-// Kinds of the recorded answers of an operator's calls. That of adding is the id of
-// the actor, and that of issuing the id of the access; the others have none.
-const (
-	adding      call.Kind = "add"
-	endingActor call.Kind = "end"
-	removing    call.Kind = "remove"
-	issuing     call.Kind = "issue"
-	revoking    call.Kind = "void"
-)
-
-// ReissueToken gives the living actor at path a new token. The old token is
-// void. Sessions that were opened with it stay open. The new token expires after ttl,
-// or with 0 when the actor ends.
-func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Duration) (a Actor, token string, err error) {
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		run, ok := getRun(tx, name)
-		if !ok || !run.EndedAt.IsZero() {
-			return notFound("run %q", name)
-		}
-		if a, err = actorAt(tx, run, path); err != nil {
-			return err
-		}
-		if a.Ended() {
-			return a.endedError()
-		}
-		token = a.newToken(tx, s.opts.Partition, ttl)
-		putActor(tx, a)
+		c.Record(tx, adding, issued(a.ID, a.TokenHash), 0)
 		return nil
 	})
 	if err != nil {
 		return Actor{}, "", err
 	}
 	return a, token, nil
+}
+
+// Kinds of the recorded answers of an operator's calls. That of a call that issues a
+// token is made by issued; the others have none.
+const (
+	adding      call.Kind = "add"
+	reissuing   call.Kind = "reissue"
+	endingActor call.Kind = "end"
+	removing    call.Kind = "remove"
+	issuing     call.Kind = "issue"
+	rotating    call.Kind = "rotate"
+	revoking    call.Kind = "void"
+)
+
+// issued returns the answer of a call that has issued a token: for what, and the
+// hash of the token.
+func issued(id uuid.UUID, hash []byte) string { return string(id[:]) + string(hash) }
+
+// stands reports whether the token of an answer is the one that id has now, and
+// so whether nobody has another. An answer of an older version has no hash.
+func stands(answer string, hash []byte) bool {
+	return len(answer) == 16 || len(answer) > 16 && answer[16:] == string(hash)
+}
+
+// issuedFor returns for what a call has issued a token, by its answer.
+func issuedFor(answer string) (id uuid.UUID) {
+	copy(id[:], answer)
+	return id
+}
+
+// errTokenVoid refuses a call that is sent again after the token that it issued
+// has become void. It must not take the place of a token that another call issued.
+var errTokenVoid = say(ErrNotFound, "the token that this call issued is void by now: it was replaced or revoked, or its actor has ended; if you need another token, make another call")
+
+// actorIssued finds the actor for which a call has issued a token before, or
+// returns the zero Actor if the call has no answer.
+func actorIssued(tx engine.Tx, answer string) (Actor, error) {
+	if answer == "" {
+		return Actor{}, nil
+	}
+	if a, ok := getActor(tx, issuedFor(answer)); ok && !a.Ended() && stands(answer, a.TokenHash) {
+		return a, nil
+	}
+	return Actor{}, errTokenVoid
+}
+
+// ReissueToken gives the living actor at path a new token. The old token is
+// void. Sessions that were opened with it stay open. The new token expires after ttl,
+// or with 0 when the actor ends. If the call is sent again, the actor gets another
+// token, in place of the first, unless it got one from another call.
+func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Duration) (a Actor, token string, err error) {
+	c := call.Of(ctx)
+	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+		value, again, err := c.Answered(tx, reissuing)
+		if err != nil {
+			return err
+		}
+		if a, err = actorIssued(tx, value); err == nil && !again {
+			a, err = livingAt(tx, name, path)
+		}
+		if err != nil {
+			return err
+		}
+		token = a.newToken(tx, s.opts.Partition, ttl)
+		putActor(tx, a)
+		c.Record(tx, reissuing, issued(a.ID, a.TokenHash), 0)
+		return nil
+	})
+	if err != nil {
+		return Actor{}, "", err
+	}
+	return a, token, nil
+}
+
+// livingAt finds the living actor at a path of a living run.
+func livingAt(tx engine.Tx, name, path string) (Actor, error) {
+	run, ok := getRun(tx, name)
+	if !ok || !run.EndedAt.IsZero() {
+		return Actor{}, notFound("run %q", name)
+	}
+	a, err := actorAt(tx, run, path)
+	if err == nil && a.Ended() {
+		err = a.endedError()
+	}
+	return a, err
 }
 
 // newToken gives the actor a token, in place of the one that it had.

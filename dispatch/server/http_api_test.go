@@ -820,7 +820,7 @@ func TestAPIOperatorsAndReaders(t *testing.T) {
 		// A token is void from the moment that says so.
 		operator.want(200, "DELETE", "/tokens/grafana", "")
 		reader.want(401, "GET", "/runs", "")
-		made := operator.want(201, "POST", "/tokens/ops/rotate", `{}`)
+		made := brief.want(201, "POST", "/tokens/ops/rotate", `{}`)
 		operator.want(401, "GET", "/runs", "")
 		operator.token = made.text("token")
 		operator.want(200, "GET", "/runs", "")

@@ -21,7 +21,7 @@ func (o *operator) accessTools() []Tool {
 	return []Tool{
 		tool("operator_token_issue", "Issue a token", "Issue a token for a program that is not part of a tree: an operator's, or a reader's, which changes nothing. It is shown only once.", Effect{}, o.issueAccess),
 		tool("operator_token_list", "See the tokens of operators and readers", "Who has a token, and until when. The tokens themselves are not stored.", Effect{ReadOnly: true, Idempotent: true}, o.listAccesses),
-		tool("operator_token_rotate", "Replace a token", "Issue a new token under the same name; the old one is void at once.", Effect{Destructive: true}, o.rotateAccess),
+		tool("operator_token_rotate", "Replace a token", "Issue a new token under the same name; the old one is void at once, or, if it is itself what asks, as soon as the new one is used.", Effect{Destructive: true}, o.rotateAccess),
 		tool("operator_token_revoke", "Revoke a token", "Make the token of an operator or reader void at once.", Effect{Destructive: true, Idempotent: true}, o.revokeAccess),
 	}
 }
@@ -67,8 +67,8 @@ func (o *operator) issueAccess(ctx context.Context, _ *dispatch.Session, a issue
 	return issuedAccess{accessOf(made), token}, err
 }
 
-func (o *operator) rotateAccess(ctx context.Context, _ *dispatch.Session, a accessNameArg) (issuedAccess, error) {
-	made, token, err := o.state.RotateAccess(ctx, a.Name)
+func (o *operator) rotateAccess(ctx context.Context, se *dispatch.Session, a accessNameArg) (issuedAccess, error) {
+	made, token, err := o.state.RotateAccess(ctx, a.Name, se.Actor().ID)
 	return issuedAccess{accessOf(made), token}, err
 }
 
