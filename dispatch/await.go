@@ -13,7 +13,15 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
+)
+
+// Kinds of the recorded answers of Cancel, which is the id of the actor, and of
+// Report.
+const (
+	cancelling call.Kind = "cancel"
+	reporting  call.Kind = "report"
 )
 
 // An Outcome is the current state of an actor, with its report.
@@ -215,13 +223,27 @@ func within(a, m Actor) bool {
 
 // Cancel ends an actor below the session's own, and its whole sub-tree. An
 // actor that has a process is told to stop, and ends when its process ends. An
-// actor that is already finished does not change.
+// actor that is already finished does not change. A call that is sent again
+// ends nobody else, although another actor may have the name by then.
 func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, err error) {
 	if !se.actor.Role.Leads() {
 		return Outcome{}, forbidden("%s is a %s and leads nobody it could cancel; end your own work with actor_report and exit", se.actor.Path, se.actor.Role)
 	}
-	s := se.state
+	s, c := se.state, call.Of(ctx)
 	err = s.ending(ctx, func(e *ender) error {
+		value, again, err := c.Answered(e.tx, cancelling)
+		if err != nil {
+			return err
+		}
+		if again {
+			id, _ := uuid.FromBytes([]byte(value))
+			a, ok := getActor(e.tx, id)
+			if !ok {
+				return notFound("actor %s: it was cancelled, and is forgotten by now", ref)
+			}
+			o = s.outcome(e.tx, a, se.actor)
+			return nil
+		}
 		a, err := find(e.tx, se.actor, ref)
 		if err != nil {
 			return err
@@ -235,6 +257,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 				a = now
 			}
 		}
+		c.Record(e.tx, cancelling, string(a.ID[:]), 0)
 		o = s.outcome(e.tx, a, se.actor)
 		return nil
 	})
@@ -245,7 +268,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 }
 
 // Report stores the result of the session's actor for the callers of Await. A
-// later report replaces an earlier one.
+// later report replaces an earlier one. A call that is sent again does not.
 func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
 	if se.actor.Role.Outside() {
 		return forbidden("an operator is in no tree and has nobody to report to")
@@ -257,11 +280,16 @@ func (se *Session) Report(ctx context.Context, result json.RawMessage) error {
 	if text.Len() > work.MaxResult {
 		return &registry.LimitError{Which: "bytes in a result", Max: work.MaxResult, TooLarge: true}
 	}
+	c := call.Of(ctx)
 	return rows.Update(ctx, se.state.eng, func(tx engine.Tx) error {
 		if !sessionOpen(tx, se.id) {
 			return registry.ErrSessionEnded
 		}
+		if _, again, err := c.Answered(tx, reporting); again || err != nil {
+			return err
+		}
 		work.PutResult(tx, se.actor.ID, text.String())
+		c.Record(tx, reporting, "", 0)
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
@@ -18,6 +19,13 @@ import (
 const (
 	pausePrefix = "paused/"
 	pauseFormat = 1
+)
+
+// Kinds of the answers of Pause and Resume, which are whether the queue has
+// changed.
+const (
+	pausing  call.Kind = "pause"
+	resuming call.Kind = "resume"
 )
 
 // MaxPauseReason is the longest reason of a pause, in bytes.
@@ -44,7 +52,7 @@ func (s *Stats) readPause(tx engine.Tx, l line) {
 
 // Pause pauses a queue that has tasks, until it is resumed. It reports whether
 // the queue was not paused before. If it was, the new reason replaces the old
-// one.
+// one. A call that is sent again gets the same answer.
 func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason string) (paused bool, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return false, err
@@ -52,8 +60,13 @@ func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason stri
 	if len(reason) > MaxPauseReason {
 		return false, argumentError("reason", "must be at most %d bytes", MaxPauseReason)
 	}
-	l := lineOf(run, queue)
+	l, c := lineOf(run, queue), call.Of(ctx)
 	return paused, q.update(ctx, nil, func(tx *ledger) error {
+		answer, answered, err := c.Answered(tx, pausing)
+		if answered || err != nil {
+			paused = answer != ""
+			return err
+		}
 		if _, err := accountAt(tx.Tx, run, queue); err != nil {
 			return err
 		}
@@ -63,25 +76,42 @@ func (q *Queue) Pause(ctx context.Context, run uuid.UUID, queue, by, reason stri
 		w.Text(reason)
 		tx.Put(engine.Row{Key: pauseKey(l), Value: w.String()})
 		event.Record(tx, run, event.Event{Kind: event.QueuePaused, Queue: queue, Path: by, Reason: reason})
+		c.Record(tx, pausing, changed(paused), 0)
 		return nil
 	})
+}
+
+// changed returns the answer of a Pause or Resume.
+func changed(did bool) string {
+	if did {
+		return "changed"
+	}
+	return ""
 }
 
 // Resume ends the pause of a queue, and gives ready tasks to the claims that
 // wait. It reports whether the queue was paused. A pause outlasts the queue's
 // tasks, so a queue is unknown only if it has neither. If one transaction
 // cannot give all, the queue stays paused between transactions, so that no
-// other claim gets ahead.
+// other claim gets ahead. A call that is sent again gets the same answer.
 func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (resumed bool, err error) {
 	if err := CheckName("queue", queue); err != nil {
 		return false, err
 	}
-	l := lineOf(run, queue)
+	l, c := lineOf(run, queue), call.Of(ctx)
 	for more := true; more && err == nil; {
 		err = q.update(ctx, nil, func(tx *ledger) error {
+			more = false
+			answer, answered, err := c.Answered(tx, resuming)
+			if answered || err != nil {
+				resumed = answer != ""
+				return err
+			}
 			pause, paused := tx.Get(pauseKey(l))
-			if more = false; !paused {
-				_, err := accountAt(tx.Tx, run, queue)
+			if !paused {
+				if _, err = accountAt(tx.Tx, run, queue); err == nil {
+					c.Record(tx, resuming, changed(false), 0)
+				}
 				return err
 			}
 			tx.Delete(pause.Key)
@@ -91,6 +121,7 @@ func (q *Queue) Resume(ctx context.Context, run uuid.UUID, queue, by string) (re
 			}
 			event.Record(tx, run, event.Event{Kind: event.QueueResumed, Queue: queue, Path: by})
 			resumed = true
+			c.Record(tx, resuming, changed(true), 0)
 			return nil
 		})
 	}

@@ -10,25 +10,34 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // Renew moves the lease's deadline to ttl from now, if that is later. A zero
 // ttl means the lease's present ttl. If another party of the holder's actor
 // knows the id, it adopts the lease, so a reconnected client keeps its leases.
-// An adopted lease gets a new token, and its former holder is told.
+// An adopted lease gets a new token, and its former holder is told. A call that
+// has adopted a lease and is sent again does not take it from a party that has
+// adopted it since.
 func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
 	if ttl != 0 {
 		if err := checkTTL(ttl); err != nil {
 			return Lease{}, err
 		}
 	}
+	asked := call.Of(ctx)
 	return l, c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
-		l, refusal = c.renew(tx, caller, id, ttl)
+		l, refusal = c.renew(tx, asked, caller, id, ttl)
 		return refusal
 	})
 }
 
-func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lease, error) {
+// adopting is the kind of the answer of a Renew that has adopted a lease, which
+// is the lease's token. Renewals by the holder record none, so that they cost no
+// write.
+const adopting call.Kind = "adopt"
+
+func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl time.Duration) (Lease, error) {
 	if !c.opts.SessionOpen(tx, caller.Session) {
 		return Lease{}, ErrSessionEnded
 	}
@@ -49,11 +58,19 @@ func (c *Core) renew(tx Tx, caller Holder, id uuid.UUID, ttl time.Duration) (Lea
 		caller.Party = l.Holder.Party // the session acts for its parties
 	}
 	if !l.Holder.same(caller) {
+		token, adopted, err := asked.Answered(tx, adopting)
+		switch {
+		case err != nil:
+			return Lease{}, err
+		case adopted && token != record.Fixed(l.Token):
+			return Lease{}, c.lost(tx, caller, id, Notice{Scope: l.Scope, Key: l.Key, LeaseID: id, Reason: string(Adopted), SupersededBy: l.Holder.Path, At: tx.Wall()})
+		}
 		cause := Adopted
 		if caller.Session == l.Holder.Session {
 			cause = AdoptedWithin
 		}
 		l = c.move(tx, l, caller, cause)
+		asked.Record(tx, adopting, record.Fixed(l.Token), 0)
 	}
 	return c.extend(tx, l, ttl, caller).Told(tx), nil
 }
