@@ -161,7 +161,7 @@ func (a Access) hasFormer(tx engine.Tx) bool {
 	return a.Former != nil && tx.Wall().Before(a.FormerUntil)
 }
 
-// replaces reports whether a token has replaced another that is still valid.
+// replaces reports whether a token has replaced another that is not void yet.
 func replaces(tx engine.Tx, token string) (a Access, ok bool) {
 	id, secret, _ := openSecret(accessMark, token)
 	a, ok = getAccess(tx, id)
