@@ -12,7 +12,7 @@ import (
 // AddTestTool gives agents a tool that only tests know. It may block.
 func (s *Server) AddTestTool(name string, fn func(context.Context, *dispatch.Session) string) {
 	s.homes.now[0].agents.tools[name] = served{call: func(ctx context.Context, se *dispatch.Session, _ tools.Arguments) tools.Reply {
-		return tools.Reply{Object: json.RawMessage("{}"), Text: fn(ctx, se)}
+		return tools.ReplyOf(json.RawMessage("{}"), fn(ctx, se), false)
 	}}
 }
 

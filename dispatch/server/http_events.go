@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/api"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -102,22 +104,32 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 // eventText returns a page of events as the text of a stream, and where the next
 // page begins.
 func eventText(page tools.Reply) (text []byte, next json.RawMessage) {
-	var list struct {
-		Events []json.RawMessage
-		Next   json.RawMessage
-	}
-	_ = json.Unmarshal(page.Object, &list) // encoded by our own tool
-	text = make([]byte, 0, len(page.Object)+64*len(list.Events))
-	for _, event := range list.Events {
-		var head struct {
-			Revision uint64
-			Event    string
+	text = make([]byte, 0, len(page.Object)*5/4)
+	for name, value := range wire.Members(page.Object) {
+		switch string(name) {
+		case "next":
+			next = value
+		case "events":
+			for event := range wire.Elements(value) {
+				text = appendEvent(text, event)
+			}
 		}
-		_ = json.Unmarshal(event, &head)
-		text = fmt.Appendf(text, "id: %d\nevent: %s\ndata: %s\n\n", head.Revision, head.Event, event)
 	}
 	if len(text) == 0 {
-		return []byte(silence), list.Next
+		return []byte(silence), next
 	}
-	return text, list.Next
+	return text, next
+}
+
+func appendEvent(text []byte, event json.RawMessage) []byte {
+	var revision, kind []byte
+	for name, value := range wire.Members(event) {
+		switch string(name) {
+		case "revision":
+			revision = value
+		case "event":
+			kind = bytes.Trim(value, `"`)
+		}
+	}
+	return fmt.Appendf(text, "id: %s\nevent: %s\ndata: %s\n\n", revision, kind, event)
 }

@@ -212,7 +212,7 @@ func (l *link) read() {
 		switch {
 		case answer == nil: // the caller has given up
 		case m.Result != nil && len(m.Result.Content) > 0:
-			answer <- linkAnswer{reply: tools.Reply{Object: m.Result.StructuredContent, Text: m.Result.Content[0].Text, IsError: m.Result.IsError}}
+			answer <- linkAnswer{reply: tools.ReplyOf(m.Result.StructuredContent, m.Result.Content[0].Text, m.Result.IsError)}
 		case m.Error != nil:
 			answer <- linkAnswer{err: errors.New(m.Error.Message)}
 		}

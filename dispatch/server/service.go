@@ -255,7 +255,7 @@ func (s *service) nameOn(conn uint64, se *dispatch.Session, m *wire.Message, wai
 // because its arguments are not an object.
 func refuseArguments(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	r := tools.RefusalOf(&registry.ArgumentError{Argument: "arguments", Problem: "must be a JSON object"}).Reply()
-	result := mcp.NewToolResultStructured(r.Object, r.Text)
+	result := mcp.NewToolResultStructured(r.Object, r.Text())
 	result.IsError = true
 	return result, nil
 }

@@ -22,8 +22,15 @@ import (
 // field can be forgotten.
 type Reply struct {
 	Object  json.RawMessage
-	Text    string
 	IsError bool
+
+	line string // of the text; all of it if by is nil
+	by   told
+}
+
+// ReplyOf returns a reply with a text that is already whole.
+func ReplyOf(object json.RawMessage, text string, isError bool) Reply {
+	return Reply{Object: object, IsError: isError, line: text}
 }
 
 // told says, by name, how the text shows a member that its JSON leaves out.
@@ -61,12 +68,21 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 		}
 		object = append(append(append(object, `"notices":`...), mustJSON(news)...), '}')
 	}
+	return Reply{Object: object, line: line, by: by}
+}
+
+// Text returns the text. It is made only when it is asked for, because the API
+// answers with the object alone.
+func (r Reply) Text() string {
+	if r.by == nil {
+		return r.line
+	}
 	var text strings.Builder
-	text.Grow(len(line) + len(object) + 1)
-	_, _ = oneLine.WriteString(&text, line) // a Builder accepts everything
+	text.Grow(len(r.line) + len(r.Object) + 1)
+	_, _ = oneLine.WriteString(&text, r.line) // a Builder accepts everything
 	before := "\n{"
-	for name, value := range wire.Members(object) {
-		if by[string(name)] != "" {
+	for name, value := range wire.Members(r.Object) {
+		if r.by[string(name)] != "" {
 			continue
 		}
 		text.WriteString(before)
@@ -79,15 +95,16 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 	if before == "," {
 		text.WriteByte('}')
 	}
-	return Reply{Object: object, Text: text.String()}
+	return text.String()
 }
 
 // Line returns the reply to a request as an MCP message.
 func (r Reply) Line(id json.RawMessage) []byte {
-	size := len(r.Object) + len(r.Text)*9/8 + 96 // quotes in the text need two bytes
+	text := r.Text()
+	size := len(r.Object) + len(text)*9/8 + 96 // quotes in the text need two bytes
 	return wire.ReplyWith(id, size, func(line []byte) []byte {
 		line = append(line, `{"content":[{"type":"text","text":`...)
-		line = appendJSON(line, r.Text)
+		line = appendJSON(line, text)
 		line = append(append(line, `}],"structuredContent":`...), r.Object...)
 		if r.IsError {
 			line = append(line, `,"isError":true`...)

@@ -117,8 +117,8 @@ func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 		if err := json.Unmarshal(reply.Object, &object); err != nil {
 			t.Fatal(err)
 		}
-		if missing := missingIn(reply.Text, object); len(missing) > 0 {
-			t.Errorf("%T: the text does not say %v:\n%s", err, missing, reply.Text)
+		if missing := missingIn(reply.Text(), object); len(missing) > 0 {
+			t.Errorf("%T: the text does not say %v:\n%s", err, missing, reply.Text())
 		}
 		codes[object["code"].(string)] = true
 		if !reply.IsError {
