@@ -20,6 +20,7 @@ const (
 
 	restRows = 16       // a snapshot reads the time once for this many rows
 	longRead = 32 << 10 // bytes; rows that were read are also sorted, encoded and sent
+	rowCost  = 128      // bytes that a row counts in addition: encoding gives names to its parts
 )
 
 // A pace measures the work of one transaction since it began or last rested.
@@ -43,7 +44,7 @@ func (t *tx) between(yield func(engine.Row) bool) func(engine.Row) bool {
 // continue.
 func (t *tx) hasRead(r *engine.Row) bool {
 	p := &t.pace
-	p.bytes += len(r.Key) + len(r.Value)
+	p.bytes += len(r.Key) + len(r.Value) + rowCost
 	p.rows++
 	if p.rows%restRows != 0 && p.bytes < longRead {
 		return true
