@@ -136,7 +136,7 @@ const closeTimeout = 5 * time.Second
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	r := request{method: method, path: path}
 	if in != nil {
-		body, err := json.Marshal(in)
+		body, err := arguments(in)
 		if err != nil {
 			return err
 		}

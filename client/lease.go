@@ -107,10 +107,14 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 
 		Reentrant bool
 	}
+	body, err := arguments(in)
+	if err != nil {
+		return nil, err
+	}
 	c.expect(1)
 	defer c.expect(-1)
 	sent := c.clock.Running() // taken before the request, because the first of several sends may have been granted
-	asked := request{method: http.MethodPost, path: path, body: encode(in), wait: wait}
+	asked := request{method: http.MethodPost, path: path, body: body, wait: wait}
 	if err := c.do(ctx, &asked, &granted); err != nil {
 		return nil, err
 	}

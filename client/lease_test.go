@@ -55,6 +55,27 @@ func TestALeaseRenewsItselfUntilItIsReleased(t *testing.T) {
 	})
 }
 
+// A key or a queue must not become another one in JSON.
+func TestANameThatIsNotUTF8IsRefused(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		c := h.client("one")
+		const bad = "caf\xe9"
+		for what, call := range map[string]func() error{
+			"key":  func() error { _, err := c.TryAcquire(t.Context(), bad, client.LeaseOptions{}); return err },
+			"name": func() error { _, err := c.Acquire(t.Context(), bad, client.LeaseOptions{Layer: true}); return err },
+			"queue": func() error {
+				_, err := c.Enqueue(t.Context(), client.NewTask{Queue: bad, Payload: 1})
+				return err
+			},
+			"reason": func() error { return c.Do(t.Context(), "POST", "/tasks/x/nack", map[string]any{"reason": bad}, nil) },
+		} {
+			if err := call(); client.CodeOf(err) != "INVALID_ARGUMENT" || err.Error() != what+" must be valid UTF-8" {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
 // The first in line has it in the instant in which it is released.
 func TestAcquireWaitsInLine(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {

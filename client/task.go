@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/leasehold/leasehold/engine/jsontext"
 	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
@@ -59,10 +60,13 @@ func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) 
 	case !json.Valid(payload):
 		return "", errors.New("the payload: it is not JSON")
 	}
-	e := encode(enqueuing{
+	e, err := arguments(enqueuing{
 		Queue: t.Queue, Priority: t.Priority, DelaySecs: t.Delay.Seconds(),
 		MaxAttempts: t.MaxAttempts, Key: t.Key, traced: traceOf(ctx),
 	})
+	if err != nil {
+		return "", err
+	}
 	e = append(append(append(e[:len(e)-1], `,"payload":`...), payload...), '}')
 	if len(t.Gates) == 0 {
 		return c.enqueues.do(ctx, e)
@@ -122,6 +126,17 @@ func (c *Client) Wait(ctx context.Context, id string) (o Outcome, err error) {
 			return Outcome{}, context.Cause(ctx)
 		}
 	}
+}
+
+// arguments returns the JSON of what a caller says. Text that JSON cannot have is refused
+// as the server refuses it.
+func arguments(v any) ([]byte, error) {
+	if name, found := jsontext.NotUTF8(v); found {
+		e := &Error{Status: http.StatusBadRequest, Code: "INVALID_ARGUMENT", Message: name + " must be valid UTF-8"}
+		e.Object = encode(map[string]string{"argument": name, "code": e.Code, "message": e.Message})
+		return nil, e
+	}
+	return json.Marshal(v)
 }
 
 // encode returns the JSON of a value that the client has built itself.

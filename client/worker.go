@@ -146,8 +146,12 @@ func (s *shift) room(ctx context.Context) (n int) {
 
 func (s *shift) claim(ctx context.Context, n int) (tasks []Task, session string, err error) {
 	in := map[string]any{"queues": s.Queues, "ttl_secs": s.TTL.Seconds(), "wait_secs": maxWait.Seconds(), "count": n}
+	body, err := arguments(in)
+	if err != nil {
+		return nil, "", err
+	}
 	var got struct{ Tasks []Task }
-	asked := request{method: http.MethodPost, path: "/tasks/next", body: encode(in), wait: maxWait}
+	asked := request{method: http.MethodPost, path: "/tasks/next", body: body, wait: maxWait}
 	err = s.do(ctx, &asked, &got)
 	return got.Tasks, asked.session, err
 }

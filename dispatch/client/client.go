@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/traceparent"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // A Client is one session with a daemon.
@@ -107,7 +108,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// Call calls a tool. A refusal is returned as a [*Refusal].
+// Call calls a tool. A refusal is returned as a [*Refusal], and so are arguments with
+// text that is not UTF-8, which are not sent.
 func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error) {
 	return c.call(ctx, tool, args, make(map[string]any))
 }
@@ -125,7 +127,18 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 		meta[traceparent.Header], meta[traceparent.StateHeader] = parent, state
 	}
 	request := mcp.CallToolRequest{}
-	request.Params.Name, request.Params.Arguments = tool, args
+	request.Params.Name = tool
+	if args != nil {
+		text, err := wire.Marshal(args)
+		if wrong, ok := errors.AsType[*registry.ArgumentError](err); ok {
+			refusal := invalid(wrong.Argument, err)
+			return refusal.Answer, refusal
+		}
+		if err != nil {
+			return Answer{}, fmt.Errorf("the arguments of %s have no JSON: %w", tool, err)
+		}
+		request.Params.Arguments = text
+	}
 	if len(meta) > 0 {
 		request.Params.Meta = &mcp.Meta{AdditionalFields: meta}
 	}
@@ -162,12 +175,21 @@ func refusalOf(tool string, err error) *Refusal {
 	if !slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) }) {
 		return nil
 	}
-	r := &Refusal{Code: "INVALID_ARGUMENT", Message: err.Error()}
-	if strings.HasSuffix(r.Message, "tool not found") {
-		r.Message = fmt.Sprintf("this session has no tool %q, or the daemon has none", tool)
+	if strings.HasSuffix(err.Error(), "tool not found") {
+		err = fmt.Errorf("this session has no tool %q, or the daemon has none", tool)
 	}
+	return invalid("", err)
+}
+
+// invalid returns the refusal of a call because of an argument, or "" if it is none.
+func invalid(argument string, err error) *Refusal {
+	r := &Refusal{Code: "INVALID_ARGUMENT", Message: err.Error()}
 	r.Text = r.Message
-	r.Object, _ = json.Marshal(map[string]string{"code": r.Code, "message": r.Message}) // strings have JSON
+	r.Object, _ = json.Marshal(struct { // strings have JSON
+		Argument string `json:"argument,omitempty"`
+		Code     string `json:"code"`
+		Message  string `json:"message"`
+	}{argument, r.Code, r.Message})
 	return r
 }
 

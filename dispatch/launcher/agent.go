@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // An agentProcess is the process of one actor, from the order to start it to
@@ -51,6 +52,7 @@ func (a *agentProcess) live(ctx context.Context) {
 	l, o := a.launcher, a.order
 	end := a.run(ctx)
 	end.Run, end.ActorID = l.run, o.ActorID
+	end.Cause = wire.Informative(end.Cause) // it may name a file
 	select {
 	case <-a.disowned:
 		return
@@ -115,7 +117,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	}
 	a.pid.Store(int64(proc.PID()))
 	l.guard.watch(proc)
-	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID(), "logs": p.path}, nil); err != nil {
+	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID(), "logs": wire.Informative(p.path)}, nil); err != nil {
 		a.ask(stop{Status: "cancelled", Reason: "its start could not be reported: " + err.Error()})
 	}
 	l.event(Event{

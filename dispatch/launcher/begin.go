@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // begin creates the run or resumes it, and writes run.json.
@@ -116,7 +117,7 @@ func (l *Launcher) attach(ctx context.Context, c connection) error {
 		if pid == 0 {
 			continue
 		}
-		started := map[string]any{"run": l.run, "actor_id": id, "pid": pid, "logs": l.opts.Directory.actor(a.order.Path, id)}
+		started := map[string]any{"run": l.run, "actor_id": id, "pid": pid, "logs": wire.Informative(l.opts.Directory.actor(a.order.Path, id))}
 		_, err := c.Call(ctx, "operator_launch_started", started)
 		refusal, refused := errors.AsType[*client.Refusal](err)
 		switch {

@@ -92,13 +92,19 @@ func (e *HelloError) Error() string { return e.Message }
 
 // Greet opens a connection to the daemon over nc, which the caller must close.
 // What follows must be read from the Reader. If the daemon refused, the error
-// is a [*HelloError]. Greet sets no deadlines on nc.
+// is a [*HelloError], and also if h has a name that is not UTF-8. Greet sets no deadlines
+// on nc.
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 	h.Leasehold = HelloVersion
 	if h.Mark == "" {
 		h.Leasehold = 1 // an older daemon accepts it, and nothing else is new
 	}
-	_, writeErr := nc.Write(wire.Line(h))
+	h.Directory = wire.Informative(h.Directory)
+	hello, err := wire.Marshal(h)
+	if err != nil {
+		return nil, Welcome{}, &HelloError{Code: "INVALID_ARGUMENT", Message: err.Error()}
+	}
+	_, writeErr := nc.Write(append(hello, '\n'))
 	// A daemon that refuses the connection says why, and may close it before it
 	// reads the hello.
 	br := bufio.NewReaderSize(nc, 16<<10)

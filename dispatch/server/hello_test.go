@@ -38,6 +38,25 @@ func TestWelcomeSaysWhoOneIs(t *testing.T) {
 	})
 }
 
+// The name or run of a client must not become another one in JSON. Its directory only
+// informs people.
+func TestHelloIsSentInUTF8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		d.token(t, "root")
+		for hello, want := range map[server.Hello]string{
+			{Run: "r", Name: "w\xff"}:                         "name must be valid UTF-8",
+			{Run: "r\xff", Name: "w"}:                         "run must be valid UTF-8",
+			{Run: "r", Name: "w", Directory: "/home/caf\xe9"}: "",
+		} {
+			_, _, err := server.Greet(d.pipe(t).nc, hello)
+			if refused, ok := errors.AsType[*server.HelloError](err); ok != (want != "") || ok && (refused.Code != "INVALID_ARGUMENT" || refused.Message != want) {
+				t.Errorf("%+v: %v, want %q", hello, err, want)
+			}
+		}
+	})
+}
+
 func TestBadHelloIsRefusedByCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{})

@@ -3,13 +3,13 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -103,23 +103,22 @@ func (a *arguments) add(name, text string) error {
 	if _, twice := a.given[name]; twice {
 		return &registry.ArgumentError{Argument: name, Problem: "must be given once"}
 	}
-	if !utf8.ValidString(text) { // json.Marshal would replace what is not
-		return &registry.ArgumentError{Argument: name, Problem: "must be valid UTF-8"}
-	}
 	schema := a.tool.Input.Properties[name]
+	var err error
 	switch {
 	case schema == nil || schema.Type == "string": // an unknown argument is refused later, by name
-		value, _ := json.Marshal(text)
-		a.given[name] = value
+		a.given[name], err = wire.Marshal(text)
 	case schema.Type == "array" && schema.Items != nil && schema.Items.Type == "string":
-		value, _ := json.Marshal(strings.Split(text, ","))
-		a.given[name] = value
+		a.given[name], err = wire.Marshal(strings.Split(text, ","))
 	case !json.Valid([]byte(text)):
-		return &registry.ArgumentError{Argument: name, Problem: "must be " + article(schema.Type)}
+		err = &registry.ArgumentError{Problem: "must be " + article(schema.Type)}
 	default:
 		a.given[name] = json.RawMessage(text)
 	}
-	return nil
+	if wrong, ok := errors.AsType[*registry.ArgumentError](err); ok {
+		wrong.Argument = name
+	}
+	return err
 }
 
 func article(kind string) string {

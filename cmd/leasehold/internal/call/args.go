@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -45,18 +44,15 @@ func splitArguments(given []string) (pairs []pair, err error) {
 }
 
 // readArguments converts pairs to the arguments of a tool.
-func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]json.RawMessage, error) {
-	args := make(map[string]json.RawMessage)
+func readArguments(tool mcp.Tool, pairs []pair, stdin io.Reader) (map[string]any, error) {
+	args := make(map[string]any)
 	for _, p := range pairs {
 		text, err := p.text(stdin)
-		if err == nil && !utf8.ValidString(text) { // JSON would replace what is not, so that another file is leased
-			err = errors.New("must be valid UTF-8")
-		}
 		if err != nil {
 			return nil, exit.Usage(fmt.Errorf("argument %s: %w", p.name, err))
 		}
 		if p.asText {
-			args[p.name] = mustJSON(text)
+			args[p.name] = text
 			continue
 		}
 		want := typeOf(tool, p.name)
@@ -125,28 +121,19 @@ func checkJSON(want, text string) error {
 }
 
 // typed returns text as JSON of the wanted type if it is that, and otherwise as
-// a JSON string, which the daemon may refuse.
-func typed(want, text string) json.RawMessage {
+// a string, which the daemon may refuse.
+func typed(want, text string) any {
 	trimmed := strings.TrimSpace(text)
 	if fits(want, trimmed) {
 		return json.RawMessage(trimmed)
 	}
 	if want == "array" && trimmed != "" && trimmed[0] != '[' {
-		return mustJSON(strings.Split(trimmed, ","))
+		return strings.Split(trimmed, ",")
 	}
 	if want == "string" {
 		text = strings.TrimRight(text, "\r\n") // the newline at the end of a file with one line
 	}
-	return mustJSON(text)
-}
-
-// mustJSON encodes strings, which cannot fail.
-func mustJSON(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
+	return text
 }
 
 func fits(want, text string) bool {

@@ -158,13 +158,13 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 	}
 	defer func() { c.Close() }()
 	id := uuid.NewString()
-	var args map[string]json.RawMessage // nil: the tool's arguments are not known yet
+	var args map[string]any // nil: the tool's arguments are not known yet
 	for again := false; ; again = args != nil {
 		var answer client.Answer
 		if args == nil {
 			var tool mcp.Tool
 			if tool, err = findTool(cmd.Context(), c, name); err == nil {
-				args, err = terminal.Interruptible(cmd.Context(), func() (map[string]json.RawMessage, error) {
+				args, err = terminal.Interruptible(cmd.Context(), func() (map[string]any, error) {
 					return readArguments(tool, pairs, cmd.InOrStdin())
 				})
 				if err != nil {

@@ -9,7 +9,6 @@ import (
 	osexec "os/exec"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -160,11 +159,8 @@ func asSeconds(n float64) time.Duration { return time.Duration(n * float64(time.
 
 // add adds a lease to take, unless it is already in the list.
 func (cfg *execConfig) add(w wanted) error {
-	switch {
-	case w == (wanted{}):
+	if w == (wanted{}) {
 		return errors.New("must not be empty")
-	case !utf8.ValidString(w.Key + w.Path): // JSON would replace what is not, so that another file is leased
-		return errors.New("must be valid UTF-8")
 	}
 	if !slices.Contains(cfg.wanted, w) {
 		cfg.wanted = append(cfg.wanted, w)

@@ -36,6 +36,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // maxInput limits the input. The input of a write contains the file's content.
@@ -296,7 +297,7 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 	args := map[string]any{
 		"writes": list, "party": g.event.party, "main": g.event.main, "hold_secs": settings.Guard.Hold().Seconds(),
 		"overrule": settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report,
-		"name":     guestName(g.client, g.event.dir), "directory": g.event.dir,
+		"name":     guestName(g.client, g.event.dir), "directory": wire.Informative(g.event.dir),
 	}
 	answer, err := g.insist(ctx, args)
 	refusal, refused := errors.AsType[*mcp.Refusal](err)

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/project"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
@@ -88,7 +89,7 @@ func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 	if len(files) == 0 {
 		return "", nil
 	}
-	args["files"], args["run"], args["directory"], args["name"] = files, run, g.event.dir, guestName(g.client, g.event.dir)
+	args["files"], args["run"], args["directory"], args["name"] = files, run, wire.Informative(g.event.dir), guestName(g.client, g.event.dir)
 	if answer, err = g.call(ctx, "hook_changed", args); err != nil {
 		return "", err
 	}
