@@ -69,6 +69,8 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 				return strings.Repeat("x", 2<<20), nil
 			case what == "very large":
 				return strings.Repeat("x", 5<<20), nil
+			case what == "nested":
+				return json.RawMessage(strings.Repeat("[", 64) + strings.Repeat("]", 64)), nil
 			case what == "deep":
 				return json.RawMessage(strings.Repeat("[", 70) + strings.Repeat("]", 70)), nil
 			case what == "fails at length":
@@ -83,7 +85,8 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 			"ok": `completed {"attempt":1}`, "later": `completed {"attempt":3}`, "fails": `failed "it cannot be done"`, "never": `dead `,
 			"slow": `completed null`, "no JSON": `failed "the result: json: unsupported type: func()"`,
 			"large": `failed "the result: limit reached: bytes of a result, at most 1048576"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
-			"deep": `failed "the result: tasks must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
+			"nested": "completed " + strings.Repeat("[", 64) + strings.Repeat("]", 64),
+			"deep":   `failed "the result: tasks[0]: result must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
 		} {
 			id := enqueue(t, one, client.NewTask{Queue: "q", Payload: what, MaxAttempts: 3})
 			if o := outcome(t, one, id); o.State+" "+string(o.Result)+string(o.Error) != want {

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // What is wrong with a call is told whichever part of the server finds it: a
@@ -86,6 +87,9 @@ func TestJSONThatSomeClientsCannotReadIsRefusedByItsArgument(t *testing.T) {
 		`kv_set {"path":"/shared/\ud800","value":1}`:                                       `path must not contain half of a surrogate pair, such as "\ud800"`,
 		`kv_cas {"path":"/shared/x","expected_version":0,"value":"` + "\xff" + `"}`:        "value must be valid UTF-8",
 		`task_enqueue {"queue":"q","payload":{"a":` + deep + `}}`:                          "payload must not be nested deeper than 64 levels",
+		`task_enqueue_many {"tasks":[{"queue":"q","payload":` + deep + `}]}`:               "tasks[0]: payload must not be nested deeper than 64 levels",
+		`task_enqueue_many {"tasks":` + deep + `}`:                                         "tasks must be a list of objects",
+		`task_enqueue_many {"tasks":[{"queue":"q","payload":"` + "\xff" + `"}]}`:           "tasks[0]: payload must be valid UTF-8",
 		`task_submit {"task_id":"x","token":1,"status":"completed","result":` + deep + `}`: "result must not be nested deeper than 64 levels",
 		`task_submit {"task_id":"x","token":1,"status":"failed","error":"\udc00"}`:         `error must not contain half of a surrogate pair, such as "\ud800"`,
 		`actor_report {"result":[-1e400]}`:                                                 "result must not contain the number -1e400, which is beyond what a float64 can hold",
@@ -95,6 +99,24 @@ func TestJSONThatSomeClientsCannotReadIsRefusedByItsArgument(t *testing.T) {
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, args)
 		if m := p.receive(); !m.Result.IsError || m.text() != want {
 			t.Errorf("%.60s: %q, want %q", arguments, m.text(), want)
+		}
+	}
+}
+
+// A payload may be as deep among others as alone.
+func TestAPayloadIsAsDeepAmongOthersAsAlone(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	p := d.dial(t, "w")
+	for levels, fits := range map[int]bool{wire.MaxDepth: true, wire.MaxDepth + 1: false} {
+		payload := strings.Repeat("[", levels) + strings.Repeat("]", levels)
+		for tool, args := range map[string]string{
+			"task_enqueue":      `{"queue":"q","payload":` + payload + `}`,
+			"task_enqueue_many": `{"tasks":[{"queue":"q","payload":1},{"queue":"q","payload":` + payload + `}]}`,
+		} {
+			p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, args)
+			if m := p.receive(); m.Result.IsError == fits {
+				t.Errorf("%s with %d levels: %q", tool, levels, m.text())
+			}
 		}
 	}
 }

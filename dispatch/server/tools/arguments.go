@@ -107,15 +107,6 @@ func decode(fields []field, given Arguments, args reflect.Value) error {
 	if len(strange) > 0 {
 		return unknown(strange, missing(fields, values), fields)
 	}
-	for i := range fields {
-		f := &fields[i]
-		if values[i] == nil {
-			continue
-		}
-		if err := wire.Portable(values[i]); err != nil {
-			return f.wrong(err.Error())
-		}
-	}
 	return setAll(fields, values, args)
 }
 
@@ -126,6 +117,11 @@ func setAll(fields []field, values []json.RawMessage, args reflect.Value) error 
 		f := &fields[i]
 		if values[i] == nil {
 			continue
+		}
+		if !f.objects() { // their fields are checked one by one: a value may be as deep there as if it were sent alone
+			if err := wire.Portable(values[i]); err != nil {
+				return f.wrong(err.Error())
+			}
 		}
 		if err := f.set(args.FieldByIndex(f.index), values[i]); err != nil {
 			return err
