@@ -8,7 +8,8 @@
 Servers are http://host:port, https://host or unix:///path of a daemon's socket. A
 refusal is a Refusal, whose code says what happened. Nobody renews a lease by itself:
 call lease_renew at a third of its ttl. A client is used by one thread at a time. A call
-that is sent again with the same call_key has one effect.
+that is sent again with the same call_key has one effect. One that ends by a time-out or
+by Ctrl-C is cancelled, so that it leaves nothing behind.
 
 Generated from the OpenAPI document by client/generate: do not edit.
 """
@@ -71,8 +72,23 @@ class Client:
                 self.session_end()
         finally:
             self._session = None
-            if self._conn:
-                self._conn.close()
+            self._drop()
+
+    def _drop(self):
+        if self._conn:
+            self._conn.close()
+        self._conn = None
+
+    def _cancel(self, key):
+        # Nobody gets the answer of this call, and what it was granted would last for its ttl.
+        timeout, self._timeout = self._timeout, 5
+        try:
+            self.call_cancel(key)
+        except (OSError, ValueError, http.client.HTTPException, Refusal):
+            pass
+        finally:
+            self._timeout = timeout
+            self._drop()
 
     def _connect(self):
         u = self._url
@@ -103,11 +119,11 @@ class Client:
                 answer = self._conn.getresponse()
                 text = answer.read()
                 break
-            except (OSError, http.client.HTTPException):
-                if self._conn:
-                    self._conn.close()
-                self._conn = None
-                if last:
+            except BaseException as e:
+                self._drop()
+                if last or not isinstance(e, (OSError, http.client.HTTPException)):
+                    if method == "POST" and self._session:
+                        self._cancel(headers["Idempotency-Key"])
                     raise
         try:
             answered = json.loads(text) if text else None

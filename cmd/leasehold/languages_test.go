@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -24,6 +26,22 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	mux.Handle("/below/", http.StripPrefix("/below", httputil.NewSingleHostReverseProxy(daemon)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+	})
+	// Here a lease is granted, and nobody gets the answer.
+	mux.Handle("/lost/", http.StripPrefix("/lost", httputil.NewSingleHostReverseProxy(daemon)))
+	mux.HandleFunc("POST /lost/api/v1/leases", func(_ http.ResponseWriter, r *http.Request) {
+		asked, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, d.url+"/api/v1/leases", r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		asked.Header, asked.ContentLength = r.Header.Clone(), r.ContentLength
+		if answer, err := http.DefaultClient.Do(asked); err != nil {
+			t.Error(err)
+		} else if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.Body.Close() != nil {
+			t.Errorf("the answer: %v", err)
+		}
+		<-r.Context().Done()
 	})
 	proxy := httptest.NewServer(mux)
 	t.Cleanup(proxy.Close)
@@ -53,7 +71,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 }
 
 const pythonProgram = `
-import os
+import os, signal, threading
 from leasehold import Client, Refusal
 env = os.environ
 said = []
@@ -89,6 +107,24 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
         one.session_get()
 with Client(env["PROXY"] + "/below/", env["ONE"]) as below:
     below.kv_get("/shared/plan")
+# A call that is interrupted leaves nothing behind, also if it was answered.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupt():
+    with Client(env["URL"], env["TWO"]) as c:
+        try:
+            while True:
+                c.run_lease_release(c.run_lease_acquire(key="lost")["lease_id"])
+        except Refusal as e:
+            assert e.code == "LEASE_HELD", e
+    os.kill(os.getpid(), signal.SIGINT)
+with Client(env["PROXY"] + "/lost", env["ONE"]) as lost, Client(env["URL"], env["TWO"]) as two:
+    threading.Thread(target=interrupt).start()
+    try:
+        lost.run_lease_acquire(key="lost", ttl_secs=3600, wait_secs=50)
+        assert False, "not interrupted"
+    except KeyboardInterrupt:
+        two.run_lease_acquire(key="lost", wait_secs=50)
+    lost.kv_get("/shared/plan")
 with Client(env["URL"], env["ONE"]) as other:
     other.run_lease_acquire(key="deploy")
 try:
@@ -133,6 +169,21 @@ await one.session_get();
 assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
 const below = new Client({ url: process.env.PROXY + "/below/", token: process.env.ONE });
 await below.kv_get({ path: "/shared/plan" });
+// A call that is given up leaves nothing behind, also if it was answered.
+const lost = new Client({ url: process.env.PROXY + "/lost", token: process.env.ONE });
+await lost.open();
+const stop = new AbortController();
+const call = lost.run_lease_acquire({ key: "lost", ttl_secs: 3600, wait_secs: 50 }, { signal: stop.signal });
+const free = () => two.run_lease_acquire({ key: "lost" }).then((l) => two.run_lease_release({ lease_id: l.lease_id }).then(() => true), (e) => {
+  assert.equal(e.code, "LEASE_HELD");
+  return false;
+});
+while (await free());
+stop.abort();
+await assert.rejects(call, { name: "AbortError" });
+await two.run_lease_acquire({ key: "lost", wait_secs: 50 });
+await lost.kv_get({ path: "/shared/plan" });
+await lost.close();
 await one.close();
 await two.close();
 const other = await client(process.env.ONE);
