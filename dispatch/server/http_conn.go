@@ -176,6 +176,10 @@ func (c *webConn) Read(p []byte) (n int, err error) {
 		c.settle()
 	case errors.Is(err, syscall.ECONNRESET):
 		c.wasClosed()
+	default:
+		if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+			refusePlain(plain)
+		}
 	}
 	return n, err
 }

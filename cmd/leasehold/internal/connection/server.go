@@ -119,6 +119,9 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 	}
 	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
 	resp, err := http.ReadResponse(c.in, r)
+	if err != nil && u.Scheme == "http" {
+		return nil, fmt.Errorf("it does not answer as a server of leasehold; if it is served over TLS, the URL must begin with https://: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("it does not answer as a server of leasehold: %w", err)
 	}
@@ -136,6 +139,9 @@ type notTrusted struct{ *server.HelloError }
 func (e notTrusted) Unwrap() error { return e.HelloError }
 
 func explainTLS(u *url.URL, err error) error {
+	if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+		return fmt.Errorf("it speaks no TLS; if it serves plain HTTP on this machine, the URL must begin with http://: %w", err)
+	}
 	bad, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {
 		return err
@@ -152,13 +158,15 @@ func explainTLS(u *url.URL, err error) error {
 // refusal turns the answer of a server that refuses a connection into an error.
 func refusal(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	var problem struct{ Detail, Message string }
+	var problem struct{ Code, Detail, Message string }
 	message := strings.TrimSpace(string(text))
 	if json.Unmarshal(text, &problem) == nil {
 		message = problem.Detail + problem.Message
 	}
 	var code string
 	switch resp.StatusCode {
+	case http.StatusBadRequest:
+		code = problem.Code
 	case http.StatusUnauthorized:
 		code = "UNAUTHENTICATED"
 	case http.StatusForbidden:
@@ -167,7 +175,8 @@ func refusal(resp *http.Response) error {
 		code = "UNAVAILABLE"
 	case http.StatusTooManyRequests:
 		code = "LIMIT"
-	default:
+	}
+	if code == "" {
 		return &server.HelloError{Code: "NOT_FOUND", Message: fmt.Sprintf("it answers %s (%.200q) to a command that connects: it is no server of leasehold, or an older one, or a proxy before it passes no upgrade on", resp.Status, message)}
 	}
 	return &server.HelloError{Code: code, Message: message}
