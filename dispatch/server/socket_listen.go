@@ -75,7 +75,41 @@ func checkPrivate(dir string) error {
 	if shared {
 		return fmt.Errorf("others may write in its directory, mode %v: chmod 700 %s", info.Mode(), dir)
 	}
+	if above := OpenAbove(dir); above != "" {
+		return fmt.Errorf("others may move its directory away, as they may write in %s: chmod o-w %s, or chmod +t if they are to", above, above)
+	}
 	return nil
+}
+
+// OpenAbove returns the nearest directory above path in which every user may rename what
+// is there, or "" if there is none. In a directory with the sticky bit, such as /tmp, only
+// the owner of a file may. A directory that its group may write counts as closed, because
+// on many systems each user has a group of its own.
+func OpenAbove(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "" // this process has no directory any more, and whoever uses path will see that
+	}
+	if open := openAbove(path); open != "" {
+		return open
+	}
+	for at := path; ; at = filepath.Dir(at) { // the path itself may not exist yet
+		if target, err := filepath.EvalSymlinks(at); err == nil {
+			return openAbove(target)
+		}
+		if at == filepath.Dir(at) {
+			return ""
+		}
+	}
+}
+
+func openAbove(path string) string {
+	for dir := filepath.Dir(path); dir != path; path, dir = dir, filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			return dir
+		}
+	}
+	return ""
 }
 
 // lockFile takes a lock that is released by Close or by the end of the process.

@@ -165,3 +165,37 @@ func TestNobodyIsServedWithoutCredentials(t *testing.T) {
 	stop()
 	<-served
 }
+
+// Others can move a path away that is below a directory which every user may write,
+// unless that has the sticky bit.
+func TestWhatIsAboveAPathIsOpen(t *testing.T) {
+	for mode, open := range map[fs.FileMode]bool{0o755: false, 0o775: false, 0o777: true, 0o777 | fs.ModeSticky: false} {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(dir, "dir")
+		if err := os.MkdirAll(filepath.Join(dir, "a"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(filepath.Join(dir, "a"), link); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if open {
+			want = dir
+		}
+		for _, path := range []string{filepath.Join(dir, "a"), filepath.Join(dir, "b", "c", "d"), link, filepath.Join(link, "state")} {
+			if got := server.OpenAbove(path); got != want {
+				t.Errorf("above %s, mode %v: %q, want %q", path, mode, got, want)
+			}
+		}
+		if got := server.OpenAbove(dir); got != "" {
+			t.Errorf("the directory itself, mode %v, counts: %q", mode, got)
+		}
+	}
+}

@@ -35,6 +35,9 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 	if what, do := openToOthers(filepath.Dir(socket), 0o022); what != "" {
 		found = append(found, finding{"socket", fault, what + ", and could replace the socket", do})
 	}
+	if what, do := movable(filepath.Dir(socket)); what != "" {
+		found = append(found, finding{"socket", fault, what, do})
+	}
 	if errors.Is(err, context.Canceled) {
 		return found, nil
 	}
@@ -99,9 +102,12 @@ func examinePlace() []finding {
 			found = append(found, finding{"state", fault, what, do})
 		}
 	}
+	wrong(movable(dir))
 	wrong(openToOthers(dir, 0o022))
-	wrong(openToOthers(db, 0o077))
-	at := nearest(db)
+	if !inDatabase {
+		wrong(openToOthers(files, 0o077))
+	}
+	at := nearest(files)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 		do := "make yourself its owner"
 		if !errors.Is(err, fs.ErrPermission) {
@@ -164,4 +170,13 @@ func openToOthers(dir string, others fs.FileMode) (what, do string) {
 		return fmt.Sprintf("others may use %s, mode %v", dir, info.Mode().Perm()), "chmod 700 " + dir
 	}
 	return "", ""
+}
+
+// movable describes a problem with what is above a directory, which others can move away.
+func movable(dir string) (what, do string) {
+	above := server.OpenAbove(dir)
+	if above == "" {
+		return "", ""
+	}
+	return fmt.Sprintf("others may write in %s, and could move %s away", above, dir), fmt.Sprintf("chmod o-w %s, or chmod +t if they are to write there", above)
 }

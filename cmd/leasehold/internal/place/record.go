@@ -11,8 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
@@ -178,9 +180,13 @@ func Open(state string) bool {
 }
 
 // CheckPrivate returns an error if a state belongs to another user or is
-// writable by others, who could replace its contents. A directory that does not
-// exist is accepted.
+// writable by others, who could replace its contents, or if they could move it
+// away. A directory that does not exist is accepted, if others cannot move what
+// is above it.
 func CheckPrivate(dir string) error {
+	if above := server.OpenAbove(dir); above != "" {
+		return fmt.Errorf("state %s can be moved away by other users, who may write in %s: chmod o-w %s, or chmod +t if they are to, or name another directory", dir, above, above)
+	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
