@@ -44,6 +44,48 @@ type Owner struct {
 	PID      int    `json:"pid"`
 }
 
+// A storedRecord and a storedOwner are what the files have. Their fields take the place of
+// those with the same name in what they embed.
+type (
+	storedRecord struct {
+		*Record
+		State  exact   `json:"state"`
+		Socket exact   `json:"socket"`
+		Binary exact   `json:"binary"`
+		Args   []exact `json:"args"`
+		Dir    exact   `json:"dir"`
+	}
+	storedOwner struct {
+		*Owner
+		State exact `json:"state"`
+	}
+)
+
+// An exact text keeps all its bytes in JSON, which has only text in UTF-8, and paths need
+// not be that. Other text is {"base64": "…"}.
+type exact string
+
+type inBase64 struct {
+	Bytes []byte `json:"base64"`
+}
+
+func (e exact) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(e)) {
+		return json.Marshal(string(e))
+	}
+	return json.Marshal(inBase64{[]byte(e)})
+}
+
+func (e *exact) UnmarshalJSON(text []byte) error {
+	if text[0] != '{' {
+		return json.Unmarshal(text, (*string)(e))
+	}
+	var b inBase64
+	err := json.Unmarshal(text, &b)
+	*e = exact(b.Bytes)
+	return err
+}
+
 func recordPath(state string) string { return filepath.Join(state, "daemon.json") }
 func ownerPath(socket string) string { return socket + ".owner" }
 
@@ -60,10 +102,15 @@ func (r Record) ThisProcess() Record {
 
 // Write stores the record in the state, and its owner beside the socket.
 func (r Record) Write() error {
-	if err := writeAtomically(recordPath(r.State), r); err != nil {
+	stored := storedRecord{Record: &r, State: exact(r.State), Socket: exact(r.Socket), Binary: exact(r.Binary), Dir: exact(r.Dir)}
+	for _, arg := range r.Args {
+		stored.Args = append(stored.Args, exact(arg))
+	}
+	if err := writeAtomically(recordPath(r.State), stored); err != nil {
 		return err
 	}
-	return writeAtomically(ownerPath(r.Socket), Owner{State: r.State, OnDemand: r.OnDemand, PID: r.PID})
+	owner := Owner{State: r.State, OnDemand: r.OnDemand, PID: r.PID}
+	return writeAtomically(ownerPath(r.Socket), storedOwner{Owner: &owner, State: exact(r.State)})
 }
 
 // Remove removes the record of a daemon that stops. The socket still belongs to
