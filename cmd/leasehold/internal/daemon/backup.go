@@ -157,6 +157,7 @@ func (b *backingUp) make(cmd *cobra.Command, state string) error {
 		return err
 	}
 	if state == "" {
+		place.NoteLocal(cmd)
 		state = d.State()
 	} else if r, ok := place.ReadRecord(state); ok && r.Alive() {
 		d = connection.NewDialer(place.Target{Socket: r.Socket, Named: true, State: r.State})

@@ -36,7 +36,8 @@ func NewStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the daemon that serves this state",
 		Long: `Show the daemon that serves this state: its process, where it listens and whether
-its binary has been replaced since it started. No daemon is started.
+its binary has been replaced since it started. No daemon is started. It is the daemon
+of this machine, also where LEASEHOLD_SERVER is set; see doctor for a server elsewhere.
 
 Exit codes: 0 a daemon runs; 1 none does.`,
 		Example: `  leasehold status
@@ -131,6 +132,7 @@ it with that instead.`,
 // look finds the daemon. If none runs, the error is connection.ErrNoDaemon, and
 // the status has the record that the last one left, if it was killed.
 func look(cmd *cobra.Command) (status, error) {
+	place.NoteLocal(cmd)
 	d, err := connection.For(cmd)
 	if err != nil {
 		return status{}, err

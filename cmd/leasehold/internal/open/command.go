@@ -95,6 +95,7 @@ func ask(cmd *cobra.Command, role, base string) (link, error) {
 		}
 		base = u.Scheme + "://" + u.Host
 	}
+	place.NoteLocal(cmd)
 	d, err := connection.For(cmd)
 	if err != nil {
 		return link{}, err

@@ -75,6 +75,14 @@ func serversOf(cmd *cobra.Command) (*Servers, error) {
 	return s, nil
 }
 
+// NoteLocal says on stderr that a command means the daemon of this machine, if
+// LEASEHOLD_SERVER names a server elsewhere, which other commands use.
+func NoteLocal(cmd *cobra.Command) {
+	if os.Getenv("LEASEHOLD_SERVER") != "" && !cmd.Flags().Changed("socket") {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s means the daemon of this machine, whatever LEASEHOLD_SERVER says\n", cmd.Name())
+	}
+}
+
 // token returns the token from the environment or from a file.
 func token() (string, error) {
 	token, file := os.Getenv("LEASEHOLD_TOKEN"), os.Getenv("LEASEHOLD_TOKEN_FILE")
