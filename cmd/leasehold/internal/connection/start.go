@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -74,6 +76,10 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 	log := place.Log(state)
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no daemon listens after %v; see %s", startTimeout, log))
 	defer cancel()
+	var said int64 // how much of the log is of earlier daemons
+	if info, err := os.Stat(log); err == nil {
+		said = info.Size()
+	}
 	daemon, err := spawn(log, dir, args)
 	if err != nil {
 		return nil, &StartError{err}
@@ -96,7 +102,7 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 			// this cannot be seen.
 			seen := place.Open(state) || time.Since(ended) < firstInstants
 			if !seen || pause(ctx) != nil {
-				return nil, &StartError{errors.New(lastWords(log))}
+				return nil, &StartError{errors.New(lastWords(log, said))}
 			}
 			continue
 		default:
@@ -177,13 +183,21 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// lastWords returns what a daemon that ended at once wrote into its log: its error, which
-// is the last line, and the hint, if one follows it. On a full disk it could not write.
-func lastWords(log string) string {
+// lastWords returns what a daemon that ended at once wrote into its log, after what
+// earlier ones had said there: its error, which is the last line, and the hint, if one
+// follows it. On a full disk it could not write.
+func lastWords(log string, said int64) string {
 	text, _ := os.ReadFile(log)
+	if int64(len(text)) >= said { // else it is another file since
+		text = text[said:]
+	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	last := lines[len(lines)-1]
 	if last == "" {
+		var largest unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &largest); err == nil && largest.Cur != unix.RLIM_INFINITY {
+			return fmt.Sprintf("it left no message in %s, and no file may have more than %d bytes here: raise the limit, which is ulimit -f", log, largest.Cur)
+		}
 		return fmt.Sprintf("it left no message in %s; if that disk is full, make room on it, or name another place in XDG_STATE_HOME", log)
 	}
 	if hint, ok := strings.CutPrefix(last, "hint: "); ok && len(lines) > 1 {

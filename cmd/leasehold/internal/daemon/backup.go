@@ -280,6 +280,8 @@ func explainBackup(err error, dir string) error {
 		return err
 	case strings.Contains(err.Error(), syscall.ENOSPC.Error()): // the daemon's error comes as text
 		return exit.Hint(err, "nothing is left of the copy: make room in %s, or name a directory on another disk", filepath.Dir(dir))
+	case strings.Contains(err.Error(), syscall.EFBIG.Error()):
+		return exit.Hint(err, "nothing is left of the copy: %s", exit.SystemHint(syscall.EFBIG))
 	case connection.IsCode(err, "FORBIDDEN"):
 		return exit.Hint(err, "after the database was restored, run leasehold cluster restored before the first server starts")
 	case errors.Is(err, pebble.ErrInside):

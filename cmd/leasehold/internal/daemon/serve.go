@@ -2,6 +2,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -473,7 +474,7 @@ func explain(err error) error {
 	case errors.Is(err, engine.ErrCorrupt):
 		return exit.Hint(err, "nothing was changed: restore the state from a copy, or move it away to start without its runs and leases")
 	case errors.Is(err, engine.ErrFailed):
-		return exit.Hint(err, "everything acknowledged is safe: repair the disk, then start the daemon again")
+		return exit.Hint(err, "everything acknowledged is safe: %s; then start the daemon again", cmp.Or(exit.SystemHint(err), "repair the disk"))
 	default:
 		return err
 	}

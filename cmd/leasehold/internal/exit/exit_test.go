@@ -38,6 +38,7 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{os.NewSyscallError("getwd", syscall.ENOENT), "the directory that you are in has been removed, or cannot be read: change to another"},
 		{at(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EDQUOT), "make room in " + dir + ", or name a place on another disk"},
+		{at(syscall.EFBIG), "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"},
 		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},
 		{at(syscall.EACCES), "it is write-protected, or another user's: name a place of yours"},
 		{exit.Hint(at(syscall.EACCES), "ask the operator"), "ask the operator"},

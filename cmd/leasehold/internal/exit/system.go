@@ -15,6 +15,9 @@ func SystemHint(err error) string {
 	if call, ok := errors.AsType[*os.SyscallError](err); ok && call.Syscall == "getwd" {
 		return "the directory that you are in has been removed, or cannot be read: change to another"
 	}
+	if errors.Is(err, syscall.EFBIG) {
+		return "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"
+	}
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
 		return ""
