@@ -69,7 +69,8 @@ func NewCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the daemon, in the foreground",
 		Long: `Run the daemon, in the foreground, until SIGINT or SIGTERM, or until its terminal is
-closed (SIGHUP, unless nohup started it); a second signal ends it at once.
+closed (SIGHUP, unless nohup started it); a second signal ends it at once, as kill -9
+does.
 
 A restart ends no session: clients reconnect and keep their leases. Everything that a
 reply has confirmed survives kill -9 and a power cut.
