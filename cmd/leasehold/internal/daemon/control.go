@@ -248,6 +248,11 @@ func draw(out io.Writer, st status) error {
 		}
 		line("started", fmt.Sprintf("%s, %s ago", how, terminal.Brief(time.Since(st.StartedAt))))
 	}
+	for _, c := range st.Certificates {
+		if what, _ := c.Expiring(time.Now()); what != "" {
+			line("tls", what+": "+place.RenewCertificate)
+		}
+	}
 	if st.Replaced {
 		line("binary", st.Binary+" has been replaced since: leasehold restart starts the new one")
 	}

@@ -55,8 +55,11 @@ func (i identity) load() (*tls.Config, error) {
 		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates(pair), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	if err != nil {
-		return nil, exit.Hint(fmt.Errorf("the servers that trust %s would not trust %s: %w", i.CA, i.Cert, err),
-			"have that authority sign it, with the extended key usages serverAuth and clientAuth")
+		do := "have that authority sign it, with the extended key usages serverAuth and clientAuth"
+		if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+			do = "renew whichever has expired, and see that the clock of this machine is right"
+		}
+		return nil, exit.Hint(fmt.Errorf("the servers that trust %s would not trust %s: %w", i.CA, i.Cert, err), "%s", do)
 	}
 	return server.ClusterCertificates(pair, authorities), nil
 }

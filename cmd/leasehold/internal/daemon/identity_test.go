@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 )
 
 // An authority signs certificates of servers.
@@ -23,11 +26,13 @@ type authority struct {
 	dir  string
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
+
+	lasts time.Duration // what it signs
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
+	a := &authority{t: t, dir: t.TempDir(), lasts: time.Hour}
 	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	a.cert = &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
@@ -54,7 +59,7 @@ func (a *authority) sign(name string, ip net.IP, usages ...x509.ExtKeyUsage) ide
 	a.t.Helper()
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{ip}, ExtKeyUsage: usages,
+		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(a.lasts), IPAddresses: []net.IP{ip}, ExtKeyUsage: usages,
 	}, a.cert, key.Public(), a.key)
 	if err != nil {
 		a.t.Fatal(err)
@@ -146,6 +151,28 @@ func TestServersKnowOneAnotherByCertificates(t *testing.T) {
 	moved, _ := opened(t, ours.sign("moved", net.IPv4(127, 0, 0, 2), both...), "127.0.0.2:7712")
 	if _, err := one.dial(t.Context(), moved.ln.Addr().String()); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("to dial one at another address than its certificate has: %v", err)
+	}
+}
+
+// A certificate lasts no longer than that of the authority without which nobody trusts it.
+func TestACertificateLastsAsLongAsAllThatItNeeds(t *testing.T) {
+	ours := newAuthority(t)
+	for _, lasts := range []time.Duration{time.Minute, 1000 * time.Hour} {
+		ours.lasts = lasts
+		d, _ := opened(t, ours.sign("one", here, both...), "")
+		cfg := serveConfig{Door: d}
+		want := d.tls.Certificates[0].Leaf.NotAfter
+		if authority := ours.cert.NotAfter.Truncate(time.Second); authority.Before(want) {
+			want = authority
+		}
+		if list, err := cfg.certificates(); err != nil || len(list) != 1 || list[0].File != d.Identity.Cert || !list[0].Expires.Equal(want) {
+			t.Errorf("one for %v: %+v %v, want %v", lasts, list, err, want)
+		}
+	}
+	ours.lasts = -time.Minute
+	_, err := ours.sign("old", here, both...).load()
+	if hinted, ok := errors.AsType[exit.Hinted](err); !ok || !strings.HasPrefix(hinted.Hint, "renew whichever has expired") {
+		t.Errorf("one that has expired: %v", err)
 	}
 }
 

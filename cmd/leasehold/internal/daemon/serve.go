@@ -286,7 +286,14 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return errors.Join(err, socket.Close(), closeWeb(web))
 	}
-	record := place.Record{State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web, cfg.TLS), Version: build.Version(), OnDemand: cfg.OnDemand}.ThisProcess()
+	certificates, err := cfg.certificates()
+	if err != nil {
+		return errors.Join(err, socket.Close(), closeWeb(web), closeWeb(scraped))
+	}
+	record := place.Record{
+		State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web, cfg.TLS), Database: cfg.Database.Given(), Certificates: certificates,
+		Version: build.Version(), OnDemand: cfg.OnDemand,
+	}.ThisProcess()
 	defer func() { err = errors.Join(err, record.Remove()) }()
 	if err := record.Write(); err != nil {
 		err = fmt.Errorf("record where the daemon listens: %w", err)
@@ -307,6 +314,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		services.Go(func() error { return daemon.ServeEndpoint(ctx, web) })
 	}
 	services.Go(func() error { return told.run(ctx) })
+	services.Go(func() error { return warnOfExpiry(ctx, log, certificates) })
 	if scraped != nil {
 		services.Go(func() error { return serveMetrics(ctx, scraped, measured.Handler()) })
 	}

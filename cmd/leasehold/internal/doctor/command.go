@@ -30,11 +30,12 @@ func NewCommand() *cobra.Command {
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "doctor",
 		Short: "Find out what is wrong, and what to do about it",
-		Long: `Check the socket and the daemon behind it, the directory of the state, the clocks, and
-the configurations of MCP clients that name leasehold: those of this directory, of the
-project that it is in, and of the user, wherever the clients' own variables put them. While a daemon runs, doctor starts each of these servers as its client starts it, with
-the environment that the client gives it, and says whether the server reaches this
-daemon, and which run it joins. It also checks the tool time-outs.
+		Long: `Check the socket and the daemon behind it, its certificates, the directory of the state,
+the clocks, and the configurations of MCP clients that name leasehold: those of this
+directory, of the project that it is in, and of the user, wherever the clients' own
+variables put them. While a daemon runs, doctor starts each of these servers as its
+client starts it, with the environment that the client gives it, and says whether the
+server reaches this daemon, and which run it joins. It also checks the tool time-outs.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
@@ -67,11 +68,11 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out, told := cmd.OutOrStdout(), time.Now() // when progress was last printed
 			if !cmd.Flags().Changed("state") {
-				found := examine(cmd)
 				given, err := databaseGiven(&db)
 				if err != nil {
 					return err
 				}
+				found := examine(cmd, given)
 				if given {
 					found = append(found, examineDatabase(cmd.Context(), &db)...)
 				}
@@ -118,8 +119,9 @@ const (
 	fault level = "fault" // should be repaired
 )
 
-// examine runs all checks except that of the contents of the state.
-func examine(cmd *cobra.Command) []finding {
+// examine runs all checks except that of the contents of the state, which is on the disk
+// or in a database.
+func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	target, err := place.TargetOf(cmd)
 	if err != nil {
 		return []finding{faultOf("server", err)}
@@ -130,7 +132,9 @@ func examine(cmd *cobra.Command) []finding {
 		return append(found, examineClients(cmd.Context(), answering)...)
 	}
 	found, clocks := examineSocket(cmd)
-	found = append(found, examinePlace()...)
+	daemon := daemonOf(cmd)
+	found = append(found, examineCertificates(daemon)...)
+	found = append(found, examinePlace(inDatabase || daemon.Database)...)
 	found = append(found, clocks...)
 	found = append(found, examineClock()...)
 	return append(found, examineClients(cmd.Context(), daemonAt(cmd))...)

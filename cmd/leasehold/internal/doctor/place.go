@@ -59,6 +59,33 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 		"a daemon, version %s, answers at %s in %v", c.Version, socket, took.Round(100*time.Microsecond))}), clocks
 }
 
+// daemonOf returns the record of the daemon of a command, which is zero if none runs.
+func daemonOf(cmd *cobra.Command) (r place.Record) {
+	d, err := connection.For(cmd)
+	if err != nil {
+		return r // examineSocket tells
+	}
+	if r, ok := place.ReadRecord(d.State()); ok && r.Alive() {
+		return r
+	}
+	return r
+}
+
+// examineCertificates checks when those expire that the daemon presents.
+func examineCertificates(daemon place.Record) (found []finding) {
+	for _, c := range daemon.Certificates {
+		f := finding{Check: "tls", Level: fine, What: fmt.Sprintf("the certificate %s lasts until %s", c.File, c.Expires.UTC().Format(time.RFC3339))}
+		if what, expired := c.Expiring(time.Now()); what != "" {
+			f.Level, f.What, f.Do = note, what, place.RenewCertificate
+			if expired {
+				f.Level = fault
+			}
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
 // daemonAt is the socket of the daemon that runs, if one does.
 func daemonAt(cmd *cobra.Command) []string {
 	d, err := connection.For(cmd)
@@ -89,13 +116,17 @@ func noDaemon(socket string, err error) finding {
 	return f
 }
 
-// examinePlace checks the directory of the state, which may not exist yet.
-func examinePlace() []finding {
+// examinePlace checks the directory of the state, which may not exist yet. If a database
+// has the state, it only has the daemon's own files.
+func examinePlace(inDatabase bool) []finding {
 	dir, err := place.State()
 	if err != nil {
 		return []finding{faultOf("state", err)}
 	}
-	db := filepath.Join(dir, "db")
+	files := dir
+	if !inDatabase {
+		files = filepath.Join(dir, "db")
+	}
 	var found []finding
 	wrong := func(what, do string) {
 		if what != "" {
@@ -127,9 +158,12 @@ func examinePlace() []finding {
 	if len(found) > 0 {
 		return found
 	}
-	what := fmt.Sprintf("%s is yours alone, with %.1f GiB free", db, float64(room)/(1<<30))
-	if at != db {
-		what = fmt.Sprintf("%s does not exist yet and is made by the first daemon; %.1f GiB are free", db, float64(room)/(1<<30))
+	what := fmt.Sprintf("%s is yours alone, with %.1f GiB free", files, float64(room)/(1<<30))
+	switch {
+	case at != files:
+		what = fmt.Sprintf("%s does not exist yet and is made by the first daemon; %.1f GiB are free", files, float64(room)/(1<<30))
+	case inDatabase:
+		what = fmt.Sprintf("%s is for the daemon's own files, with %.1f GiB free; the database has the state", files, float64(room)/(1<<30))
 	}
 	return []finding{{Check: "state", Level: fine, What: what}}
 }

@@ -35,6 +35,9 @@ type Record struct {
 	Args      []string  `json:"args"`
 	Dir       string    `json:"dir"`       // its working directory
 	OnDemand  bool      `json:"on_demand"` // started by a client, not by a person or a supervisor
+
+	Database     bool          `json:"database,omitempty"` // it has the state
+	Certificates []Certificate `json:"certificates,omitempty"`
 }
 
 // An Owner is the state whose daemon listens, or last listened, on a socket.
@@ -147,7 +150,12 @@ func BinaryID(path string) string {
 
 // ReadRecord reads the record of a state, if there is one.
 func ReadRecord(state string) (r Record, ok bool) {
-	ok = readOwn(recordPath(state), &r)
+	stored := storedRecord{Record: &r}
+	ok = readOwn(recordPath(state), &stored)
+	r.State, r.Socket, r.Binary, r.Dir = string(stored.State), string(stored.Socket), string(stored.Binary), string(stored.Dir)
+	for _, arg := range stored.Args {
+		r.Args = append(r.Args, string(arg))
+	}
 	return r, ok && SameState(r.State, state) && r.PID > 0
 }
 
@@ -168,9 +176,11 @@ func SameState(a, b string) bool {
 // OwnerOf returns the state that a socket belongs to. If that state no longer
 // exists, the socket belongs to none.
 func OwnerOf(socket string) (o Owner, ok bool) {
-	if !readOwn(ownerPath(socket), &o) || o.State == "" {
+	stored := storedOwner{Owner: &o}
+	if !readOwn(ownerPath(socket), &stored) || stored.State == "" {
 		return Owner{}, false
 	}
+	o.State = string(stored.State)
 	if _, err := os.Stat(o.State); errors.Is(err, fs.ErrNotExist) {
 		return Owner{}, false
 	}
