@@ -201,6 +201,26 @@ func TestAPISessionHoldsWhatItIsGranted(t *testing.T) {
 	})
 }
 
+// A session that is deleted ends, also if another of its requests arrives in that
+// instant: that one must not resume it.
+func TestADeletedSessionIsNotResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{}))
+		for range 500 {
+			p.open()
+			p.want(201, "POST", "/leases", `{"key":"a"}`)
+			var both sync.WaitGroup
+			both.Go(func() { p.want(204, "DELETE", "/session", "") })
+			for range 8 {
+				both.Go(func() { p.ask("GET", "/session", "") }) // 200 or 404
+			}
+			both.Wait()
+			p.want(404, "GET", "/session", "")
+			p.session = ""
+		}
+	})
+}
+
 // Without a session a lease would be held by all programs with the same token.
 func TestAPIGrantsOnlyToASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

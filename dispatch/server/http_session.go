@@ -126,7 +126,11 @@ func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor)
 	}
 	e.mu.Lock()
 	hs = e.sessions[handle]
+	_, ending := e.ends[handle]
 	e.mu.Unlock()
+	if ending {
+		return nil, http.StatusNotFound, errNoSession
+	}
 	if hs == nil {
 		if hs, err = e.resume(r, handle, actor); err != nil {
 			if errors.Is(err, dispatch.ErrUnauthenticated) {
@@ -217,11 +221,17 @@ func (hs *httpSession) end(cause error) {
 	first := e.sessions[hs.se.Handle()] == hs
 	if first {
 		delete(e.sessions, hs.se.Handle())
+		e.ends[hs.se.Handle()] = struct{}{}
 	}
 	e.mu.Unlock()
 	if !first {
 		return
 	}
+	defer func() {
+		e.mu.Lock()
+		delete(e.ends, hs.se.Handle())
+		e.mu.Unlock()
+	}()
 	defer hs.share.giveBack(webSession)
 	hs.stop(cause)
 	log := e.server.opts.Log
