@@ -99,8 +99,8 @@ func (p *proof) goesOn() bool {
 func (p *proof) indexes(s *set) {
 	owned, due := 0, 0
 	s.rows.Scan(func(key string, r *row) bool {
-		if r.key != key || r.dirty != 0 {
-			p.fault(fmt.Errorf("row %q is under %q, with write %d", r.key, key, r.dirty))
+		if r.key != key {
+			p.fault(fmt.Errorf("row %q is under %q", r.key, key))
 		}
 		if r.owner != uuid.Nil {
 			owned++

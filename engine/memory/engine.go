@@ -70,7 +70,6 @@ type Engine struct {
 
 	undo     []undo // reused by the next transaction
 	writes   []Write
-	rows     []*row
 	coldUndo []coldUndo
 	keys     []string
 }
@@ -238,10 +237,9 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		}
 		end.seen = e.last
 		t.endWalks()
-		e.undo, e.writes, e.rows = reuse(t.undo), reuse(t.writes), reuse(t.rows)
-		e.coldUndo = reuse(t.coldUndo)
+		e.undo, e.writes, e.coldUndo = reuse(t.undo), reuse(t.writes), reuse(t.coldUndo)
 		t.e, t.set, t.store, t.recent, t.cold = nil, nil, nil, nil, nil
-		t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil
+		t.undo, t.writes, t.coldUndo = nil, nil, nil
 	}()
 	if !e.tended && t.writable && !end.needed {
 		if err := e.untendedLocked(t.now); err != nil {
@@ -281,8 +279,7 @@ func (e *Engine) begin(t *tx) {
 	t.now, t.wall = e.clock.read()
 	t.told = e.clock.tellBy(t.now, t.wall)
 	t.pace = pace{began: &e.began, seen: e.began.Load(), since: time.Now()}
-	t.undo, t.writes, t.rows = e.undo[:0], e.writes[:0], e.rows[:0]
-	t.cold, t.coldUndo = &e.fresh, e.coldUndo[:0]
+	t.undo, t.writes, t.coldUndo, t.cold = e.undo[:0], e.writes[:0], e.coldUndo[:0], &e.fresh
 }
 
 // reuse empties s for its next use, or drops it if it is large.
@@ -317,7 +314,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	}
 	e.begin(&t)
 	t.pace.reader = reader
-	t.undo, t.writes, t.rows, t.coldUndo = nil, nil, nil, nil // these remain the engine's
+	t.undo, t.writes, t.coldUndo = nil, nil, nil // these remain the engine's
 	snapshot := e.store.Snapshot()
 	t.set, t.store, t.recent, t.cold = e.set.copy(), snapshot, nil, e.fresh.Copy()
 	seen := e.last

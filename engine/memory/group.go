@@ -43,11 +43,6 @@ const fullGroup = 256 << 10
 // gatherLocked adds the writes of a transaction to the open group. It reports
 // whether the caller must append the group.
 func (e *Engine) gatherLocked(t *tx) (begun bool) {
-	for _, r := range t.rows {
-		if r != nil {
-			r.dirty = 0
-		}
-	}
 	keep := !t.disk
 	hot := len(t.writes)
 	// The rows of one kind go to the store one after the other: a key is
@@ -68,7 +63,6 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 			e.fresh.Set(w.Key, coldWrite{value: w.value, gone: w.Delete})
 		}
 	}
-	t.writes = slices.DeleteFunc(t.writes, isNothing)
 	if len(t.writes) == 0 {
 		return false
 	}
@@ -99,8 +93,6 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 	return begun
 }
 
-func isNothing(w Write) bool { return w.Key == "" }
-
 // cancelLocked removes the record of a kept group that w deletes, and reports
 // whether that is all that w does.
 func (e *Engine) cancelLocked(w *Write) bool {
@@ -124,7 +116,7 @@ func (e *Engine) openLocked() {
 
 // appendLocked appends the open group to the store.
 func (e *Engine) appendLocked(kept bool) {
-	writes := slices.DeleteFunc(e.gathered, isNothing)
+	writes := slices.DeleteFunc(e.gathered, func(w Write) bool { return w.Key == "" })
 	number, err := e.store.Append(Batch{Writes: writes, Disk: e.toDisk, Kept: kept})
 	if err != nil {
 		e.fail(err)

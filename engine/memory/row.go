@@ -21,15 +21,10 @@ type row struct {
 	owner uuid.UUID
 	due   int64 // unix nanoseconds, or never
 
-	// These say what the store has under the key once all commits made so far
-	// have reached it. They are guarded by Engine.mu, as is dirty.
+	// These say what the store has under the key once all writes made so far
+	// have reached it.
 	stored bool // it has a record
 	once   bool // exactly one Set reached the store since the key last had no record
-	// dirty is 1 + the index of the row in the writes of the current
-	// transaction, or 0. If it is not 0, wasStored and wasOnce are the values
-	// before the transaction.
-	dirty              int
-	wasStored, wasOnce bool
 }
 
 // newRow copies key and value into one allocation: a string cut from a request

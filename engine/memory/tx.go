@@ -26,8 +26,7 @@ type tx struct {
 	err      error // the transaction's result, whatever its function returned
 
 	undo        []undo
-	writes      []Write   // without a key if the row was written and deleted again
-	rows        []*row    // the rows of writes, or nil
+	writes      []Write
 	cold        *coldRows // those that may not have reached the store
 	coldUndo    []coldUndo
 	coldChanges int
@@ -159,17 +158,8 @@ func (t *tx) Put(p engine.Row) {
 	if is == nil {
 		return
 	}
-	w := Write{Space: Hot, Key: is.key, value: is.value, owner: is.owner, due: is.due}
 	is.stored, is.once = true, was == nil || !was.stored
-	if was != nil && was.dirty != 0 { // it replaces this transaction's write
-		is.once = !is.wasStored
-		t.writes[is.dirty-1] = w
-		return
-	}
-	if was != nil {
-		is.wasStored, is.wasOnce = was.stored, was.once
-	}
-	t.record(w, is)
+	t.writes = append(t.writes, Write{Space: Hot, Key: is.key, value: is.value, owner: is.owner, due: is.due})
 }
 
 func (t *tx) Touch(p engine.Row) {
@@ -191,20 +181,8 @@ func (t *tx) write(p engine.Row) (was, is *row) {
 	t.undo = append(t.undo, undo{was, is})
 	if was != nil {
 		is.stored, is.once = was.stored, was.once
-		if is.dirty = was.dirty; is.dirty != 0 {
-			is.wasStored, is.wasOnce = was.wasStored, was.wasOnce
-			t.rows[is.dirty-1] = is
-		}
 	}
 	return was, is
-}
-
-func (t *tx) record(w Write, r *row) {
-	t.writes = append(t.writes, w)
-	t.rows = append(t.rows, r)
-	if r != nil {
-		r.dirty = len(t.writes)
-	}
 }
 
 func (t *tx) Delete(key string) {
@@ -221,14 +199,8 @@ func (t *tx) Delete(key string) {
 		return
 	}
 	t.undo = append(t.undo, undo{was: r})
-	stored, once := r.stored, r.once
-	if r.dirty != 0 { // drop this transaction's write
-		t.writes[r.dirty-1] = Write{}
-		t.rows[r.dirty-1] = nil
-		stored, once = r.wasStored, r.wasOnce
-	}
-	if stored {
-		t.record(Write{Space: Hot, Key: r.key, Delete: true, Once: once}, nil)
+	if r.stored {
+		t.writes = append(t.writes, Write{Space: Hot, Key: r.key, Delete: true, Once: r.once})
 	}
 }
 
@@ -317,7 +289,7 @@ func (e *Engine) full(t *tx, needed bool) bool {
 // The size of a deleted cold row is unknown, so its deletion counts as nothing.
 func (t *tx) growth() (n int) {
 	for i := range t.writes {
-		if w := &t.writes[i]; w.Key != "" && !w.Delete {
+		if w := &t.writes[i]; !w.Delete {
 			n += len(w.Key) + len(w.value)
 		}
 	}
@@ -338,19 +310,13 @@ func (t *tx) growth() (n int) {
 	return n
 }
 
-// rollback undoes the changes of the transaction, and clears the marks of its
-// writes.
+// rollback undoes the changes of the transaction.
 func (t *tx) rollback() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		if u := t.undo[i]; u.was != nil {
 			t.set.put(u.was)
 		} else {
 			t.set.delete(u.is.key)
-		}
-	}
-	for i := range t.undo {
-		if r := t.undo[i].was; r != nil {
-			r.dirty = 0
 		}
 	}
 	for i := len(t.coldUndo) - 1; i >= 0; i-- {

@@ -290,11 +290,7 @@ func TestOnlyDurableWritesAreWritten(t *testing.T) {
 			tx.Touch(engine.Row{Key: fmt.Sprint("touched ", i)})
 		})
 		mustUpdate(t, e, func(tx engine.Tx) { tx.Delete(fmt.Sprint("touched ", i)) })
-		mustUpdate(t, e, func(tx engine.Tx) {
-			tx.Put(engine.Row{Key: "came"})
-			tx.Delete("came")
-			tx.Delete("missing")
-		})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Delete("missing") })
 	}
 	if after := e.Metrics().WAL; after.BytesIn != before.BytesIn || after.BytesWritten != before.BytesWritten {
 		t.Errorf("the log took %d bytes, and %d were written", after.BytesIn-before.BytesIn, after.BytesWritten-before.BytesWritten)
