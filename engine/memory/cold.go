@@ -79,37 +79,6 @@ func after(prefix string) string {
 	return prefix[:n-1] + string([]byte{prefix[n-1] + 1})
 }
 
-// A walk is an iterator of the store. One scan at a time uses it.
-type walk struct {
-	Iterator
-	busy bool
-}
-
-// walk returns an iterator that no scan is using.
-func (t *tx) walk() (*walk, error) {
-	for _, w := range t.walks {
-		if !w.busy {
-			w.busy = true
-			return w, nil
-		}
-	}
-	it, err := t.store.Iterate(Cold)
-	if err != nil {
-		return nil, err
-	}
-	w := &walk{it, true}
-	t.walks = append(t.walks, w)
-	return w, nil
-}
-
-// endWalks closes the iterators, including those of scans that did not finish.
-func (t *tx) endWalks() {
-	for _, w := range t.walks {
-		_ = w.Close() // the scan has already reported read errors
-	}
-	t.walks = nil
-}
-
 // nextCold returns the first pending write of a row whose key starts with
 // prefix and is at least at or, with past, greater than at.
 func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
@@ -129,12 +98,12 @@ func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok
 // scanCold merges the pending cold writes with the records of the store.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
-	it, err := t.walk()
+	it, err := t.store.Iterate(Cold)
 	if err != nil {
 		t.poison(readError(from, err))
 		return
 	}
-	defer func() { it.busy = false }()
+	defer func() { _ = it.Close() }() // read errors are reported below
 	at, past := from, false
 	key, w, written := t.nextCold(prefix, at, past)
 	changes := t.coldChanges

@@ -236,7 +236,6 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 			t.rollback()
 		}
 		end.seen = e.last
-		t.endWalks()
 		e.undo, e.writes, e.coldUndo = reuse(t.undo), reuse(t.writes), reuse(t.coldUndo)
 		t.e, t.set, t.store, t.recent, t.cold = nil, nil, nil, nil, nil
 		t.undo, t.writes, t.coldUndo = nil, nil, nil
@@ -321,7 +320,6 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 	e.mu.Unlock()
 
 	defer func() {
-		t.endWalks()
 		t.e = nil
 		err = errors.Join(err, snapshot.Close())
 		reader.End()

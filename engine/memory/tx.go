@@ -31,7 +31,6 @@ type tx struct {
 	coldUndo    []coldUndo
 	coldChanges int
 	after       []func() // to be called when it is durable
-	walks       []*walk  // the iterators of the store it has used
 	pace        pace
 	rests       bool // it holds no lock, so it rests
 }
