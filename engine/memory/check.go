@@ -125,12 +125,6 @@ func (p *proof) indexes(s *set) {
 // The value of a record may be older than the row's, because the engine does
 // not keep track of touched rows.
 func (p *proof) hot(s *set, store Reader) {
-	it, err := store.Iterate(Hot)
-	if err != nil {
-		p.fault(err)
-		return
-	}
-	defer func() { _ = it.Close() }()
 	next := s.rows.Iter()
 	rows := next.First()
 	skip := func(before []byte) { // rows that have no record
@@ -140,40 +134,43 @@ func (p *proof) hot(s *set, store Reader) {
 			}
 		}
 	}
-	for ok := it.Seek("", ""); ok && p.goesOn(); ok = it.Next() {
+	p.each(store, Hot, func(it Iterator) error {
 		skip(it.Key())
 		if !rows || next.Key() != string(it.Key()) || !next.Value().stored {
 			p.fault(fmt.Errorf("row %q is stored and memory does not know", it.Key()))
 		} else {
 			rows = next.Next()
 		}
-		if _, err := readRow(it); err != nil {
-			p.fault(err)
-		}
-	}
-	if err := it.Err(); err != nil {
-		p.fault(err)
-	} else if len(p.faults) == 0 && p.ctx.Err() == nil {
+		_, err := readRow(it)
+		return err
+	})
+	if len(p.faults) == 0 && p.ctx.Err() == nil {
 		skip(nil)
 	}
 }
 
 func (p *proof) cold(store Reader) {
-	it, err := store.Iterate(Cold)
-	if err != nil {
-		p.fault(err)
-		return
-	}
-	defer func() { _ = it.Close() }()
-	for ok := it.Seek("", ""); ok && p.goesOn(); ok = it.Next() {
+	p.each(store, Cold, func(it Iterator) error {
 		if key := string(it.Key()); !isCold(key) || len(key) > engine.MaxKey {
 			p.fault(fmt.Errorf("%w: key %q of a cold row", engine.ErrCorrupt, key))
 		}
-		if _, err := storedCold(it); err != nil {
+		_, err := storedCold(it)
+		return err
+	})
+}
+
+// each calls look for each record of a space, for as long as the check goes on.
+func (p *proof) each(store Reader, space Space, look func(Iterator) error) {
+	err := each(store, space, "", "", func(it Iterator) error {
+		if !p.goesOn() {
+			return errStop
+		}
+		if err := look(it); err != nil {
 			p.fault(err)
 		}
-	}
-	if err := it.Err(); err != nil {
+		return nil
+	})
+	if err != nil && !errors.Is(err, errStop) {
 		p.fault(err)
 	}
 }

@@ -1,16 +1,17 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
-	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 var (
@@ -82,22 +83,13 @@ func Copy(ctx context.Context, from Reader, to Store, progress func(records int6
 // Marked returns the greatest number that a mark (see [engine.Mark]) begins
 // with, or 0 if there is none.
 func Marked(r Reader) (greatest uint64, err error) {
-	it, err := r.Iterate(Hot)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	end := strings.TrimSuffix(engine.Mark, "/") + "0" // the first key after all marks
-	for ok := it.Seek(engine.Mark, end); ok; ok = it.Next() {
+	return greatest, each(r, Hot, engine.Mark, after(engine.Mark), func(it Iterator) error {
 		row, err := readRow(it)
-		if err != nil {
-			return 0, err
+		if err == nil && len(row.value) >= 8 {
+			greatest = max(greatest, record.ReadFixed(row.value))
 		}
-		if len(row.value) >= 8 {
-			greatest = max(greatest, binary.BigEndian.Uint64([]byte(row.value)))
-		}
-	}
-	return greatest, it.Err()
+		return err
+	})
 }
 
 // LastCommit returns the time of the wall clock up to [beatEvery] before the
@@ -114,16 +106,11 @@ func WasSpread(r Reader) (bool, error) {
 }
 
 // Names yields the keys of the hot rows that begin with prefix, without it.
-func Names(r Reader, prefix string, yield func(name string)) (err error) {
-	it, err := r.Iterate(Hot)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.Seek(prefix, ""); ok && strings.HasPrefix(string(it.Key()), prefix); ok = it.Next() {
+func Names(r Reader, prefix string, yield func(name string)) error {
+	return each(r, Hot, prefix, after(prefix), func(it Iterator) error {
 		yield(string(it.Key()[len(prefix):]))
-	}
-	return it.Err()
+		return nil
+	})
 }
 
 // Complete marks a copy as complete, so that it can be opened. The caller must
@@ -169,32 +156,18 @@ var errStop = errors.New("enough")
 // walkAll visits all rows, in the order of spaces and keys.
 func walkAll(ctx context.Context, r Reader, visit func(space Space, key, record []byte) error) error {
 	for _, space := range []Space{Hot, Cold} {
-		if err := walkSpace(ctx, r, space, visit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func walkSpace(ctx context.Context, r Reader, space Space, visit func(space Space, key, record []byte) error) (err error) {
-	it, err := r.Iterate(space)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.Seek("", ""); ok; ok = it.Next() {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		record, err := it.Value()
-		if err == nil {
-			err = visit(space, it.Key(), record)
-		}
+		err := each(r, space, "", "", func(it Iterator) error {
+			record, err := it.Value()
+			if err = cmp.Or(context.Cause(ctx), err); err != nil {
+				return err
+			}
+			return visit(space, it.Key(), record)
+		})
 		if err != nil {
 			return err
 		}
 	}
-	return it.Err()
+	return nil
 }
 
 // A copier writes records in batches.

@@ -109,16 +109,8 @@ func (e *Engine) load(o Options) (err error) {
 	if e.clock, err = resume(o, e.store); err != nil {
 		return err
 	}
-	it, err := e.store.Iterate(Hot)
-	if err != nil {
-		return err
-	}
-	return errors.Join(e.loadRows(it), it.Close())
-}
-
-func (e *Engine) loadRows(it Iterator) error {
 	var owned, due []*row
-	for ok := it.Seek("", ""); ok; ok = it.Next() {
+	err = each(e.store, Hot, "", "", func(it Iterator) error {
 		r, err := readRow(it)
 		if err != nil {
 			return err
@@ -130,9 +122,10 @@ func (e *Engine) loadRows(it Iterator) error {
 		if r.due != never {
 			due = append(due, r)
 		}
-	}
-	if err := it.Err(); err != nil {
-		return fmt.Errorf("engine: read the rows: %w", err)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	e.set.owned = sorted(owned, e.set.owned)
 	e.set.due = sorted(due, e.set.due)

@@ -3,6 +3,7 @@ package memory
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/google/uuid"
@@ -76,6 +77,25 @@ type Iterator interface {
 	// nil if there were no more records.
 	Err() error
 	Close() error
+}
+
+// each calls visit with an iterator at each record of a space whose key is at
+// least from and less than end (see [Iterator]), until visit returns an error.
+func each(r Reader, space Space, from, end string, visit func(Iterator) error) (err error) {
+	it, err := r.Iterate(space)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.Seek(from, end); ok; ok = it.Next() {
+		if err := visit(it); err != nil {
+			return err
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("engine: read the rows: %w", err)
+	}
+	return nil
 }
 
 // A Batch is a list of writes. Either all of them take effect, or none.
