@@ -184,11 +184,11 @@ type Engine interface {
 	// Get returns one row, as a View would, but blocks no transaction while it
 	// reads from disk.
 	Get(ctx context.Context, key string) (Row, bool, error)
-	// Read returns cold rows that never change and that an answer has already
-	// referred to, for example in a transaction that has returned. Such rows
-	// are durable, so Read waits for no commit and no transaction. A row that
-	// has been deleted since is returned as a zero Row.
-	Read(ctx context.Context, keys ...string) ([]Row, error)
+	// Read returns a cold row that never changes and that an answer has already
+	// referred to, for example in a transaction that has returned. Such a row
+	// is durable, so Read waits for no commit and no transaction. If the row
+	// has been deleted since, Read returns the zero Row.
+	Read(ctx context.Context, key string) (Row, error)
 	// Watch starts a watch for changes of the row under key; the empty key
 	// means all changes. The caller must Stop it.
 	Watch(key string) *Watch

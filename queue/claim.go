@@ -287,13 +287,11 @@ func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) (r
 	for _, t := range tasks {
 		value := t.payload
 		if t.payload = ""; value == "" {
-			rows, err := q.eng.Read(context.WithoutCancel(ctx), payloadKey(t.ID))
-			switch {
-			case err == nil:
-				value = rows[0].Value
-			case !errors.Is(err, engine.ErrCorrupt):
+			row, err := q.eng.Read(context.WithoutCancel(ctx), payloadKey(t.ID))
+			if err != nil && !errors.Is(err, engine.ErrCorrupt) {
 				return nil, err
 			}
+			value = row.Value
 		}
 		payload, _, ok := splitPayload(value)
 		if t.Payload = []byte(payload); ok {

@@ -157,11 +157,11 @@ func Read(ctx context.Context, eng engine.Engine, actor uuid.UUID, ids []uuid.UU
 		m := Message{ID: id}
 		found, err := eng.Read(ctx, textKey(actor, id))
 		switch {
-		case err == nil && found[0].Key == "":
+		case err == nil && found.Key == "":
 			continue
 		case err != nil && !errors.Is(err, engine.ErrCorrupt):
 			return nil, err
-		case err != nil || !m.decode(found[0].Value):
+		case err != nil || !m.decode(found.Value):
 			m = Message{ID: id, From: "unknown", Text: "(this message cannot be read: its record is damaged)"}
 		}
 		list = append(list, m)

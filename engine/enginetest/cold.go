@@ -378,7 +378,7 @@ func getAnswersOutside(w *world) {
 		w.Fatalf("close: %v", err)
 	}
 	for _, key := range []string{"a", "~b"} {
-		if _, err := w.Read(w.Context(), key, key); !errors.Is(err, engine.ErrClosed) {
+		if _, err := w.Read(w.Context(), key); !errors.Is(err, engine.ErrClosed) {
 			w.Errorf("read %q: %v", key, err)
 		}
 		if _, _, err := w.Get(w.Context(), key); !errors.Is(err, engine.ErrClosed) {

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -53,61 +52,29 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *group, err error)
 	return r, ok, e.last, err
 }
 
-// Read implements [engine.Engine]. The caller knows of the rows from a durable
-// transaction, so they are in the store already.
-func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error) {
+// Read implements [engine.Engine]. The caller knows of the row from a durable
+// transaction, so it is in the store already.
+func (e *Engine) Read(ctx context.Context, key string) (engine.Row, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return engine.Row{}, context.Cause(ctx)
 	}
-	rows := make([]engine.Row, len(keys))
-	missing, err := e.readAll(keys, rows)
-	// A missing row may have been deleted by a commit that is not on disk yet;
-	// Get waits for it.
-	for _, i := range missing {
-		if err == nil {
-			rows[i], _, err = e.Get(ctx, keys[i])
-		}
+	r, ok, err := e.readStored(key)
+	if err == nil && !ok {
+		// It may have been deleted by a commit that is not on disk yet; Get
+		// waits for it.
+		r, _, err = e.Get(ctx, key)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
+	return r, err
 }
 
-// readAll reads the records of keys from the store, and returns the indexes of
-// those that it does not have.
-func (e *Engine) readAll(keys []string, rows []engine.Row) (missing []int, err error) {
+func (e *Engine) readStored(key string) (r engine.Row, ok bool, err error) {
 	e.reading.RLock()
 	defer e.reading.RUnlock()
-	switch err := e.failure.Failed(); {
-	case e.stopped:
-		return nil, engine.ErrClosed
-	case err != nil:
-		return nil, err
+	if e.stopped {
+		return r, false, engine.ErrClosed
 	}
-	if len(keys) == 1 {
-		row, ok, err := readCold(e.store, keys[0])
-		if rows[0] = row; !ok {
-			missing = append(missing, 0)
-		}
-		return missing, err
+	if err := e.failure.Failed(); err != nil {
+		return r, false, err
 	}
-	it, err := e.store.Iterate(Cold)
-	if err != nil {
-		return nil, readError("", err)
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for i, key := range keys {
-		switch {
-		case it.Seek(key, "") && string(it.Key()) == key:
-			if rows[i], err = storedCold(it); err != nil {
-				return nil, err
-			}
-		case it.Err() != nil:
-			return nil, readError(key, it.Err())
-		default:
-			missing = append(missing, i)
-		}
-	}
-	return missing, nil
+	return readCold(e.store, key)
 }

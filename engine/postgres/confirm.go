@@ -49,7 +49,7 @@ func (e *Engine) Get(ctx context.Context, key string) (row engine.Row, found boo
 }
 
 // Read implements [engine.Engine].
-func (e *Engine) Read(ctx context.Context, keys ...string) ([]engine.Row, error) {
-	rows, err := e.Engine.Read(ctx, keys...)
-	return rows, e.confirmed(err)
+func (e *Engine) Read(ctx context.Context, key string) (engine.Row, error) {
+	row, err := e.Engine.Read(ctx, key)
+	return row, e.confirmed(err)
 }
