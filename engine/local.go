@@ -14,10 +14,7 @@ func Local(ctx context.Context) context.Context {
 }
 
 // IsLocal reports whether ctx comes from [Local].
-func IsLocal(ctx context.Context) bool {
-	local, _ := ctx.Value(localKey{}).(bool)
-	return local
-}
+func IsLocal(ctx context.Context) bool { return ctx.Value(localKey{}) != nil }
 
 type peekKey struct{}
 
@@ -28,10 +25,7 @@ func Peek(ctx context.Context) context.Context {
 }
 
 // IsPeek reports whether ctx comes from [Peek].
-func IsPeek(ctx context.Context) bool {
-	peek, _ := ctx.Value(peekKey{}).(bool)
-	return peek
-}
+func IsPeek(ctx context.Context) bool { return ctx.Value(peekKey{}) != nil }
 
 type neededKey struct{}
 
@@ -43,10 +37,7 @@ func Needed(ctx context.Context) context.Context {
 }
 
 // IsNeeded reports whether ctx comes from [Needed].
-func IsNeeded(ctx context.Context) bool {
-	needed, _ := ctx.Value(neededKey{}).(bool)
-	return needed
-}
+func IsNeeded(ctx context.Context) bool { return ctx.Value(neededKey{}) != nil }
 
 type turnKey struct{}
 

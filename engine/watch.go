@@ -1,15 +1,17 @@
 package engine
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // A Watch reports changes: C holds one value if something has changed since the
 // last receive. Several changes may be reported as one.
 type Watch struct {
-	C    <-chan struct{}
-	c    chan struct{}
-	key  string
-	hub  *Hub
-	next *Watch // the next watch of the same key in hub's list
+	C   <-chan struct{}
+	c   chan struct{}
+	key string
+	hub *Hub
 }
 
 // Stop ends the Watch. C is not closed. Stopping again does nothing.
@@ -18,7 +20,7 @@ func (w *Watch) Stop() { w.hub.remove(w) }
 // A Hub has the watches of an engine. Its zero value is ready to use.
 type Hub struct {
 	mu    sync.Mutex
-	watch map[string]*Watch
+	watch map[string][]*Watch
 }
 
 // Watch adds a watch for key.
@@ -28,10 +30,9 @@ func (h *Hub) Watch(key string) *Watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watch == nil {
-		h.watch = make(map[string]*Watch)
+		h.watch = make(map[string][]*Watch)
 	}
-	w.next = h.watch[key]
-	h.watch[key] = w
+	h.watch[key] = append(h.watch[key], w)
 	return w
 }
 
@@ -74,7 +75,7 @@ func (h *Hub) NotifyAll() {
 }
 
 func (h *Hub) wakeLocked(key string) {
-	for w := h.watch[key]; w != nil; w = w.next {
+	for _, w := range h.watch[key] {
 		select {
 		case w.c <- struct{}{}:
 		default: // a pending value covers this change too
@@ -85,19 +86,8 @@ func (h *Hub) wakeLocked(key string) {
 func (h *Hub) remove(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	head := h.watch[w.key]
-	if head == w {
-		if w.next == nil {
-			delete(h.watch, w.key)
-		} else {
-			h.watch[w.key] = w.next
-		}
-		return
-	}
-	for p := head; p != nil; p = p.next {
-		if p.next == w {
-			p.next = w.next
-			return
-		}
+	list := slices.DeleteFunc(h.watch[w.key], func(other *Watch) bool { return other == w })
+	if h.watch[w.key] = list; len(list) == 0 {
+		delete(h.watch, w.key)
 	}
 }
