@@ -16,15 +16,18 @@ func (e *Engine) WaitDue(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		w, err := e.look()
-		if err != nil {
+		if err != nil || w.due || steps >= 0 && steps != w.steps {
 			return err
-		}
-		if w.due || w.stepped || steps >= 0 && steps != w.steps {
-			return nil
 		}
 		steps = w.steps
-		if err := w.sleep(ctx); err != nil {
-			return err
+		var past <-chan time.Time
+		if w.last > 0 {
+			past = time.After(w.last)
+		}
+		select {
+		case <-ctx.Done():
+		case <-past:
+		case <-w.rung:
 		}
 	}
 }
@@ -46,11 +49,10 @@ func (e *Engine) untendedLocked(now time.Time) error {
 
 // A wait is what WaitDue waits for.
 type wait struct {
-	due     bool          // a row is due, so there is nothing to wait for
-	stepped bool          // the wall clock was stepped since the last look, so there is nothing to wait for
-	steps   int           // how often the wall clock was stepped, ever
-	last    time.Duration // until the next look; 0 is never
-	rung    <-chan struct{}
+	due   bool          // a row is due, or the wall clock was stepped: there is nothing to wait for
+	steps int           // how often the wall clock was stepped, ever
+	last  time.Duration // until the next look; 0 is never
+	rung  <-chan struct{}
 }
 
 // look returns what to wait for.
@@ -70,7 +72,7 @@ func (e *Engine) look() (w wait, err error) {
 	}
 	now, wall := e.clock.read()
 	if by, stepped := e.clock.stepped(now, wall); stepped {
-		w.stepped = true
+		w.due = true
 		e.logf("engine: the wall clock was set %s; leases, claims and delays keep their length, and what is planned for a time of day follows the wall clock", steppedBy(by))
 		e.alarm.ring()
 	}
@@ -78,7 +80,7 @@ func (e *Engine) look() (w wait, err error) {
 	if first == never {
 		return w, nil
 	}
-	w.due = first < now.UnixNano()
+	w.due = w.due || first < now.UnixNano()
 	w.last = max(time.Duration(first-now.UnixNano()+1), 1) // a row is due only after its instant
 	if first-now.UnixNano() < 0 && !w.due {
 		w.last = 1<<63 - 1 // the difference overflows: the row is due in centuries
@@ -87,24 +89,6 @@ func (e *Engine) look() (w wait, err error) {
 		w.last = min(w.last, tick)
 	}
 	return w, nil
-}
-
-// sleep returns when it is time to look again, or returns an error when ctx has
-// ended.
-func (w wait) sleep(ctx context.Context) error {
-	var past <-chan time.Time
-	if w.last > 0 {
-		timer := time.NewTimer(w.last)
-		defer timer.Stop()
-		past = timer.C
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-past:
-	case <-w.rung:
-	}
-	return nil
 }
 
 // An alarm wakes the callers of WaitDue when what they wait for has changed.
