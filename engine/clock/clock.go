@@ -42,7 +42,3 @@ func Go() Clock {
 // Boot identifies the boot of the machine; "" if it is unknown. It is read only
 // once, because it cannot change while the process lives.
 var Boot = sync.OnceValue(readBootID)
-
-// Running reads a clock that runs while the machine sleeps and cannot be set.
-// Only differences between its readings are meaningful.
-func Running() time.Duration { return sinceBoot() }

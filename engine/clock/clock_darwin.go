@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads CLOCK_MONOTONIC_RAW, which on macOS is mach_continuous_time:
-// it runs during sleep, and is never adjusted.
-func sinceBoot() time.Duration {
+// Running reads CLOCK_MONOTONIC_RAW, which on macOS is mach_continuous_time: it
+// runs during sleep, and is never adjusted.
+func Running() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &t); err != nil {
 		panic("clock: the clock of the machine cannot be read: " + err.Error())

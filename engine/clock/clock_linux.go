@@ -8,7 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func sinceBoot() time.Duration {
+// Running reads a clock that runs while the machine sleeps and cannot be set.
+// Only differences between its readings are meaningful.
+func Running() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
 		panic("clock: the clock of the machine cannot be read: " + err.Error())

@@ -97,12 +97,12 @@ type Event struct {
 }
 
 const (
-	prefix          = engine.ColdLog
+	Prefix          = engine.ColdLog // of the keys of events
 	compactedPrefix = "compacted/"
 	format          = 2 // format 1 had no Took
 )
 
-func keysOf(run uuid.UUID) string          { return prefix + string(run[:]) }
+func keysOf(run uuid.UUID) string          { return Prefix + string(run[:]) }
 func keyOf(run uuid.UUID, n uint64) string { return keysOf(run) + record.Fixed(n) }
 func compactedKey(run uuid.UUID) string    { return compactedPrefix + string(run[:]) }
 func revisionOf(row engine.Row) (n uint64) { return record.ReadFixed(row.Key[len(row.Key)-8:]) }
@@ -120,7 +120,7 @@ func Record(tx engine.Tx, run uuid.UUID, e Event) {
 		return
 	}
 	if e.Revision == 0 {
-		e.Revision = nextRevision(tx)
+		e.Revision = issue(tx, 0, 1).Revision
 	}
 	e.At = tx.Wall()
 	tx.Put(e.row(run))
@@ -133,8 +133,8 @@ func (e *Event) Size() int {
 
 // row returns the event as it is stored. Key and value share one allocation.
 func (e *Event) row(run uuid.UUID) engine.Row {
-	w := record.New(len(prefix) + 24 + 60 + e.Size())
-	w.Rest(prefix)
+	w := record.New(len(Prefix) + 24 + 60 + e.Size())
+	w.Rest(Prefix)
 	w.ID(run)
 	w.Fixed(e.Revision)
 	key := w.Len()
@@ -159,7 +159,7 @@ func (e *Event) row(run uuid.UUID) engine.Row {
 
 // read decodes the row of an event.
 func (e *Event) read(row engine.Row) (ok bool) {
-	if len(row.Key) != len(prefix)+24 {
+	if len(row.Key) != len(Prefix)+24 {
 		return false
 	}
 	r := record.Read(row.Value)
@@ -178,9 +178,6 @@ func (e *Event) read(row engine.Row) (ok bool) {
 	e.Party, e.By, e.Cause, e.Reason = r.Text(), r.Text(), r.Text(), r.Text()
 	return r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
 }
-
-// Prefix is the prefix of the keys of events.
-const Prefix = prefix
 
 // Parse decodes an event from its row.
 func Parse(row engine.Row) (e Event, ok bool) {

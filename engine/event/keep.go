@@ -35,10 +35,6 @@ type tally struct {
 // step is how many events one transaction deletes.
 const step = 256
 
-// MarkKey is the key of a row that changes about once per one to eight thousand
-// numbers. A Keeper should run then.
-const MarkKey = markKey
-
 // Keep deletes all events whose retention is over, run by run.
 func (k *Keeper) Keep(ctx context.Context, eng engine.Engine) error {
 	runs, err := recorded(ctx, eng)
@@ -69,10 +65,10 @@ func recorded(ctx context.Context, eng engine.Engine) (runs map[uuid.UUID]bool, 
 		for row := range tx.Scan(compactedPrefix) {
 			runs[runOf(row, compactedPrefix)] = true
 		}
-		for from, more := prefix, true; more && ctx.Err() == nil; {
+		for from, more := Prefix, true; more && ctx.Err() == nil; {
 			more = false
-			for row := range tx.ScanFrom(prefix, from) {
-				run := runOf(row, prefix)
+			for row := range tx.ScanFrom(Prefix, from) {
+				run := runOf(row, Prefix)
 				runs[run], from, more = true, keyOf(run, math.MaxUint64), true
 				break
 			}

@@ -10,7 +10,10 @@ import (
 )
 
 const (
-	markKey = engine.Mark + "token" // also kept outside the log, so that the loss of the log does not repeat a number
+	// MarkKey is the key of a row that changes about once per one to eight
+	// thousand numbers; a [Keeper] should run then. It is also kept outside the
+	// log, so that the loss of the log does not repeat a number.
+	MarkKey = engine.Mark + "token"
 
 	// NumberKey is the key of a row that changes with every number that is
 	// issued, and therefore with every event.
@@ -32,34 +35,27 @@ const (
 type Numbers struct{ Token, Revision, Reserved, before uint64 }
 
 // Next issues a token greater than any before.
-func Next(tx engine.Tx) uint64 {
-	n := NumbersOf(tx)
-	n.Token++
-	n.put(tx)
-	return n.Token
-}
+func Next(tx engine.Tx) uint64 { return issue(tx, 1, 0).Token }
 
 // NextBoth issues a token, as Next does, and the revision of an event about it.
 func NextBoth(tx engine.Tx) (token, revision uint64) {
-	n := NumbersOf(tx)
-	n.Token++
-	n.Revision++
-	n.put(tx)
+	n := issue(tx, 1, 1)
 	return n.Token, n.Revision
 }
 
-func nextRevision(tx engine.Tx) uint64 {
+func issue(tx engine.Tx, tokens, revisions uint64) Numbers {
 	n := NumbersOf(tx)
-	n.Revision++
+	n.Token += tokens
+	n.Revision += revisions
 	n.put(tx)
-	return n.Revision
+	return n
 }
 
 // put stores the numbers, and reserves more if necessary.
 func (n Numbers) put(tx engine.Tx) {
 	if last := max(n.Token, n.Revision); last > n.Reserved {
 		n.Reserved = last + min(max(last-n.before, block), maxBlock)
-		tx.Put(engine.Row{Key: markKey, Value: record.Fixed(n.Reserved)})
+		tx.Put(engine.Row{Key: MarkKey, Value: record.Fixed(n.Reserved)})
 		tx.Sync() // a power cut must not make numbers repeat
 	}
 	var b [32]byte
@@ -76,7 +72,7 @@ func NumbersOf(tx engine.Tx) (n Numbers) {
 	if row, ok := tx.Get(NumberKey); ok {
 		return Numbers{record.ReadFixed(row.Value), record.ReadFixed(row.Value[8:]), record.ReadFixed(row.Value[16:]), record.ReadFixed(row.Value[24:])}
 	}
-	if row, ok := tx.Get(markKey); ok {
+	if row, ok := tx.Get(MarkKey); ok {
 		n.Reserved = record.ReadFixed(row.Value)
 		n.Token, n.Revision, n.before = n.Reserved, n.Reserved, n.Reserved
 	}
@@ -136,11 +132,11 @@ func Restore(tx engine.Tx) (begun time.Time, err error) {
 // than highest and every token before. If the record cannot be read, it returns
 // an [engine.ErrCorrupt].
 func Recover(tx engine.Tx, highest uint64) error {
-	row, ok := tx.Get(markKey)
+	row, ok := tx.Get(MarkKey)
 	switch {
 	// A state from before revisions were introduced has the number twice.
 	case ok && len(row.Value) != 8 && len(row.Value) != 16, !ok && highest > 0:
-		return fmt.Errorf("%w: %q", engine.ErrCorrupt, markKey)
+		return fmt.Errorf("%w: %q", engine.ErrCorrupt, MarkKey)
 	case !ok:
 		return nil
 	}
