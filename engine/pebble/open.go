@@ -96,12 +96,7 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err := fs.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	broken := make(chan struct{})
-	tell := func(err error) {
-		close(broken)
-		fail(err)
-	}
-	s := &store{logf: o.Logf, Failure: memory.Failure{Tell: tell}, broken: broken, boot: o.Clock.Boot}
+	s := &store{logf: o.Logf, Failure: memory.Failure{Tell: fail}, boot: o.Clock.Boot}
 	s.syncs.over.L = &s.syncs.mu
 	s.fs = &stateFS{FS: fs, Failure: &s.Failure, dir: o.Dir}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)

@@ -21,11 +21,10 @@ import (
 type store struct {
 	reader
 	memory.Failure
-	broken <-chan struct{} // closed when the store has failed
-	db     *pebble.DB
-	fs     *stateFS
-	lock   *pebble.Lock
-	logf   func(format string, args ...any)
+	db   *pebble.DB
+	fs   *stateFS
+	lock *pebble.Lock
+	logf func(format string, args ...any)
 
 	// Used by one goroutine at a time: by Open, then by calls of Append.
 	number   uint64 // of the last batch
@@ -169,35 +168,11 @@ func (s *store) Close() error {
 	var err error
 	if s.Failed() == nil {
 		err = s.writeMarks()
-		s.flush()
 	}
 	s.stopReserve()
 	s.syncs.settle()
 	err = errors.Join(err, s.db.Close())
 	return errors.Join(err, s.closeJournal(err == nil), s.lock.Close())
-}
-
-// largeLog is the size from which a log is flushed on Close, rather than read
-// by the next Open.
-const largeLog = 4 << 20
-
-// flush writes the content of a large log to tables. It does nothing on a full
-// disk, which has no space for them; the log has everything.
-func (s *store) flush() {
-	if s.db.Metrics().WAL.Size < largeLog || s.Full() {
-		return
-	}
-	flushed, err := s.db.AsyncFlush()
-	if err != nil {
-		return // the log has everything
-	}
-	patience := time.NewTimer(10 * time.Second)
-	defer patience.Stop()
-	select {
-	case <-flushed:
-	case <-s.broken: // Pebble would try for ever
-	case <-patience.C:
-	}
 }
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
