@@ -73,7 +73,7 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 			switch other := (Lease{}); {
 			case l.lapsed, row.Key == l.row, !other.read(row):
 			case other.keepsOut(l.Holder, want):
-				fault("lease %q is held beside %q%s", l.row, row.Key, described(&l, &other))
+				fault("lease %q of %s is held beside %q of %s", l.row, l.Holder.Path, row.Key, other.Holder.Path)
 			case other.conflicts(l.Holder, want):
 				fault("lease %q is held, and %q can be renewed", l.row, row.Key)
 			}
@@ -165,7 +165,7 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		// be removed and its keys handed over.
 		keeps := func(_ Tx, p *waiter) bool { return !p.parked() || !p.spent }
 		if c.live(tx, &w) && c.clear(tx, &w, keeps) {
-			fault("place %q waits for a lease that is free%s", row.Key, c.around(tx, &w))
+			fault("place %q of %s waits for %v, and nothing keeps it", row.Key, w.Holder.Path, w.wants)
 		}
 	}
 	parties := 0
@@ -175,35 +175,4 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 	if parties != places {
 		fault("%d parties have %d places", parties, places)
 	}
-}
-
-// described describes leases, for a report of faults.
-func described(list ...*Lease) (s string) {
-	for _, l := range list {
-		s += fmt.Sprintf("\n\t\t%q: %s of %s %q, token %d, from %v until %v, lapsed %v, reserved %v, offered to %q", l.row, l.Mode(), l.Holder.Path, l.Holder.Party, l.Token, l.Acquired, l.Deadline, l.lapsed, l.Reserved, l.Offer.Path)
-	}
-	return s
-}
-
-// around describes a place, the leases that overlap with its keys, and the
-// other places in line for them.
-func (c *Core) around(tx Tx, w *waiter) string {
-	place := func(w *waiter) string {
-		return fmt.Sprintf("\n\tplace %d of %s %q for %v: parked %v, spent %v, asks %v", w.seq, w.Holder.Path, w.Holder.Party, w.wants, w.parked(), w.spent, c.asks(tx, w))
-	}
-	var s strings.Builder
-	s.WriteString(place(w))
-	for _, want := range w.wants {
-		for row := range near(tx, leasePrefix, want.Scope, want.Key) {
-			if l := (Lease{}); l.read(row) {
-				s.WriteString(described(&l))
-			}
-		}
-		for other := range waiters(tx, want.Scope, want.Key) {
-			if other.seq != w.seq {
-				s.WriteString("\n\t" + place(&other))
-			}
-		}
-	}
-	return s.String()
 }
