@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -56,8 +55,8 @@ func (s *State) outcome(tx engine.Tx, a, viewer Actor) Outcome {
 // or all of them if all is set. When wait is over it returns their current
 // states.
 func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time.Duration) (list []Outcome, done bool, err error) {
-	if wait < 0 || wait > registry.MaxWait {
-		return nil, false, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	if err := registry.CheckWait(wait); err != nil {
+		return nil, false, err
 	}
 	if !se.actor.Role.Leads() {
 		return nil, false, forbidden("%s is a %s and leads nobody it could wait for; kv_wait and task_result wait for what others do", se.actor.Path, se.actor.Role)

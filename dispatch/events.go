@@ -179,8 +179,8 @@ func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p Eve
 	if q.Limit < 1 || q.Limit > MaxEventList {
 		return EventPage{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxEventList)}
 	}
-	if q.Wait < 0 || q.Wait > registry.MaxWait {
-		return EventPage{}, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	if err := registry.CheckWait(q.Wait); err != nil {
+		return EventPage{}, err
 	}
 	q.Layer, q.Actor = PathOf(q.Layer), PathOf(q.Actor)
 	watch := s.eng.Watch(event.NumberKey)

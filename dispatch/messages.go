@@ -214,8 +214,8 @@ var asked = mail.Portion{Count: 20, Bytes: 64 << 10, Whole: true}
 // of messages left. If there are none, Inbox waits for one, and returns none
 // when wait is over. A repeated call returns the messages of the first call.
 func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) (list []mail.Message, more int, err error) {
-	if wait < 0 || wait > registry.MaxWait {
-		return nil, 0, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	if err := registry.CheckWait(wait); err != nil {
+		return nil, 0, err
 	}
 	if se.actor.Role.Outside() {
 		return nil, 0, forbidden("an operator is in no run and has no inbox; connect with an actor's token")

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -52,8 +51,8 @@ var errOrdersWithdrawn = errors.New("the launcher has given up this call")
 // first reports which processes it has started. An order that is given again
 // then comes with a new token and a new session.
 func (s *State) NextOrders(ctx context.Context, se *Session, name string, wait time.Duration) (Orders, error) {
-	if wait < 0 || wait > registry.MaxWait {
-		return Orders{}, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	if err := registry.CheckWait(wait); err != nil {
+		return Orders{}, err
 	}
 	l, err := s.launcherOf(se, name)
 	if err != nil {

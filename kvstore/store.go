@@ -3,7 +3,6 @@ package kvstore
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -100,8 +99,8 @@ func (s *Store) List(ctx context.Context, q Query) (l Listing, err error) {
 // the current entry or nil; reached reports whether it is the one that was
 // waited for. If ctx ends first, Wait returns its cause.
 func (s *Store) Wait(ctx context.Context, p Path, minVersion uint64, wait time.Duration) (e *Entry, reached bool, err error) {
-	if wait < 0 || wait > registry.MaxWait {
-		return nil, false, &registry.ArgumentError{Argument: "wait_secs", Problem: fmt.Sprintf("must be from 0 to %d", registry.MaxWait/time.Second)}
+	if err := registry.CheckWait(wait); err != nil {
+		return nil, false, err
 	}
 	if p.Root() == Leases {
 		return nil, false, &registry.ArgumentError{Argument: "path", Problem: "must not be under /leases/: wait for a lease with lease_acquire and its wait_secs"}

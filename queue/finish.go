@@ -35,7 +35,7 @@ const (
 // disk, and returns the time that is left.
 func (q *Queue) Heartbeat(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, ttl time.Duration) (left time.Duration, err error) {
 	if ttl != 0 {
-		if err := checkTTL(ttl); err != nil {
+		if err := registry.CheckTTL(ttl); err != nil {
 			return 0, err
 		}
 	}

@@ -61,7 +61,7 @@ func (q *Queue) Get(ctx context.Context, run, id uuid.UUID) (d Detail, err error
 // Wait waits until the task is finished or wait is over, and then returns what
 // Get does.
 func (q *Queue) Wait(ctx context.Context, run, id uuid.UUID, wait time.Duration) (d Detail, err error) {
-	if err := checkWait(wait); err != nil {
+	if err := registry.CheckWait(wait); err != nil {
 		return Detail{}, err
 	}
 	watch := q.eng.Watch(taskKey(id))

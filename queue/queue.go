@@ -168,20 +168,6 @@ func argumentError(argument, problem string, args ...any) error {
 	return &registry.ArgumentError{Argument: argument, Problem: fmt.Sprintf(problem, args...)}
 }
 
-func checkTTL(ttl time.Duration) error {
-	if ttl < registry.MinTTL || ttl > registry.MaxTTL {
-		return argumentError("ttl_secs", "must be from %d to %d", registry.MinTTL/time.Second, registry.MaxTTL/time.Second)
-	}
-	return nil
-}
-
-func checkWait(wait time.Duration) error {
-	if wait < 0 || wait > registry.MaxWait {
-		return argumentError("wait_secs", "must be from 0 to %d", registry.MaxWait/time.Second)
-	}
-	return nil
-}
-
 // backoff returns a random delay after an attempt, up to a bound that doubles
 // with each, so that tasks that failed together are not retried together.
 func (q *Queue) backoff(attempt int) time.Duration {

@@ -138,9 +138,18 @@ func (c *Core) asking(id uuid.UUID) bool {
 	return ok && p.(*asking).ctx.Err() == nil
 }
 
-func checkTTL(ttl time.Duration) error {
+// CheckTTL reports what is wrong with a ttl.
+func CheckTTL(ttl time.Duration) error {
 	if ttl < MinTTL || ttl > MaxTTL {
 		return &ArgumentError{"ttl_secs", fmt.Sprintf("must be from %d to %d", MinTTL/time.Second, MaxTTL/time.Second)}
+	}
+	return nil
+}
+
+// CheckWait reports what is wrong with a time to wait.
+func CheckWait(wait time.Duration) error {
+	if wait < 0 || wait > MaxWait {
+		return &ArgumentError{"wait_secs", fmt.Sprintf("must be from 0 to %d", MaxWait/time.Second)}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 // adopted it since.
 func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
 	if ttl != 0 {
-		if err := checkTTL(ttl); err != nil {
+		if err := CheckTTL(ttl); err != nil {
 			return Lease{}, err
 		}
 	}

@@ -98,20 +98,11 @@ func (req *Request) check(wants []Want) error {
 			return err
 		}
 	}
-	if err := CheckParty(req.Holder.Party); err != nil {
-		return err
-	}
-	if err := checkTTL(req.TTL); err != nil {
-		return err
-	}
-	if err := printable("reason", req.Reason); err != nil {
+	reason := checkText("reason", req.Reason, 0, MaxReason)
+	if err := cmp.Or(CheckParty(req.Holder.Party), CheckTTL(req.TTL), reason, CheckWait(req.Wait)); err != nil {
 		return err
 	}
 	switch {
-	case len(req.Reason) > MaxReason:
-		return &ArgumentError{"reason", fmt.Sprintf("must be at most %d bytes", MaxReason)}
-	case req.Wait < 0 || req.Wait > MaxWait:
-		return &ArgumentError{"wait_secs", fmt.Sprintf("must be from 0 to %d", MaxWait/time.Second)}
 	case len(req.RequestID) > MaxRequestID:
 		return &ArgumentError{"request_id", fmt.Sprintf("must be at most %d bytes", MaxRequestID)}
 	case req.Ticket != uuid.Nil && req.Ticket != ticketOf(req.Holder, wants):
@@ -121,22 +112,22 @@ func (req *Request) check(wants []Want) error {
 }
 
 func checkKey(key string) error {
-	if key == "" || len(key) > MaxKey {
-		return &ArgumentError{"key", fmt.Sprintf("must be from 1 to %d bytes", MaxKey)}
+	if err := checkText("key", key, 1, MaxKey); err != nil {
+		return err
 	}
-	return cmp.Or(printable("key", key), checkPath(key))
+	return checkPath(key)
 }
 
 // CheckParty reports what is wrong with a party's name.
-func CheckParty(party string) error {
-	if len(party) > MaxParty {
-		return &ArgumentError{"as", fmt.Sprintf("must be at most %d bytes", MaxParty)}
-	}
-	return printable("as", party)
-}
+func CheckParty(party string) error { return checkText("as", party, 0, MaxParty) }
 
-func printable(argument, s string) error {
-	if !utf8.ValidString(s) {
+func checkText(argument, s string, least, most int) error {
+	switch {
+	case len(s) < least, least > 0 && len(s) > most:
+		return &ArgumentError{argument, fmt.Sprintf("must be from %d to %d bytes", least, most)}
+	case len(s) > most:
+		return &ArgumentError{argument, fmt.Sprintf("must be at most %d bytes", most)}
+	case !utf8.ValidString(s):
 		return &ArgumentError{argument, "must be valid UTF-8"}
 	}
 	for _, c := range s {

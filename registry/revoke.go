@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -83,10 +82,7 @@ func (v *Revocation) check() error {
 	if err := checkKey(v.Key); err != nil {
 		return err
 	}
-	if v.Reason == "" || len(v.Reason) > MaxReason {
-		return &ArgumentError{"reason", fmt.Sprintf("must be from 1 to %d bytes", MaxReason)}
-	}
-	return printable("reason", v.Reason)
+	return checkText("reason", v.Reason, 1, MaxReason)
 }
 
 // revoke is the rule: it revokes one batch of the leases on the key, and
