@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -32,28 +33,35 @@ func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.
 	})
 }
 
+// leaseOf returns a lease of the caller's actor by its id, for a change. A lease
+// past its deadline is revived.
+func (c *Core) leaseOf(tx Tx, caller Holder, id uuid.UUID) (Lease, error) {
+	l, ok := leaseByID(tx, id)
+	switch {
+	case !c.opts.SessionOpen(tx, caller.Session):
+		return Lease{}, ErrSessionEnded
+	case ok && l.Holder.Actor != caller.Actor:
+		return Lease{}, ErrNotHolder
+	case ok && c.expired(tx, &l):
+		l, ok = c.revive(tx, l)
+	}
+	if !ok {
+		return Lease{}, c.lost(tx, caller, id, Notice{})
+	}
+	return l, nil
+}
+
 // adopting is the kind of the answer of a Renew that has adopted a lease, which
 // is the lease's token. Renewals by the holder record none, so that they cost no
 // write.
 const adopting call.Kind = "adopt"
 
 func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl time.Duration) (Lease, error) {
-	if !c.opts.SessionOpen(tx, caller.Session) {
-		return Lease{}, ErrSessionEnded
+	l, err := c.leaseOf(tx, caller, id)
+	if err != nil {
+		return Lease{}, err
 	}
-	l, ok := leaseByID(tx, id)
-	if ok && l.Holder.Actor != caller.Actor {
-		return Lease{}, ErrNotHolder
-	}
-	if ok && c.expired(tx, &l) {
-		l, ok = c.revive(tx, l)
-	}
-	if !ok {
-		return Lease{}, c.lost(tx, caller, id, Notice{})
-	}
-	if ttl == 0 {
-		ttl = l.TTL
-	}
+	ttl = cmp.Or(ttl, l.TTL)
 	if caller.Session == l.Holder.Session && caller.Party == "" {
 		caller.Party = l.Holder.Party // the session acts for its parties
 	}

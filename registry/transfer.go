@@ -42,17 +42,9 @@ func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to fun
 }
 
 func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
-	l, ok := leaseByID(tx, id)
-	switch {
-	case !c.opts.SessionOpen(tx, caller.Session):
-		return false, ErrSessionEnded
-	case ok && l.Holder.Actor != caller.Actor:
-		return false, ErrNotHolder
-	case ok && c.expired(tx, &l):
-		l, ok = c.revive(tx, l)
-	}
-	if !ok {
-		return false, c.lost(tx, caller, id, Notice{})
+	l, err := c.leaseOf(tx, caller, id)
+	if err != nil {
+		return false, err
 	}
 	var to Holder
 	if find != nil {
