@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,7 +84,7 @@ func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 	switch n.Kind {
 	case Wanted:
 		w, ok := n.waiter(tx)
-		n.From, n.Reason, n.Waiters = w.Holder, w.reason, inLine(tx, n.Scope, n.Key, lastInLine)
+		n.From, n.Reason, n.Waiters = w.Holder, w.reason, inLine(tx, n.Scope, n.Key, math.MaxUint64)
 		return n, ok
 	case Offered:
 		l, ok := leaseByID(tx, n.LeaseID)

@@ -10,14 +10,14 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// Recover prepares the leases of a state that was just opened; it must run
-// before anything else. Each lease gets its full ttl from now on. A long lease
-// gets what its stored deadline leaves; if that is less than five minutes, it
-// gets five minutes, once. Every place in a line is parked, since its call
-// ended with the daemon. If a record cannot be read, the error is an
-// [engine.ErrCorrupt].
+// Recover prepares the leases of a state that was just opened, in one
+// transaction; it must run before anything else. Each lease gets its full ttl
+// from now on. A long lease gets what its stored deadline leaves; if that is
+// less than five minutes, it gets five minutes, once. Every place in a line is
+// parked, since its call ended with the daemon. If a record cannot be read, the
+// error is an [engine.ErrCorrupt].
 func (c *Core) Recover(ctx context.Context) error {
-	err := c.eng.Update(ctx, func(tx engine.Tx) error {
+	return c.eng.Update(ctx, func(tx engine.Tx) error {
 		for row := range tx.Scan(countPrefix) { // Recover may run again
 			tx.Delete(row.Key)
 		}
@@ -49,24 +49,29 @@ func (c *Core) Recover(ctx context.Context) error {
 				n.put(tx, lostActor(row.Key))
 			}
 		}
-		return event.Recover(tx, highest)
-	})
-	// All places are parked before any is served, because a key may be wanted
-	// in several lines.
-	for _, step := range []func(Tx, waiter){c.recoverPlace, c.recoverTurn} {
-		for after, more := waitPrefix, true; more && err == nil; {
-			err = c.eng.Update(ctx, func(tx engine.Tx) (err error) {
-				after, more, err = recoverLines(tx, after, step)
-				return err
-			})
+		if err := event.Recover(tx, highest); err != nil {
+			return err
 		}
-	}
-	return err
+		for row := range tx.Scan(waitPrefix) {
+			var w waiter
+			if !w.read(row) {
+				return corrupt(row.Key)
+			}
+			addCount(tx, waitsCount(w.Holder.Actor), 1)
+			if w.spent = false; w.first() {
+				w.park(tx)
+			}
+		}
+		// All places are parked before any is served, because a key may be
+		// wanted in several lines.
+		for row := range tx.Scan(waitPrefix) {
+			if w := (waiter{}); w.read(row) {
+				c.recoverTurn(tx, w)
+			}
+		}
+		return nil
+	})
 }
-
-// recoverStep is how many places one transaction of Recover parks; each is a
-// write.
-const recoverStep = 1024
 
 // recovered sets the deadline that the lease has after a restart, and writes
 // it.
@@ -91,32 +96,6 @@ func (l *Lease) recovered(tx Tx) {
 		}
 	}
 	l.touch(tx)
-}
-
-// recoverLines calls step for the places from a row on, for as many as fit in
-// one transaction, and returns where to continue.
-func recoverLines(tx Tx, after string, step func(Tx, waiter)) (last string, more bool, err error) {
-	n := 0
-	for row := range tx.ScanFrom(waitPrefix, after) {
-		if n == recoverStep {
-			return last, true, nil
-		}
-		n, last = n+1, row.Key+"\x00"
-		var w waiter
-		if !w.read(row) {
-			return "", false, corrupt(row.Key)
-		}
-		step(tx, w)
-	}
-	return last, false, nil
-}
-
-// recoverPlace counts the row of a place, and parks the place at its first row.
-func (c *Core) recoverPlace(tx Tx, w waiter) {
-	addCount(tx, waitsCount(w.Holder.Actor), 1)
-	if w.spent = false; w.first() {
-		w.park(tx)
-	}
 }
 
 // recoverTurn reserves a free key for the first in its line. It ends a lapsed

@@ -1,10 +1,5 @@
 package registry
 
-import "math"
-
-// lastInLine is greater than the number of any place.
-const lastInLine = math.MaxUint64
-
 // maxWarned is how many leases one call of warn looks at.
 const maxWarned = 100
 
