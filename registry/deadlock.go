@@ -231,6 +231,15 @@ type step struct {
 	from   *step
 }
 
+// key is the same for steps to the same party, or to the same wait.
+func (s *step) key() string {
+	key := placesKey(s.holder)
+	if s.any != nil {
+		key += s.any.encode()
+	}
+	return key
+}
+
 func (s *step) links() (list []Link) {
 	for ; s != nil; s = s.from {
 		list = append(list, s.link)
@@ -251,15 +260,14 @@ type reach struct {
 func (s *search) cycle(place *waiter, actors *await) []Link {
 	const root = ""
 	ways := make(map[string][]reach) // for each wait: one reach if it needs all, or one for each alternative
-	var todo []string
+	var todo []*step                 // waits for any one of several actors
 	add := func(key string, firsts ...[]*step) {
 		for _, first := range firsts {
 			r := s.reach(first)
 			ways[key] = append(ways[key], r)
-			todo = slices.AppendSeq(todo, maps.Keys(r.any))
+			todo = slices.AppendSeq(todo, maps.Values(r.any))
 		}
 	}
-	waits := make(map[string]*step)
 	switch {
 	case place != nil:
 		add(root, s.keepers(place))
@@ -269,41 +277,25 @@ func (s *search) cycle(place *waiter, actors *await) []Link {
 		add(root, slices.Concat(s.awaited(actors)...))
 	}
 	for len(todo) > 0 {
-		key := todo[0]
+		at := todo[0]
 		todo = todo[1:]
-		if _, ok := ways[key]; ok {
-			continue
+		if key := at.key(); ways[key] == nil {
+			add(key, s.awaited(at.any)...)
 		}
-		for _, list := range ways {
-			for _, r := range list {
-				if at, ok := r.any[key]; ok {
-					waits[key] = at
-				}
-			}
-		}
-		add(key, s.awaited(waits[key].any)...)
 	}
 	// Every wait is assumed hopeless. Those that have a way out are removed
 	// until none is left to remove.
-	hopeless := func(r reach) bool {
-		if r.back != nil {
-			return true
-		}
+	wayOut := func(r reach) bool {
 		for key := range r.any {
-			if _, ok := ways[key]; ok {
-				return true
+			if ways[key] != nil {
+				return false
 			}
 		}
-		return false
+		return r.back == nil
 	}
-	for changed := true; changed; {
-		changed = false
-		for key, list := range ways {
-			if slices.ContainsFunc(list, func(r reach) bool { return !hopeless(r) }) {
-				delete(ways, key)
-				changed = true
-			}
-		}
+	for left := len(ways) + 1; len(ways) < left; {
+		left = len(ways)
+		maps.DeleteFunc(ways, func(_ string, list []reach) bool { return slices.ContainsFunc(list, wayOut) })
 	}
 	return wayBack(ways, root, make(map[string]bool))
 }
@@ -334,10 +326,10 @@ func (s *search) reach(todo []*step) (r reach) {
 	for len(todo) > 0 && s.budget >= 0 {
 		at := todo[0]
 		todo = todo[1:]
-		key := placesKey(at.holder)
+		key := at.key()
 		switch {
 		case at.any != nil:
-			r.any[key+at.any.encode()] = at
+			r.any[key] = at
 			continue
 		case at.holder.same(s.start):
 			r.back = at
