@@ -103,7 +103,7 @@ func (h *house) submit(ctx context.Context, worker int, c queue.Claimed) error {
 	if len(c.Payload) != len(payload) {
 		return fmt.Errorf("task %s came with %d bytes", c.ID, len(c.Payload))
 	}
-	_, err := h.Submit(ctx, h.holders[worker], h.run, c.ID, c.Token, queue.Completed, []byte("{}"))
+	_, err := h.Submit(ctx, h.holders[worker], h.run, queue.Submission{ID: c.ID, Token: c.Token, State: queue.Completed, Result: []byte("{}")})
 	return err
 }
 

@@ -64,7 +64,7 @@ func (t Tasks) Heartbeat(ctx context.Context, party string, id uuid.UUID, token 
 // Submit finishes a task.
 func (t Tasks) Submit(ctx context.Context, s queue.Submission) (queue.Task, error) {
 	done := t.se.state.opts.Traces.Ending(ctx, "submit")
-	task, err := t.q.SubmitOne(ctx, t.se.Holder(), t.se.run.ID, s)
+	task, err := t.q.Submit(ctx, t.se.Holder(), t.se.run.ID, s)
 	done("", &task, err)
 	return task, err
 }

@@ -62,11 +62,7 @@ func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
 // result is in that order, too. It contains a task twice if two of the given
 // tasks have the same idempotency key.
 func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) ([]Task, error) {
-	sizes := make([]int, 0, len(list))
-	for i := range list {
-		sizes = append(sizes, len(list[i].Payload))
-	}
-	if err := checkBatch("tasks", "payloads", sizes); err != nil {
+	if err := checkBatch("tasks", "payloads", list, func(n *NewTask) int { return len(n.Payload) }); err != nil {
 		return nil, err
 	}
 	random := make([]byte, len(list)*len(uuid.UUID{})) // read at once
@@ -290,13 +286,13 @@ func (n *NewTask) check() error {
 	return nil
 }
 
-func checkBatch(argument, what string, sizes []int) error {
-	if len(sizes) < 1 || len(sizes) > MaxBatch {
+func checkBatch[T any](argument, what string, list []T, size func(*T) int) error {
+	if len(list) < 1 || len(list) > MaxBatch {
 		return argumentError(argument, "must be 1 to %d", MaxBatch)
 	}
 	sum := 0
-	for _, n := range sizes {
-		sum += n
+	for i := range list {
+		sum += size(&list[i])
 	}
 	if sum > MaxBatchBytes {
 		return &registry.LimitError{Which: "bytes of all " + what + " together", Max: MaxBatchBytes, TooLarge: true}

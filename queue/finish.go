@@ -88,13 +88,7 @@ type Submitted struct {
 // Submit finishes a task: Completed with its result, or Failed with its error.
 // Repeating the same submission gets the same answer; a different one gets a
 // StaleError.
-func (q *Queue) Submit(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, state State, result json.RawMessage) (t Task, err error) {
-	return q.SubmitOne(ctx, h, run, Submission{ID: id, Token: token, State: state, Result: result})
-}
-
-// SubmitOne is Submit of a submission, whose [registry.Fence] is checked in the
-// transaction that finishes the task.
-func (q *Queue) SubmitOne(ctx context.Context, h registry.Holder, run uuid.UUID, s Submission) (t Task, err error) {
+func (q *Queue) Submit(ctx context.Context, h registry.Holder, run uuid.UUID, s Submission) (t Task, err error) {
 	if err := s.check(); err != nil {
 		return Task{}, err
 	}
@@ -109,11 +103,7 @@ func (q *Queue) SubmitOne(ctx context.Context, h registry.Holder, run uuid.UUID,
 // SubmitMany returns an error, either none was submitted or the outcome is
 // unknown.
 func (q *Queue) SubmitMany(ctx context.Context, h registry.Holder, run uuid.UUID, list []Submission) ([]Submitted, error) {
-	sizes := make([]int, 0, len(list))
-	for i := range list {
-		sizes = append(sizes, len(list[i].Result))
-	}
-	if err := checkBatch("submissions", "results", sizes); err != nil {
+	if err := checkBatch("submissions", "results", list, func(s *Submission) int { return len(s.Result) }); err != nil {
 		return nil, err
 	}
 	answers := make([]Submitted, len(list))
