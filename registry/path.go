@@ -41,29 +41,24 @@ func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {
 				return
 			}
 		}
-		switch {
-		case !all:
-		case dir == ".": // everything but absolute paths
-			within := scope + filekey.Prefix
-			for row, ok := tx.First(within, within); ok && row.Key[len(within)] != '/'; row, ok = next(tx, within, row) {
-				if !onKey(row.Key[len(within):], "**") && !yield(row) {
-					return
-				}
-			}
-			for row, ok := tx.First(within, within+"0"); ok; row, ok = next(tx, within, row) {
-				if !yield(row) {
-					return
-				}
-			}
-		default:
-			below := scope + filekey.Prefix + strings.TrimSuffix(dir, "/") + "/"
+		if !all {
+			return
+		}
+		below := scope + filekey.Prefix // below the project is everything but absolute paths
+		if dir != "." {
+			below += strings.TrimSuffix(dir, "/") + "/"
 			if dir != "/" && !rowsOn(tx, scope+filekey.Prefix+dir, yield) {
 				return
 			}
-			for row, ok := tx.First(below, below); ok; row, ok = next(tx, below, row) {
-				if !onKey(row.Key[len(scope):], key) && !yield(row) {
+		}
+		for row, ok := tx.First(below, below); ok; row, ok = next(tx, below, row) {
+			if dir == "." && row.Key[len(below)] == '/' {
+				if row, ok = tx.First(below, below+"0"); !ok {
 					return
 				}
+			}
+			if !onKey(row.Key, own) && !yield(row) {
+				return
 			}
 		}
 	}
