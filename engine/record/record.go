@@ -92,18 +92,14 @@ func (r *Reader) Uint() uint64 {
 	return r.longUint()
 }
 
-func (r *Reader) longUint() (v uint64) {
-	for shift, i := 0, 0; i < len(r.s) && i < binary.MaxVarintLen64; i++ {
-		c := r.s[i]
-		v |= uint64(c&0x7f) << shift
-		if c < 0x80 {
-			r.s = r.s[i+1:]
-			return v
-		}
-		shift += 7
+func (r *Reader) longUint() uint64 {
+	v, n := binary.Uvarint([]byte(r.s[:min(len(r.s), binary.MaxVarintLen64)]))
+	if n <= 0 {
+		r.fail()
+		return 0
 	}
-	r.fail()
-	return 0
+	r.s = r.s[n:]
+	return v
 }
 
 // Int reads what Writer.Int wrote.
