@@ -145,22 +145,16 @@ func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {
 // each.
 func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Lease) {
 	for row := range tx.Owned(session) {
-		var l Lease
-		var w waiter
-		switch {
-		case len(held) >= limit && len(awaited) >= limit:
-			return held, awaited
-		case strings.HasPrefix(row.Key, leasePrefix):
-			if len(held) < limit && l.read(row) && !l.lapsed && !l.Reserved {
-				held = append(held, l)
-			}
-		case strings.HasPrefix(row.Key, waitPrefix) && len(awaited) < limit && w.read(row) && w.first():
+		if len(awaited) >= limit {
+			break
+		}
+		if w := (waiter{}); strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.first() {
 			if l, ok := c.inTheWay(tx, &w); ok {
 				awaited = append(awaited, l)
 			}
 		}
 	}
-	return held, awaited
+	return c.Holds(tx, session, limit), awaited
 }
 
 // inTheWay finds a lease that keeps a place waiting, directly or through places
