@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // An Observer is notified of what an engine does, for metrics and logs. Rows
 // that do not change cost nothing.
@@ -24,10 +28,5 @@ type Observer struct {
 
 // Watched reports whether the observer is notified of changes of a key's row.
 func (o *Observer) Watched(key string) bool {
-	for _, prefix := range o.Prefixes {
-		if len(key) >= len(prefix) && key[:len(prefix)] == prefix {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
