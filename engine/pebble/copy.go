@@ -6,19 +6,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
 // OpenStore opens the store of a state without an engine, to copy it; see
 // [memory.Copy].
 func OpenStore(o Options) (memory.Store, error) {
-	if o.Logf == nil {
-		o.Logf = func(string, ...any) {}
-	}
-	if o.Clock.Running == nil {
-		o.Clock = clock.Machine()
-	}
+	o = o.withDefaults()
 	s, err := openStore(o, func(err error) { o.Logf("engine: %v", err) })
 	if err != nil {
 		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)

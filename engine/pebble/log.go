@@ -133,34 +133,33 @@ type logScan struct {
 	last    uint64
 	begun   bool // the good part has an entry, so last says what is there, even if it is 0
 	scanned int64
+
+	record []byte // the part of a record that was read so far
+	broken bool   // the good part has ended
 }
 
 // scanLog reads a log, or a manifest if number is 0.
 func scanLog(r io.Reader, number uint32) (s logScan, err error) {
 	block := make([]byte, logBlock)
-	var record []byte // the part read so far
-	broken := false
-	for {
+	for !s.whole && !s.closed {
 		n, err := io.ReadFull(r, block)
 		if n == 0 {
-			s.whole = s.whole || !broken && len(record) == 0
+			s.whole = !s.broken && len(s.record) == 0
 			if err == io.EOF {
-				return s, nil
+				err = nil
 			}
 			return s, err
 		}
-		s.block(block[:n], number, &record, &broken)
-		if s.whole || s.closed {
-			return s, nil
-		}
+		s.block(block[:n], number)
 		s.scanned += int64(n)
 	}
+	return s, nil
 }
 
-func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *bool) {
+func (s *logScan) block(block []byte, number uint32) {
 	at := 0
-	for !*broken && at < len(block) {
-		if len(*record) == 0 && closes(block, at, number) {
+	for !s.broken && at < len(block) {
+		if len(s.record) == 0 && closes(block, at, number) {
 			s.whole = true
 			return
 		}
@@ -168,23 +167,23 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 			return
 		}
 		c, ok := readChunk(block, at, number)
-		if begins := c.part <= 1; !ok || begins != (len(*record) == 0) {
-			*broken = true
+		if begins := c.part <= 1; !ok || begins != (len(s.record) == 0) {
+			s.broken = true
 			break
 		}
 		at = c.end
-		*record = append(*record, c.data...)
+		s.record = append(s.record, c.data...)
 		if c.part == 1 && len(c.data) == 0 {
-			*record = append(*record, 0) // so that the record counts as begun
+			s.record = append(s.record, 0) // so that the record counts as begun
 		}
 		if c.part == 0 || c.part == 3 {
-			if n, _, ok := readEntry(*record); ok {
+			if n, _, ok := readEntry(s.record); ok {
 				s.begun = true
 				if s.last = n; s.first == 0 {
 					s.first = n
 				}
 			}
-			*record = (*record)[:0]
+			s.record = s.record[:0]
 			s.good = s.scanned + int64(at)
 		}
 	}
@@ -192,7 +191,7 @@ func (s *logScan) block(block []byte, number uint32, record *[]byte, broken *boo
 		if block[at] != 0 {
 			s.tail = true
 		}
-		if closes(block, at, number) && len(block)-at >= headerSizes[1] && s.later {
+		if s.later && closes(block, at, number) {
 			s.closed = true
 			return
 		}

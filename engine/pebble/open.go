@@ -29,6 +29,23 @@ type Options struct {
 	Clock clock.Clock
 }
 
+func (o Options) withDefaults() Options {
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	switch {
+	case o.Clock.Running != nil:
+	case o.FS != nil:
+		o.Clock = clock.Go()
+	default:
+		o.Clock = clock.Machine()
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	return o
+}
+
 // An Engine is an open state.
 type Engine struct {
 	*memory.Engine
@@ -44,16 +61,7 @@ func Open(o Options) (*Engine, error) {
 	if o.Dir == "" {
 		return nil, errors.New("engine: no directory to open")
 	}
-	if o.Logf == nil {
-		o.Logf = func(string, ...any) {}
-	}
-	switch {
-	case o.Clock.Running != nil:
-	case o.FS != nil:
-		o.Clock = clock.Go()
-	default:
-		o.Clock = clock.Machine()
-	}
+	o = o.withDefaults()
 	e := new(Engine)
 	var err error
 	e.Engine, err = memory.Open(memory.Options{
@@ -89,16 +97,12 @@ const (
 )
 
 func openStore(o Options, fail func(error)) (*store, error) {
-	fs := o.FS
-	if fs == nil {
-		fs = vfs.Default
-	}
-	if err := fs.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	s := &store{logf: o.Logf, Failure: memory.Failure{Tell: fail}, boot: o.Clock.Boot}
 	s.syncs.over.L = &s.syncs.mu
-	s.fs = &stateFS{FS: fs, Failure: &s.Failure, dir: o.Dir}
+	s.fs = &stateFS{FS: o.FS, Failure: &s.Failure, dir: o.Dir}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)
 	if err != nil {
 		return nil, err
