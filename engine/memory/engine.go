@@ -185,7 +185,9 @@ func (e *Engine) durable(end *ending) {
 		fn()
 	}
 	e.hub.Notify(end.changed...)
-	e.committed(end)
+	if end.observer != nil {
+		end.observer(time.Since(end.began))
+	}
 }
 
 // endLoose sees to the end of a transaction for which nobody waits.

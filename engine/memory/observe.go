@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"time"
-
-	"github.com/leasehold/leasehold/engine"
-)
+import "github.com/leasehold/leasehold/engine"
 
 // Observe makes the engine report to o from now on. There is one observer: a
 // second replaces the first.
@@ -25,15 +21,9 @@ func (e *Engine) observeLocked(t *tx) {
 	if o.Changed == nil {
 		return
 	}
-	public := func(r *row) engine.Row {
-		if r == nil {
-			return engine.Row{}
-		}
-		return r.public()
-	}
 	for _, u := range t.undo {
-		if r := u.is; r != nil && o.Watched(r.key) || r == nil && o.Watched(u.was.key) {
-			o.Changed(public(u.was), public(u.is))
+		if o.Watched(u.key()) {
+			o.Changed(u.was.public(), u.is.public())
 		}
 	}
 	for i := range t.coldUndo {
@@ -42,12 +32,5 @@ func (e *Engine) observeLocked(t *tx) {
 				o.Changed(engine.Row{}, engine.Row{Key: key, Value: w.value})
 			}
 		}
-	}
-}
-
-// committed reports to the observer that an Update is durable.
-func (e *Engine) committed(end *ending) {
-	if end.observer != nil {
-		end.observer(time.Since(end.began))
 	}
 }

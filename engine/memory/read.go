@@ -33,10 +33,8 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *group, err error)
 	}
 	if !isCold(key) {
 		defer e.mu.Unlock()
-		if live := e.set.get(key); live != nil {
-			return live.public(), true, e.last, nil
-		}
-		return r, false, e.last, nil
+		live := e.set.get(key)
+		return live.public(), live != nil, e.last, nil
 	}
 	if w, found := e.fresh.Get(key); found {
 		defer e.mu.Unlock()

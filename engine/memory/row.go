@@ -50,7 +50,12 @@ func newRow(p engine.Row) *row {
 
 const shortText = 64
 
+// public returns the row for a caller of the engine; the zero Row if there is
+// none.
 func (r *row) public() engine.Row {
+	if r == nil {
+		return engine.Row{}
+	}
 	p := engine.Row{Key: r.key, Value: r.value, Owner: r.owner}
 	if r.due != never {
 		p.Due = time.Unix(0, r.due).UTC()

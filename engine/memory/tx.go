@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -37,6 +38,8 @@ type tx struct {
 
 // An undo is one change of the working set; nil is no row.
 type undo struct{ was, is *row }
+
+func (u undo) key() string { return cmp.Or(u.is, u.was).key }
 
 // A coldUndo is one change of the cold writes.
 type coldUndo struct {
@@ -79,10 +82,8 @@ func (t *tx) Get(key string) (engine.Row, bool) {
 		}
 		return r, ok
 	}
-	if r := t.live().get(key); r != nil {
-		return r.public(), true
-	}
-	return engine.Row{}, false
+	r := t.live().get(key)
+	return r.public(), r != nil
 }
 
 func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
@@ -114,10 +115,8 @@ func (t *tx) First(prefix, from string) (first engine.Row, ok bool) {
 		}
 		return engine.Row{}, false
 	}
-	if r := t.live().first(prefix, max(prefix, from)); r != nil {
-		return r.public(), true
-	}
-	return engine.Row{}, false
+	r := t.live().first(prefix, max(prefix, from))
+	return r.public(), r != nil
 }
 
 func (t *tx) Scan(prefix string) iter.Seq[engine.Row] { return t.ScanFrom(prefix, prefix) }
@@ -330,11 +329,7 @@ func (t *tx) rollback() {
 // keys appends the keys of the changed rows.
 func (t *tx) keys(keys []string) []string {
 	for _, u := range t.undo {
-		if u.is != nil {
-			keys = append(keys, u.is.key)
-		} else {
-			keys = append(keys, u.was.key)
-		}
+		keys = append(keys, u.key())
 	}
 	for i := range t.coldUndo {
 		keys = append(keys, t.coldUndo[i].key)
