@@ -264,33 +264,30 @@ func (n *Notice) keepTold() time.Duration {
 // answer that told it may not have been read.
 const retold = time.Minute
 
-// untold marks a notice that was told within the last [retold] as untold, and
-// reports whether it did.
-func (n *Notice) untold(tx Tx, actor uuid.UUID, due time.Time) bool {
-	if !n.told || tx.Now().Sub(due.Add(-n.keepTold())) >= retold {
-		return false
+// again returns the row of a notice as that of one to be told again if it was
+// told within the last [retold], and reports whether it was.
+func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool) {
+	if !n.told || tx.Now().Sub(row.Due.Add(-n.keepTold())) >= retold {
+		return row, false
 	}
 	n.told = false
 	count := newsOf(tx, actor)
 	count.untold++
 	count.put(tx, actor)
-	return true
+	row.Value, row.Due = n.encode(), tx.Now().Add(keepLost)
+	return row, true
 }
 
 // Retell marks what the holder's session was told in the last minute to be told
 // again, because those answers will not be read.
 func (c *Core) Retell(tx Tx, h Holder) {
-	var again []Notice
 	for row := range tx.Scan(lostKeys(h.Actor)) {
 		var n Notice
-		if n.read(row) && (n.Session == h.Session || n.Session == uuid.Nil) && n.untold(tx, h.Actor, row.Due) {
-			again = append(again, n)
+		if n.read(row) && (n.Session == h.Session || n.Session == uuid.Nil) {
+			if row, ok := n.again(tx, h.Actor, row); ok {
+				tx.Touch(row)
+			}
 		}
-	}
-	for _, n := range again {
-		row := n.row(h.Actor)
-		row.Due = tx.Now().Add(keepLost)
-		tx.Touch(row)
 	}
 }
 
@@ -300,15 +297,15 @@ func (c *Core) Retell(tx Tx, h Holder) {
 // removed, because the session no longer holds the lease.
 func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	var n Notice
-	if n.read(row) && n.Kind == Wanted {
+	readable := n.read(row)
+	if readable && n.Kind == Wanted {
 		forgetNotice(tx, row.Key)
 		return
 	}
 	row.Owner = uuid.Nil
 	actor := lostActor(row.Key)
-	if n.read(row) && n.untold(tx, actor, row.Due) {
-		row = n.row(actor)
-		row.Due = tx.Now().Add(keepLost)
+	if readable {
+		row, _ = n.again(tx, actor, row)
 	}
 	tx.Put(row)
 	if !n.told { // the actor's other sessions can tell it from now on, and look only after a change
