@@ -68,13 +68,6 @@ func (c *running) stepped(now, wall time.Time) (by time.Duration, ok bool) {
 	return by, true
 }
 
-func (c *running) tick() time.Duration {
-	if c.Sleeps {
-		return time.Second
-	}
-	return 0
-}
-
 func steppedBy(by time.Duration) string {
 	if by < 0 {
 		return fmt.Sprintf("back by %v", (-by).Round(time.Millisecond))

@@ -45,18 +45,16 @@ const (
 // Complete. The running clock continues from where it was last recorded. Copy
 // calls progress from time to time with the number of records.
 func Copy(ctx context.Context, from Reader, to Store, progress func(records int64)) (Sum, error) {
-	empty := true
-	if err := walkAll(ctx, to, func(Space, []byte, []byte) error { empty = false; return errStop }); err != nil && !errors.Is(err, errStop) {
-		return Sum{}, err
-	}
-	if !empty {
+	switch err := walkAll(ctx, to, func(Space, []byte, []byte) error { return errStop }); {
+	case errors.Is(err, errStop):
 		return Sum{}, ErrNotEmpty
-	}
-	c := copier{to: to, writes: []Write{{Space: Meta, Key: copyingKey, due: never}}}
-	if err := c.flush(); err != nil {
+	case err != nil:
 		return Sum{}, err
 	}
-	s := newSummer()
+	if err := write(to, Write{Space: Meta, Key: copyingKey, due: never}); err != nil {
+		return Sum{}, err
+	}
+	c, s := copier{to: to}, newSummer()
 	err := walkAll(ctx, from, func(space Space, key, record []byte) error {
 		if n := s.add(space, key, record); n%(1<<10) == 0 {
 			progress(n)
@@ -116,8 +114,7 @@ func Names(r Reader, prefix string, yield func(name string)) error {
 // Complete marks a copy as complete, so that it can be opened. The caller must
 // have compared the sums.
 func Complete(to Store) error {
-	c := copier{to: to, writes: []Write{{Space: Meta, Key: copyingKey, Delete: true}}}
-	return c.flush()
+	return write(to, Write{Space: Meta, Key: copyingKey, Delete: true})
 }
 
 // SumOf reads all rows of a store and returns their sum. It calls progress from
@@ -138,8 +135,7 @@ func SumOf(ctx context.Context, store Reader, progress func(records int64)) (Sum
 
 // Put writes a row to a store that no engine has open.
 func Put(to Store, r engine.Row) error {
-	c := copier{to: to, writes: []Write{{Space: Hot, Key: r.Key, value: r.Value, owner: r.Owner, due: instant(r.Due)}}}
-	return c.flush()
+	return write(to, Write{Space: Hot, Key: r.Key, value: r.Value, owner: r.Owner, due: instant(r.Due)})
 }
 
 // complete refuses an incomplete copy.
@@ -190,11 +186,16 @@ func (c *copier) add(space Space, key, record []byte) error {
 }
 
 func (c *copier) flush() error {
-	number, err := c.to.Append(Batch{Writes: c.writes, Disk: true})
-	if err == nil {
-		err = c.to.Wait(number, true)
-	}
+	writes := c.writes
 	c.writes, c.size = nil, 0
+	return write(c.to, writes...)
+}
+
+func write(to Store, writes ...Write) error {
+	number, err := to.Append(Batch{Writes: writes, Disk: true})
+	if err == nil {
+		err = to.Wait(number, true)
+	}
 	return err
 }
 

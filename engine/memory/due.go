@@ -85,8 +85,8 @@ func (e *Engine) look() (w wait, err error) {
 	if first-now.UnixNano() < 0 && !w.due {
 		w.last = 1<<63 - 1 // the difference overflows: the row is due in centuries
 	}
-	if tick := e.clock.tick(); tick > 0 {
-		w.last = min(w.last, tick)
+	if e.clock.Sleeps {
+		w.last = min(w.last, time.Second)
 	}
 	return w, nil
 }
