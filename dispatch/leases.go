@@ -129,9 +129,6 @@ func (se *Session) CheckToken(ctx context.Context, scope Scope, key string, toke
 // effect that another call has been told of. If there is nothing to undo, Undo
 // returns nil.
 func (se *Session) Undo(ctx context.Context, c call.Call) error {
-	if !c.Undoable() {
-		return nil
-	}
 	e := &ender{s: se.state, left: endStep}
 	err := rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) error {
 		a, ok := c.Take(tx, registry.CallKind, queue.ClaimKind, queue.EnqueueKind, sending, reading, spawning)

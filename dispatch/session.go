@@ -109,7 +109,6 @@ func (s *State) attach(id uuid.UUID, handle string) (*party, bool) {
 	p, ok := s.parties[id]
 	if !ok {
 		p = s.newParty(id, handle)
-		p.calls.Resumed()
 		s.parties[id] = p
 	}
 	if p.ending {

@@ -180,13 +180,8 @@ func (c Call) Recorded() bool { return c.Name != "" || c.request != "" || c.own 
 // lost, and then finds its answer.
 func (c Call) Lasting() bool { return c.Name != "" && !c.memory || c.request != "" }
 
-// Undoable reports whether the call may have an answer that can be undone.
-func (c Call) Undoable() bool {
-	return c.all || c.HasAnswer() || c.Name != "" && c.Log != nil && c.Log.isResumed()
-}
-
 // HasAnswer reports whether the call, which has returned, has an answer that can
-// be undone.
+// be undone, as far as this process knows.
 func (c Call) HasAnswer() bool {
 	switch {
 	case c.own != nil:
@@ -442,7 +437,6 @@ type Log struct {
 	recorded  map[string]struct{} // keys of answers that may not have been delivered
 	delivered map[string]struct{} // keys of rows to be deleted
 	full      bool                // recorded is incomplete
-	resumed   bool                // another process may have recorded more
 }
 
 // maxLog is the greatest size of each map of a Log. Answers beyond it are
@@ -464,19 +458,6 @@ func (l *Log) note(c Call) {
 		return
 	}
 	l.recorded[c.nameKey()] = struct{}{}
-}
-
-// Resumed says that another process may have recorded answers of the session.
-func (l *Log) Resumed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.resumed = true
-}
-
-func (l *Log) isResumed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.resumed
 }
 
 // recordedAs reports whether there may be an answer under a name.
