@@ -225,12 +225,9 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 	return list, true, nil
 }
 
-// errMore says that a transaction has ended as many expired leases as one may,
-// and that more are in the way.
+// errMore says that a transaction has ended expired leases for as long as others
+// may be made to wait, and that more may be in the way.
 var errMore = errors.New("registry: more has expired")
-
-// maxEnded is how many expired leases one transaction ends for a request.
-const maxEnded = 256
 
 const (
 	// MaxBelow is how many leases below the directories of a request may be
@@ -323,7 +320,7 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved
 		if (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) && c.expired(tx, &l) {
 			c.free(tx, l, Expired)
-			if a.ended++; a.ended%maxEnded == 0 {
+			if a.ended++; tx.Spent() {
 				return on, errMore
 			}
 			on.freed = true

@@ -138,14 +138,10 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 	return true
 }
 
-// partyBatch is how many rows of a party one transaction ends.
-const partyBatch = 256
-
 // EndParty ends the leases and the places of one party of the session.
 func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
 	for done := false; !done && err == nil; {
 		err = c.update(engine.Needed(ctx), h, func(tx Tx) error {
-			n := 0
 			for row := range tx.Owned(h.Session) {
 				var l Lease
 				var w waiter
@@ -154,7 +150,7 @@ func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
 					continue
 				}
 				c.end(tx, row, PartyEnded)
-				if n++; n == partyBatch || tx.Spent() {
+				if tx.Spent() {
 					return nil
 				}
 			}
