@@ -15,7 +15,6 @@ func (t *Task) note(tx *ledger, e event.Event) {
 	event.Record(tx, t.line.run(), e)
 }
 
-// noteEnd records that a task has finished.
 func (t *Task) noteEnd(tx *ledger, state State, cause string) {
 	kind := event.TaskCompleted + event.Kind(state-Completed)
 	if state == Completed || state == Failed {

@@ -78,7 +78,6 @@ func digit(priority int) string {
 	return digits[priority : priority+1]
 }
 
-// indexesOf returns all indexes of a line.
 func indexesOf(l line) (list []index) {
 	for state := Delayed; state <= corruptState; state++ {
 		list = append(list, indexesOfState(l, state)...)

@@ -52,7 +52,6 @@ func (tx *ledger) accountOf(l line) *account {
 	}
 }
 
-// close writes what has changed.
 func (tx *ledger) close() {
 	for a := &tx.account; a != nil; a = a.next {
 		if a.moved || a.planned {

@@ -93,7 +93,6 @@ func removeFromIndex(tx *ledger, t *Task) {
 // keepKey is how long an idempotency key is kept at least after the enqueue.
 const keepKey = 24 * time.Hour
 
-// finish moves a task to a final state.
 func (q *Queue) finish(tx *ledger, t *Task, state State, cause string) {
 	removeFromIndex(tx, t)
 	t.noteEnd(tx, state, cause)
@@ -129,7 +128,6 @@ func (q *Queue) giveBack(tx *ledger, t *Task, cause string, delay time.Duration)
 	q.schedule(tx, t, delay)
 }
 
-// forget removes every row of a task.
 func forget(tx *ledger, t *Task) {
 	removeFromIndex(tx, t)
 	if t.Key != "" {
@@ -197,7 +195,6 @@ func (q *Queue) keepCorrupt(tx *ledger, a *account, id uuid.UUID) {
 	a.wanted(tx, until, true)
 }
 
-// getTask reads a task.
 func getTask(tx *ledger, id uuid.UUID) (t Task, err error) {
 	found, err := t.read(tx, id)
 	if err == nil && !found {

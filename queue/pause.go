@@ -149,7 +149,6 @@ func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 	return false
 }
 
-// dropPauses removes the pauses of a run that is removed.
 func dropPauses(tx engine.Tx, run uuid.UUID) {
 	for row := range tx.Scan(pausePrefix + strings.TrimPrefix(string(lineOf(run, "")), accountPrefix)) {
 		tx.Delete(row.Key)

@@ -68,7 +68,6 @@ type Task struct {
 	draft   *draft    // of a task that is not written yet
 }
 
-// shownBy sets DueAt.
 func (t *Task) shownBy(tx engine.Tx) {
 	switch {
 	case t.due.IsZero():
@@ -129,7 +128,6 @@ const (
 	recordRoom = 160 // bytes; enough for most records of tasks with one attempt and a small result
 )
 
-// encode writes a task's record.
 func (t *Task) encode(w *record.Writer) {
 	w.Byte(taskFormat)
 	w.Text(t.line.name())
@@ -165,7 +163,6 @@ func (t *Task) encode(w *record.Writer) {
 	}
 }
 
-// record returns what encode writes.
 func (t *Task) record() string {
 	w := record.New(recordRoom)
 	t.encode(w)
@@ -241,7 +238,6 @@ func (s *Stats) ReadyTotal() (n uint64) {
 	return n
 }
 
-// unfinished returns how many tasks are not finished.
 func (s *Stats) unfinished() uint64 { return s.ReadyTotal() + s.Delayed + s.InProgress }
 
 // of returns the count for a state; for Ready, of one priority.

@@ -24,7 +24,6 @@ func (c *Core) record(tx Tx, scope, key string, h Holder, e event.Event) {
 	event.Record(tx, run, e)
 }
 
-// recordLease calls record for a lease.
 func (c *Core) recordLease(tx Tx, l *Lease, e event.Event) {
 	e.Token, e.Shared = l.Token, l.Shared
 	c.record(tx, l.Scope, l.Key, l.Holder, e)

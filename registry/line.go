@@ -132,7 +132,6 @@ func (w *waiter) find(tx Tx) {
 	tx.Touch(engine.Row{Key: placeKey(w.Holder, w.wants), Value: w.rowKey(w.wants[0])})
 }
 
-// remove removes the place and its reservations.
 func (w *waiter) remove(tx Tx) {
 	w.unreserve(tx)
 	for _, want := range w.wants {
@@ -142,7 +141,6 @@ func (w *waiter) remove(tx Tx) {
 	addCount(tx, waitsCount(w.Holder.Actor), -len(w.wants))
 }
 
-// unreserve removes the reservations of the place.
 func (w *waiter) unreserve(tx Tx) {
 	for _, want := range w.wants {
 		if !w.spent {

@@ -142,7 +142,6 @@ func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
 	return n.raise(tx, l.Holder.Actor, tx.Put)
 }
 
-// forgetNotice removes a notice.
 func forgetNotice(tx Tx, key string) {
 	row, ok := tx.Get(key)
 	if !ok {

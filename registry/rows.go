@@ -99,7 +99,6 @@ func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
 	return Lease{}, false
 }
 
-// leaseByID finds a lease by its secret id.
 func leaseByID(tx Tx, id uuid.UUID) (l Lease, ok bool) {
 	ref, ok := tx.Get(idKey(id))
 	if !ok {

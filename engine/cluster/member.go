@@ -140,7 +140,6 @@ func (m *Member) Trouble() error {
 	return m.trouble.err
 }
 
-// pause waits for the next look.
 func (m *Member) pause(ctx context.Context) {
 	select {
 	case <-m.look:
@@ -149,7 +148,6 @@ func (m *Member) pause(ctx context.Context) {
 	}
 }
 
-// serve runs one term.
 func (m *Member) serve(ctx context.Context) error {
 	term := newTerm(m.opts.Clock.Running)
 	if err := m.bounded(ctx, func(ctx context.Context) error {
@@ -233,7 +231,6 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 	}
 }
 
-// idle reports whether this server leads nothing.
 func (m *Member) idle() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

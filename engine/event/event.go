@@ -157,7 +157,6 @@ func (e *Event) row(run uuid.UUID) engine.Row {
 	return engine.Row{Key: both[:key], Value: both[key:]}
 }
 
-// read decodes the row of an event.
 func (e *Event) read(row engine.Row) (ok bool) {
 	if len(row.Key) != len(Prefix)+24 {
 		return false

@@ -8,7 +8,6 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// WaitDue implements [engine.Engine].
 func (e *Engine) WaitDue(ctx context.Context) error {
 	steps := -1 // of the wall clock, as counted at the last look
 	for {

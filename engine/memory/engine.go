@@ -101,7 +101,6 @@ func Open(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// load reads the clock and the rows.
 func (e *Engine) load(o Options) (err error) {
 	if err := complete(e.store); err != nil {
 		return err
@@ -139,7 +138,6 @@ func (e *Engine) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	return e.transact(ctx, true, fn)
 }
 
-// View implements [engine.Engine].
 func (e *Engine) View(ctx context.Context, fn func(engine.Tx) error) error {
 	return e.transact(ctx, false, fn)
 }
@@ -372,7 +370,6 @@ func (e *Engine) Hold(first, fn func() error) error {
 	return fn()
 }
 
-// Watch implements [engine.Engine].
 func (e *Engine) Watch(key string) *engine.Watch { return e.hub.Watch(key) }
 
 // Close implements [engine.Engine]. If it returns nil, all commits are on disk.

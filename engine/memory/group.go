@@ -108,13 +108,11 @@ func (e *Engine) cancelLocked(w *Write) bool {
 	return false
 }
 
-// openLocked opens a group.
 func (e *Engine) openLocked() {
 	e.open = new(group)
 	e.last, e.toDisk, e.size = e.open, true, 0
 }
 
-// appendLocked appends the open group to the store.
 func (e *Engine) appendLocked(kept bool) {
 	writes := slices.DeleteFunc(e.gathered, func(w Write) bool { return w.Key == "" })
 	number, err := e.store.Append(Batch{Writes: writes, Disk: e.toDisk, Kept: kept})

@@ -15,7 +15,6 @@ func (e *Engine) Observe(o engine.Observer) {
 	}
 }
 
-// observeLocked reports the changes of a transaction to the observer.
 func (e *Engine) observeLocked(t *tx) {
 	o := &e.observer
 	if o.Changed == nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/leasehold/leasehold/engine"
 )
 
-// Get implements [engine.Engine].
 func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) {
 	if ctx.Err() != nil {
 		return engine.Row{}, false, context.Cause(ctx)

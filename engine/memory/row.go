@@ -214,7 +214,6 @@ func (s *set) walk(index *btree.BTreeG[*row], from *row, in func(*row) bool, yie
 	}
 }
 
-// ownedBy yields the rows of an owner.
 func (s *set) ownedBy(owner uuid.UUID, yield func(*row) bool) {
 	if owner == uuid.Nil {
 		return

@@ -308,7 +308,6 @@ func (t *tx) growth() (n int) {
 	return n
 }
 
-// rollback undoes the changes of the transaction.
 func (t *tx) rollback() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		if u := t.undo[i]; u.was != nil {
@@ -326,7 +325,6 @@ func (t *tx) rollback() {
 	}
 }
 
-// keys appends the keys of the changed rows.
 func (t *tx) keys(keys []string) []string {
 	for _, u := range t.undo {
 		keys = append(keys, u.key())

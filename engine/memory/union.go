@@ -19,7 +19,6 @@ type Union []Store
 
 var _ Reader = Union(nil)
 
-// Get implements [Reader].
 func (u Union) Get(space Space, key string, read func(value []byte) error) (found bool, err error) {
 	var all recordsOf
 	for _, s := range u {
@@ -62,7 +61,6 @@ func (r *recordsOf) add(space Space, key string, record []byte) error {
 	return nil
 }
 
-// isEarlier compares two records of clocks.
 func isEarlier(a, b []byte) (bool, error) {
 	var beats [2]beat
 	for i, record := range [][]byte{a, b} {
@@ -77,7 +75,6 @@ func isEarlier(a, b []byte) (bool, error) {
 	return beats[0].now.Before(beats[1].now), nil
 }
 
-// Close closes the stores.
 func (u Union) Close() (err error) {
 	for _, s := range u {
 		err = errors.Join(err, s.Close())
@@ -85,7 +82,6 @@ func (u Union) Close() (err error) {
 	return err
 }
 
-// Iterate implements [Reader].
 func (u Union) Iterate(space Space) (Iterator, error) {
 	it := &unionIterator{space: space}
 	for _, s := range u {

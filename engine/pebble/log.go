@@ -311,7 +311,6 @@ func (s *store) inspectLog(name string, last, marked bool) error {
 	return nil
 }
 
-// cut shortens a log to a size.
 func (s *store) cut(name string, size int64) error {
 	path := s.fs.PathJoin(s.fs.dir, name)
 	from, err := s.fs.Open(path)

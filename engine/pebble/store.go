@@ -109,7 +109,6 @@ type syncs struct {
 // slowSync is how long a sync takes before an operator is told.
 const slowSync = 5 * time.Second
 
-// Wait implements [memory.Store].
 func (s *store) Wait(number uint64, disk bool) error {
 	if !disk && number <= s.journal.last.Load() || number <= s.syncs.onDisk.Load() {
 		return nil
@@ -158,12 +157,10 @@ func (g *syncs) settle() {
 	}
 }
 
-// Snapshot implements [memory.Store].
 func (s *store) Snapshot() memory.Snapshot {
 	return reader{s.db.NewSnapshot()}
 }
 
-// Close implements [memory.Store].
 func (s *store) Close() error {
 	var err error
 	if s.Failed() == nil {
@@ -212,7 +209,6 @@ func corruption(err error) error {
 // A reader is a [memory.Reader] of a Pebble database or of a snapshot.
 type reader struct{ pebble.Reader }
 
-// Get implements [memory.Reader].
 func (r reader) Get(space memory.Space, key string, read func(value []byte) error) (found bool, err error) {
 	stored := append(append(make([]byte, 0, 128), byte(space)), key...)
 	value, closer, err := r.Reader.Get(stored)
@@ -226,7 +222,6 @@ func (r reader) Get(space memory.Space, key string, read func(value []byte) erro
 	return err == nil, errors.Join(err, closer.Close())
 }
 
-// Iterate implements [memory.Reader].
 func (r reader) Iterate(space memory.Space) (memory.Iterator, error) {
 	end := []byte{byte(space) + 1}
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{byte(space)}, UpperBound: end})
