@@ -37,6 +37,15 @@ type asking struct {
 	given chan []Grant // has room for one answer
 }
 
+// place returns the place in which the call waits, for [Core.searchOn]. It
+// returns nothing if the call was granted the keys, or another call took over.
+func (a *ask) place(tx Tx) (*waiter, *await) {
+	if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.id {
+		return &w, nil
+	}
+	return nil, nil
+}
+
 // tell has a grant to the call that waits in a place told to it.
 func (c *Core) tell(tx Tx, asker uuid.UUID, list []Grant) {
 	p, ok := c.calls.Load(asker)
@@ -133,7 +142,7 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 			switch {
 			case err == errMore:
 			case a.search && err == engine.ErrWait:
-				return c.searchOn(ctx, &a)
+				return cmp.Or(c.searchOn(ctx, a.Holder, a.Reason, a.place), err)
 			default:
 				return err
 			}
@@ -445,12 +454,12 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	cause := context.Cause(ctx)
 	cutOff := errors.Is(cause, call.ErrCutOff)
 	err := c.update(engine.Needed(context.WithoutCancel(ctx)), a.Holder, func(tx Tx) error {
-		if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.id {
-			if cutOff {
-				c.away(tx, w)
-			} else {
-				c.leave(tx, w)
-			}
+		switch w, _ := a.place(tx); {
+		case w == nil:
+		case cutOff:
+			c.away(tx, *w)
+		default:
+			c.leave(tx, *w)
 		}
 		if cutOff && call.Of(ctx).Name != "" || !a.call.First() {
 			return nil

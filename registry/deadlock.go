@@ -161,14 +161,7 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 	if err != nil || enough {
 		return done, err
 	}
-	refusal, err := c.searchAside(ctx, h, func(Tx) (*waiter, *await) { return nil, &w })
-	if err == nil && refusal != nil {
-		err = c.update(engine.Needed(ctx), h, func(tx Tx) error {
-			c.recordDeadlock(tx, refusal, "")
-			return refusal
-		})
-	}
-	if err != nil {
+	if err = c.searchOn(ctx, h, "", func(Tx) (*waiter, *await) { return nil, &w }); err != nil {
 		done()
 	}
 	return done, err
@@ -207,19 +200,34 @@ func (s *search) deadlock(place *waiter, actors *await) (refusal *DeadlockError,
 	return nil, s.budget >= 0
 }
 
-// searchAside searches without the lock for a cycle that a wait of h closes.
-// begun returns the wait, or nothing if it is over.
-func (c *Core) searchAside(ctx context.Context, h Holder, begun func(Tx) (*waiter, *await)) (refusal *DeadlockError, err error) {
+// searchOn searches for a cycle that a wait of h closes, which has begun, and
+// refuses the wait if there is one. It holds no lock while it searches. begun
+// returns the wait, or nothing if it is over.
+func (c *Core) searchOn(ctx context.Context, h Holder, reason string, begun func(Tx) (*waiter, *await)) error {
 	if h.Local {
 		ctx = engine.Local(ctx)
 	}
-	err = c.eng.Snapshot(ctx, func(tx Tx) error {
+	var refusal *DeadlockError
+	err := c.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		if place, actors := begun(tx); place != nil || actors != nil {
 			refusal, _ = c.search(tx, h, MaxSearched).deadlock(place, actors)
 		}
 		return nil
 	})
-	return refusal, err
+	if err != nil || refusal == nil {
+		return err
+	}
+	return c.update(engine.Needed(ctx), h, func(tx Tx) error {
+		place, actors := begun(tx)
+		switch {
+		case place != nil:
+			c.leave(tx, *place)
+		case actors == nil:
+			return nil
+		}
+		c.recordDeadlock(tx, refusal, reason)
+		return refusal
+	})
 }
 
 // A step is a party, or a wait for any one of several actors, and how the
@@ -452,32 +460,4 @@ func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
 	a.passed += c.opts.SearchedAtOnce - s.budget
 	a.search = !enough
 	return refusal
-}
-
-// searchOn ends the search for a deadlock of a call that waits already. It
-// returns engine.ErrWait if the call may go on waiting.
-func (c *Core) searchOn(ctx context.Context, a *ask) error {
-	a.search = false
-	own := func(tx Tx) (*waiter, *await) {
-		if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.id {
-			return &w, nil
-		}
-		return nil, nil // it was granted the keys, or another call took over
-	}
-	refusal, err := c.searchAside(ctx, a.Holder, own)
-	if err != nil {
-		return err
-	}
-	if refusal == nil {
-		return engine.ErrWait
-	}
-	return c.update(engine.Needed(ctx), a.Holder, func(tx Tx) error {
-		w, _ := own(tx)
-		if w == nil {
-			return engine.ErrWait // its watch says so
-		}
-		c.leave(tx, *w)
-		c.recordDeadlock(tx, refusal, a.Reason)
-		return refusal
-	})
 }
