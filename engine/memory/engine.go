@@ -152,9 +152,6 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	// This is deferred so that after a panic, too, the caller sees only what is
 	// durable.
 	defer func() {
-		if end.begun {
-			e.appendBegun(end.seen)
-		}
 		switch {
 		case peek:
 		case end.loose:
@@ -205,7 +202,6 @@ type ending struct {
 	needed  bool          // a full store must not refuse it
 	seen    *group        // the last group, which includes all that it read and wrote
 	held    time.Duration // how long it held the lock
-	begun   bool          // it must append the group
 	loose   bool          // its caller does not wait for its changes
 	changed []string      // keys whose watches must be notified
 	after   []func()      // to be called when it is durable
@@ -257,7 +253,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.keys = reuse(e.keys)
 	e.observeLocked(t)
 	end.observer = e.observer.Committed
-	end.begun = e.gatherLocked(t)
+	e.gatherLocked(t)
 	if end.loose = t.noWait && e.last != nil && !e.last.kept.Load(); end.loose {
 		e.loose.Add(1)
 	}

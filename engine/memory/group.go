@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 // reads look before they ask the store. One batch for many commits takes the
 // store half the time of many batches.
 //
-// Commits that must reach the disk form a group until the first of their callers
-// has let others join and appends it. A commit that need not reach the disk waits
+// Commits that must reach the disk form a group until one of their callers has
+// let others join and appends it. A commit that need not reach the disk waits
 // for nobody. It is kept by the store (see [Store.Keep]), and its group stays
 // open until a commit comes that must reach the disk. So a lease that is soon
 // released never becomes a record. If the store cannot keep the commit, or if
@@ -28,9 +27,6 @@ import (
 type group struct {
 	number atomic.Uint64 // of the batch; 0 until the store has it
 	kept   atomic.Bool   // its commits, and all earlier ones, survive the end of the process already
-	loose  atomic.Bool   // nobody has begun to append it
-
-	appended sync.WaitGroup // done when the caller that began a group that is not kept has appended it
 }
 
 // looseTime is how long a commit for which nobody waits may wait for others.
@@ -40,9 +36,8 @@ const looseTime = 5 * time.Millisecond
 // Appending it takes about half a millisecond, and everybody waits.
 const fullGroup = 256 << 10
 
-// gatherLocked adds the writes of a transaction to the open group. It reports
-// whether the caller must append the group.
-func (e *Engine) gatherLocked(t *tx) (begun bool) {
+// gatherLocked adds the writes of a transaction to the open group.
+func (e *Engine) gatherLocked(t *tx) {
 	keep := !t.disk
 	hot := len(t.writes)
 	// The rows of one kind go to the store one after the other: a key is
@@ -64,19 +59,14 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 		}
 	}
 	if len(t.writes) == 0 {
-		return false
+		return
 	}
 	t.writes = e.clock.beat(t.writes, t.now, t.wall, false)
 	if e.open == nil {
 		e.openLocked()
 		e.open.kept.Store(keep)
-		e.open.loose.Store(!keep)
 	}
 	g := e.open
-	if begun = g.loose.Load() && !t.noWait; begun {
-		g.appended.Add(1)
-		g.loose.Store(false) // last: see confirm
-	}
 	keep = g.kept.Load() && e.store.Keep(t.writes)
 	for i := range t.writes {
 		w := &t.writes[i]
@@ -90,7 +80,6 @@ func (e *Engine) gatherLocked(t *tx) (begun bool) {
 		e.appendLocked(keep)
 		g.kept.Store(keep) // after the group has its number: see confirm
 	}
-	return begun
 }
 
 // cancelLocked removes the record of a kept group that w deletes, and reports
@@ -126,15 +115,6 @@ func (e *Engine) appendLocked(kept bool) {
 	clear(e.placed)
 }
 
-// appendBegun appends a group that this caller began.
-func (e *Engine) appendBegun(g *group) {
-	defer g.appended.Done()
-	if g.number.Load() == 0 {
-		runtime.Gosched() // goroutines that are ready can join now
-		e.appendGroup(g)
-	}
-}
-
 // appendGroup appends a group, unless that has happened.
 func (e *Engine) appendGroup(g *group) {
 	e.mu.Lock()
@@ -151,12 +131,11 @@ func (e *Engine) appendGroup(g *group) {
 // commit that is not kept is appended in the same critical section.
 func (e *Engine) confirm(g *group, disk bool) error {
 	if g != nil && (disk || !g.kept.Load()) {
-		switch {
-		case g.number.Load() > 0:
-		case g.kept.Load() || g.loose.Load():
+		if g.number.Load() == 0 && !g.kept.Load() {
+			runtime.Gosched() // goroutines that are ready can join now
+		}
+		if g.number.Load() == 0 {
 			e.appendGroup(g)
-		default:
-			g.appended.Wait()
 		}
 		if err := e.store.Wait(g.number.Load(), disk); err != nil {
 			e.fail(err)
