@@ -172,45 +172,35 @@ func (s *set) first(prefix, from string) (first *row) {
 
 // scan yields the rows whose key starts with prefix and is at least from.
 func (s *set) scan(prefix, from string, yield func(*row) bool) {
-	past := false // from was already yielded
-	for again := true; again; {
-		again = false
-		changes := s.changes
-		s.rows.Ascend(from, func(key string, r *row) bool {
-			if past && key == from {
-				return true
-			}
-			if !strings.HasPrefix(key, prefix) || !yield(r) {
-				return false
-			}
-			if again = s.changes != changes; again {
-				from, past = key, true
-			}
-			return !again
-		})
+	it := s.rows.Iter()
+	for ok := it.Seek(from); ok && strings.HasPrefix(it.Key(), prefix); {
+		key, changes := it.Key(), s.changes
+		if !yield(it.Value()) {
+			return
+		}
+		if s.changes == changes {
+			ok = it.Next()
+		} else {
+			ok = it.Seek(key + "\x00")
+		}
 	}
 }
 
 // walk yields the rows of an index, beginning with the first that is not less
 // than from, while in reports true.
 func (s *set) walk(index *btree.BTreeG[*row], from *row, in func(*row) bool, yield func(*row) bool) {
-	less := index.Less
-	past := false // from was already yielded
-	for again := true; again; {
-		again = false
-		changes := s.changes
-		index.Ascend(from, func(r *row) bool {
-			if past && !less(from, r) {
-				return true
+	it := index.Iter()
+	for ok := it.Seek(from); ok && in(it.Item()); {
+		at, changes := it.Item(), s.changes
+		if !yield(s.get(at.key)) {
+			return
+		}
+		if s.changes != changes {
+			if ok = it.Seek(at); ok && index.Less(at, it.Item()) {
+				continue
 			}
-			if !in(r) || !yield(s.get(r.key)) {
-				return false
-			}
-			if again = s.changes != changes; again {
-				from, past = r, true
-			}
-			return !again
-		})
+		}
+		ok = it.Next()
 	}
 }
 
