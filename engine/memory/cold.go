@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,22 +80,6 @@ func after(prefix string) string {
 	return prefix[:n-1] + string([]byte{prefix[n-1] + 1})
 }
 
-// nextCold returns the first pending write of a row whose key starts with
-// prefix and is at least at or, with past, greater than at.
-func (t *tx) nextCold(prefix, at string, past bool) (key string, w coldWrite, ok bool) {
-	if t.cold.Len() == 0 {
-		return "", w, false
-	}
-	t.cold.Ascend(at, func(k string, next coldWrite) bool {
-		if past && k == at {
-			return true
-		}
-		key, w, ok = k, next, strings.HasPrefix(k, prefix)
-		return false
-	})
-	return key, w, ok
-}
-
 // scanCold merges the pending cold writes with the records of the store.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
@@ -104,27 +89,27 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 		return
 	}
 	defer func() { _ = it.Close() }() // read errors are reported below
-	at, past := from, false
-	key, w, written := t.nextCold(prefix, at, past)
-	changes := t.coldChanges
+	last := ""                        // the key that was yielded last
+	pending := t.cold.Iter()
+	written, changes := pending.Seek(from), t.coldChanges
 	for stored := it.Seek(from, after(prefix)); ; {
 		if !stored && it.Err() != nil {
-			t.poison(readError(at, it.Err()))
+			t.poison(readError(cmp.Or(last, from), it.Err()))
 			return
 		}
 		if changes != t.coldChanges {
-			key, w, written = t.nextCold(prefix, at, past)
-			changes = t.coldChanges
+			written, changes = pending.Seek(last+"\x00"), t.coldChanges
 		}
-		if !stored && !written {
+		written = written && strings.HasPrefix(pending.Key(), prefix)
+		switch {
+		case !stored && !written:
 			return
-		}
-		if stored && (!written || string(it.Key()) < key) {
+		case stored && (!written || string(it.Key()) < pending.Key()):
 			r, err := storedCold(it)
-			at, past = string(it.Key()), true
+			last = string(it.Key())
 			switch {
 			case errors.Is(err, engine.ErrCorrupt):
-				t.e.leaveOut(at, err)
+				t.e.leaveOut(last, err)
 			case err != nil:
 				t.poison(err)
 				return
@@ -132,17 +117,16 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 				return
 			}
 			stored = it.Next()
-			continue
+		default:
+			last = pending.Key()
+			if stored && string(it.Key()) == last {
+				stored = it.Next()
+			}
+			r, ok := pending.Value().public(last)
+			if written = pending.Next(); ok && !yield(r) {
+				return
+			}
 		}
-		if stored && string(it.Key()) == key {
-			stored = it.Next()
-		}
-		at, past = key, true
-		if r, ok := w.public(key); ok && !yield(r) {
-			return
-		}
-		key, w, written = t.nextCold(prefix, at, past)
-		changes = t.coldChanges
 	}
 }
 
