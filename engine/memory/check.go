@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/btree"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -32,20 +30,6 @@ func readRow(it Iterator) (*row, error) {
 		return &row{key: text[:len(key)], value: text[len(key):], owner: owner, due: due, stored: true}, nil
 	}
 	return nil, corrupt(key, err)
-}
-
-// sorted loads rows into an index. They may come in any order.
-func sorted(rows []*row, index *btree.BTreeG[*row]) *btree.BTreeG[*row] {
-	slices.SortFunc(rows, func(a, b *row) int {
-		if index.Less(a, b) {
-			return -1
-		}
-		return 1 // no two are equal
-	})
-	for _, r := range rows {
-		index.Load(r)
-	}
-	return index
 }
 
 // Check verifies that the rows, the indexes and the store agree.

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
 )
@@ -108,27 +106,14 @@ func (e *Engine) load(o Options) (err error) {
 	if e.clock, err = resume(o, e.store); err != nil {
 		return err
 	}
-	var owned, due []*row
-	err = each(e.store, Hot, "", "", func(it Iterator) error {
+	return each(e.store, Hot, "", "", func(it Iterator) error {
 		r, err := readRow(it)
-		if err != nil {
-			return err
+		if err == nil {
+			e.set.rows.Load(r.key, r)
+			e.set.index(nil, r)
 		}
-		e.set.rows.Load(r.key, r)
-		if r.owner != uuid.Nil {
-			owned = append(owned, r)
-		}
-		if r.due != never {
-			due = append(due, r)
-		}
-		return nil
-	})
-	if err != nil {
 		return err
-	}
-	e.set.owned = sorted(owned, e.set.owned)
-	e.set.due = sorted(due, e.set.due)
-	return nil
+	})
 }
 
 // Update implements [engine.Engine]. If ctx has ended, Update does not start.
