@@ -2,13 +2,14 @@ package memory
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/engine"
 )
 
 func (e *Engine) WaitDue(ctx context.Context) error {
+	watch := e.alarm.Watch("")
+	defer watch.Stop()
 	steps := -1 // of the wall clock, as counted at the last look
 	for {
 		if ctx.Err() != nil {
@@ -26,7 +27,7 @@ func (e *Engine) WaitDue(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-past:
-		case <-w.rung:
+		case <-watch.C:
 		}
 	}
 }
@@ -51,7 +52,6 @@ type wait struct {
 	due   bool          // a row is due, or the wall clock was stepped: there is nothing to wait for
 	steps int           // how often the wall clock was stepped, ever
 	last  time.Duration // until the next look; 0 is never
-	rung  <-chan struct{}
 }
 
 // look returns what to wait for.
@@ -59,13 +59,14 @@ type wait struct {
 // The alarm is armed under the lock. A transaction that adds an earlier due
 // time either came before, and then the index has it, or comes after, and then
 // rings the alarm. A failure or a Close after the check for a refusal rings it
-// too.
+// too. A caller that armed it before, for an earlier time, has its own timer
+// for that.
 func (e *Engine) look() (w wait, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tended = true
 	first := e.set.firstDue()
-	w.rung = e.alarm.arm(first)
+	e.armed = first
 	if err := e.refusalLocked(); err != nil {
 		return w, err
 	}
@@ -73,7 +74,7 @@ func (e *Engine) look() (w wait, err error) {
 	if by, stepped := e.clock.stepped(now, wall); stepped {
 		w.due = true
 		e.logf("engine: the wall clock was set %s; leases, claims and delays keep their length, and what is planned for a time of day follows the wall clock", steppedBy(by))
-		e.alarm.ring()
+		e.alarm.NotifyAll()
 	}
 	w.steps = e.clock.steps
 	if first == never {
@@ -88,46 +89,4 @@ func (e *Engine) look() (w wait, err error) {
 		w.last = min(w.last, time.Second)
 	}
 	return w, nil
-}
-
-// An alarm wakes the callers of WaitDue when what they wait for has changed.
-type alarm struct {
-	mu   sync.Mutex
-	rung chan struct{} // closed when it rings; nil when nobody waits
-	due  int64         // the due time for which it was armed last
-}
-
-// arm returns a channel that is closed when a due time earlier than due
-// appears. A caller that armed it before, for an earlier time, has its own
-// timer for that.
-func (a *alarm) arm(due int64) <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.rung == nil {
-		a.rung = make(chan struct{})
-	}
-	a.due = due
-	return a.rung
-}
-
-// set rings the alarm if due is earlier than the time for which it is armed.
-func (a *alarm) set(due int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.rung != nil && due < a.due {
-		a.ringLocked()
-	}
-}
-
-func (a *alarm) ring() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ringLocked()
-}
-
-func (a *alarm) ringLocked() {
-	if a.rung != nil {
-		close(a.rung)
-		a.rung = nil
-	}
 }

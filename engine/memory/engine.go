@@ -38,7 +38,7 @@ type Engine struct {
 
 	leftOut sync.Map // unreadable cold rows that were already reported
 
-	alarm alarm
+	alarm engine.Hub    // wakes the callers of WaitDue when what they wait for has changed
 	began atomic.Uint64 // number of transactions begun
 
 	failure Failure
@@ -53,6 +53,7 @@ type Engine struct {
 	observer engine.Observer
 	closed   bool
 	tended   bool      // somebody has called WaitDue
+	armed    int64     // the alarm rings if something is due earlier
 	dueSince time.Time // when an Update first found a row due while !tended
 	grown    int       // bytes written while the store was full
 
@@ -242,7 +243,10 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	if end.loose = t.noWait && e.last != nil && !e.last.kept.Load(); end.loose {
 		e.loose.Add(1)
 	}
-	e.alarm.set(e.set.firstDue())
+	if due := e.set.firstDue(); due < e.armed {
+		e.armed = due
+		e.alarm.NotifyAll()
+	}
 	return nil
 }
 
@@ -324,7 +328,7 @@ func (e *Engine) fail(err error) { e.failure.Fail(fmt.Errorf("%w: %w", engine.Er
 func (e *Engine) tell(err error) {
 	e.logf("%v", err)
 	e.hub.NotifyAll()
-	e.alarm.ring()
+	e.alarm.NotifyAll()
 }
 
 // Err returns why the engine has failed, or nil.
@@ -372,7 +376,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 
 	e.hub.NotifyAll()
-	e.alarm.ring()
+	e.alarm.NotifyAll()
 	_ = e.confirm(last, true) // the failure is returned below
 	e.loose.Wait()
 	e.reading.Lock()
