@@ -41,7 +41,8 @@ type Store interface {
 	// not change.
 	Snapshot() Snapshot
 	// Full reports whether the store is short of space, so that only writes
-	// that free some, or need little, are allowed. It is called often.
+	// that free some, or need little, are allowed. It is called often, by one
+	// goroutine at a time.
 	Full() bool
 	// Close releases the store. It must not be used after that.
 	Close() error

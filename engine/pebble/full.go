@@ -36,7 +36,7 @@ const (
 // A room is what is known about the free space on the disk.
 type room struct {
 	full atomic.Bool
-	next atomic.Pointer[time.Time] // when a commit looks again
+	next time.Time // when a commit looks again; used by Full only
 
 	looks sync.WaitGroup // goroutines that read the free space
 
@@ -51,14 +51,11 @@ type room struct {
 // then on.
 func (s *store) Full() bool {
 	r := &s.fs.room
-	now := time.Now()
-	if at := r.next.Load(); at == nil || !now.Before(*at) {
-		next := now.Add(lookEvery)
-		switch {
-		case !r.next.CompareAndSwap(at, &next): // another caller looks
-		case at == nil || now.Sub(*at) > 4*lookEvery || r.full.Load():
+	if now := time.Now(); !now.Before(r.next) {
+		late := now.Sub(r.next) > 4*lookEvery
+		if r.next = now.Add(lookEvery); late || r.full.Load() {
 			s.look()
-		default:
+		} else {
 			r.looks.Go(s.look)
 		}
 	}
