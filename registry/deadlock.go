@@ -356,10 +356,8 @@ func (s *search) reach(todo []*step) (r reach) {
 
 // waits returns the steps from a party to all that its calls wait for.
 func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
-	for ref := range s.tx.Scan(placesKey(h)) {
-		var w waiter
-		row, ok := s.tx.Get(ref.Value)
-		if !ok || !w.read(row) || !s.c.asks(s.tx, &w) {
+	for w := range placesOf(s.tx, h) {
+		if !s.c.asks(s.tx, &w) {
 			continue
 		}
 		_, offers := s.c.owned(s.tx, &w) // the party does not wait for what it is offered
@@ -420,13 +418,12 @@ func (s *search) awaited(w *await) (list [][]*step) {
 		if actor == s.start.Actor {
 			add(s.start)
 		}
-		for ref := range s.tx.Scan(placePrefix + string(actor[:])) {
-			var p waiter
-			if row, ok := s.tx.Get(ref.Value); ok && p.read(row) && s.c.asks(s.tx, &p) {
+		for p := range placesOf(s.tx, Holder{Actor: actor}) {
+			if s.c.asks(s.tx, &p) {
 				add(p.Holder)
 			}
 		}
-		for row := range s.tx.Scan(awaitPrefix + string(actor[:])) {
+		for row := range s.tx.Scan(awaitsKey(Holder{Actor: actor})) {
 			var other await
 			other.read(row)
 			add(other.holder)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/leasehold/leasehold/engine/event"
@@ -63,7 +64,8 @@ func (c *Core) settle(tx Tx, h Holder, keeps turn) {
 	if count(tx, waitsCount(h.Actor)) == 0 {
 		return
 	}
-	for _, w := range placesOf(tx, h) {
+	inOrder := func(a, b waiter) int { return cmp.Compare(a.seq, b.seq) }
+	for _, w := range slices.SortedFunc(placesOf(tx, h), inOrder) {
 		w, ok := placeOf(tx, w.Holder, w.wants) // serving the previous place may have changed this one
 		switch {
 		case !ok:
@@ -75,18 +77,16 @@ func (c *Core) settle(tx Tx, h Holder, keeps turn) {
 	}
 }
 
-// placesOf returns the places of a party, or of an actor, in the order of their
-// numbers.
-func placesOf(tx Tx, h Holder) (places []waiter) {
-	for ref := range tx.Scan(placesKey(h)) {
-		if row, ok := tx.Get(ref.Value); ok {
-			if w := (waiter{}); w.read(row) {
-				places = append(places, w)
+// placesOf yields the places of a party, or of an actor.
+func placesOf(tx Tx, h Holder) iter.Seq[waiter] {
+	return func(yield func(waiter) bool) {
+		for ref := range tx.Scan(placesKey(h)) {
+			var w waiter
+			if row, ok := tx.Get(ref.Value); ok && w.read(row) && !yield(w) {
+				return
 			}
 		}
 	}
-	slices.SortFunc(places, func(a, b waiter) int { return cmp.Compare(a.seq, b.seq) })
-	return places
 }
 
 // needless reports whether a place's party already has all that it waits for,
