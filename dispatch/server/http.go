@@ -44,15 +44,15 @@ type endpoint struct {
 	routes http.Handler
 
 	mu       sync.Mutex
-	sessions map[string]*httpSession // by handle
-	ends     map[string]struct{}     // handles of sessions that are ending, so that no request resumes them
-	shared   map[uuid.UUID]string    // by actor: the handle of the session for API calls that name none
+	sessions map[string]*httpSession  // by handle
+	ends     map[string]chan struct{} // by handle, of sessions that are ending: closed when the state knows
+	shared   map[uuid.UUID]string     // by actor: the handle of the session for API calls that name none
 	closing  bool
 	endings  sync.WaitGroup // sessions that end by themselves, remotes, and requests that are passed on
 }
 
 func newEndpoint(s *Server) *endpoint {
-	e := &endpoint{server: s, sessions: make(map[string]*httpSession), ends: make(map[string]struct{}), shared: make(map[uuid.UUID]string)}
+	e := &endpoint{server: s, sessions: make(map[string]*httpSession), ends: make(map[string]chan struct{}), shared: make(map[uuid.UUID]string)}
 	e.ctx, e.end = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e.orPass(e))

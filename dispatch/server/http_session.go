@@ -126,10 +126,14 @@ func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor)
 	}
 	e.mu.Lock()
 	hs = e.sessions[handle]
-	_, ending := e.ends[handle]
+	ended := e.ends[handle]
 	e.mu.Unlock()
-	if ending {
-		return nil, http.StatusNotFound, errNoSession
+	if ended != nil { // until then it could be resumed
+		select {
+		case <-ended:
+		case <-r.Context().Done():
+			return nil, http.StatusServiceUnavailable, context.Cause(r.Context())
+		}
 	}
 	if hs == nil {
 		if hs, err = e.resume(r, handle, actor); err != nil {
@@ -217,11 +221,12 @@ func (e *endpoint) ending(end func()) {
 // first, so that none of them is granted what the session releases.
 func (hs *httpSession) end(cause error) {
 	e := hs.endpoint
+	ended := make(chan struct{})
 	e.mu.Lock()
 	first := e.sessions[hs.se.Handle()] == hs
 	if first {
 		delete(e.sessions, hs.se.Handle())
-		e.ends[hs.se.Handle()] = struct{}{}
+		e.ends[hs.se.Handle()] = ended
 	}
 	e.mu.Unlock()
 	if !first {
@@ -231,6 +236,7 @@ func (hs *httpSession) end(cause error) {
 		e.mu.Lock()
 		delete(e.ends, hs.se.Handle())
 		e.mu.Unlock()
+		close(ended)
 	}()
 	defer hs.share.giveBack(webSession)
 	hs.stop(cause)
