@@ -149,21 +149,21 @@ func TestOnlyTheClientIsPublic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := ""
+		var said strings.Builder
 		for _, name := range files {
 			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !strings.HasSuffix(name, "_test.go") {
-				said += f.Doc.Text()
+				said.WriteString(f.Doc.Text())
 			}
 		}
 		want := "is not public: programs use package client"
 		if dir == "client" {
 			want = "It is the public package of this module."
 		}
-		if !strings.Contains(strings.Join(strings.Fields(said), " "), want) {
+		if !strings.Contains(strings.Join(strings.Fields(said.String()), " "), want) {
 			t.Errorf("the documentation of package %s does not say that it %s", dir, want)
 		}
 	}

@@ -159,10 +159,14 @@ func writes() []write {
 			return args{"scope": "run", "key": "a", "reason": "a test"}
 		}, func(w *onceWorld) { w.w2.want(201, "POST", "/leases", `{"key":"a"}`) }},
 
-		{"kv_set", "W1", func(*onceWorld) args { return args{"path": "/shared/n", "value": 1} },
-			func(w *onceWorld) { w.w2.want(200, "PUT", "/store/shared/n", `{"value":2}`) }},
-		{"kv_cas", "W1", func(*onceWorld) args { return args{"path": "/shared/n", "value": 1, "expected_version": 0} },
-			func(w *onceWorld) { w.w2.want(200, "DELETE", "/store/shared/n", "") }},
+		{
+			"kv_set", "W1", func(*onceWorld) args { return args{"path": "/shared/n", "value": 1} },
+			func(w *onceWorld) { w.w2.want(200, "PUT", "/store/shared/n", `{"value":2}`) },
+		},
+		{
+			"kv_cas", "W1", func(*onceWorld) args { return args{"path": "/shared/n", "value": 1, "expected_version": 0} },
+			func(w *onceWorld) { w.w2.want(200, "DELETE", "/store/shared/n", "") },
+		},
 		{"kv_delete", "W1", func(w *onceWorld) args {
 			w.w2.want(200, "PUT", "/store/shared/n", `{"value":1}`)
 			return args{"path": "/shared/n"}
@@ -174,76 +178,106 @@ func writes() []write {
 		}, func(w *onceWorld) {
 			w.issued(w.boss.want(201, "POST", "/runs/r/actors", `{"name":"W3","role":"worker"}`))
 		}},
-		{"actor_report", "W1", func(*onceWorld) args { return args{"result": "first"} },
-			func(w *onceWorld) { w.w1.want(200, "POST", "/report", `{"result":"second"}`) }},
-		{"actor_message", "W1", func(*onceWorld) args { return args{"to": "W2", "text": "hello"} },
-			func(w *onceWorld) { w.w2.want(200, "POST", "/messages/next", `{}`) }},
+		{
+			"actor_report", "W1", func(*onceWorld) args { return args{"result": "first"} },
+			func(w *onceWorld) { w.w1.want(200, "POST", "/report", `{"result":"second"}`) },
+		},
+		{
+			"actor_message", "W1", func(*onceWorld) args { return args{"to": "W2", "text": "hello"} },
+			func(w *onceWorld) { w.w2.want(200, "POST", "/messages/next", `{}`) },
+		},
 		{"actor_inbox", "W1", func(w *onceWorld) args {
 			w.w2.want(201, "POST", "/messages", `{"to":"W1","text":"one"}`)
 			return args{}
 		}, func(w *onceWorld) { w.w2.want(201, "POST", "/messages", `{"to":"W1","text":"two"}`) }},
 
-		{"task_enqueue", "W1", func(*onceWorld) args { return args{"queue": "q", "payload": 1} },
-			func(w *onceWorld) { w.claimed(w.w2) }},
-		{"task_enqueue_many", "W1", func(*onceWorld) args { return args{"tasks": []args{{"queue": "q", "payload": 1}}} },
-			func(w *onceWorld) { w.claimed(w.w2) }},
+		{
+			"task_enqueue", "W1", func(*onceWorld) args { return args{"queue": "q", "payload": 1} },
+			func(w *onceWorld) { w.claimed(w.w2) },
+		},
+		{
+			"task_enqueue_many", "W1", func(*onceWorld) args { return args{"tasks": []args{{"queue": "q", "payload": 1}}} },
+			func(w *onceWorld) { w.claimed(w.w2) },
+		},
 		{"task_claim", "W1", func(w *onceWorld) args {
 			w.task = w.w2.want(201, "POST", "/queues/q/tasks", `{"payload":1}`).text("task_id")
 			w.w2.want(201, "POST", "/queues/q/tasks", `{"payload":2}`)
 			return args{"queues": []string{"q"}, "ttl_secs": 60}
 		}, func(w *onceWorld) { w.root.want(200, "POST", "/tasks/"+w.task+"/cancel", `{}`) }},
-		{"task_heartbeat", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(nil) },
-			func(w *onceWorld) { w.root.want(200, "POST", "/tasks/"+w.task+"/cancel", `{}`) }},
-		{"task_submit", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(args{"status": "completed", "result": 1}) },
-			func(w *onceWorld) { w.root.want(200, "POST", "/tasks/"+w.task+"/cancel", `{}`) }},
+		{
+			"task_heartbeat", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(nil) },
+			func(w *onceWorld) { w.root.want(200, "POST", "/tasks/"+w.task+"/cancel", `{}`) },
+		},
+		{
+			"task_submit", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(args{"status": "completed", "result": 1}) },
+			func(w *onceWorld) { w.root.want(200, "POST", "/tasks/"+w.task+"/cancel", `{}`) },
+		},
 		{"task_submit_many", "W1", func(w *onceWorld) args {
 			w.claim()
 			return args{"tasks": []args{w.ofTask(args{"status": "failed", "error": 1})}}
 		}, func(w *onceWorld) { w.root.want(200, "POST", "/queues/q/redrive", `{}`) }},
-		{"task_nack", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(args{"reason": "a test", "delay_secs": 0}) },
+		{
+			"task_nack", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(args{"reason": "a test", "delay_secs": 0}) },
 			func(w *onceWorld) {
 				w.root.want(200, "POST", "/queues/q/redrive", `{}`)
 				w.claimed(w.w2)
-			}},
-		{"task_abandon", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(nil) },
+			},
+		},
+		{
+			"task_abandon", "W1", func(w *onceWorld) args { w.claim(); return w.ofTask(nil) },
 			func(w *onceWorld) {
 				w.root.want(200, "POST", "/queues/q/redrive", `{}`)
 				w.claimed(w.w2)
-			}},
+			},
+		},
 		{"task_cancel", "root", func(w *onceWorld) args { w.claim(); return args{"task_id": w.task} }, nothing}, // it is final
 		{"queue_redrive", "root", func(w *onceWorld) args { w.dead(); return args{"queue": "q"} }, func(w *onceWorld) { w.die(w.w2) }},
 
-		{"operator_actor_add", "ops", func(*onceWorld) args { return args{"run": "r", "name": "W3", "role": "worker"} },
-			func(w *onceWorld) { w.issued(w.boss.want(201, "POST", "/runs/r/actors/token", `{"path":"W3"}`)) }},
-		{"operator_actor_add", "ops", func(*onceWorld) args { return args{"run": "r", "name": "W3", "role": "worker"} },
-			func(w *onceWorld) { w.boss.want(200, "POST", "/runs/r/actors/end", `{"path":"W3"}`) }},
+		{
+			"operator_actor_add", "ops", func(*onceWorld) args { return args{"run": "r", "name": "W3", "role": "worker"} },
+			func(w *onceWorld) { w.issued(w.boss.want(201, "POST", "/runs/r/actors/token", `{"path":"W3"}`)) },
+		},
+		{
+			"operator_actor_add", "ops", func(*onceWorld) args { return args{"run": "r", "name": "W3", "role": "worker"} },
+			func(w *onceWorld) { w.boss.want(200, "POST", "/runs/r/actors/end", `{"path":"W3"}`) },
+		},
 		{"operator_actor_end", "ops", func(w *onceWorld) args {
 			w.boss.want(201, "POST", "/runs/r/actors", `{"name":"W3","role":"worker"}`)
 			return args{"run": "r", "path": "W3"}
 		}, func(w *onceWorld) {
 			w.issued(w.boss.want(201, "POST", "/runs/r/actors", `{"name":"W3","role":"worker"}`))
 		}},
-		{"operator_actor_token", "ops", func(*onceWorld) args { return args{"run": "r", "path": "W1"} },
-			func(w *onceWorld) { w.issued(w.boss.want(201, "POST", "/runs/r/actors/token", `{"path":"W1"}`)) }},
-		{"operator_run_remove", "ops", func(w *onceWorld) args { w.endedRun(w.boss); return args{"run": "old"} },
-			func(w *onceWorld) { w.endedRun(w.boss) }},
+		{
+			"operator_actor_token", "ops", func(*onceWorld) args { return args{"run": "r", "path": "W1"} },
+			func(w *onceWorld) { w.issued(w.boss.want(201, "POST", "/runs/r/actors/token", `{"path":"W1"}`)) },
+		},
+		{
+			"operator_run_remove", "ops", func(w *onceWorld) args { w.endedRun(w.boss); return args{"run": "old"} },
+			func(w *onceWorld) { w.endedRun(w.boss) },
+		},
 		{"operator_lease_revoke", "ops", func(w *onceWorld) args {
 			w.acquire("/leases", `{"key":"a"}`)
 			return args{"run": "r", "scope": "run", "key": "a", "reason": "a test"}
 		}, func(w *onceWorld) { w.w2.want(201, "POST", "/leases", `{"key":"a"}`) }},
 		{"operator_task_cancel", "ops", func(w *onceWorld) args { w.claim(); return args{"run": "r", "task_id": w.task} }, nothing},
 		{"operator_queue_redrive", "ops", func(w *onceWorld) args { w.dead(); return args{"run": "r", "queue": "q"} }, func(w *onceWorld) { w.die(w.w2) }},
-		{"operator_queue_pause", "ops", func(w *onceWorld) args { w.claim(); return args{"run": "r", "queue": "q", "reason": "a test"} },
-			func(w *onceWorld) { w.boss.want(200, "POST", "/runs/r/queues/q/resume", `{}`) }},
+		{
+			"operator_queue_pause", "ops", func(w *onceWorld) args { w.claim(); return args{"run": "r", "queue": "q", "reason": "a test"} },
+			func(w *onceWorld) { w.boss.want(200, "POST", "/runs/r/queues/q/resume", `{}`) },
+		},
 		{"operator_queue_resume", "ops", func(w *onceWorld) args {
 			w.claim()
 			w.boss.want(200, "POST", "/runs/r/queues/q/pause", `{"reason":"a test"}`)
 			return args{"run": "r", "queue": "q"}
 		}, func(w *onceWorld) { w.boss.want(200, "POST", "/runs/r/queues/q/pause", `{"reason":"a test"}`) }},
-		{"operator_token_issue", "ops", func(*onceWorld) args { return args{"name": "x", "role": "reader"} },
-			func(w *onceWorld) { w.issued(w.boss.want(201, "POST", "/tokens/x/rotate", `{}`)) }},
-		{"operator_token_issue", "ops", func(*onceWorld) args { return args{"name": "x", "role": "reader"} },
-			func(w *onceWorld) { w.boss.want(200, "DELETE", "/tokens/x", "") }},
+		{
+			"operator_token_issue", "ops", func(*onceWorld) args { return args{"name": "x", "role": "reader"} },
+			func(w *onceWorld) { w.issued(w.boss.want(201, "POST", "/tokens/x/rotate", `{}`)) },
+		},
+		{
+			"operator_token_issue", "ops", func(*onceWorld) args { return args{"name": "x", "role": "reader"} },
+			func(w *onceWorld) { w.boss.want(200, "DELETE", "/tokens/x", "") },
+		},
 		{"operator_token_rotate", "ops", func(w *onceWorld) args {
 			w.boss.want(201, "POST", "/tokens", `{"name":"x","role":"reader"}`)
 			return args{"name": "x"}

@@ -167,7 +167,7 @@ func processorTime(pid int) (used time.Duration) {
 		}
 	}
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	for _, child := range strings.Fields(string(children)) {
+	for child := range strings.FieldsSeq(string(children)) {
 		n, _ := strconv.Atoi(child)
 		used += processorTime(n)
 	}

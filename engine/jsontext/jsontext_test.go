@@ -45,8 +45,11 @@ func TestTextThatIsNotUTF8IsFoundByName(t *testing.T) {
 
 func TestWhatJSONCanHaveIsNotFound(t *testing.T) {
 	for _, v := range []any{
-		nil, "\ufffd", json.RawMessage(`{"a":"\ufffd"}`), []byte("\xff"), map[string]any{"id": uuid.New(), "at": time.Now(), "n": 1.5, "b": true},
-		inner{Key: "é", Hidden: bad, own: bad}, (*inner)(nil), struct{ inner }{inner{Key: "a"}},
+		nil, "\ufffd", json.RawMessage(`{"a":"\ufffd"}`), []byte("\xff"),
+		map[string]any{"id": uuid.New(), "at": time.Now(), "n": 1.5, "b": true},
+		inner{Key: "é", Hidden: bad, own: bad},
+		(*inner)(nil),
+		struct{ inner }{inner{Key: "a"}},
 	} {
 		if name, found := jsontext.NotUTF8(v); found {
 			t.Errorf("%v: it finds %q", v, name)
