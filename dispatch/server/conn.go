@@ -327,18 +327,10 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		defer c.leave(r)
 		defer c.share.done(len(line), waits)
 		defer c.requests.free(r)
-		var refusal error
 		if r.name.Lasting() {
-			var leave func()
-			leave, refusal = c.server.marked.enter(&c.requests, r)
-			defer leave()
+			defer c.server.marked.enter(&c.requests, r)()
 		}
-		var answer []byte
-		if refusal == nil {
-			answer = c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
-		} else {
-			answer = refuseCall(&env, refusal)
-		}
+		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
 		if c.home.failed() != nil {
 			c.requests.cutOff(r, errSpreadOver) // the next leader of the state answers it
 		}

@@ -280,18 +280,10 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 
 	reply := make(chan []byte, 1) // nil: the answer is not wanted
 	go func() {                   // ends with the call, for which the caller waits
-		var refusal error
 		if again && c.name.Recorded() {
-			var leave func()
-			leave, refusal = s.marked.enter(&hs.requests, c)
-			defer leave()
+			defer s.marked.enter(&hs.requests, c)()
 		}
-		var line []byte
-		if refusal == nil {
-			line = hs.serveCall(hs.share, c, nil, hs.se, &env, body, f)
-		} else {
-			line = f.refuse(&env, refusal)
-		}
+		line := hs.serveCall(hs.share, c, nil, hs.se, &env, body, f)
 		switch {
 		case hs.requests.settle(c):
 			reply <- line

@@ -43,20 +43,21 @@ func (k *marked) hold(t *requests, r *request) (leave func()) {
 // copies that run at the same time could undo what the other has answered.
 //
 // A different request with the Idempotency-Key of a call that somebody waits for is
-// no copy, and is refused.
-func (k *marked) enter(t *requests, r *request) (leave func(), err error) {
+// no copy: enter cancels it, and it is refused.
+func (k *marked) enter(t *requests, r *request) (leave func()) {
 	key := r.name.Key()
 	k.mu.Lock()
 	earlier := k.calls[key]
 	if earlier != nil && r.name.Differs(earlier.r.name) && earlier.in.answers(earlier.r) {
 		k.mu.Unlock()
-		return func() {}, call.ErrReused
+		r.cancel(call.ErrReused)
+		return func() {}
 	}
 	late := r.ctx.Err() != nil || t.conn > 0 && earlier != nil && earlier.in.conn > t.conn && earlier.in.answers(earlier.r)
 	if earlier != nil && late {
 		k.mu.Unlock()
 		t.yield(r)
-		return func() {}, nil
+		return func() {}
 	}
 	leave = k.addLocked(key, &markedCall{t, r, make(chan struct{})})
 	k.mu.Unlock()
@@ -64,7 +65,7 @@ func (k *marked) enter(t *requests, r *request) (leave func(), err error) {
 		earlier.in.cutOff(earlier.r, errSentAgain)
 		<-earlier.done // it is cut off, so it ends
 	}
-	return leave, nil
+	return leave
 }
 
 func (k *marked) addLocked(key string, own *markedCall) (leave func()) {

@@ -41,11 +41,23 @@ func TestGivenUpCallIsUndoneOnce(t *testing.T) {
 // entered is marked.enter for a call that is not refused.
 func entered(t *testing.T, k *marked, in *requests, r *request) (leave func()) {
 	t.Helper()
-	leave, err := k.enter(in, r)
-	if err != nil {
+	leave = k.enter(in, r)
+	if err := context.Cause(r.ctx); err == call.ErrReused {
 		t.Error(err)
 	}
 	return leave
+}
+
+// beginMarked begins a request of a call that its client has marked.
+func beginMarked(t *testing.T, in *requests) *request {
+	t.Helper()
+	m := &wire.Message{Key: "1"}
+	m.Params.Meta.Call = "m"
+	r, err := in.begin(t.Context(), m, false, 1, call.Call{Name: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // A request of a call breaks off after its answer, and the call comes again at any time:
@@ -55,15 +67,7 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 		for name, before := range map[string]bool{"before the loss is seen": true, "after it": false} {
 			var rs requests
 			var k marked
-			m := &wire.Message{Key: "1"}
-			m.Params.Meta.Call = "m"
-			begin := func() *request {
-				r, err := rs.begin(t.Context(), m, false, 1, call.Call{Name: "m"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r
-			}
+			begin := func() *request { return beginMarked(t, &rs) }
 			first := begin()
 			leave := entered(t, &k, &rs, first)
 			rs.settle(first)
@@ -102,15 +106,7 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 // one.
 func TestOnlyTheLastRequestOfACallShowsThatItsClientIsGone(t *testing.T) {
 	var rs requests
-	m := &wire.Message{Key: "1"}
-	m.Params.Meta.Call = "m"
-	begin := func() *request {
-		r, err := rs.begin(t.Context(), m, false, 1, call.Call{Name: "m"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
+	begin := func() *request { return beginMarked(t, &rs) }
 	first := begin()
 	rs.settle(first)
 	if rs.sentAgain(first) {

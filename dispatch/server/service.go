@@ -136,6 +136,9 @@ func (s *service) waits(m *wire.Message) bool {
 // serveCall is answer for a request in its actor's turn. A client with many
 // unread answers in out gets no turn. out may be nil.
 func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
+	if r.ctx.Err() != nil {
+		return f.refuse(env, context.Cause(r.ctx))
+	}
 	// A call that is made in another partition has its turn there.
 	away := s.spread.away(se, env.Params.Name, tools.Arguments(env.Params.Arguments))
 	ctx := r.ctx
