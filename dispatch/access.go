@@ -62,14 +62,7 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 	}
 	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		value, again, err := c.Answered(tx, issuing)
-		if err != nil {
-			return err
-		}
-		if a, err = accessIssued(tx, value); err == nil && !again {
-			a, err = newAccess(tx, name, role, ttl)
-		}
-		if err != nil {
+		if a, err = ownerOf(tx, c, issuing, accessIssued, func() (Access, error) { return newAccess(tx, name, role, ttl) }); err != nil {
 			return err
 		}
 		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
@@ -85,9 +78,6 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 
 // accessIssued is like actorIssued, for an access.
 func accessIssued(tx engine.Tx, answer string) (Access, error) {
-	if answer == "" {
-		return Access{}, nil
-	}
 	if a, ok := getAccess(tx, issuedFor(answer)); ok && a.valid(tx) && stands(answer, a.TokenHash) {
 		return a, nil
 	}
@@ -126,14 +116,7 @@ func newAccess(tx engine.Tx, name string, role Role, ttl time.Duration) (Access,
 func (s *State) RotateAccess(ctx context.Context, name string, by uuid.UUID) (a Access, token string, err error) {
 	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		value, again, err := c.Answered(tx, rotating)
-		if err != nil {
-			return err
-		}
-		if a, err = accessIssued(tx, value); err == nil && !again {
-			a, err = accessNamed(tx, name)
-		}
-		if err != nil {
+		if a, err = ownerOf(tx, c, rotating, accessIssued, func() (Access, error) { return accessNamed(tx, name) }); err != nil {
 			return err
 		}
 		switch {
@@ -161,17 +144,10 @@ func (a Access) hasFormer(tx engine.Tx) bool {
 	return a.Former != nil && tx.Wall().Before(a.FormerUntil)
 }
 
-// replaces reports whether a token has replaced another that is not void yet.
-func replaces(tx engine.Tx, token string) (a Access, ok bool) {
-	id, secret, _ := openSecret(accessMark, token)
-	a, ok = getAccess(tx, id)
-	return a, ok && a.Former != nil && matches(a.TokenHash, secret)
-}
-
 // voidFormer makes the token void that was replaced by the one that is used now.
 func (s *State) voidFormer(ctx context.Context, token string) error {
 	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if a, ok := replaces(tx, token); ok {
+		if a, replaces, err := accessBy(tx, token); err == nil && replaces {
 			a.Former, a.FormerUntil = nil, time.Time{}
 			putAccess(tx, a)
 		}
@@ -220,20 +196,27 @@ func accessNamed(tx engine.Tx, name string) (Access, error) {
 	return Access{}, notFound("token %q", name)
 }
 
-// authenticateAccess is like authenticate, for the token of an access.
-func authenticateAccess(tx engine.Tx, token string) (Actor, error) {
+// accessBy finds the access that a token belongs to. replaces says that the token
+// has replaced another, which is not void yet.
+func accessBy(tx engine.Tx, token string) (a Access, replaces bool, err error) {
 	id, secret, ok := openSecret(accessMark, token)
 	if !ok {
-		return Actor{}, ErrUnauthenticated
+		return Access{}, false, ErrUnauthenticated
 	}
-	a, ok := getAccess(tx, id)
-	if !ok || !matches(a.TokenHash, secret) && !(a.hasFormer(tx) && matches(a.Former, secret)) {
-		return Actor{}, ErrUnauthenticated
+	a, ok = getAccess(tx, id)
+	current := ok && matches(a.TokenHash, secret)
+	if !current && !(a.hasFormer(tx) && matches(a.Former, secret)) {
+		return Access{}, false, ErrUnauthenticated
 	}
 	if !a.valid(tx) {
-		return Actor{}, fmt.Errorf("%w: the token %q has expired at %s", ErrUnauthenticated, a.Name, a.ExpiresAt.UTC().Format(time.RFC3339))
+		return Access{}, false, fmt.Errorf("%w: the token %q has expired at %s", ErrUnauthenticated, a.Name, a.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	return Actor{ID: a.ID, Name: a.Name, Role: a.Role, Path: operatorPath}, nil
+	return a, current && a.Former != nil, nil
+}
+
+// actor returns the access as the actor of its sessions.
+func (a Access) actor() Actor {
+	return Actor{ID: a.ID, Name: a.Name, Role: a.Role, Path: operatorPath}
 }
 
 // connectOutside opens a session for a caller that is not an actor: the user of

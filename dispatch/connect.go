@@ -183,9 +183,13 @@ func (s *State) connectAccess(ctx context.Context, token string, k work.Kin, pee
 func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err error) {
 	replaced := false
 	look := func(tx engine.Tx) (err error) {
-		if a, err = authenticate(tx, token); err == nil && a.Role.Outside() {
-			_, replaced = replaces(tx, token)
+		if !IsAccess(token) {
+			a, err = authenticate(tx, token)
+			return err
 		}
+		var access Access
+		access, replaced, err = accessBy(tx, token)
+		a = access.actor()
 		return err
 	}
 	// An actor that is let in is told nothing yet. What it asks for waits until
@@ -214,7 +218,8 @@ func (s *State) Vet(ctx context.Context, a Actor, peer process.Peer) error {
 
 func authenticate(tx engine.Tx, token string) (Actor, error) {
 	if IsAccess(token) {
-		return authenticateAccess(tx, token)
+		a, _, err := accessBy(tx, token)
+		return a.actor(), err
 	}
 	id, secret, ok := openSecret(tokenMark, token)
 	if !ok {

@@ -56,14 +56,7 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	}
 	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		value, again, err := c.Answered(tx, adding)
-		if err != nil {
-			return err
-		}
-		if a, err = actorIssued(tx, value); err == nil && !again {
-			a, err = s.addActor(tx, n)
-		}
-		if err != nil {
+		if a, err = ownerOf(tx, c, adding, actorIssued, func() (Actor, error) { return s.addActor(tx, n) }); err != nil {
 			return err
 		}
 		token = a.newToken(tx, s.opts.Partition, n.TokenTTL)
@@ -109,12 +102,23 @@ func issuedFor(answer string) (id uuid.UUID) {
 // has become void. It must not take the place of a token that another call issued.
 var errTokenVoid = say(ErrNotFound, "the token that this call issued is void by now: it was replaced or revoked, or its actor has ended; if you need another token, make another call")
 
-// actorIssued finds the actor for which a call has issued a token before, or
-// returns the zero Actor if the call has no answer.
-func actorIssued(tx engine.Tx, answer string) (Actor, error) {
-	if answer == "" {
-		return Actor{}, nil
+// ownerOf returns for what a call issues a token: what first returns, or, if the
+// call is sent again, what again finds by its answer.
+func ownerOf[T any](tx engine.Tx, c call.Call, kind call.Kind, again func(tx engine.Tx, answer string) (T, error), first func() (T, error)) (owner T, err error) {
+	answer, answered, err := c.Answered(tx, kind)
+	switch {
+	case err != nil:
+		return owner, err
+	case answered:
+		return again(tx, answer)
+	default:
+		return first()
 	}
+}
+
+// actorIssued finds the actor for which a call has issued a token, which it must
+// still have.
+func actorIssued(tx engine.Tx, answer string) (Actor, error) {
 	if a, ok := getActor(tx, issuedFor(answer)); ok && !a.Ended() && stands(answer, a.TokenHash) {
 		return a, nil
 	}
@@ -128,14 +132,7 @@ func actorIssued(tx engine.Tx, answer string) (Actor, error) {
 func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Duration) (a Actor, token string, err error) {
 	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		value, again, err := c.Answered(tx, reissuing)
-		if err != nil {
-			return err
-		}
-		if a, err = actorIssued(tx, value); err == nil && !again {
-			a, err = livingAt(tx, name, path)
-		}
-		if err != nil {
+		if a, err = ownerOf(tx, c, reissuing, actorIssued, func() (Actor, error) { return livingAt(tx, name, path) }); err != nil {
 			return err
 		}
 		token = a.newToken(tx, s.opts.Partition, ttl)
