@@ -11,17 +11,16 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 )
 
-// certificates returns those that the daemon presents to clients and other servers.
-func (cfg *serveConfig) certificates() (list []place.Certificate, err error) {
+// certificates returns those that the daemon presents to clients, which secure has, and to
+// other servers.
+func (cfg *serveConfig) certificates(secure *tls.Config) (list []place.Certificate) {
 	if d := cfg.Door; d.ln != nil && d.Identity.given() {
 		list = append(list, place.Certificate{File: d.Identity.Cert, Expires: expiryOf(d.tls)})
 	}
-	if secure, err := cfg.TLS.load(); err != nil {
-		return nil, err
-	} else if secure != nil {
+	if secure != nil {
 		list = append(list, place.Certificate{File: cfg.TLS.Cert, Expires: expiryOf(secure)})
 	}
-	return list, nil
+	return list
 }
 
 // expiryOf returns when the certificate of a configuration, or one that it depends on,

@@ -278,7 +278,11 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		daemon, tend = server.New(state, options), state.Tend
 	}
 
-	socket, web, err := listen(cfg)
+	secure, err := cfg.TLS.load()
+	if err != nil {
+		return err
+	}
+	socket, web, err := listen(cfg, secure)
 	if err != nil {
 		return err
 	}
@@ -286,10 +290,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return errors.Join(err, socket.Close(), closeWeb(web))
 	}
-	certificates, err := cfg.certificates()
-	if err != nil {
-		return errors.Join(err, socket.Close(), closeWeb(web), closeWeb(scraped))
-	}
+	certificates := cfg.certificates(secure)
 	record := place.Record{
 		State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web, cfg.TLS), Database: cfg.Database.Given(), Certificates: certificates,
 		Version: build.Version(), OnDemand: cfg.OnDemand,
@@ -386,18 +387,15 @@ func spareProcessor() {
 	}
 }
 
-// listen opens the socket and, if HTTP is on, its port.
-func listen(cfg serveConfig) (socket, web net.Listener, err error) {
+// listen opens the socket and, if HTTP is on, its port, over TLS unless secure is
+// nil.
+func listen(cfg serveConfig, secure *tls.Config) (socket, web net.Listener, err error) {
 	socket, err = server.ListenSocket(cfg.Socket)
 	if err != nil {
 		return nil, nil, explain(err)
 	}
 	if cfg.HTTP == "" {
 		return socket, nil, nil
-	}
-	secure, err := cfg.TLS.load()
-	if err != nil {
-		return nil, nil, errors.Join(err, socket.Close())
 	}
 	web, err = server.ListenHTTP(cfg.HTTP, cfg.Remote || secure != nil)
 	if err != nil {

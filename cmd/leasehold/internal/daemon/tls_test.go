@@ -32,15 +32,19 @@ func TestCertificateServesHTTPS(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := serveConfig{HTTP: "0.0.0.0:0", Socket: filepath.Join(dir, "s"), TLS: certificate{filepath.Join(dir, "cert"), filepath.Join(dir, "key")}}
-	if _, _, err := listen(cfg); err == nil {
-		t.Fatal("it listens without its certificate")
+	if _, err := cfg.TLS.load(); err == nil {
+		t.Fatal("it loads a certificate that is not there")
 	}
 	for file, block := range map[string]*pem.Block{cfg.TLS.Cert: {Type: "CERTIFICATE", Bytes: cert}, cfg.TLS.Key: {Type: "PRIVATE KEY", Bytes: encoded}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	socket, web, err := listen(cfg)
+	secure, err := cfg.TLS.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, web, err := listen(cfg, secure)
 	if err != nil {
 		t.Fatal(err)
 	}
