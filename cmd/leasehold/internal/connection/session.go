@@ -19,7 +19,6 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
-	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -188,10 +187,6 @@ func AsJSON(wanted bool, stdout io.Writer, err error) error {
 		return err
 	}
 }
-
-// ActorPath reads a path of actors, see [dispatch.PathOf]. Daemons of earlier
-// versions do not.
-func ActorPath(s string) string { return dispatch.PathOf(s) }
 
 // Decode decodes an answer. It ignores unknown fields, because the daemon may
 // be newer.

@@ -53,7 +53,7 @@ is needed.`,
 			if tail < allLines {
 				return exit.Usagef("--tail %d: must be at least 0", tail)
 			}
-			path := connection.ActorPath(args[1])
+			path := dispatch.PathOf(args[1])
 			dir, err := find(cmd, base, args[0])
 			if err != nil {
 				return elsewhere(cmd, args[0], path, err)

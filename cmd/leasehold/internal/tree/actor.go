@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 func NewActorCommand() *cobra.Command {
@@ -52,7 +53,7 @@ that has expired opens no connection; one that is open lasts.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			args := map[string]any{"run": run, "name": name, "role": role}
 			if parent != "" {
-				args["parent"] = connection.ActorPath(parent)
+				args["parent"] = dispatch.PathOf(parent)
 			}
 			if readDown {
 				args["read_down"] = true
@@ -115,7 +116,7 @@ and print it. The old one is void from then on.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			request := map[string]any{"run": run, "path": connection.ActorPath(args[0])}
+			request := map[string]any{"run": run, "path": dispatch.PathOf(args[0])}
 			if cmd.Flags().Changed("expires") {
 				request["token_ttl_secs"] = expires.Seconds()
 			}
@@ -153,7 +154,7 @@ leases go to those who wait. Ending root ends the run.`,
   leasehold actor end --run build root`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := map[string]any{"run": run, "path": connection.ActorPath(args[0])}
+			request := map[string]any{"run": run, "path": dispatch.PathOf(args[0])}
 			if reason != "" {
 				request["reason"] = reason
 			}

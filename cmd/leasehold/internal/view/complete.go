@@ -148,5 +148,5 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 
 // leasesOf selects the leases of a run, or of the layer of a lead.
 func leasesOf(run, scope, lead string) map[string]any {
-	return map[string]any{"run": run, "scope": scope, "layer": connection.ActorPath(lead)}
+	return map[string]any{"run": run, "scope": scope, "layer": dispatch.PathOf(lead)}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
@@ -47,7 +48,7 @@ that revision are no longer kept.`,
   leasehold events --since 1041 --json | jq -r '.revision'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s.args = map[string]any{"run": run, "key": key, "actor": connection.ActorPath(actor)}
+			s.args = map[string]any{"run": run, "key": key, "actor": dispatch.PathOf(actor)}
 			return s.run(cmd)
 		},
 	})
@@ -76,7 +77,7 @@ KEY may also be the id of a task.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.args = map[string]any{"run": run, "key": args[0], "scope": "run"}
 			if layer != "" {
-				s.args["scope"], s.args["layer"] = "layer", connection.ActorPath(layer)
+				s.args["scope"], s.args["layer"] = "layer", dispatch.PathOf(layer)
 			}
 			return s.run(cmd)
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 func NewKVCommand() *cobra.Command {
@@ -31,7 +32,7 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
 			if len(args) == 1 {
 				glob = args[0]
 			}
-			layer = connection.ActorPath(layer)
+			layer = dispatch.PathOf(layer)
 			l.title = "store of " + layer + " in run " + run + ", " + glob
 			l.args = map[string]any{"run": run, "layer": layer, "glob": glob, "values": values, "limit": limit}
 			l.draw = func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -59,7 +60,7 @@ and layer. Without them it asks as the operator.`,
 					hello.Token = ""
 				}
 			} else {
-				args["run"], args["layer"] = run, connection.ActorPath(layer)
+				args["run"], args["layer"] = run, dispatch.PathOf(layer)
 			}
 			c, err := connection.Open(cmd, hello, false)
 			if err != nil {

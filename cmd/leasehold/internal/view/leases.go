@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 func NewLeasesCommand() *cobra.Command {
@@ -38,7 +39,7 @@ directory, its branch and the pid of its client, as far as they are known.`,
 			}
 			l.title = "leases of run " + run
 			l.draw = drawLeases(prefix)
-			l.args = map[string]any{"run": run, "layer": connection.ActorPath(layer), "scope": scope, "prefix": prefix}
+			l.args = map[string]any{"run": run, "layer": dispatch.PathOf(layer), "scope": scope, "prefix": prefix}
 			return l.run(cmd)
 		},
 	})

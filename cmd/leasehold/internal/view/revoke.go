@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 // NewRevokeCommand takes a lease away.
@@ -49,7 +50,7 @@ Exit code 1: nobody held it.`,
 			}
 			defer c.Close()
 			which := leasesOf(run, scope, layer)
-			which["key"], which["holder"], which["reason"] = args[0], connection.ActorPath(holder), reason
+			which["key"], which["holder"], which["reason"] = args[0], dispatch.PathOf(holder), reason
 			answer, err := connection.Call(cmd.Context(), c, "operator_lease_revoke", which)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
