@@ -61,12 +61,10 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 
 // daemonOf returns the record of the daemon of a command, which is zero if none runs.
 func daemonOf(cmd *cobra.Command) (r place.Record) {
-	d, err := connection.For(cmd)
-	if err != nil {
-		return r // examineSocket tells
-	}
-	if r, ok := place.ReadRecord(d.State()); ok && r.Alive() {
-		return r
+	if d, err := connection.For(cmd); err == nil { // examineSocket tells of an error
+		if found, ok := place.ReadRecord(d.State()); ok && found.Alive() {
+			return found
+		}
 	}
 	return r
 }
