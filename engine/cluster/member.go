@@ -112,7 +112,7 @@ func (m *Member) Leader(partition int64) (s Server, self bool, changed <-chan st
 func (m *Member) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := m.serve(ctx); err != nil && ctx.Err() == nil {
-			m.suffer(err)
+			m.noteTrouble(err)
 			m.opts.Logf("cluster: %v", err)
 			m.pause(ctx)
 		}
@@ -120,7 +120,7 @@ func (m *Member) Run(ctx context.Context) error {
 	return nil
 }
 
-func (m *Member) suffer(err error) {
+func (m *Member) noteTrouble(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.trouble = trouble{err, m.opts.Clock.Running()}
@@ -210,7 +210,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		case err != nil && now()-last >= t.Quit:
 			return errors.Join(ErrOver, err)
 		case err != nil:
-			m.suffer(err)
+			m.noteTrouble(err)
 			if !failing {
 				m.opts.Logf("cluster: the database does not answer: %v", err)
 			}
@@ -298,7 +298,7 @@ func (m *Member) lead(leading context.Context, p Partition, term *Term) {
 	m.mu.Unlock()
 	err := m.opts.Lead(ctx, p, term)
 	if err != nil && ctx.Err() == nil {
-		m.suffer(err)
+		m.noteTrouble(err)
 		m.opts.Logf("cluster: lead partition %d: %v", p.Number, err)
 	}
 	m.release(leading, p, term)
