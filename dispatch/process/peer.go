@@ -1,6 +1,10 @@
 package process
 
-import "cmp"
+import (
+	"cmp"
+
+	"golang.org/x/sys/unix"
+)
 
 // A Peer is the process at the other end of a connection. The zero Peer is
 // unknown, such as one that connects over HTTP from another machine.
@@ -62,13 +66,20 @@ func Find(pid int) Running {
 }
 
 // Alive reports whether the process still runs. It returns true for a process
-// on another machine, and false for an unknown one.
+// on another machine and for one that is [Hidden], and false for an unknown one.
 func (p Peer) Alive() bool {
 	if p.Elsewhere() {
 		return true
 	}
 	now := Find(p.PID)
-	return now.PID != 0 && now.Start == p.Start
+	return now.PID != 0 && now.Start == p.Start || now.PID == 0 && Hidden(p.PID)
+}
+
+// Hidden reports whether a process of this user has that pid and cannot be
+// described, because /proc is not there, or because too many files are open. So
+// it cannot be taken for one that has ended.
+func Hidden(pid int) bool {
+	return pid > 0 && !readable(pid) && unix.Kill(pid, 0) == nil
 }
 
 // Name returns the system's name for the program of a process, which the system

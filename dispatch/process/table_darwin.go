@@ -43,6 +43,12 @@ func kinfo(pid int) (*unix.KinfoProc, bool) {
 	return info, err == nil && int(info.Proc.P_pid) == pid
 }
 
+// readable reports whether the system describes a process, or its zombie.
+func readable(pid int) bool {
+	_, ok := kinfo(pid)
+	return ok
+}
+
 // readEntry reads one process. ok is false if there is none, or only a zombie.
 func readEntry(pid int) (entry, bool) {
 	info, ok := kinfo(pid)

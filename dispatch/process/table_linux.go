@@ -40,6 +40,12 @@ func readEntry(pid int) (entry, bool) {
 	return e, ok && !dead
 }
 
+// readable reports whether the system describes a process, or its zombie.
+func readable(pid int) bool {
+	_, _, ok := readStat(pid)
+	return ok
+}
+
 // readStat reads one process. dead reports whether it is a zombie.
 func readStat(pid int) (e entry, dead, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -16,7 +16,10 @@ func admit(pid, uid int) (process.Peer, error) {
 	}
 	peer := process.Find(pid).Peer
 	if peer.PID == 0 && pid != 0 {
-		// The ancestors of such a process can no longer be determined.
+		// The ancestors of such a process cannot be determined.
+		if process.Hidden(pid) {
+			return process.Peer{}, fmt.Errorf("the daemon cannot read /proc/%d: it is not mounted, or the daemon has too many open files", pid)
+		}
 		return process.Peer{}, fmt.Errorf("process %d has connected and is gone", pid)
 	}
 	peer.Transport = "unix"
