@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -16,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 // A Record says which daemon serves a state and where it listens. The daemon
@@ -227,14 +226,7 @@ func writeAtomically(path string, v any) error {
 }
 
 // Open reports whether a running process has the state open, listening or not.
-func Open(state string) bool {
-	text, err := os.ReadFile(filepath.Join(state, "pid"))
-	if err != nil {
-		return false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	return err == nil && process.Find(pid).PID != 0
-}
+func Open(state string) bool { return pebble.Locked(filepath.Join(state, "db")) }
 
 // CheckPrivate returns an error if a state belongs to another user or is
 // writable by others, who could replace its contents, or if they could move it
