@@ -23,13 +23,13 @@ var maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 // ListenSocket listens at path for processes of this user. It creates the
 // directory if necessary with mode 0700, and the socket with 0600. A socket
 // that a dead daemon left behind is replaced. If a daemon listens there, the
-// error is [ErrSocketInUse]. Close removes the socket.
+// error is [ErrSocketInUse].
 //
 // A lock file beside the socket, held until Close, decides who may replace the
 // socket. Checking whether a daemon answers would not be enough: two daemons
 // that start at once would both find none, and the second would take the path
 // from the first.
-func ListenSocket(path string) (net.Listener, error) {
+func ListenSocket(path string) (*SocketListener, error) {
 	if err := CheckSocketPath(path); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func ListenSocket(path string) (net.Listener, error) {
 		lock.Close()
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	return &socketListener{Listener: ln, path: path, lock: lock}, nil
+	return &SocketListener{path: path, ln: ln, lock: lock}, nil
 }
 
 // CheckSocketPath returns an error if a path is too long for a socket.
@@ -163,24 +163,88 @@ func replaceSocket(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// A socketListener owns the path that it listens on.
-type socketListener struct {
-	net.Listener
+// A SocketListener owns the path that it listens on. Close removes the socket.
+type SocketListener struct {
 	path string
-	lock *os.File
-	once sync.Once
-	err  error
+
+	mu     sync.Mutex
+	ln     net.Listener
+	lock   *os.File
+	closed bool
+	err    error // of the close
 }
 
-func (l *socketListener) Close() error {
-	l.once.Do(func() {
-		// The order matters: the next holder of the lock finds no socket of
-		// this process, and creates one that this process does not remove.
-		l.err = l.Listener.Close()
+func (l *SocketListener) Accept() (net.Conn, error) {
+	for {
+		ln := l.listener()
+		nc, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) && l.listener() != ln {
+			continue // Restore has replaced it
+		}
+		return nc, err
+	}
+}
+
+func (l *SocketListener) Addr() net.Addr { return l.listener().Addr() }
+
+func (l *SocketListener) listener() net.Listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ln
+}
+
+// Restore listens again if the socket has been removed, as when the system removes
+// the user's runtime directory at the end of the last log-in. It reports whether it
+// had to. Connections that are open stay so.
+func (l *SocketListener) Restore() (restored bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := os.Lstat(l.path); l.closed || !errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	old, lock := l.ln, l.lock
+	if l.ownsPathLocked() {
+		ln, err := replaceSocket(l.path)
+		if err != nil {
+			return false, fmt.Errorf("socket %s: %w", l.path, err)
+		}
+		l.ln = ln
+		return true, old.Close()
+	}
+	again, err := ListenSocket(l.path)
+	if err != nil {
+		return false, err
+	}
+	l.ln, l.lock = again.ln, again.lock
+	return true, errors.Join(old.Close(), lock.Close())
+}
+
+// ownsPathLocked reports whether the lock of this listener is still the one of its
+// path. If its directory was removed, another daemon may have the path by now.
+func (l *SocketListener) ownsPathLocked() bool {
+	mine, err := l.lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(l.path + ".lock")
+	return err == nil && os.SameFile(mine, there)
+}
+
+func (l *SocketListener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return l.err
+	}
+	l.closed = true
+	// The order matters: the next holder of the lock finds no socket of
+	// this process, and creates one that this process does not remove.
+	l.err = l.ln.Close()
+	if l.ownsPathLocked() {
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.err = errors.Join(l.err, err)
 		}
-		l.lock.Close()
-	})
+	}
+	l.lock.Close()
 	return l.err
 }

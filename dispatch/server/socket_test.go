@@ -82,6 +82,67 @@ func TestStaleSocketIsReplacedALiveOneIsNot(t *testing.T) {
 	nc.Close()
 }
 
+// What removes the socket may leave the directory and the lock, or take all.
+func TestSocketThatWasRemovedIsRestored(t *testing.T) {
+	path := socketPath(t)
+	ln, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn)
+	go func() {
+		defer close(accepted)
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- nc
+		}
+	}()
+	for _, gone := range []string{path, path + ".lock", filepath.Dir(path)} {
+		if err := os.RemoveAll(gone); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Lstat(path)
+		if restored, failed := ln.Restore(); restored != (err != nil) || failed != nil {
+			t.Fatalf("without %s: %v %v", gone, restored, failed)
+		}
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+		(<-accepted).Close()
+		if _, err := server.ListenSocket(path); !errors.Is(err, server.ErrSocketInUse) {
+			t.Errorf("beside it: %v", err)
+		}
+	}
+
+	// What another daemon has made there since is not removed.
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := server.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if restored, err := ln.Restore(); restored || err != nil {
+		t.Errorf("beside another daemon: %v %v", restored, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	<-accepted
+	if restored, err := ln.Restore(); restored || err != nil {
+		t.Errorf("after Close: %v %v", restored, err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the other's socket: %v", err)
+	}
+}
+
 func TestSocketThatCannotBePrivateIsRefused(t *testing.T) {
 	path := socketPath(t)
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {

@@ -307,6 +307,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	services, ctx := errgroup.WithContext(ctx)
 	services.Go(func() error { return tend(ctx) })
 	services.Go(func() error { return daemon.ServeSocket(ctx, socket) })
+	services.Go(func() error { return keepPlace(ctx, socket, record, log) })
 	services.Go(func() error { return daemon.ServePages(ctx) })
 	if cfg.Door.ln != nil {
 		services.Go(func() error { return daemon.ServePassages(ctx, cfg.Door.ln) })
@@ -389,7 +390,7 @@ func spareProcessor() {
 
 // listen opens the socket and, if HTTP is on, its port, over TLS unless secure is
 // nil.
-func listen(cfg serveConfig, secure *tls.Config) (socket, web net.Listener, err error) {
+func listen(cfg serveConfig, secure *tls.Config) (socket *server.SocketListener, web net.Listener, err error) {
 	socket, err = server.ListenSocket(cfg.Socket)
 	if err != nil {
 		return nil, nil, explain(err)
