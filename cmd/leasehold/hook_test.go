@@ -136,6 +136,8 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	// The end of a session.
 	one.run("claude", `{"hook_event_name":"SessionEnd"}`)
 	two.mayWrite("src/app.ts", "")
+	// The directory that a client works in may have been removed, as a worktree is.
+	one.mayNotWrite(filepath.Join(shop, "src/app.ts"), fmt.Sprintf(`,"cwd":%q`, filepath.Join(t.TempDir(), "gone")))
 	// Nobody can lease a file of such a name, so its directory stands for it. The other
 	// files of a patch are guarded all the same.
 	one.mayWrite("down/all*", "")

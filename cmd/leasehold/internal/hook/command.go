@@ -271,7 +271,7 @@ func (g *guard) call(ctx context.Context, tool string, args map[string]any) (mcp
 
 // write takes the leases for a write, or refuses it.
 func (g *guard) write(ctx context.Context) (verdict, error) {
-	home, err := project.Of(g.event.dir)
+	home, err := project.Of(existing(g.event.dir)) // an agent may have removed its directory, and write elsewhere
 	if err != nil {
 		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}

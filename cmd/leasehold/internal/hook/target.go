@@ -83,19 +83,22 @@ func keyOf(top, path string) (string, error) {
 // projectOf returns the project of a file. A file below the top of the client's project
 // that is in no repository belongs to the client's project.
 func projectOf(home project.Project, path string) (project.Project, error) {
-	dir := filepath.Dir(path)
-	for {
-		info, err := os.Stat(dir)
-		if err == nil && info.IsDir() || dir == filepath.Dir(dir) {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	of, err := project.Of(dir)
+	of, err := project.Of(existing(filepath.Dir(path)))
 	if err == nil && !of.Repository && within(home.Top, path) {
 		of = home
 	}
 	return of, err
+}
+
+// existing returns dir, or the nearest directory above it that exists.
+func existing(dir string) string {
+	for {
+		info, err := os.Stat(dir)
+		if err == nil && info.IsDir() || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // absolute returns the path of a file with its links resolved. The file need not exist
