@@ -23,11 +23,20 @@ type link struct {
 	nc    net.Conn
 	lines chan []byte // closed when there are no more
 	stop  chan struct{}
+
+	// Lines that came during a write; they precede those in lines.
+	early     [][]byte
+	earlySize int
 }
 
-// writeTimeout is the time limit of a write to the daemon, which never stops
-// reading.
-const writeTimeout = 10 * time.Second
+const (
+	// writeTimeout is the time limit of a write to the daemon, which stops
+	// reading only while its answers are not read.
+	writeTimeout = 10 * time.Second
+
+	// maxEarly is how many bytes are read during writes.
+	maxEarly = 64 << 20
+)
 
 func newLink(nc net.Conn, r io.Reader) *link {
 	l := &link{nc: nc, lines: make(chan []byte), stop: make(chan struct{})}
@@ -36,13 +45,45 @@ func newLink(nc net.Conn, r io.Reader) *link {
 }
 
 // write sends a line. If that fails, reading fails too, after everything that
-// the daemon has sent has been read.
+// the daemon has sent has been read. Meanwhile write reads: the daemon takes no
+// more calls of a client that leaves many answers unread, so each would wait
+// for the other.
 func (l *link) write(line []byte) {
 	l.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := l.nc.Write(append(line[:len(line):len(line)], '\n'))
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		l.nc.Close() // the daemon is frozen and sends nothing more
+	written := make(chan error, 1)
+	go func() {
+		_, err := l.nc.Write(append(line[:len(line):len(line)], '\n'))
+		written <- err
+	}()
+	closed := false
+	for {
+		lines := l.lines
+		if closed || l.earlySize > maxEarly {
+			lines = nil
+		}
+		select {
+		case err := <-written:
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				l.nc.Close() // the daemon is frozen and sends nothing more
+			}
+			return
+		case line, ok := <-lines:
+			if closed = !ok; ok {
+				l.early = append(l.early, line)
+				l.earlySize += len(line)
+			}
+		}
 	}
+}
+
+// takeEarly returns the first line that came during a write, if there is one.
+func (l *link) takeEarly() (line []byte, ok bool) {
+	if len(l.early) == 0 {
+		return nil, false
+	}
+	line, l.early = l.early[0], l.early[1:]
+	l.earlySize -= len(line)
+	return line, true
 }
 
 func (l *link) close() {

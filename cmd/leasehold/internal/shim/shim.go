@@ -129,6 +129,10 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 		}
 		var daemon <-chan []byte
 		if s.link != nil && len(s.unread) < maxUnread {
+			if line, ok := s.link.takeEarly(); ok {
+				s.fromDaemon(line)
+				continue
+			}
 			daemon = s.link.lines
 		}
 		select {
