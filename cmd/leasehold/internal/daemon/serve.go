@@ -69,8 +69,8 @@ func NewCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the daemon, in the foreground",
 		Long: `Run the daemon, in the foreground, until SIGINT or SIGTERM, or until its terminal is
-closed (SIGHUP, unless nohup started it); a second signal ends it at once, as kill -9
-does.
+closed (SIGHUP, unless nohup started it). SIGINT (Ctrl-C) after that ends it at once, as
+kill -9 does.
 
 A restart ends no session: clients reconnect and keep their leases. Everything that a
 reply has confirmed survives kill -9 and a power cut.
@@ -158,13 +158,17 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 // untilHangup returns a context that ends when the terminal is closed, so that a daemon
 // stops then as it does after any other signal: one that was killed has to be started by
 // hand again. Under nohup the daemon stays.
-func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
-	if signal.Ignored(syscall.SIGHUP) {
-		return context.WithCancel(ctx)
+//
+// Until stop is called, a repeated SIGTERM or SIGHUP changes nothing: two commands may stop
+// a daemon at once, and both the kernel and a shell report a terminal that is closed.
+func untilHangup(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	repeated := make(chan os.Signal, 1)
+	signal.Notify(repeated, syscall.SIGTERM) // none is read; the default would end the process
+	cancel := func() {}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal ends the process
-	return ctx, stop
+	return ctx, func() { cancel(); signal.Stop(repeated) }
 }
 
 func (cfg *serveConfig) check() (err error) {

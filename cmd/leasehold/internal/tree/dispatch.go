@@ -247,7 +247,9 @@ func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
 }
 
 // interruptsOf turns the signals that ask the process to end into interrupts of
-// a run, until stop is called.
+// a run, until stop is called. SIGTERM and SIGHUP count only as the first one: both the
+// kernel and a shell report a terminal that is closed, and only a person who presses
+// Ctrl-C again asks for more.
 func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -256,9 +258,14 @@ func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 	told := make(chan struct{}, cap(signals))
 	done := make(chan struct{})
 	go func() { // ends with stop
+		interrupted := false
 		for {
 			select {
-			case <-signals:
+			case s := <-signals:
+				if interrupted && s != os.Interrupt {
+					continue
+				}
+				interrupted = true
 				told <- struct{}{}
 			case <-done:
 				return

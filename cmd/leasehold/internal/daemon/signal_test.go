@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+)
+
+// Two commands may stop a daemon at once, and both the kernel and a shell report a
+// terminal that is closed. A daemon that such a signal killed would not drain.
+func TestARepeatedSignalDoesNotKill(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("runs under nohup")
+	}
+	send := func(s syscall.Signal) {
+		t.Helper()
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	terminated, release := signal.NotifyContext(t.Context(), syscall.SIGTERM) // as main does
+	defer release()
+	ctx, stop := untilHangup(terminated)
+	defer stop()
+	send(syscall.SIGTERM)
+	<-ctx.Done()
+	release()
+	send(syscall.SIGTERM)
+
+	ctx, stop = untilHangup(context.WithoutCancel(ctx))
+	defer stop()
+	send(syscall.SIGHUP)
+	<-ctx.Done()
+	send(syscall.SIGHUP)
+}
