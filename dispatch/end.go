@@ -12,12 +12,15 @@ import (
 // EndActor ends the actor at path and, if it leads, its whole sub-tree. Their
 // tokens become void, their sessions end, and their leases go to the next
 // waiters. Ending the root ends the run. A launched actor that has a process is
-// told to stop, and ends when its process ends.
+// told to stop, and ends when its process ends. A call that is sent again finishes
+// what the first one has begun.
 func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
-	isRoot := false
+	var ended string // the id of the run, if its root was ended
 	c := call.Of(ctx)
 	err := s.ending(ctx, func(e *ender) error {
-		if _, again, err := c.Answered(e.tx, endingActor); again || err != nil {
+		value, again, err := c.Answered(e.tx, endingActor)
+		if again || err != nil {
+			ended = value
 			return err
 		}
 		r, ok := getRun(e.tx, run)
@@ -28,16 +31,18 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 		if err != nil {
 			return err
 		}
-		isRoot = a.Role == Root
+		if a.Role == Root {
+			ended = string(r.ID[:])
+		}
 		e.stop(a, end{Cause: cause, By: operatorPath, Stop: work.Stop{Reason: cause, Status: work.Cancelled}})
-		c.Record(e.tx, endingActor, "", 0)
+		c.Record(e.tx, endingActor, ended, 0)
 		return nil
 	})
-	if err != nil || !isRoot {
+	if err != nil || ended == "" {
 		return err
 	}
-	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if d, ok := work.RunOf(tx, run); ok && d.Unfinished == 0 {
+	return rows.Update(context.WithoutCancel(ctx), s.eng, func(tx engine.Tx) error {
+		if d, ok := work.RunOf(tx, run); ok && string(d.RunID[:]) == ended && d.Unfinished == 0 {
 			s.endRun(tx, run)
 		}
 		return nil

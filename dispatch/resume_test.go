@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/engine/call"
 )
 
 // die is a dispatcher's kill -9: it is gone, and so are all its processes.
@@ -284,8 +285,17 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		h.wantStatus(map[string]work.Status{"root": work.Lost, "W1": work.Lost, "W2": work.Lost, "W3": work.Lost})
-		if err := h.EndActor(t.Context(), "r", "root", "given up"); err != nil {
+		ctx := call.With(t.Context(), call.Call{Session: tr.op.ID(), Name: "1"})
+		if err := h.EndActor(ctx, "r", "root", "given up"); err != nil {
 			t.Errorf("a run that was left behind cannot be ended: %v", err)
+		}
+		// What is left if the daemon is killed between the two transactions.
+		h.plant("run/r", func(run map[string]any) { delete(run, "EndedAt") })
+		if err := h.EndActor(ctx, "r", "root", "given up"); err != nil {
+			t.Error(err)
+		}
+		if runs, err := h.Runs(t.Context(), "r"); err != nil || runs[0].EndedAt.IsZero() {
+			t.Errorf("a call that is sent again does not finish the end: %+v %v", runs, err)
 		}
 	})
 }
