@@ -26,17 +26,9 @@ func checkFormat(tx engine.Tx) error {
 	}
 	switch {
 	case found > Format:
-		return &FormatError{found}
+		return fmt.Errorf("%w: its format is %d, and this version reads formats up to %d", engine.ErrNewer, found, Format)
 	case found < Format:
 		tx.Put(engine.Row{Key: formatKey, Value: strconv.Itoa(Format)})
 	}
 	return nil
-}
-
-// A FormatError is returned if a later version of leasehold has written the
-// state.
-type FormatError struct{ Found int }
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("a later version of leasehold has written this state: its format is %d, and this version reads formats up to %d", e.Found, Format)
 }

@@ -390,7 +390,7 @@ func TestAStateOfALaterVersionIsRefused(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		is := h.plantText("format", fmt.Sprint(dispatch.Format+1))
 		_, err := dispatch.Open(t.Context(), h.eng, h.opts)
-		if later, ok := errors.AsType[*dispatch.FormatError](err); !ok || later.Found != dispatch.Format+1 {
+		if !errors.Is(err, engine.ErrNewer) {
 			t.Errorf("error: %v", err)
 		}
 		h.plantText("format", "much")

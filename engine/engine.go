@@ -219,6 +219,10 @@ var (
 	// of the record.
 	ErrCorrupt = errors.New("engine: corrupt record")
 
+	// ErrNewer is returned by Open, also by that of a package on top, if a later
+	// version has written the state. Nothing was changed.
+	ErrNewer = errors.New("a later version of leasehold has written this state")
+
 	// ErrTooLarge is returned by an Update that wrote a row over MaxKey or
 	// MaxValue.
 	ErrTooLarge = errors.New("engine: row too large")

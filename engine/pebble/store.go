@@ -190,7 +190,7 @@ func (s *store) checkFormat() (found byte, err error) {
 	case err != nil:
 		return found, err
 	case found > formatVersion:
-		return found, fmt.Errorf("state has format %d, and this program knows formats up to %d", found, formatVersion)
+		return found, fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, formatVersion)
 	case found < formatVersion:
 		return found, s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
 	}

@@ -187,7 +187,7 @@ func TestADatabaseThatDoesNotComeBackEndsTheEngine(t *testing.T) {
 	if !errors.Is(err, engine.ErrFailed) || !strings.Contains(err.Error(), "did not come back within 50ms") {
 		t.Errorf("commit: %v", err)
 	}
-	_, err = postgres.Open(t.Context(), postgres.Options{DSN: server.DSN(), SingleNode: true, Patience: 50 * time.Millisecond})
+	_, err = postgres.Open(t.Context(), postgres.Options{DSN: server.DSN(), SingleNode: true})
 	if err == nil || errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("open: %v", err)
 	}
@@ -273,7 +273,7 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	t.Run("newer schema", func(t *testing.T) {
 		postgrestest.Exec(t, dsn, "UPDATE leasehold_schema SET version = 1000")
 		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, SingleNode: true})
-		if err == nil || !strings.Contains(err.Error(), "use a newer one") {
+		if !errors.Is(err, engine.ErrNewer) {
 			t.Errorf("open: %v", err)
 		}
 	})
@@ -340,5 +340,33 @@ func TestADatabaseThatWentBackIsNoticed(t *testing.T) {
 	again := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
 	if got := keys(t, again); got != "a" || again.Epoch() < e.Epoch()+1000 || again.Floor() <= e.Floor() {
 		t.Errorf("it has %q, epoch %d after %d", got, again.Epoch(), e.Epoch())
+	}
+}
+
+// A database that a later version has migrated is refused at once, and stays as it is.
+func TestALaterSchemaIsRefused(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	o := postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Errorf}
+	open := func() error {
+		c, err := postgres.OpenCluster(t.Context(), o, 0)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	postgrestest.Exec(t, dsn, "UPDATE leasehold_schema SET version = version + 1")
+	err := open()
+	if !errors.Is(err, engine.ErrNewer) || strings.Contains(err.Error(), "come back") {
+		t.Errorf("error: %v", err)
+	}
+	if got := postgres.Reason(err); got != engine.ErrNewer.Error() {
+		t.Errorf("the reason is %q", got)
+	}
+	postgrestest.Exec(t, dsn, "DELETE FROM leasehold_schema")
+	if err := open(); !errors.Is(err, engine.ErrCorrupt) {
+		t.Errorf("error of a damaged schema: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leasehold/leasehold/engine"
 )
 
 // Each file is one step of the schema, in the order of their names. A file that was
@@ -52,7 +54,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 		return err
 	}
 	if version > len(files) {
-		return fmt.Errorf("the database has schema version %d, and this program knows versions up to %d: use a newer one", version, len(files))
+		return fmt.Errorf("%w: its schema is version %d, and this version knows those up to %d", engine.ErrNewer, version, len(files))
 	}
 	for i := version; i < len(files); i++ {
 		step, err := migrations.ReadFile(files[i])
@@ -82,7 +84,7 @@ func lastMigration() (int, error) {
 func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int, err error) {
 	err = conn.QueryRow(ctx, "SELECT version FROM leasehold_schema").Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, errors.New("table leasehold_schema is empty: the schema is damaged")
+		return 0, fmt.Errorf("%w: table leasehold_schema is empty", engine.ErrCorrupt)
 	}
 	return version, err
 }

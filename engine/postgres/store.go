@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
@@ -131,7 +132,7 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
-		return !slices.ContainsFunc([]error{ErrSuperseded, ErrNotReplicated, ErrNotDurable, ErrLost}, func(lasts error) bool { return errors.Is(err, lasts) })
+		return !slices.ContainsFunc([]error{ErrSuperseded, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
 	switch pg.Code {
 	case "40001", "40P01", "53100", "53200", "53300", "57P01", "57P02", "57P03", "25006":
@@ -143,7 +144,7 @@ func passes(err error) bool {
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
-	for _, known := range []error{ErrNotReplicated, ErrNotDurable, ErrLost} {
+	for _, known := range []error{ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

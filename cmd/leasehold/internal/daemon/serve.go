@@ -469,11 +469,10 @@ func announce(stdout io.Writer, log zerolog.Logger, r place.Record) {
 func explain(err error) error {
 	err = database.Explain(err)
 	var hinted exit.Hinted
-	later, _ := errors.AsType[*dispatch.FormatError](err)
 	switch {
 	case errors.As(err, &hinted):
 		return err
-	case later != nil:
+	case errors.Is(err, engine.ErrNewer):
 		return exit.Hint(err, "nothing was changed: install the version that wrote it, or a later one; this is %s", build.Version())
 	case errors.Is(err, postgres.ErrPartitions):
 		return exit.Hint(err, "nothing was changed: leave out --partitions, or begin with an empty database")

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
@@ -150,7 +151,10 @@ func flatten(err error) (list []error) {
 
 // mend recommends what to do about a fault of a state.
 func mend(err error) string {
-	if errors.Is(err, engine.ErrCorrupt) {
+	switch {
+	case errors.Is(err, engine.ErrNewer):
+		return "install the version that wrote it, or a later one; this is " + build.Version()
+	case errors.Is(err, engine.ErrCorrupt):
 		return "restore the directory from a copy, or move it away to start without its runs, leases and tasks"
 	}
 	return "keep a copy of the directory, which shows the fault; then restore an older one, or move it away to start"
