@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/engine"
 )
@@ -56,18 +54,6 @@ func (s *stateFS) writePid() {
 	}
 	_, _ = fmt.Fprintln(f, os.Getpid())
 	_ = f.Close()
-}
-
-// Locked reports whether another process has the lock of a directory.
-func Locked(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, "LOCK")) // Pebble's name for it
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	err = unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock)
-	return err == nil && lock.Type != unix.F_UNLCK
 }
 
 func (s *stateFS) lockError(err error) error {

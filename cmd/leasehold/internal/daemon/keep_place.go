@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,7 +33,7 @@ func keepPlace(ctx context.Context, socket *server.SocketListener, record place.
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := os.Stat(filepath.Join(record.State, "db", "LOCK")); !record.Database && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(place.LockOf(record.State)); !record.Database && errors.Is(err, fs.ErrNotExist) {
 			return exit.Hint(fmt.Errorf("the state in %s was removed or moved while the daemon ran", record.State),
 				"stop the daemon before that: leasehold stop; the next client starts one with the state that is there then")
 		}

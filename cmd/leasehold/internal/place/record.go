@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/clock"
-	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 // A Record says which daemon serves a state and where it listens. The daemon
@@ -226,7 +225,10 @@ func writeAtomically(path string, v any) error {
 }
 
 // Open reports whether a running process has the state open, listening or not.
-func Open(state string) bool { return pebble.Locked(filepath.Join(state, "db")) }
+func Open(state string) bool { return process.Locked(LockOf(state)) }
+
+// LockOf returns the file of a state that is locked by the process that has it open.
+func LockOf(state string) string { return filepath.Join(state, "db", "LOCK") } // Pebble's name for it
 
 // CheckPrivate returns an error if a state belongs to another user or is
 // writable by others, who could replace its contents, or if they could move it

@@ -4,8 +4,11 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Two commands may stop a daemon at once, and both the kernel and a shell report a
@@ -14,9 +17,11 @@ func TestARepeatedSignalDoesNotKill(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("runs under nohup")
 	}
-	send := func(s syscall.Signal) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	send := func(s syscall.Signal) { // it has arrived when send returns
 		t.Helper()
-		if err := syscall.Kill(os.Getpid(), s); err != nil {
+		if err := unix.Tgkill(os.Getpid(), unix.Gettid(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
