@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,22 +83,17 @@ func ticketOf(r *client.Refusal) string {
 	return data.Ticket
 }
 
-var expires = regexp.MustCompile(`, expires in \d+s; `)
+var position = regexp.MustCompile(`; you are (number \d+ in line); call again with ticket \S+ within \d+ s to keep your place`)
 
 // gaveUp rewords the refusal of a wait that has timed out, because the user of
 // exec cannot continue with the ticket.
 func gaveUp(r *client.Refusal, waited time.Duration) error {
-	ends := expires.FindAllStringIndex(r.Message, -1)
-	if len(ends) == 0 {
-		return r
-	}
 	worded := *r
 	// Use the last match, because the key may contain any text.
-	end := ends[len(ends)-1][1] - len("; ")
-	where := "" // where the holder works, which the refusal says at its end
-	if i := strings.LastIndex(r.Message[end:], "; it works in "); i >= 0 {
-		where = r.Message[end+i:]
+	if all := position.FindAllStringSubmatchIndex(r.Message, -1); len(all) > 0 {
+		last := all[len(all)-1]
+		worded.Message = fmt.Sprintf("%s; you were %s%s", r.Message[:last[0]], r.Message[last[2]:last[3]], r.Message[last[1]:])
 	}
-	worded.Message = fmt.Sprintf("%s%s; gave up after %v", r.Message[:end], where, waited.Round(time.Second))
+	worded.Message += fmt.Sprintf("; gave up after %v", waited.Round(time.Second))
 	return &worded
 }
