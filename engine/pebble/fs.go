@@ -33,6 +33,7 @@ type stateFS struct {
 	vfs.FS
 	*memory.Failure // of the store
 	dir             string
+	locked          os.FileInfo // the lock's file; nil if dir is not on the real disk
 	opened          atomic.Bool // until then, errors go to Pebble, because Open can return them
 	room            room
 	backup          backup

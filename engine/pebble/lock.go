@@ -32,6 +32,7 @@ func (s *stateFS) Lock(name string) (io.Closer, error) {
 	}
 	if s.FS == vfs.Default {
 		_ = os.Chmod(name, 0o600)
+		s.locked, _ = os.Stat(name)
 	}
 	s.writePid()
 	return dirLock{s, held}, nil
@@ -40,8 +41,36 @@ func (s *stateFS) Lock(name string) (io.Closer, error) {
 func (l dirLock) Close() error {
 	// The file is removed before the lock is released: after that it may be
 	// another's.
-	_ = l.s.FS.Remove(l.s.pidPath())
+	if l.s.checkPlace() == nil {
+		_ = l.s.FS.Remove(l.s.pidPath())
+	}
 	return l.Closer.Close()
+}
+
+// ErrReplaced says that the directory of a state is not the one that was opened:
+// it was removed or moved, and maybe replaced by another.
+var ErrReplaced = errors.New("the state was removed, moved or replaced while it was open")
+
+// CheckPlace returns [ErrReplaced] if the directory is not the one that was
+// opened. From then on nothing is written there, because another process may have
+// opened what is there now.
+func (e *Engine) CheckPlace() error {
+	err := e.store.fs.checkPlace()
+	if err != nil {
+		e.store.Fail(err)
+	}
+	return err
+}
+
+func (s *stateFS) checkPlace() error {
+	if s.locked == nil {
+		return nil
+	}
+	found, err := os.Stat(s.PathJoin(s.dir, "LOCK")) // Pebble's name for it
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(found, s.locked) {
+		return ErrReplaced
+	}
+	return nil
 }
 
 func (s *stateFS) pidPath() string { return s.FS.PathJoin(s.dir, pidFile) }

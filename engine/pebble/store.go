@@ -162,6 +162,9 @@ func (s *store) Snapshot() memory.Snapshot {
 }
 
 func (s *store) Close() error {
+	if err := s.fs.checkPlace(); err != nil {
+		s.Fail(err)
+	}
 	var err error
 	if s.Failed() == nil {
 		err = s.writeMarks()

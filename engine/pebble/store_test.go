@@ -1,9 +1,11 @@
 package pebble_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -323,6 +325,36 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestAStateThatReplacesAnOpenOneIsLeftAlone puts another state in the place of
+// one that is open. Its files may be open in another process.
+func TestAStateThatReplacesAnOpenOneIsLeftAlone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const dir, other = "state", "other"
+	for _, told := range []bool{true, false} { // false: it is closed before anybody has looked
+		e := mustOpen(t, pebble.Options{Dir: dir, Logf: t.Logf})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: engine.Mark + "m", Value: "1"}) })
+		if err := e.CheckPlace(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.CopyFS(other, os.DirFS(dir)), os.Rename(dir, fmt.Sprint("old", told)), os.Rename(other, dir)); err != nil {
+			t.Fatal(err)
+		}
+		before := filesOf(t, vfs.Default)
+		if told {
+			if err := e.CheckPlace(); !errors.Is(err, pebble.ErrReplaced) {
+				t.Errorf("a state that was replaced: %v", err)
+			}
+			if err := e.Update(t.Context(), func(tx engine.Tx) error { tx.Put(engine.Row{Key: "a"}); return nil }); !errors.Is(err, engine.ErrFailed) {
+				t.Errorf("an update of a state that was replaced: %v", err)
+			}
+		}
+		_ = e.Close()
+		if after := filesOf(t, vfs.Default); !maps.EqualFunc(before, after, bytes.Equal) {
+			t.Errorf("closing the state that was replaced (told %t) changed the other one", told)
 		}
 	}
 }

@@ -2,15 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/rs/zerolog"
 
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -21,10 +17,10 @@ import (
 const placePoll = 2 * time.Second
 
 // keepPlace listens again if the socket is removed while the daemon runs. Otherwise new
-// clients could neither connect nor start another daemon. If the state on the disk is
-// removed or moved, keepPlace returns an error: new clients would start a daemon with
-// another state, and both would grant the same leases.
-func keepPlace(ctx context.Context, socket *server.SocketListener, record place.Record, log zerolog.Logger) error {
+// clients could neither connect nor start another daemon. If checkState fails, because
+// the state on the disk was removed, moved or replaced, keepPlace returns an error: new
+// clients would start a daemon with another state, and both would grant the same leases.
+func keepPlace(ctx context.Context, checkState func() error, socket *server.SocketListener, record place.Record, log zerolog.Logger) error {
 	tick := time.NewTicker(placePoll)
 	defer tick.Stop()
 	for {
@@ -33,9 +29,8 @@ func keepPlace(ctx context.Context, socket *server.SocketListener, record place.
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := os.Stat(place.LockOf(record.State)); !record.Database && errors.Is(err, fs.ErrNotExist) {
-			return exit.Hint(fmt.Errorf("the state in %s was removed or moved while the daemon ran", record.State),
-				"stop the daemon before that: leasehold stop; the next client starts one with the state that is there then")
+		if err := checkState(); err != nil {
+			return fmt.Errorf("%s: %w", record.State, err)
 		}
 		// Until the next log-in, it may be impossible to make the directory.
 		if restored, _ := socket.Restore(); restored {

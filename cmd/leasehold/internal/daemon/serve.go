@@ -236,6 +236,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	}
 	var daemon *server.Server
 	var tend func(context.Context) error // handles what falls due
+	checkState := func() error { return nil }
 	options := server.Options{
 		Version: build.Version(), Log: log, Logs: lastOf, Transport: server.Transport{HTTPHosts: cfg.HTTPHosts},
 		Metrics: measured.Handler(), Called: measured.Called,
@@ -270,14 +271,15 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			return explain(err)
 		}
 		defer func() { err = errors.Join(err, eng.Close()) }()
+		checkState = eng.CheckPlace
 		options.Backup = func(ctx context.Context, dir string) error { return backUp(ctx, eng, dir, log) }
 		defer measured.Attach(eng)()
 		state, err := dispatch.Open(ctx, eng, cfg.dispatchOptions())
 		if err != nil {
 			return explain(err)
 		}
-		if begun, ok := state.Restored(); ok {
-			log.Warn().Time("begun", begun).Msg("this state was a backup, and lacks what happened since it was begun; its tokens go on above all that can have been issued")
+		if since, ok := state.Restored(); ok {
+			log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued")
 		}
 		daemon, tend = server.New(state, options), state.Tend
 	}
@@ -311,7 +313,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	services, ctx := errgroup.WithContext(ctx)
 	services.Go(func() error { return tend(ctx) })
 	services.Go(func() error { return daemon.ServeSocket(ctx, socket) })
-	services.Go(func() error { return keepPlace(ctx, socket, record, log) })
+	services.Go(func() error { return keepPlace(ctx, checkState, socket, record, log) })
 	services.Go(func() error { return daemon.ServePages(ctx) })
 	if cfg.Door.ln != nil {
 		services.Go(func() error { return daemon.ServePassages(ctx, cfg.Door.ln) })
@@ -484,6 +486,8 @@ func explain(err error) error {
 		return exit.Hint(err, "use the daemon that is there, or give this one another --socket")
 	case errors.Is(err, engine.ErrCorrupt):
 		return exit.Hint(err, "nothing was changed: restore the state from a copy, or move it away to start without its runs and leases")
+	case errors.Is(err, pebble.ErrReplaced):
+		return exit.Hint(err, "stop the daemon before that: leasehold stop; the next client starts one with the state that is there then")
 	case errors.Is(err, engine.ErrFailed):
 		return exit.Hint(err, "everything acknowledged is safe: %s; then start the daemon again", cmp.Or(exit.SystemHint(err), "repair the disk"))
 	default:
