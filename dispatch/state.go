@@ -76,7 +76,7 @@ type State struct {
 
 	ahead time.Duration // how far the wall clock was ahead of the running clock when the state was opened
 
-	restored time.Time // when the backup was begun that this state was until it was opened; zero: it was none
+	restored time.Time // since when the original may have changed; zero: this state was no copy when it was opened
 
 	ends chan struct{} // holds one token while a session that held much gives back a part of it
 
@@ -201,9 +201,9 @@ func (s *State) tendRows(ctx context.Context) error {
 	}
 }
 
-// Restored returns when the backup was begun that this state was until it was
-// opened. Then its numbers have leapt, and it lacks what happened since.
-func (s *State) Restored() (begun time.Time, ok bool) { return s.restored, !s.restored.IsZero() }
+// Restored returns since when the original may have changed of which this state
+// was a copy until it was opened. Its numbers have leapt then.
+func (s *State) Restored() (since time.Time, ok bool) { return s.restored, !s.restored.IsZero() }
 
 // Changes returns a watch that fires on every change of the state.
 func (s *State) Changes() *engine.Watch { return s.eng.Watch("") }

@@ -78,6 +78,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 // A Row is one record. A zero Owner means no owner, and a zero Due means never
@@ -102,6 +104,13 @@ const ColdLog = Cold + "event/"
 // back even if the latest commits are lost. It costs more than other Puts. A
 // mark has no owner and no due time.
 const Mark = "!mark/"
+
+// CopyRow is a row that only a copy of a state has: a backup, or what an engine
+// has found to be a copy. It says since when, by the wall clock, the original may
+// have changed.
+func CopyRow(since time.Time) Row {
+	return Row{Key: "backup", Value: record.Fixed(uint64(since.UnixNano()))}
+}
 
 // UntendedFor is how long Updates succeed although a row is due and nobody has
 // ever called WaitDue. A daemon begins to do so as soon as its state is open.

@@ -182,7 +182,7 @@ func TestABackupIssuesNoNumberAgain(t *testing.T) {
 			defer eng.Close()
 			if err := eng.Update(h.Context(), func(tx engine.Tx) error {
 				event.Raise(tx, first)
-				tx.Put(event.BackupRow(begun))
+				tx.Put(engine.CopyRow(begun))
 				return nil
 			}); err != nil {
 				h.Fatal(err)

@@ -87,45 +87,38 @@ func Raise(tx engine.Tx, above uint64) {
 	}
 }
 
-// A backup does not know which numbers were issued after it was made. So the
+// A copy (see [engine.CopyRow]) does not know which numbers were issued after it was made. So the
 // first that are issued in it are greater than any that can have been: by what
 // the fastest daemon issues in the time since then, and by reserve, which makes
 // up for a wall clock that was set back. So the numbers also rise if the same
-// backup is used twice.
+// copy is used twice.
 const (
-	backupKey = "backup"
-
 	fastest = 1 << 20 // numbers a second
 	reserve = 1 << 36 // as many in eighteen hours
 	oldest  = 10 * 366 * 24 * time.Hour
 )
 
-// BackupRow is a row that only a backup has. It says when the backup was begun,
-// by the wall clock.
-func BackupRow(begun time.Time) engine.Row {
-	return engine.Row{Key: backupKey, Value: record.Fixed(uint64(begun.UnixNano()))}
-}
-
-// Restore makes the next token and the next revision of a backup greater than
-// all that were issued in the state of which it is a copy, and returns when the
-// backup was begun. From then on it is a state like any other. In one that is no
-// backup, Restore does nothing and returns the zero time.
-func Restore(tx engine.Tx) (begun time.Time, err error) {
-	row, ok := tx.Get(backupKey)
+// Restore makes the next token and the next revision of a copy greater than all
+// that were issued in the original, and returns since when that may have changed.
+// From then on it is a state like any other. In one that is no copy, Restore does
+// nothing and returns the zero time.
+func Restore(tx engine.Tx) (since time.Time, err error) {
+	key := engine.CopyRow(since).Key
+	row, ok := tx.Get(key)
 	if !ok {
-		return begun, nil
+		return since, nil
 	}
 	if len(row.Value) != 8 {
-		return begun, fmt.Errorf("%w: %q", engine.ErrCorrupt, backupKey)
+		return since, fmt.Errorf("%w: %q", engine.ErrCorrupt, key)
 	}
-	begun = time.Unix(0, int64(record.ReadFixed(row.Value))).UTC()
-	age := tx.Wall().Sub(begun)
+	since = time.Unix(0, int64(record.ReadFixed(row.Value))).UTC()
+	age := tx.Wall().Sub(since)
 	age = min(max(age, 0), oldest)
 	n := NumbersOf(tx)
 	issued := fastest*uint64(age/time.Second) + fastest*uint64(age%time.Second)/uint64(time.Second)
 	Raise(tx, max(n.Token, n.Revision)+reserve+issued)
-	tx.Delete(backupKey)
-	return begun, nil
+	tx.Delete(key)
+	return since, nil
 }
 
 // Recover makes sure, when a state is opened, that the next token is greater

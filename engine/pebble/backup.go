@@ -85,7 +85,11 @@ func (s *store) copyTo(ctx context.Context, dir string, marks []byte) (err error
 	if err := c.endLog(); err != nil || marks == nil {
 		return err
 	}
-	return c.writeFile(marksFile, marks)
+	if m, ok := decodeMarks(marks); ok {
+		c.number, c.marks = m.number, m.rows
+		return c.writeMarks()
+	}
+	return c.writeFile(marksFile, func(vfs.File) []byte { return marks })
 }
 
 // checkpoint returns a panic of Pebble as an error. Pebble panics at some

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -332,5 +334,69 @@ func TestAStateThatNobodyHasOpenIsBackedUp(t *testing.T) {
 	defer mustClose(t, open)
 	if err := pebble.Backup(t.Context(), pebble.Options{Dir: "state", FS: disk}, "other"); !errors.Is(err, engine.ErrLocked) {
 		t.Errorf("a state that somebody has open: %v", err)
+	}
+}
+
+// TestAStateThatWasCopiedIsNotedAsACopy copies a state file by file, as cp and
+// rsync do, also over the files of the original, and moves it.
+func TestAStateThatWasCopiedIsNotedAsACopy(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("whether a file is a copy is known on Linux only")
+	}
+	root := t.TempDir()
+	original, kept := filepath.Join(root, "original"), filepath.Join(root, "kept")
+	var last time.Time
+	write := func(dir string, examine bool) (noted bool) {
+		t.Helper()
+		e := mustOpen(t, pebble.Options{Dir: dir, Logf: func(format string, args ...any) { t.Errorf(format, args...) }})
+		defer mustClose(t, e)
+		mustUpdate(t, e, func(tx engine.Tx) {
+			var row engine.Row
+			row, noted = tx.Get(engine.CopyRow(last).Key)
+			if noted && row.Value > engine.CopyRow(last).Value {
+				t.Errorf("the copy was noted with a time after that of the copy, %v", last)
+			}
+			if !examine {
+				tx.Delete(row.Key)
+				tx.Put(engine.Row{Key: "a"})
+			}
+		})
+		return noted
+	}
+	for range 2 {
+		if write(original, false) {
+			t.Error("a state that was not copied is noted as a copy")
+		}
+	}
+	last = time.Now()
+	if err := os.CopyFS(kept, os.DirFS(original)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // whoever only reads it does not take the note away
+		if !write(kept, true) {
+			t.Error("a copy is not noted")
+		}
+	}
+	write(kept, false)
+	if write(kept, false) {
+		t.Error("a copy whose note was removed has it again")
+	}
+	moved := filepath.Join(root, "moved")
+	if err := os.Rename(original, moved); err != nil {
+		t.Fatal(err)
+	}
+	marks, err := os.ReadFile(filepath.Join(moved, "marks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if write(moved, false) {
+		t.Error("a state that was moved is noted as a copy")
+	}
+	last = time.Now()
+	if err := os.WriteFile(filepath.Join(moved, "marks"), marks, 0o600); err != nil { // the file stays, its content does not
+		t.Fatal(err)
+	}
+	if !write(moved, false) {
+		t.Error("a copy over the original is not noted")
 	}
 }

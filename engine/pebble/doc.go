@@ -43,9 +43,10 @@
 // checked in the same way, unless the machine has restarted since: then it is
 // ignored. Rows under [engine.Mark], and the number of the last batch, are also
 // kept in the file "marks" (see marks.go). Open uses the greater values, and
-// reports if those of the log were lower. One kind of damage cannot be
-// detected: after a kill, whether the last records of a log were damaged rather
-// than torn.
+// reports if those of the log were lower. The file also has its own time of
+// birth. A copy was born at another time, so Open puts [engine.CopyRow] into it.
+// One kind of damage cannot be detected: after a kill, whether the last records
+// of a log were damaged rather than torn.
 //
 // # A full disk
 //

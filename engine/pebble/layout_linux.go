@@ -14,4 +14,13 @@ func mapFile(fd uintptr, size int) []byte {
 	return mem
 }
 
+// birth returns when a file was created, in nanoseconds, or 0.
+func birth(fd uintptr) uint64 {
+	var st unix.Statx_t
+	if unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return uint64(st.Btime.Sec)*1e9 + uint64(st.Btime.Nsec)
+}
+
 func unmap(mem []byte) error { return unix.Munmap(mem) }

@@ -323,19 +323,19 @@ func (s *store) cut(name string, size int64) error {
 	if err != nil {
 		return err
 	}
-	return s.writeFile(name, content)
+	return s.writeFile(name, func(vfs.File) []byte { return content })
 }
 
 // writeFile replaces a file, or creates it. After a crash the file has either
 // the old content or the new. When writeFile returns nil, the new content is on
 // disk.
-func (s *store) writeFile(name string, content []byte) error {
+func (s *store) writeFile(name string, content func(vfs.File) []byte) error {
 	path := s.fs.PathJoin(s.fs.dir, name)
 	f, err := s.fs.Create(path+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
+	_, err = f.Write(content(f))
 	if err == nil {
 		err = f.Sync()
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/memory"
@@ -21,25 +22,29 @@ import (
 // issued, and the number of commits. It is written and synced before a commit
 // that changes a mark reaches the log.
 //
+// It also has its own time of birth, which a copy of the file does not share.
+//
 //	[4]byte  CRC-32 of what follows, Castagnoli, little endian
-//	uint     version, 1
+//	uint     version, 2
+//	uint     when the file was created, in nanoseconds; 0 if that is not known (not in version 1)
 //	uint     the number of the last commit known when it was written
 //	uint     how many marks follow
 //	text     the key of a mark, and then
 //	text     its record
 const marksFile = "marks"
 
-const marksVersion = 1
+const marksVersion = 2
 
 // marks is the content of the file.
 type marks struct {
-	number uint64
-	rows   map[string]string // records by key
+	birth, number uint64
+	rows          map[string]string // records by key
 }
 
 func (m marks) encode() []byte {
 	w := record.New(64)
 	w.Uint(marksVersion)
+	w.Uint(m.birth)
 	w.Uint(m.number)
 	w.Uint(uint64(len(m.rows)))
 	for _, key := range slices.Sorted(maps.Keys(m.rows)) {
@@ -57,13 +62,16 @@ func decodeMarks(b []byte) (m marks, ok bool) {
 	}
 	r := record.Read(string(b[4:]))
 	version := r.Uint()
+	if version > 1 {
+		m.birth = r.Uint()
+	}
 	m.number = r.Uint()
 	m.rows = make(map[string]string)
 	for n := r.Uint(); n > 0 && !r.Done(); n-- {
 		key := r.Text()
 		m.rows[key] = r.Text()
 	}
-	return m, version == marksVersion && r.Done()
+	return m, 0 < version && version <= marksVersion && r.Done()
 }
 
 // readMarksFile returns the content of the file, or nil if there is none.
@@ -90,13 +98,13 @@ func (s *store) readMarks() (m marks, known bool, err error) {
 	return m, false, nil
 }
 
-// reconcile sets both the marks and the store to the greater of their values.
-// It reports if the store's were lower, because then the store has lost its
+// reconcile sets both the marks and the store to the greater of their values. It
+// does not write the file yet, and returns when that was created. It reports if the store's were lower, because then the store has lost its
 // latest commits.
-func (s *store) reconcile(found bool) error {
+func (s *store) reconcile(found bool) (birth uint64, err error) {
 	m, known, err := s.readMarks()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !known && found {
 		s.logf("engine: the file %s is missing or unreadable; whether the latest commits are all here cannot be told", marksFile)
@@ -107,25 +115,58 @@ func (s *store) reconcile(found bool) error {
 	s.number = max(s.number, m.number)
 	for _, key := range slices.Sorted(maps.Keys(m.rows)) {
 		if err := s.raise(key, m.rows[key]); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	it, err := s.Iterate(memory.Hot)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for ok := it.Seek(engine.Mark, engine.Mark+"\xff"); ok; ok = it.Next() {
 		value, err := it.Value()
 		if err != nil {
-			return errors.Join(err, it.Close())
+			return 0, errors.Join(err, it.Close())
 		}
 		m.rows[string(it.Key())] = string(value)
 	}
 	if err := errors.Join(it.Err(), it.Close()); err != nil {
-		return err
+		return 0, err
 	}
 	s.marks = m.rows
-	return s.writeMarks()
+	return m.birth, nil
+}
+
+// noteCopy gives a state that was copied by other means than a backup the row of
+// one, unless it has that already: the original, or another copy, may have gone
+// on. It does so if the marks are in another file than they were written to.
+func (s *store) noteCopy(written uint64) error {
+	f, err := s.fs.FS.Open(s.fs.PathJoin(s.fs.dir, marksFile))
+	if err != nil {
+		return nil // there is none, or it could not be read
+	}
+	found := birthOf(f)
+	_ = f.Close()
+	if written == 0 || found == 0 || written == found {
+		return nil
+	}
+	last, err := memory.LastCommit(s)
+	if err != nil || last.IsZero() {
+		return err
+	}
+	row := engine.CopyRow(last)
+	noted, err := s.Get(memory.Hot, row.Key, func([]byte) error { return nil })
+	if err != nil || noted {
+		return err
+	}
+	return memory.Put(s, row)
+}
+
+// birthOf returns when a file was created, or 0 if that is not known.
+func birthOf(f vfs.File) uint64 {
+	if f.Fd() == vfs.InvalidFd {
+		return 0
+	}
+	return birth(f.Fd())
 }
 
 // raise sets a row to a record, unless its record is at least as great.
@@ -140,7 +181,9 @@ func (s *store) raise(key, value string) error {
 }
 
 func (s *store) writeMarks() error {
-	return s.writeFile(marksFile, marks{s.number, s.marks}.encode())
+	return s.writeFile(marksFile, func(f vfs.File) []byte {
+		return marks{birthOf(f), s.number, s.marks}.encode()
+	})
 }
 
 // noteMarks updates the file if a batch changes marks.

@@ -132,11 +132,18 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err == nil {
 		found, err = s.checkFormat()
 	}
+	var birth uint64
 	if err == nil {
-		err = s.reconcile(found >= 2)
+		birth, err = s.reconcile(found >= 2)
 	}
 	if err == nil {
 		err = s.startJournal()
+	}
+	if err == nil {
+		err = s.noteCopy(birth)
+	}
+	if err == nil {
+		err = s.writeMarks() // not earlier: a copy is known by the file
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close(), s.closeJournal(false), lock.Close())

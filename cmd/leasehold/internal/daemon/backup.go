@@ -24,7 +24,6 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
@@ -255,7 +254,7 @@ func (b *backingUp) prove(ctx context.Context) (err error) {
 		}
 	})
 	if err == nil {
-		err = memory.Put(copied, event.BackupRow(b.result.BegunAt))
+		err = memory.Put(copied, engine.CopyRow(b.result.BegunAt))
 	}
 	b.result.Rows, b.result.Bytes, b.result.Checksum = sum.Hot+sum.Cold, sum.Bytes, hex.EncodeToString(sum.Checksum[:])
 	if err := errors.Join(err, copied.Close()); err != nil {
