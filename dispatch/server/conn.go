@@ -426,7 +426,7 @@ func (c *conn) relieve(ctx context.Context) {
 
 // refuseCall answers a request that could not begin.
 func refuseCall(env *wire.Message, err error) []byte {
-	if errors.Is(err, errDuplicateID) {
+	if _, duplicate := errors.AsType[duplicateError](err); duplicate {
 		return wire.ErrorReply(env.ID, wire.InvalidRequest, err.Error(), nil)
 	}
 	return Refusal(env.ID, env.Method, tools.RefusalOf(err))

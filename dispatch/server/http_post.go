@@ -267,6 +267,9 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	}
 	name, again := f.name(hs.nameOf(hs.se, &env), hs.se, &env)
 	c, err := hs.begin(&env, len(body), name, again)
+	if d, ok := errors.AsType[duplicateError](err); ok && hs.requests.awaitBroken(r.Context(), d.earlier) {
+		c, err = hs.begin(&env, len(body), name, again)
+	}
 	if err != nil {
 		_ = f.write(w, f.refuse(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()

@@ -16,10 +16,6 @@ import (
 )
 
 var (
-	// errDuplicateID refuses a request with the id of one that is not answered
-	// yet.
-	errDuplicateID = errors.New("a request with this id is not answered yet")
-
 	// errCancelled is the cause of a call that its client cancelled.
 	errCancelled = errors.New("cancelled by the client")
 
@@ -34,6 +30,11 @@ type cutOff string
 
 func (e cutOff) Error() string      { return string(e) }
 func (cutOff) Is(target error) bool { return target == call.ErrCutOff }
+
+// A duplicateError refuses a request with the id of one that is not answered yet.
+type duplicateError struct{ earlier *request }
+
+func (duplicateError) Error() string { return "a request with this id is not answered yet" }
 
 // requests are a client's requests that are not answered yet, and the calls
 // that were answered last. The zero value is ready for use.
@@ -80,6 +81,9 @@ const (
 	// client that cancels calls whose answers it has, as some do when their
 	// user interrupts them.
 	lateCancel = 2 * time.Second
+
+	// lateBreak is how long the end of a connection may take to show.
+	lateBreak = time.Second
 )
 
 // A request is a request that is being served.
@@ -97,6 +101,7 @@ type request struct {
 	open   bool          // its connection will show whether the answer was read, and it will not be sent again; under requests.mu
 	told   bool          // its connection has shown that it was; under requests.mu
 	place  *list.Element // in settled
+	over   chan struct{} // closed when its id is free
 
 	// Guarded by requests.mu.
 	unwanted  bool      // nobody will read the answer
@@ -123,7 +128,7 @@ func (r *request) sentSince() bool {
 
 // begin takes a slot for a request. Its context is derived from ctx.
 func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (*request, error) {
-	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name}
+	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name, over: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(r)
@@ -132,7 +137,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	case t.closed != nil:
 		return nil, t.closed
 	case earlier != nil && (m.Params.Meta.Call == "" || earlier.name.Name != name.Name):
-		return nil, errDuplicateID
+		return nil, duplicateError{earlier}
 	case r.waits && *taken >= maxWaits:
 		return nil, &registry.LimitError{Which: "waiting calls of one connection", Max: maxWaits}
 	case *taken >= maxCalls:
@@ -186,6 +191,7 @@ func (t *requests) settle(r *request) (wanted bool) {
 		return false
 	}
 	delete(t.running, r.key)
+	close(r.over)
 	if r.name.HasAnswer() {
 		r.at = time.Now()
 		if t.answered == nil {
@@ -237,7 +243,24 @@ func (t *requests) forget(r *request) {
 	defer t.mu.Unlock()
 	if t.running[r.key] == r {
 		delete(t.running, r.key)
+		close(r.over)
 	}
+}
+
+// awaitBroken waits until a request has ended, and reports whether it was because
+// its connection broke. The server may see that later than the same request over
+// another one, as of a proxy that tries again.
+func (t *requests) awaitBroken(ctx context.Context, r *request) bool {
+	ctx, cancel := context.WithTimeout(ctx, lateBreak)
+	defer cancel()
+	select {
+	case <-r.over:
+	case <-ctx.Done():
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.undo
 }
 
 // lost removes a call whose answer could not be written, and reports whether

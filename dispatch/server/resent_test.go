@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -227,6 +228,51 @@ func TestAClientThatIsRefusedKeepsTheSessionThatItResumes(t *testing.T) {
 		back.call(2, "run_lease_acquire", `{"key":"x"}`)
 		if text := back.receive().text(); !strings.Contains(text, "already yours") {
 			t.Errorf("it is back: %s", text)
+		}
+	})
+}
+
+// A proxy whose connection broke sends a request again, and the server sees the new
+// one first. The request is carried out once the earlier one is undone. As long as
+// that has its connection, an id cannot be used again.
+func TestARequestOfABrokenConnectionCanBeSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		holder := w.pipe(t)
+		holder.greet(server.Hello{Token: w.daemon.token(t, "holder")})
+		holder.call(1, "run_lease_acquire", `{"key":"a"}`)
+		lease := leaseID(holder.receive())
+
+		send := func(ctx context.Context) <-chan string {
+			answer := make(chan string, 1)
+			go func() {
+				r := w.request(t, "POST", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","wait_secs":50}}}`, session...)
+				resp, err := w.client.Do(r.WithContext(ctx))
+				if err != nil {
+					answer <- err.Error()
+					return
+				}
+				defer resp.Body.Close()
+				b, _ := io.ReadAll(resp.Body)
+				answer <- string(b)
+			}()
+			synctest.Wait()
+			return answer
+		}
+		ctx, breakOff := context.WithCancel(t.Context())
+		first := send(ctx)
+		if got := <-send(t.Context()); !strings.Contains(got, "not answered yet") {
+			t.Errorf("the id of a request that is being answered was used again: %s", got)
+		}
+		again := send(t.Context())
+		breakOff()
+		<-first
+		synctest.Wait()
+		holder.call(2, "run_lease_release", lease)
+		holder.receive()
+		if got := <-again; !strings.Contains(got, `"lease_id"`) {
+			t.Errorf("the request that was sent again: %s", got)
 		}
 	})
 }
