@@ -101,7 +101,7 @@ type request struct {
 	open   bool          // its connection will show whether the answer was read, and it will not be sent again; under requests.mu
 	told   bool          // its connection has shown that it was; under requests.mu
 	place  *list.Element // in settled
-	over   chan struct{} // closed when its id is free
+	over   chan struct{} // closed when its id is free; nil: nobody waits for that; under requests.mu
 
 	// Guarded by requests.mu.
 	unwanted  bool      // nobody will read the answer
@@ -128,7 +128,7 @@ func (r *request) sentSince() bool {
 
 // begin takes a slot for a request. Its context is derived from ctx.
 func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (*request, error) {
-	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name, over: make(chan struct{})}
+	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(r)
@@ -190,8 +190,7 @@ func (t *requests) settle(r *request) (wanted bool) {
 	if r.unwanted {
 		return false
 	}
-	delete(t.running, r.key)
-	close(r.over)
+	t.freeLocked(r)
 	if r.name.HasAnswer() {
 		r.at = time.Now()
 		if t.answered == nil {
@@ -242,7 +241,14 @@ func (t *requests) forget(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running[r.key] == r {
-		delete(t.running, r.key)
+		t.freeLocked(r)
+	}
+}
+
+// freeLocked makes the id of a running request free.
+func (t *requests) freeLocked(r *request) {
+	delete(t.running, r.key)
+	if r.over != nil {
 		close(r.over)
 	}
 }
@@ -253,12 +259,20 @@ func (t *requests) forget(r *request) {
 func (t *requests) awaitBroken(ctx context.Context, r *request) bool {
 	ctx, cancel := context.WithTimeout(ctx, lateBreak)
 	defer cancel()
-	select {
-	case <-r.over:
-	case <-ctx.Done():
-		return false
-	}
 	t.mu.Lock()
+	if t.running[r.key] == r {
+		if r.over == nil {
+			r.over = make(chan struct{})
+		}
+		over := r.over
+		t.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return false
+		}
+		t.mu.Lock()
+	}
 	defer t.mu.Unlock()
 	return r.undo
 }

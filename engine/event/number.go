@@ -87,11 +87,11 @@ func Raise(tx engine.Tx, above uint64) {
 	}
 }
 
-// A copy (see [engine.CopyRow]) does not know which numbers were issued after it was made. So the
-// first that are issued in it are greater than any that can have been: by what
-// the fastest daemon issues in the time since then, and by reserve, which makes
-// up for a wall clock that was set back. So the numbers also rise if the same
-// copy is used twice.
+// A copy (see [engine.CopyRow]) does not know which numbers were issued after it
+// was made. So the first that are issued in it are greater than any that can have
+// been: by what the fastest daemon issues in the time since then, and by reserve,
+// which makes up for a wall clock that was set back. So the numbers also rise if
+// the same copy is used twice.
 const (
 	fastest = 1 << 20 // numbers a second
 	reserve = 1 << 36 // as many in eighteen hours

@@ -99,8 +99,8 @@ func (s *store) readMarks() (m marks, known bool, err error) {
 }
 
 // reconcile sets both the marks and the store to the greater of their values. It
-// does not write the file yet, and returns when that was created. It reports if the store's were lower, because then the store has lost its
-// latest commits.
+// does not write the file yet, and returns when that was created. It reports if the
+// store's were lower, because then the store has lost its latest commits.
 func (s *store) reconcile(found bool) (birth uint64, err error) {
 	m, known, err := s.readMarks()
 	if err != nil {
