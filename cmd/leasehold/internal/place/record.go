@@ -225,10 +225,9 @@ func writeAtomically(path string, v any) error {
 }
 
 // Open reports whether a running process has the state open, listening or not.
-func Open(state string) bool { return process.Locked(LockOf(state)) }
-
-// LockOf returns the file of a state that is locked by the process that has it open.
-func LockOf(state string) string { return filepath.Join(state, "db", "LOCK") } // Pebble's name for it
+func Open(state string) bool {
+	return process.Locked(filepath.Join(state, "db", "LOCK")) // Pebble's name for it
+}
 
 // CheckPrivate returns an error if a state belongs to another user or is
 // writable by others, who could replace its contents, or if they could move it
