@@ -105,11 +105,14 @@ const ColdLog = Cold + "event/"
 // mark has no owner and no due time.
 const Mark = "!mark/"
 
+// CopyKey is the key of [CopyRow].
+const CopyKey = "backup"
+
 // CopyRow is a row that only a copy of a state has: a backup, or what an engine
 // has found to be a copy. It says since when, by the wall clock, the original may
 // have changed.
 func CopyRow(since time.Time) Row {
-	return Row{Key: "backup", Value: record.Fixed(uint64(since.UnixNano()))}
+	return Row{Key: CopyKey, Value: record.Fixed(uint64(since.UnixNano()))}
 }
 
 // UntendedFor is how long Updates succeed although a row is due and nobody has

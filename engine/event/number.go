@@ -103,13 +103,12 @@ const (
 // From then on it is a state like any other. In one that is no copy, Restore does
 // nothing and returns the zero time.
 func Restore(tx engine.Tx) (since time.Time, err error) {
-	key := engine.CopyRow(since).Key
-	row, ok := tx.Get(key)
+	row, ok := tx.Get(engine.CopyKey)
 	if !ok {
 		return since, nil
 	}
 	if len(row.Value) != 8 {
-		return since, fmt.Errorf("%w: %q", engine.ErrCorrupt, key)
+		return since, fmt.Errorf("%w: %q", engine.ErrCorrupt, engine.CopyKey)
 	}
 	since = time.Unix(0, int64(record.ReadFixed(row.Value))).UTC()
 	age := tx.Wall().Sub(since)
@@ -117,7 +116,7 @@ func Restore(tx engine.Tx) (since time.Time, err error) {
 	n := NumbersOf(tx)
 	issued := fastest*uint64(age/time.Second) + fastest*uint64(age%time.Second)/uint64(time.Second)
 	Raise(tx, max(n.Token, n.Revision)+reserve+issued)
-	tx.Delete(key)
+	tx.Delete(engine.CopyKey)
 	return since, nil
 }
 

@@ -153,12 +153,11 @@ func (s *store) noteCopy(written uint64) error {
 	if err != nil || last.IsZero() {
 		return err
 	}
-	row := engine.CopyRow(last)
-	noted, err := s.Get(memory.Hot, row.Key, func([]byte) error { return nil })
+	noted, err := s.Get(memory.Hot, engine.CopyKey, func([]byte) error { return nil })
 	if err != nil || noted {
 		return err
 	}
-	return memory.Put(s, row)
+	return memory.Put(s, engine.CopyRow(last))
 }
 
 // birthOf returns when a file was created, or 0 if that is not known.
