@@ -24,7 +24,7 @@ const (
 // the shim may send it again. So the shim does that, and cancels it again.
 type cancelledCall struct {
 	request *request
-	told    time.Time // when it was last written to a link; zero: never
+	told    time.Time // when its cancel was last sent; zero: never
 }
 
 // cancelLater remembers a cancelled call until the daemon has certainly undone it.
@@ -51,8 +51,8 @@ func (s *shim) cancelAgain() {
 	for i := range s.cancelled {
 		c := &s.cancelled[i]
 		id := fmt.Sprint(replayID, "-", c.request.sequence)
-		s.link.write(wire.Resent(wire.WithID(c.request.line, id), now.Sub(c.request.since)))
-		s.link.write(wire.Notification(wire.Cancelled, map[string]string{"requestId": id}))
+		s.link.send(wire.Resent(wire.WithID(c.request.line, id), now.Sub(c.request.since)))
+		s.link.send(wire.Notification(wire.Cancelled, map[string]string{"requestId": id}))
 		c.told = now
 	}
 }

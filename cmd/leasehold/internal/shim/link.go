@@ -21,73 +21,42 @@ import (
 // A link is a connection to the daemon after its hello.
 type link struct {
 	nc    net.Conn
-	lines chan []byte // closed when there are no more
+	lines chan []byte // from the daemon; closed when there are no more
 	stop  chan struct{}
 
-	// Lines that came during a write; they precede those in lines.
-	early     [][]byte
-	earlySize int
+	toDaemon   chan []byte
+	unsent     [][]byte // what toDaemon has not taken yet, oldest first
+	unsentSize int      // bytes
 }
 
-const (
-	// writeTimeout is the time limit of a write to the daemon, which stops
-	// reading only while its answers are not read.
-	writeTimeout = 10 * time.Second
-
-	// maxEarly is how many bytes are read during writes.
-	maxEarly = 64 << 20
-)
+// maxUnsent is how many bytes may wait for the daemon to read before the shim
+// stops reading from the client.
+const maxUnsent = 64 << 20
 
 func newLink(nc net.Conn, r io.Reader) *link {
-	l := &link{nc: nc, lines: make(chan []byte), stop: make(chan struct{})}
+	l := &link{nc: nc, lines: make(chan []byte), stop: make(chan struct{}), toDaemon: make(chan []byte)}
 	go readLines(r, maxDaemonLine, l.lines, l.stop) // ends with close
+	go writeLines(nc, l.toDaemon)                   // ends with close; when it fails, reading fails too
 	return l
 }
 
-// write sends a line. If that fails, reading fails too, after everything that
-// the daemon has sent has been read. Meanwhile write reads: the daemon takes no
-// more calls of a client that leaves many answers unread, so each would wait
-// for the other.
-func (l *link) write(line []byte) {
-	l.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	written := make(chan error, 1)
-	go func() {
-		_, err := l.nc.Write(append(line[:len(line):len(line)], '\n'))
-		written <- err
-	}()
-	closed := false
-	for {
-		lines := l.lines
-		if closed || l.earlySize > maxEarly {
-			lines = nil
-		}
-		select {
-		case err := <-written:
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				l.nc.Close() // the daemon is frozen and sends nothing more
-			}
-			return
-		case line, ok := <-lines:
-			if closed = !ok; ok {
-				l.early = append(l.early, line)
-				l.earlySize += len(line)
-			}
-		}
-	}
+// send sends a line after those before it. It does not wait: the daemon takes no
+// more calls of a client that leaves many answers unread, so each would wait for
+// the other.
+func (l *link) send(line []byte) {
+	l.unsent = append(l.unsent, line)
+	l.unsentSize += len(line)
 }
 
-// takeEarly returns the first line that came during a write, if there is one.
-func (l *link) takeEarly() (line []byte, ok bool) {
-	if len(l.early) == 0 {
-		return nil, false
-	}
-	line, l.early = l.early[0], l.early[1:]
-	l.earlySize -= len(line)
-	return line, true
+// sent is called when toDaemon has taken the first line.
+func (l *link) sent() {
+	l.unsentSize -= len(l.unsent[0])
+	l.unsent = l.unsent[1:]
 }
 
 func (l *link) close() {
 	close(l.stop)
+	close(l.toDaemon)
 	l.nc.Close()
 }
 
@@ -107,10 +76,12 @@ func writeLines(w io.Writer, lines <-chan []byte) error {
 // lose drops a link that the daemon closed, and starts to look for another one.
 func (s *shim) lose(ctx context.Context) {
 	s.logf("lost the daemon")
+	if len(s.link.unsent) == 0 { // otherwise the daemon may not have read a cancel
+		s.forgetCancelled()
+	}
 	s.link.close()
 	s.link = nil
 	s.failures = 0
-	s.forgetCancelled()
 	s.patience = time.Now().Add(s.cfg.Outage)
 	s.connect(ctx)
 }
@@ -229,15 +200,15 @@ func (s *shim) resume(w server.Welcome) {
 	s.handle = w.Handle
 	s.logf("connected as %s of run %s", w.Actor.Path, w.Actor.Run)
 	if s.initialize != nil {
-		s.link.write(wire.WithID(s.initialize, replayID))
+		s.link.send(wire.WithID(s.initialize, replayID))
 		if s.initialized != nil {
-			s.link.write(s.initialized)
+			s.link.send(s.initialized)
 		}
 		if s.logLevel != nil {
-			s.link.write(wire.WithID(s.logLevel, replayID))
+			s.link.send(wire.WithID(s.logLevel, replayID))
 		}
 		for i, uri := range slices.Sorted(maps.Keys(s.subscribed)) {
-			s.link.write(wire.WithID(s.subscribed[uri], fmt.Sprint(replayID, i)))
+			s.link.send(wire.WithID(s.subscribed[uri], fmt.Sprint(replayID, i)))
 			s.tell(wire.Notification(wire.ResourceUpdated, map[string]string{"uri": uri})) // it may have changed meanwhile
 		}
 	}

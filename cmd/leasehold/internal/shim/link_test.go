@@ -2,43 +2,51 @@ package shim
 
 import (
 	"bufio"
+	"fmt"
+	"io"
 	"net"
-	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
 
 // A daemon that reads a call only once its answers have been read does not wait for a
-// shim that waits for it.
+// shim that waits for it. What the client and the daemon send arrives in order.
 func TestADaemonThatIsWrittenToIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		l := newLink(near, near)
-		defer l.close()
-		const answers = 10
-		got := make(chan string)
+		s := newShim(Config{Name: "agent"}, io.Discard)
+		s.link = newLink(near, near)
+		stdin, client := io.Pipe()
+		answers, stdout := io.Pipe()
+		go s.run(t.Context(), stdin, stdout)
+
+		const calls, each = 100, 10
 		go func() {
-			for i := range answers {
-				if _, err := far.Write(strconv.AppendInt(nil, int64(i), 10)); err != nil {
-					t.Error(err)
-				}
-				far.Write([]byte("\n"))
+			for i := range calls {
+				fmt.Fprintf(client, `{"jsonrpc":"2.0","method":"notifications/call","params":{"n":%d}}`+"\n", i)
 			}
-			line, _ := bufio.NewReader(far).ReadString('\n')
-			got <- line
 		}()
-		l.write([]byte("call"))
-		if line := <-got; line != "call\n" {
-			t.Errorf("the daemon has read %q", line)
-		}
-		for i := range answers {
-			line, early := l.takeEarly()
-			if !early {
-				line = <-l.lines
+		var daemon sync.WaitGroup
+		daemon.Go(func() {
+			read := bufio.NewReader(far)
+			for i := range calls {
+				for n := range each {
+					fmt.Fprintf(far, `{"jsonrpc":"2.0","method":"notifications/answer","params":{"n":%d}}`+"\n", i*each+n)
+				}
+				if line, _ := read.ReadString('\n'); line != fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/call","params":{"n":%d}}`+"\n", i) {
+					t.Errorf("as call %d the daemon has read %q", i, line)
+				}
 			}
-			if string(line) != strconv.Itoa(i) {
-				t.Errorf("answer %d is %q", i, line)
+		})
+		read := bufio.NewReader(answers)
+		for i := range calls * each {
+			if line, _ := read.ReadString('\n'); line != fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/answer","params":{"n":%d}}`+"\n", i) {
+				t.Fatalf("as answer %d the client has read %q", i, line)
 			}
 		}
+		daemon.Wait()
+		client.Close()
+		far.Close()
 	})
 }

@@ -45,7 +45,7 @@ const (
 // request of the client gets at most one answer.
 //
 // One goroutine, in run, owns all state and waits only for its channels. Other
-// goroutines read from the client, write to it, read from the daemon and
+// goroutines read from the client, write to it, do the same for the daemon, and
 // connect.
 type shim struct {
 	cfg    Config
@@ -127,21 +127,30 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 		if len(s.unread) > 0 {
 			out, next = toClient, s.unread[0].line
 		}
+		from := client
 		var daemon <-chan []byte
-		if s.link != nil && len(s.unread) < maxUnread {
-			if line, ok := s.link.takeEarly(); ok {
-				s.fromDaemon(line)
-				continue
+		var toDaemon chan<- []byte
+		var unsent []byte
+		if s.link != nil {
+			if len(s.unread) < maxUnread {
+				daemon = s.link.lines
 			}
-			daemon = s.link.lines
+			if len(s.link.unsent) > 0 {
+				toDaemon, unsent = s.link.toDaemon, s.link.unsent[0]
+			}
+			if s.link.unsentSize > maxUnsent {
+				from = nil
+			}
 		}
 		select {
-		case line, ok := <-client:
+		case line, ok := <-from:
 			if !ok {
 				client, drained = nil, time.After(drainTime)
 				continue
 			}
 			s.fromClient(ctx, line)
+		case toDaemon <- unsent:
+			s.link.sent()
 		case out <- next:
 			s.delivery.hand(s.unread[0].key())
 			s.unread = s.unread[1:]
@@ -263,7 +272,7 @@ func (s *shim) notified(m wire.Message, line []byte) {
 		s.cancelLater(c)
 	}
 	if s.link != nil {
-		s.link.write(line)
+		s.link.send(line)
 	}
 }
 
@@ -278,7 +287,7 @@ func (s *shim) send(r *request) {
 		line = wire.Resent(line, time.Since(r.since))
 	}
 	r.sends++
-	s.link.write(line)
+	s.link.send(line)
 }
 
 // refuse answers a request in place of the daemon.
