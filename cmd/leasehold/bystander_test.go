@@ -40,13 +40,15 @@ var attackFlag = flag.Bool("attack", false, "run TestABystanderIsServedUnderAtta
 // system shares two processors between the daemon and programs that would run on
 // other ones or on other machines.
 //
-// In each round the bystander calls alone; then while the attackers' process
-// burns as much processor as an attack took, and leaves the daemon alone; then
-// while they attack. A round is good if the p99 of its calls under attack is less
-// than 20 times the median of those before it, or, on a machine that is so busy
-// that burning alone does as much, less than twice the p99 while it burned. The
-// test asserts that one of five rounds is good for each attack, and prints the
-// last.
+// In each round the bystander calls alone; then twice while others burn as much
+// processor as an attack took, and leave the daemon alone; then while they attack.
+// The first time ("control") the attackers' process burns it. The second time
+// ("beside") a program of the daemon's priority burns what the daemon took, so it
+// tells what any program costs the bystander that shares the processors with it.
+// A round is good if the p99 of the bystander's calls under attack is less than 20
+// times the median of those before it, or, where burning alone does as much, less
+// than twice the p99 while others burned. The test asserts that one of five rounds
+// is good for each attack, and prints them.
 func TestABystanderIsServedUnderAttack(t *testing.T) {
 	if !*attackFlag {
 		t.Skip("run with -attack")
@@ -80,7 +82,8 @@ type figures struct {
 func (f figures) ratio() float64 { return float64(f.attacked) / float64(f.median) }
 
 func (f figures) good() bool {
-	return f.attacked < worstShare*f.median || f.control >= worstShare*f.median && f.attacked < 2*f.control
+	burning := max(f.control, f.beside)
+	return f.attacked < worstShare*f.median || burning >= worstShare*f.median && f.attacked < 2*burning
 }
 
 // A bystander is a client, and what it takes to attack its daemon.
