@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -406,22 +405,6 @@ func outputSchema[R any]() *jsonschema.Schema {
 	s.Properties["notices"].Description = "leases of yours that you have lost since the last answer, what other agents wrote to you, or that your run ends"
 	s.PropertyOrder = append(s.PropertyOrder, "notices")
 	return s
-}
-
-// orRefusal returns a schema that also accepts refusals. The specification does
-// not require that. But the TypeScript SDK validates refusals too, and its
-// clients would tell their models about a schema error instead of who holds the
-// lease.
-func orRefusal(answer *jsonschema.Schema) *jsonschema.Schema {
-	s := *answer
-	s.AdditionalProperties = nil // refusals have more fields, depending on the code
-	s.Properties = maps.Clone(s.Properties)
-	s.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: why, in a word"}
-	s.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: what, who, and what next"}
-	s.PropertyOrder = append(slices.Clone(s.PropertyOrder), "code", "message")
-	s.AnyOf = []*jsonschema.Schema{{Required: answer.Required}, {Required: []string{"code", "message"}}}
-	s.Required = nil
-	return &s
 }
 
 func schemaOf[T any]() *jsonschema.Schema { return schemaOfType(reflect.TypeFor[T]()) }

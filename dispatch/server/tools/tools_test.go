@@ -626,8 +626,16 @@ func pathCalls(path string) map[string]args {
 }
 
 func TestToolsAreWhatClientsCanTake(t *testing.T) {
+	const maxList = 80_000 // some clients give all of it to their model
+	size := 0
+	defer func() {
+		if size > maxList {
+			t.Errorf("the list of tools has %d bytes, more than %d", size, maxList)
+		}
+	}()
 	for _, tool := range tools.Agents() {
 		d := tool.Definition(true)
+		size += len(d.RawInputSchema) + len(d.RawOutputSchema) + len(d.Description)
 		if len(d.Name) > 63 {
 			t.Errorf("%s: some clients cut names at 63", d.Name)
 		}

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -110,12 +111,36 @@ func (t Tool) define(leads bool) mcp.Tool {
 	return mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
 		RawInputSchema:  mustJSON(input),
-		RawOutputSchema: mustJSON(orRefusal(t.Output)),
+		RawOutputSchema: mustJSON(listedAnswer(t.Output)),
 		Annotations: mcp.ToolAnnotation{
 			ReadOnlyHint: &t.Effect.ReadOnly, DestructiveHint: &destructive,
 			IdempotentHint: &t.Effect.Idempotent, OpenWorldHint: &no,
 		},
 	}
+}
+
+// listedAnswer returns the schema of an answer for a list of tools. It also accepts
+// refusals. The specification does not require that. But the TypeScript SDK
+// validates refusals too, and its clients would tell their models about a schema
+// error instead of who holds the lease. The members of a notice are left out: every
+// tool would repeat them, and they were two thirds of the list.
+func listedAnswer(answer *jsonschema.Schema) *jsonschema.Schema {
+	s := *answer
+	s.AdditionalProperties = nil // refusals have more fields, depending on the code
+	s.Properties = maps.Clone(s.Properties)
+	s.Properties["notices"] = &jsonschema.Schema{
+		Type: "array", Description: s.Properties["notices"].Description,
+		Items: &jsonschema.Schema{
+			Type: "object", Required: []string{"code"},
+			Properties: map[string]*jsonschema.Schema{"code": {Type: "string"}},
+		},
+	}
+	s.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: why, in a word"}
+	s.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: what, who, and what next"}
+	s.PropertyOrder = append(slices.Clone(s.PropertyOrder), "code", "message")
+	s.AnyOf = []*jsonschema.Schema{{Required: answer.Required}, {Required: []string{"code", "message"}}}
+	s.Required = nil
+	return &s
 }
 
 // listed returns the schema of an argument for a list of tools. Its limits, its
