@@ -42,8 +42,6 @@ import (
 	"errors"
 	"hash/fnv"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,9 +72,6 @@ var (
 	// nothing behind.
 	ErrCutOff = errors.New("the connection was lost; the call may be sent again")
 )
-
-// A Kind identifies the rules that encode an answer's value.
-type Kind string
 
 // A Call is one request of one session. The zero Call belongs to no session: it
 // is never repeated, and its answer is not recorded.
@@ -209,18 +204,6 @@ func (c Call) print() uint64 {
 	}
 	return c.Print
 }
-
-// An Answer records what a call did.
-type Answer struct {
-	Kind   Kind
-	Print  uint64
-	Shared bool   // several calls have been told of it
-	Value  string // encoded by the rules of Kind
-}
-
-// pointer is the kind of the row under the name of a call with a request_id.
-// Its value is the key of the answer.
-const pointer Kind = "see"
 
 // Answered returns what the call did if it was made before. A call with the
 // same name is the same call, repeated because its client has no answer. A call
@@ -384,24 +367,6 @@ func (c Call) Restore(tx engine.Tx, a Answer) {
 	c.Record(tx, a.Kind, a.Value, 0)
 }
 
-func get(tx engine.Tx, key string) (Answer, bool) {
-	row, ok := tx.Get(key)
-	if !ok {
-		return Answer{}, false
-	}
-	return Decode(row.Value) // an answer that cannot be read is ignored
-}
-
-// Tend deletes an answer that is due. It returns false for a row of another
-// package.
-func Tend(tx engine.Tx, row engine.Row) bool {
-	if !strings.HasPrefix(row.Key, Prefix) {
-		return false
-	}
-	tx.Delete(row.Key)
-	return true
-}
-
 // Append adds the call to a record, for a rule that answers it later or for a
 // server that makes it. [Read] reads it back, without its Log.
 func (c Call) Append(w *record.Writer) {
@@ -426,106 +391,4 @@ func Read(r *record.Reader) (c Call) {
 		c.outer, c.outPrint = r.Text(), r.Uint()
 	}
 	return c
-}
-
-// A Log knows which answers of a session are recorded, and which of them its
-// client has received. The next transaction that records an answer of the
-// session deletes the rows of the latter. The zero Log is ready to use. With a
-// nil Log, answers are kept until they are due.
-type Log struct {
-	mu        sync.Mutex
-	recorded  map[string]struct{} // keys of answers that may not have been delivered
-	delivered map[string]struct{} // keys of rows to be deleted
-	full      bool                // recorded is incomplete
-}
-
-// maxLog is the greatest size of each map of a Log. Answers beyond it are
-// deleted when they are due.
-const maxLog = 4096
-
-// note records that c has an answer.
-func (l *Log) note(c Call) {
-	if l == nil || c.Name == "" {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.recorded == nil {
-		l.recorded, l.delivered = make(map[string]struct{}), make(map[string]struct{})
-	}
-	if len(l.recorded) >= maxLog {
-		l.full = true
-		return
-	}
-	l.recorded[c.nameKey()] = struct{}{}
-}
-
-// recordedAs reports whether there may be an answer under a name.
-func (l *Log) recordedAs(key string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.recorded[key]
-	return ok || l.full
-}
-
-// Delivered records that the client has received the answer of c.
-func (l *Log) Delivered(c Call) {
-	if l == nil || c.Name == "" {
-		return
-	}
-	key := c.nameKey()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.recorded[key]; !ok {
-		return
-	}
-	delete(l.recorded, key)
-	if len(l.delivered) < maxLog {
-		l.delivered[key] = struct{}{}
-	}
-}
-
-func (l *Log) isDelivered(key string) bool {
-	if l == nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.delivered[key]
-	return ok
-}
-
-// sweep deletes the answers that have been delivered. If the transaction fails,
-// their rows stay until they are due.
-func (l *Log) sweep(tx engine.Tx) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key := range l.delivered {
-		tx.Delete(key)
-	}
-	clear(l.delivered)
-}
-
-const format = 1
-
-func (a Answer) encode() string {
-	w := record.New(24 + len(a.Kind) + len(a.Value))
-	w.Byte(format)
-	w.Flags(a.Shared)
-	w.Text(string(a.Kind))
-	w.Uint(a.Print)
-	w.Rest(a.Value)
-	return w.String()
-}
-
-// Decode reads the value of an answer's row.
-func Decode(value string) (a Answer, ok bool) {
-	r := record.Read(value)
-	version := r.Byte()
-	r.Flags(&a.Shared)
-	a.Kind, a.Print, a.Value = Kind(r.Text()), r.Uint(), r.Rest()
-	return a, version == format && r.Done()
 }
