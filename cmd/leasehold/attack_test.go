@@ -583,22 +583,24 @@ var attacks = []attack{
 	}},
 	{name: "1 000 waiters for one key", again: true, prepare: func(a *attacker) {
 		keeper := a.join("keeper")
-		lease, err := keeper.call("run_lease_acquire", `{"key":"hot","ttl_secs":3600}`)
+		key := fmt.Sprint("hot", a.round) // those of the last round may still be on their way out
+		lease, err := keeper.call("run_lease_acquire", fmt.Sprintf(`{"key":%q,"ttl_secs":3600}`, key))
 		if err != nil {
 			panic(err)
 		}
 		kept = []*raw{keeper}
 		for i := range 10 {
-			c := a.join(fmt.Sprintf("waiter%d", i))
+			c := a.join(fmt.Sprintf("waiter%d-%d", a.round, i))
 			// Each waits as 100 sub-agents.
 			for n := range 100 {
-				c.nc.Write(callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"hot","as":"s%d","wait_secs":50}`, n)))
+				c.nc.Write(callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":%q,"as":"s%d","wait_secs":50}`, key, n)))
 			}
 			kept = append(kept, c)
 		}
 		a.until("operator_leases", fmt.Sprintf(`{"run":%q}`, a.prey), `"in_line":1000`)
 		hot = leaseOf(lease)
 	}, run: func(a *attacker) {
+		key := fmt.Sprint("hot", a.round)
 		for _, c := range kept[1:] {
 			stop := c.whileIn(a.ctx)
 			// Each gives the key back at once, and waits again.
@@ -615,7 +617,7 @@ var attacks = []attack{
 						continue
 					}
 					c.nc.Write(callLine(1000+m.ID, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, lease)))
-					c.nc.Write(callLine(m.ID, "run_lease_acquire", fmt.Sprintf(`{"key":"hot","as":"s%d","wait_secs":50}`, m.ID)))
+					c.nc.Write(callLine(m.ID, "run_lease_acquire", fmt.Sprintf(`{"key":%q,"as":"s%d","wait_secs":50}`, key, m.ID)))
 				}
 			})
 		}
