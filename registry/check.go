@@ -143,6 +143,7 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 			continue
 		}
 		counts[waitsCount(w.Holder.Actor)]++
+		counts[lineCount(w.Scope, w.Key)]++
 		if ref, ok := tx.Get(placeKey(w.Holder, w.wants)); !ok || ref.Value != w.rowKey(w.wants[0]) {
 			fault("place %q is not its party's", row.Key)
 		}

@@ -433,19 +433,45 @@ func (s *search) awaited(w *await) (list [][]*step) {
 	return list
 }
 
-// isAlone reports whether nobody can be waiting for an actor: it has no lease
-// and no place in line, and no call waits for actors. This is the usual case,
-// and a search costs as much as the line is long.
-func isAlone(tx Tx, actor uuid.UUID) bool {
-	_, awaits := tx.First(awaitPrefix, awaitPrefix)
-	return !awaits && count(tx, actorCount(actor)) == 0 && count(tx, waitsCount(actor)) == 0
+// isAlone reports whether nobody waits for a party, as far as a look at a few rows
+// can tell: no call waits for actors, the party has no place in line, and no call
+// waits for a lease of the party. This is the usual case, and a search costs as
+// much as the line is long.
+func (c *Core) isAlone(tx Tx, h Holder) bool {
+	if _, awaits := tx.First(awaitPrefix, awaitPrefix); awaits {
+		return false
+	}
+	if _, placed := tx.First(placesKey(h), placesKey(h)); placed {
+		return false
+	}
+	left := c.opts.SearchedAtOnce
+	asks := func(tx Tx, w *waiter) bool { left--; return left < 0 || c.asks(tx, w) }
+	for row := range tx.Owned(h.Session) {
+		if left--; left < 0 {
+			return false
+		}
+		if !strings.HasPrefix(row.Key, leasePrefix) {
+			continue
+		}
+		var l Lease
+		switch ok := l.read(row); {
+		case !ok:
+			return false
+		case !l.Holder.same(h):
+			continue
+		}
+		for range c.placesBefore(tx, h, Want{l.Scope, l.Key, l.Shared}, math.MaxUint64, asks) {
+			return false
+		}
+	}
+	return true
 }
 
 // deadlock refuses a call that would close a cycle by waiting in its place, or
 // at the end of the line if it has none yet (before is 0). If that would be too
 // much work, the call goes on searching when it waits: see [Core.searchOn].
 func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
-	if isAlone(tx, a.Holder.Actor) {
+	if c.isAlone(tx, a.Holder) {
 		return nil
 	}
 	w := waiter{wants: a.wants, Holder: a.Holder, seq: before, asker: a.id}

@@ -447,6 +447,8 @@ func TestADeadlockAmongManyIsFound(t *testing.T) {
 type countedReads struct {
 	engine.Engine
 	most int // in one Update
+
+	snapshots int
 }
 
 type countedTx struct {
@@ -460,6 +462,11 @@ func (e *countedReads) Update(ctx context.Context, fn func(engine.Tx) error) err
 		defer func() { e.most = max(e.most, counted.n) }()
 		return fn(counted)
 	})
+}
+
+func (e *countedReads) Snapshot(ctx context.Context, fn func(engine.Tx) error) error {
+	e.snapshots++
+	return e.Engine.Snapshot(ctx, fn)
 }
 
 func (tx *countedTx) Get(key string) (engine.Row, bool) {
@@ -497,6 +504,28 @@ func TestALargeCycleIsFoundWithoutTheLock(t *testing.T) {
 			t.Errorf("a transaction read %d rows", eng.most)
 		}
 		h.check()
+	})
+}
+
+// TestALongLineIsNotSearched: everybody in it holds something for which nobody waits.
+func TestALongLineIsNotSearched(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		eng := &countedReads{Engine: h.eng}
+		h.Core = registry.New(eng, h.opts)
+		h.party("first").acquire(registry.Request{Key: "hot"})
+		join := func(i int) {
+			p := h.party(fmt.Sprintf("W%03d", i))
+			p.acquire(registry.Request{Key: fmt.Sprintf("own%03d", i)})
+			p.wait(registry.Request{Key: "hot"})
+		}
+		join(0)
+		first := eng.most
+		for i := range 500 {
+			join(i + 1)
+		}
+		if eng.snapshots > 0 || eng.most > first+10 {
+			t.Errorf("%d waits were searched, and one transaction has read %d rows instead of %d", eng.snapshots, eng.most, first)
+		}
 	})
 }
 

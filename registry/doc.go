@@ -76,12 +76,12 @@
 //	leaseid/<lease id>              its row key
 //	alike/<scope>␀<spelling>␀<key>  of a key that is held and not spelt as it could be
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
-//	count/…                         leases of a scope and an actor, places of an actor, untold notices of an actor
+//	count/…                         leases of a scope and an actor, places of an actor and a key, untold notices of an actor
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew
 //
 // Tokens and the numbers of places come from the counter of package event, which rises
 // through restarts. What becomes of a lease is an event there, in the same transaction. A line
-// is bounded, so who is next and how many wait is found by going through it.
+// is bounded, so who is next is found by going through it from its front.
 //
 // # Modes, and what may follow
 //

@@ -138,7 +138,15 @@ func (w *waiter) remove(tx Tx) {
 		tx.Delete(w.rowKey(want))
 	}
 	tx.Delete(placeKey(w.Holder, w.wants))
-	addCount(tx, waitsCount(w.Holder.Actor), -len(w.wants))
+	w.count(tx, -1)
+}
+
+// count counts the rows of a place, or no longer if n is -1.
+func (w *waiter) count(tx Tx, n int) {
+	addCount(tx, waitsCount(w.Holder.Actor), n*len(w.wants))
+	for _, want := range w.wants {
+		addCount(tx, lineCount(want.Scope, want.Key), n)
+	}
 }
 
 func (w *waiter) unreserve(tx Tx) {
@@ -221,7 +229,7 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 	switch {
 	case !placed:
 		w.find(tx)
-		addCount(tx, waitsCount(w.Holder.Actor), len(w.wants))
+		w.count(tx, 1)
 		for _, want := range w.wants {
 			c.record(tx, want.Scope, want.Key, w.Holder, event.Event{
 				Kind: event.LeaseWaiting, Shared: want.Shared, By: held.Holder.Path, Reason: w.reason,
@@ -429,6 +437,9 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 // inLine counts the places up to a number in the lines for a key and for keys
 // that overlap with it.
 func inLine(tx Tx, scope, key string, last uint64) (n int) {
+	if last == math.MaxUint64 && !filekey.Is(key) {
+		return int(count(tx, lineCount(scope, key)))
+	}
 	several := make(map[uint64]bool) // a place may be in several lines
 	for row := range near(tx, waitPrefix, scope, key) {
 		seq := record.ReadFixed(row.Key[len(row.Key)-8:])

@@ -57,8 +57,8 @@ func (c *Core) Recover(ctx context.Context) error {
 			if !w.read(row) {
 				return corrupt(row.Key)
 			}
-			addCount(tx, waitsCount(w.Holder.Actor), 1)
 			if w.spent = false; w.first() {
+				w.count(tx, 1)
 				w.park(tx)
 			}
 		}

@@ -55,9 +55,10 @@ func placeKey(h Holder, wants []Want) string {
 }
 
 // The keys of the counts.
-func scopeCount(scope string) string    { return countPrefix + "scope/" + scope }
-func actorCount(actor uuid.UUID) string { return countPrefix + "held/" + string(actor[:]) }
-func waitsCount(actor uuid.UUID) string { return countPrefix + "waits/" + string(actor[:]) }
+func scopeCount(scope string) string     { return countPrefix + "scope/" + scope }
+func actorCount(actor uuid.UUID) string  { return countPrefix + "held/" + string(actor[:]) }
+func waitsCount(actor uuid.UUID) string  { return countPrefix + "waits/" + string(actor[:]) }
+func lineCount(scope, key string) string { return countPrefix + "line/" + scope + "\x00" + key }
 
 // lostActor returns the actor of a row of a notice.
 func lostActor(key string) uuid.UUID { return uuid.UUID([]byte(key[len(lostPrefix):][:16])) }
