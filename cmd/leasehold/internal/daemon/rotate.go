@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,16 +19,21 @@ const maxLog = 8 << 20
 // file, so that it has the trace of a crash.
 type rotated struct {
 	path string
+	dir  *os.File // keeps its identity
 	max  int64
 
 	mu   sync.Mutex
 	file *os.File
-	size int64
 }
 
 func openRotated(path string) (*rotated, error) {
-	r := &rotated{path: path, max: maxLog}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	r := &rotated{path: path, dir: dir, max: maxLog}
 	if err := r.open(); err != nil {
+		_ = dir.Close()
 		return nil, err
 	}
 	return r, nil
@@ -37,38 +44,46 @@ func (r *rotated) open() error {
 	if err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}
-	info, err := file.Stat()
-	if err == nil {
-		err = unix.Dup2(int(file.Fd()), int(os.Stderr.Fd()))
-	}
-	if err != nil {
-		file.Close()
+	if err := unix.Dup2(int(file.Fd()), int(os.Stderr.Fd())); err != nil {
+		_ = file.Close()
 		return fmt.Errorf("open the log: %w", err)
 	}
-	r.file, r.size = file, info.Size()
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+	r.file = file
 	return nil
 }
 
-// Write writes one line of the log. If the file cannot be rotated, it keeps
-// growing, because a log that is too long is better than none.
+// Write writes one line of the log. A log that was moved or removed begins again: nobody
+// would look for it elsewhere, or bound it there. But if the directory is another, it
+// belongs to another state. If the file cannot be rotated, it keeps growing, because a log
+// that is too long is better than none.
 func (r *rotated) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.size > 0 && r.size+int64(len(line)) > r.max {
-		if err := os.Rename(r.path, r.path+".old"); err == nil {
-			full := r.file
-			if err := r.open(); err == nil {
-				full.Close()
-			}
+	if isAt(r.dir, filepath.Dir(r.path)) {
+		info, err := os.Stat(r.path)
+		full := err == nil && info.Size() > 0 && info.Size()+int64(len(line)) > r.max
+		if !isAt(r.file, r.path) || full && os.Rename(r.path, r.path+".old") == nil {
+			_ = r.open()
 		}
 	}
-	n, err := r.file.Write(line)
-	r.size += int64(n)
-	return n, err
+	return r.file.Write(line)
+}
+
+// isAt reports whether an open file is the one at path.
+func isAt(file *os.File, path string) bool {
+	open, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(open, there)
 }
 
 func (r *rotated) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.file.Close()
+	return errors.Join(r.file.Close(), r.dir.Close())
 }

@@ -86,6 +86,57 @@ func TestALogThatCannotBeReplacedGrows(t *testing.T) {
 	}
 }
 
+// TestALogThatIsMovedBeginsAgain: logrotate moves a log, or copies and empties it, and
+// people remove one. If its directory is replaced, what is there now is of another state.
+func TestALogThatIsMovedBeginsAgain(t *testing.T) {
+	keepStderr(t)
+	dir := filepath.Join(t.TempDir(), "state")
+	path := filepath.Join(dir, "daemon.log")
+	check := func(path, want string) {
+		t.Helper()
+		if text, _ := os.ReadFile(path); string(text) != want {
+			t.Errorf("%s is %q, want %q", filepath.Base(path), text, want)
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(os.Mkdir(dir, 0o700))
+	log, err := openRotated(path)
+	do(err)
+	defer log.Close()
+	log.max = 10
+	write := func(line string) {
+		t.Helper()
+		_, err := log.Write([]byte(line))
+		do(err)
+	}
+	write("one\n")
+	do(os.Rename(path, path+".1"))
+	write("two\n")
+	check(path+".1", "one\n")
+	check(path, "two\n")
+	do(os.Remove(path))
+	write("three\n")
+	check(path, "three\n")
+	_, err = os.Stderr.WriteString("!\n")
+	do(err)
+	check(path, "three\n!\n")
+	do(os.Truncate(path, 0))
+	write("four\n")
+	check(path, "four\n") // it is not full
+	do(os.Rename(dir, dir+".moved"))
+	write("five\n")
+	do(os.Mkdir(dir, 0o700))
+	do(os.WriteFile(path, []byte("the other's\n"), 0o600))
+	write("six\n")
+	check(path, "the other's\n")
+	check(filepath.Join(dir+".moved", "daemon.log"), "four\nfive\nsix\n")
+}
+
 // keepStderr gives the test its standard error back, which a log takes.
 func keepStderr(t *testing.T) {
 	t.Helper()
