@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -261,12 +262,15 @@ func TestShimRefusesWhatWouldBreakTheConnection(t *testing.T) {
 	s.answer(2)
 }
 
+// Some clients write a byte order mark before their text, and no newline after it.
 func TestShimAnswersBeforeItEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	s, _ := startShim(t)
-	s.send(initializeLine + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	if _, err := io.WriteString(s.in, "\ufeff"+initializeLine+"\r\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); err != nil {
+		t.Fatal(err)
+	}
 	s.in.Close()
 	s.answer(0)
 	s.answer(1)

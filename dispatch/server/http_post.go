@@ -120,7 +120,7 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request, actor uuid.UU
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("the message did not arrive: %w", err)
 	}
-	return buf.Bytes(), 0, nil
+	return wire.Trim(buf.Bytes()), 0, nil
 }
 
 // sureBody is how much memory a request gets for its body before it has sent

@@ -166,6 +166,7 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 			{"POST", echo, []string{"Host", "[::1]"}, 200},
 			{"POST", echo, []string{"Host", "leases.example", "Origin", "https://leases.example"}, 200},
 			{"POST", echo, []string{"Mcp-Protocol-Version", "2025-11-25"}, 200},
+			{"POST", "\ufeff" + echo + "\r\n", nil, 200},
 			{"POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil, 202},
 			{"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 202},
 

@@ -148,6 +148,12 @@ func Parse(line []byte) (m Message, fault *Fault) {
 	return m, nil
 }
 
+// Trim removes what is around a message: white space, and the byte order mark that some
+// programs write before text.
+func Trim(text []byte) []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("\ufeff")))
+}
+
 // LeadingID returns the id of a message whose end is missing. It is nil if the id is not
 // whole, or comes after a member that is not.
 func LeadingID(line []byte) json.RawMessage {

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"path/filepath"
@@ -53,7 +52,7 @@ func readLines(r io.Reader, limit int, lines chan<- []byte, stop <-chan struct{}
 				return
 			}
 		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
+		if line = wire.Trim(line); len(line) == 0 {
 			continue
 		}
 		select {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,6 +38,9 @@ const (
 	// drainTime is how long short calls may take to finish once the client has
 	// closed its side.
 	drainTime = 5 * time.Second
+
+	// lastWrite is how long the last answer may take to be written.
+	lastWrite = time.Second
 )
 
 // A shim connects an MCP client to the daemon. The client sees a server that
@@ -98,7 +102,8 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	client := make(chan []byte)
-	go readLines(stdin, maxClientLine, client, ctx.Done()) // ends with stdin or the process
+	ended := io.MultiReader(stdin, strings.NewReader("\n")) // some clients end the last message with the end of stdin
+	go readLines(ended, maxClientLine, client, ctx.Done())  // ends with stdin or the process
 	s.delivery = newDelivery(stdout)
 	toClient := make(chan []byte)
 	deaf := make(chan struct{})
@@ -113,7 +118,7 @@ func (s *shim) run(ctx context.Context, stdin io.Reader, stdout io.Writer) {
 		close(toClient)
 		select {
 		case <-deaf: // the last answer has been written
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(lastWrite):
 		}
 	}()
 
