@@ -214,6 +214,37 @@ func accessBy(tx engine.Tx, token string) (a Access, replaces bool, err error) {
 	return a, current && a.Former != nil, nil
 }
 
+// voidPoll is how late it may be seen that the wall clock has voided a token. The clock
+// may be set.
+const voidPoll = time.Minute
+
+// AwaitVoid waits until the token of an access is void, and returns why: an
+// [ErrUnauthenticated]. It returns another error if ctx ends or the engine fails first.
+func (s *State) AwaitVoid(ctx context.Context, token string) error {
+	id, _, _ := openSecret(accessMark, token)
+	watch := s.eng.Watch(accessKey(id))
+	defer watch.Stop()
+	for {
+		wait := voidPoll
+		err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
+			a, _, err := accessBy(tx, token)
+			if !a.ExpiresAt.IsZero() {
+				wait = min(wait, a.ExpiresAt.Sub(tx.Wall()))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case <-watch.C:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // actor returns the access as the actor of its sessions.
 func (a Access) actor() Actor {
 	return Actor{ID: a.ID, Name: a.Name, Role: a.Role, Path: operatorPath}

@@ -10,8 +10,8 @@ import (
 
 var (
 	// ErrUnauthenticated is returned for invalid credentials: a token that is
-	// missing, unknown, or void because its actor has ended.
-	ErrUnauthenticated = errors.New("unauthenticated: the token is missing, unknown, or void since its actor ended; ask your lead or operator for one")
+	// missing, unknown or void.
+	ErrUnauthenticated = errors.New("unauthenticated: the token is missing, unknown or void: it was replaced or revoked, or its actor has ended; ask your lead or operator for one")
 
 	// ErrNotFound is returned if a run, layer or actor does not exist. The
 	// error that wraps it says which.

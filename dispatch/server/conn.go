@@ -14,6 +14,7 @@ import (
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -89,6 +90,8 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 		return // the client was passed on, and has left
 	}
 	defer v.leave()
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	defer context.AfterFunc(v.home.ctx, leave)()
@@ -100,6 +103,13 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 		server: s, service: v.home.serviceFor(v.se), visit: v, client: newClient(),
 		nc: nc, in: br, ended: make(chan error, 1),
 		room: make(chan struct{}, maxLanes+maxInLine), leaving: ctx.Done(),
+	}
+	if v.access != "" {
+		watch.Go(func() {
+			if err := v.home.state.AwaitVoid(ctx, v.access); errors.Is(err, dispatch.ErrUnauthenticated) {
+				_ = v.se.Close(err) // it holds nothing, so this cannot fail
+			}
+		})
 	}
 	c.requests.conn = number
 	c.out.turn = make(chan struct{}, 1)

@@ -234,6 +234,7 @@ type visit struct {
 	se     *dispatch.Session
 	share  *share
 	groups []string // groups of tools that it wants to see
+	access string   // the token of an operator or reader that let it in; "": none did
 }
 
 func (v visit) none() bool { return v.se == nil }
@@ -254,6 +255,9 @@ func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Cred
 	}()
 	if v.groups, err = tools.ParseGroups(h.Tools); err != nil {
 		return err
+	}
+	if dispatch.IsAccess(who.Token) {
+		v.access = who.Token
 	}
 	if v.se, err = v.home.state.Connect(ctx, who, peer); err != nil {
 		return err

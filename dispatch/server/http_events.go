@@ -89,10 +89,10 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	defer stream.close()
 	asked.Given["wait_secs"] = json.RawMessage(strconv.FormatFloat(e.server.opts.HTTPKeepAlive.Seconds(), 'f', -1, 64))
 	for !page.IsError && stream.err == nil {
-		stream.write(text)
 		if _, err := e.authenticate(r); err != nil {
 			return // its token is no longer valid
 		}
+		stream.write(text)
 		asked.Given["since"] = next
 		text, next, page = read(ctx, asked.Arguments())
 	}

@@ -287,6 +287,11 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 			defer s.marked.enter(&hs.requests, c)()
 		}
 		line := hs.serveCall(hs.share, c, nil, hs.se, &env, body, f)
+		if c.waits && hs.se.Actor().Role.Outside() {
+			if _, err := hs.endpoint.authenticate(r); err != nil { // the token has become void meanwhile
+				line = f.refuse(&env, err)
+			}
+		}
 		switch {
 		case hs.requests.settle(c):
 			reply <- line

@@ -1,8 +1,13 @@
 package server_test
 
 import (
+	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -61,4 +66,62 @@ func TestAnOperatorMayLoseTheAnswerThatReplacesItsToken(t *testing.T) {
 		boss.want(200, "DELETE", "/tokens/ops", "")
 		valid(false, given)
 	})
+}
+
+// The token of an operator or reader that was revoked or replaced, or has expired, shows
+// nothing more: a connection that it has opened ends, and a call or stream that waits
+// does not tell what happens later.
+func TestAVoidTokenEndsWhatItHasOpened(t *testing.T) {
+	for name, void := range map[string]func(*testing.T, *program){
+		"revoked": func(t *testing.T, p *program) {
+			if _, err := p.state.RevokeAccess(t.Context(), "page"); err != nil {
+				t.Error(err)
+			}
+		},
+		"replaced": func(t *testing.T, p *program) {
+			if _, _, err := p.state.RotateAccess(t.Context(), "page", uuid.Nil); err != nil {
+				t.Error(err)
+			}
+		},
+		"expired": func(*testing.T, *program) { time.Sleep(10 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProgram(t, newWeb(t, server.Options{})).open()
+				_, token, err := p.state.IssueAccess(t.Context(), "page", dispatch.Reader, 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reader := &program{web: &web{daemon: p.daemon, client: p.client, token: token}, t: t, book: p.book}
+				conn := p.pipe(t)
+				conn.greet(server.Hello{Token: token})
+				next := number(reader.want(200, "GET", "/runs/r/events?back=1", "").object["next"])
+				stream, err := reader.client.Do(reader.request(t.Context(), "GET", "/runs/r/events/stream?since="+next, ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stream.Body.Close()
+				if _, err := io.ReadFull(stream.Body, make([]byte, 3)); err != nil { // a comment: it has begun
+					t.Fatal(err)
+				}
+				waits := make(chan answer, 1)
+				go func() { waits <- reader.ask("GET", "/runs/r/events?wait_secs=30&since="+next, "") }()
+				conn.call(1, "operator_events", `{"run":"r","since":`+next+`,"wait_secs":30}`)
+				synctest.Wait()
+
+				void(t, p)
+				p.want(201, "POST", "/leases", `{"key":"later"}`)
+				if a := <-waits; a.status != 401 || strings.Contains(a.body, "later") {
+					t.Errorf("a call that waited: %d %s", a.status, a.body)
+				}
+				if text, _ := io.ReadAll(stream.Body); strings.Contains(string(text), "later") {
+					t.Errorf("a stream: %s", text)
+				}
+				if m := conn.receive(); !strings.Contains(string(m.Result.StructuredContent), "UNAUTHENTICATED") {
+					t.Errorf("a call that waited on a connection: %s", m.Result.StructuredContent)
+				}
+				conn.expectClosed()
+			})
+		})
+	}
 }
