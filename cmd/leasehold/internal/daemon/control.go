@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -113,6 +114,9 @@ it with that instead.`,
 				if st.Args == nil {
 					return exit.Hint(fmt.Errorf("the daemon with pid %d did not record how it was started", st.PID),
 						"stop it with leasehold stop, and start it again")
+				}
+				if err := startable(st.Record); err != nil {
+					return fmt.Errorf("the daemon runs on, because it could not start again: %w", err)
 				}
 				if err := stop(cmd.Context(), st); err != nil {
 					return err
@@ -226,6 +230,30 @@ func startAgain(cmd *cobra.Command, last status) (status, error) {
 	}
 	defer nc.Close()
 	return statusOf(d, nc)
+}
+
+// startable returns why this version could not start a daemon as it was started: it does
+// not have one of the options, or a certificate has been replaced and its key has not.
+func startable(r *place.Record) error {
+	serve := NewCommand()
+	if err := serve.ParseFlags(r.Args); err != nil {
+		return err
+	}
+	file := func(flag string) string {
+		path := serve.Flag(flag).Value.String()
+		if path != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(r.Dir, path)
+		}
+		return path
+	}
+	if _, err := (certificate{file("tls-cert"), file("tls-key")}).load(); err != nil {
+		return err
+	}
+	if peers := (identity{file("cluster-cert"), file("cluster-key"), file("cluster-ca")}); peers.given() {
+		_, err := peers.load()
+		return err
+	}
+	return nil
 }
 
 // draw shows a daemon that runs.
