@@ -242,7 +242,7 @@ func (e *endpoint) delete(w http.ResponseWriter, r *http.Request, actor dispatch
 		http.Error(w, err.Error(), status)
 		return
 	}
-	hs.end(errors.New("its client deleted it"))
+	hs.end(errDeleted)
 	w.WriteHeader(http.StatusNoContent)
 }
 

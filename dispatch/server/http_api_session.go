@@ -147,7 +147,7 @@ func (e *endpoint) showSession(w http.ResponseWriter, r *http.Request, actor dis
 // endSession ends a session and releases everything that it holds.
 func (e *endpoint) endSession(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	if hs := e.named(w, r, actor); hs != nil {
-		hs.end(errors.New("its client deleted it"))
+		hs.end(errDeleted)
 		w.WriteHeader(http.StatusNoContent)
 	}
 }

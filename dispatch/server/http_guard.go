@@ -21,16 +21,18 @@ import (
 // hosts.
 func checkOrigin(r *http.Request, hosts []string) error {
 	if !ownHost(r, r.Host, hosts) {
-		return fmt.Errorf("forbidden: host %q is not this server's", r.Host)
+		return fmt.Errorf("forbidden: host %q is not this server's; %s", r.Host, adviceOnHosts)
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
 		if err != nil || !ownHost(r, u.Host, hosts) {
-			return fmt.Errorf("forbidden: origin %q is not this server's", origin)
+			return fmt.Errorf("forbidden: origin %q is not this server's; %s", origin, adviceOnHosts)
 		}
 	}
 	return nil
 }
+
+const adviceOnHosts = "if clients reach it by that name, give the name to leasehold serve with --http-host; a proxy must pass the Host header on"
 
 func ownHost(r *http.Request, hostport string, hosts []string) bool {
 	host, _, err := net.SplitHostPort(hostport)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,6 +117,9 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request, actor uuid.UU
 			err = fmt.Errorf("the body is larger than %d KiB", too.Limit>>10)
 		}
 		return nil, http.StatusRequestEntityTooLarge, err
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, http.StatusBadRequest, errLateMessage
 	}
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("the message did not arrive: %w", err)

@@ -24,6 +24,10 @@ const maxStreams = 8
 // It does not reveal which.
 var errNoSession = errors.New("no such session: it has ended or is not yours; send initialize to open one")
 
+// errDeleted is why a session ends that one of its clients has deleted. Calls of others
+// are answered with it.
+var errDeleted = errors.New("the session has ended: its client deleted it")
+
 // An httpSession is one client of the endpoint.
 type httpSession struct {
 	endpoint *endpoint

@@ -202,6 +202,9 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 			if resp.StatusCode != c.status {
 				t.Errorf("%s %.60s %v: %s, want %d: %.200s", c.method, c.body, c.header, resp.Status, c.status, body)
 			}
+			if resp.StatusCode == 403 && !strings.Contains(string(body), "give the name to leasehold serve with --http-host") {
+				t.Errorf("%s without what to do: %s", resp.Status, body)
+			}
 			if resp.StatusCode == 401 && !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
 				t.Errorf("%s without a challenge", resp.Status)
 			}
@@ -337,6 +340,7 @@ func TestHTTPDeleteEndsAtOnce(t *testing.T) {
 		stream := w.startStream(t, "GET", "", session...)
 		call := w.startStream(t, "POST", block, session...)
 		se := <-b.began
+		other := w.startStream(t, "POST", `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"kv_wait","arguments":{"path":"/shared/a","wait_secs":30}}}`, session...)
 		start := time.Now()
 		if resp, body := w.do(t, "DELETE", "", session...); resp.StatusCode != 204 {
 			t.Errorf("DELETE: %s: %s", resp.Status, body)
@@ -347,6 +351,9 @@ func TestHTTPDeleteEndsAtOnce(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		call.next(t)
+		if m, _ := other.next(t); !strings.HasPrefix(m.text(), "the session has ended: its client deleted it") {
+			t.Errorf("a call that waited: %q", m.text())
+		}
 		if m, ok := stream.next(t); ok {
 			t.Errorf("the stream goes on: %+v", m)
 		}
