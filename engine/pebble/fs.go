@@ -27,17 +27,25 @@ import (
 // caller is answered with such a write, because each commit checks for a
 // failure after its sync.
 //
-// Tables are treated differently, because Pebble reads them again. Pebble is
-// told of their failures; it reports them and does not end the process.
+// Tables are treated differently once the store is open, because Pebble reads them
+// again. Pebble is told of their failures; it reports them and does not end the
+// process. Pebble's Open would write them again for ever.
 type stateFS struct {
 	vfs.FS
 	*memory.Failure // of the store
 	dir             string
 	locked          os.FileInfo // the lock's file; nil if dir is not on the real disk
-	opened          atomic.Bool // until then, errors go to Pebble, because Open can return them
+	phase           atomic.Int32
 	room            room
 	backup          backup
 }
+
+// The phases of a store.
+const (
+	inspecting = iota // what reads and changes the files gets its errors itself
+	opening           // Pebble opens, and what it has is completed
+	serving
+)
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 
@@ -49,20 +57,21 @@ func (s *stateFS) outside(name string) bool {
 }
 
 // discarding reports whether writes must no longer reach the disk.
-func (s *stateFS) discarding() bool { return s.opened.Load() && s.Failed() != nil }
+func (s *stateFS) discarding() bool { return s.phase.Load() != inspecting && s.Failed() != nil }
 
 // spare returns the error to report to Pebble after a change of a file failed
 // with err.
 func (s *stateFS) spare(name string, err error) error {
-	if err == nil || !s.opened.Load() || isTable(name) {
+	if err == nil || s.phase.Load() == inspecting || s.isTable(name) {
 		return err
 	}
 	s.Fail(err)
 	return nil
 }
 
-func isTable(name string) bool {
-	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
+// isTable reports whether Pebble is told of failures of a file.
+func (s *stateFS) isTable(name string) bool {
+	return s.phase.Load() != opening && (strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob"))
 }
 
 var errDiscarded = errors.New("engine: nothing is written after a failure")
@@ -167,7 +176,7 @@ func (s *stateFS) OpenDir(name string) (vfs.File, error) {
 // make creates a file to write, or returns one that discards what is written.
 func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, error) {
 	if s.discarding() {
-		if isTable(name) {
+		if s.isTable(name) {
 			return nil, refuse()
 		}
 		return nullFile{}, nil
@@ -201,9 +210,13 @@ func (s *stateFS) Remove(name string) error {
 	if s.discarding() {
 		return nil
 	}
-	if isLog(name) && s.FS.Remove(name+liveMark) == nil {
-		if err := s.syncDir(); err != nil {
-			return err
+	if isLog(name) {
+		err := s.FS.Remove(name + liveMark)
+		if err == nil {
+			err = s.syncDir()
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err // a mark without a log would be refused
 		}
 	}
 	return s.FS.Remove(name)
@@ -250,7 +263,7 @@ func (f *stateFile) change(do func() error) error {
 	if !f.s.discarding() {
 		return f.s.spare(f.name, do())
 	}
-	if isTable(f.name) {
+	if f.s.isTable(f.name) {
 		return errDiscarded
 	}
 	return nil

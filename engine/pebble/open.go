@@ -100,7 +100,12 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &store{logf: o.Logf, Failure: memory.Failure{Tell: fail}, boot: o.Clock.Boot}
+	s := &store{logf: o.Logf, boot: o.Clock.Boot}
+	s.Tell = func(err error) {
+		if s.fs.phase.Load() == serving { // otherwise openStore returns it
+			fail(err)
+		}
+	}
 	s.syncs.over.L = &s.syncs.mu
 	s.fs = &stateFS{FS: o.FS, Failure: &s.Failure, dir: o.Dir}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)
@@ -121,13 +126,13 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	options.Lock = lock
 	options.Cache = pebble.NewCache(cacheSize)
 	defer options.Cache.Unref()
+	s.fs.phase.Store(opening)
 	db, err := openPebble(o.Dir, options)
 	if err != nil {
-		return nil, errors.Join(corruption(err), lock.Close())
+		return nil, errors.Join(corruption(cmp.Or(s.Failed(), err)), lock.Close())
 	}
 	s.db, s.reader, s.lock = db, reader{db}, lock
 	err = s.openJournal()
-	s.fs.opened.Store(true)
 	var found byte
 	if err == nil {
 		found, err = s.checkFormat()
@@ -145,7 +150,8 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err == nil {
 		err = s.writeMarks() // not earlier: a copy is known by the file
 	}
-	if err != nil {
+	s.fs.phase.Store(serving)
+	if err = cmp.Or(s.Failed(), err); err != nil {
 		return nil, errors.Join(err, db.Close(), s.closeJournal(false), lock.Close())
 	}
 	s.startReserve()
