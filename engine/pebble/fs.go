@@ -297,7 +297,7 @@ func (f *stateFile) WriteAt(p []byte, off int64) (n int, err error) {
 			return nil
 		}
 		_, err := f.File.WriteAt(p, off)
-		if err != nil && vfs.IsNoSpaceError(err) {
+		if isFull(err) {
 			full, err = err, nil
 		}
 		return err

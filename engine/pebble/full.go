@@ -16,8 +16,10 @@ import (
 // the engine refuse writes that make the state grow, so that releases and
 // deletions, which also write to the log, still find some. Other programs may
 // fill the disk meanwhile. For that case a reserve file occupies space; it is
-// removed when a write finds none, and created again when there is plenty. A
-// state that is opened on a full disk keeps most of what is left.
+// removed when a write finds none, and created again when there is plenty. Until
+// then the disk counts as full, because the system may say that there is space
+// where a quota, or the number of files, is used up. A state that is opened on a
+// full disk keeps most of what is left.
 const (
 	reserveFile = "reserve"
 	reserveSize = 16 << 20 // at most; an eighth of a small disk
@@ -42,6 +44,8 @@ type room struct {
 
 	mu     sync.Mutex
 	held   bool        // the reserve file exists
+	spent  bool        // it was removed for a write and does not exist again
+	told   bool        // an operator was told that the disk is full
 	retake *time.Timer // runs while there is no reserve; nil if the store is not open
 }
 
@@ -78,30 +82,38 @@ func (s *store) lookLocked() {
 	if err != nil {
 		return // if the file system does not say, a write will show that it is full
 	}
-	low := min(lowRoom, usage.TotalBytes/4)
-	full := usage.AvailBytes < low
-	was := r.full.Swap(full)
+	low := usage.AvailBytes < lowOn(usage)
+	full := low || r.spent
+	r.full.Store(full)
+	const refused = "new tasks and larger values are refused until there is room; releases, renewals and reads go on"
 	switch {
-	case full && !was:
-		s.logf("engine: the disk of %s has %d MiB left: new tasks and larger values are refused until there is room; releases, renewals and reads go on", s.fs.dir, usage.AvailBytes>>20)
-	case was && !full:
+	case full == r.told:
+	case low:
+		s.logf("engine: the disk of %s has %d MiB left: "+refused, s.fs.dir, usage.AvailBytes>>20)
+	case full:
+		s.logf("engine: the disk of %s has %d MiB left and takes no more, as where a quota or the number of files is used up: "+refused, s.fs.dir, usage.AvailBytes>>20)
+	default:
 		s.logf("engine: the disk of %s has room again", s.fs.dir)
 	}
-	if size := min(reserveSize, usage.TotalBytes/8); !r.held && usage.AvailBytes > low+2*size {
-		r.held = s.fs.hold(int64(size))
-	}
+	r.told = full
 }
 
+// lowOn is the space below which a disk counts as full.
+func lowOn(usage vfs.DiskUsage) uint64 { return min(lowRoom, usage.TotalBytes/4) }
+
 // startReserve creates the reserve, and again whenever it was used and there is
-// room. On a full disk the first reserve is three quarters of what is left.
+// room. On a full disk the first reserve is three quarters of what is left, and less
+// where a quota leaves less.
 func (s *store) startReserve() {
 	r := &s.fs.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.lookLocked()
-	if usage, err := s.fs.GetDiskUsage(s.fs.dir); err == nil && !r.held {
-		r.held = s.fs.hold(int64(min(reserveSize, usage.TotalBytes/8, usage.AvailBytes/4*3)))
+	if usage, err := s.fs.GetDiskUsage(s.fs.dir); err == nil {
+		for size := min(reserveSize, usage.TotalBytes/8, usage.AvailBytes/4*3); !r.held && size > 0; size /= 2 {
+			r.held = s.fs.hold(int64(size))
+		}
 	}
+	s.lookLocked()
 	r.retake = time.AfterFunc(retakeEvery, s.retakeReserve)
 }
 
@@ -111,6 +123,11 @@ func (s *store) retakeReserve() {
 	defer r.mu.Unlock()
 	if r.retake == nil || r.held || s.Failed() != nil {
 		return
+	}
+	if usage, err := s.fs.GetDiskUsage(s.fs.dir); err == nil {
+		size := min(reserveSize, usage.TotalBytes/8)
+		r.held = usage.AvailBytes > lowOn(usage)+size && s.fs.hold(int64(size))
+		r.spent = r.spent && !r.held
 	}
 	s.lookLocked()
 	r.retake.Reset(retakeEvery)
@@ -125,7 +142,8 @@ func (s *store) stopReserve() {
 	r.looks.Wait()
 }
 
-// hold creates the reserve, and reports whether it could.
+// hold creates the reserve, and reports whether it could. If not, nothing of it is
+// left.
 func (s *stateFS) hold(size int64) bool {
 	path := s.PathJoin(s.dir, reserveFile)
 	f, err := s.create(path, vfs.WriteCategoryUnspecified)
@@ -136,7 +154,9 @@ func (s *stateFS) hold(size int64) bool {
 	if f.Fd() != vfs.InvalidFd {
 		layOut(f.Fd(), size)
 	}
-	_ = f.Close()
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = s.FS.Remove(path)
+	}
 	return err == nil
 }
 
@@ -149,7 +169,7 @@ func (s *stateFS) yield() bool {
 	if !s.room.held {
 		return false
 	}
-	s.room.held = false
+	s.room.held, s.room.spent = false, true
 	if s.room.retake != nil {
 		s.room.retake.Reset(retakeEvery)
 	}
@@ -160,11 +180,14 @@ func (s *stateFS) yield() bool {
 // be released, withRoom tries once more.
 func (s *stateFS) withRoom(do func() error) error {
 	err := do()
-	if err != nil && vfs.IsNoSpaceError(err) && s.yield() {
+	if isFull(err) && s.yield() {
 		err = do()
 	}
 	return err
 }
+
+// isFull reports whether an error says that a disk or a quota is full.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // needRoom returns an error if the disk has no space for what opening the state
 // writes. It is called before Pebble opens, because Pebble would try for ever

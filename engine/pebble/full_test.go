@@ -147,6 +147,49 @@ func TestAStoreWithoutCommitsKeepsAReserve(t *testing.T) {
 	}
 }
 
+// A quota leaves no room while there is the reserve, whatever the disk says.
+type quota struct{ tight }
+
+func (q *quota) MaybeError(op errorfs.Op) error {
+	if err := q.tight.MaybeError(op); err == nil && (op.Kind != errorfs.OpFilePreallocate || !q.on.Load()) {
+		return nil
+	}
+	return &os.PathError{Op: "write", Path: op.Path, Err: syscall.EDQUOT}
+}
+
+// TestAQuotaThatIsUsedUpIsAFullDisk although the disk has room.
+func TestAQuotaThatIsUsedUpIsAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &meter{FS: vfs.NewMem()}
+		disk.room.Store(1 << 30)
+		quota := &quota{tight{disk: disk}}
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: errorfs.Wrap(disk, quota), Logf: t.Logf})
+		defer mustClose(t, e)
+		put := func(value string) error {
+			return e.Update(t.Context(), func(tx engine.Tx) error { tx.Put(engine.Row{Key: "k", Value: value}); return nil })
+		}
+		large := strings.Repeat("x", 10<<10)
+		quota.on.Store(true)
+		if err := put("small"); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := put(large); !errors.Is(err, engine.ErrFull) {
+				t.Fatalf("a row that grows: %v", err)
+			}
+			if err := put("other"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		quota.on.Store(false)
+		time.Sleep(2 * time.Second)
+		if err := put(large); err != nil || !disk.reserve() {
+			t.Errorf("when there is room: %v, reserve %t", err, disk.reserve())
+		}
+	})
+}
+
 // TestAFullDiskRefusesWhatGrows and nothing else, until there is room again.
 func TestAFullDiskRefusesWhatGrows(t *testing.T) {
 	disk := &meter{FS: vfs.NewMem()}
