@@ -74,7 +74,7 @@ const (
 	inspected = 11 // round trips
 
 	settingsToShow = `SELECT name, setting FROM pg_settings WHERE name IN
-('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'max_connections', 'autovacuum', 'wal_level', 'idle_in_transaction_session_timeout', 'statement_timeout')
+('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'max_connections', 'autovacuum', 'wal_level', 'idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', 'transaction_timeout')
 ORDER BY name`
 	standbysToShow = `SELECT application_name, coalesce(state, ''), coalesce(sync_state, ''), coalesce(extract(epoch FROM flush_lag), 0)::float8
 FROM pg_stat_replication ORDER BY application_name`

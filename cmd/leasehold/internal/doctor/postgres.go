@@ -56,8 +56,12 @@ func databaseFindings(r postgres.Report) (found []finding) {
 			say(fault, "settings", "full_page_writes is off: a crash of the machine can spoil the database", "turn it on, unless the file system never tears a page")
 		case s.Name == "autovacuum" && s.Value == "off":
 			say(fault, "settings", "autovacuum is off: the log's table grows with every commit", "turn it on")
-		case (s.Name == "statement_timeout" || s.Name == "idle_in_transaction_session_timeout") && s.Value != "0":
-			say(note, "settings", fmt.Sprintf("%s is %s ms: it can end a long read, which then begins again", s.Name, s.Value), "ALTER ROLE … SET "+s.Name+" = 0 for the user of leasehold")
+		case strings.HasSuffix(s.Name, "_timeout") && s.Value != "0":
+			harm := "can end a long read, which then begins again"
+			if s.Name == "idle_session_timeout" {
+				harm = "ends connections that wait, which are then made again"
+			}
+			say(note, "settings", fmt.Sprintf("%s is %s ms: it %s", s.Name, s.Value, harm), "ALTER ROLE … SET "+s.Name+" = 0 for the user of leasehold")
 		}
 	}
 	say(fine, "settings", strings.Join(settings, ", "), "")
