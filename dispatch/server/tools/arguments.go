@@ -440,7 +440,7 @@ func neverNull(s *jsonschema.Schema) {
 func parseID(argument, text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
-		return uuid.Nil, &registry.ArgumentError{Argument: argument, Problem: "must come from an answer"}
+		return uuid.Nil, &registry.ArgumentError{Argument: argument, Problem: "must be an id from an answer, with all of its 36 characters"}
 	}
 	return id, nil
 }

@@ -222,7 +222,10 @@ func startAgain(cmd *cobra.Command, last status) (status, error) {
 		nc, err = d.Reach(cmd.Context(), true)
 	} else {
 		// Use this state and this socket, whatever the environment says now.
-		args := append(slices.Clone(last.Args), "--state", last.State, "--socket", last.Socket)
+		args, place := last.Args, []string{"--state", last.State, "--socket", last.Socket}
+		if n := len(args) - len(place); n < 0 || !slices.Equal(args[n:], place) {
+			args = slices.Concat(args, place)
+		}
 		nc, err = d.Launch(cmd.Context(), last.State, cmp.Or(last.Dir, last.State), args)
 	}
 	if err != nil {

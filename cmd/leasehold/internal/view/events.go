@@ -214,6 +214,11 @@ func (s *stream) meant(ctx context.Context, c *client.Client) string {
 	if scope := name("scope"); scope != "" {
 		of["scope"], of["layer"] = scope, name("layer")
 	}
+	if layer := name("layer"); layer != "" {
+		if near := connection.MeantActor(ctx, c, name("run"), layer); near != "" {
+			return near
+		}
+	}
 	return connection.MeantLease(ctx, c, of, name("key"))
 }
 

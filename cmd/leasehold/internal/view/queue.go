@@ -253,10 +253,18 @@ first %d.`, queue.MaxRedrive),
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := map[string]any{"run": run, "queue": args[0]}
-			if len(args) > 1 {
-				request["task_ids"] = args[1:]
-			}
 			out := cmd.OutOrStdout()
+			var ids []string
+			for _, given := range args[1:] {
+				id, err := taskNamed(cmd, run, given)
+				if err != nil {
+					return connection.AsJSON(asObject, out, err)
+				}
+				ids = append(ids, id)
+			}
+			if len(ids) > 0 {
+				request["task_ids"] = ids
+			}
 			answer, err := connection.AsOperator(cmd, true, "operator_queue_redrive", request)
 			if err != nil {
 				return connection.AsJSON(asObject, out, err)
@@ -265,7 +273,7 @@ first %d.`, queue.MaxRedrive),
 				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
 				return err
 			}
-			return tellRedriven(out, answer.Object, args[0], args[1:])
+			return tellRedriven(out, answer.Object, args[0], ids)
 		},
 	})
 	RunFlag(cmd, &run)

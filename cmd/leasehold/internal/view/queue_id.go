@@ -30,11 +30,14 @@ func noTask(message string) error {
 
 // taskNamed returns the id of a task that is given by its id, or by the end of its id.
 // Narrow tables show only the end: ids begin with a time, so their ends tell them apart.
-// taskNamed returns any other text as it is, and the daemon refuses it.
 func taskNamed(cmd *cobra.Command, run, given string) (string, error) {
 	end := strings.TrimPrefix(given, "…")
-	if _, err := uuid.Parse(end); err == nil || len(end) < minTaskEnd || strings.Trim(end, "0123456789abcdef-") != "" {
+	if _, err := uuid.Parse(end); err == nil {
 		return end, nil
+	}
+	if len(end) < minTaskEnd || strings.Trim(end, "0123456789abcdef-") != "" {
+		return "", exit.Usage(exit.Hint(fmt.Errorf("%q is not the id of a task, nor its last %d or more characters", given, minTaskEnd),
+			"leasehold queue list and leasehold queue dead show the ids"))
 	}
 	found := make(map[string]string) // by id: the state and queue
 	for _, state := range []string{liveTasks, queue.Completed.String(), queue.Failed.String(), queue.Dead.String(), queue.Cancelled.String()} {

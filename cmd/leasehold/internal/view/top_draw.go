@@ -58,6 +58,9 @@ func (m *top) title(p terminal.Paint) string {
 	counts := []int{len(m.seen.run.Actors), len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
 	for t := range topTabs {
 		tab := fmt.Sprintf("%d %s %d", t+1, t, counts[t])
+		if m.cut(t) {
+			tab += "+"
+		}
 		if t == m.tab {
 			tab = "[" + tab + "]"
 		}
@@ -70,6 +73,11 @@ func (m *top) title(p terminal.Paint) string {
 		text = terminal.Clip(text, room)
 	}
 	return p.Bold(text + age + tabs.String())
+}
+
+// cut reports whether a list has only the first of what there is.
+func (m *top) cut(t topTab) bool {
+	return t == topLeases && m.seen.leases.Next != "" || t == topQueues && m.seen.queues.More
 }
 
 func (m *top) drawSaid(p terminal.Paint) string {
@@ -143,7 +151,7 @@ func (m *top) drawList(p terminal.Paint) []string {
 	if more := len(rows) - from - room; more > 0 {
 		notes = append([]string{p.Dim(fmt.Sprintf("%d more below", more))}, notes...)
 	}
-	if m.tab == topLeases && m.seen.leases.Next != "" || m.tab == topQueues && m.seen.queues.More {
+	if m.cut(m.tab) {
 		notes = append(notes, p.Dim("there are more than are shown here"))
 	}
 	if len(notes) > 1 {

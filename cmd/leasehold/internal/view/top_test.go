@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -96,6 +97,24 @@ func TestTopScrollsAndSearches(t *testing.T) {
 		if !m.Ended {
 			t.Error("q does not end it")
 		}
+	})
+}
+
+// The count of a list that is too long to be read at once says that there are more.
+func TestTopCountsAsFarAsItReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		lead := d.actor("r", "", "lead", dispatch.Root)
+		m := view.OpenTop(t, d.connect(server.Hello{Operator: true}), "r", 100, 12)
+		for i := range 1001 {
+			if i == 1000 {
+				m.Look()
+				has(t, m, "2 leases 1000  ")
+			}
+			lead.call("run_lease_acquire", args{"key": fmt.Sprint("k", i)})
+		}
+		m.Look()
+		has(t, m, "2 leases 1000+  ")
 	})
 }
 
