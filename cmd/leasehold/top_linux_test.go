@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -73,8 +74,14 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Fatalf("dispatch: %v\n%s", err, out)
 	}
 
-	plain := openConsole(t, append(slices.Clone(env), "TERM=dumb"), "sh", "-c", "leasehold top --run tree; sleep 1000")
+	plain := openConsole(t, append(slices.Clone(env), "TERM=dumb"), "sh", "-c",
+		"leasehold top --run tree; leasehold dispatch "+manifest+"; leasehold runs --watch; sleep 1000")
 	plain.sees("leasehold: top needs a terminal")
+	plain.sees("run tree is over")
+	plain.sees("STATE")
+	if strings.Contains(plain.all.String(), "\x1b") {
+		t.Errorf("control sequences for a terminal that knows none: %q", plain.all.String())
+	}
 
 	// A shell holds the terminal, so that it is there after top has ended.
 	start := func(t *testing.T, more ...string) (*console, uint32) {

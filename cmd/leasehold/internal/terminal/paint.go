@@ -21,7 +21,7 @@ type Paint struct {
 
 // PaintFor returns the paint for output to w.
 func PaintFor(w io.Writer) Paint {
-	return Paint{Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", widthOf(w)}
+	return Paint{Redraws(w) && os.Getenv("NO_COLOR") == "", widthOf(w)}
 }
 
 // widthOf returns the width for output to w: that of a terminal, or else
@@ -54,6 +54,9 @@ func Is(w io.Writer) bool {
 	f, ok := FileOf(w)
 	return ok && isatty.IsTerminal(f.Fd())
 }
+
+// Redraws reports whether w is a terminal that can draw over what it shows.
+func Redraws(w io.Writer) bool { return Is(w) && os.Getenv("TERM") != "dumb" }
 
 // Line makes a line of text safe for w.
 func Line(w io.Writer, text string) string {

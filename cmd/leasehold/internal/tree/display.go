@@ -32,7 +32,7 @@ func (j *dispatchJob) display(cmd *cobra.Command, run string, dir *launcher.Dire
 	case j.json:
 		enc := json.NewEncoder(out)
 		return display{func(e launcher.Event) { _ = enc.Encode(e) }, func() error { return nil }}
-	case terminal.Is(out) && !j.logs:
+	case terminal.Redraws(out) && !j.logs:
 		return treeView(cmd.Context(), out, run, daemon)
 	}
 	lines := &lineView{out: out, began: time.Now()}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -37,8 +36,8 @@ cancel an actor or revoke a lease, d to redrive a queue; q to quit.`,
   leasehold top --run release-42`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, ok := terminal.FileOf(cmd.OutOrStdout())                // of which the program asks the size
-			if !ok || !terminal.Is(out) || os.Getenv("TERM") == "dumb" { // which cannot move its cursor
+			out, ok := terminal.FileOf(cmd.OutOrStdout()) // of which the program asks the size
+			if !ok || !terminal.Redraws(out) {
 				return exit.Hint(exit.Usagef("top needs a terminal"), "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
 			}
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}

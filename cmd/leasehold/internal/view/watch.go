@@ -34,7 +34,7 @@ func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer) erro
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.observe(gctx, c, states) })
 	g.Go(func() error {
-		if !l.json && terminal.Is(out) {
+		if !l.json && terminal.Redraws(out) {
 			return l.animate(gctx, out, states)
 		}
 		return l.log(gctx, out, states)
