@@ -3,6 +3,7 @@ package exit
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,9 @@ func SystemHint(err error) string {
 	}
 	if errors.Is(err, syscall.EFBIG) {
 		return "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "listen" && failed.Net == "tcp" {
+		return listenHint(failed)
 	}
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
@@ -43,6 +47,19 @@ func SystemHint(err error) string {
 		}
 	}
 	return ""
+}
+
+// listenHint returns what to do about an address at which nothing can listen.
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another program listens there: choose another port, or 0 for any that is free"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "that is not an address of this machine: choose one that is, such as 127.0.0.1"
+	case errors.Is(err, syscall.EACCES):
+		return "that port is for root: choose another, from 1024 on"
+	}
+	return "an address is HOST:PORT, such as 127.0.0.1:7711"
 }
 
 // leadsNowhere returns what to do about a directory that is a link to one that is not

@@ -223,9 +223,17 @@ func status(out io.Writer, hook string) error {
 }
 
 func uninstall(out io.Writer, hook string) error {
-	if err := Uninstall(hook); err != nil {
-		return err
+	before, _, err := Look(hook)
+	if err == nil {
+		err = Uninstall(hook)
 	}
-	fmt.Fprintf(out, "there is no hook of leasehold at %s\n", hook)
+	switch {
+	case err != nil:
+		return err
+	case before == None:
+		fmt.Fprintf(out, "not installed: there is no %s\n", hook)
+	default:
+		fmt.Fprintf(out, "removed the hook of leasehold from %s\n", hook)
+	}
 	return nil
 }
