@@ -7,6 +7,8 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/api"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // An endpoint serves MCP's streamable HTTP at /mcp, in the versions that have
@@ -62,8 +65,22 @@ func newEndpoint(s *Server) *endpoint {
 	mux.HandleFunc("GET /healthz", e.healthy)
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.HandleFunc("GET /metrics", e.metrics)
-	e.routes = mux
+	e.routes = e.canonical(mux)
 	return e
+}
+
+// canonical refuses calls of the API whose path is not canonical. A ServeMux would
+// redirect their client to the path of another call.
+func (e *endpoint) canonical(routes http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked := r.URL.EscapedPath()
+		canonical := path.Clean(asked)
+		if canonical != strings.TrimSuffix(asked, "/") && strings.HasPrefix(canonical, api.Prefix+"/") {
+			e.tell(w, api.Refuse(&registry.ArgumentError{Argument: "path", Problem: "must be canonical: " + canonical}))
+			return
+		}
+		routes.ServeHTTP(w, r)
+	})
 }
 
 // ServeEndpoint serves streamable HTTP on ln until ctx ends, and closes ln. The
