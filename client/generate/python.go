@@ -69,7 +69,11 @@ func python(list []operation) []byte {
 		args = append(append(args, named...), "call_key=None")
 		path := o.Path
 		for _, a := range o.InPath {
-			path = strings.Replace(path, "{"+a.Name+"}", "{_part("+a.Name+")}", 1)
+			escaped := "_part"
+			if a.Name == "path" { // of an entry, whose names have slashes between them
+				escaped = "_path"
+			}
+			path = strings.Replace(path, "{"+a.Name+"}", "{"+escaped+"("+a.Name+")}", 1)
 		}
 		fmt.Fprintf(&b, "\n    def %s(%s):\n        %q\n        return self._call(%q, f%q, %s, %s, call_key)\n",
 			o.Name, strings.Join(args, ", "), o.Summary+".", strings.ToUpper(o.Method), path, query, body)

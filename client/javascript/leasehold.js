@@ -11,7 +11,7 @@
 // A refusal is thrown as a Refusal, whose code says what happened. Nobody renews a lease
 // by itself: call lease_renew at a third of its ttl. All calls of a client are one holder,
 // which gets its own lease again (reentrant: true). To have two exclude one another, give
-// each an "as" of its own.
+// each an "as" of its own. A call whose connection breaks is sent once more.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
 
@@ -42,7 +42,11 @@ export class Client {
   }
 
   async close() {
-    if (this.#session) await this.session_end();
+    try {
+      if (this.#session) await this.session_end();
+    } catch (e) {
+      if (e.status !== 401 && e.status !== 404) throw e; // it has ended already
+    }
     this.#session = undefined;
   }
 
@@ -59,18 +63,19 @@ export class Client {
       return String(value);
     };
     let path = route.replace(/{(\w+)}/g, (_, name) => {
-      const names = part(name).replace(/^\/+/, "").split("/");
-      if (names.includes(".") || names.includes("..")) { // it would be the path of another call
-        throw new TypeError(`${name} must not contain . or .. as a name`);
+      const given = part(name);
+      const names = name === "path" ? given.replace(/^\/+/, "").split("/") : [given]; // only an entry's has several
+      if (given === "" || names.includes(".") || names.includes("..")) { // it would be the path of another call
+        throw new TypeError(`${name} must not be empty, or contain . or .. as a name`);
       }
       return names.map(encodeURIComponent).join("/");
     });
-    const query = new URLSearchParams();
+    const query = [];
     for (const name of method === "GET" ? Object.keys(body) : inQuery) { // the server refuses unknown ones
       const value = take(name);
-      if (value !== undefined) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
+      if (value !== undefined) query.push(`${name}=${encodeURIComponent(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
-    if (`${query}` !== "") path += `?${query}`;
+    if (query.length > 0) path += `?${query.join("&")}`;
     const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
     if (this.#session) headers["Leasehold-Session"] = this.#session;
     if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
@@ -80,13 +85,16 @@ export class Client {
       request.body = JSON.stringify(body);
     }
     let response, text;
-    try {
-      response = await fetch(this.#url + path, request);
-      text = await response.text();
-    } catch (e) {
-      // Its answer may have been read already, so the server does not know that nobody has it.
-      if (call.signal?.aborted && method === "POST") this.call_cancel({ key: headers["Idempotency-Key"] }).catch(() => {});
-      throw e;
+    for (let last = false; text === undefined; last = true) {
+      try {
+        response = await fetch(this.#url + path, request);
+        text = await response.text();
+      } catch (e) {
+        if (!last && !call.signal?.aborted) continue; // its connection may be that of a daemon that has ended since
+        // Its answer may have been read already, so the server does not know that nobody has it.
+        if (method === "POST") this.call_cancel({ key: headers["Idempotency-Key"] }).catch(() => {});
+        throw e;
+      }
     }
     let answer = null;
     try {

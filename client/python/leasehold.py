@@ -7,15 +7,17 @@
 
 Servers are http://host:port, https://host or unix:///path of a daemon's socket. A
 refusal is a Refusal, whose code says what happened. Nobody renews a lease by itself:
-call lease_renew at a third of its ttl. A client is used by one thread at a time. A call
-that is sent again with the same call_key has one effect. One that ends by a time-out or
-by Ctrl-C is cancelled, so that it leaves nothing behind.
+call lease_renew at a third of its ttl. A client is used by one thread at a time. A fork
+acts in the session of its parent, and its close does not end it. A call whose connection
+breaks is sent once more. A call that is sent again with the same call_key has one effect.
+One that ends by a time-out or by Ctrl-C is cancelled, so that it leaves nothing behind.
 
 Generated from the OpenAPI document by client/generate: do not edit.
 """
 
 import http.client
 import json
+import os
 import socket
 import urllib.parse
 import uuid
@@ -41,10 +43,17 @@ class _Socket(http.client.HTTPConnection):
 
 
 def _part(text):
-    part = str(text).lstrip("/")
-    if {".", ".."} & set(part.split("/")):  # it would be the path of another call
-        raise ValueError(f"{text!r} must not contain . or .. as a name")
-    return urllib.parse.quote(part, safe="/")
+    return _names(str(text), [str(text)])
+
+
+def _path(text):
+    return _names(str(text), str(text).lstrip("/").split("/"))
+
+
+def _names(text, names):
+    if not text or {".", ".."} & set(names):  # it would be the path of another call
+        raise ValueError(f"{text!r} must not be empty, or contain . or .. as a name")
+    return "/".join(urllib.parse.quote(name, safe="") for name in names)
 
 
 def _given(arguments):
@@ -57,9 +66,10 @@ class Client:
     def __init__(self, url, token, timeout=65):
         self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token, timeout
         self._session = self._conn = None
+        self._process = os.getpid()
 
     def __enter__(self):
-        self._session = self.session_open()["session"]
+        self._session, self._opener = self.session_open()["session"], os.getpid()
         return self
 
     def __exit__(self, *_):
@@ -68,8 +78,11 @@ class Client:
     def close(self):
         """End the session, and give back what it holds."""
         try:
-            if self._session:
+            if self._session and self._opener == os.getpid():  # a fork uses the session of its parent
                 self.session_end()
+        except Refusal as e:
+            if e.status not in (401, 404):  # it has ended already
+                raise
         finally:
             self._session = None
             self._drop()
@@ -93,7 +106,7 @@ class Client:
     def _connect(self):
         u = self._url
         if u.scheme == "unix":
-            return _Socket(u.path, self._timeout)
+            return _Socket(urllib.parse.unquote(u.path), self._timeout)
         kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
         return kind(u.hostname, u.port, timeout=self._timeout)
 
@@ -112,17 +125,22 @@ class Client:
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
+        if self._process != os.getpid():  # a fork would read its parent's answers
+            self._process, self._conn = os.getpid(), None
         for last in (False, True):
             try:
                 self._conn = self._conn or self._connect()
-                self._conn.request(method, path, data, headers)
+                try:
+                    self._conn.request(method, path, data, headers)
+                except BrokenPipeError:
+                    pass  # a body that is too large is refused before it was read
                 answer = self._conn.getresponse()
                 text = answer.read()
                 break
             except BaseException as e:
                 self._drop()
                 if last or not isinstance(e, (OSError, http.client.HTTPException)):
-                    if method == "POST" and self._session:
+                    if method == "POST":
                         self._cancel(headers["Idempotency-Key"])
                     raise
         try:
@@ -132,7 +150,7 @@ class Client:
                 raise
             answered = None  # a proxy's refusal need not be JSON
         if answer.status >= 300 or answer.status == 202:
-            raise Refusal(answer.status, answered or {})
+            raise Refusal(answer.status, answered if isinstance(answered, dict) else {})
         return answered
 
     def actor_list(self, *, after=None, limit=None, call_key=None):
@@ -337,15 +355,15 @@ class Client:
 
     def kv_delete(self, path, *, override=None, layer=None, require_leases=None, require_mode=None, call_key=None):
         "Delete an entry."
-        return self._call("DELETE", f"/api/v1/store/{_part(path)}", _given({"override": override, "layer": layer, "require_leases": require_leases, "require_mode": require_mode}), None, call_key)
+        return self._call("DELETE", f"/api/v1/store/{_path(path)}", _given({"override": override, "layer": layer, "require_leases": require_leases, "require_mode": require_mode}), None, call_key)
 
     def kv_get(self, path, *, layer=None, call_key=None):
         "Read an entry."
-        return self._call("GET", f"/api/v1/store/{_part(path)}", _given({"layer": layer}), None, call_key)
+        return self._call("GET", f"/api/v1/store/{_path(path)}", _given({"layer": layer}), None, call_key)
 
     def kv_set(self, path, *, value, layer=None, override=None, require_leases=None, require_mode=None, call_key=None):
         "Write an entry."
-        return self._call("PUT", f"/api/v1/store/{_part(path)}", {}, {"value": value, **_given({"layer": layer, "override": override, "require_leases": require_leases, "require_mode": require_mode})}, call_key)
+        return self._call("PUT", f"/api/v1/store/{_path(path)}", {}, {"value": value, **_given({"layer": layer, "override": override, "require_leases": require_leases, "require_mode": require_mode})}, call_key)
 
     def task_enqueue_many(self, *, tasks, require_leases=None, require_mode=None, call_key=None):
         "Put several tasks in queues."

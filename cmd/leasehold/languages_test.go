@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,6 +27,18 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	mux.Handle("/below/", http.StripPrefix("/below", httputil.NewSingleHostReverseProxy(daemon)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+	})
+	mux.HandleFunc("/quoted/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `"bad gateway"`, http.StatusBadGateway)
+	})
+	// Here the connection of each call breaks once.
+	var broken sync.Map
+	again := http.StripPrefix("/broken", httputil.NewSingleHostReverseProxy(daemon))
+	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) {
+		if _, before := broken.LoadOrStore(r.Header.Get("Idempotency-Key"), true); !before {
+			panic(http.ErrAbortHandler)
+		}
+		again.ServeHTTP(w, r)
 	})
 	// Here a lease is granted, and nobody gets the answer.
 	mux.Handle("/lost/", http.StripPrefix("/lost", httputil.NewSingleHostReverseProxy(daemon)))
@@ -105,8 +118,32 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
         assert False, "not refused"
     except ValueError:
         one.session_get()
+    try:
+        one.actor_status("w/x")
+    except Refusal as e:
+        assert "w→x" in str(e), e
+    try:
+        one.kv_set("/shared/large", value="x" * (5 << 20))
+    except Refusal as e:
+        assert e.code == "LIMIT", e
+    # A fork neither reads the answers of its parent nor ends its session.
+    lease = one.run_lease_acquire(key="forked")
+    connection = one._conn.sock.getsockname()
+    own = False
+    if not os.fork():
+        try:
+            one.lease_renew(lease["lease_id"])
+            own = one._conn.sock.getsockname() != connection
+            one.close()
+        finally:
+            os._exit(0 if own else 1)
+    assert os.wait()[1] == 0
+    one.lease_renew(lease["lease_id"])
 with Client(env["PROXY"] + "/below/", env["ONE"]) as below:
     below.kv_get("/shared/plan")
+    below.session_end()
+with Client(env["PROXY"] + "/broken", env["ONE"]) as broken:
+    broken.run_lease_acquire(key="broken")
 # A call that is interrupted leaves nothing behind, also if it was answered.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def interrupt():
@@ -131,6 +168,10 @@ try:
     Client(env["PROXY"], env["ONE"]).task_get("x")
 except Refusal as e:
     said.append(str(e.status))
+try:
+    Client(env["PROXY"] + "/quoted", env["ONE"]).task_get("x")
+except Refusal as e:
+    assert e.status == 502, e
 print(*said)
 `
 
@@ -167,8 +208,18 @@ assert.deepEqual((await two.kv_get({ path: "/shared/plan" })).entry.value, [1, 2
 await assert.rejects(one.kv_delete({ path: "/shared/../../session" }), TypeError);
 await one.session_get();
 assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
+await assert.rejects(one.lease_list({ prefix: "\ud800" }), URIError);
+await assert.rejects(one.actor_status({ actor: "w/x" }), /w→x/);
+await assert.rejects(one.task_result({ task_id: "" }), TypeError);
 const below = new Client({ url: process.env.PROXY + "/below/", token: process.env.ONE });
 await below.kv_get({ path: "/shared/plan" });
+await below.open();
+await below.session_end();
+await below.close();
+const broken = new Client({ url: process.env.PROXY + "/broken", token: process.env.ONE });
+await broken.open();
+await broken.run_lease_acquire({ key: "broken" });
+await broken.close();
 // A call that is given up leaves nothing behind, also if it was answered.
 const lost = new Client({ url: process.env.PROXY + "/lost", token: process.env.ONE });
 await lost.open();
