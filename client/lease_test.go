@@ -55,8 +55,8 @@ func TestALeaseRenewsItselfUntilItIsReleased(t *testing.T) {
 	})
 }
 
-// A key or a queue must not become another one in JSON.
-func TestANameThatIsNotUTF8IsRefused(t *testing.T) {
+// A key, a queue or a value must not become another one in JSON.
+func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		c := h.client("one")
 		const bad = "caf\xe9"
@@ -67,11 +67,25 @@ func TestANameThatIsNotUTF8IsRefused(t *testing.T) {
 				_, err := c.Enqueue(t.Context(), client.NewTask{Queue: bad, Payload: 1})
 				return err
 			},
+			"value": func() error { return c.Store(t.Context(), "/shared/x", bad) },
+			"deep":  func() error { return c.Store(t.Context(), "/shared/x", map[string]any{"deep": []string{bad}}) },
+			"the payload: payload": func() error {
+				_, err := c.Enqueue(t.Context(), client.NewTask{Queue: "q", Payload: bad})
+				return err
+			},
 			"reason": func() error { return c.Do(t.Context(), "POST", "/tasks/x/nack", map[string]any{"reason": bad}, nil) },
 		} {
 			if err := call(); client.CodeOf(err) != "INVALID_ARGUMENT" || err.Error() != what+" must be valid UTF-8" {
 				t.Errorf("%s: %v", what, err)
 			}
+		}
+		const good = "\ufffd \\ufffd"
+		var got string
+		if err := c.Store(t.Context(), "/shared/x", good); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Load(t.Context(), "/shared/x", &got); err != nil || got != good {
+			t.Errorf("%q: %v", got, err)
 		}
 	})
 }

@@ -65,6 +65,8 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 				return nil, errors.New("not ever")
 			case what == "no JSON":
 				return func() {}, nil
+			case what == "no UTF-8":
+				return "caf\xe9", nil
 			case what == "large":
 				return strings.Repeat("x", 2<<20), nil
 			case what == "very large":
@@ -84,7 +86,8 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 		for what, want := range map[string]string{
 			"ok": `completed {"attempt":1}`, "later": `completed {"attempt":3}`, "fails": `failed "it cannot be done"`, "never": `dead `,
 			"slow": `completed null`, "no JSON": `failed "the result: json: unsupported type: func()"`,
-			"large": `failed "the result: limit reached: bytes of a result, at most 1048576"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
+			"no UTF-8": `failed "the result: result must be valid UTF-8"`,
+			"large":    `failed "the result: limit reached: bytes of a result, at most 1048576"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
 			"nested": "completed " + strings.Repeat("[", 64) + strings.Repeat("]", 64),
 			"deep":   `failed "the result: tasks[0]: result must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
 		} {

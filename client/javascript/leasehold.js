@@ -82,7 +82,10 @@ export class Client {
     const request = { method, headers, signal: call.signal };
     if (method !== "GET" && Object.keys(body).length > 0) {
       headers["Content-Type"] = "application/json";
-      request.body = JSON.stringify(body);
+      request.body = JSON.stringify(body, (name, value) => {
+        if (typeof value !== "number" || Number.isFinite(value)) return value;
+        throw new TypeError(`${name} must not contain ${value}`); // it would be null
+      });
     }
     let response, text;
     for (let last = false; text === undefined; last = true) {

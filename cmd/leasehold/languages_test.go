@@ -211,6 +211,7 @@ assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
 await assert.rejects(one.lease_list({ prefix: "\ud800" }), URIError);
 await assert.rejects(one.actor_status({ actor: "w/x" }), /w→x/);
 await assert.rejects(one.task_result({ task_id: "" }), TypeError);
+await assert.rejects(one.kv_set({ path: "/shared/plan", value: { n: NaN } }), TypeError);
 const below = new Client({ url: process.env.PROXY + "/below/", token: process.env.ONE });
 await below.kv_get({ path: "/shared/plan" });
 await below.open();
