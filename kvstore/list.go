@@ -14,7 +14,7 @@ import (
 const (
 	DefaultList  = 100      // entries
 	MaxList      = 1000     // entries
-	MaxListBytes = 64 << 10 // of paths and values; one entry may be larger
+	MaxListBytes = 24 << 10 // of paths and values; one entry may be larger; Gemini CLI cuts answers of over 40 kB
 
 	// A listing ends after it has examined this many entries or made this many
 	// matching steps. The next listing continues from there.

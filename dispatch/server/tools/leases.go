@@ -347,8 +347,8 @@ func (a listArgs) query() dispatch.LeaseQuery {
 }
 
 type leaseList struct {
-	Leases []listedLease `json:"leases"`
 	Next   string        `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
+	Leases []listedLease `json:"leases"`
 }
 
 type listedLease struct {

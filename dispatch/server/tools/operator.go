@@ -151,8 +151,8 @@ type treeArgs struct {
 const maxTree = 1000
 
 type runList struct {
-	Runs []run  `json:"runs"`
 	Next string `json:"next,omitempty" jsonschema:"there are more: ask again with after; the first run of that reply may be the last of this one, with the rest of its actors"`
+	Runs []run  `json:"runs"`
 
 	Missing []int `json:"missing,omitempty" jsonschema:"partitions that no server leads at present, and whose runs are left out"`
 }

@@ -48,9 +48,9 @@ type Event struct {
 }
 
 type eventList struct {
-	Events []Event `json:"events"`
 	Next   uint64  `json:"next" jsonschema:"since of the next call"`
 	More   bool    `json:"more,omitempty" jsonschema:"there may be more already"`
+	Events []Event `json:"events"`
 }
 
 func (l eventList) Text() string { return fmt.Sprintf("%d events", len(l.Events)) }

@@ -152,9 +152,9 @@ type kvListArgs struct {
 }
 
 type entryList struct {
-	Entries   []entry `json:"entries"`
-	Truncated bool    `json:"truncated" jsonschema:"there are more, beyond limit or 64 KiB: call again with after"`
+	Truncated bool    `json:"truncated" jsonschema:"there are more, beyond limit or 24 KiB: call again with after"`
 	Next      string  `json:"next,omitempty" jsonschema:"the after of the call that goes on, if truncated"`
+	Entries   []entry `json:"entries"`
 }
 
 func (l entryList) Text() string { return counted(len(l.Entries), "entry", "entries", l.Next) }

@@ -460,8 +460,8 @@ type deadArgs struct {
 }
 
 type taskList struct {
-	Tasks []task `json:"tasks"`
 	Next  string `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
+	Tasks []task `json:"tasks"`
 }
 
 func (l taskList) Text() string {

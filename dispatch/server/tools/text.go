@@ -58,15 +58,16 @@ func toldBy(t reflect.Type) told {
 
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// newReply builds a reply from an object and the line of its text.
+// newReply builds a reply from an object and the line of its text. Notices come before
+// what may be long, because clients show their models only the beginning of a long answer.
 func newReply(object json.RawMessage, line string, by told, news []Notice) Reply {
 	if len(news) > 0 {
 		line += "; notice: " + noticeText(news)
-		object = object[:len(object)-1]
-		if len(object) > 1 {
-			object = append(object, ',')
+		first := append(json.RawMessage(`{"notices":`), mustJSON(news)...)
+		if len(object) > len("{}") {
+			first = append(first, ',')
 		}
-		object = append(append(append(object, `"notices":`...), mustJSON(news)...), '}')
+		object = append(first, object[1:]...)
 	}
 	return Reply{Object: object, line: line, by: by}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/kvstore"
@@ -39,6 +40,37 @@ func (h *house) checkText(tool string, object map[string]any, text string) {
 	if secret, ok := object[secrets[tool]].(string); ok && strings.Contains(text, secret) {
 		h.t.Errorf("%s tells a secret in its text: %s", tool, text)
 	}
+}
+
+// checkOrder checks that what an agent must not miss comes before what can be long.
+func (h *house) checkOrder(tool string, object []byte) {
+	h.t.Helper()
+	long := ""
+	for name, value := range wire.Members(object) {
+		switch {
+		case long != "" && slices.Contains([]string{"notices", "next", "truncated"}, string(name)):
+			h.t.Errorf("%s has %s after %s, of which a client may show the beginning alone: %s", tool, name, long, object)
+		case value[0] == '[' && string(name) != "notices":
+			long = string(name)
+		}
+	}
+}
+
+// Gemini CLI shows its model answers of up to 40 000 characters in full, and the other
+// clients a little more.
+func TestAListingIsShownInFull(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root := h.actor(dispatch.Root, "", "boss")
+		for n := range 100 {
+			root.ok("kv_set", args{"path": fmt.Sprintf("/shared/%0100d", n), "value": strings.Repeat("x", 700)})
+		}
+		for _, a := range []args{{"glob": "/shared/**"}, {"glob": "/shared/**", "values": true}} {
+			list, err := root.Call(h.ctx, "kv_list", a)
+			if size := max(len(list.Text), len(list.Object)); err != nil || size > 40_000 {
+				t.Errorf("%v: %d bytes, %v", a, size, err)
+			}
+		}
+	})
 }
 
 // missingIn returns the fields of an object that its text lacks, both as a word

@@ -122,6 +122,7 @@ func (c caller) call(tool string, a args) (map[string]any, *client.Refusal) {
 		c.h.t.Fatalf("%s: %v", tool, err)
 	}
 	c.h.checkText(tool, object, answer.Text)
+	c.h.checkOrder(tool, answer.Object)
 	if err := c.h.wire[tool].Validate(object); err != nil {
 		c.h.t.Errorf("%s answers %s, which is not of the schema that clients have: %v", tool, answer.Object, err)
 	}

@@ -43,8 +43,8 @@ type listActorsArgs struct {
 }
 
 type actorList struct {
-	Actors []actor `json:"actors" jsonschema:"each lead before its layer"`
 	Next   string  `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
+	Actors []actor `json:"actors" jsonschema:"each lead before its layer"`
 }
 
 // An actor is an actor in a list. The fields after the origin are only set for

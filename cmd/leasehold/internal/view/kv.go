@@ -17,7 +17,7 @@ func NewKVCommand() *cobra.Command {
 	var run, layer string
 	var values bool
 	var limit int
-	l := &look{tool: "operator_kv", empty: `{"entries":[],"truncated":false}`}
+	l := &look{tool: "operator_kv", empty: `{"truncated":false,"entries":[]}`}
 	cmd := l.flags(&cobra.Command{
 		Use:   "kv [GLOB]",
 		Short: "Show the store of a layer",
