@@ -68,6 +68,14 @@ func TestPageIsLive(t *testing.T) {
 	s.waits(root, "contended")
 	p.sees("contention", row("contended")+`?.textContent.includes("1 waiting")`)
 	p.sees("contention, whole", `(c => c.scrollWidth <= c.clientWidth)(`+row("contended")+`.querySelector(".c-line"))`)
+	long := "file:" + strings.Repeat("deep/", 90) + "app.ts"
+	s.acquire(one, long, 600)
+	p.sees("the end of a long key, which tells it from others", `(row => {
+		const cell = row.querySelector(".c-main"), text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode(), end = document.createRange();
+		end.setStart(text, text.length - 1);
+		end.setEnd(text, text.length);
+		return end.getBoundingClientRect().right <= cell.getBoundingClientRect().right;
+	})(`+row("app.ts")+`)`)
 	s.do(one, "run_lease_release", map[string]any{"lease_id": held})
 	p.sees("the hand-over", row("contended")+`?.textContent.includes("root")`)
 	s.acquire(one, "short", 1)

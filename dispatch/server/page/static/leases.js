@@ -171,13 +171,13 @@ export class LeasesView {
 }
 
 function make() {
-  const name = h("span", { class: "name key" });
+  const name = h("bdi", { dir: "ltr" });
   const tags = h("span", { class: "tag" });
   const why = h("span", { class: "hint why" });
-  const who = h("span", { class: "name" });
+  const who = h("bdi", { dir: "ltr" });
   const as = h("span", { class: "hint" });
   const line = h("span", { class: "waits-cell" }, shape("wait"), h("span", {}));
-  return { what: h("span", { class: "two" }, h("span", { class: "one" }, name, tags), why), holder: h("span", { class: "two" }, who, as), time: meter(), line, name, tags, why, who, as };
+  return { what: h("span", { class: "two" }, h("span", { class: "one" }, h("span", { class: "name key end" }, name), tags), why), holder: h("span", { class: "two" }, h("span", { class: "name end" }, who), as), time: meter(), line, name, tags, why, who, as };
 }
 
 function fill(c, l) {
