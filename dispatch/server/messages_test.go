@@ -76,6 +76,17 @@ func TestAMessageIsInTheNextAnswer(t *testing.T) {
 		b.ask("actor_message", `{"to":"a","text":"third"}`)
 		text, object = a.ask("actor_inbox", `{"wait_secs":10}`)
 		tells(t, "actor_inbox", text, object, "second", "third")
+
+		// An answer has five messages at most, and says how many are left.
+		for i := range 6 {
+			b.ask("actor_message", fmt.Sprintf(`{"to":"a","text":"number %d"}`, i))
+		}
+		text, object = a.ask("lease_list", `{}`)
+		for _, answer := range []string{text, object} {
+			if !strings.Contains(answer, "number 4") || !strings.Contains(answer, "1 message of another agent is unread: call actor_inbox") {
+				t.Errorf("the answer is %s", answer)
+			}
+		}
 	})
 }
 

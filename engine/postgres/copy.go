@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,14 +96,18 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	for _, s := range before.Servers {
 		beats[s.ID] = s.Beats
 	}
+	var serving []string
 	for _, s := range after.Servers {
 		if n, known := beats[s.ID]; !known || n != s.Beats {
 			where := s.Name
 			if s.Address != "" {
 				where += " at " + s.Address
 			}
-			return fmt.Errorf("%w: %s", ErrServed, where)
+			serving = append(serving, where)
 		}
+	}
+	if len(serving) > 0 {
+		return fmt.Errorf("%w: %s", ErrServed, strings.Join(serving, ", "))
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, n)
 		}
 		if more > 0 {
-			news = append(news, Notice{Code: leaseLost, Reason: fmt.Sprintf("there is more to tell of %d leases; the next answers have it", more)})
+			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it"})
 		}
 	}
 	if list, more, err := se.TakeMessages(ctx, agent); err == nil {
@@ -84,7 +84,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, Notice{Code: messaged, At: told.At, Message: &told})
 		}
 		if more > 0 {
-			news = append(news, Notice{Code: unread, Reason: fmt.Sprintf("%d messages of other agents are unread: call actor_inbox", more)})
+			news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread: call actor_inbox"})
 		}
 	}
 	return news

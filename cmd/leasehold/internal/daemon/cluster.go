@@ -108,7 +108,7 @@ whoever held them. A standby that is promoted needs none of it: servers notice t
 				if err != nil {
 					return database.Explain(err)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the tokens of %d partitions go on above all that were issued\n", n)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the tokens of %s go on above all that were issued\n", terminal.Plural(n, "partition"))
 				return err
 			})
 		},
@@ -270,7 +270,7 @@ func drain(ctx context.Context, c *postgres.Cluster, name string, undo bool, out
 			return errors.Join(context.Cause(ctx), err)
 		}
 		if look.LedBy(s.ID) == 0 {
-			_, err := fmt.Fprintf(out, "%s leads nothing; it led %d of %d partitions\n", name, began, len(look.Partitions))
+			_, err := fmt.Fprintf(out, "%s leads nothing; it led %d of %s\n", name, began, terminal.Plural(len(look.Partitions), "partition"))
 			return err
 		}
 		if !slices.ContainsFunc(look.Servers, func(s cluster.Server) bool { return !s.Draining }) {

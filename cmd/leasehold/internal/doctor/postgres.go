@@ -125,7 +125,11 @@ func leaderFindings(r postgres.Report) (found []finding) {
 	for _, s := range r.Look.Servers {
 		led += r.Look.LedBy(s.ID)
 	}
-	f := finding{Check: "leaders", Level: fine, What: fmt.Sprintf("%d servers lead %d of %d partitions", len(r.Look.Servers), led, len(r.Look.Partitions))}
+	who := "1 server leads"
+	if n := len(r.Look.Servers); n > 1 {
+		who = fmt.Sprintf("%d servers lead", n)
+	}
+	f := finding{Check: "leaders", Level: fine, What: fmt.Sprintf("%s %d of %s", who, led, terminal.Plural(len(r.Look.Partitions), "partition"))}
 	if led < len(r.Look.Partitions) {
 		f.Level, f.Do = fault, "look again in ten seconds; if it lasts, see the logs of the servers"
 	}
