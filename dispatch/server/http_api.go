@@ -210,6 +210,9 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		env.Params.Meta.Call = env.Key
 	}
 	hs.call(w, r, env, arguments, &apiForm{call: asked, key: key})
+	if r.Method == http.MethodHead {
+		e.server.retell(hs.se) // the answer has no body
+	}
 }
 
 // notFor refuses a route whose tool is not available to the session's role.

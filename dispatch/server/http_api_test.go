@@ -201,6 +201,40 @@ func TestAPISessionHoldsWhatItIsGranted(t *testing.T) {
 	})
 }
 
+// An answer whose form has no room for a notice does not use it up.
+func TestALossIsToldInAnAnswerOfAnyForm(t *testing.T) {
+	for first, body := range map[string]string{
+		"GET /store/shared/none": ``,
+		"POST /tasks/next":       `{"queues":["q"],"ttl_secs":60}`, // 204 if there is nothing to tell
+		"HEAD /leases":           ``,
+		"POST /leases":           `{"key":"a"}`,
+	} {
+		t.Run(first, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := newProgram(t, newWeb(t, server.Options{})).open()
+				two := one.another("two").open()
+				one.want(201, "POST", "/leases", `{"key":"a","ttl_secs":1}`)
+				time.Sleep(2 * time.Second)
+				two.want(201, "POST", "/leases", `{"key":"a","ttl_secs":60}`)
+				method, path, _ := strings.Cut(first, " ")
+				resp, err := one.client.Do(one.request(t.Context(), method, path, body, "Content-Type", "application/json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				told, err := io.ReadAll(resp.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				told = append(told, one.want(200, "GET", "/leases", "").body...)
+				if strings.Count(string(told), "LEASE_LOST") != 1 {
+					t.Errorf("%d, and the loss is not told once: %s", resp.StatusCode, told)
+				}
+			})
+		})
+	}
+}
+
 // A session that is deleted ends, also if another of its requests arrives in that
 // instant: that one must not resume it.
 func TestADeletedSessionIsNotResumed(t *testing.T) {

@@ -26,7 +26,11 @@ func (c *Call) Answer(reply tools.Reply) Answer {
 	a := Answer{Status: http.StatusOK, Type: jsonType, Body: reply.Object}
 	switch {
 	case r.missing != "" && string(member(reply.Object, r.missing)) == "null":
-		return Problem(http.StatusNotFound, "NOT_FOUND", "there is no such "+r.missing)
+		refused := map[string]any{"code": "NOT_FOUND", "message": "there is no such " + r.missing}
+		if news := member(reply.Object, "notices"); news != nil {
+			refused["notices"] = news
+		}
+		return problem(http.StatusNotFound, "NOT_FOUND", mustJSON(refused))
 	case r.empty != "" && string(member(reply.Object, r.empty)) == "[]" && member(reply.Object, "notices") == nil:
 		return Answer{Status: http.StatusNoContent}
 	}
