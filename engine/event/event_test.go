@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/pebble"
 )
@@ -173,9 +174,11 @@ func TestABackupIssuesNoNumberAgain(t *testing.T) {
 			}
 			return n
 		}
-		first := issue(h.eng)
+		first, off := issue(h.eng), time.Duration(0)
 		use := func(begun time.Time) (n uint64) {
-			eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+			c := clock.Go()
+			c.Wall = func() time.Time { return time.Now().Add(off) }
+			eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem(), Clock: c})
 			if err != nil {
 				h.Fatal(err)
 			}
@@ -213,6 +216,22 @@ func TestABackupIssuesNoNumberAgain(t *testing.T) {
 		}
 		if n := use(time.Unix(0, 0)); n >= 1<<50 {
 			h.Errorf("with a backup that seems to be of 1970, it begins with %d", n)
+		}
+		off = time.Until(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+		older, newer := time.Now().Add(off-24*time.Hour), time.Now().Add(off)
+		for range 2 {
+			last = use(older)
+			last += busy
+			time.Sleep(time.Second)
+			now := use(newer)
+			if now <= last {
+				h.Errorf("a use of a newer backup begins with %d, and %d was issued in that of an older one", now, last)
+			}
+			last = now + busy
+			time.Sleep(time.Second)
+		}
+		if n := use(newer.Add(time.Hour)); n <= last {
+			h.Errorf("when the clock was set back, it begins with %d, behind %d", n, last)
 		}
 		h.update(func(tx engine.Tx) {
 			before := event.NumbersOf(tx)

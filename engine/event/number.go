@@ -88,20 +88,24 @@ func Raise(tx engine.Tx, above uint64) {
 }
 
 // A copy (see [engine.CopyRow]) does not know which numbers were issued after it
-// was made. So the first that are issued in it are greater than any that can have
-// been: by what the fastest daemon issues in the time since then, and by reserve,
-// which makes up for a wall clock that was set back. So the numbers also rise if
-// the same copy is used twice.
+// was made, neither in the original nor in other copies of it. So the first that
+// are issued in it are those of the wall clock: what the fastest daemon would have
+// issued since epoch, and reserve. So the numbers also rise if the same copy is used
+// twice, or an older and then a newer one. If the wall clock was set back, the copy's
+// own numbers go on behind reserve.
 const (
 	fastest = 1 << 20 // numbers a second
 	reserve = 1 << 36 // as many in eighteen hours
 	oldest  = 10 * 366 * 24 * time.Hour
+	latest  = 64 * 366 * 24 * time.Hour // since epoch
 )
 
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Restore makes the next token and the next revision of a copy greater than all
-// that were issued in the original, and returns since when that may have changed.
-// From then on it is a state like any other. In one that is no copy, Restore does
-// nothing and returns the zero time.
+// that were issued in the original and its copies, and returns since when that may
+// have changed. From then on it is a state like any other. In one that is no copy,
+// Restore does nothing and returns the zero time.
 func Restore(tx engine.Tx) (since time.Time, err error) {
 	row, ok := tx.Get(engine.CopyKey)
 	if !ok {
@@ -111,13 +115,21 @@ func Restore(tx engine.Tx) (since time.Time, err error) {
 		return since, fmt.Errorf("%w: %q", engine.ErrCorrupt, engine.CopyKey)
 	}
 	since = time.Unix(0, int64(record.ReadFixed(row.Value))).UTC()
-	age := tx.Wall().Sub(since)
-	age = min(max(age, 0), oldest)
-	n := NumbersOf(tx)
-	issued := fastest*uint64(age/time.Second) + fastest*uint64(age%time.Second)/uint64(time.Second)
-	Raise(tx, max(n.Token, n.Revision)+reserve+issued)
+	n, wall := NumbersOf(tx), tx.Wall()
+	above := max(n.Token, n.Revision) + issuedIn(min(wall.Sub(since), oldest))
+	next := issuedIn(min(wall.Sub(epoch), latest)) + reserve
+	if wall.Before(since) || wall.Before(epoch) || next < above {
+		next = max(next, above+reserve)
+	}
+	Raise(tx, next)
 	tx.Delete(engine.CopyKey)
 	return since, nil
+}
+
+// issuedIn returns how many numbers the fastest daemon issues.
+func issuedIn(d time.Duration) uint64 {
+	d = max(d, 0)
+	return fastest*uint64(d/time.Second) + fastest*uint64(d%time.Second)/uint64(time.Second)
 }
 
 // Recover makes sure, when a state is opened, that the next token is greater
