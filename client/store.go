@@ -27,7 +27,7 @@ func (c *Client) Load(ctx context.Context, path string, v any) (found bool, err 
 // Store writes an entry of the layer's store if the leases of all gates are
 // held.
 func (c *Client) Store(ctx context.Context, path string, v any, gates ...Gate) error {
-	value, err := json.Marshal(v)
+	value, err := argument("value", v)
 	if err != nil {
 		return err
 	}

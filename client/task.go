@@ -1,6 +1,8 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,7 +56,7 @@ func (c *Client) Enqueue(ctx context.Context, t NewTask) (id string, err error) 
 	payload, ready := t.Payload.(json.RawMessage)
 	switch {
 	case !ready || payload == nil:
-		if payload, err = json.Marshal(t.Payload); err != nil {
+		if payload, err = argument("payload", t.Payload); err != nil {
 			return "", fmt.Errorf("the payload: %w", err)
 		}
 	case !json.Valid(payload):
@@ -130,13 +132,24 @@ func (c *Client) Wait(ctx context.Context, id string) (o Outcome, err error) {
 
 // arguments returns the JSON of what a caller says. Text that JSON cannot have is refused
 // as the server refuses it.
-func arguments(v any) ([]byte, error) {
-	if name, found := jsontext.NotUTF8(v); found {
+func arguments(v any) ([]byte, error) { return argument("", v) }
+
+// argument is arguments for the value of one of them.
+func argument(name string, v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Contains(b, []byte(`\ufffd`)) { // which Marshal writes for such text, and not for U+FFFD
+		return b, nil
+	}
+	if in, found := jsontext.NotUTF8(v); found {
+		name = cmp.Or(in, name)
 		e := &Error{Status: http.StatusBadRequest, Code: "INVALID_ARGUMENT", Message: name + " must be valid UTF-8"}
 		e.Object = encode(map[string]string{"argument": name, "code": e.Code, "message": e.Message})
 		return nil, e
 	}
-	return json.Marshal(v)
+	return b, nil
 }
 
 // encode returns the JSON of a value that the client has built itself.

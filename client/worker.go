@@ -204,7 +204,7 @@ func (s *shift) finish(t *Task, h *hold, result any, failure error) {
 	ctx, cancel := context.WithTimeout(h.ctx, s.opts.Outage) // if the claim is lost, there is nothing to send
 	defer cancel()
 	var err error
-	encoded, wrong := json.Marshal(result)
+	encoded, wrong := argument("result", result)
 	if failure == nil && wrong != nil {
 		failure = Final(fmt.Errorf("the result: %w", wrong))
 	}
