@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
@@ -16,6 +18,17 @@ func Events(ctx context.Context, c *client.Client, run string, since uint64) (ou
 	s := stream{args: map[string]any{"run": run}, since: since, json: true}
 	code = exit.Report(ctx, &stderr, "", explained(s.copy(ctx, c, &stdout, &stderr)))
 	return stdout.String(), stderr.String(), code
+}
+
+// Leases is what leasehold leases --json says of a run.
+func Leases(ctx context.Context, c *client.Client, run string) (string, error) {
+	var out strings.Builder
+	cmd := &cobra.Command{}
+	cmd.SetContext(ctx)
+	l := leasesLook()
+	l.args, l.json = map[string]any{"run": run}, true
+	err := l.once(cmd, c, &out)
+	return out.String(), err
 }
 
 // Drawn is what a view shows of a run at a width, asked of a daemon.

@@ -17,7 +17,7 @@ import (
 
 func NewLeasesCommand() *cobra.Command {
 	var run, layer, scope, prefix string
-	l := &look{tool: "operator_leases", empty: `{"leases":[]}`}
+	l := leasesLook()
 	cmd := l.flags(&cobra.Command{
 		Use:   "leases",
 		Short: "Show who holds what, and who waits for it",
@@ -51,6 +51,10 @@ directory, its branch and the pid of its client, as far as they are known.`,
 	Complete(cmd, "scope", "run", "layer", "all")
 	CompleteWith(cmd, "layer", CompleteLeads)
 	return cmd
+}
+
+func leasesLook() *look {
+	return &look{tool: "operator_leases", empty: `{"leases":[]}`, pages: "leases"}
 }
 
 // shownLease is a lease in the format of operator_leases.

@@ -4,10 +4,12 @@
 package view
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -27,6 +29,7 @@ type look struct {
 	empty string // the answer if there is nothing
 	args  map[string]any
 	draw  drawing
+	pages string // the list of which an answer may have only the first page, or ""
 
 	json    bool
 	watch   bool
@@ -116,6 +119,9 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	if nobodyYet(cmd, l.args, err) {
 		return l.showEmpty(out)
 	}
+	if err == nil && l.pages != "" {
+		answer.Object, err = l.allPages(cmd.Context(), c, answer.Object)
+	}
 	if err != nil {
 		return err
 	}
@@ -131,6 +137,37 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	}
 	_, err = io.WriteString(out, text)
 	return err
+}
+
+// allPages asks for the pages after the first, and returns an object with all of the list.
+func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMessage) (json.RawMessage, error) {
+	var list []json.RawMessage
+	args := maps.Clone(l.args)
+	for page := first; ; {
+		fields, err := connection.Decode[map[string]json.RawMessage](page)
+		if err != nil {
+			return nil, err
+		}
+		var items []json.RawMessage
+		var next string
+		if err := json.Unmarshal(fields[l.pages], &items); err != nil {
+			return nil, err
+		}
+		if at, more := fields["next"]; !more {
+			if list == nil {
+				return page, nil
+			}
+			return json.Marshal(map[string][]json.RawMessage{l.pages: append(list, items...)})
+		} else if err := json.Unmarshal(at, &next); err != nil {
+			return nil, err
+		}
+		list, args["after"] = append(list, items...), next
+		answer, err := connection.Call(ctx, c, l.tool, args)
+		if err != nil {
+			return nil, err
+		}
+		page = answer.Object
+	}
 }
 
 // missing names the partitions that an answer leaves out. It returns "" if there

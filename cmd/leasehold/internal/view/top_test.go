@@ -115,6 +115,23 @@ func TestTopCountsAsFarAsItReads(t *testing.T) {
 		}
 		m.Look()
 		has(t, m, "2 leases 1000+  ")
+
+		// leasehold leases reads them all.
+		text, err := view.Leases(t.Context(), d.connect(server.Hello{Operator: true}), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list struct{ Leases []struct{ Key string } }
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatal(err)
+		}
+		keys := make(map[string]bool)
+		for _, l := range list.Leases {
+			keys[l.Key] = true
+		}
+		if len(list.Leases) != 1001 || len(keys) != 1001 || strings.Contains(text, `"next"`) {
+			t.Errorf("%d leases of %d keys", len(list.Leases), len(keys))
+		}
 	})
 }
 
