@@ -202,7 +202,7 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 			if resp.StatusCode != c.status {
 				t.Errorf("%s %.60s %v: %s, want %d: %.200s", c.method, c.body, c.header, resp.Status, c.status, body)
 			}
-			if resp.StatusCode == 403 && !strings.Contains(string(body), "give the name to leasehold serve with --http-host") {
+			if resp.StatusCode == 403 && !strings.Contains(body, "give the name to leasehold serve with --http-host") {
 				t.Errorf("%s without what to do: %s", resp.Status, body)
 			}
 			if resp.StatusCode == 401 && !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {

@@ -36,7 +36,7 @@ const maxUnsent = 64 << 20
 func newLink(nc net.Conn, r io.Reader) *link {
 	l := &link{nc: nc, lines: make(chan []byte), stop: make(chan struct{}), toDaemon: make(chan []byte)}
 	go readLines(r, maxDaemonLine, l.lines, l.stop) // ends with close
-	go writeLines(nc, l.toDaemon)                   // ends with close; when it fails, reading fails too
+	go func() { _ = writeLines(nc, l.toDaemon) }()  // ends with close; when it fails, reading fails too
 	return l
 }
 
