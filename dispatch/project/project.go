@@ -124,7 +124,11 @@ func tomlError(file string, err error) error {
 	}
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := wrong.Position()
-		return fmt.Errorf("%s:%d:%d: %s", file, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+		what := strings.TrimPrefix(wrong.Error(), "toml: ")
+		if strings.HasPrefix(what, "cannot ") { // which names types of Go
+			what = "a value of another type belongs here: run, policy and without_daemon are texts, paths is a list of texts, hold_secs is a number, and guard is a table"
+		}
+		return fmt.Errorf("%s:%d:%d: %s", file, line, column, what)
 	}
 	return fmt.Errorf("%s: %w", file, err)
 }

@@ -174,7 +174,11 @@ func TestTheFileNamesTheRun(t *testing.T) {
 		"[guard]\nhold_secs=nan":    `guard.hold_secs = NaN must be from 1 to 86400`,
 		"run = \"x\"\n[guard]\na=1": `.leasehold.toml:3:1: unknown key "guard.a"`,
 		"run = ":                    ".leasehold.toml:1:",
-		"run = 3":                   ".leasehold.toml:1:",
+		"run = 3":                   ".leasehold.toml:1:7: a value of another type belongs here: run, policy",
+		"[guard]\npaths=\"x\"":      ".leasehold.toml:2:7: a value of another type belongs here",
+		"[guard]\npolicy=[true]":    ".leasehold.toml:2:8: a value of another type belongs here",
+		"[guard]\nhold_secs=\"x\"":  ".leasehold.toml:2:11: a value of another type belongs here",
+		"guard = 3":                 ".leasehold.toml:1:9: a value of another type belongs here",
 	} {
 		write(t, filepath.Join(shop, project.File), text)
 		run, err := of(t, shop).Run()

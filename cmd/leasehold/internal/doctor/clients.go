@@ -146,6 +146,22 @@ func examineClients(ctx context.Context, at []string) (found []finding) {
 	return found
 }
 
+// examineProject reads the settings of the project of this directory.
+func examineProject() []finding {
+	here, err := os.Getwd()
+	if err != nil {
+		return nil
+	}
+	p, err := project.Of(here)
+	if err == nil {
+		_, err = p.Settings()
+	}
+	if err != nil {
+		return []finding{{"project", fault, oneLine.Replace(err.Error()), "correct that file: until then agents here join no run, and the guard checks no write"}}
+	}
+	return nil
+}
+
 // paths returns where the file may be: here, in the home directory, and where setup
 // writes it, which variables such as CODEX_HOME say, and the project that here is in.
 func (c clientConfig) paths(home, here string) (paths []string) {

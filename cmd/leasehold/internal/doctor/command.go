@@ -31,11 +31,12 @@ func NewCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out what is wrong, and what to do about it",
 		Long: `Check the socket and the daemon behind it, its certificates, the directory of the state,
-the clocks, and the configurations of MCP clients that name leasehold: those of this
-directory, of the project that it is in, and of the user, wherever the clients' own
-variables put them. While a daemon runs, doctor starts each of these servers as its
-client starts it, with the environment that the client gives it, and says whether the
-server reaches this daemon, and which run it joins. It also checks the tool time-outs.
+the clocks, the settings of the project in .leasehold.toml, and the configurations of
+MCP clients that name leasehold: those of this directory, of the project that it is in,
+and of the user, wherever the clients' own variables put them. While a daemon runs,
+doctor starts each of these servers as its client starts it, with the environment that
+the client gives it, and says whether the server reaches this daemon, and which run it
+joins. It also checks the tool time-outs.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
@@ -128,7 +129,7 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	}
 	if target.Servers != nil {
 		found, answering := examineServers(cmd.Context(), target.Servers)
-		found = append(found, examineClock()...)
+		found = append(append(found, examineClock()...), examineProject()...)
 		return append(found, examineClients(cmd.Context(), answering)...)
 	}
 	found, clocks := examineSocket(cmd)
@@ -136,7 +137,7 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	found = append(found, examineCertificates(daemon)...)
 	found = append(found, examinePlace(inDatabase || daemon.Database)...)
 	found = append(found, clocks...)
-	found = append(found, examineClock()...)
+	found = append(append(found, examineClock()...), examineProject()...)
 	return append(found, examineClients(cmd.Context(), daemonAt(cmd))...)
 }
 
