@@ -35,7 +35,7 @@ func runGit(cmd *cobra.Command) error {
 	}
 	settings, err := of.Settings()
 	if err != nil {
-		return err
+		return exit.Hint(err, "git has not made the commit: correct that file; git commit --no-verify commits without a look at the leases")
 	}
 	run, err := place.Run("", dir)
 	if err != nil {
