@@ -118,6 +118,9 @@ func run(cmd *cobra.Command, o options, names []string) error {
 	}
 	plans := planSetup(m, chosen, o.project)
 	s := summary{plans: plans, notes: notesOf(chosen, o.project)}
+	if len(named) == 0 && len(chosen) == 1 && chosen[0].name == "git" {
+		s.notes = append(s.notes, "no MCP client was found on this machine; leasehold setup claude writes for one that is not here yet")
+	}
 	if o.check {
 		return s.report(cmd, o, false)
 	}

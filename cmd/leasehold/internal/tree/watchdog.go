@@ -27,7 +27,7 @@ func NewWatchdogCommand() *cobra.Command {
 			ctx := context.WithoutCancel(cmd.Context())
 			ended, err := process.RunWatchdog(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), mark, grace, patience)
 			if ended > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the command that started them was killed; ended the processes that it left: %d\n", ended)
+				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the command was killed; its watchdog ended the processes that it left: %d\n", ended)
 			}
 			return err
 		},
