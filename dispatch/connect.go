@@ -37,7 +37,8 @@ type Credentials struct {
 }
 
 // An Origin is where the process of a session was working when it connected. It
-// is only shown to people; no decision depends on it.
+// is only shown to people, except that a client is told what it lost by its PID or Mark:
+// see [State.leftBy].
 type Origin struct {
 	Directory string `json:",omitempty"` // absolute; "": unknown
 	PID       int    `json:",omitempty"` // of the client, which may be the parent of the peer
@@ -77,6 +78,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 			return nil, fmt.Errorf("%w: the session to resume has ended", ErrUnauthenticated)
 		}
 	}
+	former := s.leftBy(c.Run, c.Origin)
 	record := sessionRecord{ID: uuid.New(), Peer: peer, Origin: c.Origin}
 	handle, hash := s.opts.Partition.newSecret(handleMark, record.ID)
 	record.Secret = hash
@@ -93,7 +95,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		case k.Run != "":
 			err = ErrUnauthenticated // its handle could not be resumed
 		default:
-			actor, err = s.join(tx, c.Run, c.Name)
+			actor, err = s.join(tx, c.Run, c.Name, former)
 		}
 		return actor, err
 	})
@@ -238,9 +240,9 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 	return a, nil
 }
 
-// join creates a worker in the root layer of a run. It creates the run if
-// necessary.
-func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
+// join creates a worker in the root layer of a run, which is told what the actor lost
+// that its client was before: see [State.leftBy]. It creates the run if necessary.
+func (s *State) join(tx engine.Tx, run, name string, former left) (Actor, error) {
 	if err := CheckRun(run); err != nil {
 		return Actor{}, err
 	}
@@ -266,6 +268,9 @@ func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 		}
 		a.Transient = true
 		putActor(tx, a)
+		if tx.Now().Before(former.until) {
+			s.core.PassOn(tx, former.actor, a.ID)
+		}
 		return a, nil
 	}
 }

@@ -84,6 +84,7 @@ type State struct {
 	parties  map[uuid.UUID]*party // sessions connected to this daemon
 	layers   map[uuid.UUID]*layer.Layer
 	detached map[uuid.UUID]detached // sessions that may be resumed
+	left     map[client]left
 
 	guard  guard
 	guests struct {
@@ -113,6 +114,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		parties:  make(map[uuid.UUID]*party),
 		layers:   make(map[uuid.UUID]*layer.Layer),
 		detached: make(map[uuid.UUID]detached),
+		left:     make(map[client]left),
 		ends:     make(chan struct{}, 1),
 
 		launchers: work.NewLaunchers(eng, work.Options{Alive: opts.Alive, Find: opts.Process}),

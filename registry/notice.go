@@ -312,6 +312,17 @@ func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	}
 }
 
+// PassOn passes the losses that an actor was not told of on to another actor.
+func (c *Core) PassOn(tx Tx, from, to uuid.UUID) {
+	for row := range tx.Scan(lostKeys(from)) {
+		if n := (Notice{}); n.read(row) && n.Kind == Loss && !n.told {
+			forgetNotice(tx, row.Key)
+			n.Session = uuid.Nil
+			n.raise(tx, to, tx.Put)
+		}
+	}
+}
+
 // LostBy returns the leases that an actor has lost in the last hour, except
 // those that ended with their session.
 func (c *Core) LostBy(tx Tx, actor uuid.UUID) (list []Notice) {

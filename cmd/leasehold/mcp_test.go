@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/shim"
+	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -123,6 +125,45 @@ func TestKilledClientFreesItsLeasesAtOnce(t *testing.T) {
 	holder.answer(3)
 	if r := next.answer(3); r.Result.StructuredContent.Token <= c.Token {
 		t.Errorf("the dead waiter was served: %+v", r)
+	}
+}
+
+// A client whose leasehold mcp dies starts another, and its model goes on. The first
+// answer tells it what it lost.
+func TestAClientThatStartsItsServerAgainIsToldWhatItLost(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	first, cmd := startShim(t, "--name", "agent")
+	first.handshake()
+	first.call(1, "run_lease_acquire", `{"key":"deploy"}`)
+	first.answer(1)
+	cmd.Process.Kill()
+
+	nc, err := net.Dial("unix", inDir(t, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	br, _, err := server.Greet(nc, server.Hello{Operator: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, "its lease is free", func() bool {
+		if _, err := nc.Write(callLine(1, "operator_tree", `{}`)); err != nil {
+			t.Fatal(err)
+		}
+		line, err := br.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !strings.Contains(line, `"name":"agent"`)
+	})
+	again, _ := startShim(t, "--name", "agent")
+	again.handshake()
+	again.call(1, "lease_list", `{}`)
+	if line := <-again.lines; !strings.Contains(line, "LEASE_LOST") || !strings.Contains(line, `"key":"deploy"`) {
+		t.Errorf("the first answer: %s", line)
 	}
 }
 
