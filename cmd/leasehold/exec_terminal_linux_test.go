@@ -108,6 +108,16 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 		}
 	})
 
+	t.Run("a user who waits is told who is in the way", func(t *testing.T) {
+		holder := openConsole(t, env, leasehold, "exec", "--lease", "w", "--", "sh", "-c", `echo ready; read x`)
+		holder.sees("ready")
+		c := openConsole(t, env, leasehold, "exec", "--lease", "w", "--wait", "600", "--", "echo", "got it")
+		c.sees(`leasehold: waiting: lease "w" held by actor `)
+		c.sees("; you are number 1 in line; it works in ")
+		holder.types("\n")
+		c.sees("got it")
+	})
+
 	// Nobody could let it run on.
 	t.Run("Ctrl-Z stops nothing without a shell", func(t *testing.T) {
 		c := openConsole(t, env, leasehold, "exec", "--lease", "b", "--", "sh", "-c", `read x; echo ready; read x; echo "read $x"`)

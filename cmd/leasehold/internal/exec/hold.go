@@ -21,6 +21,10 @@ const (
 	// maxCall is how long one call waits. Other clients cut calls at 60 s.
 	maxCall = 50 * time.Second
 
+	// firstCall is how long the first one waits if somebody looks on, who is then
+	// told who is in the way.
+	firstCall = time.Second
+
 	// execOutage is how long a waiting exec waits for a daemon to come back.
 	execOutage = 30 * time.Second
 
@@ -45,6 +49,9 @@ type hold struct {
 
 	// linked is called after each connection but the first.
 	linked func()
+
+	// waits is called once, with who is in the way, if that takes more than a moment.
+	waits func(behind string)
 
 	mu    sync.Mutex
 	until time.Time // by now()

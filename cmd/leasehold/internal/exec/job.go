@@ -54,6 +54,9 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	link := &execLink{dialer: dialer, hello: hello}
 	defer link.close()
 	h := &hold{cfg: cfg, link: link}
+	if out := cmd.ErrOrStderr(); terminal.Is(out) {
+		h.waits = func(behind string) { fmt.Fprintf(out, "leasehold: waiting: %s\n", terminal.Line(out, behind)) }
+	}
 	ctx := context.WithoutCancel(cmd.Context())
 	defer h.release(ctx)
 	err = h.obtain(waiting)

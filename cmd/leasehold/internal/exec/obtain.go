@@ -26,6 +26,9 @@ func (h *hold) obtain(ctx context.Context) error {
 	patience := time.Time{} // until when to wait for a daemon that has gone away
 	for failures := 0; ; {
 		wait := min(max(time.Until(end), 0), maxCall)
+		if h.waits != nil {
+			wait = min(wait, firstCall)
+		}
 		args["wait_secs"] = wait.Seconds()
 		bounded, cancel := context.WithTimeoutCause(ctx, wait+connection.HelloTimeout, errors.New("the daemon does not answer"))
 		before := h.link.client
@@ -57,6 +60,10 @@ func (h *hold) obtain(ctx context.Context) error {
 			if time.Until(end) <= 0 {
 				return gaveUp(refusal, h.cfg.wait)
 			}
+			if h.waits != nil {
+				h.waits(inLine(refusal, "are"))
+				h.waits = nil
+			}
 			args["ticket"] = ticket // keeps the place in line
 			failures = 0
 		case h.link.hello.Handle == "" || permanent(err):
@@ -85,15 +92,20 @@ func ticketOf(r *client.Refusal) string {
 
 var position = regexp.MustCompile(`; you are (number \d+ in line); call again with ticket \S+ within \d+ s to keep your place`)
 
-// gaveUp rewords the refusal of a wait that has timed out, because the user of
-// exec cannot continue with the ticket.
+// inLine rewords the message of a wait that has timed out, because the user of exec
+// cannot continue with the ticket. What the user "is" in line may be over.
+func inLine(r *client.Refusal, is string) string {
+	all := position.FindAllStringSubmatchIndex(r.Message, -1)
+	if len(all) == 0 {
+		return r.Message
+	}
+	last := all[len(all)-1] // the key may contain any text
+	return fmt.Sprintf("%s; you %s %s%s", r.Message[:last[0]], is, r.Message[last[2]:last[3]], r.Message[last[1]:])
+}
+
+// gaveUp returns the refusal of the last wait.
 func gaveUp(r *client.Refusal, waited time.Duration) error {
 	worded := *r
-	// Use the last match, because the key may contain any text.
-	if all := position.FindAllStringSubmatchIndex(r.Message, -1); len(all) > 0 {
-		last := all[len(all)-1]
-		worded.Message = fmt.Sprintf("%s; you were %s%s", r.Message[:last[0]], r.Message[last[2]:last[3]], r.Message[last[1]:])
-	}
-	worded.Message += fmt.Sprintf("; gave up after %v", waited.Round(time.Second))
+	worded.Message = fmt.Sprintf("%s; gave up after %v", inLine(r, "were"), waited.Round(time.Second))
 	return &worded
 }
