@@ -84,7 +84,7 @@ type State struct {
 	parties  map[uuid.UUID]*party // sessions connected to this daemon
 	layers   map[uuid.UUID]*layer.Layer
 	detached map[uuid.UUID]detached // sessions that may be resumed
-	left     map[client]left
+	left     map[client]left        // what clients are told that connect again
 
 	guard  guard
 	guests struct {

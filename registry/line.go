@@ -141,7 +141,8 @@ func (w *waiter) remove(tx Tx) {
 	w.count(tx, -1)
 }
 
-// count counts the rows of a place, or no longer if n is -1.
+// count adds n to the counts of the place's actor and of its lines: 1 for a new place,
+// -1 for one that goes.
 func (w *waiter) count(tx Tx, n int) {
 	addCount(tx, waitsCount(w.Holder.Actor), n*len(w.wants))
 	for _, want := range w.wants {

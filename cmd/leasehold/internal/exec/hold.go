@@ -21,8 +21,8 @@ const (
 	// maxCall is how long one call waits. Other clients cut calls at 60 s.
 	maxCall = 50 * time.Second
 
-	// firstCall is how long the first one waits if somebody looks on, who is then
-	// told who is in the way.
+	// firstCall is how long the first call waits if a user looks on. The user is
+	// then told who is in the way.
 	firstCall = time.Second
 
 	// execOutage is how long a waiting exec waits for a daemon to come back.
@@ -50,7 +50,8 @@ type hold struct {
 	// linked is called after each connection but the first.
 	linked func()
 
-	// waits is called once, with who is in the way, if that takes more than a moment.
+	// waits is called once, with who is in the way, if the wait takes longer than
+	// firstCall. It is nil if no user looks on.
 	waits func(behind string)
 
 	mu    sync.Mutex

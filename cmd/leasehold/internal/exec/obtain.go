@@ -93,14 +93,15 @@ func ticketOf(r *client.Refusal) string {
 var position = regexp.MustCompile(`; you are (number \d+ in line); call again with ticket \S+ within \d+ s to keep your place`)
 
 // inLine rewords the message of a wait that has timed out, because the user of exec
-// cannot continue with the ticket. What the user "is" in line may be over.
-func inLine(r *client.Refusal, is string) string {
+// cannot continue with the ticket. verb is "are" while the wait goes on, and "were"
+// after it.
+func inLine(r *client.Refusal, verb string) string {
 	all := position.FindAllStringSubmatchIndex(r.Message, -1)
 	if len(all) == 0 {
 		return r.Message
 	}
 	last := all[len(all)-1] // the key may contain any text
-	return fmt.Sprintf("%s; you %s %s%s", r.Message[:last[0]], is, r.Message[last[2]:last[3]], r.Message[last[1]:])
+	return fmt.Sprintf("%s; you %s %s%s", r.Message[:last[0]], verb, r.Message[last[2]:last[3]], r.Message[last[1]:])
 }
 
 // gaveUp returns the refusal of the last wait.
