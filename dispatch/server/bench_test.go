@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,6 +28,7 @@ func BenchmarkLeaseCall(b *testing.B) {
 	for _, clients := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
 			conns := benchClients(b, clients)
+			defer runtime.KeepAlive(make([]byte, 32<<20)) // as the daemon does
 			var empty, renew, pair []float64
 			for b.Loop() {
 				empty = append(empty, callRate(conns, benchCalls["empty"]))
