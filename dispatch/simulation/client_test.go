@@ -213,6 +213,10 @@ func (c *client) linked(link *socket, peer process.Peer, handle string) *session
 	return c.session
 }
 
+// doorGrace is how long the session of a client lasts whose server was lost. See
+// server.Transport.
+const doorGrace = 10 * time.Second
+
 // over notes that the daemon knows a session no more.
 func (c *client) over(s *session) {
 	c.mu.Lock()
@@ -222,6 +226,9 @@ func (c *client) over(s *session) {
 	}
 	if c.doubt >= 0 && (s.ended < 0 || c.doubt < s.ended) {
 		s.ended = c.doubt
+	}
+	if s.ended < 0 && c.w.awaits && c.w.now()-s.heard >= doorGrace {
+		s.ended = s.heard // one server was cut off, and the next one stood still
 	}
 	if s.ended < 0 {
 		c.w.fault("the session of %s ended, and nobody had ended it", c.name)

@@ -45,12 +45,13 @@ type Dialer struct {
 	// take its place.
 	byHand bool
 
-	at int // which of the servers elsewhere to try first
+	at           int           // which of the servers elsewhere to try first
+	helloTimeout time.Duration // of the last of them; HelloTimeout but in tests
 }
 
 // NewDialer returns a dialer for a daemon.
 func NewDialer(target place.Target) *Dialer {
-	d := &Dialer{target: target, Socket: target.Socket}
+	d := &Dialer{target: target, Socket: target.Socket, helloTimeout: HelloTimeout}
 	if target.Servers != nil {
 		d.Socket = target.Servers.URLs[0].String()
 	}

@@ -27,8 +27,9 @@ import (
 var ErrNoServer = errors.New("no server answers")
 
 const (
-	// dialTimeout is how long one server may take to accept a connection before the next
-	// is tried.
+	// dialTimeout is how long one server may take to accept a connection, and then to
+	// answer, before the next is tried. A server that stands still accepts, and the session
+	// of a client that lost another server lasts for 10 s.
 	dialTimeout = 3 * time.Second
 
 	// goodbyeTimeout limits the goodbye to a server that may no longer read.
@@ -41,14 +42,18 @@ const (
 const peerSilence = server.Silence(9 * time.Second)
 
 // reachServer connects to a server elsewhere. It tries the server of the last connection
-// first, and then the next ones in turn. A refusal is final, except UNAVAILABLE and LIMIT:
+// first, and then the next ones in turn; it waits longer for the last. A refusal is final, except UNAVAILABLE and LIMIT:
 // after these it tries the next server, and after a certificate that is not trusted.
 func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 	urls := d.target.Servers.URLs
 	var failed, untrusted error
-	for range urls {
+	for left := len(urls); left > 0; left-- {
 		u := urls[d.at%len(urls)]
-		nc, err := d.upgrade(ctx, u)
+		limit := d.helloTimeout
+		if left > 1 {
+			limit = dialTimeout
+		}
+		nc, err := d.upgrade(ctx, u, limit)
 		if err == nil {
 			d.Socket = u.String()
 			return nc, nil
@@ -74,8 +79,8 @@ type oneLine struct{ error }
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
 func (e oneLine) Unwrap() error { return e.error }
 
-// upgrade connects to one server.
-func (d *Dialer) upgrade(ctx context.Context, u *url.URL) (net.Conn, error) {
+// upgrade connects to one server, which may take limit to answer.
+func (d *Dialer) upgrade(ctx context.Context, u *url.URL, limit time.Duration) (net.Conn, error) {
 	s := d.target.Servers
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: peerSilence.KeepAlive(), Control: peerSilence.Control}
 	raw, err := dialer.DialContext(ctx, "tcp", place.Address(u))
@@ -83,6 +88,7 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL) (net.Conn, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	_ = raw.SetDeadline(time.Now().Add(limit))
 	nc, err := ask(ctx, raw, u, s)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -98,7 +104,6 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL) (net.Conn, error) {
 // session protocol.
 func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.Conn, error) {
 	c := &upgraded{Conn: raw, raw: raw}
-	_ = raw.SetDeadline(time.Now().Add(HelloTimeout))
 	if u.Scheme == "https" {
 		config := s.TLS.Clone()
 		config.ServerName = u.Hostname()

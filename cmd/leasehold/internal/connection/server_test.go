@@ -1,0 +1,37 @@
+package connection
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/server"
+)
+
+// The system accepts connections for a server that stands still. A client goes on to the
+// next server long before it would give up on the only one.
+func TestAServerThatStandsStillIsPassedOver(t *testing.T) {
+	still, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer still.Close()
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "this is an answer", http.StatusForbidden)
+	}))
+	defer answers.Close()
+	d := NewDialer(place.Target{Servers: &place.Servers{URLs: []*url.URL{
+		{Scheme: "http", Host: still.Addr().String()},
+		{Scheme: "http", Host: answers.Listener.Addr().String()},
+	}}})
+	d.helloTimeout = time.Hour
+	_, err = d.Reach(t.Context(), false)
+	if refused, ok := errors.AsType[*server.HelloError](err); !ok || refused.Code != "FORBIDDEN" {
+		t.Errorf("%v; want the refusal of the second", err)
+	}
+}
