@@ -50,7 +50,7 @@ export class Client {
     this.#session = undefined;
   }
 
-  async #call([method, route, inQuery], args, call) {
+  async #call([method, route, inQuery, condition], args, call) {
     const body = { ...args };
     const take = (name) => {
       const value = body[name];
@@ -78,6 +78,10 @@ export class Client {
     if (query.length > 0) path += `?${query.join("&")}`;
     const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
     if (this.#session) headers["Leasehold-Session"] = this.#session;
+    if (condition) {
+      const version = condition.required ? part("expected_version") : take("expected_version");
+      if (version !== undefined) Object.assign(headers, String(version) === "0" ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` });
+    }
     if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
     const request = { method, headers, signal: call.signal };
     if (method !== "GET" && Object.keys(body).length > 0) {

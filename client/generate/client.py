@@ -56,6 +56,10 @@ def _names(text, names):
     return "/".join(urllib.parse.quote(name, safe="") for name in names)
 
 
+def _unchanged(version):
+    return {"If-None-Match": "*"} if version == 0 else {"If-Match": f'"{version}"'}
+
+
 def _given(arguments):
     return {k: v for k, v in arguments.items() if v is not None}
 
@@ -110,13 +114,13 @@ class Client:
         kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
         return kind(u.hostname, u.port, timeout=self._timeout)
 
-    def _call(self, method, path, query, body, key):
+    def _call(self, method, path, query, body, key, condition=None):
         if self._url.scheme != "unix":
             path = self._url.path.rstrip("/") + path
         given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in _given(query).items()}
         if given:
             path += "?" + urllib.parse.urlencode(given)
-        headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
+        headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json", **(condition or {})}
         if self._session:
             headers["Leasehold-Session"] = self._session
         if method != "GET":  # so that it can be sent again

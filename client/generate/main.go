@@ -40,6 +40,7 @@ func files() map[string][]byte {
 type operation struct {
 	Method, Path, Name, Summary string
 	InPath, InQuery, InBody     []argument
+	Version                     *argument // of the entry that is written, for If-Match
 	Answers                     *schema
 	Empty                       bool // it may have nothing to answer
 }
@@ -114,12 +115,24 @@ func operations() (list []operation) {
 					o.InPath = append(o.InPath, a)
 				case "query":
 					o.InQuery = append(o.InQuery, a)
+				case "header":
+					if p.Name == "If-Match" {
+						o.Version = &argument{"expected_version", false, schema{Type: "integer"}}
+					}
 				}
 			}
 			body := from.RequestBody.Content["application/json"].Schema
 			for _, name := range sorted(body.Properties) {
 				o.InBody = append(o.InBody, argument{name, contains(body.Required, name), *body.Properties[name]})
 			}
+			list = append(list, o)
+			if o.Name != "kv_set" {
+				continue
+			}
+			// With the version it is another method, as it is another tool.
+			list[len(list)-1].Version = nil
+			o.Name, o.Summary = "kv_cas", "Write an entry if it is unchanged"
+			o.Version.Required = true
 			list = append(list, o)
 		}
 	}

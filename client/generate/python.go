@@ -65,6 +65,14 @@ func python(list []operation) []byte {
 		if len(o.InBody) == 0 {
 			body = "None"
 		}
+		condition := ""
+		if o.Version != nil {
+			table([]argument{*o.Version}, o.Version.Required)
+			condition = ", _unchanged(expected_version)"
+			if !o.Version.Required {
+				condition += " if expected_version is not None else None"
+			}
+		}
 		args = append(append([]string{"self"}, args...), "*")
 		args = append(append(args, named...), "call_key=None")
 		path := o.Path
@@ -75,8 +83,8 @@ func python(list []operation) []byte {
 			}
 			path = strings.Replace(path, "{"+a.Name+"}", "{"+escaped+"("+a.Name+")}", 1)
 		}
-		fmt.Fprintf(&b, "\n    def %s(%s):\n        %q\n        return self._call(%q, f%q, %s, %s, call_key)\n",
-			o.Name, strings.Join(args, ", "), o.Summary+".", strings.ToUpper(o.Method), path, query, body)
+		fmt.Fprintf(&b, "\n    def %s(%s):\n        %q\n        return self._call(%q, f%q, %s, %s, call_key%s)\n",
+			o.Name, strings.Join(args, ", "), o.Summary+".", strings.ToUpper(o.Method), path, query, body, condition)
 	}
 	return b.Bytes()
 }
@@ -85,13 +93,17 @@ func python(list []operation) []byte {
 func javascript(list []operation) []byte {
 	var b bytes.Buffer
 	b.WriteString(javascriptCore)
-	b.WriteString("\n// By name: method, path, and which arguments go into the query.\nconst operations = {\n")
+	b.WriteString("\n// By name: method, path, which arguments go into the query, and for If-Match whether a version must be given.\nconst operations = {\n")
 	for _, o := range list {
 		var query []string
 		for _, a := range o.InQuery {
 			query = append(query, fmt.Sprintf("%q", a.Name))
 		}
-		fmt.Fprintf(&b, "  %s: [%q, %q, [%s]],\n", o.Name, strings.ToUpper(o.Method), o.Path, strings.Join(query, ", "))
+		condition := ""
+		if o.Version != nil {
+			condition = fmt.Sprintf(", { required: %v }", o.Version.Required)
+		}
+		fmt.Fprintf(&b, "  %s: [%q, %q, [%s]%s],\n", o.Name, strings.ToUpper(o.Method), o.Path, strings.Join(query, ", "), condition)
 	}
 	b.WriteString("};\n")
 	return b.Bytes()
@@ -129,7 +141,11 @@ export class Client {
 	for _, o := range list {
 		var members []string
 		required := false
-		for _, a := range slices.Concat(o.InPath, o.InQuery, o.InBody) {
+		arguments := slices.Concat(o.InPath, o.InQuery, o.InBody)
+		if o.Version != nil {
+			arguments = append(arguments, *o.Version)
+		}
+		for _, a := range arguments {
 			mark := "?"
 			if a.Required {
 				mark, required = "", true

@@ -50,7 +50,7 @@ export class Client {
     this.#session = undefined;
   }
 
-  async #call([method, route, inQuery], args, call) {
+  async #call([method, route, inQuery, condition], args, call) {
     const body = { ...args };
     const take = (name) => {
       const value = body[name];
@@ -78,6 +78,10 @@ export class Client {
     if (query.length > 0) path += `?${query.join("&")}`;
     const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
     if (this.#session) headers["Leasehold-Session"] = this.#session;
+    if (condition) {
+      const version = condition.required ? part("expected_version") : take("expected_version");
+      if (version !== undefined) Object.assign(headers, String(version) === "0" ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` });
+    }
     if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
     const request = { method, headers, signal: call.signal };
     if (method !== "GET" && Object.keys(body).length > 0) {
@@ -110,7 +114,7 @@ export class Client {
   }
 }
 
-// By name: method, path, and which arguments go into the query.
+// By name: method, path, which arguments go into the query, and for If-Match whether a version must be given.
 const operations = {
   actor_list: ["GET", "/api/v1/actors", ["after", "limit"]],
   actor_wait: ["POST", "/api/v1/actors/wait", []],
@@ -162,9 +166,10 @@ const operations = {
   session_heartbeat: ["POST", "/api/v1/session/heartbeat", []],
   session_open: ["POST", "/api/v1/sessions", []],
   kv_list: ["GET", "/api/v1/store", ["glob", "after", "limit", "values", "layer"]],
-  kv_delete: ["DELETE", "/api/v1/store/{path}", ["override", "layer", "require_leases", "require_mode"]],
+  kv_delete: ["DELETE", "/api/v1/store/{path}", ["override", "layer", "require_leases", "require_mode"], { required: false }],
   kv_get: ["GET", "/api/v1/store/{path}", ["layer"]],
   kv_set: ["PUT", "/api/v1/store/{path}", []],
+  kv_cas: ["PUT", "/api/v1/store/{path}", [], { required: true }],
   task_enqueue_many: ["POST", "/api/v1/tasks/many", []],
   task_claim: ["POST", "/api/v1/tasks/next", []],
   task_submit_many: ["POST", "/api/v1/tasks/submit", []],

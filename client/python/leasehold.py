@@ -56,6 +56,10 @@ def _names(text, names):
     return "/".join(urllib.parse.quote(name, safe="") for name in names)
 
 
+def _unchanged(version):
+    return {"If-None-Match": "*"} if version == 0 else {"If-Match": f'"{version}"'}
+
+
 def _given(arguments):
     return {k: v for k, v in arguments.items() if v is not None}
 
@@ -110,13 +114,13 @@ class Client:
         kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
         return kind(u.hostname, u.port, timeout=self._timeout)
 
-    def _call(self, method, path, query, body, key):
+    def _call(self, method, path, query, body, key, condition=None):
         if self._url.scheme != "unix":
             path = self._url.path.rstrip("/") + path
         given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in _given(query).items()}
         if given:
             path += "?" + urllib.parse.urlencode(given)
-        headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
+        headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json", **(condition or {})}
         if self._session:
             headers["Leasehold-Session"] = self._session
         if method != "GET":  # so that it can be sent again
@@ -353,9 +357,9 @@ class Client:
         "List entries."
         return self._call("GET", f"/api/v1/store", {"glob": glob, **_given({"after": after, "limit": limit, "values": values, "layer": layer})}, None, call_key)
 
-    def kv_delete(self, path, *, override=None, layer=None, require_leases=None, require_mode=None, call_key=None):
+    def kv_delete(self, path, *, override=None, layer=None, require_leases=None, require_mode=None, expected_version=None, call_key=None):
         "Delete an entry."
-        return self._call("DELETE", f"/api/v1/store/{_path(path)}", _given({"override": override, "layer": layer, "require_leases": require_leases, "require_mode": require_mode}), None, call_key)
+        return self._call("DELETE", f"/api/v1/store/{_path(path)}", _given({"override": override, "layer": layer, "require_leases": require_leases, "require_mode": require_mode}), None, call_key, _unchanged(expected_version) if expected_version is not None else None)
 
     def kv_get(self, path, *, layer=None, call_key=None):
         "Read an entry."
@@ -364,6 +368,10 @@ class Client:
     def kv_set(self, path, *, value, layer=None, override=None, require_leases=None, require_mode=None, call_key=None):
         "Write an entry."
         return self._call("PUT", f"/api/v1/store/{_path(path)}", {}, {"value": value, **_given({"layer": layer, "override": override, "require_leases": require_leases, "require_mode": require_mode})}, call_key)
+
+    def kv_cas(self, path, *, expected_version, value, layer=None, override=None, require_leases=None, require_mode=None, call_key=None):
+        "Write an entry if it is unchanged."
+        return self._call("PUT", f"/api/v1/store/{_path(path)}", {}, {"value": value, **_given({"layer": layer, "override": override, "require_leases": require_leases, "require_mode": require_mode})}, call_key, _unchanged(expected_version))
 
     def task_enqueue_many(self, *, tasks, require_leases=None, require_mode=None, call_key=None):
         "Put several tasks in queues."

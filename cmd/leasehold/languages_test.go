@@ -113,6 +113,26 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
     assert two.kv_get("/shared/plan")["entry"]["value"] == [1, 2]
     one.kv_set("/shared/plan", value=None)
     assert two.kv_get("/shared/plan")["entry"]["value"] is None
+    version = one.kv_cas("/shared/count", expected_version=0, value=1)["version"]
+    assert two.kv_cas("/shared/count", expected_version=version, value=2, call_key="count")["version"] == version + 1
+    assert two.kv_cas("/shared/count", expected_version=version, value=2, call_key="count")["version"] == version + 1
+    for stale in (lambda: one.kv_cas("/shared/count", expected_version=version, value=3),
+                  lambda: one.kv_cas("/shared/count", expected_version=0, value=3),
+                  lambda: one.kv_delete("/shared/count", expected_version=version),
+                  lambda: one.kv_delete("/shared/count", expected_version=0)):
+        try:
+            stale()
+            assert False, "not refused"
+        except Refusal as e:
+            assert e.status == 412 and e.code == "VERSION_MISMATCH" and e.data["version"] == version + 1, e.data
+    try:
+        one.kv_cas("/shared/count", expected_version=None, value=3)
+        assert False, "not refused"
+    except Refusal as e:
+        assert e.code == "INVALID_ARGUMENT", e.data
+    assert one.kv_get("/shared/count")["entry"]["value"] == 2
+    one.kv_delete("/shared/count", expected_version=version + 1)
+    one.kv_delete("/shared/count")
     try:
         one.kv_delete("/shared/../../session")
         assert False, "not refused"
@@ -205,6 +225,24 @@ const done = await one.task_result({ task_id: task.task_id, wait_secs: 1 });
 said.push(done.state, done.result);
 await one.kv_set({ path: "/shared/plan", value: [1, 2] });
 assert.deepEqual((await two.kv_get({ path: "/shared/plan" })).entry.value, [1, 2]);
+const { version } = await one.kv_cas({ path: "/shared/count", expected_version: 0, value: 1 });
+const count = { path: "/shared/count", expected_version: version };
+assert.equal((await two.kv_cas({ ...count, value: 2 }, { idempotencyKey: "count" })).version, version + 1);
+assert.equal((await two.kv_cas({ ...count, value: 2 }, { idempotencyKey: "count" })).version, version + 1);
+for (const stale of [
+  () => one.kv_cas({ ...count, value: 3 }),
+  () => one.kv_cas({ ...count, expected_version: 0, value: 3 }),
+  () => one.kv_delete(count),
+  () => one.kv_delete({ ...count, expected_version: 0 }),
+]) {
+  await assert.rejects(stale(), (e) => e.status === 412 && e.code === "VERSION_MISMATCH" && e.data.version === version + 1);
+}
+await assert.rejects(one.kv_cas({ path: "/shared/count", value: 3 }), TypeError);
+assert.equal(await refused(one.kv_cas({ ...count, expected_version: null, value: 3 })), "INVALID_ARGUMENT");
+assert.equal(await refused(one.kv_set({ ...count, value: 3 })), "INVALID_ARGUMENT");
+assert.equal((await one.kv_get({ path: "/shared/count" })).entry.value, 2);
+await one.kv_delete({ ...count, expected_version: version + 1 });
+await one.kv_delete({ path: "/shared/count" });
 await assert.rejects(one.kv_delete({ path: "/shared/../../session" }), TypeError);
 await one.session_get();
 assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
