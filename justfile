@@ -169,11 +169,13 @@ conformance: build
     npm ci --prefix .ci/conformance --no-audit --no-fund --loglevel error
     go run ./.ci/conformance -leasehold dist/leasehold -suite .ci/conformance
 
-# a public linter reads the document of the HTTP API
+# a public linter reads the document of the HTTP API, and type checkers read the clients made from it
 openapi-lint:
     mkdir -p dist
     go run ./.ci/openapi > dist/openapi.json
     npx --yes @redocly/cli@2.77.0 lint --extends=recommended dist/openapi.json
+    npx --yes pyright@1.1.414 --pythonversion 3.8 client/python/leasehold.py
+    npx --yes --package typescript@7.0.2 tsc --noEmit --strict --target es2022 client/javascript/leasehold.d.ts
 
 # the official MCP Inspector as a client, over stdio
 inspector: build

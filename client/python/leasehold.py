@@ -21,6 +21,7 @@ import os
 import socket
 import urllib.parse
 import uuid
+from typing import Any
 
 
 class Refusal(Exception):
@@ -67,8 +68,10 @@ def _given(arguments):
 class Client:
     """One session. What it is granted ends with close, or with its process."""
 
-    def __init__(self, url, token, timeout=65):
+    def __init__(self, url, token, timeout: float = 65):
         self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token, timeout
+        if not (self._url.path if self._url.scheme == "unix" else self._url.scheme in ("http", "https") and self._url.hostname):
+            raise ValueError(f"{url!r} must be http://host:port, https://host or unix:///path")
         self._session = self._conn = None
         self._process = os.getpid()
 
@@ -112,9 +115,10 @@ class Client:
         if u.scheme == "unix":
             return _Socket(urllib.parse.unquote(u.path), self._timeout)
         kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
-        return kind(u.hostname, u.port, timeout=self._timeout)
+        return kind(u.hostname or "", u.port, timeout=self._timeout)
 
-    def _call(self, method, path, query, body, key, condition=None):
+    # An answer is Any for a type checker, which would infer that each may be None.
+    def _call(self, method, path, query, body, key, condition=None) -> Any:
         if self._url.scheme != "unix":
             path = self._url.path.rstrip("/") + path
         given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in _given(query).items()}
@@ -131,7 +135,8 @@ class Client:
             headers["Content-Type"] = "application/json"
         if self._process != os.getpid():  # a fork would read its parent's answers
             self._process, self._conn = os.getpid(), None
-        for last in (False, True):
+        last = False
+        while True:
             try:
                 self._conn = self._conn or self._connect()
                 try:
@@ -147,6 +152,7 @@ class Client:
                     if method == "POST":
                         self._cancel(headers["Idempotency-Key"])
                     raise
+                last = True
         try:
             answered = json.loads(text) if text else None
         except ValueError:

@@ -192,6 +192,12 @@ try:
     Client(env["PROXY"] + "/quoted", env["ONE"]).task_get("x")
 except Refusal as e:
     assert e.status == 502, e
+for url in "127.0.0.1:7711", "localhost:7711", "http:/x", "unix://":
+    try:
+        Client(url, "x")
+        assert False, url
+    except ValueError as e:
+        assert url in str(e), e
 print(*said)
 `
 
