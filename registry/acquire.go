@@ -239,9 +239,9 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 var errMore = errors.New("registry: more has expired")
 
 const (
-	// MaxBelow is how many leases below the directories of a request may be
-	// compatible with it: the party's own, and shared ones. All of them are
-	// looked at under the lock.
+	// MaxBelow is how many leases on the keys of a request, and below its
+	// directories, may be compatible with it: shared ones, and below the
+	// directories the party's own. All of them are looked at under the lock.
 	MaxBelow = 1000
 	// MaxSearched is how many leases and places a search for a deadlock looks at.
 	MaxSearched = 2000
@@ -318,15 +318,22 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 		case !l.read(row):
 			return on, corrupt(row.Key)
 		}
-		if l.Key != want.Key {
-			if on.other != nil {
-				return on, nil // its own leases and offers are on the key itself
-			}
-			if a.passed++; a.passed > MaxBelow {
-				return on, &LimitError{Which: "leases below the directories of a request", Max: MaxBelow}
-			}
+		if l.Key != want.Key && on.other != nil {
+			return on, nil // its own leases and offers are on the key itself
 		}
 		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved
+		if !its {
+			a.passed++
+		}
+		switch {
+		case a.passed <= MaxBelow:
+		case on.other != nil:
+			return on, nil
+		case l.Key == want.Key:
+			return on, &LimitError{Which: "leases that share a key of a request", Max: MaxBelow}
+		default:
+			return on, &LimitError{Which: "leases below the directories of a request", Max: MaxBelow}
+		}
 		if (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) && c.expired(tx, &l) {
 			c.free(tx, l, Expired)
 			if a.ended++; tx.Spent() {
