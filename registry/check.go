@@ -78,6 +78,9 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 				fault("lease %q is held, and %q can be renewed", l.row, row.Key)
 			}
 		}
+		if _, found := tx.Get(l.offerRow()); found != l.offered() {
+			fault("lease %q is offered: %t, and is found as such: %t", row.Key, l.offered(), found)
+		}
 		if l.lapsed && (l.offered() || l.awaited) {
 			fault("lease %q has lapsed, and is offered or waited for", row.Key)
 		}
@@ -109,6 +112,11 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 		}
 		if l.long() && l.Deadline.After(l.stored.Add(lag)) {
 			fault("lease %q ends at %v, and a restart would end it at %v", row.Key, l.Deadline, l.stored.Add(lag))
+		}
+	}
+	for row := range tx.Scan(offerPrefix) {
+		if _, ok := tx.Get(leasePrefix + strings.TrimPrefix(row.Key, offerPrefix)); !ok {
+			fault("nobody holds the lease of the offer %q", row.Key)
 		}
 	}
 	for row := range tx.Scan(alikePrefix) {

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -477,6 +478,28 @@ func (tx *countedTx) Get(key string) (engine.Row, bool) {
 func (tx *countedTx) First(prefix, from string) (engine.Row, bool) {
 	tx.n++
 	return tx.Tx.First(prefix, from)
+}
+
+func (tx *countedTx) Scan(prefix string) iter.Seq[engine.Row] {
+	return tx.counting(tx.Tx.Scan(prefix))
+}
+
+func (tx *countedTx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
+	return tx.counting(tx.Tx.ScanFrom(prefix, from))
+}
+
+func (tx *countedTx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
+	return tx.counting(tx.Tx.Owned(owner))
+}
+
+func (tx *countedTx) counting(rows iter.Seq[engine.Row]) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		for row := range rows {
+			if tx.n++; !yield(row) {
+				return
+			}
+		}
+	}
 }
 
 // TestALargeCycleIsFoundWithoutTheLock: 500 agents each wait for the next one, and the

@@ -75,6 +75,7 @@
 //
 //	leaseid/<lease id>              its row key
 //	alike/<scope>␀<spelling>␀<key>  of a key that is held and not spelt as it could be
+//	offered/<scope>␀<key>[␀<number>]  of a lease that is offered
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
 //	count/…                         leases of a scope and an actor, places of an actor and a key, untold notices of an actor
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew

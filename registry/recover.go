@@ -32,6 +32,9 @@ func (c *Core) Recover(ctx context.Context) error {
 				tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 				noteAlike(tx, l.Scope, l.Key)
 			}
+			if l.offered() {
+				tx.Touch(engine.Row{Key: l.offerRow()})
+			}
 			if l.counted() {
 				addCounts(tx, &l, 1)
 			}

@@ -19,6 +19,7 @@ const (
 	lostPrefix  = "lost/"
 	countPrefix = "count/"
 	alikePrefix = "alike/"
+	offerPrefix = "offered/"
 )
 
 func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }

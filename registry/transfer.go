@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,6 +66,7 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 	if !l.offered() {
 		return false, nil
 	}
+	tx.Touch(engine.Row{Key: l.offerRow()})
 	c.settle(tx, l.Offer, c.live)
 	if _, held := leaseByID(tx, l.ID); !held {
 		return true, nil
@@ -75,15 +77,20 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 }
 
 // offersNear returns the offered leases on a key, or on keys that overlap with
-// it.
+// it. It costs a look at each of these, however many leases are below a directory.
 func offersNear(tx Tx, scope, key string) (offers []Lease) {
-	for row := range near(tx, leasePrefix, scope, key) {
-		if l := (Lease{}); l.read(row) && l.offered() {
+	for offer := range near(tx, offerPrefix, scope, key) {
+		row, _ := tx.Get(leasePrefix + strings.TrimPrefix(offer.Key, offerPrefix))
+		if l := (Lease{}); l.read(row) {
 			offers = append(offers, l)
 		}
 	}
 	return offers
 }
+
+// offerRow returns the key of the row by which the lease is found while it is
+// offered.
+func (l *Lease) offerRow() string { return offerPrefix + strings.TrimPrefix(l.row, leasePrefix) }
 
 func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
 
@@ -105,6 +112,7 @@ func (l *Lease) withdrawOffer(tx Tx) bool {
 		return false
 	}
 	forgetNotice(tx, offerKey(l.Offer.Actor, l.ID))
+	tx.Delete(l.offerRow())
 	l.Offer = Holder{}
 	return true
 }
