@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 )
@@ -65,6 +67,52 @@ func TestEveryCommandExplainsItselfAndRefusesTheUnknown(t *testing.T) {
 			t.Errorf("%s nonsense: exit code %d: %s", name, code, text)
 		}
 	}
+}
+
+// listed finds words that are said to be all values of a flag: a, b or c.
+var listed = regexp.MustCompile(`^([a-z_]+(?:, [a-z_]+)*) or ([a-z_]+)(?: \(.*)?$`)
+
+// A flag or an argument that takes one of some words refuses another one as a mistake of
+// the caller, before anything is done, and names them all.
+func TestEveryFixedSetOfWordsIsChecked(t *testing.T) {
+	t.Setenv("LEASEHOLD_SOCKET", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	check := func(words []string, args ...string) {
+		t.Helper()
+		code, text := said(t, args...)
+		if code != 2 || !strings.Contains(text, "hint: ") {
+			t.Errorf("%v: exit code %d: %s", args, code, text)
+		}
+		for _, word := range append(words, `"no such"`) {
+			if !strings.Contains(text, word) {
+				t.Errorf("%v does not name %s: %s", args, word, text)
+			}
+		}
+	}
+	flags := 0
+	for _, c := range everyCommand() {
+		if !c.HasAvailableSubCommands() && len(c.ValidArgs) > 0 {
+			check(c.ValidArgs, append(wordsOf(c), "no such")...)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			_, usage := pflag.UnquoteUsage(f)
+			var words []string
+			if value, ok := f.Value.(interface{ Words() []string }); ok {
+				words = value.Words()
+			} else if found := listed.FindStringSubmatch(usage); found != nil {
+				words = append(strings.Split(found[1], ", "), found[2])
+			} else {
+				return
+			}
+			flags++
+			check(append(words, "--"+f.Name), append(wordsOf(c), "--"+f.Name, "no such")...)
+		})
+	}
+	if flags < 9 {
+		t.Errorf("%d flags that take one of some words were found", flags)
+	}
+	check([]string{"all", "leases", "layer", "tree", "messages", "queue"}, "mcp", "--tools", "no such")
+	check([]string{"claude", "codex", "gemini", "opencode", "copilot", "cursor", "vscode", "git"}, "setup", "no such")
 }
 
 // What prints a list prints it for programs, too.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case lost != nil && (err == nil || !*began): // cobra's own commands print before anything began
 		err = lost
 	case err != nil && !*began:
+		if strings.HasPrefix(err.Error(), "required flag(s) ") {
+			err = missingFlag(called)
+		}
 		err = exit.Usage(err)
 	}
 	return exit.Report(ctx, stderr, usage(called), err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,6 +57,18 @@ func mustBe(kind string, cause error) string {
 	return cause.Error()
 }
 
+// missingFlag says what the first of the flags is for that must be given and were not. It
+// returns nil if none is missing.
+func missingFlag(c *cobra.Command) (err error) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if required := f.Annotations[cobra.BashCompOneRequiredFlag]; err == nil && len(required) > 0 && !f.Changed {
+			_, usage := pflag.UnquoteUsage(f)
+			err = fmt.Errorf("--%s is missing: %s", f.Name, strings.TrimSuffix(usage, " (required)"))
+		}
+	})
+	return err
+}
+
 // countOfArgs finds the number of arguments in cobra's errors: at least or at most so
 // many, and how many were given.
 var countOfArgs = regexp.MustCompile(`^(?:accepts (at most )?|requires (at least ))(\d+) arg\(s\), (?:only )?received (\d+)$`)
@@ -65,6 +78,10 @@ func argsError(c *cobra.Command, args []string, err error) error {
 	name := strings.TrimPrefix(c.CommandPath(), "leasehold ")
 	if strings.HasPrefix(err.Error(), "unknown command") { // of cobra.NoArgs
 		return fmt.Errorf("%s takes no argument, and %q was given", name, args[0])
+	}
+	if strings.HasPrefix(err.Error(), "invalid argument") { // of cobra.OnlyValidArgs
+		wrong := slices.IndexFunc(args, func(arg string) bool { return !slices.Contains(c.ValidArgs, arg) })
+		return fmt.Errorf("%s takes %s, and %q was given", name, strings.Join(c.ValidArgs, " or "), args[wrong])
 	}
 	found := countOfArgs.FindStringSubmatch(err.Error())
 	if found == nil {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -19,20 +18,6 @@ import (
 type logConfig struct {
 	Format string // json or console; "": as fits the place
 	Level  string
-}
-
-func (c logConfig) check() error {
-	switch c.Format {
-	case "", "json", "console":
-	default:
-		return fmt.Errorf("--log-format %q: must be json or console", c.Format)
-	}
-	switch c.Level {
-	case "trace", "debug", "info", "warn", "error":
-		return nil
-	default:
-		return fmt.Errorf("--log-level %q: must be trace, debug, info, warn or error", c.Level)
-	}
 }
 
 // open returns a logger that writes to w.

@@ -53,13 +53,10 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 
   # and back
   leasehold migrate directory --state ~/lease-state --postgres-file /etc/leasehold/dsn`,
-		Args:      cobra.ExactArgs(1),
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"postgres", "directory"},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			m.out, m.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if args[0] != "postgres" && args[0] != "directory" {
-				return exit.Usagef("migrate %q: say postgres or directory", args[0])
-			}
 			if m.state == "" {
 				if m.state, err = place.State(); err != nil {
 					return err

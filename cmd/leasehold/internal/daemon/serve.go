@@ -144,11 +144,10 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 	f.BoolVar(&cfg.Remote, "http-allow-remote", false, "let --http listen beyond the loopback, in the clear")
 	f.IntVar(&cfg.MaxDepth, "max-depth", 4, "how many names a path in the tree may have, unless the run says otherwise")
 	f.DurationVar(&cfg.Keep, "keep", dispatch.KeepRuns, "keep runs that have ended for this long, from 1m to 87600h")
-	f.StringVar(&cfg.Log.Format, "log-format", "", "json or console (default console on a terminal, else json)")
-	f.StringVar(&cfg.Log.Level, "log-level", "info", "trace, debug, info, warn or error")
+	view.OneOf(cmd, &cfg.Log.Format, "log-format", "json or console (default console on a terminal, else json)", "json", "console")
+	cfg.Log.Level = "info"
+	view.OneOf(cmd, &cfg.Log.Level, "log-level", "trace, debug, info, warn or error", "trace", "debug", "info", "warn", "error")
 	f.DurationVar(&cfg.IdleExit, "idle-exit", 0, "end once nobody has been connected for this long; clients start it again (default never)")
-	view.Complete(cmd, "log-format", "json", "console")
-	view.Complete(cmd, "log-level", "trace", "debug", "info", "warn", "error")
 	_ = cmd.MarkFlagDirname("state")
 	f.BoolVar(&cfg.OnDemand, "on-demand", false, "a client starts it")
 	_ = f.MarkHidden("on-demand")
@@ -197,7 +196,7 @@ func (cfg *serveConfig) check() (err error) {
 	if cfg.IdleExit != 0 && (cfg.IdleExit < time.Second || cfg.HTTP != "") {
 		return errors.New("--idle-exit must be 1s or more, and is not for a daemon that serves HTTP")
 	}
-	return errors.Join(cfg.Database.Check(cfg.OnDemand), cfg.Door.check(cfg.Database.Given()), cfg.Log.check(), server.CheckSocketPath(cfg.Socket))
+	return errors.Join(cfg.Database.Check(cfg.OnDemand), cfg.Door.check(cfg.Database.Given()), server.CheckSocketPath(cfg.Socket))
 }
 
 // Bounds of --keep.

@@ -75,19 +75,16 @@ With --role reader the page shows everything and changes nothing.`,
 		},
 	})
 	f := cmd.Flags()
-	f.StringVar(&role, "role", "operator", "operator may act, reader only look")
+	role = "operator"
+	view.OneOf(cmd, &role, "role", "operator may act, reader only look", "operator", "reader")
 	f.StringVar(&base, "url", "", "the `address` by which the browser reaches the daemon, if that is not where it listens")
 	f.BoolVar(&onlyPrint, "print", false, "print the link, and open no browser")
 	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line, and open no browser")
-	view.Complete(cmd, "role", "operator", "reader")
 	return cmd
 }
 
 // ask asks the daemon for a link.
 func ask(cmd *cobra.Command, role, base string) (link, error) {
-	if role != "operator" && role != "reader" {
-		return link{}, exit.Usagef("--role %s: must be operator or reader", role)
-	}
 	if base != "" {
 		u, err := url.Parse(base)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

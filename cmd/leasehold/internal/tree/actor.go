@@ -3,7 +3,6 @@ package tree
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +35,6 @@ func newActorAddCommand() *cobra.Command {
 	var run, name, role, parent string
 	var readDown, asObject bool
 	var maxDepth int
-	var expires time.Duration
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "add",
 		Short: "Make an actor, and print its path and its token",
@@ -61,8 +59,8 @@ that has expired opens no connection; one that is open lasts.`,
 			if cmd.Flags().Changed("max-depth") {
 				args["max_depth"] = maxDepth
 			}
-			if cmd.Flags().Changed("expires") {
-				args["token_ttl_secs"] = expires.Seconds()
+			if err := view.Expires(cmd, args, "token_ttl_secs"); err != nil {
+				return err
 			}
 			out := cmd.OutOrStdout()
 			answer, err := connection.AsOperator(cmd, true, "operator_actor_add", args)
@@ -87,16 +85,15 @@ that has expired opens no connection; one that is open lasts.`,
 	f := cmd.Flags()
 	view.RunFlag(cmd, &run)
 	f.StringVar(&name, "name", "", "unique in its layer (required)")
-	f.StringVar(&role, "role", "", "root, sublead or worker (required)")
+	view.OneOf(cmd, &role, "role", "root, sublead or worker (required)", "root", "sublead", "worker")
 	f.StringVar(&parent, "parent", "", "`path` of its lead, as S1/S2 or S1→S2 (default root)")
 	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
 	f.IntVar(&maxDepth, "max-depth", 0, "with --role root: how many names a path in this run may have (default the daemon's)")
-	f.DurationVar(&expires, "expires", 0, "the token is void after this long, from 1s (default when the actor has ended)")
+	f.Duration("expires", 0, "the token is void after this long, from 1s (default when the actor has ended)")
 	f.BoolVar(&asObject, "json", false, "print {actor_id, path, token}")
 	for _, required := range []string{"name", "role"} {
 		_ = cmd.MarkFlagRequired(required)
 	}
-	view.Complete(cmd, "role", "root", "sublead", "worker")
 	view.CompleteWith(cmd, "parent", view.CompleteLeads)
 	return cmd
 }
@@ -105,7 +102,6 @@ that has expired opens no connection; one that is open lasts.`,
 func newActorTokenCommand() *cobra.Command {
 	var run string
 	var asObject bool
-	var expires time.Duration
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",
@@ -117,8 +113,8 @@ and print it. The old one is void from then on.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			request := map[string]any{"run": run, "path": dispatch.PathOf(args[0])}
-			if cmd.Flags().Changed("expires") {
-				request["token_ttl_secs"] = expires.Seconds()
+			if err := view.Expires(cmd, request, "token_ttl_secs"); err != nil {
+				return err
 			}
 			answer, err := connection.AsOperator(cmd, true, "operator_actor_token", request)
 			if err != nil {
@@ -137,7 +133,7 @@ and print it. The old one is void from then on.`,
 		},
 	})
 	view.RunFlag(cmd, &run)
-	cmd.Flags().DurationVar(&expires, "expires", 0, "the new one is void after this long, from 1s (default when the actor has ended)")
+	cmd.Flags().Duration("expires", 0, "the new one is void after this long, from 1s (default when the actor has ended)")
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {actor_id, run, path, token}")
 	return cmd
 }

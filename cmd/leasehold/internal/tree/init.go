@@ -42,7 +42,7 @@ shell, and the manifest runs unchanged: two workers contend for a file.`,
 			}
 			text, err := manifest.TemplateFor(profile, file)
 			if err != nil {
-				return exit.Usagef("--agent %q: must be one of %s", profile, strings.Join(agent.BuiltIns(), ", "))
+				return err
 			}
 			if err := writeNew(file, text, force); err != nil {
 				return err
@@ -56,9 +56,9 @@ shell, and the manifest runs unchanged: two workers contend for a file.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&profile, "agent", agent.Command, "the built-in `profile` of the agents: "+strings.Join(agent.BuiltIns(), ", "))
+	profile = agent.Command
+	view.OneOf(cmd, &profile, "agent", "the built-in `profile` of the agents: "+strings.Join(agent.BuiltIns(), ", "), agent.BuiltIns()...)
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
-	view.Complete(cmd, "agent", agent.BuiltIns()...)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 	}

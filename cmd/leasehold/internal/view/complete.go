@@ -3,12 +3,15 @@ package view
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch"
 )
@@ -42,10 +45,63 @@ func meantRun(cmd *cobra.Command) (string, error) {
 	return place.Run(run, "")
 }
 
-// Complete completes a flag with fixed words.
-func Complete(cmd *cobra.Command, flag string, words ...string) {
+// OneOf adds a flag whose value is one of some words, and is refused where it is read if
+// it is not. p has the default.
+func OneOf(cmd *cobra.Command, p *string, flag, usage string, words ...string) {
+	cmd.Flags().Var(&oneOf{p, words}, flag, usage)
 	CompleteWith(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
+
+type oneOf struct {
+	p     *string
+	words []string
+}
+
+func (f *oneOf) Type() string   { return "string" }
+func (f *oneOf) String() string { return *f.p }
+
+// Words are all values of the flag.
+func (f *oneOf) Words() []string { return f.words }
+
+func (f *oneOf) Set(word string) error {
+	if !slices.Contains(f.words, word) {
+		last := len(f.words) - 1
+		return fmt.Errorf("must be %s or %s", strings.Join(f.words[:last], ", "), f.words[last])
+	}
+	*f.p = word
+	return nil
+}
+
+// limitFlag adds --limit to a command that shows a list.
+func limitFlag(cmd *cobra.Command, limit *int) {
+	cmd.Flags().IntVar(limit, "limit", 100, fmt.Sprintf("how many at most, up to %d", maxLimit))
+}
+
+// maxLimit is the greatest limit that the daemon accepts.
+const maxLimit = 1000
+
+func checkLimit(limit int) error {
+	if limit < 1 || limit > maxLimit {
+		return exit.Usagef("--limit %d: must be from 1 to %d", limit, maxLimit)
+	}
+	return nil
+}
+
+// Expires adds the ttl of a token to the arguments of a call, if --expires is given.
+func Expires(cmd *cobra.Command, args map[string]any, name string) error {
+	if !cmd.Flags().Changed("expires") {
+		return nil
+	}
+	ttl, err := cmd.Flags().GetDuration("expires")
+	if err == nil && (ttl < time.Second || ttl > maxExpires) {
+		err = exit.Usagef("--expires %v: must be from 1s to %v", ttl, maxExpires)
+	}
+	args[name] = ttl.Seconds()
+	return err
+}
+
+// maxExpires is the longest ttl of a token that the daemon accepts.
+const maxExpires = 10 * 365 * 24 * time.Hour
 
 func CompleteWith(cmd *cobra.Command, flag string, fn cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, fn); err != nil {

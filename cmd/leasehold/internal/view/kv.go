@@ -28,6 +28,9 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
   leasehold kv --layer S1 '/ref/*' --json --values | jq -r '.entries[].value'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
 			glob := allEntries
 			if len(args) == 1 {
 				glob = args[0]
@@ -45,7 +48,7 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
 	RunFlag(cmd, &run)
 	f.StringVar(&layer, "layer", "root", "the layer of the lead at this `path`")
 	f.BoolVar(&values, "values", false, "with their values")
-	f.IntVar(&limit, "limit", 100, "how many at most, up to 1000")
+	limitFlag(cmd, &limit)
 	CompleteWith(cmd, "layer", CompleteLeads)
 	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"/ref/**", "/shared/**", "/peer/**", "/leases/**"}, cobra.ShellCompDirectiveNoFileComp)
 	return cmd

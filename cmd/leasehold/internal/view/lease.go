@@ -27,7 +27,8 @@ func NewLeaseCommand() *cobra.Command {
 }
 
 func newLeaseCheckCommand() *cobra.Command {
-	var run, layer, scope, key string
+	var run, layer, key string
+	scope := "run"
 	var token uint64
 	var asObject bool
 	cmd := place.WithServer(&cobra.Command{
@@ -88,14 +89,13 @@ and layer. Without them it asks as the operator.`,
 	})
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
-	f.StringVar(&scope, "scope", "run", "run or layer")
+	OneOf(cmd, &scope, "scope", "run or layer", "run", "layer")
 	f.StringVar(&layer, "layer", "root", "with --scope layer: the layer of the lead at this `path`")
 	f.StringVar(&key, "key", "", "the key, or the name of a layer's lease")
 	f.Uint64Var(&token, "token", 0, "the token that came with the write")
 	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
 	_ = cmd.MarkFlagRequired("key")
 	_ = cmd.MarkFlagRequired("token")
-	Complete(cmd, "scope", "run", "layer")
 	CompleteWith(cmd, "layer", CompleteLeads)
 	return cmd
 }

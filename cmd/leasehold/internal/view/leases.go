@@ -16,7 +16,8 @@ import (
 )
 
 func NewLeasesCommand() *cobra.Command {
-	var run, layer, scope, prefix string
+	var run, layer, prefix string
+	scope := "all"
 	l := leasesLook()
 	cmd := l.flags(&cobra.Command{
 		Use:   "leases",
@@ -29,11 +30,6 @@ directory, its branch and the pid of its client, as far as they are known.`,
   leasehold leases --layer S1 --json | jq -r '.leases[].holder.path'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch scope {
-			case "all", "run", "layer":
-			default:
-				return exit.Usagef("--scope %q: must be run, layer or all", scope)
-			}
 			if layer != "" && scope == "run" {
 				return exit.Usagef("--layer %s: a layer's leases are not of --scope run", layer)
 			}
@@ -46,9 +42,8 @@ directory, its branch and the pid of its client, as far as they are known.`,
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
 	f.StringVar(&layer, "layer", "", "only the layer of the lead at this `path`")
-	f.StringVar(&scope, "scope", "all", "run, layer or all")
+	OneOf(cmd, &scope, "scope", "run, layer or all", "run", "layer", "all")
 	f.StringVar(&prefix, "prefix", "", "only keys and names that start with this")
-	Complete(cmd, "scope", "run", "layer", "all")
 	CompleteWith(cmd, "layer", CompleteLeads)
 	return cmd
 }

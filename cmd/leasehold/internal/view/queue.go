@@ -56,9 +56,9 @@ func newQueueStatsCommand(use string) *cobra.Command {
 const liveTasks = "live"
 
 func newQueueListCommand() *cobra.Command {
-	var run, name, state string
+	var run, name string
 	var limit int
-	states := []string{liveTasks}
+	state, states := liveTasks, []string{liveTasks}
 	for s := queue.Delayed; s <= queue.Cancelled; s++ {
 		states = append(states, s.String())
 	}
@@ -74,8 +74,8 @@ shows those of one state.`,
   leasehold queue list --state ready --limit 1000 --json | jq -r '.tasks[].task_id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(states, state) {
-				return exit.Usagef("--state %q: must be one of %s", state, strings.Join(states, ", "))
+			if err := checkLimit(limit); err != nil {
+				return err
 			}
 			l.title = "tasks of run " + run
 			l.args = map[string]any{"run": run, "queue": name, "state": state, "limit": limit}
@@ -83,12 +83,10 @@ shows those of one state.`,
 			return l.run(cmd)
 		},
 	})
-	f := cmd.Flags()
 	RunFlag(cmd, &run)
 	queueFlag(cmd, &name)
-	f.StringVar(&state, "state", liveTasks, "live, delayed, ready, in_progress, completed, failed, dead or cancelled")
-	f.IntVar(&limit, "limit", 100, "how many at most, up to 1000")
-	Complete(cmd, "state", states...)
+	OneOf(cmd, &state, "state", "live, delayed, ready, in_progress, completed, failed, dead or cancelled", states...)
+	limitFlag(cmd, &limit)
 	return cmd
 }
 
@@ -105,6 +103,9 @@ for 7 days, in which queue redrive gives them all their attempts again.`,
   leasehold queue dead --run build --queue compile --json | jq -r '.tasks[].attempts[].cause'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
 			l.title = "dead tasks of run " + run
 			l.args = map[string]any{"run": run, "queue": name, "state": queue.Dead.String(), "limit": limit}
 			l.draw = drawDead(limit)
@@ -113,7 +114,7 @@ for 7 days, in which queue redrive gives them all their attempts again.`,
 	})
 	RunFlag(cmd, &run)
 	queueFlag(cmd, &name)
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many at most, up to 1000")
+	limitFlag(cmd, &limit)
 	return cmd
 }
 

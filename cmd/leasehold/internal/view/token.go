@@ -32,22 +32,18 @@ An actor's token comes from leasehold actor.`,
 
 func newTokenIssueCommand() *cobra.Command {
 	var role string
-	var ttl time.Duration
-	cmd := tokenCommand("operator_token_issue", printToken, func(args map[string]any) {
+	cmd := tokenCommand("operator_token_issue", printToken, func(cmd *cobra.Command, args map[string]any) error {
 		args["role"] = role
-		if ttl > 0 {
-			args["ttl_secs"] = ttl.Seconds()
-		}
+		return Expires(cmd, args, "ttl_secs")
 	})
 	cmd.Use, cmd.Short = "issue NAME", "Issue a token, and print it"
 	cmd.Long = `Issue a token and print it. It is a secret and is shown only once: keep it in a file
 that only its program reads. The name is for you, and for rotate and revoke.`
 	cmd.Example = `  leasehold token issue grafana --role reader
   leasehold token issue deploy --role operator --expires 24h`
-	cmd.Flags().StringVar(&role, "role", "", "operator or reader (required)")
-	cmd.Flags().DurationVar(&ttl, "expires", 0, "void after this long, from 1s (default never)")
+	OneOf(cmd, &role, "role", "operator or reader (required)", "operator", "reader")
+	cmd.Flags().Duration("expires", 0, "void after this long, from 1s (default never)")
 	_ = cmd.MarkFlagRequired("role")
-	Complete(cmd, "role", "operator", "reader")
 	return cmd
 }
 
@@ -71,14 +67,16 @@ func printToken(answer client.Answer) (string, error) {
 }
 
 // tokenCommand calls a tool with the name of a token.
-func tokenCommand(tool string, show func(client.Answer) (string, error), more func(args map[string]any)) *cobra.Command {
+func tokenCommand(tool string, show func(client.Answer) (string, error), more func(cmd *cobra.Command, args map[string]any) error) *cobra.Command {
 	var asObject bool
 	cmd := place.WithServer(&cobra.Command{
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			args := map[string]any{"name": given[0]}
 			if more != nil {
-				more(args)
+				if err := more(cmd, args); err != nil {
+					return err
+				}
 			}
 			out := cmd.OutOrStdout()
 			answer, err := connection.AsOperator(cmd, true, tool, args)
