@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,9 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, exit.Hint(err, "stop that daemon, or look at a copy of its directory made while it was stopped; without --state, doctor looks at what can be seen while it runs")
 	}
+	if cannotWrite(err) {
+		return nil, exit.Hint(err, "that is no fault of the state, but doctor writes there when it opens a state: make room, or look at a copy where you can write")
+	}
 	var size string
 	if err == nil {
 		size, err = proveState(ctx, eng, progress)
@@ -66,6 +70,17 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 		found = append(found, finding{Check: "state", Level: fault, What: "and " + terminal.Plural(more, "fault") + " more"})
 	}
 	return append(found, notes...), nil
+}
+
+// cannotWrite reports whether err says that nothing can be written, which says nothing
+// about what was written before.
+func cannotWrite(err error) bool {
+	for _, reason := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, fs.ErrPermission} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkState returns an error if opening the state would create it, or change

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,8 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{at(syscall.EFBIG), "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"},
 		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},
 		{at(syscall.EACCES), "it is write-protected, or another user's: name a place of yours"},
+		{&fs.PathError{Op: "chmod", Path: file, Err: syscall.EPERM}, "the file system of " + dir + " cannot keep a file for its owner alone: name a place on another"},
+		{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EIO)}, "the file system there may have no sockets: name a path on another"},
 		{exit.Hint(at(syscall.EACCES), "ask the operator"), "ask the operator"},
 		{at(fs.ErrNotExist), ""}, // the file itself, which the error names
 		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, ""}, // somebody else chose it

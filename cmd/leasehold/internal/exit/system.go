@@ -19,8 +19,13 @@ func SystemHint(err error) string {
 	if errors.Is(err, syscall.EFBIG) {
 		return "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"
 	}
-	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "listen" && failed.Net == "tcp" {
-		return listenHint(failed)
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "listen" {
+		switch failed.Net {
+		case "tcp":
+			return listenHint(failed)
+		case "unix":
+			return "the file system there may have no sockets: name a path on another"
+		}
 	}
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
@@ -28,6 +33,8 @@ func SystemHint(err error) string {
 	}
 	dir := filepath.Dir(failed.Path)
 	switch {
+	case failed.Op == "chmod":
+		return "the file system of " + dir + " cannot keep a file for its owner alone: name a place on another"
 	case errors.Is(failed, syscall.ENOSPC), errors.Is(failed, syscall.EDQUOT):
 		return "make room in " + dir + ", or name a place on another disk"
 	case errors.Is(failed, syscall.EROFS):
