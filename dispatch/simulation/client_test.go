@@ -310,8 +310,12 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			c.mu.Lock()
 			made.steady = !r.again && c.disturbs == disturbs
 			c.mu.Unlock()
-			if took := made.got - asked; made.steady && took > time.Duration(wait*float64(time.Second))+c.w.heldUp && !c.w.slept(asked) {
-				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, took, tool, wait)
+			late := made.got - asked - time.Duration(wait*float64(time.Second))
+			if c.w.awaits && late > c.w.inLine {
+				c.w.history.lateness(gap{asked, made.got})
+			}
+			if made.steady && late > c.w.heldUp && !c.w.slept(asked) {
+				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, made.got-asked, tool, wait)
 			}
 			err := c.heard(&made, s, asked, line, tool == "kv_set" || tool == "task_enqueue")
 			if errors.Is(err, errOver) {

@@ -339,8 +339,11 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		log.Info().Stringer("address", scraped.Addr()).Msg("serves metrics")
 	}
 	announce(stdout, log, record)
-	stop := context.AfterFunc(ctx, func() { log.Info().Msg("stopping") })
-	defer stop()
+	services.Go(func() error {
+		<-ctx.Done()
+		log.Info().Msg("stopping")
+		return nil
+	})
 	if err := services.Wait(); err != nil && !errors.Is(err, errIdle) {
 		return explain(err)
 	}
