@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/launcher"
 )
@@ -209,6 +210,10 @@ func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, fo
 			s.close()
 		}
 	}()
+	if follow {
+		terminal.EndUnread(cmd.OutOrStdout())
+		terminal.EndUnread(cmd.ErrOrStderr())
+	}
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	var l launcher.Logs

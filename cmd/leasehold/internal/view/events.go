@@ -106,6 +106,9 @@ type eventPage struct {
 
 func (s *stream) run(cmd *cobra.Command) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	if s.follow {
+		terminal.EndUnread(out)
+	}
 	c, err := connection.Operator(cmd, false)
 	if errors.Is(err, connection.ErrNoDaemon) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)

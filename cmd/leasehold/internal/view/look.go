@@ -46,6 +46,9 @@ func (l *look) flags(cmd *cobra.Command) *cobra.Command {
 func (l *look) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
 	l.implied = unnamedRun(cmd)
+	if l.watch {
+		terminal.EndUnread(out)
+	}
 	c, err := connection.Operator(cmd, false)
 	if errors.Is(err, connection.ErrNoDaemon) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
