@@ -401,8 +401,14 @@ func spareProcessor() {
 // when the heap has doubled, and that of a small daemon doubles in milliseconds under load.
 // With it, the slowest calls of a client whose neighbours work without a pause took a quarter
 // less, for 35 MB of garbage at most. Nothing is ever written to it, so it takes no memory
-// itself, and it has no pointers, so the collector does not look into it.
-func ballast() []byte { return make([]byte, 32<<20) }
+// itself, and it has no pointers, so the collector does not look into it. GOGC and
+// GOMEMLIMIT in the environment take precedence.
+func ballast() []byte {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	return make([]byte, 32<<20)
+}
 
 // listen opens the socket and, if HTTP is on, its port, over TLS unless secure is
 // nil.
