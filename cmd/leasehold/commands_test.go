@@ -115,6 +115,28 @@ func TestEveryFixedSetOfWordsIsChecked(t *testing.T) {
 	check([]string{"claude", "codex", "gemini", "opencode", "copilot", "cursor", "vscode", "git"}, "setup", "no such")
 }
 
+// What names something that the daemon or a directory can list is completed.
+func TestEveryNameIsCompleted(t *testing.T) {
+	isNew := []string{"token issue", "cluster drain"} // or only a database can list it
+	argument := regexp.MustCompile(` \[?[A-Z_]+\b`)
+	for _, c := range everyCommand() {
+		name := strings.Join(wordsOf(c), " ")
+		if argument.MatchString(strings.Split(c.Use, " --")[0]) && c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 && !slices.Contains(isNew, name) {
+			t.Errorf("%s completes no argument", c.UseLine())
+		}
+		for _, flag := range []string{"actor", "holder", "key", "layer", "lease", "parent", "prefix", "queue", "run"} {
+			f := c.Flags().Lookup(flag)
+			if f == nil || f.Value.Type() == "bool" {
+				continue
+			}
+			// A new run may have any name.
+			if _, ok := c.GetFlagCompletionFunc(flag); !ok && name+" --"+flag != "dispatch --run" {
+				t.Errorf("%s completes nothing for --%s", name, flag)
+			}
+		}
+	}
+}
+
 // What prints a list prints it for programs, too.
 func TestEveryListHasJSON(t *testing.T) {
 	for _, c := range everyCommand() {

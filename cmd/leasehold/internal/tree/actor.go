@@ -135,6 +135,7 @@ and print it. The old one is void from then on.`,
 	view.RunFlag(cmd, &run)
 	cmd.Flags().Duration("expires", 0, "the new one is void after this long, from 1s (default when the actor has ended)")
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {actor_id, run, path, token}")
+	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
 }
 
@@ -170,11 +171,6 @@ leases go to those who wait. Ending root ends the run.`,
 	view.RunFlag(cmd, &run)
 	cmd.Flags().StringVar(&reason, "reason", "", "told to those it concerns")
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {run, path}")
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return view.LivingPaths(cmd, func(view.ShownActor) bool { return true }), cobra.ShellCompDirectiveNoFileComp
-	}
+	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
 }

@@ -151,12 +151,31 @@ func CompleteRuns(cmd *cobra.Command, _ []string, _ string) (names []string, _ c
 
 // CompleteLeads suggests the leads of the command line's run.
 func CompleteLeads(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return LivingPaths(cmd, func(a ShownActor) bool { return dispatch.Role(a.Role).Leads() }), cobra.ShellCompDirectiveNoFileComp
+	return paths(cmd, func(a ShownActor) bool { return a.EndedAt == nil && dispatch.Role(a.Role).Leads() }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// LivingPaths returns the paths of the living actors of the command line's run for which
-// fits is true.
-func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string) {
+// CompleteActors suggests the living actors of the command line's run.
+func CompleteActors(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return paths(cmd, func(a ShownActor) bool { return a.EndedAt == nil }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeAllActors suggests those that have ended, too.
+func completeAllActors(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return paths(cmd, func(ShownActor) bool { return true }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// First completes the first argument of a command, and no other.
+func First(fn cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return fn(cmd, args, word)
+	}
+}
+
+// paths returns the paths of the actors of the command line's run for which fits is true.
+func paths(cmd *cobra.Command, fits func(ShownActor) bool) (list []string) {
 	run, err := meantRun(cmd)
 	if err != nil {
 		return nil
@@ -166,12 +185,12 @@ func LivingPaths(cmd *cobra.Command, fits func(ShownActor) bool) (paths []string
 			continue
 		}
 		for _, a := range r.Actors {
-			if a.EndedAt == nil && fits(a) {
-				paths = append(paths, strings.ReplaceAll(a.Path, dispatch.Separator, "/"))
+			if fits(a) {
+				list = append(list, strings.ReplaceAll(a.Path, dispatch.Separator, "/"))
 			}
 		}
 	}
-	return paths
+	return list
 }
 
 // CompleteLeases suggests the leases that are held.
@@ -186,6 +205,11 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 		scope = "layer"
 	} else if lead, _ = cmd.Flags().GetString("layer"); lead != "" {
 		scope = "layer"
+	}
+	if given, err := cmd.Flags().GetString("scope"); err == nil {
+		if scope = given; scope == "run" {
+			lead = "" // --layer has a default
+		}
 	}
 	defer limited(cmd)()
 	c, err := connection.Operator(cmd, false)

@@ -59,6 +59,8 @@ that revision are no longer kept.`,
 	f.StringVar(&key, "key", "", "only what concerns this lease or task")
 	f.StringVar(&actor, "actor", "", "only what concerns the actor at this `path`")
 	f.BoolVar(&s.json, "json", false, "print JSON, one event in a line")
+	CompleteWith(cmd, "actor", completeAllActors)
+	CompleteWith(cmd, "key", CompleteLeases)
 	return cmd
 }
 
@@ -87,6 +89,7 @@ KEY may also be the id of a task.`,
 	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
 	f.BoolVar(&s.json, "json", false, "print JSON, one event in a line")
 	CompleteWith(cmd, "layer", CompleteLeads)
+	cmd.ValidArgsFunction = First(CompleteLeases)
 	return cmd
 }
 

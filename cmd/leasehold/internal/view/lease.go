@@ -96,6 +96,7 @@ and layer. Without them it asks as the operator.`,
 	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
 	_ = cmd.MarkFlagRequired("key")
 	_ = cmd.MarkFlagRequired("token")
+	CompleteWith(cmd, "key", CompleteLeases)
 	CompleteWith(cmd, "layer", CompleteLeads)
 	return cmd
 }

@@ -45,6 +45,7 @@ directory, its branch and the pid of its client, as far as they are known.`,
 	OneOf(cmd, &scope, "scope", "run, layer or all", "run", "layer", "all")
 	f.StringVar(&prefix, "prefix", "", "only keys and names that start with this")
 	CompleteWith(cmd, "layer", CompleteLeads)
+	CompleteWith(cmd, "prefix", CompleteLeases)
 	return cmd
 }
 

@@ -218,7 +218,7 @@ restart of the daemon.`,
 	RunFlag(cmd, &run)
 	cmd.Flags().StringVar(&reason, "reason", "", "shown to whoever looks at the queue")
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {queue, paused, changed}")
-	cmd.ValidArgsFunction = completeOneQueue
+	cmd.ValidArgsFunction = First(completeQueues)
 	return cmd
 }
 
@@ -237,7 +237,7 @@ func newQueueResumeCommand() *cobra.Command {
 	})
 	RunFlag(cmd, &run)
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {queue, paused, changed}")
-	cmd.ValidArgsFunction = completeOneQueue
+	cmd.ValidArgsFunction = First(completeQueues)
 	return cmd
 }
 

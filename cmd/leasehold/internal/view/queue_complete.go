@@ -26,14 +26,6 @@ func completeQueues(cmd *cobra.Command, _ []string, _ string) (names []string, _
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeOneQueue suggests queues as the first argument.
-func completeOneQueue(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completeQueues(cmd, args, word)
-}
-
 // completeTasks suggests tasks in a state as argument number at, counted from 0. If at is
 // greater than 0, the first argument is the queue, and only its tasks are suggested.
 func completeTasks(state string, at int) cobra.CompletionFunc {

@@ -81,6 +81,7 @@ Exit code 1: nobody held it.`,
 	f.StringVar(&reason, "reason", "", "told to the holder")
 	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
 	CompleteWith(cmd, "layer", CompleteLeads)
-	cmd.ValidArgsFunction = CompleteLeases
+	CompleteWith(cmd, "holder", CompleteActors)
+	cmd.ValidArgsFunction = First(CompleteLeases)
 	return cmd
 }

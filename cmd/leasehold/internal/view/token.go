@@ -50,6 +50,7 @@ that only its program reads. The name is for you, and for rotate and revoke.`
 func newTokenRotateCommand() *cobra.Command {
 	cmd := tokenCommand("operator_token_rotate", printToken, nil)
 	cmd.Use, cmd.Short = "rotate NAME", "Replace a token, and print the new one; the old one is void"
+	cmd.ValidArgsFunction = First(completeTokens)
 	cmd.Example = `  leasehold token rotate grafana`
 	return cmd
 }
@@ -57,8 +58,22 @@ func newTokenRotateCommand() *cobra.Command {
 func newTokenRevokeCommand() *cobra.Command {
 	cmd := tokenCommand("operator_token_revoke", func(answer client.Answer) (string, error) { return answer.Line(), nil }, nil)
 	cmd.Use, cmd.Short = "revoke NAME", "Make a token void"
+	cmd.ValidArgsFunction = First(completeTokens)
 	cmd.Example = `  leasehold token revoke grafana`
 	return cmd
+}
+
+func completeTokens(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	answer, err := known(cmd, "operator_token_list", map[string]any{})
+	if err == nil {
+		list, _ := connection.Decode[struct {
+			Tokens []struct{ Name, Role string }
+		}](answer)
+		for _, t := range list.Tokens {
+			names = append(names, cobra.CompletionWithDesc(t.Name, t.Role))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func printToken(answer client.Answer) (string, error) {
