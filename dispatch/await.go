@@ -37,7 +37,7 @@ func (i ActorInfo) Finished() bool {
 // Status returns the session's own actor or one in its sub-tree. ref is a name
 // in the session's layer, a path or an id.
 func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error) {
-	return o, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+	return o, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
 		a, err := find(tx, se.actor, ref)
 		if err != nil {
 			return err
@@ -47,8 +47,22 @@ func (se *Session) Status(ctx context.Context, ref string) (o Outcome, err error
 	})
 }
 
+// outcome describes an actor as viewer sees it. It reads all that the actor
+// holds, so tx is a snapshot.
 func (s *State) outcome(tx engine.Tx, a, viewer Actor) Outcome {
 	return Outcome{s.info(tx, a, viewer), work.Result(tx, a.ID)}
+}
+
+// outcomeNow returns the outcome of an actor that a transaction has found. If
+// the actor is forgotten by now, it is described as it was.
+func (s *State) outcomeNow(ctx context.Context, a, viewer Actor) (o Outcome, err error) {
+	return o, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		if now, ok := getActor(tx, a.ID); ok {
+			a = now
+		}
+		o = s.outcome(tx, a, viewer)
+		return nil
+	})
 }
 
 // Await returns the actors that refs name as soon as one of them is finished,
@@ -153,7 +167,7 @@ func (se *Session) awaited(ctx context.Context, refs []string) (ids, layers []uu
 }
 
 func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []Outcome, done bool, err error) {
-	return list, done, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+	return list, done, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
 		list = list[:0]
 		finished := 0
 		for _, id := range ids {
@@ -229,6 +243,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 		return Outcome{}, forbidden("%s is a %s and leads nobody it could cancel; end your own work with actor_report and exit", se.actor.Path, se.actor.Role)
 	}
 	s, c := se.state, call.Of(ctx)
+	var a Actor
 	err = s.ending(ctx, func(e *ender) error {
 		value, again, err := c.Answered(e.tx, cancelling)
 		if err != nil {
@@ -236,15 +251,13 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 		}
 		if again {
 			id, _ := uuid.FromBytes([]byte(value))
-			a, ok := getActor(e.tx, id)
-			if !ok {
+			var ok bool
+			if a, ok = getActor(e.tx, id); !ok {
 				return notFound("actor %s: it was cancelled, and is forgotten by now", ref)
 			}
-			o = s.outcome(e.tx, a, se.actor)
 			return nil
 		}
-		a, err := find(e.tx, se.actor, ref)
-		if err != nil {
+		if a, err = find(e.tx, se.actor, ref); err != nil {
 			return err
 		}
 		if a.ID == se.actor.ID {
@@ -257,13 +270,12 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 			}
 		}
 		c.Record(e.tx, cancelling, string(a.ID[:]), 0)
-		o = s.outcome(e.tx, a, se.actor)
 		return nil
 	})
 	if err != nil {
 		return Outcome{}, err
 	}
-	return o, nil
+	return s.outcomeNow(ctx, a, se.actor)
 }
 
 // Report stores the result of the session's actor for the callers of Await. A

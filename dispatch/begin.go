@@ -59,9 +59,6 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 			return err
 		}
 		l.Run = run.ID
-		d, _ := work.RunOf(tx, run.Name)
-		root, _ := getActor(tx, run.Root)
-		info = RunInfo{run, &d, s.tree(ctx, tx, root)}
 		undo = s.setLauncher(l) // set here, because the next transaction may check for a launcher
 		return nil
 	})
@@ -70,7 +67,7 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		return RunInfo{}, err
 	}
 	context.AfterFunc(se.ctx, func() { s.launchers.Leave(l) })
-	return info, nil
+	return s.runNow(ctx, req.Run)
 }
 
 // setLauncher makes l the launcher of its run. undo restores the previous one.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -24,6 +25,7 @@ type house struct {
 	fs    *vfs.MemFS
 	eng   *pebble.Engine
 	opts  dispatch.Options
+	over  func(engine.Engine) engine.Engine // what the state uses the engine through; nil: nothing
 	stop  context.CancelFunc
 	tend  chan error
 	alive sync.Map // pid → whether its process runs
@@ -78,7 +80,11 @@ func (h *house) openAt(dir string, fs vfs.FS) {
 	if h.eng, err = pebble.Open(pebble.Options{Dir: dir, FS: fs}); err != nil {
 		h.t.Fatal(err)
 	}
-	if h.State, err = dispatch.Open(h.t.Context(), h.eng, h.opts); err != nil {
+	eng := engine.Engine(h.eng)
+	if h.over != nil {
+		eng = h.over(eng)
+	}
+	if h.State, err = dispatch.Open(h.t.Context(), eng, h.opts); err != nil {
 		h.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -105,11 +105,16 @@ func (s *State) FinishRun(ctx context.Context, se *Session, name string) (summar
 		return RunInfo{}, err
 	}
 	s.launchers.Forget(l)
-	return summary, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+	return s.runNow(ctx, name)
+}
+
+// runNow describes a dispatched run with all its actors, which are many.
+func (s *State) runNow(ctx context.Context, name string) (info RunInfo, err error) {
+	return info, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		run, _ := getRun(tx, name)
 		d, _ := work.RunOf(tx, name)
 		root, _ := getActor(tx, run.Root)
-		summary = RunInfo{run, &d, s.tree(ctx, tx, root)}
+		info = RunInfo{run, &d, s.tree(ctx, tx, root)}
 		return context.Cause(ctx)
 	})
 }

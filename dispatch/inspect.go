@@ -276,11 +276,11 @@ func (s *State) CheckToken(ctx context.Context, name, path string, scope Scope, 
 		}
 		leases := s.leasesOf(run)
 		if scope == LayerScope {
-			layers, err := layersAt(tx, run, path)
+			l, err := layerAt(tx, run, path)
 			if err != nil {
 				return err
 			}
-			leases = s.core.Registry(layers[0].scope())
+			leases = s.core.Registry(l.scope())
 		}
 		standing = leases.Requirement(key, token).Standing(tx)
 		return nil
@@ -295,32 +295,41 @@ func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.Vi
 		if !ok {
 			return notFound("run %q", name)
 		}
-		layers, err := layersAt(tx, run, path)
+		l, err := layerAt(tx, run, path)
 		if err != nil {
 			return err
 		}
 		operator := layer.Member{ID: uuid.Max, Name: operatorPath, Path: operatorPath, ReadOnly: true}
-		view = s.layer(layers[0].ID, run.Caps).As(operator)
+		view = s.layer(l.ID, run.Caps).As(operator)
 		return nil
 	})
+}
+
+// layerAt returns the layer of the lead at path, or the root's if path is "".
+func layerAt(tx engine.Tx, run Run, path string) (layerRecord, error) {
+	id := run.Layer
+	if path != "" {
+		lead, err := actorAt(tx, run, path)
+		if err != nil {
+			return layerRecord{}, err
+		}
+		if !lead.Role.Leads() {
+			return layerRecord{}, notFound("layer of %s, which is a worker", path)
+		}
+		id = lead.Leads
+	}
+	l, _ := getLayer(tx, id)
+	return l, nil
 }
 
 // layersAt returns the layer of the lead at path. If path is "", it returns all
 // layers of the run by path, the root's first.
 func layersAt(tx engine.Tx, run Run, path string) ([]layerRecord, error) {
-	if path != "" {
-		lead, err := actorAt(tx, run, path)
-		if err != nil {
-			return nil, err
-		}
-		if !lead.Role.Leads() {
-			return nil, notFound("layer of %s, which is a worker", path)
-		}
-		l, _ := getLayer(tx, lead.Leads)
-		return []layerRecord{l}, nil
+	l, err := layerAt(tx, run, path)
+	if path != "" || err != nil {
+		return []layerRecord{l}, err
 	}
-	root, _ := getLayer(tx, run.Layer)
-	return sublayers(tx, root, nil), nil
+	return sublayers(tx, l, nil), nil
 }
 
 func sublayers(tx engine.Tx, l layerRecord, list []layerRecord) []layerRecord {

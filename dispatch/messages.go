@@ -170,11 +170,14 @@ func (se *Session) holdersIn(tx engine.Tx, leases *registry.Registry, key string
 		if l.Key != key || len(list) > maxHolders {
 			break
 		}
-		a, ok := getActor(tx, l.Holder.Actor)
-		if !ok || a.Ended() || seen[a.ID] {
+		if seen[l.Holder.Actor] {
 			continue
 		}
-		seen[a.ID] = true
+		seen[l.Holder.Actor] = true
+		a, ok := getActor(tx, l.Holder.Actor)
+		if !ok || a.Ended() {
+			continue
+		}
 		if r := (recipient{a, key, l.Holder.Party}); a.ID == se.actor.ID {
 			own = append(own, r)
 		} else {

@@ -65,11 +65,11 @@ func (s *State) Revoke(ctx context.Context, name string, v Revocation) (registry
 		}
 		leases = s.leasesOf(run)
 		if v.Scope == LayerScope {
-			layers, err := layersAt(tx, run, v.Layer)
+			l, err := layerAt(tx, run, v.Layer)
 			if err != nil {
 				return err
 			}
-			leases = s.core.Registry(layers[0].scope())
+			leases = s.core.Registry(l.scope())
 		}
 		return nil
 	})

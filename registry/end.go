@@ -138,27 +138,50 @@ func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
 	return true
 }
 
-// EndParty ends the leases and the places of one party of the session.
-func (c *Core) EndParty(ctx context.Context, h Holder) (err error) {
-	for done := false; !done && err == nil; {
-		err = c.update(engine.Needed(ctx), h, func(tx Tx) error {
+// EndParty ends the leases and the places of one party of the session. They are
+// found in a snapshot, because the session may hold much more.
+func (c *Core) EndParty(ctx context.Context, h Holder) error {
+	ctx = engine.Needed(ctx)
+	if h.Local {
+		ctx = engine.Local(ctx)
+	}
+	for range 2 { // one of its places may get a lease while the others end
+		var its []string
+		err := c.eng.Snapshot(ctx, func(tx Tx) error {
 			for row := range tx.Owned(h.Session) {
-				var l Lease
-				var w waiter
-				lease := strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && l.Holder.same(h)
-				if !lease && !(strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.Holder.same(h)) {
-					continue
-				}
-				c.end(tx, row, PartyEnded)
-				if tx.Spent() {
-					return nil
+				if isOf(row, h) {
+					its = append(its, row.Key)
 				}
 			}
-			done = true
 			return nil
 		})
+		if err != nil || len(its) == 0 {
+			return err
+		}
+		for len(its) > 0 {
+			err := c.update(ctx, h, func(tx Tx) error {
+				for more := true; more; more = len(its) > 0 && !tx.Spent() {
+					if row, ok := tx.Get(its[0]); ok && isOf(row, h) {
+						c.end(tx, row, PartyEnded)
+					}
+					its = its[1:]
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
 	}
-	return err
+	return nil
+}
+
+// isOf reports whether a row is a lease or a place of a party.
+func isOf(row engine.Row, h Holder) bool {
+	var l Lease
+	var w waiter
+	return strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && l.Holder.same(h) ||
+		strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.Holder.same(h)
 }
 
 // Drop removes the leases of a scope that ends, and the places in its lines: at
