@@ -41,10 +41,35 @@ func (s *Store) In(tx engine.Tx) Txn { return Txn{store: s, tx: tx} }
 
 // Get returns the entry at p, or nil.
 func (s *Store) Get(ctx context.Context, p Path) (e *Entry, err error) {
-	err = s.eng.View(ctx, func(tx engine.Tx) error {
-		e = s.In(tx).Get(p)
+	return Load(ctx, s.eng, func(tx engine.Tx) (Txn, Path, error) { return s.In(tx), p, nil })
+}
+
+// Load returns the entry that find names, or nil. find may be called twice: a
+// large value is read from a snapshot, because a View would block everybody
+// while it reads from disk.
+func Load(ctx context.Context, eng engine.Engine, find func(engine.Tx) (Txn, Path, error)) (e *Entry, err error) {
+	large := false
+	err = eng.View(ctx, func(tx engine.Tx) error {
+		t, p, err := find(tx)
+		if err != nil {
+			return err
+		}
+		if e = t.read(p, false); p.Root() != Leases && e != nil && e.length >= coldValue {
+			large = true
+			return nil
+		}
+		e = t.Get(p)
 		return nil
 	})
+	if err == nil && large {
+		err = eng.Snapshot(ctx, func(tx engine.Tx) error {
+			t, p, err := find(tx)
+			if err == nil {
+				e = t.Get(p)
+			}
+			return err
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +96,11 @@ func (s *Store) Delete(ctx context.Context, p Path, expected *uint64) (version u
 }
 
 func (s *Store) update(ctx context.Context, rule func(Txn, Write) (uint64, error), w Write) (version uint64, err error) {
+	if w.Value != nil {
+		if w, err = w.Compact(); err != nil {
+			return 0, err
+		}
+	}
 	err = s.eng.Update(ctx, func(tx engine.Tx) error {
 		var refusal error
 		version, refusal = rule(s.In(tx), w)

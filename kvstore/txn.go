@@ -26,6 +26,20 @@ type Write struct {
 	By       string    // path of the actor
 	Call     call.Call // the zero Call cannot be repeated
 	Fence    registry.Fence
+
+	compact bool // Value is already in its stored form
+}
+
+// Compact brings the value into its stored form, and checks it. That takes time
+// for a large value, so callers do it before the transaction; [Txn.Set] does it
+// if they did not.
+func (w Write) Compact() (Write, error) {
+	if w.compact {
+		return w, nil
+	}
+	value, err := compact(w.Value)
+	w.Value, w.compact = value, err == nil
+	return w, err
 }
 
 // Get returns the entry at p, or nil.
@@ -160,10 +174,10 @@ func expect(w Write, was *Entry) error {
 
 func (t Txn) set(w Write) (version uint64, err error) {
 	s := t.store
-	value, err := compact(w.Value)
-	if err != nil {
+	if w, err = w.Compact(); err != nil {
 		return 0, err
 	}
+	value := w.Value
 	if len(value) > s.limits.ValueBytes {
 		return 0, &registry.LimitError{Which: "bytes in a value", Max: int64(s.limits.ValueBytes), TooLarge: true}
 	}

@@ -62,18 +62,10 @@ type Write struct {
 
 // Get returns the entry at path, or nil.
 func (v *View) Get(ctx context.Context, path string) (e *kvstore.Entry, err error) {
-	err = v.layer.eng.View(ctx, func(tx engine.Tx) error {
+	return kvstore.Load(ctx, v.layer.eng, func(tx engine.Tx) (kvstore.Txn, kvstore.Path, error) {
 		p, err := v.reading(tx, path)
-		if err != nil {
-			return err
-		}
-		e = v.layer.store.In(tx).Get(p)
-		return nil
+		return v.layer.store.In(tx), p, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // Set writes an entry whatever its current version is, and returns the new
@@ -136,12 +128,17 @@ func (v *View) Wait(ctx context.Context, path string, minVersion uint64, wait ti
 }
 
 func (v *View) write(ctx context.Context, w Write, expected *uint64, rule func(kvstore.Txn, kvstore.Write) (uint64, error)) (version uint64, err error) {
-	err = v.layer.eng.Update(ctx, func(tx engine.Tx) error {
-		p, err := v.writing(tx, w)
-		if err != nil {
+	write := kvstore.Write{Value: w.Value, Expected: expected, By: v.member.Path, Call: call.Of(ctx), Fence: w.Fence}
+	if w.Value != nil {
+		if write, err = write.Compact(); err != nil {
+			return 0, err
+		}
+	}
+	err = v.layer.eng.Update(ctx, func(tx engine.Tx) (err error) {
+		if write.Path, err = v.writing(tx, w); err != nil {
 			return err
 		}
-		version, err = rule(v.layer.store.In(tx), kvstore.Write{Path: p, Value: w.Value, Expected: expected, By: v.member.Path, Call: call.Of(ctx), Fence: w.Fence})
+		version, err = rule(v.layer.store.In(tx), write)
 		return err
 	})
 	if err != nil {
