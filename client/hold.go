@@ -205,16 +205,15 @@ func (h *hold) left() time.Duration {
 	return max(0, h.until-h.c.clock.Running())
 }
 
-// lose ends the hold, and reports whether it was held.
-func (h *hold) lose(cause error) bool {
-	was := h.leave(cause)
-	if was && h.over != nil {
+// lose ends the hold.
+func (h *hold) lose(cause error) {
+	if h.leave(cause) && h.over != nil {
 		h.over()
 	}
-	return was
 }
 
-// leave is lose for what is then released: over is not called before that.
+// leave is lose for what is then released: over is not called before that. It
+// reports whether it was held.
 func (h *hold) leave(cause error) bool {
 	h.c.mu.Lock()
 	was := h.c.holds[h.token] == h

@@ -105,7 +105,7 @@ func (w *waiter) first() bool { return w.Want == w.wants[0] }
 // put writes the rows of the place with write. For a new place that is Put, so
 // that the order of the line survives a restart. Later changes by calls need
 // not survive it.
-func (w waiter) put(tx Tx, write func(engine.Row)) {
+func (w waiter) put(write func(engine.Row)) {
 	for _, w.Want = range w.wants {
 		write(engine.Row{Key: w.rowKey(w.Want), Value: w.encode(), Owner: w.Holder.Session, Due: w.until})
 	}
@@ -114,7 +114,7 @@ func (w waiter) put(tx Tx, write func(engine.Row)) {
 // park keeps the place for [ParkTime], for a party that is between two calls.
 func (w *waiter) park(tx Tx) {
 	w.asker, w.until = uuid.Nil, tx.Now().Add(ParkTime)
-	w.put(tx, tx.Touch)
+	w.put(tx.Touch)
 	w.find(tx)
 }
 
@@ -226,7 +226,7 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 	}
 	w.wants, w.Holder, w.asker, w.call = a.wants, a.Holder, a.id, a.call
 	w.ttl, w.requestID, w.keepAlive, w.reason, w.until = a.TTL, a.RequestID, a.KeepAlive, a.Reason, time.Time{}
-	w.put(tx, write)
+	w.put(write)
 	switch {
 	case !placed:
 		w.find(tx)

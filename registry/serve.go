@@ -156,7 +156,7 @@ func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
 // reserve reserves free keys for a party that is between two calls.
 func (c *Core) reserve(tx Tx, w waiter) {
 	w.spent = true
-	w.put(tx, tx.Touch)
+	w.put(tx.Touch)
 	now := tx.Now()
 	own, _ := c.owned(tx, &w)
 	for _, want := range w.wants {

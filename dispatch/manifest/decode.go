@@ -142,12 +142,12 @@ func (d *document) set(key string, f field, v reflect.Value, value any) {
 		}
 	case reflect.Map:
 		if t, ok := value.(map[string]any); ok {
-			d.entries(key, f, v, t)
+			d.entries(key, v, t)
 			return
 		}
 	case reflect.Slice:
 		if list, ok := items(value); ok {
-			d.list(key, f, v, list)
+			d.list(key, v, list)
 			return
 		}
 	case reflect.String:
@@ -213,7 +213,7 @@ func (d *document) text(key string, f field, v reflect.Value, s string) {
 }
 
 // list decodes a list of texts or of tables.
-func (d *document) list(key string, f field, v reflect.Value, list []any) {
+func (d *document) list(key string, v reflect.Value, list []any) {
 	out := reflect.MakeSlice(v.Type(), len(list), len(list))
 	for i, value := range list {
 		d.set(element(key, i), field{typ: v.Type().Elem()}, out.Index(i), value)
@@ -222,7 +222,7 @@ func (d *document) list(key string, f field, v reflect.Value, list []any) {
 }
 
 // entries decodes a table of texts or of tables whose names the user chose.
-func (d *document) entries(key string, f field, v reflect.Value, t map[string]any) {
+func (d *document) entries(key string, v reflect.Value, t map[string]any) {
 	out := reflect.MakeMap(v.Type())
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		one := reflect.New(v.Type().Elem()).Elem()

@@ -25,18 +25,9 @@ var samples = map[string]struct{ Args, Model string }{
 	agent.OpenCode: {"", "anthropic/claude-sonnet-4-5"},
 }
 
-// Template returns a manifest that runs without changes. Its agent is a plain
-// shell. Comments in it describe the other settings.
-func Template() []byte {
-	text, err := TemplateFor(agent.Command, "leasehold.toml")
-	if err != nil {
-		panic("manifest: " + err.Error()) // the template is embedded and valid
-	}
-	return text
-}
-
-// TemplateFor returns the template for another built-in profile and for a file
-// of that name.
+// TemplateFor returns a manifest for a file of that name, whose agent has that
+// built-in profile. With [agent.Command], which is a plain shell, it runs without
+// changes. Comments in it describe the other settings.
 func TemplateFor(profile, file string) ([]byte, error) {
 	if _, ok := agent.BuiltIn(profile); !ok {
 		return nil, fmt.Errorf("%q is no built-in profile: it is one of %s", profile, strings.Join(agent.BuiltIns(), ", "))

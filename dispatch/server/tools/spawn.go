@@ -22,7 +22,7 @@ type spawnArgs struct {
 	placement
 }
 
-func (a spawnArgs) spawn(ctx context.Context, role dispatch.Role) dispatch.Spawn {
+func (a spawnArgs) spawn(role dispatch.Role) dispatch.Spawn {
 	sp := dispatch.Spawn{
 		Role: role, Name: a.Name, Prompt: a.Prompt, Agent: a.Agent, Model: a.Model, Directory: a.Directory,
 		Env: a.Env, Placement: a.placement.of(),
@@ -78,7 +78,7 @@ func spawnedOf(made dispatch.Spawned, err error) (spawned, error) {
 }
 
 func spawnSublead(ctx context.Context, se *dispatch.Session, a spawnSubleadArgs) (spawned, error) {
-	sp := a.spawn(ctx, dispatch.Sublead)
+	sp := a.spawn(dispatch.Sublead)
 	sp.MaxWorkers, sp.InitialRef, sp.ReadDown = a.MaxWorkers, a.InitialRef, a.ReadDown
 	if a.BudgetUSD != nil {
 		budget := work.USD(*a.BudgetUSD)
@@ -88,7 +88,7 @@ func spawnSublead(ctx context.Context, se *dispatch.Session, a spawnSubleadArgs)
 }
 
 func spawnWorker(ctx context.Context, se *dispatch.Session, a spawnWorkerArgs) (spawned, error) {
-	sp := a.spawn(ctx, dispatch.Worker)
+	sp := a.spawn(dispatch.Worker)
 	sp.Worktree, sp.Tools = a.Worktree, a.Tools
 	return spawnedOf(se.Spawn(ctx, sp))
 }
