@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -209,7 +208,7 @@ func accessBy(tx engine.Tx, token string) (a Access, replaces bool, err error) {
 		return Access{}, false, ErrUnauthenticated
 	}
 	if !a.valid(tx) {
-		return Access{}, false, fmt.Errorf("%w: the token %q has expired at %s", ErrUnauthenticated, a.Name, a.ExpiresAt.UTC().Format(time.RFC3339))
+		return Access{}, false, say(ErrUnauthenticated, "unauthenticated: the token %q expired at %s; an operator replaces it with leasehold token rotate", a.Name, a.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	return a, current && a.Former != nil, nil
 }

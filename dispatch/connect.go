@@ -235,7 +235,7 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 		return Actor{}, a.endedError()
 	}
 	if !a.TokenExpires.IsZero() && !tx.Wall().Before(a.TokenExpires) {
-		return Actor{}, fmt.Errorf("%w: the token of %s has expired at %s; the operator issues another with leasehold actor token", ErrUnauthenticated, a.Path, a.TokenExpires.UTC().Format(time.RFC3339))
+		return Actor{}, say(ErrUnauthenticated, "unauthenticated: the token of %s expired at %s; the operator issues another with leasehold actor token", a.Path, a.TokenExpires.UTC().Format(time.RFC3339))
 	}
 	return a, nil
 }

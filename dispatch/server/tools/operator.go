@@ -63,7 +63,7 @@ type addActorArgs struct {
 }
 
 type tokenTTLArg struct {
-	TTL seconds `json:"token_ttl_secs,omitempty" doc:"until its token expires; default: when the actor ends" min:"1" max:"315360000"`
+	TTL seconds `json:"token_ttl_secs,omitempty" doc:"until its token expires, which opens no session then; those that are open last; default: when the actor ends" min:"1" max:"315360000"`
 }
 
 type addedActor struct {

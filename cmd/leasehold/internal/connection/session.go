@@ -95,7 +95,7 @@ func WhoWasRefused(err error, hello server.Hello) error {
 	case hello.Handle != "":
 		return exit.Hint(err, "LEASEHOLD_SESSION names a session that has ended: unset it, and the call opens its own")
 	case hello.Token != "":
-		return exit.Hint(err, "LEASEHOLD_TOKEN is not the token of a living actor: leasehold actor add makes one")
+		return exit.Hint(err, "the token comes from LEASEHOLD_TOKEN or LEASEHOLD_TOKEN_FILE; leasehold actor token issues another for a living actor, and leasehold actor add makes a new actor")
 	default:
 		return err
 	}

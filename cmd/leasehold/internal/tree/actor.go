@@ -40,8 +40,11 @@ func newActorAddCommand() *cobra.Command {
 		Short: "Make an actor, and print its path and its token",
 		Long: `Make an actor, without launching it, and print its path and its token in two lines.
 The token is a secret and is shown only once: give it to the agent in its environment,
-as LEASEHOLD_TOKEN. It is void once the actor has ended, or after --expires. A token
-that has expired opens no connection; one that is open lasts.`,
+as LEASEHOLD_TOKEN. It is void once the actor has ended.
+
+After --expires the token opens no connection, and is refused over HTTP. A connection
+of leasehold mcp that is open by then lasts, with its leases: leasehold actor end ends
+it, with the actor.`,
 		Example: `  leasehold actor add --run build --name lead --role root
   leasehold actor add --run build --name W1 --role worker --parent S1
 
@@ -89,7 +92,7 @@ that has expired opens no connection; one that is open lasts.`,
 	f.StringVar(&parent, "parent", "", "`path` of its lead, as S1/S2 or S1→S2 (default root)")
 	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
 	f.IntVar(&maxDepth, "max-depth", 0, "with --role root: how many names a path in this run may have (default the daemon's)")
-	f.Duration("expires", 0, "the token is void after this long, from 1s (default when the actor has ended)")
+	f.Duration("expires", 0, "the token opens no connection after this long, from 1s (default: until the actor has ended)")
 	f.BoolVar(&asObject, "json", false, "print {actor_id, path, token}")
 	for _, required := range []string{"name", "role"} {
 		_ = cmd.MarkFlagRequired(required)
@@ -106,7 +109,9 @@ func newActorTokenCommand() *cobra.Command {
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",
 		Long: `Issue a new token for an actor, in place of one that was lost or has become known,
-and print it. The old one is void from then on.`,
+and print it. From then on the old one opens no connection, and is refused over HTTP.
+So is the new one after --expires. A connection of leasehold mcp that is open by then
+lasts: leasehold actor end ends it, with the actor.`,
 		Example: `  leasehold actor token --run build S1/W1
   LEASEHOLD_TOKEN=$(leasehold actor token --run build S1/W1) my-agent`,
 		Args: cobra.ExactArgs(1),
@@ -133,7 +138,7 @@ and print it. The old one is void from then on.`,
 		},
 	})
 	view.RunFlag(cmd, &run)
-	cmd.Flags().Duration("expires", 0, "the new one is void after this long, from 1s (default when the actor has ended)")
+	cmd.Flags().Duration("expires", 0, "the new one opens no connection after this long, from 1s (default: until the actor has ended)")
 	cmd.Flags().BoolVar(&asObject, "json", false, "print {actor_id, run, path, token}")
 	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
