@@ -22,8 +22,8 @@
 //     [registry.LimitError] that names the limit. A write that makes a store
 //     smaller is never refused.
 //   - [Store.Wait] misses no write and does not poll.
-//   - [Store.List] blocks no other call and has a budget. A long listing is
-//     continued by another call from [Listing.Next].
+//   - [Txn.List] is for a snapshot, so it blocks no other call, and has a budget. A
+//     long listing is continued by another call from [Listing.Next].
 //   - A write that is repeated under the name of its call returns the same
 //     answer as before: see package call.
 //   - Entries outlive sessions and restarts. Only Delete, [Txn.DropPeer] and

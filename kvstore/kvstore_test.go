@@ -26,10 +26,40 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
+// A desk is a store whose rules are each called in a transaction of their own.
+type desk struct {
+	*kvstore.Store
+	eng engine.Engine
+}
+
+func (d desk) Set(ctx context.Context, p kvstore.Path, value json.RawMessage, by string) (uint64, error) {
+	return d.write(ctx, kvstore.Txn.Set, kvstore.Write{Path: p, Value: value, By: by})
+}
+
+func (d desk) CAS(ctx context.Context, p kvstore.Path, expected uint64, value json.RawMessage, by string) (uint64, error) {
+	return d.write(ctx, kvstore.Txn.Set, kvstore.Write{Path: p, Value: value, Expected: &expected, By: by})
+}
+
+func (d desk) Delete(ctx context.Context, p kvstore.Path, expected *uint64) (uint64, error) {
+	return d.write(ctx, kvstore.Txn.Delete, kvstore.Write{Path: p, Expected: expected})
+}
+
+func (d desk) write(ctx context.Context, rule func(kvstore.Txn, kvstore.Write) (uint64, error), w kvstore.Write) (version uint64, err error) {
+	return version, d.eng.Update(ctx, func(tx engine.Tx) (err error) { version, err = rule(d.In(tx), w); return err })
+}
+
+func (d desk) Get(ctx context.Context, p kvstore.Path) (e *kvstore.Entry, err error) {
+	return e, d.eng.View(ctx, func(tx engine.Tx) error { e = d.In(tx).Get(p); return nil })
+}
+
+func (d desk) List(ctx context.Context, q kvstore.Query) (l kvstore.Listing, err error) {
+	return l, d.eng.Snapshot(ctx, func(tx engine.Tx) (err error) { l, err = d.In(tx).List(ctx, q); return err })
+}
+
 // A room is a store on a real engine, with a file system in memory. Every
 // change through it is followed by a Check.
 type room struct {
-	*kvstore.Store
+	desk
 	t      fatal
 	fs     *vfs.MemFS
 	eng    *pebble.Engine
@@ -61,7 +91,7 @@ func (r *room) open() {
 	r.eng, r.core = eng, registry.New(eng, registry.Options{})
 	r.must(r.core.Recover(context.Background()))
 	r.must(kvstore.Recover(context.Background(), eng))
-	r.Store = kvstore.New(eng, r.core.Registry("layer:"+layerID.String()), layerID, r.limits)
+	r.desk = desk{kvstore.New(eng, r.core.Registry("layer:"+layerID.String()), layerID, r.limits), eng}
 }
 
 func (r *room) close() {

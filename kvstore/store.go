@@ -2,7 +2,6 @@ package kvstore
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,11 +38,6 @@ func (s *Store) Limits() Limits { return s.limits }
 // In returns the store within tx.
 func (s *Store) In(tx engine.Tx) Txn { return Txn{store: s, tx: tx} }
 
-// Get returns the entry at p, or nil.
-func (s *Store) Get(ctx context.Context, p Path) (e *Entry, err error) {
-	return Load(ctx, s.eng, func(tx engine.Tx) (Txn, Path, error) { return s.In(tx), p, nil })
-}
-
 // Load returns the entry that find names, or nil. find may be called twice: a
 // large value is read from a snapshot, because a View would block everybody
 // while it reads from disk.
@@ -76,54 +70,6 @@ func Load(ctx context.Context, eng engine.Engine, find func(engine.Tx) (Txn, Pat
 	return e, nil
 }
 
-// Set writes an entry whatever its current version is, and returns the new
-// version.
-func (s *Store) Set(ctx context.Context, p Path, value json.RawMessage, by string) (version uint64, err error) {
-	return s.update(ctx, Txn.Set, Write{Path: p, Value: value, By: by})
-}
-
-// CAS writes an entry if its current version is expected (0: there is no
-// entry), and returns the new version.
-func (s *Store) CAS(ctx context.Context, p Path, expected uint64, value json.RawMessage, by string) (version uint64, err error) {
-	return s.update(ctx, Txn.Set, Write{Path: p, Value: value, Expected: &expected, By: by})
-}
-
-// Delete removes the entry at p. If expected is not nil, the entry must have
-// that version. It returns the version that was removed, or 0 if there was no
-// entry.
-func (s *Store) Delete(ctx context.Context, p Path, expected *uint64) (version uint64, err error) {
-	return s.update(ctx, Txn.Delete, Write{Path: p, Expected: expected})
-}
-
-func (s *Store) update(ctx context.Context, rule func(Txn, Write) (uint64, error), w Write) (version uint64, err error) {
-	if w.Value != nil {
-		if w, err = w.Compact(); err != nil {
-			return 0, err
-		}
-	}
-	err = s.eng.Update(ctx, func(tx engine.Tx) error {
-		var refusal error
-		version, refusal = rule(s.In(tx), w)
-		return refusal
-	})
-	if err != nil {
-		return 0, err
-	}
-	return version, nil
-}
-
-// List answers q. It reads a snapshot, so it blocks no other call.
-func (s *Store) List(ctx context.Context, q Query) (l Listing, err error) {
-	err = s.eng.Snapshot(ctx, func(tx engine.Tx) (err error) {
-		l, err = s.In(tx).List(ctx, q)
-		return err
-	})
-	if err != nil {
-		return Listing{}, err
-	}
-	return l, nil
-}
-
 // Wait returns the entry at p as soon as its version is at least minVersion, or
 // as soon as it exists if minVersion is 0 or 1. When wait is over, it returns
 // the current entry or nil; reached reports whether it is the one that was
@@ -138,7 +84,7 @@ func (s *Store) Wait(ctx context.Context, p Path, minVersion uint64, wait time.D
 	watch := s.eng.Watch(s.keys + p.s)
 	defer watch.Stop()
 	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
-		e, err = s.Get(ctx, p)
+		err = s.eng.View(ctx, func(tx engine.Tx) error { e = s.In(tx).Get(p); return nil })
 		reached = err == nil && e != nil && e.Version >= minVersion
 		if err == nil && !reached && !last {
 			return engine.ErrWait

@@ -203,7 +203,7 @@ func TestAListingIsBoundedInBytes(t *testing.T) {
 
 func TestLayersAreApart(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
-		other := kvstore.New(r.eng, r.core.Registry("layer:2"), uuid.New(), kvstore.Limits{})
+		other := desk{kvstore.New(r.eng, r.core.Registry("layer:2"), uuid.New(), kvstore.Limits{}), r.eng}
 		r.set("/shared/a", `1`)
 		r.set("/shared/a", `2`)
 		v, err := other.Set(t.Context(), r.path("/shared/a"), json.RawMessage(`3`), "S2")

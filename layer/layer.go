@@ -39,9 +39,6 @@ func New(eng engine.Engine, store *kvstore.Store, opts Options) *Layer {
 // Store is the underlying store, which checks no access.
 func (l *Layer) Store() *kvstore.Store { return l.store }
 
-// Leases is the registry of the layer's /leases/.
-func (l *Layer) Leases() *registry.Registry { return l.store.Leases() }
-
 // As returns the Layer for m. The caller must have authenticated m.
 func (l *Layer) As(m Member) *View { return &View{layer: l, member: m} }
 

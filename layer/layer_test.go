@@ -90,15 +90,17 @@ func (s *scene) put(path, value string) {
 	s.t.Helper()
 	p, err := kvstore.ParsePath(path)
 	s.must(err)
-	_, err = s.Store().Set(context.Background(), p, json.RawMessage(value), "S1")
-	s.must(err)
+	s.must(s.eng.Update(context.Background(), func(tx engine.Tx) error {
+		_, err := s.Store().In(tx).Set(kvstore.Write{Path: p, Value: json.RawMessage(value), By: "S1"})
+		return err
+	}))
 }
 
 // hold takes a lease of the layer.
 func (s *scene) hold(name string) {
 	s.t.Helper()
 	h := registry.Holder{Session: uuid.New(), Actor: w1.ID, Path: w1.Path}
-	_, err := s.Leases().Acquire(context.Background(), registry.Request{Key: name, Holder: h})
+	_, err := s.Store().Leases().Acquire(context.Background(), registry.Request{Key: name, Holder: h})
 	s.must(err)
 }
 
@@ -107,7 +109,11 @@ func (s *scene) dump() string {
 	s.t.Helper()
 	g, err := kvstore.ParseGlob("/**")
 	s.must(err)
-	l, err := s.Store().List(context.Background(), kvstore.Query{Glob: g, Values: true, Limit: kvstore.MaxList})
+	var l kvstore.Listing
+	err = s.eng.Snapshot(context.Background(), func(tx engine.Tx) (err error) {
+		l, err = s.Store().In(tx).List(context.Background(), kvstore.Query{Glob: g, Values: true, Limit: kvstore.MaxList})
+		return err
+	})
 	return listing(l, err)
 }
 
