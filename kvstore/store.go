@@ -84,7 +84,7 @@ func (s *Store) Wait(ctx context.Context, p Path, minVersion uint64, wait time.D
 	watch := s.eng.Watch(s.keys + p.s)
 	defer watch.Stop()
 	err = engine.Await(ctx, watch, wait, func(last bool) (err error) {
-		err = s.eng.View(ctx, func(tx engine.Tx) error { e = s.In(tx).Get(p); return nil })
+		e, err = Load(ctx, s.eng, func(tx engine.Tx) (Txn, Path, error) { return s.In(tx), p, nil })
 		reached = err == nil && e != nil && e.Version >= minVersion
 		if err == nil && !reached && !last {
 			return engine.ErrWait
