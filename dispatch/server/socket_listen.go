@@ -68,11 +68,10 @@ func checkPrivate(dir string) error {
 	if err != nil {
 		return err
 	}
-	shared := info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Getuid() {
-		shared = true
+		return fmt.Errorf("its directory %s belongs to user %d: run as that user, or name another place", dir, stat.Uid)
 	}
-	if shared {
+	if info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("others may write in its directory, mode %v: chmod 700 %s", info.Mode(), dir)
 	}
 	if above := OpenAbove(dir); above != "" {

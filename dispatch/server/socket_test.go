@@ -166,6 +166,21 @@ func TestSocketThatCannotBePrivateIsRefused(t *testing.T) {
 	}
 }
 
+// Its mode would be no help there.
+func TestSocketInTheDirectoryOfAnotherUserIsRefused(t *testing.T) {
+	path := socketPath(t)
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(filepath.Dir(path), 12345, -1); err != nil {
+		t.Skip(err)
+	}
+	_, err := server.ListenSocket(path)
+	if err == nil || !strings.Contains(err.Error(), "belongs to user 12345") || strings.Contains(err.Error(), "chmod") {
+		t.Errorf("it says: %v", err)
+	}
+}
+
 func TestSocketKnowsItsPeers(t *testing.T) {
 	d := newDaemon(t, server.Options{Transport: server.Transport{MaxConns: 1}})
 	path := socketPath(t)

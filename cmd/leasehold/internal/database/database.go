@@ -93,6 +93,7 @@ func (d *Database) DSN() (string, error) {
 func Explain(err error) error {
 	_, unreachable := errors.AsType[*pgconn.ConnectError](err)
 	_, hinted := errors.AsType[exit.Hinted](err)
+	failed, _ := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case hinted:
 	case errors.Is(err, pgconn.ErrReadOnlyConnection):
@@ -105,6 +106,11 @@ func Explain(err error) error {
 		return exit.Hint(err, "set synchronous_standby_names on it, or accept with --single-node that the loss of its machine loses what was acknowledged")
 	case errors.Is(err, postgres.ErrNotDurable):
 		return exit.Hint(err, "turn that setting on, for the database and for the user that leasehold connects as")
+	case failed == nil:
+	case failed.Code == "42501", failed.Code == "3F000": // insufficient privilege, no schema
+		return exit.Hint(err, "the user of leasehold needs a schema on its search_path in which it may make tables: GRANT CREATE ON SCHEMA …, or CREATE SCHEMA … AUTHORIZATION …")
+	case failed.Code == "57014": // canceled
+		return exit.Hint(err, "ALTER ROLE … SET statement_timeout = 0 for the user of leasehold")
 	}
 	return err
 }
