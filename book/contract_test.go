@@ -181,7 +181,7 @@ func TestLimits(t *testing.T) {
 		"all values of a layer":                       fmt.Sprintf("%d MiB", limits.Bytes>>20),
 		"entries of a layer":                          fmt.Sprint(limits.Entries),
 		"entries in one listing":                      fmt.Sprint(kvstore.MaxList),
-		"paths and values in one listing, unless one entry has more": fmt.Sprintf("%d KiB", kvstore.MaxListBytes>>10),
+		"elements of a list that an agent asks for, unless one has more": fmt.Sprintf("%d KiB", kvstore.MaxListBytes>>10),
 		"depth of the tree":          fmt.Sprint(4),
 		"message to the daemon":      "4 MiB",
 		"waiters for one lease":      fmt.Sprint(1000),

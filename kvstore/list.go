@@ -14,7 +14,11 @@ import (
 const (
 	DefaultList  = 100      // entries
 	MaxList      = 1000     // entries
-	MaxListBytes = 24 << 10 // of paths and values; one entry may be larger; Gemini CLI cuts answers of over 40 kB
+	MaxListBytes = 24 << 10 // of entries as they are told; one may be larger; Gemini CLI cuts answers of over 40 kB
+
+	// entryBytes is what an entry has beside its path, value and author: the
+	// names of its members, its version and its time.
+	entryBytes = 90
 
 	// A listing ends after it has examined this many entries or made this many
 	// matching steps. The next listing continues from there.
@@ -103,7 +107,7 @@ func (l *lister) add(e Entry) bool {
 	if !l.Values {
 		e.Value = nil
 	}
-	l.bytes += int64(len(e.Path.s) + len(e.Value))
+	l.bytes += int64(entryBytes + len(e.Path.s) + len(e.Value) + len(e.UpdatedBy))
 	if len(l.Entries) == l.Limit || len(l.Entries) > 0 && l.bytes > MaxListBytes {
 		l.truncate()
 		return false

@@ -376,11 +376,13 @@ func (l leaseList) Text() string {
 }
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
-	page, err := se.Leases(ctx, a.query())
-	if err != nil {
-		return leaseList{}, err
-	}
-	return leaseListOf(page, se.ID()), nil
+	return fitting(a.Limit, func(limit int) (leaseList, []listedLease, error) {
+		q := a.query()
+		q.Limit = limit
+		page, err := se.Leases(ctx, q)
+		list := leaseListOf(page, se.ID())
+		return list, list.Leases, err
+	})
 }
 
 func scopesOf(word string) []dispatch.Scope {

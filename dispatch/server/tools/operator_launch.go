@@ -309,7 +309,7 @@ func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a lau
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{actorOf(info), result}, nil
+	return outcome{actor: actorOf(info), Result: result}, nil
 }
 
 type drainRunArgs struct {

@@ -101,9 +101,12 @@ type actorArg struct {
 type outcome struct {
 	actor
 	Result json.RawMessage `json:"result,omitempty" jsonschema:"what it reported, else its last output"`
+	Left   bool            `json:"result_left_out,omitempty" jsonschema:"it has a result, and those before it fill the answer: ask again for it"`
 }
 
-func outcomeOf(o dispatch.Outcome) outcome { return outcome{actorOf(o.ActorInfo), o.Result} }
+func outcomeOf(o dispatch.Outcome) outcome {
+	return outcome{actor: actorOf(o.ActorInfo), Result: o.Result}
+}
 
 func (o outcome) Text() string {
 	text := fmt.Sprintf("%s %s is %s", o.Role, o.Path, o.word())
@@ -139,10 +142,17 @@ type outcomes struct {
 
 func (o outcomes) Text() string {
 	var texts []string
+	left := 0
 	for _, a := range o.Actors {
 		texts = append(texts, a.Path+" "+a.word())
+		if a.Left {
+			left++
+		}
 	}
 	text := strings.Join(texts, ", ")
+	if left > 0 {
+		text += fmt.Sprintf("; %s left out: call actor_wait again with only the actors that have result_left_out", counted(left, "result is", "results are", ""))
+	}
 	if !o.Done {
 		text += "; call actor_wait again to wait on"
 	}
@@ -157,6 +167,13 @@ func awaitActors(ctx context.Context, se *dispatch.Session, a awaitArgs) (outcom
 	out := outcomes{Done: done, Actors: []outcome{}}
 	for _, o := range list {
 		out.Actors = append(out.Actors, outcomeOf(o))
+	}
+	size := 0
+	for i := range out.Actors {
+		one := &out.Actors[i]
+		if size += len(one.Result); size > len(one.Result) && size > maxPage && one.Result != nil {
+			one.Result, one.Left = nil, true
+		}
 	}
 	return out, nil
 }

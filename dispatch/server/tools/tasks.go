@@ -450,7 +450,11 @@ func queueStats(ctx context.Context, se *dispatch.Session, a statsArgs) (queueLi
 		return queueList{}, err
 	}
 	list, more, err := tasks.Stats(ctx, a.Queue, a.After, a.Limit)
-	return countsOf(list, more), err
+	counts := countsOf(list, more)
+	if n := fits(counts.Queues); n < len(counts.Queues) {
+		counts.Queues, counts.More = counts.Queues[:n], true
+	}
+	return counts, err
 }
 
 type deadArgs struct {
@@ -484,8 +488,11 @@ func queueDead(ctx context.Context, se *dispatch.Session, a deadArgs) (taskList,
 	if err != nil {
 		return taskList{}, err
 	}
-	list, next, err := tasks.List(ctx, a.Queue, queue.Dead, a.After, a.Limit)
-	return tasksOf(list, next), err
+	return fitting(a.Limit, func(limit int) (taskList, []task, error) {
+		found, next, err := tasks.List(ctx, a.Queue, queue.Dead, a.After, limit)
+		list := tasksOf(found, next)
+		return list, list.Tasks, err
+	})
 }
 
 type redriveArgs struct {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/kvstore"
 )
 
 // A Reply is the answer to a call, as an object and as text. Some clients show
@@ -112,6 +113,35 @@ func (r Reply) Line(id json.RawMessage) []byte {
 		}
 		return append(line, '}')
 	})
+}
+
+// maxPage is how many bytes the elements of a list may have that an agent gets,
+// unless one element has more: clients cut off long answers.
+const maxPage = kvstore.MaxListBytes
+
+// fits returns how many of the first elements of a list fit into an answer.
+func fits[T any](list []T) int {
+	size := 0
+	for i := range list {
+		if size += len(mustJSON(list[i])); i > 0 && size > maxPage {
+			return i
+		}
+	}
+	return len(list)
+}
+
+// fitting returns a page of at most limit elements, or of fewer if those would
+// make too long an answer. page returns the first so many of them; it is called
+// again for the fewer, because only it knows where the next page begins.
+func fitting[L, T any](limit int, page func(limit int) (L, []T, error)) (L, error) {
+	for {
+		list, elements, err := page(limit)
+		n := fits(elements)
+		if err != nil || n == len(elements) {
+			return list, err
+		}
+		limit = n
+	}
 }
 
 // counted returns the line for a list.

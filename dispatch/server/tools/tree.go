@@ -183,5 +183,8 @@ func listActors(ctx context.Context, se *dispatch.Session, a listActorsArgs) (ac
 		actor.You = info.ID == se.Actor().ID
 		list.Actors = append(list.Actors, actor)
 	}
+	if n := fits(list.Actors); n < len(list.Actors) {
+		list.Actors, list.Next = list.Actors[:n], list.Actors[n-1].Path
+	}
 	return list, nil
 }
