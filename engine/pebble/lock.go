@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -86,6 +87,9 @@ func (s *stateFS) writePid() {
 }
 
 func (s *stateFS) lockError(err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err // the file could not be opened, so nobody was asked for the lock
+	}
 	// If this process itself holds the lock, the error has no sentinel.
 	if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EACCES) &&
 		!strings.Contains(err.Error(), "held by current process") {

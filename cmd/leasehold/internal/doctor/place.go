@@ -145,6 +145,14 @@ func examinePlace(inDatabase bool) []finding {
 		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), do+", or set XDG_STATE_HOME to a directory of yours")
 		return found
 	}
+	if file, err := foreign(files); at == files && err != nil {
+		do := cmp.Or(exit.SystemHint(err), "check the disk")
+		if errors.Is(err, fs.ErrPermission) {
+			do = "sudo chown -R \"$(id -un)\" '" + dir + "', as after a daemon that was started with sudo"
+		}
+		wrong(fmt.Sprintf("%s cannot be read and written: %v", file, err), do)
+		return found
+	}
 	room, err := freeSpace(at)
 	if err != nil {
 		return append(found, faultOf("state", err))
@@ -176,6 +184,23 @@ func freeSpace(path string) (uint64, error) {
 		return 0, fmt.Errorf("room at %s: %w", path, err)
 	}
 	return s.Bavail * uint64(s.Bsize), nil
+}
+
+// foreign returns the first file in a directory that this user may not read and write,
+// and why.
+func foreign(dir string) (string, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return dir, err
+	}
+	for _, entry := range list {
+		file := filepath.Join(dir, entry.Name())
+		// A daemon that runs removes files.
+		if err := unix.Access(file, unix.R_OK|unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
+	return "", nil
 }
 
 // nearest returns path, or the nearest directory above it that exists.
