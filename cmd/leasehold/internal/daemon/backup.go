@@ -72,7 +72,7 @@ If the state is in PostgreSQL, use the tools of the database.`,
 			if asObject {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(b.result)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "backed up %d rows, %s, to %s\n", b.result.Rows, terminal.Size(b.result.Bytes), dir)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "backed up %s, %s, to %s\n", terminal.Plural(int(b.result.Rows), "row"), terminal.Size(b.result.Bytes), dir)
 			return err
 		},
 	})
