@@ -200,7 +200,6 @@ func (in index) dueNow(tx *ledger, most int) (due []engine.Row, next time.Time) 
 
 // replan plans every queue again. Rows are due by the running clock, so this is
 // necessary after a step of the wall clock and after a restart.
-
 func replan(tx engine.Tx) { tx.Touch(engine.Row{Key: replanKey, Due: tx.Now().Add(-1)}) }
 
 // tendPlans plans the queues from the one that row names on, for up to room

@@ -114,6 +114,12 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 			fault("lease %q ends at %v, and a restart would end it at %v", row.Key, l.Deadline, l.stored.Add(lag))
 		}
 	}
+	checkFound(tx, alike, fault)
+}
+
+// checkFound compares the rows by which leases are found with the leases. alike
+// counts those that are held under each spelling.
+func checkFound(tx Tx, alike map[string]int, fault func(string, ...any)) {
 	for row := range tx.Scan(offerPrefix) {
 		if _, ok := tx.Get(leasePrefix + strings.TrimPrefix(row.Key, offerPrefix)); !ok {
 			fault("nobody holds the lease of the offer %q", row.Key)

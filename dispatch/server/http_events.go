@@ -28,27 +28,6 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		e.tell(w, hs.notFor(r))
 		return
 	}
-	// read returns a page as the text of a stream, and where the next one
-	// begins. It does so in the actor's turn, because a page is as much work to
-	// encode as to read.
-	read := func(ctx context.Context, args tools.Arguments) (text []byte, next json.RawMessage, page tools.Reply) {
-		away := hs.spread.away(hs.se, route.Tool.Name, args)
-		if away != nil { // it is read in a turn there
-			page = away(ctx, hs.se, args)
-		}
-		ctx, turn, err := hs.share.turn(ctx, false)
-		if err != nil {
-			return nil, nil, tools.RefusalOf(err).Reply()
-		}
-		defer turn.end()
-		if away == nil {
-			page = hs.tools[route.Tool.Name].call(ctx, hs.se, args)
-		}
-		if !page.IsError {
-			text, next = eventText(page)
-		}
-		return text, next, page
-	}
 	asked, err := route.Call(r, nil)
 	if last := r.Header.Get("Last-Event-ID"); err == nil && last != "" {
 		revision, wrong := strconv.ParseUint(last, 10, 64)
@@ -80,7 +59,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	ctx, cut := hs.during(r.Context())
 	defer cut()
 	asked.Given["wait_secs"] = json.RawMessage("0") // answer at once with what exists, or with a refusal
-	text, next, page := read(ctx, asked.Arguments())
+	text, next, page := hs.readEvents(ctx, route.Tool.Name, asked.Arguments())
 	if page.IsError {
 		e.tell(w, asked.Answer(page))
 		return
@@ -94,11 +73,33 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		}
 		stream.write(text)
 		asked.Given["since"] = next
-		text, next, page = read(ctx, asked.Arguments())
+		text, next, page = hs.readEvents(ctx, route.Tool.Name, asked.Arguments())
 	}
 	if page.IsError && ctx.Err() == nil {
 		stream.named("error", page.Object)
 	}
+}
+
+// readEvents calls the tool for a page of events. It returns the page as the
+// text of a stream, and where the next one begins. It does so in the actor's
+// turn, because a page is as much work to encode as to read.
+func (hs *httpSession) readEvents(ctx context.Context, tool string, args tools.Arguments) (text []byte, next json.RawMessage, page tools.Reply) {
+	away := hs.spread.away(hs.se, tool, args)
+	if away != nil { // it is read in a turn there
+		page = away(ctx, hs.se, args)
+	}
+	ctx, turn, err := hs.share.turn(ctx, false)
+	if err != nil {
+		return nil, nil, tools.RefusalOf(err).Reply()
+	}
+	defer turn.end()
+	if away == nil {
+		page = hs.tools[tool].call(ctx, hs.se, args)
+	}
+	if !page.IsError {
+		text, next = eventText(page)
+	}
+	return text, next, page
 }
 
 // eventText returns a page of events as the text of a stream, and where the next
