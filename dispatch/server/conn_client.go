@@ -12,7 +12,8 @@ import (
 )
 
 // A client is an MCP client for mcp-go. Its id is random and has no other use:
-// everything belongs to the dispatch session.
+// everything belongs to the dispatch session. It does not keep what initialize
+// says of the client and the protocol's version, because nobody asks for it.
 type client struct {
 	id          string
 	notices     chan mcp.JSONRPCNotification
@@ -21,11 +22,8 @@ type client struct {
 
 	subscriptions subscriptions
 
-	mu           sync.Mutex
-	level        mcp.LoggingLevel
-	version      string
-	info         mcp.Implementation
-	capabilities mcp.ClientCapabilities
+	mu    sync.Mutex
+	level mcp.LoggingLevel
 }
 
 func newClient() *client {
@@ -54,42 +52,6 @@ func (c *client) GetLogLevel() mcp.LoggingLevel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.level
-}
-
-func (c *client) SetProtocolVersion(version string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.version = version
-}
-
-func (c *client) ProtocolVersion() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.version
-}
-
-func (c *client) SetClientInfo(info mcp.Implementation) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.info = info
-}
-
-func (c *client) GetClientInfo() mcp.Implementation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.info
-}
-
-func (c *client) SetClientCapabilities(capabilities mcp.ClientCapabilities) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.capabilities = capabilities
-}
-
-func (c *client) GetClientCapabilities() mcp.ClientCapabilities {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.capabilities
 }
 
 // tellNotice tells the client of a lease that its session has lost, that
