@@ -119,9 +119,13 @@ func (h *history) hidden(w *world, client, key string) (n int) {
 }
 
 // beside reports whether a fault in that time may have kept a server from learning what a
-// client did.
+// client did. A server that answers late learns late.
 func (h *history) beside(w *world, from, to time.Duration) bool {
-	return w.hides > 0 && h.near(from, to, w.hides)
+	within := w.hides
+	if slices.ContainsFunc(h.late, func(g gap) bool { return g.from <= to+unseen && g.to >= from }) {
+		within = unseen
+	}
+	return w.hides > 0 && h.near(from, to, within)
 }
 
 // disturbed reports whether there was a fault at about that time.
