@@ -192,7 +192,8 @@ func RefusalOf(err error) Refusal {
 		r.Code = "UNAVAILABLE"
 	case errors.Is(err, engine.ErrFailed), errors.Is(err, engine.ErrClosed):
 		r.Code = "UNAVAILABLE"
-		r.Message = "the daemon cannot write its state: restart it, then try again (" + err.Error() + ")"
+		// With a database it opens the state again by itself, and with a disk it ends.
+		r.Message = "the daemon cannot write its state: try again in a few seconds; if that fails too, an operator must remove the cause, and start the daemon if it has ended (" + err.Error() + ")"
 	case errors.As(err, &deadlock):
 		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.Is(err, engine.ErrFull):

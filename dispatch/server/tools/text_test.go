@@ -161,3 +161,12 @@ func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 		t.Errorf("only %d codes: %v", len(codes), codes)
 	}
 }
+
+// A daemon with a database goes on by itself when the database does, and nothing may
+// restart it before that.
+func TestAFailedStateIsWorthAnotherTry(t *testing.T) {
+	err := fmt.Errorf("%w: the disk is full", engine.ErrFailed)
+	if got := tools.RefusalOf(err).Message; !strings.Contains(got, "try again in a few seconds") || !strings.Contains(got, err.Error()) {
+		t.Error(got)
+	}
+}
