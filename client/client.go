@@ -152,6 +152,7 @@ type request struct {
 	wait         time.Duration // how long the server may wait before it answers
 	key          string        // identifies the call each time it is sent
 	session      string        // the session in which it was sent last
+	version      string        // that the entry must have; "0": there must be none; "": any
 }
 
 // answerTimeout is how long a server may take to answer, apart from the time it
@@ -323,6 +324,13 @@ func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle 
 	}
 	if r.key != "" {
 		h.Header.Set("Idempotency-Key", r.key)
+	}
+	switch r.version {
+	case "":
+	case "0":
+		h.Header.Set("If-None-Match", "*")
+	default:
+		h.Header.Set("If-Match", `"`+r.version+`"`)
 	}
 	if from := traceOf(ctx); from.Parent != "" {
 		h.Header.Set(traceparent.Header, from.Parent)

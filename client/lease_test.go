@@ -90,6 +90,40 @@ func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
 	})
 }
 
+// Of those who write what they have read, none overwrites what another wrote since.
+func TestAnEntryIsStoredIfItIsUnchanged(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		c := h.client("one")
+		store := func(version uint64, v int) string {
+			return client.CodeOf(c.StoreIf(t.Context(), "/shared/n", version, v))
+		}
+		var n int
+		version, err := c.LoadVersion(t.Context(), "/shared/n", &n)
+		if version != 0 || err != nil {
+			t.Fatal(version, err)
+		}
+		if err := c.StoreIf(t.Context(), "/shared/n", version, 1); err != nil {
+			t.Fatal(err)
+		}
+		if code := store(0, 2); code != "VERSION_MISMATCH" {
+			t.Errorf("there is an entry: %s", code)
+		}
+		version, err = c.LoadVersion(t.Context(), "/shared/n", &n)
+		if version == 0 || n != 1 || err != nil {
+			t.Fatal(version, n, err)
+		}
+		if err := c.StoreIf(t.Context(), "/shared/n", version, 2); err != nil {
+			t.Fatal(err)
+		}
+		if code := store(version, 3); code != "VERSION_MISMATCH" {
+			t.Errorf("it has changed: %s", code)
+		}
+		if found, err := c.Load(t.Context(), "/shared/n", &n); !found || n != 2 || err != nil {
+			t.Errorf("%v %d %v", found, n, err)
+		}
+	})
+}
+
 // The first in line has it in the instant in which it is released.
 func TestAcquireWaitsInLine(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
