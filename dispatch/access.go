@@ -30,8 +30,8 @@ type Access struct {
 	FormerUntil time.Time `json:",omitzero"`
 }
 
-// MaxAccesses is the greatest number of accesses in a state.
-const MaxAccesses = 1000
+// maxAccesses is the greatest number of accesses in a state.
+const maxAccesses = 1000
 
 const accessPrefix = "access/"
 
@@ -97,8 +97,8 @@ func newAccess(tx engine.Tx, name string, role Role, ttl time.Duration) (Access,
 			n++
 		}
 	}
-	if n >= MaxAccesses {
-		return Access{}, &registry.LimitError{Which: "tokens of operators and readers", Max: MaxAccesses}
+	if n >= maxAccesses {
+		return Access{}, &registry.LimitError{Which: "tokens of operators and readers", Max: maxAccesses}
 	}
 	a := Access{ID: uuid.New(), Name: name, Role: role, CreatedAt: tx.Wall()}
 	if ttl > 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// HolderOf is the prefix of a recipient that is given as the holder of a lease.
-const HolderOf = "holder of "
+// holderOf is the prefix of a recipient that is given as the holder of a lease.
+const holderOf = "holder of "
 
 // maxHolders is the greatest number of holders of one lease that a message can
 // go to.
@@ -73,7 +73,7 @@ type recipient struct {
 
 // Send sends a message to another living actor of the run. to is the actor's
 // path, its id, or its name if the session's actor leads it; or it is
-// [HolderOf] and the key of a lease of the run or of the session's layer.
+// "holder of " and the key of a lease of the run or of the session's layer.
 // replyTo is the id of the message that this one answers, or zero. Any actor
 // may write to any other of its run. Paths are not secret within a run, because
 // refusals name holders by path.
@@ -113,7 +113,7 @@ func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID)
 
 // recipients resolves to.
 func (se *Session) recipients(tx engine.Tx, to string) ([]recipient, error) {
-	if key, ok := strings.CutPrefix(to, HolderOf); ok {
+	if key, ok := strings.CutPrefix(to, holderOf); ok {
 		return se.holders(tx, key)
 	}
 	a, err := se.correspondent(tx, to)

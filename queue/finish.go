@@ -16,11 +16,11 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// GiveBackKind is the kind of the answer of a Nack or Abandon.
-const GiveBackKind call.Kind = "give back"
+// givingBack is the kind of the answer of a Nack or Abandon.
+const givingBack call.Kind = "give back"
 
-// RedriveKind is the kind of the answer of a Redrive, which is the ids of the tasks.
-const RedriveKind call.Kind = "redrive"
+// redriving is the kind of the answer of a Redrive, which is the ids of the tasks.
+const redriving call.Kind = "redrive"
 
 // Causes by which an attempt ends, beside those of package registry.
 const (
@@ -209,7 +209,7 @@ func (q *Queue) Abandon(ctx context.Context, h registry.Holder, run, id uuid.UUI
 func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, cause string, delay func(Task) time.Duration) (t Task, err error) {
 	c := call.Of(ctx)
 	err = q.update(ctx, nil, func(tx *ledger) error {
-		answer, answered, err := c.Answered(tx, GiveBackKind)
+		answer, answered, err := c.Answered(tx, givingBack)
 		if err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id 
 		q.leases.Free(tx, lease, registry.Released)
 		q.giveBack(tx, &t, cause, delay(t))
 		t.shownBy(tx)
-		c.Record(tx, GiveBackKind, string([]byte{byte(t.State)}), 0)
+		c.Record(tx, givingBack, string([]byte{byte(t.State)}), 0)
 		return nil
 	})
 	if err != nil {
@@ -280,7 +280,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 	c := call.Of(ctx)
 	err = q.update(ctx, nil, func(tx *ledger) error {
 		done = nil
-		answer, answered, err := c.Answered(tx, RedriveKind)
+		answer, answered, err := c.Answered(tx, redriving)
 		if err != nil {
 			return err
 		}
@@ -324,7 +324,7 @@ func (q *Queue) Redrive(ctx context.Context, run uuid.UUID, queue string, ids []
 		for _, id := range done {
 			list = append(list, id[:]...)
 		}
-		c.Record(tx, RedriveKind, string(list), 0)
+		c.Record(tx, redriving, string(list), 0)
 		return nil
 	})
 	if err != nil {

@@ -32,13 +32,12 @@ type Revoked struct {
 	Next    []Holder // the first of those that hold the key now
 }
 
-// RevokedBy returns the Cause of a revoked lease's end.
-func RevokedBy(path, reason string) Cause { return Cause(revoked + path + ": " + reason) }
-
+// revoked begins the Cause by which a revoked lease ends. Who revoked it, and why,
+// follows.
 const revoked = "revoked by "
 
-// RevokeKind is the kind of the answer of a Revoke.
-const RevokeKind call.Kind = "revoke"
+// revoking is the kind of the answer of a Revoke.
+const revoking call.Kind = "revoke"
 
 // revokeBatch is how many leases one transaction revokes.
 const revokeBatch = 256
@@ -59,7 +58,7 @@ func (r *Registry) Revoke(ctx context.Context, v Revocation) (done Revoked, err 
 	asked := call.Of(ctx)
 	for more := true; more && err == nil; {
 		err = r.core.update(engine.Needed(ctx), Holder{}, func(tx Tx) (refusal error) {
-			answer, answered, err := asked.Answered(tx, RevokeKind)
+			answer, answered, err := asked.Answered(tx, revoking)
 			if err != nil {
 				return err
 			}
@@ -70,7 +69,7 @@ func (r *Registry) Revoke(ctx context.Context, v Revocation) (done Revoked, err 
 				return refusal
 			}
 			if done.Count > 0 {
-				asked.Record(tx, RevokeKind, done.encode(), 0)
+				asked.Record(tx, revoking, done.encode(), 0)
 			}
 			return nil
 		})
@@ -121,7 +120,7 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		if done.Count++; len(done.Holders) < MaxListed {
 			done.Holders = append(done.Holders, l.Holder)
 		}
-		cause := RevokedBy(v.By, v.Reason)
+		cause := Cause(revoked + v.By + ": " + v.Reason)
 		if l.lapsed {
 			putLost(tx, &l, cause) // its holder was told that it could still renew the lease
 		}

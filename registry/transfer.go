@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold/leasehold/engine/event"
 )
 
-// TransferKind is the kind of the answer of a Transfer.
-const TransferKind call.Kind = "transfer"
+// transferring is the kind of the answer of a Transfer.
+const transferring call.Kind = "transfer"
 
 // Transfer offers a lease of the caller's actor to another actor. Only Actor
 // and Path of the result of to are used; a nil to withdraws the offer. The
@@ -25,7 +25,7 @@ const TransferKind call.Kind = "transfer"
 func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
 	asked := call.Of(ctx)
 	return accepted, c.update(engine.Needed(ctx), caller, func(tx Tx) error {
-		answer, answered, err := asked.Answered(tx, TransferKind)
+		answer, answered, err := asked.Answered(tx, transferring)
 		if answered || err != nil {
 			accepted = answer != ""
 			return err
@@ -37,7 +37,7 @@ func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to fun
 		if accepted {
 			answer = "accepted"
 		}
-		asked.Record(tx, TransferKind, answer, 0)
+		asked.Record(tx, transferring, answer, 0)
 		return nil
 	})
 }
