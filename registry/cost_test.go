@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/registry"
@@ -41,5 +42,47 @@ func TestAWaitForADirectoryLooksAtABoundedNumberOfLeases(t *testing.T) {
 	t.Logf("%d rows with few, %d with many", few, many)
 	if many > few {
 		t.Errorf("a transaction looks at %d rows with %d leases, and at %d with %d", few, registry.MaxBelow, many, 3*registry.MaxBelow)
+	}
+}
+
+// Many who wait to share a key get it at once, and none of them looks at those
+// who got it before. No more get it than may share it.
+func TestManyWhoWaitToShareAKeyAreServedTogether(t *testing.T) {
+	most := func(held, waiting int) (n int) {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			count := &countedReads{Engine: h.eng}
+			h.Core = registry.New(count, h.opts)
+			a, b := h.party("A"), h.party("B")
+			for i := range held {
+				a.as(fmt.Sprint(i)).acquire(registry.Request{Key: "x", Shared: true, TTL: time.Hour})
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			alone := b.waitCtx(ctx, registry.Request{Key: "x"})
+			var shares []<-chan answer
+			for i := range waiting {
+				shares = append(shares, h.party(fmt.Sprint("W", i)).wait(registry.Request{Key: "x", Shared: true}))
+			}
+			h.view(func(registry.Tx) { count.most = 0 }) // its updates count under the lock, too
+			leave()
+			<-alone
+			synctest.Wait()
+			h.view(func(registry.Tx) { n = count.most })
+			for i, got := range shares {
+				if i <= registry.MaxBelow-held {
+					granted(t, got)
+				} else {
+					waits(t, got)
+				}
+			}
+			time.Sleep(registry.MaxWait + time.Second)
+		})
+		return n
+	}
+	few, many := most(1, 100), most(1, 900)
+	if many > 10*few {
+		t.Errorf("%d rows are read to serve 100, and %d to serve 900", few, many)
+	}
+	if full := most(800, 900); full > 10*few {
+		t.Errorf("%d rows are read to serve 100, and %d to serve 200 of 900", few, full)
 	}
 }

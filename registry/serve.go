@@ -29,6 +29,7 @@ func (c *Core) handOver(tx Tx, wants ...Want) {
 // least of the first.
 func (c *Core) serve(tx Tx, key Want, keeps turn) {
 	stopped, told := false, false
+	var share sharers
 	for w := range waiters(tx, key.Scope, key.Key) {
 		switch {
 		case !keeps(tx, &w):
@@ -36,6 +37,11 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 		case stopped:
 			c.warn(tx, &w)
 			return
+		case share.lets(tx, &w, key):
+			if !share.full() {
+				share.parties[partyOf(w.Holder)] = true
+				c.grantPlace(tx, &w, nil, nil)
+			}
 		case !c.give(tx, &w, keeps):
 			c.warn(tx, &w)
 			told = true
@@ -54,6 +60,41 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 		}
 	}
 }
+
+// sharers are those who share a key, while its line is served. Many may wait to
+// share a key, and each of them would look at all who got it before. So these
+// are read once: nothing but shares of the places before is added meanwhile,
+// because those keep out everything else.
+type sharers struct {
+	parties map[Holder]bool // nil: not read yet
+	plain   bool            // nothing but leases that are shared is on the key or above it
+}
+
+// lets reports whether a place may share the key that is served: it waits for
+// nothing else, nothing keeps it from the key, and its party has no lease there.
+func (s *sharers) lets(tx Tx, w *waiter, key Want) bool {
+	if _, all, _ := filekey.Split(key.Key); all || !w.Shared || w.Key != key.Key || len(w.wants) > 1 || w.parked() {
+		return false
+	}
+	if s.parties == nil {
+		s.parties, s.plain = make(map[Holder]bool), true
+		for row := range near(tx, leasePrefix, key.Scope, key.Key) {
+			var l Lease
+			if !l.read(row) || !l.Shared || l.lapsed || l.Reserved || l.offered() {
+				s.plain = false
+				break
+			}
+			s.parties[partyOf(l.Holder)] = true
+		}
+	}
+	return s.plain && !s.parties[partyOf(w.Holder)]
+}
+
+// full reports whether as many share the key as may. A place gets nothing then
+// until its call asks again, and is refused.
+func (s *sharers) full() bool { return len(s.parties) > MaxBelow }
+
+func partyOf(h Holder) Holder { return Holder{Session: h.Session, Party: h.Party} }
 
 // settle updates the places of a party after it got a lease; if the holder has
 // no session, those of an actor after it got an offer. A place is removed if
@@ -123,6 +164,10 @@ func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 // fill grants a place's keys to the call that waits there.
 func (c *Core) fill(tx Tx, w *waiter) {
 	own, offers := c.owned(tx, w)
+	c.grantPlace(tx, w, own, offers)
+}
+
+func (c *Core) grantPlace(tx Tx, w *waiter, own, offers []Lease) {
 	w.remove(tx)
 	list := c.grantAll(tx, w.wants, own, offers, &Request{
 		Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Reason: w.reason, since: w.Since,
