@@ -187,6 +187,13 @@ func (m *machine) cut() {
 	m.conns = nil
 }
 
+// answers says from now on how late an answer comes.
+func (m *machine) answers(late func(answer []byte) time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late = late
+}
+
 func (m *machine) requests(of string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,8 +248,11 @@ type cable struct {
 
 func (c *cable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.m.late != nil {
-		late := c.m.late(p[:n])
+	c.m.mu.Lock()
+	howLate := c.m.late
+	c.m.mu.Unlock()
+	if howLate != nil {
+		late := howLate(p[:n])
 		if late < 0 { // the connection breaks
 			c.Close()
 			return 0, net.ErrClosed
@@ -250,6 +260,7 @@ func (c *cable) Read(p []byte) (int, error) {
 		select {
 		case <-time.After(late):
 		case <-c.closed:
+			return 0, net.ErrClosed
 		}
 	}
 	if gone := c.m.passes(c.closed); gone != nil {

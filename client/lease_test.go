@@ -178,7 +178,7 @@ func TestAStalledServerEndsTheContextBeforeAnotherHasTheLease(t *testing.T) {
 		inHouse(t, func(t *testing.T, h *house) {
 			const ttl = 3 * time.Second
 			here := h.machine()
-			here.late = func([]byte) time.Duration { return 400 * time.Millisecond }
+			here.answers(func([]byte) time.Duration { return 400 * time.Millisecond })
 			one, two := here.open("one"), h.client("two")
 			var warned atomic.Int64
 			l := acquire(t, one, "a", client.LeaseOptions{TTL: ttl, Jeopardy: func(left time.Duration, err error) {
@@ -357,12 +357,12 @@ func TestALateGrantIsNotHeldTwice(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		here := h.machine()
 		var late atomic.Int64
-		here.late = func(answer []byte) time.Duration {
+		here.answers(func(answer []byte) time.Duration {
 			if bytes.Contains(answer, []byte(`"reentrant":false`)) && late.Add(1) == 1 {
 				return time.Second
 			}
 			return 0
-		}
+		})
 		one := here.open("one")
 		first := acquire(t, h.client("two"), "a", client.LeaseOptions{})
 		tokens := make(chan uint64, 2)

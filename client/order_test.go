@@ -55,7 +55,7 @@ func TestAfterAReleaseWithoutAnswerTheNextHasAnotherToken(t *testing.T) {
 func TestANoticeMayComeBeforeTheGrant(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		here := h.machine()
-		here.late = lateOnce(`"reentrant":false`, 2*time.Second)
+		here.answers(lateOnce(`"reentrant":false`, 2*time.Second))
 		one := here.open("one")
 		synctest.Wait() // the stream of notices is open
 		time.AfterFunc(time.Second, func() {
@@ -76,12 +76,12 @@ func TestALateGrantIsRenewedUntilThatSucceeds(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		here := h.machine()
 		grant, renewal := lateOnce(`"reentrant":false`, 4*time.Second), lateOnce(`"lease_id":`, -1)
-		here.late = func(answer []byte) time.Duration {
+		here.answers(func(answer []byte) time.Duration {
 			if bytes.Contains(answer, []byte(`"reentrant":`)) {
 				return grant(answer)
 			}
 			return renewal(answer)
-		}
+		})
 		l := acquire(t, here.open("one"), "a", client.LeaseOptions{TTL: 9 * time.Second})
 		if l.Left() < 8*time.Second {
 			t.Errorf("%v is left of it", l.Left())
@@ -95,13 +95,13 @@ func TestAcquireReturnsWhenItsContextEnds(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		here := h.machine()
 		late := lateOnce(`"reentrant":false`, 4*time.Second)
-		here.late = func(answer []byte) time.Duration {
+		here.answers(func(answer []byte) time.Duration {
 			d := late(answer)
 			if d > 0 {
 				time.AfterFunc(d+1, here.pull)
 			}
 			return d
-		}
+		})
 		one := here.open("one")
 		here.onRead(2, func() { time.Sleep(time.Second) }) // when the grant has come
 		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
@@ -157,7 +157,7 @@ func TestCloseLeavesNoSessionThatIsBeingOpened(t *testing.T) {
 		const ends = "DELETE /api/v1/session"
 		here := h.machine()
 		one := here.open("one")
-		here.late = lateOnce(`"session":`, 3*time.Second)
+		here.answers(lateOnce(`"session":`, 3*time.Second))
 		if err := one.Do(t.Context(), http.MethodDelete, "/session", nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestCloseTriesTheNextServer(t *testing.T) {
 		h.open("localhost:81")
 		here := h.machine()
 		one := here.open("one", "http://localhost", "http://localhost:81")
-		here.late = lateOnce("204 No Content", -1)
+		here.answers(lateOnce("204 No Content", -1))
 		if err := one.Close(); err != nil || here.requests("DELETE /api/v1/session") != 2 {
 			t.Errorf("%v, after %d requests", err, here.requests("DELETE /api/v1/session"))
 		}
@@ -191,12 +191,12 @@ func TestACancelledCallLeavesNothingThoughItsAnswerWasRead(t *testing.T) {
 		m := h.machine()
 		one, two := m.open("one"), h.client("two")
 		id := enqueue(t, two, client.NewTask{Queue: "q", Payload: 1})
-		m.late = func(answer []byte) time.Duration {
+		m.answers(func(answer []byte) time.Duration {
 			if bytes.Contains(answer, []byte("lease_id")) || bytes.Contains(answer, []byte("payload")) {
 				return time.Second
 			}
 			return 0
-		}
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		if l, err := one.Acquire(ctx, "a", client.LeaseOptions{TTL: time.Hour}); !errors.Is(err, context.DeadlineExceeded) {

@@ -68,7 +68,7 @@ func (w *weather) run() {
 	for i := range 3 {
 		m := w.h.machine()
 		w.machines = append(w.machines, m)
-		m.late = w.late
+		m.answers(w.late)
 		w.clients = append(w.clients, m.open(fmt.Sprint("client ", i)))
 	}
 	ctx, stop := context.WithTimeout(w.Context(), troubleFor)
