@@ -211,10 +211,11 @@ func (c *Client) later(do func()) {
 	}
 }
 
-// retriable reports whether a failed call may succeed if it is sent again.
+// retriable reports whether a failed call may succeed if it is sent again. While
+// connections break, the session that was opened for a call may end as well.
 func retriable(err error) bool {
 	refusal, ok := errors.AsType[*Error](err)
-	return !errors.Is(err, ErrClosed) && (!ok || refusal.passing())
+	return !errors.Is(err, ErrClosed) && (!ok || refusal.passing() || refusal.Code == sessionOver)
 }
 
 // try sends a request once in the session. If the session has ended, try opens
