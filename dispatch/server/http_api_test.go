@@ -685,10 +685,18 @@ type document struct {
 	patterns map[string]*regexp.Regexp
 }
 
-func readDocument(t *testing.T) (d document) {
+func readDocument(t *testing.T) document {
 	t.Helper()
-	if err := json.Unmarshal(api.Document("test"), &d); err != nil {
+	d, err := theDocument()
+	if err != nil {
 		t.Fatal(err)
+	}
+	return d
+}
+
+var theDocument = sync.OnceValues(func() (d document, err error) {
+	if err := json.Unmarshal(api.Document("test"), &d); err != nil {
+		return d, err
 	}
 	d.patterns = make(map[string]*regexp.Regexp)
 	for path := range d.Paths {
@@ -696,8 +704,8 @@ func readDocument(t *testing.T) (d document) {
 		pattern = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(pattern, `[^/]+`)
 		d.patterns[path] = regexp.MustCompile("^" + pattern + "$")
 	}
-	return d
-}
+	return d, nil
+})
 
 // check holds an answer against what the document says of its operation. What is in
 // no operation must be a problem.
