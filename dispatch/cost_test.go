@@ -3,17 +3,16 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/enginetest"
 )
 
 // A countedEngine counts the rows that its largest transaction under the lock
@@ -21,11 +20,6 @@ import (
 type countedEngine struct {
 	engine.Engine
 	most atomic.Int64
-}
-
-type countedTx struct {
-	engine.Tx
-	n int64
 }
 
 func (e *countedEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {
@@ -38,41 +32,9 @@ func (e *countedEngine) View(ctx context.Context, fn func(engine.Tx) error) erro
 
 func (e *countedEngine) counting(fn func(engine.Tx) error) func(engine.Tx) error {
 	return func(tx engine.Tx) error {
-		counted := &countedTx{Tx: tx}
-		defer func() { e.most.Store(max(e.most.Load(), counted.n)) }() // one transaction at a time
+		counted := &enginetest.CountedTx{Tx: tx}
+		defer func() { e.most.Store(max(e.most.Load(), int64(counted.Rows))) }() // one transaction at a time
 		return fn(counted)
-	}
-}
-
-func (tx *countedTx) Get(key string) (engine.Row, bool) {
-	tx.n++
-	return tx.Tx.Get(key)
-}
-
-func (tx *countedTx) First(prefix, from string) (engine.Row, bool) {
-	tx.n++
-	return tx.Tx.First(prefix, from)
-}
-
-func (tx *countedTx) Scan(prefix string) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.Scan(prefix))
-}
-
-func (tx *countedTx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.ScanFrom(prefix, from))
-}
-
-func (tx *countedTx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.Owned(owner))
-}
-
-func (tx *countedTx) counting(rows iter.Seq[engine.Row]) iter.Seq[engine.Row] {
-	return func(yield func(engine.Row) bool) {
-		for row := range rows {
-			if tx.n++; !yield(row) {
-				return
-			}
-		}
 	}
 }
 

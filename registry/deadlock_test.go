@@ -3,7 +3,6 @@ package registry_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/enginetest"
 	"github.com/leasehold/leasehold/registry"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
@@ -452,15 +452,10 @@ type countedReads struct {
 	snapshots int
 }
 
-type countedTx struct {
-	engine.Tx
-	n int
-}
-
 func (e *countedReads) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	return e.Engine.Update(ctx, func(tx engine.Tx) error {
-		counted := &countedTx{Tx: tx}
-		defer func() { e.most = max(e.most, counted.n) }()
+		counted := &enginetest.CountedTx{Tx: tx}
+		defer func() { e.most = max(e.most, counted.Rows) }()
 		return fn(counted)
 	})
 }
@@ -468,38 +463,6 @@ func (e *countedReads) Update(ctx context.Context, fn func(engine.Tx) error) err
 func (e *countedReads) Snapshot(ctx context.Context, fn func(engine.Tx) error) error {
 	e.snapshots++
 	return e.Engine.Snapshot(ctx, fn)
-}
-
-func (tx *countedTx) Get(key string) (engine.Row, bool) {
-	tx.n++
-	return tx.Tx.Get(key)
-}
-
-func (tx *countedTx) First(prefix, from string) (engine.Row, bool) {
-	tx.n++
-	return tx.Tx.First(prefix, from)
-}
-
-func (tx *countedTx) Scan(prefix string) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.Scan(prefix))
-}
-
-func (tx *countedTx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.ScanFrom(prefix, from))
-}
-
-func (tx *countedTx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.Owned(owner))
-}
-
-func (tx *countedTx) counting(rows iter.Seq[engine.Row]) iter.Seq[engine.Row] {
-	return func(yield func(engine.Row) bool) {
-		for row := range rows {
-			if tx.n++; !yield(row) {
-				return
-			}
-		}
-	}
 }
 
 // TestALargeCycleIsFoundWithoutTheLock: 500 agents each wait for the next one, and the
