@@ -96,7 +96,7 @@ func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 // 000 claims. Between any two of its transactions another caller's call
 // succeeds.
 func TestTheEndOfASessionWithManyClaimsGoesInSteps(t *testing.T) {
-	const claims, step = 30_000, 256
+	const claims, step = 3000, 256
 	synctest.Test(t, func(t *testing.T) {
 		state, late, closeEngine := openLate(t, vfs.NewMem())
 		defer closeEngine()
