@@ -13,38 +13,54 @@ import (
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
+// MaxConflicts is the greatest number of leases that [State.Conflicts] returns
+// if it is given no keys.
+const MaxConflicts = 1000
+
 // Conflicts returns the leases of a run that others hold on the given files or
 // on directories above them. A caller that is an operator speaks for the client
 // that started it: pids are its ancestors, the nearest first; marks are those of
 // ancestors on another machine. If none of them
 // has a session, every holder counts as another. If keys is empty, Conflicts
-// checks every leased file and directory.
+// returns every leased file and directory, up to MaxConflicts.
+//
+// It reads a snapshot: a hook asks before each shell command, and there may be
+// very many leased files.
 func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, marks []string, run string, keys []string) (list []*registry.HeldError, err error) {
 	mine := make(map[uuid.UUID]bool)
 	for _, se := range s.spokenFor(caller, pids, marks) {
 		mine[se.ID()] = true
 	}
-	return list, rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		list = nil
+	return list, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		r, ok := getRun(tx, run)
 		if !ok {
 			return nil // nobody has joined this run
 		}
 		leases := s.leasesOf(r)
-		keys := keys
-		if len(keys) == 0 {
-			for l := range leases.Leases(tx, filekey.Prefix, "") {
-				keys = append(keys, l.Key)
+		known := make(map[string]bool)
+		add := func(held *registry.HeldError) {
+			if !mine[held.Holder.Session] && !known[held.Key] {
+				known[held.Key] = true
+				list = append(list, held)
 			}
 		}
 		for _, key := range keys {
 			for held := range leases.InTheWay(tx, key) {
-				if !mine[held.Holder.Session] && !slices.ContainsFunc(list, func(h *registry.HeldError) bool { return h.Key == held.Key }) {
-					list = append(list, held)
-				}
+				add(held)
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 		}
-		return nil
+		if len(keys) > 0 {
+			return nil
+		}
+		for l := range leases.Leases(tx, filekey.Prefix, "") {
+			if add(leases.Refusal(tx, l)); len(list) == MaxConflicts || ctx.Err() != nil {
+				break
+			}
+		}
+		return context.Cause(ctx)
 	})
 }
 
@@ -70,11 +86,17 @@ func (s *State) NoteCommitted(ctx context.Context, caller *Session, pids []int, 
 	if own := s.spokenFor(caller, pids, marks); len(own) > 0 {
 		by = own[0].Actor()
 	}
-	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		r, ok := getRun(tx, run)
-		for i := 0; ok && i < len(held); i++ {
-			note(tx, r, by, event.Event{Kind: event.WriteOverruled, Key: held[i].Key, By: held[i].Holder.Path, Reason: "a commit"})
+	for some := range slices.Chunk(held, endStep) {
+		err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+			r, ok := getRun(tx, run)
+			for i := 0; ok && i < len(some); i++ {
+				note(tx, r, by, event.Event{Kind: event.WriteOverruled, Key: some[i].Key, By: some[i].Holder.Path, Reason: "a commit"})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }

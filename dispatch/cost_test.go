@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/enginetest"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // A countedEngine counts the rows that its largest transaction under the lock
@@ -35,6 +37,63 @@ func (e *countedEngine) counting(fn func(engine.Tx) error) func(engine.Tx) error
 		counted := &enginetest.CountedTx{Tx: tx}
 		defer func() { e.most.Store(max(e.most.Load(), int64(counted.Rows))) }() // one transaction at a time
 		return fn(counted)
+	}
+}
+
+// A hook that asks who has leased what, before each shell command of an agent, and
+// one that reports a write, make nobody wait longer for many leased files. Nor does
+// a commit of many files that others have leased.
+func TestHooksDoLittleUnderTheLock(t *testing.T) {
+	most := func(many int) map[string]int64 {
+		count := &countedEngine{}
+		does := make(map[string]int64)
+		home := &house{over: func(eng engine.Engine) engine.Engine {
+			count.Engine = eng
+			return count
+		}}
+		synctest.Test(t, func(t *testing.T) {
+			home.t = t
+			at(home, vfs.NewCrashableMem(), func(h *house) {
+				_, token := h.add(dispatch.Root, "", "boss")
+				boss := h.connect(dispatch.Credentials{Token: token}, 1)
+				asks := h.connect(dispatch.Credentials{Operator: true}, 2)
+				var files []string
+				for i := range many {
+					files = append(files, fmt.Sprintf("file:src/%d.ts", i))
+				}
+				measure := func(what string, call func() error) {
+					t.Helper()
+					count.most.Store(0)
+					if err := call(); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+					does[what] = count.most.Load()
+				}
+				ctx := t.Context()
+				measure("hook_write", func() error { _, err := boss.Guard(ctx, "", files, time.Hour, ""); return err })
+				for what, keys := range map[string][]string{"a command": nil, "a commit": files} {
+					var held []*registry.HeldError
+					measure(what, func() (err error) {
+						held, err = h.Conflicts(ctx, asks, []int{2}, nil, "r", keys)
+						return err
+					})
+					if want := min(many, cmp.Or(len(keys), dispatch.MaxConflicts)); len(held) != want {
+						t.Errorf("%s: %d files are leased, want %d", what, len(held), want)
+					}
+					measure(what+" all the same", func() error { return h.NoteCommitted(ctx, asks, []int{2}, nil, "r", held) })
+				}
+				if held, err := h.Conflicts(ctx, boss, nil, nil, "r", nil); err != nil || len(held) > 0 {
+					t.Errorf("their holder is told of %d leases: %v", len(held), err)
+				}
+			})
+		})
+		return does
+	}
+	few, many := most(600), most(1200)
+	for what, n := range few {
+		if many[what] > n {
+			t.Errorf("%s: a transaction reads %d rows with 600 leased files, and %d with 1200", what, n, many[what])
+		}
 	}
 }
 

@@ -181,10 +181,14 @@ func (g *guard) of(w writer) map[string]uuid.UUID {
 
 // keep removes from the leases in had those that are no longer in held.
 func (g *guard) keep(w writer, had map[string]uuid.UUID, held []uuid.UUID) {
+	still := make(map[uuid.UUID]bool, len(held))
+	for _, id := range held {
+		still[id] = true
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key, id := range had {
-		if g.held[w][key] == id && !slices.Contains(held, id) {
+		if g.held[w][key] == id && !still[id] {
 			delete(g.held[w], key)
 		}
 	}
@@ -209,9 +213,15 @@ func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) er
 		if w.party != party || w.session == se.id {
 			continue
 		}
+		if id, ok := held[key]; ok {
+			list = append(list, found{w, key, id})
+		}
+		below, all := strings.CutSuffix(key, "**")
+		if !all {
+			continue
+		}
 		for k, id := range held {
-			below, all := strings.CutSuffix(key, "**")
-			if k == key || all && strings.HasPrefix(k, below) {
+			if k != key && strings.HasPrefix(k, below) {
 				list = append(list, found{w, k, id})
 			}
 		}

@@ -2,28 +2,39 @@ package registry
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 )
+
+// prolongStep is how many leases Prolong extends in one transaction.
+const prolongStep = 100
 
 // Prolong extends those of a party's leases that nobody else wants, each by its
 // ttl, and returns the ones that the party still holds. It is for a holder that
 // reports now and then that it is alive, but not what it still needs. A lease
 // that others wait for is not extended, so they get their turn.
 func (c *Core) Prolong(ctx context.Context, h Holder, ids []uuid.UUID) (held []uuid.UUID, err error) {
-	return held, c.update(ctx, h, func(tx Tx) error {
-		held = held[:0]
-		for _, id := range ids {
-			l, ok := leaseByID(tx, id)
-			if !ok || !l.Holder.same(h) || c.expired(tx, &l) {
-				continue
+	for some := range slices.Chunk(ids, prolongStep) {
+		had := len(held)
+		err := c.update(ctx, h, func(tx Tx) error {
+			held = held[:had]
+			for _, id := range some {
+				l, ok := leaseByID(tx, id)
+				if !ok || !l.Holder.same(h) || c.expired(tx, &l) {
+					continue
+				}
+				if held = append(held, id); !c.wanted(tx, &l) {
+					c.extend(tx, l, l.TTL, l.Holder)
+				}
 			}
-			if held = append(held, id); !c.wanted(tx, &l) {
-				c.extend(tx, l, l.TTL, l.Holder)
-			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
+	}
+	return held, nil
 }
 
 // Pass moves a lease to another party, with a new token. It is for two sessions

@@ -180,6 +180,11 @@ func contention(tx Tx, l Lease, want Want) *HeldError {
 	}
 }
 
+// Refusal returns the refusal that a request for the lease's key would get.
+func (r *Registry) Refusal(tx Tx, l Lease) *HeldError {
+	return contention(tx, l, r.Want(l.Key, false))
+}
+
 // InTheWay yields the refusals that a request for the key would get: one for
 // each lease on the key or on one that overlaps with it.
 func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
