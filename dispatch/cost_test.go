@@ -21,7 +21,16 @@ import (
 // has read.
 type countedEngine struct {
 	engine.Engine
-	most atomic.Int64
+	most     atomic.Int64
+	snapshot atomic.Int64 // the rows that the last snapshot has read
+}
+
+func (e *countedEngine) Snapshot(ctx context.Context, fn func(engine.Tx) error) error {
+	return e.Engine.Snapshot(ctx, func(tx engine.Tx) error {
+		counted := &enginetest.CountedTx{Tx: tx}
+		defer func() { e.snapshot.Store(int64(counted.Rows)) }()
+		return fn(counted)
+	})
 }
 
 func (e *countedEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {
@@ -145,5 +154,53 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 		if many[what] > n {
 			t.Errorf("%s: a transaction reads %d rows with 300 leases and layers, and %d with 800", what, n, many[what])
 		}
+	}
+}
+
+// A page of the leases of a run costs what it shows, and not what else is in the run:
+// whoever lists a hundred thousand of them asks for a hundred pages.
+func TestAPageOfLeasesReadsWhatItShows(t *testing.T) {
+	read := func(many int) (rows int64) {
+		count := &countedEngine{}
+		home := &house{over: func(eng engine.Engine) engine.Engine {
+			count.Engine = eng
+			return count
+		}}
+		synctest.Test(t, func(t *testing.T) {
+			home.t = t
+			at(home, vfs.NewCrashableMem(), func(h *house) {
+				_, token := h.add(dispatch.Root, "", "boss")
+				boss := h.connect(dispatch.Credentials{Token: token}, 1)
+				for i := range 20 {
+					h.take(boss, dispatch.RunScope, fmt.Sprintf("k%02d", i), time.Hour)
+				}
+				h.take(boss, dispatch.LayerScope, "x", time.Hour)
+				for i := range many {
+					h.add(dispatch.Sublead, "", fmt.Sprint("S", i))
+				}
+				both := []dispatch.Scope{dispatch.RunScope, dispatch.LayerScope}
+				var keys []string
+				for after := ""; ; {
+					page, err := h.RunLeases(t.Context(), "r", "", dispatch.LeaseQuery{Scopes: both, After: after, Limit: 10})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, l := range page.Leases {
+						keys = append(keys, l.Key)
+					}
+					if after = page.Next; after == "" {
+						break
+					}
+					rows = max(rows, count.snapshot.Load())
+				}
+				if len(keys) != 21 || keys[0] != "k00" || keys[20] != "x" {
+					t.Errorf("the pages have %q", keys)
+				}
+			})
+		})
+		return rows
+	}
+	if few, many := read(20), read(100); many > few {
+		t.Errorf("a page reads %d rows with 20 layers, and %d with 100", few, many)
 	}
 }

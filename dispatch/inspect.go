@@ -248,17 +248,21 @@ func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) 
 		if !ok {
 			return notFound("run %q", name)
 		}
-		var shelves []shelf
-		if slices.Contains(q.Scopes, RunScope) && path == "" {
-			shelves = append(shelves, shelf{s.leasesOf(run), RunScope, ""})
+		of, err := layerAt(tx, run, path)
+		if err != nil {
+			return err
 		}
-		if slices.Contains(q.Scopes, LayerScope) {
-			layers, err := layersAt(tx, run, path)
-			if err != nil {
-				return err
+		shelves := func(yield func(shelf) bool) {
+			if slices.Contains(q.Scopes, RunScope) && path == "" && !yield(shelf{s.leasesOf(run), RunScope, ""}) {
+				return
 			}
-			for _, l := range layers {
-				shelves = append(shelves, shelf{s.core.Registry(l.scope()), LayerScope, l.Path})
+			if !slices.Contains(q.Scopes, LayerScope) {
+				return
+			}
+			for l := range sublayers(tx, of, path == "") {
+				if !yield(shelf{s.core.Registry(l.scope()), LayerScope, l.Path}) {
+					return
+				}
 			}
 		}
 		p, err = q.page(tx, shelves)
@@ -322,24 +326,25 @@ func layerAt(tx engine.Tx, run Run, path string) (layerRecord, error) {
 	return l, nil
 }
 
-// layersAt returns the layer of the lead at path. If path is "", it returns all
-// layers of the run by path, the root's first.
-func layersAt(tx engine.Tx, run Run, path string) ([]layerRecord, error) {
-	l, err := layerAt(tx, run, path)
-	if path != "" || err != nil {
-		return []layerRecord{l}, err
-	}
-	return sublayers(tx, l, nil), nil
+// sublayers yields a layer and, with all, those below it, each before its own.
+// It reads no more actors than are needed for the layers that are asked for.
+func sublayers(tx engine.Tx, l layerRecord, all bool) iter.Seq[layerRecord] {
+	return func(yield func(layerRecord) bool) { walkLayers(tx, l, all, yield) }
 }
 
-func sublayers(tx engine.Tx, l layerRecord, list []layerRecord) []layerRecord {
-	list = append(list, l)
+func walkLayers(tx engine.Tx, l layerRecord, all bool, yield func(layerRecord) bool) bool {
+	if !yield(l) {
+		return false
+	}
+	if !all {
+		return true
+	}
 	for m := range members(tx, l.ID) {
-		if sub, ok := getLayer(tx, m.Leads); ok && m.Role.Leads() {
-			list = sublayers(tx, sub, list)
+		if sub, ok := getLayer(tx, m.Leads); ok && m.Role.Leads() && !walkLayers(tx, sub, all, yield) {
+			return false
 		}
 	}
-	return list
+	return true
 }
 
 // subtree yields an actor and all below it, living or ended, each lead before

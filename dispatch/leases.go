@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,17 +202,22 @@ type shelf struct {
 
 // page reads a page from shelves, in their order. The cursor says in which
 // shelf the previous page ended, and after which key.
-func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error) {
+func (q LeaseQuery) page(tx engine.Tx, shelves iter.Seq[shelf]) (p LeasePage, err error) {
 	limit := cmp.Or(q.Limit, DefaultLeaseList)
 	if limit < 1 || limit > MaxLeaseList {
 		return LeasePage{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxLeaseList)}
 	}
 	first, after, ok := readCursor(q.After)
-	if !ok || first > len(shelves) {
-		return LeasePage{}, &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
+	gone := &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
+	if !ok {
+		return LeasePage{}, gone
 	}
-	for i, s := range shelves[first:] {
-		if i > 0 {
+	n := 0 // shelves that were reached
+	for s := range shelves {
+		if n++; n <= first {
+			continue
+		}
+		if n > first+1 {
 			after = ""
 		}
 		prefix := q.Prefix
@@ -226,9 +233,12 @@ func (q LeaseQuery) page(tx engine.Tx, shelves []shelf) (p LeasePage, err error)
 			if len(list) > 0 {
 				last = list[len(list)-1].Cursor()
 			}
-			p.Next = cursor(first+i, last)
-			break
+			p.Next = cursor(n-1, last)
+			return p, nil
 		}
+	}
+	if first > n {
+		return LeasePage{}, gone
 	}
 	return p, nil
 }
@@ -277,7 +287,7 @@ func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err e
 				shelves[i].layer = l.Path
 			}
 		}
-		p, err = q.page(tx, shelves)
+		p, err = q.page(tx, slices.Values(shelves))
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/leasehold/leasehold/dispatch/rows"
@@ -17,7 +18,7 @@ func (se *Session) LayerLeases(ctx context.Context, path string, q LeaseQuery) (
 	return p, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) (err error) {
 		l, err := se.layerAt(tx, path)
 		if err == nil {
-			p, err = q.page(tx, []shelf{{se.state.core.Registry(layerScope(l.ID)), LayerScope, l.Path}})
+			p, err = q.page(tx, slices.Values([]shelf{{se.state.core.Registry(layerScope(l.ID)), LayerScope, l.Path}}))
 		}
 		return err
 	})
