@@ -143,7 +143,7 @@ func forward(ctx context.Context, from *engine.Watch, to *engine.Hub) {
 // they are in.
 func (se *Session) awaited(ctx context.Context, refs []string) (ids, layers []uuid.UUID, err error) {
 	seen := make(map[uuid.UUID]bool)
-	return ids, layers, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
+	return ids, layers, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
 		ids, layers = nil, nil
 		for _, ref := range refs {
 			a, err := find(tx, se.actor, ref)

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/enginetest"
 	"github.com/leasehold/leasehold/registry"
@@ -22,6 +25,7 @@ import (
 type countedEngine struct {
 	engine.Engine
 	most     atomic.Int64
+	updates  atomic.Int64
 	snapshot atomic.Int64 // the rows that the last snapshot has read
 }
 
@@ -34,6 +38,7 @@ func (e *countedEngine) Snapshot(ctx context.Context, fn func(engine.Tx) error) 
 }
 
 func (e *countedEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	e.updates.Add(1)
 	return e.Engine.Update(ctx, e.counting(fn))
 }
 
@@ -202,5 +207,71 @@ func TestAPageOfLeasesReadsWhatItShows(t *testing.T) {
 	}
 	if few, many := read(20), read(100); many > few {
 		t.Errorf("a page reads %d rows with 20 layers, and %d with 100", few, many)
+	}
+}
+
+// What is asked about the agents of a run reads, under the lock, at most one row for
+// each that is no concern of it: the index of those that have not finished.
+func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
+	const few, many = 20, 60
+	most := func(agents int) map[string]int64 {
+		count := &countedEngine{}
+		reads := make(map[string]int64)
+		home := &house{over: func(eng engine.Engine) engine.Engine {
+			count.Engine = eng
+			return count
+		}}
+		synctest.Test(t, func(t *testing.T) {
+			home.t = t
+			at(home, vfs.NewCrashableMem(), func(h *house) {
+				measure := func(what string, call func() error) {
+					t.Helper()
+					count.most.Store(0)
+					if err := call(); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+					reads[what] = count.most.Load()
+				}
+				tr := h.dispatch(work.Settings{})
+				tr.start()
+				ctx, boss := t.Context(), tr.cast["root"]
+				var paths []string
+				var ids []uuid.UUID
+				for range agents {
+					a := tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+					paths, ids = append(paths, a.Path), append(ids, a.ID)
+				}
+				measure("the next orders", func() error {
+					if o := tr.start(); len(o.Launch) != 16 {
+						t.Errorf("%d of %d are launched at once", len(o.Launch), agents)
+					}
+					return nil
+				})
+				for range agents / 16 {
+					tr.start()
+				}
+				measure("results", func() error { _, err := h.RunResults(ctx, tr.op, "r", ids); return err })
+				measure("actor_wait", func() error { _, _, err := boss.Await(ctx, paths, true, time.Millisecond); return err })
+				count.updates.Store(0)
+				_, err := boss.Spawn(ctx, dispatch.Spawn{
+					Role: dispatch.Sublead, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("[1")},
+				})
+				if !names("initial_ref")(err) || count.updates.Load() != 0 {
+					t.Errorf("initial_ref that is no JSON: %v, after %d transactions", err, count.updates.Load())
+				}
+				measure("a launcher that is away", func() error {
+					h.hangUp(tr.op)
+					time.Sleep(5 * time.Second)
+					return nil
+				})
+			})
+		})
+		return reads
+	}
+	a, b := most(few), most(many)
+	for what, n := range a {
+		if b[what] > n+many-few {
+			t.Errorf("%s: a transaction reads %d rows with %d agents, and %d with %d", what, n, few, b[what], many)
+		}
 	}
 }

@@ -68,7 +68,7 @@ func (s *State) RunResults(ctx context.Context, se *Session, name string, actors
 	if len(actors) > MaxResults {
 		return nil, &registry.ArgumentError{Argument: "actors", Problem: fmt.Sprintf("must be at most %d", MaxResults)}
 	}
-	return results, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+	return results, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		results = make(map[uuid.UUID]json.RawMessage, len(actors))
 		for _, id := range actors {
 			if _, _, err := workIn(tx, l, id); err != nil {

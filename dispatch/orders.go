@@ -119,6 +119,9 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 			if todo == work.Nothing || given[id] == todo {
 				continue // true of nearly all, so their works are not read
 			}
+			if todo == work.ToLaunch && len(o.Launch) == maxLaunches {
+				continue // left for the next answer
+			}
 			w, _ := work.Get(tx, id)
 			if !l.Starts(w) {
 				continue // another's
@@ -139,9 +142,6 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 			if todo == work.ToStop {
 				o.Stop = append(o.Stop, StopOrder{a, *w.Stop})
 				continue
-			}
-			if len(o.Launch) == maxLaunches {
-				continue // left for the next answer
 			}
 			if w.HandedOut() {
 				replaced = append(replaced, cut{w.Session, errReplaced})

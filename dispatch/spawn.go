@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,12 +73,16 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	if sp.Role != Sublead && sp.Role != Worker {
 		return Spawned{}, &registry.ArgumentError{Argument: "role", Problem: "must be sublead or worker"}
 	}
+	ref, err := sp.initialRef(se.actor)
+	if err != nil {
+		return Spawned{}, err
+	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
 	c := call.Of(ctx)
 	try := func() error {
 		return rows.Update(ctx, se.state.eng, func(tx engine.Tx) (refusal error) {
-			made, refusal = se.state.spawn(tx, se.party, sp, c)
+			made, refusal = se.state.spawn(tx, se.party, sp, ref, c)
 			return refusal
 		})
 	}
@@ -95,7 +100,7 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 // the actor.
 const spawning call.Kind = "spawn"
 
-func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, error) {
+func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, c call.Call) (Spawned, error) {
 	if !sessionOpen(tx, p.id) {
 		return Spawned{}, registry.ErrSessionEnded
 	}
@@ -154,7 +159,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, c call.Call) (Spawned, e
 		a.ReadDown = sp.Role == Sublead && *sp.ReadDown
 	}
 	putActor(tx, a)
-	if err := s.publish(tx, run, a, lead, sp.InitialRef); err != nil {
+	if err := s.publish(tx, run, a, ref); err != nil {
 		return Spawned{}, err
 	}
 	work.Give(tx, run.Name, a.ID, lead.ID, o)
@@ -333,34 +338,45 @@ func revive(tx engine.Tx, run Run, a *Actor) {
 	note(tx, run, *a, event.Event{Kind: event.ActorBegan, Cause: string(a.Role) + ", again"})
 }
 
-// publish writes the initial entries of a sub-lead's layer.
-func (s *State) publish(tx engine.Tx, run Run, a, lead Actor, entries map[string]json.RawMessage) error {
-	if len(entries) > 0 && a.Role != Sublead {
-		return &registry.ArgumentError{Argument: "initial_ref", Problem: "must be left out for a worker, which has no layer"}
+// initialRef returns the initial entries of a sub-lead's layer, by path. It checks
+// them and brings them into their stored form, which takes long for large ones, so
+// it is called before the transaction.
+func (sp Spawn) initialRef(lead Actor) (entries []kvstore.Write, err error) {
+	if len(sp.InitialRef) > 0 && sp.Role != Sublead {
+		return nil, &registry.ArgumentError{Argument: "initial_ref", Problem: "must be left out for a worker, which has no layer"}
 	}
-	// Not the store that s.layer keeps: that would stay after a refused spawn.
-	store := kvstore.New(s.eng, s.core.Registry(layerScope(a.Leads)), a.Leads, run.Caps.Store).In(tx)
-	paths := make([]string, 0, len(entries))
-	for path := range entries {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	for _, path := range paths {
+	for _, path := range slices.Sorted(maps.Keys(sp.InitialRef)) {
 		full := path
 		if !strings.HasPrefix(path, "/") {
 			full = "/" + kvstore.Ref + "/" + path
 		}
 		p, err := kvstore.ParsePath(full)
 		if err != nil || p.Root() != kvstore.Ref {
-			return &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("must have paths below /%s/, not %.80q", kvstore.Ref, path)}
+			return nil, &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("must have paths below /%s/, not %.80q", kvstore.Ref, path)}
 		}
-		_, err = store.Set(kvstore.Write{Path: p, Value: entries[path], By: lead.Path})
-		var bad *registry.ArgumentError
-		switch {
-		case errors.As(err, &bad):
-			return &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("%s: %s", p, bad.Problem)}
-		case err != nil:
-			return fmt.Errorf("initial_ref %s: %w", p, err)
+		w, err := kvstore.Write{Path: p, Value: sp.InitialRef[path], By: lead.Path}.Compact()
+		if err != nil {
+			return nil, badRef(p, err)
+		}
+		entries = append(entries, w)
+	}
+	return entries, nil
+}
+
+func badRef(p kvstore.Path, err error) error {
+	if bad, ok := errors.AsType[*registry.ArgumentError](err); ok {
+		return &registry.ArgumentError{Argument: "initial_ref", Problem: fmt.Sprintf("%s: %s", p, bad.Problem)}
+	}
+	return fmt.Errorf("initial_ref %s: %w", p, err)
+}
+
+// publish writes the initial entries of a sub-lead's layer.
+func (s *State) publish(tx engine.Tx, run Run, a Actor, entries []kvstore.Write) error {
+	// Not the store that s.layer keeps: that would stay after a refused spawn.
+	store := kvstore.New(s.eng, s.core.Registry(layerScope(a.Leads)), a.Leads, run.Caps.Store).In(tx)
+	for _, w := range entries {
+		if _, err := store.Set(w); err != nil {
+			return badRef(w.Path, err)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func (s *State) attached(l *work.Launcher) bool {
 // it that have not begun.
 func (s *State) worksOf(ctx context.Context, name string, id uuid.UUID, counts func(work.Work) bool) (run Run, works []work.Work, err error) {
 	deep := make(map[uuid.UUID]int)
-	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
+	err = rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		run, works = Run{}, nil
 		run, _ = getRun(tx, name)
 		for actor := range work.Unfinished(tx, id) {
