@@ -21,6 +21,10 @@ var (
 	// which.
 	ErrExists = errors.New("exists already")
 
+	// ErrAgentEnded is returned for a call of a sub-agent that waits when its
+	// client says that the sub-agent has ended.
+	ErrAgentEnded = errors.New("the sub-agent that made this call has ended, as its client says: it waits no more, and has got nothing")
+
 	// ErrNoLauncher is returned by a spawn if the run has no launcher.
 	ErrNoLauncher = errors.New("nothing starts processes for this run")
 )

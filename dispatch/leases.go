@@ -53,7 +53,7 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	if err != nil {
 		return registry.Grant{}, err
 	}
-	ctx, stop := se.withinWait(ctx, req.Wait)
+	ctx, stop := se.withinWait(ctx, req.Holder.Party, req.Wait)
 	defer stop()
 	req.Holder = se.As(req.Holder.Party)
 	if scope == RunScope {
@@ -88,7 +88,7 @@ func (se *Session) AcquireAll(ctx context.Context, wants []Want, req registry.Re
 			}
 		}
 	}
-	ctx, stop := se.withinWait(ctx, req.Wait)
+	ctx, stop := se.withinWait(ctx, req.Holder.Party, req.Wait)
 	defer stop()
 	return se.state.core.AcquireAll(ctx, list, req)
 }
@@ -164,12 +164,14 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 }
 
 // EndParty releases what a sub-agent of the session holds and removes it from
-// all lines. The sub-agent is forgotten first, so that the main agent receives
-// notices of anything that could not be released.
+// all lines. Its calls that wait end first: they would join the lines again. The
+// sub-agent is forgotten first, so that the main agent receives notices of
+// anything that could not be released.
 func (se *Session) EndParty(ctx context.Context, party string) error {
 	if err := se.note(ctx, se.agents.forget(party)); err != nil {
 		return err
 	}
+	se.agents.endWaits(party)
 	return se.state.core.EndParty(ctx, se.As(party))
 }
 
@@ -337,12 +339,14 @@ func (se *Session) Within(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// withinWait is Within for a call that may wait. A call that does not wait
-// needs no such context: its transaction finds out whether the session has
-// ended.
-func (se *Session) withinWait(ctx context.Context, wait time.Duration) (context.Context, func()) {
+// withinWait is Within for a call of an agent that may wait. It ends with the
+// agent, too. A call that does not wait needs no such context: its transaction
+// finds out whether the session has ended.
+func (se *Session) withinWait(ctx context.Context, agent string, wait time.Duration) (context.Context, func()) {
 	if wait == 0 {
 		return ctx, func() {}
 	}
-	return se.Within(ctx)
+	ctx, over := se.agents.wait(ctx, agent)
+	ctx, stop := se.Within(ctx)
+	return ctx, func() { stop(); over() }
 }

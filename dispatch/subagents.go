@@ -26,7 +26,8 @@ import (
 type subAgents struct {
 	mu sync.Mutex
 	agentsRecord
-	heard map[string]time.Time // when each of Known was last, as far as this daemon has heard it
+	heard map[string]time.Time                         // when each of Known was last, as far as this daemon has heard it
+	waits map[string]map[*context.CancelCauseFunc]bool // by name: what ends its calls that wait
 }
 
 type agentsRecord struct {
@@ -195,6 +196,41 @@ func (a *subAgents) bind(id, name string) (news bool) {
 	}
 	a.Uses = append(a.Uses, use)
 	return true
+}
+
+// wait returns a context for a call of an agent that waits. It also ends when the
+// agent does.
+func (a *subAgents) wait(ctx context.Context, name string) (context.Context, func()) {
+	if name == "" {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waits == nil {
+		a.waits = make(map[string]map[*context.CancelCauseFunc]bool)
+	}
+	if a.waits[name] == nil {
+		a.waits[name] = make(map[*context.CancelCauseFunc]bool)
+	}
+	a.waits[name][&end] = true
+	return ctx, func() {
+		a.mu.Lock()
+		if delete(a.waits[name], &end); len(a.waits[name]) == 0 {
+			delete(a.waits, name)
+		}
+		a.mu.Unlock()
+		end(nil)
+	}
+}
+
+// endWaits ends the calls of an agent that wait.
+func (a *subAgents) endWaits(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for end := range a.waits[name] {
+		(*end)(ErrAgentEnded)
+	}
 }
 
 // forget removes an agent that has ended. The main agent is told what it was

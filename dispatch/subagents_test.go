@@ -1,6 +1,8 @@
 package dispatch_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -173,4 +176,84 @@ func TestWhatIsKnownOfSubAgentsIsBounded(t *testing.T) {
 			t.Errorf("the record has %d bytes: %v", size, err)
 		}
 	})
+}
+
+// A call of a sub-agent that waits as the sub-agent ends is over, and gets nothing: it
+// neither joins the line again nor claims a task for nobody. Those of others wait on.
+func TestASubAgentThatEndsWaitsNoMore(t *testing.T) {
+	for name, wait := range map[string]func(ctx context.Context, se *dispatch.Session, party string) error{
+		"a lease": func(ctx context.Context, se *dispatch.Session, party string) error {
+			_, err := se.Acquire(ctx, dispatch.RunScope, registry.Request{
+				Key: "k", TTL: time.Minute, Wait: 50 * time.Second, Holder: registry.Holder{Party: party},
+			})
+			return err
+		},
+		"several leases": func(ctx context.Context, se *dispatch.Session, party string) error {
+			_, err := se.AcquireAll(ctx, []dispatch.Want{{Scope: dispatch.RunScope, Key: "k"}, {Scope: dispatch.RunScope, Key: "free"}}, registry.Request{
+				TTL: time.Minute, Wait: 50 * time.Second, Holder: registry.Holder{Party: party},
+			})
+			return err
+		},
+		"a task": func(ctx context.Context, se *dispatch.Session, party string) error {
+			tasks, err := se.Tasks()
+			if err != nil {
+				return err
+			}
+			claimed, err := tasks.Claim(ctx, queue.Claim{
+				Queues: []string{"q"}, TTL: time.Minute, Wait: 50 * time.Second, Holder: registry.Holder{Party: party},
+			})
+			if err == nil && len(claimed) == 0 {
+				err = errors.New("no task")
+			}
+			return err
+		},
+		"a message": func(ctx context.Context, se *dispatch.Session, party string) error {
+			list, _, err := se.Inbox(ctx, party, 50*time.Second)
+			if err == nil && len(list) == 0 {
+				err = errors.New("no message")
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				se := h.connect(dispatch.Credentials{Run: "r", Name: "client"}, 1)
+				other := h.connect(dispatch.Credentials{Run: "r", Name: "other"}, 2)
+				defer h.hangUp(se)
+				defer h.hangUp(other)
+				held := h.take(other, dispatch.RunScope, "k", time.Hour)
+				answers := map[string]chan error{"ended": make(chan error, 1), "stays": make(chan error, 1)}
+				for _, party := range []string{"ended", "stays"} {
+					go func() { answers[party] <- wait(t.Context(), se, party) }()
+					synctest.Wait()
+				}
+				if err := se.EndParty(t.Context(), "ended"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				select {
+				case err := <-answers["ended"]:
+					if !errors.Is(err, dispatch.ErrAgentEnded) {
+						t.Errorf("the call of the sub-agent that ended: %v", err)
+					}
+				default:
+					t.Error("the call of the sub-agent that ended waits on")
+				}
+				if _, _, err := other.Release(t.Context(), held.ID); err != nil {
+					t.Fatal(err)
+				}
+				tasks, err := other.Tasks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
+					t.Fatal(err)
+				}
+				h.send(other, se.Actor().Path, "hello")
+				if err := <-answers["stays"]; err != nil {
+					t.Errorf("the call of the other sub-agent: %v", err)
+				}
+			})
+		})
+	}
 }
