@@ -172,6 +172,9 @@ func (a *Actor) newToken(tx engine.Tx, in Partition, ttl time.Duration) (token s
 func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 	run, exists := getRun(tx, n.Run)
 	exists = exists && run.EndedAt.IsZero()
+	if n.ReadDown && n.Role != Sublead {
+		return Actor{}, &registry.ArgumentError{Argument: "read_down", Problem: fmt.Sprintf("must be left out for a %s", n.Role)}
+	}
 	switch n.Role {
 	case Root:
 		if n.Parent != "" {
@@ -180,8 +183,11 @@ func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 		if !exists {
 			return s.makeRun(tx, n), nil
 		}
-		return claimRoot(tx, run, n.Name)
+		return claimRoot(tx, run, n)
 	case Sublead, Worker:
+		if n.Caps.Depth != 0 {
+			return Actor{}, &registry.ArgumentError{Argument: "max_depth", Problem: fmt.Sprintf("must be left out for a %s; the root sets it for its run", n.Role)}
+		}
 		if !exists {
 			return Actor{}, fmt.Errorf("%w: run %q; make its root first: leasehold actor add --run %s --name lead --role root", ErrNotFound, n.Run, n.Run)
 		}
@@ -220,15 +226,17 @@ func (s *State) makeRun(tx engine.Tx, n NewActor) Actor {
 
 // claimRoot names the root of a run that workers joined before an operator
 // added its root.
-func claimRoot(tx engine.Tx, run Run, name string) (Actor, error) {
+func claimRoot(tx engine.Tx, run Run, n NewActor) (Actor, error) {
 	root, _ := getActor(tx, run.Root)
 	if _, launched := work.RunOf(tx, run.Name); launched || root.TokenHash != nil {
 		return Actor{}, say(ErrExists, "run %q already has a root; end it (leasehold actor end --run %s root) or choose another name for the run", run.Name, run.Name)
 	}
-	if m, taken := memberNamed(tx, run.Layer, name); taken && !m.Ended() {
-		return Actor{}, say(ErrExists, "the layer of root already has an actor named %q", name)
+	if m, taken := memberNamed(tx, run.Layer, n.Name); taken && !m.Ended() {
+		return Actor{}, say(ErrExists, "the layer of root already has an actor named %q", n.Name)
 	}
-	root.Name = name
+	root.Name = n.Name
+	run.Caps = n.Caps.or(run.Caps)
+	putRun(tx, run)
 	return root, nil
 }
 

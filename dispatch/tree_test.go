@@ -53,6 +53,10 @@ func TestActorsThatCannotBeAreRefusedAndLeaveNothing(t *testing.T) {
 			{dispatch.NewActor{Run: "none", Name: "x", Role: dispatch.Worker}, is(dispatch.ErrNotFound)},
 			{dispatch.NewActor{Run: "r", Name: "x", Role: dispatch.Worker, Parent: "S1→W1"}, names("parent")},
 			{dispatch.NewActor{Run: "r", Name: "x", Role: "chief"}, names("role")},
+			{dispatch.NewActor{Run: "r", Name: "x", Role: dispatch.Worker, Caps: dispatch.Caps{Depth: 3}}, names("max_depth")},
+			{dispatch.NewActor{Run: "r", Name: "x", Role: dispatch.Sublead, Caps: dispatch.Caps{Depth: 3}}, names("max_depth")},
+			{dispatch.NewActor{Run: "r", Name: "x", Role: dispatch.Worker, ReadDown: true}, names("read_down")},
+			{dispatch.NewActor{Run: "new", Name: "x", Role: dispatch.Root, ReadDown: true}, names("read_down")},
 			{dispatch.NewActor{Run: "r", Name: "x", Role: dispatch.Operator}, names("role")},
 			{dispatch.NewActor{Run: "a/b", Name: "x", Role: dispatch.Root}, names("run")},
 			{dispatch.NewActor{Run: "r", Name: "", Role: dispatch.Worker}, names("name")},
@@ -203,6 +207,22 @@ func TestWhoJoinsAloneBecomesAWorkerAndLeavesNoTrace(t *testing.T) {
 		runs, err := h.Runs(t.Context(), "default")
 		if err != nil || len(runs[0].Actors) != 1 {
 			t.Errorf("left behind: %+v %v", runs, err)
+		}
+	})
+}
+
+// A root that is added after agents have joined its run by themselves sets the depth of
+// the run, as one that begins it does.
+func TestALateRootSetsTheDepthOfItsRun(t *testing.T) {
+	inHouse(t, dispatch.Options{Caps: dispatch.Caps{Depth: 4}}, func(t *testing.T, h *house) {
+		defer h.hangUp(h.connect(dispatch.Credentials{Run: "r", Name: "claude"}, 1))
+		if _, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "boss", Role: dispatch.Root, Caps: dispatch.Caps{Depth: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		h.add(dispatch.Sublead, "", "S1")
+		_, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "W1", Role: dispatch.Worker, Parent: "S1"})
+		if !limit(1)(err) {
+			t.Errorf("one deeper than the root allows: %v", err)
 		}
 	})
 }

@@ -63,8 +63,11 @@ func (w Want) compare(other Want) int {
 func sortWants(wants []Want, limit int) ([]Want, error) {
 	sorted := slices.SortedFunc(slices.Values(wants), Want.compare)
 	twice := len(slices.CompactFunc(slices.Clone(sorted), func(a, b Want) bool { return a.compare(b) == 0 })) < len(sorted)
-	if len(wants) == 0 || len(wants) > limit || twice {
-		return nil, &ArgumentError{"leases", fmt.Sprintf("must be from 1 to %d, each another one", limit)}
+	switch {
+	case len(wants) == 0 || len(wants) > limit:
+		return nil, &ArgumentError{"leases", fmt.Sprintf("must be from 1 to %d", limit)}
+	case twice:
+		return nil, &ArgumentError{"leases", "must not name the same lease twice"}
 	}
 	return sorted, nil
 }

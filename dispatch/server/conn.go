@@ -22,7 +22,7 @@ import (
 
 // errShutdown is why calls end when the daemon stops. Their clients send them
 // again to the next daemon.
-var errShutdown = cutOff("the daemon is shutting down")
+var errShutdown = cutOff("the daemon is shutting down: try again in a few seconds, when it or the next one is there")
 
 // errHungUp is the end of a connection whose client has read everything that
 // was written. A client that closes its end with unread data resets the

@@ -21,18 +21,25 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		code    int // 0: it is a refusal
 		message string
 	}{
-		`{"name":"nothing","arguments":{}}`:                 {-32602, "tool 'nothing' not found: tool not found"},
-		`{"name":"launch_next","arguments":{}}`:             {-32602, "tool 'launch_next' not found: tool not found"}, // an operator's
-		`{}`:                                                {-32602, "tool '' not found: tool not found"},
-		`{"name":"lease_list","_meta":5}`:                   {-32600, "params._meta of tools/call must not be a number: see the schema of MCP"},
-		`{"name":"lease_list","arguments":5}`:               {0, "arguments must be a JSON object"},
-		`{"name":"lease_list","arguments":[]}`:              {0, "arguments must be a JSON object"},
-		`{"name":"lease_list","arguments":{"scope":null}}`:  {0, "scope must be a string"},
-		`{"name":"lease_list","arguments":{"prefix":{}}}`:   {0, "prefix must be a string"},
-		`{"name":"lease_list","arguments":{"prefixx":"a"}}`: {0, "prefixx is unknown; the arguments are scope, prefix, after, limit"},
-		`{"name":"kv_get","arguments":{}}`:                  {0, "path must be given"},
-		`{"name":"kv_get","arguments":{"pth":"/a"}}`:        {0, "pth is unknown; the arguments are path, layer; missing: path"},
-		`{"name":"fall","arguments":{}}`:                    {-32603, "panic recovered in fall tool handler: over"},
+		`{"name":"nothing","arguments":{}}`:                                                          {-32602, "tool 'nothing' not found: tool not found"},
+		`{"name":"launch_next","arguments":{}}`:                                                      {-32602, "tool 'launch_next' not found: tool not found"}, // an operator's
+		`{}`:                                                                                         {-32602, "tool '' not found: tool not found"},
+		`{"name":"lease_list","_meta":5}`:                                                            {-32600, "params._meta of tools/call must not be a number: see the schema of MCP"},
+		`{"name":"lease_list","arguments":5}`:                                                        {0, "arguments must be a JSON object"},
+		`{"name":"lease_list","arguments":[]}`:                                                       {0, "arguments must be a JSON object"},
+		`{"name":"lease_list","arguments":{"scope":null}}`:                                           {0, "scope must be a string"},
+		`{"name":"lease_list","arguments":{"prefix":{}}}`:                                            {0, "prefix must be a string"},
+		`{"name":"lease_list","arguments":{"prefixx":"a"}}`:                                          {0, "prefixx is unknown; the arguments are scope, prefix, after, limit"},
+		`{"name":"lease_list","arguments":{"limit":1.5}}`:                                            {0, "limit must be a whole number"},
+		`{"name":"lease_list","arguments":{"limit":1e30}}`:                                           {0, "limit must be from 1 to 200"},
+		`{"name":"lease_list","arguments":{"prefix":"a","prefix":"b"}}`:                              {0, "prefix must be given once"},
+		`{"name":"lease_check","arguments":{"scope":"run","key":"k","token":-1}}`:                    {0, "token must be at least 0"},
+		`{"name":"lease_check","arguments":{"scope":"run","key":"k","token":1e30}}`:                  {0, "token must be at most 9007199254740992"},
+		`{"name":"lease_acquire_many","arguments":{"leases":[{"scope":"run","key":"a","key":"b"}]}}`: {0, "leases[0]: key must be given once"},
+		`{"name":"lease_acquire_many","arguments":{"leases":[{"scope":"run","key":"a"},{"scope":"run","key":"a"}]}}`: {0, "leases must not name the same lease twice"},
+		`{"name":"kv_get","arguments":{}}`:           {0, "path must be given"},
+		`{"name":"kv_get","arguments":{"pth":"/a"}}`: {0, "pth is unknown; the arguments are path, layer; missing: path"},
+		`{"name":"fall","arguments":{}}`:             {-32603, "panic recovered in fall tool handler: over"},
 	} {
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}`, params)
 		switch m := p.receive(); {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -101,7 +102,10 @@ func defaultsOf[A any](fields []field) (args A) {
 // name is reported before a missing one, because it is often a misspelling of
 // that.
 func decode(fields []field, given Arguments, args reflect.Value) error {
-	values, strange := sortOut(fields, given)
+	values, strange, err := sortOut(fields, given)
+	if err != nil {
+		return err
+	}
 	strange = slices.DeleteFunc(strange, func(name string) bool { return name == asName })
 	if len(strange) > 0 {
 		return unknown(strange, missing(fields, values), fields)
@@ -143,20 +147,26 @@ func missing(fields []field, values []json.RawMessage) (names []string) {
 }
 
 // sortOut returns the given value of each field, and the names that belong to
-// no field.
-func sortOut(fields []field, given Arguments) (values []json.RawMessage, strange []string) {
+// no field. A field that is given twice is an error: its sender cannot have
+// meant both values.
+func sortOut(fields []field, given Arguments) (values []json.RawMessage, strange []string, err error) {
 	values = make([]json.RawMessage, len(fields))
 next:
 	for name, value := range wire.Members(given) {
 		for i := range fields {
-			if fields[i].name == string(name) {
-				values[i] = value
-				continue next
+			f := &fields[i]
+			if f.name != string(name) {
+				continue
 			}
+			if values[i] != nil {
+				return nil, nil, f.wrong("must be given once")
+			}
+			values[i] = value
+			continue next
 		}
 		strange = append(strange, string(name))
 	}
-	return values, strange
+	return values, strange, nil
 }
 
 func (f *field) set(v reflect.Value, raw json.RawMessage) error {
@@ -211,9 +221,19 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 		x, err := strconv.ParseFloat(string(raw), 64)
 		ok = err == nil
 		v.SetFloat(x)
+	case reflect.Int:
+		x, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil {
+			return f.readWhole(raw, func(x float64) { v.SetInt(int64(x)) })
+		}
+		ok = true
+		v.SetInt(x)
 	case reflect.Uint64:
 		x, err := strconv.ParseUint(string(raw), 10, 64)
-		ok = err == nil
+		if err != nil {
+			return f.readWhole(raw, func(x float64) { v.SetUint(uint64(x)) })
+		}
+		ok = true
 		v.SetUint(x)
 	case reflect.Struct, reflect.Map:
 		dec := json.NewDecoder(bytes.NewReader(raw))
@@ -236,6 +256,28 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 	return nil
 }
 
+// readWhole decodes a whole number that is not written as one, such as 10.0, or
+// that its type cannot hold.
+func (f *field) readWhole(raw json.RawMessage, set func(float64)) error {
+	x, err := strconv.ParseFloat(string(raw), 64)
+	switch {
+	case err != nil || x != math.Trunc(x):
+		return f.wrong("must be " + f.kind())
+	case math.Abs(x) <= maxExact && (x >= 0 || f.typ.Kind() == reflect.Int):
+		set(x)
+		return nil
+	case f.max != nil || x < 0 && f.min != nil:
+		return f.wrong(f.span())
+	case x < 0:
+		return f.wrong("must be at least 0")
+	default:
+		return f.wrong("must be at most " + plain(maxExact))
+	}
+}
+
+// maxExact is the greatest number below which a float64 is exact.
+const maxExact = 1 << 53
+
 // readObjects decodes a list of objects. An error names the object that is
 // wrong, and its field.
 func (f *field) readObjects(v reflect.Value, list json.RawMessage) error {
@@ -250,10 +292,13 @@ func (f *field) readObjects(v reflect.Value, list json.RawMessage) error {
 		}
 		objects.Grow(1)
 		objects.SetLen(i + 1)
-		values, strange := sortOut(f.element, Arguments(raw))
-		err := setAll(f.element, values, objects.Index(i))
-		if len(strange) > 0 {
+		values, strange, err := sortOut(f.element, Arguments(raw))
+		switch {
+		case err != nil:
+		case len(strange) > 0:
 			err = unknown(strange, missing(f.element, values), f.element)
+		default:
+			err = setAll(f.element, values, objects.Index(i))
 		}
 		if err != nil {
 			return fmt.Errorf("%s[%d]: %w", f.name, i, err)

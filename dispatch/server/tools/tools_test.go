@@ -430,6 +430,20 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 	})
 }
 
+// A whole number is one in every form that JSON has for it: some languages write all
+// numbers with a fraction.
+func TestWholeNumbersMayHaveAFraction(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root := h.actor(dispatch.Root, "", "boss")
+		grant := root.ok("run_lease_acquire", args{"key": "k"})
+		token := json.RawMessage(fmt.Sprintf("%v.0", grant["token"]))
+		if check := root.ok("lease_check", args{"scope": "run", "key": "k", "token": token}); check["current"] != true {
+			t.Errorf("token %s: %v", token, check)
+		}
+		root.ok("lease_list", args{"limit": json.RawMessage("1e1")})
+	})
+}
+
 func example(s *jsonschema.Schema) any {
 	switch {
 	case len(s.Enum) > 0:
