@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -22,13 +23,7 @@ func (s *store) foldAll() {
 		case <-s.ctx.Done():
 			return
 		case f := <-s.toFold:
-			select { // taken before the time allowed for the fold begins
-			case s.conns.folds <- struct{}{}:
-			case <-s.ctx.Done():
-				return
-			}
-			err := s.patiently(s.ctx, func(ctx context.Context) error { return s.fold(ctx, f) })
-			<-s.conns.folds
+			err := s.foldAtLast(f)
 			switch {
 			case s.ctx.Err() != nil:
 				return // the next Open reads the log instead
@@ -41,6 +36,46 @@ func (s *store) foldAll() {
 			s.mu.Unlock()
 		}
 	}
+}
+
+const (
+	longestFold = time.Hour
+	foldPause   = 5 * time.Second // at most, between two attempts
+)
+
+// foldAtLast writes an overlay to the records, however long they are locked, or
+// have no space: commits need only the log, and notice by themselves if the
+// database is lost. Each attempt may take twice as long as the one before,
+// because the overlay may be large, and the database slow.
+func (s *store) foldAtLast(f fold) error {
+	defer s.full.Store(false)
+	for pause, limit := firstPause, s.patience; ; pause, limit = min(2*pause, foldPause), min(2*limit, longestFold) {
+		err := s.foldWithin(limit, f)
+		s.full.Store(hasCode(err, "53100"))
+		if err == nil || !passes(err) || s.ctx.Err() != nil {
+			return err
+		}
+		if pause == firstPause {
+			s.logf("engine: the records of partition %d cannot be written; commits go on, and it is tried again: %v", s.partition, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+			return err
+		}
+	}
+}
+
+func (s *store) foldWithin(limit time.Duration, f fold) error {
+	select { // before the time begins that the fold may take
+	case s.conns.folds <- struct{}{}:
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+	defer func() { <-s.conns.folds }()
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	return s.fold(ctx, f)
 }
 
 // foldChunk is about how many bytes one statement sends to the database.

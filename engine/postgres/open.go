@@ -91,6 +91,7 @@ func (o Options) config() (*pgxpool.Config, error) {
 	}
 	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere
 	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // for each host, because a lost one does not answer
 	return cfg, nil
 }

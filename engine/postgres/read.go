@@ -80,9 +80,16 @@ func (s *store) Get(space memory.Space, key string, read func(value []byte) erro
 	return true, read(value)
 }
 
-// reading reads, and tries again if the connection was lost.
+// reading reads, and tries again if the connection was lost. The first attempt
+// leaves time for another, because its connection may lead nowhere.
 func (s *store) reading(read func(context.Context) error) error {
-	return s.patiently(s.ctx, read)
+	limit := s.patience / 3
+	return s.patiently(s.ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		limit = s.patience
+		return read(ctx)
+	})
 }
 
 // Iterate implements [memory.Reader].

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,7 @@ type store struct {
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	toFold  chan fold
+	full    atomic.Bool
 	conn    *pgx.Conn // by which the lead was taken, or nil
 
 	// Used only by the writer.
@@ -49,9 +51,8 @@ type store struct {
 	waiting map[*snapshot]struct{} // snapshots that have no transaction yet
 }
 
-// Full implements [memory.Store]. The operators of a database monitor its space
-// by other means.
-func (s *store) Full() bool { return false }
+// Full implements [memory.Store]. The last fold has found no space.
+func (s *store) Full() bool { return s.full.Load() }
 
 var errClosed = errors.New("the store is closed")
 
@@ -127,15 +128,18 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 
 // passes reports whether the cause of an error may pass without intervention:
 // the database is gone, is starting or stopping, is (still) a standby, has no
-// connection, memory or space on its disk left, or rolled back a transaction in
-// favour of another.
+// connection, memory or space on its disk left, ended an established connection,
+// canceled a statement, or rolled back a transaction in favour of another.
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return !slices.ContainsFunc([]error{ErrSuperseded, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
+	if _, refused := errors.AsType[*pgconn.ConnectError](err); !refused && pg.SeverityUnlocalized == "FATAL" {
+		return true // whatever the reason: a new connection meets it, too, if it lasts
+	}
 	switch pg.Code {
-	case "40001", "40P01", "53100", "53200", "53300", "57P01", "57P02", "57P03", "25006":
+	case "40001", "40P01", "53100", "53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "25006":
 		return true
 	}
 	return pg.Code[:2] == "08"

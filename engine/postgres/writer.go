@@ -124,6 +124,10 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 			if w.conn, err = connect(ctx, w.cfg, w.singleNode); err != nil {
 				return err
 			}
+		} else {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, w.patience/3)
+			defer cancel() // the connection may lead nowhere, as where a firewall has forgotten it
 		}
 		var b pgx.Batch
 		for _, r := range rounds {

@@ -1,0 +1,252 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/postgres"
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// others counts the connections of a database that are in a state.
+func others(t *testing.T, dsn, where string) int {
+	t.Helper()
+	return query[int](t, dsn, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND "+where)
+}
+
+const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+// A database may end connections that wait. The next commit and the next read make new
+// ones.
+func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	_, through := between(t, dsn) // else a write to the socket fails before what the database said is read
+	e := mustOpen(t, postgres.Options{DSN: through, Patience: time.Hour, FoldSize: 1})
+	put(t, e, "a", "~a")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, sql := range []string{"DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 200', current_database()); END$$", "SET idle_session_timeout = 0", terminate} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, e, "b", "~b")
+	for i := range 3 {
+		for n := 1; n > 0; time.Sleep(10 * time.Millisecond) {
+			if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(t, e, fmt.Sprint("c", i))
+	}
+	if got := keys(t, e); got != "a b c0 c1 c2 ~a ~b" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+// A commit that an operator cancels is sent again.
+func TestACommitThatIsCanceledIsSentAgain(t *testing.T) {
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, Patience: time.Hour})
+	put(t, e, "a")
+	release := lockPartition(t, dsn, 1)
+	done := make(chan error, 1)
+	go func() { done <- tryPut(t.Context(), e, "b") }()
+	const waits = "wait_event_type = 'Lock'"
+	for range 2 {
+		for others(t, dsn, waits) == 0 {
+			select {
+			case err := <-done:
+				t.Fatalf("before the partition was free: %v", err)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		postgrestest.Exec(t, dsn, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND "+waits)
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := keys(t, e); got != "a b" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+// A network may forget connections without telling anybody, as a firewall does with
+// those that were idle. A commit, a read and a fold go on over new ones.
+func TestConnectionsThatLeadNowhereAreReplaced(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	n, through := between(t, dsn)
+	e := mustOpen(t, postgres.Options{DSN: through, Patience: 15 * time.Second, FoldSize: 1})
+	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record") < 4; i++ {
+		put(t, e, fmt.Sprint("k", i), fmt.Sprint("~k", i))
+	}
+	if got := keys(t, e); !strings.Contains(got, "~k1") {
+		t.Errorf("it has %q", got)
+	}
+	n.forget()
+	put(t, e, "late", "~late")
+	if got := keys(t, e); !strings.HasSuffix(got, "~late") {
+		t.Errorf("it has %q", got)
+	}
+	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record WHERE encode(key, 'escape') LIKE '%last%'") == 0; i++ {
+		put(t, e, fmt.Sprint("last", i))
+	}
+}
+
+// A network passes connections on, until it forgets them.
+type network struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	lost  map[net.Conn]bool
+}
+
+// between makes a network, and gives the DSN of the database behind it.
+func between(t *testing.T, dsn string) (n *network, through string) {
+	t.Helper()
+	const name = ".s.PGSQL.5432"
+	host := regexp.MustCompile(`host=(\S+)`)
+	to := filepath.Join(host.FindStringSubmatch(dsn)[1], name)
+	dir, err := os.MkdirTemp("", "network-") // short: it is in the socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ln, err := net.Listen("unix", filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = &network{lost: make(map[net.Conn]bool)}
+	t.Cleanup(func() {
+		_ = ln.Close()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, nc := range n.conns {
+			_ = nc.Close()
+		}
+	})
+	go func() {
+		for {
+			a, err := ln.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			b, err := net.Dial("unix", to)
+			if err != nil {
+				t.Error(err)
+				_ = a.Close()
+				continue
+			}
+			n.mu.Lock()
+			n.conns = append(n.conns, a, b)
+			n.mu.Unlock()
+			go func() {
+				n.pass(a, b)
+				if !n.forgot(b) {
+					_ = b.Close()
+				}
+			}()
+			go n.pass(b, a) // a stays open: what the database said last can be read
+		}
+	}()
+	return n, host.ReplaceAllString(dsn, "host="+dir)
+}
+
+func (n *network) pass(from, to net.Conn) { _, _ = io.Copy(through{n, to}, from) }
+
+// forget makes all present connections lead nowhere.
+func (n *network) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, nc := range n.conns {
+		n.lost[nc] = true
+	}
+}
+
+func (n *network) forgot(nc net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lost[nc]
+}
+
+type through struct {
+	n  *network
+	to net.Conn
+}
+
+func (w through) Write(p []byte) (int, error) {
+	if w.n.forgot(w.to) {
+		return len(p), nil
+	}
+	return w.to.Write(p)
+}
+
+// While the records have no space, commits go on and only what grows is refused. That
+// ends when there is space again, however long it took.
+func TestRecordsWithoutSpaceCostNoLead(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, FoldSize: 1, Patience: 3 * time.Second})
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `CREATE SEQUENCE attempts;
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+	PERFORM nextval('attempts');
+	RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full';
+END$$;
+CREATE TRIGGER refuse BEFORE INSERT ON leasehold_record FOR EACH STATEMENT EXECUTE FUNCTION refuse()`); err != nil {
+		t.Fatal(err)
+	}
+	large := func() error {
+		return e.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Put(engine.Row{Key: "large", Value: strings.Repeat("x", 64<<10)})
+			return nil
+		})
+	}
+	// More attempts than three seconds allow.
+	for attempts := 0; attempts < 10; time.Sleep(10 * time.Millisecond) {
+		put(t, e, "small")
+		if err := conn.QueryRow(t.Context(), "SELECT last_value FROM attempts").Scan(&attempts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := large(); !errors.Is(err, engine.ErrFull) {
+		t.Errorf("what grows, without space: %v", err)
+	}
+	put(t, e, "small")
+	if _, err := conn.Exec(t.Context(), "DROP TRIGGER refuse ON leasehold_record"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		err := large()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, engine.ErrFull) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := e.Check(); err != nil {
+		t.Error(err)
+	}
+}
