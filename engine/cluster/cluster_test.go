@@ -218,6 +218,7 @@ func (h *house) answers(partition int64) bool {
 // check fails if two answer for a partition. It gives how many each answers for.
 func (w *world) check() map[string]int {
 	w.Helper()
+	synctest.Wait() // a hand-over at this instant is over
 	counts := make(map[string]int)
 	for n := range w.partitions {
 		var by []string
@@ -225,6 +226,9 @@ func (w *world) check() map[string]int {
 			if h.answers(int64(n)) {
 				by = append(by, h.name)
 				counts[h.name]++
+			}
+			if to, self, _ := h.member.Leader(int64(n)); to.Address == h.name && !self {
+				w.Errorf("%s passes clients of partition %d on to itself", h.name, n)
 			}
 		}
 		if len(by) > 1 {
@@ -330,6 +334,39 @@ func TestAPausedServerAnswersNothingOnceItIsLate(t *testing.T) {
 		w.want(map[string]int{"b": 2}) // nobody answers for the others
 		w.pass(3 * time.Second)
 		w.want(map[string]int{"b": 4})
+		a.resume()
+		w.pass(3 * time.Second)
+		w.want(map[string]int{"a": 2, "b": 2})
+	})
+}
+
+// TestADrainedServerLeadsNothingAfterItWasRemoved by the others, as it was not started
+// again. It leads again when it may.
+func TestADrainedServerLeadsNothingAfterItWasRemoved(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		a := w.start("a")
+		w.start("b")
+		w.pass(2 * time.Second)
+		drain := func(draining bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, s := range w.servers {
+				if s.Address == "a" {
+					s.Draining = draining
+				}
+			}
+		}
+		drain(true)
+		w.pass(2 * time.Second)
+		a.pause()
+		w.pass(7 * time.Second)
+		a.resume()
+		w.pass(3 * time.Second)
+		w.want(map[string]int{"b": 4})
+		drain(false)
+		w.pass(2 * time.Second)
+		a.pause()
+		w.pass(7 * time.Second)
 		a.resume()
 		w.pass(3 * time.Second)
 		w.want(map[string]int{"a": 2, "b": 2})

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,7 +50,10 @@ type Member struct {
 	changed chan struct{} // closed at the next change of last or leads
 	trouble trouble
 
-	seen map[uuid.UUID]sight // used only by the loop
+	// Used only by the loop.
+	draining bool                   // outlasts a registration
+	over     map[uuid.UUID]struct{} // own registrations that have ended, and may still be in the database
+	seen     map[uuid.UUID]sight
 }
 
 // A lead is a partition that this server leads, takes or gives up.
@@ -77,7 +82,7 @@ func NewMember(o Options) *Member {
 	if o.Connections == nil {
 		o.Connections = func() int64 { return 0 }
 	}
-	return &Member{opts: o, look: make(chan struct{}, 1), leads: make(map[int64]*lead), changed: make(chan struct{})}
+	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), leads: make(map[int64]*lead), changed: make(chan struct{})}
 }
 
 // Poke makes the member look at once.
@@ -151,8 +156,9 @@ func (m *Member) pause(ctx context.Context) {
 func (m *Member) serve(ctx context.Context) error {
 	term := newTerm(m.opts.Clock.Running)
 	if err := m.bounded(ctx, func(ctx context.Context) error {
-		return m.opts.Database.Register(ctx, Server{ID: term.ID, Address: m.opts.Address, Process: m.opts.Process, Name: m.opts.Name, Version: m.opts.Version})
+		return m.opts.Database.Register(ctx, Server{ID: term.ID, Address: m.opts.Address, Process: m.opts.Process, Draining: m.draining, Name: m.opts.Name, Version: m.opts.Version})
 	}); err != nil {
+		m.over[term.ID] = struct{}{} // only the answer may have been lost
 		return err
 	}
 	m.note(func() { m.term = term })
@@ -164,10 +170,16 @@ func (m *Member) serve(ctx context.Context) error {
 	term.end() // before waiting for the leads: after an error nothing may be answered
 	stop()
 	leads.Wait()
-	m.note(func() { m.term = nil })
+	m.over[term.ID] = struct{}{}
+	m.note(func() {
+		m.term = nil
+		m.last = m.known(m.last)
+	})
 	// The server may have been removed already. If the database cannot be
-	// reached, the others remove it.
-	_ = m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return m.opts.Database.Leave(ctx, term.ID) })
+	// reached, the others remove it, or its next registration does.
+	if left := m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return m.opts.Database.Leave(ctx, term.ID) }); left == nil {
+		delete(m.over, term.ID)
+	}
 	m.tellOthers(term.ID)
 	return err
 }
@@ -223,9 +235,10 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 			clear(m.seen) // looks were missed
 		}
 		last = sent
-		m.note(func() { m.last = look })
+		m.note(func() { m.last = m.known(look) })
 		m.observe(run, term.ID, look, sent)
 		if !stopping {
+			m.draining = slices.ContainsFunc(look.Servers, func(s Server) bool { return s.ID == term.ID && s.Draining })
 			m.act(term.ID, look, begin)
 		}
 	}
@@ -246,6 +259,13 @@ func (m *Member) note(change func()) {
 	m.changed = make(chan struct{})
 }
 
+// known returns a look without own registrations that have ended: this server
+// does not lead under them.
+func (m *Member) known(look Look) Look {
+	look.Servers = slices.DeleteFunc(slices.Clone(look.Servers), func(s Server) bool { _, over := m.over[s.ID]; return over })
+	return look
+}
+
 // observe removes the servers that have not beaten for too long. sent is when
 // the look was requested; everything in the look is newer.
 func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent time.Duration) {
@@ -259,7 +279,8 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 			first = sight{s.Beats, m.opts.Clock.Running()}
 		}
 		seen[s.ID] = first
-		gone := m.opts.Gone != nil && m.opts.Gone(s)
+		_, over := m.over[s.ID]
+		gone := over || m.opts.Gone != nil && m.opts.Gone(s)
 		if !gone && sent-first.at < m.opts.Timing.Dead {
 			continue
 		}
@@ -270,6 +291,7 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 		m.Poke()
 	}
 	m.seen = seen
+	maps.DeleteFunc(m.over, func(id uuid.UUID, _ struct{}) bool { _, there := seen[id]; return !there })
 }
 
 // act takes and gives up partitions. A partition that is being given up counts

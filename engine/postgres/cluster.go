@@ -149,7 +149,7 @@ func (c *Cluster) Close() { c.pool.Close() }
 
 // Register implements [cluster.Database].
 func (c *Cluster) Register(ctx context.Context, s cluster.Server) error {
-	_, err := c.pool.Exec(ctx, "INSERT INTO leasehold_server (id, address, process, beats, draining, name, version) VALUES ($1, $2, $3, 0, false, $4, $5)", s.ID, s.Address, s.Process, s.Name, s.Version)
+	_, err := c.pool.Exec(ctx, "INSERT INTO leasehold_server (id, address, process, beats, draining, name, version) VALUES ($1, $2, $3, 0, $4, $5, $6)", s.ID, s.Address, s.Process, s.Draining, s.Name, s.Version)
 	return err
 }
 
