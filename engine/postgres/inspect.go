@@ -89,7 +89,7 @@ func Inspect(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	conn, err := dial(ctx, cfg)
 	if err != nil {
 		return r, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,10 @@ type Options struct {
 	// DSN names the database, as a URL or as keywords and values. What it omits
 	// comes from libpq's environment variables and files.
 	DSN string
+	// Current returns the DSN as it is now. Each new connection is made with its
+	// password and certificates, because they may have been replaced. If it is
+	// nil or fails, the DSN is DSN, which may name files that have them.
+	Current func() (dsn string, err error)
 	// Partition is the number of the state within the database.
 	Partition int64
 	// SingleNode accepts a database without a synchronous standby. If its
@@ -93,7 +98,34 @@ func (o Options) config() (*pgxpool.Config, error) {
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere
 	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // for each host, because a lost one does not answer
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { o.renew(c); return nil }
 	return cfg, nil
+}
+
+// renew gives the configuration for one connection the password and the
+// certificates of the present DSN. What cannot be read stays as it was, and so
+// do the hosts: another database may have another state.
+func (o Options) renew(c *pgx.ConnConfig) {
+	dsn := o.DSN
+	if o.Current != nil {
+		if now, err := o.Current(); err == nil {
+			dsn = now
+		}
+	}
+	now, err := pgconn.ParseConfig(dsn)
+	if err != nil || now.Host != c.Host || now.Port != c.Port || !slices.EqualFunc(now.Fallbacks, c.Fallbacks, func(a, b *pgconn.FallbackConfig) bool { return a.Host == b.Host && a.Port == b.Port }) {
+		return
+	}
+	c.Password, c.TLSConfig, c.Fallbacks = now.Password, now.TLSConfig, now.Fallbacks
+}
+
+// dial makes a connection that is in no pool.
+func dial(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
+	c := cfg.ConnConfig.Copy()
+	if err := cfg.BeforeConnect(ctx, c); err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, c)
 }
 
 // Open takes the lead of a partition, or creates it, and reads its state. It
@@ -133,7 +165,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	}
 	s := &store{
 		partition: o.Partition, singleNode: o.SingleNode, confirm: o.Confirm, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, Failure: memory.Failure{Tell: fail},
-		cfg: cfg.ConnConfig, active: new(overlay),
+		cfg: cfg, active: new(overlay),
 		toFold: make(chan fold, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))

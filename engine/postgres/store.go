@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/memory"
@@ -27,7 +28,7 @@ type store struct {
 	patience         time.Duration
 	foldSize         int
 	logf             func(format string, args ...any)
-	cfg              *pgx.ConnConfig
+	cfg              *pgxpool.Config
 	conns            *Connections
 	closes           bool // conns belong to this store alone
 

@@ -10,13 +10,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A writer appends the rounds of all partitions that a process leads. The rounds
 // of several partitions share a round trip and a commit, because each commit
 // costs the database about as much as appending ten more rounds.
 type writer struct {
-	cfg        *pgx.ConnConfig
+	cfg        *pgxpool.Config
 	singleNode bool
 	patience   time.Duration
 	logf       func(format string, args ...any)
@@ -36,7 +37,7 @@ func startWriter(ctx context.Context, o Options) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{cfg: cfg.ConnConfig, singleNode: o.SingleNode, patience: o.Patience, logf: o.Logf, wake: make(chan struct{}, 1)}
+	w := &writer{cfg: cfg, singleNode: o.SingleNode, patience: o.Patience, logf: o.Logf, wake: make(chan struct{}, 1)}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.running.Go(func() { w.run(ctx) })
 	return w, nil
@@ -179,8 +180,8 @@ func (w *writer) disconnect() {
 }
 
 // connect makes a connection to a database that is as durable as is required.
-func connect(ctx context.Context, cfg *pgx.ConnConfig, singleNode bool) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+func connect(ctx context.Context, cfg *pgxpool.Config, singleNode bool) (*pgx.Conn, error) {
+	conn, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (d *Database) Check(onDemand bool) error {
 
 // Options are those of an engine in the database.
 func (d *Database) Options() (o postgres.Options, err error) {
-	o.SingleNode = d.SingleNode
+	o.SingleNode, o.Current = d.SingleNode, d.DSN
 	o.DSN, err = d.DSN()
 	return o, err
 }

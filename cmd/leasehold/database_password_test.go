@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
+)
+
+// A server whose database gets another password goes on with the one that
+// --postgres-file has then, without a restart.
+func TestAServerReadsItsPasswordAgain(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Start(t)
+	newDir(t)
+	postgrestest.Exec(t, database.DSN(), "CREATE ROLE renewed LOGIN PASSWORD 'first'")
+	postgrestest.Exec(t, database.DSN(), "CREATE DATABASE renewed OWNER renewed")
+	conn, err := pgx.Connect(t.Context(), database.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var hba string
+	if err := conn.QueryRow(t.Context(), "SHOW hba_file").Scan(&hba); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile(hba)
+	if err == nil {
+		err = os.WriteFile(hba, append([]byte("local all renewed scram-sha-256\n"), rules...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	postgrestest.Exec(t, database.DSN(), "SELECT pg_reload_conf()")
+	dsn := inDir(t, "dsn")
+	write := func(password string) {
+		t.Helper()
+		text := strings.NewReplacer("user=test", "user=renewed password="+password, "dbname=postgres", "dbname=renewed").Replace(database.DSN())
+		if err := os.WriteFile(dsn, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	serve := testProgram(t, "serve", "--single-node", "--postgres-file", dsn)
+	out, err := serve.StdoutPipe()
+	if err == nil {
+		err = serve.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { serve.Process.Kill(); serve.Wait() })
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens
+		t.Fatal(err)
+	}
+	await := func(password string) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			out, err := testProgram(t, "call", "run_lease_acquire", "key="+password).CombinedOutput()
+			if err == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("with password %q it never answered: %v %s", password, err, out)
+			}
+		}
+	}
+	await("first")
+	postgrestest.Exec(t, database.DSN(), "ALTER ROLE renewed PASSWORD 'second'")
+	write("second")
+	postgrestest.Exec(t, database.DSN(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'renewed'")
+	await("second")
+}
