@@ -198,6 +198,10 @@ func (g *guard) keep(w writer, had map[string]uuid.UUID, held []uuid.UUID) {
 // same client to se, which is about to acquire key itself. A client has several
 // sessions if each of its sub-agents starts its own server, or if it wrote a
 // file before its server was running.
+//
+// Guard leases of a conversation at rest are released if another conversation of
+// the same client is about to acquire key. Whoever waits for the file gets it
+// first.
 func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) error {
 	if !g.some.Load() { // nearly always
 		return nil
@@ -210,7 +214,7 @@ func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) er
 	var list []found
 	g.mu.Lock()
 	for w, held := range g.held {
-		if w.party != party || w.session == se.id {
+		if w.party == party && w.session == se.id {
 			continue
 		}
 		if id, ok := held[key]; ok {
@@ -228,8 +232,19 @@ func (g *guard) takeOver(ctx context.Context, se *Session, party, key string) er
 	}
 	g.mu.Unlock()
 	for _, f := range list {
-		other := se.state.sameClient(se.party, f.from.session)
+		other := se.party
+		if f.from.session != se.id {
+			other = se.state.sameClient(se.party, f.from.session)
+		}
 		if other == nil {
+			continue
+		}
+		if f.from.party != party {
+			if se.agents.isMain(party) && other.agents.rests(f.from.party) {
+				if err := (&Session{party: other}).LetGoOf(ctx, f.from.party, []string{f.key}); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		passed, err := se.state.core.Pass(ctx, f.id, (&Session{party: other}).As(party), se.As(party))

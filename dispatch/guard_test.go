@@ -34,7 +34,7 @@ const hold = 100 * time.Second
 // write takes the leases of files, and reports whether it got them.
 func (h hook) write(party string, keys ...string) bool {
 	h.t.Helper()
-	by, err := h.SessionFor(h.t.Context(), h.se, dispatch.Writer{PID: h.pid, Run: "shop", Home: true, Name: "client"})
+	by, err := h.SessionFor(h.t.Context(), h.se, dispatch.Writer{PID: h.pid, Run: "shop", Home: true, Name: "client", Party: party})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -162,6 +162,96 @@ func TestASessionTakesOverFromTheGuest(t *testing.T) {
 		two.expect(false, "", "file:src/a")
 		two.expect(false, "", "file:b")
 	})
+}
+
+// A user who begins another conversation in the same client finds the files free that
+// the last one has written to, once it rests. While it works it keeps them, it keeps
+// what it asked for itself, and whoever waits gets a file first.
+func TestAConversationAtRestGivesWay(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one, two := h.hook(10), h.hook(20)
+		one.expect(true, "first", "file:a", "file:b", "file:wanted")
+		two.expect(true, "", "file:x")
+		of, other := h.SessionsOf(10)[0], h.SessionsOf(20)[0]
+		heard := func(name string, main bool) {
+			t.Helper()
+			if err := of.Heard(t.Context(), name, main); err != nil {
+				t.Fatal(err)
+			}
+		}
+		heard("first", true)
+		heard("second", true)
+		if _, err := of.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "file:asked", TTL: time.Hour, Holder: registry.Holder{Party: "first"}}); err != nil {
+			t.Fatal(err)
+		}
+		one.expect(false, "second", "file:a")
+		of.Rest("first")
+		heard("sub", false)
+		one.expect(false, "sub", "file:a")
+		two.expect(false, "", "file:a")
+		one.expect(true, "second", "file:a")
+		one.expect(false, "second", "file:asked")
+		heard("first", true)
+		one.expect(false, "second", "file:b")
+		one.expect(false, "first", "file:a")
+		if err := h.Begin(t.Context(), h.SessionsOf(10), "third"); err != nil {
+			t.Fatal(err)
+		}
+		heard("third", true)
+		if _, err := of.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "file:b", Holder: registry.Holder{Party: "third"}}); err != nil {
+			t.Errorf("a new conversation asks for what the last has written to: %v", err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			_, err := other.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "file:wanted", TTL: time.Minute, Wait: 50 * time.Second})
+			got <- err
+		}()
+		synctest.Wait()
+		one.expect(false, "third", "file:wanted")
+		if err := <-got; err != nil {
+			t.Errorf("whoever waited for the file: %v", err)
+		}
+	})
+}
+
+// A client that starts a server for each conversation, and ends it some time after its
+// user has left the conversation, does not lose what it writes in the next one.
+func TestAConversationOutlivesTheOneBefore(t *testing.T) {
+	for name, calls := range map[string]bool{"that has called": true, "that has only written": false} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				one, two := h.hook(10), h.hook(20)
+				begin := func(conversation string, shim int) *dispatch.Session {
+					h.family.Store(shim, process.Running{Parent: 10})
+					se := h.connect(dispatch.Credentials{Run: "shop", Name: conversation}, shim)
+					if err := h.Begin(t.Context(), h.SessionsOf(10), conversation); err != nil {
+						t.Fatal(err)
+					}
+					for _, se := range h.SessionsOf(10) {
+						if err := se.Heard(t.Context(), conversation, true); err != nil {
+							t.Fatal(err)
+						}
+					}
+					return se
+				}
+				first := begin("first", 11)
+				if calls {
+					if err := first.HeardAlone(t.Context(), "first"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				one.expect(true, "first", "file:a")
+				second := begin("second", 12)
+				defer h.hangUp(second)
+				one.expect(true, "second", "file:a", "file:b")
+				one.expect(true, "sub", "file:c")
+				h.hangUp(first)
+				two.expect(false, "", "file:a")
+				two.expect(false, "", "file:b")
+				two.expect(false, "", "file:c")
+			})
+		})
+	}
 }
 
 // When a writer lets go, the leases that the guard took are released, and no

@@ -22,6 +22,8 @@ type Writer struct {
 	Run  string // of the project that it writes to
 	Home bool   // the client works in that project, so its session is used whatever run that session is in
 	Name string // its name if it becomes a guest
+
+	Party string // which of its agents writes
 	Origin
 }
 
@@ -43,12 +45,17 @@ var (
 )
 
 // SessionFor returns the session that a write is attributed to: one of the
-// client's own sessions, or that of a guest. If there are several, the oldest
-// process is used. If the caller is an actor, only sessions of that actor are
-// considered.
+// client's own sessions, or that of a guest. If there are several, that of the
+// party's own server is used, or else the oldest process whose conversation has
+// not been left: the client ends the others soon. If the caller is an actor, only
+// sessions of that actor are considered.
 func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Session, error) {
 	operator := caller.Actor().Role == Operator
-	for _, p := range s.partiesOf(w.PID, w.Mark) {
+	list := s.partiesOf(w.PID, w.Mark)
+	slices.SortStableFunc(list, func(a, b *party) int {
+		return cmp.Or(last(!a.agents.isAlone(w.Party))-last(!b.agents.isAlone(w.Party)), last(a.agents.left())-last(b.agents.left()))
+	})
+	for _, p := range list {
 		switch {
 		case !operator && p.actor.ID != caller.Actor().ID:
 		case w.Home && !p.guest, p.actor.Run == w.Run:
@@ -118,8 +125,9 @@ func (s *State) partiesOf(pid int, mark string) (list []*party) {
 	return list
 }
 
-func last(guest bool) int {
-	if guest {
+// last sorts what it is true of behind the rest.
+func last(is bool) int {
+	if is {
 		return 1
 	}
 	return 0

@@ -28,6 +28,7 @@ type subAgents struct {
 	agentsRecord
 	heard map[string]time.Time                         // when each of Known was last, as far as this daemon has heard it
 	waits map[string]map[*context.CancelCauseFunc]bool // by name: what ends its calls that wait
+	rest  map[string]bool                              // main agents whose turn is over, and that were not heard from since
 }
 
 type agentsRecord struct {
@@ -68,6 +69,36 @@ func (se *Session) HeardAlone(ctx context.Context, name string) error {
 		return err
 	}
 	return se.note(ctx, se.agents.hearAlone(name, now))
+}
+
+// Rest records that the turn of a main agent is over. It rests until it is heard from
+// again. A client may have several main agents: one for each conversation that its user
+// has begun. If one of them rests, others may change the files that it has changed.
+func (se *Session) Rest(name string) {
+	se.agents.mu.Lock()
+	defer se.agents.mu.Unlock()
+	se.agents.restLocked(name)
+}
+
+// Begin records that the user of a client, whose sessions these are, has begun a
+// conversation with a main agent. The other main agents rest, because the user has left
+// them. A client that starts a server for each conversation has started one for this: if
+// only one of the sessions has no agent yet, it is the agent's.
+func (s *State) Begin(ctx context.Context, sessions []*Session, name string) error {
+	var free []*Session
+	for _, se := range sessions {
+		se.agents.restOthers(name)
+		switch {
+		case se.agents.isAlone(name):
+			return nil
+		case !se.Guest() && se.agents.isAlone(""):
+			free = append(free, se)
+		}
+	}
+	if len(free) != 1 {
+		return nil
+	}
+	return free[0].HeardAlone(ctx, name)
 }
 
 // UsesTool records which of the session's agents makes a tool call.
@@ -157,6 +188,54 @@ func (a *subAgents) hearLocked(name string, now time.Time) {
 		a.heard = make(map[string]time.Time)
 	}
 	a.heard[name] = now
+	delete(a.rest, name)
+}
+
+func (a *subAgents) restLocked(name string) {
+	if !a.Known[name] {
+		return // a sub-agent ends, and never rests
+	}
+	if a.rest == nil {
+		a.rest = make(map[string]bool)
+	}
+	a.rest[name] = true
+}
+
+func (a *subAgents) restOthers(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for other := range a.Known {
+		if other != name {
+			a.restLocked(other)
+		}
+	}
+}
+
+// isAlone reports whether a session is that of one agent alone; with "", whether it
+// may be that of several.
+func (a *subAgents) isAlone(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Alone == name
+}
+
+// left reports whether a session is that of one agent alone, and that agent rests.
+func (a *subAgents) left() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rest[a.Alone]
+}
+
+func (a *subAgents) rests(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rest[name]
+}
+
+func (a *subAgents) isMain(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Known[name]
 }
 
 // isQuietLocked reports whether a sub-agent has not been heard from for too long. One
@@ -241,6 +320,7 @@ func (a *subAgents) forget(name string) (news bool) {
 	_, news = a.Known[name]
 	delete(a.Known, name)
 	delete(a.heard, name)
+	delete(a.rest, name)
 	return news
 }
 

@@ -100,6 +100,44 @@ func repository(t *testing.T, dir string) string {
 	return dir
 }
 
+// A user who leaves a conversation and begins another in the same client, or has one
+// that is done beside it, can go on with the same files at once.
+func TestTheNextConversationMayWrite(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	for client, say := range map[string]struct{ write, over string }{
+		"codex":    {`{"cwd":%q,"session_id":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Update File: codex.ts\n*** End Patch"}}`, `{"cwd":%q,"session_id":%q,"hook_event_name":"Stop"}`},
+		"opencode": {`{"dir":%q,"session":%q,"main":true,"event":"before","tool":"edit","args":{"filePath":"opencode.ts"}}`, `{"dir":%q,"session":%q,"main":true,"event":"session.idle"}`},
+	} {
+		one, two := newHooked(t, shop), newHooked(t, shop)
+		writes := func(h *hooked, conversation string, may bool) {
+			t.Helper()
+			if out := h.run(client, fmt.Sprintf(say.write, shop, conversation)); (out == "") != may {
+				t.Errorf("%s, conversation %s: may write: %v; the hook says %q", client, conversation, may, out)
+			}
+		}
+		writes(one, "a", true)
+		writes(one, "b", false)
+		one.run(client, fmt.Sprintf(say.over, shop, "a"))
+		if client == "opencode" { // the clients of Codex's hooks are their parent: this process
+			writes(two, "c", false)
+		}
+		writes(one, "b", true)
+		writes(one, "a", false)
+		if client == "codex" {
+			begins := `{"cwd":%q,"session_id":%q,"hook_event_name":"SessionStart","source":%q}`
+			one.run(client, fmt.Sprintf(begins, shop, "a", "compact"))
+			writes(one, "a", false)
+			one.run(client, fmt.Sprintf(begins, shop, "d", "clear"))
+			writes(one, "d", true)
+			one.run(client, fmt.Sprintf(`{"cwd":%q,"session_id":"a","hook_event_name":"SessionEnd"}`, shop))
+			writes(one, "e", false)
+		}
+	}
+}
+
 // A write to a file that another client has written to is refused before it
 // happens, whatever the file is called, and by whatever client.
 func TestTheHookKeepsClientsApart(t *testing.T) {

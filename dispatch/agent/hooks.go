@@ -23,7 +23,7 @@ func Hooks(client string) []Hook {
 	case Claude:
 		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash|PowerShell"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionEnd", ""}}
 	case Codex:
-		return []Hook{{"PreToolUse", ".*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionEnd", ""}}
+		return []Hook{{"PreToolUse", ".*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
 	case Gemini:
 		return []Hook{{"BeforeTool", ".*"}, {"AfterTool", ".*"}, {"AfterAgent", ""}, {"SessionEnd", ""}}
 	}

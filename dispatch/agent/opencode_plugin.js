@@ -49,6 +49,8 @@ export const Leasehold = async ({ directory }) => {
       const id = info?.id ?? event.properties?.sessionID
       if (event.type === "session.deleted" || (event.type === "session.idle" && children.has(id))) {
         await ask({ event: "session.done", session: id })
+      } else if (event.type === "session.idle") {
+        await ask({ event: "session.idle", ...agent({ sessionID: id }) })
       }
     },
   }

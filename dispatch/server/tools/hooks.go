@@ -126,7 +126,7 @@ func (h *hooks) write(ctx context.Context, se *dispatch.Session, a fileWriteArgs
 	for _, w := range a.Writes {
 		var by *dispatch.Session
 		by, err = h.state.SessionFor(ctx, se, dispatch.Writer{
-			PID: a.PID, Run: w.Run, Home: w.Home, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory, Mark: a.Mark},
+			PID: a.PID, Run: w.Run, Home: w.Home, Name: a.Name, Party: partyOf(a.Party), Origin: dispatch.Origin{Directory: a.Directory, Mark: a.Mark},
 		})
 		var t taken
 		if err == nil {
@@ -232,6 +232,7 @@ func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs
 type presentArgs struct {
 	agentArg
 	LetGo string `json:"let_go,omitempty" doc:"give back what hook_write took: for this sub-agent, or for all" enum:"own|all"`
+	Rests string `json:"rests,omitempty" doc:"whose turn is over: that of this main agent, or that of all others of the client because its user has begun this conversation" enum:"own|others"`
 }
 
 // A hooked is the result of a hook.
@@ -253,12 +254,25 @@ func (h *hooks) each(ctx context.Context, se *dispatch.Session, a agentArg, do f
 }
 
 func (h *hooks) present(ctx context.Context, se *dispatch.Session, a presentArgs) (hooked, error) {
-	return h.each(ctx, se, a.agentArg, func(of *dispatch.Session) error {
+	var begun []*dispatch.Session
+	done, err := h.each(ctx, se, a.agentArg, func(of *dispatch.Session) error {
 		if a.LetGo != "" {
 			return of.LetGo(ctx, partyOf(a.Party), a.LetGo == "all")
 		}
+		switch a.Rests {
+		case "own":
+			of.Rest(partyOf(a.Party))
+			return nil
+		case "others":
+			begun = append(begun, of)
+			return nil
+		}
 		return of.Present(ctx, partyOf(a.Party))
 	})
+	if err == nil && len(begun) > 0 {
+		err = h.state.Begin(ctx, begun, partyOf(a.Party))
+	}
+	return done, err
 }
 
 // ownSessions is how many sessions a client has.

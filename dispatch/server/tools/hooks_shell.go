@@ -103,7 +103,7 @@ func (c changedFiles) Text() string {
 func (h *hooks) changed(ctx context.Context, se *dispatch.Session, a changedArgs) (changedFiles, error) {
 	list := changedFiles{Changed: []heldFile{}}
 	by, err := h.state.SessionFor(ctx, se, dispatch.Writer{
-		PID: a.PID, Run: a.Run, Home: true, Name: a.Name, Origin: dispatch.Origin{Directory: a.Directory, Mark: a.Mark},
+		PID: a.PID, Run: a.Run, Home: true, Name: a.Name, Party: partyOf(a.Party), Origin: dispatch.Origin{Directory: a.Directory, Mark: a.Mark},
 	})
 	if err != nil {
 		return list, err

@@ -32,6 +32,7 @@ type claudeInput struct {
 	Session string `json:"session_id"`
 	Dir     string `json:"cwd"`
 	Event   string `json:"hook_event_name"`
+	Source  string `json:"source"` // of a SessionStart
 	Tool    string `json:"tool_name"`
 	ToolUse string `json:"tool_use_id"`
 	AgentID string `json:"agent_id"`
@@ -49,6 +50,8 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	}
 	e = event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: ours(in.Tool)}
 	switch in.Event {
+	case "SessionStart":
+		e.kind, e.compacted = begin, in.Source == "compact"
 	case "PreToolUse":
 		e.kind = before
 	case "PostToolUse", "PostToolUseFailure":

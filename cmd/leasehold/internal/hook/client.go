@@ -39,6 +39,8 @@ type event struct {
 	party string // the agent that acts; "": the client's main agent
 	main  bool   // party is the main agent, for clients that name that one too
 
+	compacted bool // the conversation goes on, and its model has forgotten much of it
+
 	// For the use of a tool:
 	use       string   // its id
 	files     []string // that the tool will write, as the client names them
@@ -52,6 +54,7 @@ type kind string
 
 const (
 	other      kind = ""
+	begin      kind = "begin"       // a conversation begins, goes on, or was compacted
 	before     kind = "before"      // the use of a tool
 	after      kind = "after"       // the use of a tool
 	stop       kind = "stop"        // the agent is about to end its turn

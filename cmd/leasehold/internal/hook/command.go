@@ -141,6 +141,11 @@ func run(cmd *cobra.Command, c client) error {
 	} else if news != "" {
 		v.note = strings.TrimPrefix(v.note+"\n"+news, "\n")
 	}
+	if e.kind == stop && e.main && v.note == "" {
+		if _, err := g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": true, "rests": "own"}); err != nil {
+			return err
+		}
+	}
 	return c.answer(cmd.OutOrStdout(), e, v)
 }
 
@@ -172,8 +177,12 @@ func (g *guard) judge(ctx context.Context) (verdict, error) {
 		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": e.main, "let_go": "own"})
 	case e.kind == before, e.kind == after:
 		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": e.main})
+	case e.kind == begin && e.main && !e.compacted:
+		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": true, "rests": "others"})
 	case e.kind == partyEnd && e.party != "":
 		return g.tell(ctx, "hook_party_end", map[string]any{"party": e.party})
+	case e.kind == sessionEnd && e.main: // Codex ends a conversation a minute after its user has begun the next
+		return g.tell(ctx, "hook_present", map[string]any{"party": e.party, "main": true, "let_go": "own"})
 	case e.kind == sessionEnd:
 		return g.tell(ctx, "hook_present", map[string]any{"let_go": "all"})
 	}
@@ -197,7 +206,7 @@ func (g *guard) watch(ctx context.Context, note string) (string, error) {
 
 // tell calls a tool of the daemon, if one runs. Without a daemon it does nothing.
 func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (verdict, error) {
-	if err := g.connect(false); err != nil {
+	if g.daemon == nil && g.connect(false) != nil {
 		return verdict{}, nil
 	}
 	_, err := g.call(ctx, tool, args)

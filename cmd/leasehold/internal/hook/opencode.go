@@ -30,6 +30,8 @@ var opencode = client{
 			e.kind = before
 		case "after":
 			e.kind = after
+		case "session.idle":
+			e.kind = stop
 		case "session.deleted", "session.done":
 			e.kind = partyEnd
 		case "end":

@@ -46,6 +46,8 @@ func TestWhatClientsSay(t *testing.T) {
 			"codex", `{"session_id":"thread","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"` + patch + `"}}`,
 			event{kind: before, name: "PreToolUse", dir: "/w", party: "thread", main: true, files: patched},
 		},
+		{"codex", `{"session_id":"thread","hook_event_name":"SessionStart","source":"compact"}`, event{kind: begin, name: "SessionStart", party: "thread", main: true, compacted: true}},
+		{"opencode", `{"event":"session.idle","session":"s","main":true}`, event{kind: stop, name: "session.idle", party: "s", main: true}},
 		{"codex", `{"session_id":"thread","agent_id":"sub","hook_event_name":"SubagentStop"}`, event{kind: partyEnd, name: "SubagentStop", party: "sub"}},
 		{
 			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"apply_patch <<'EOF'\n` + patch + `\nEOF"}}`,
