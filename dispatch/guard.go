@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -68,6 +69,25 @@ func (se *Session) Guard(ctx context.Context, party string, keys []string, hold 
 	}
 	return grants, se.Present(ctx, party)
 }
+
+// Holds returns up to limit leases and claims of a party that it has asked for itself,
+// and not those that the guard has taken for it.
+func (se *Session) Holds(ctx context.Context, party string, limit int) (list []registry.Lease, err error) {
+	guarded := se.state.guard.of(writer{se.id, party})
+	err = se.state.eng.View(ctx, func(tx engine.Tx) error {
+		list = nil
+		for _, l := range se.state.core.Holds(tx, se.id, maxHeld) {
+			if id, ok := guarded[l.Key]; l.Holder.Party == party && (!ok || id != l.ID) && len(list) < limit {
+				list = append(list, l.Told(tx))
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// maxHeld is how many leases of a session Holds looks at.
+const maxHeld = 200
 
 func runWants(keys []string) []Want {
 	wants := make([]Want, len(keys))

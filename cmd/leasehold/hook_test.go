@@ -252,6 +252,50 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 	}
 }
 
+// A model whose conversation was compacted or cleared is told what it has asked for and
+// still holds, and nothing if that is nothing; not what the guard has taken for it.
+func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	client, _ := startShim(t, "--directory", shop)
+	client.handshake()
+	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // which has started the shim
+	start := `{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":"compact"}`
+	for _, name := range []string{"claude", "codex"} {
+		if told := h.run(name, fmt.Sprintf(start, shop)); told != "" {
+			t.Errorf("%s holds nothing, and is told %s", name, told)
+		}
+	}
+	h.mayWrite("guarded.ts", "")
+	var want []string
+	for id, call := range map[int][3]string{
+		11: {"run_lease_acquire", `{"key":"deploy","keep_alive":true}`, `run lease "deploy" (expires in 60s, kept alive, lease_id `},
+		12: {"lease_acquire", `{"name":"output"}`, `layer lease "output" (expires in `},
+		13: {"task_enqueue", `{"queue":"q","payload":1}`, ""},
+	} {
+		client.call(id, call[0], call[1])
+		client.answer(id)
+		want = append(want, call[2])
+	}
+	client.call(14, "task_claim", `{"queues":["q"],"ttl_secs":60,"wait_secs":0}`)
+	client.answer(14)
+	want = append(want, "the claim on task ", ", token ", "SessionStart", "you still hold")
+	told := strings.ReplaceAll(h.run("claude", fmt.Sprintf(start, shop)), `\"`, `"`)
+	for _, want := range want {
+		if !strings.Contains(told, want) {
+			t.Errorf("the model is told %s, without %q", told, want)
+		}
+	}
+	if strings.Contains(told, "guarded.ts") {
+		t.Errorf("the model is told of what the guard has taken: %s", told)
+	}
+	if told := h.run("codex", fmt.Sprintf(start, shop)); told != "" {
+		t.Errorf("the agent of a thread is told what another holds: %s", told)
+	}
+}
+
 // What a shell command has changed that another has leased is told to both, in the
 // words of each client, and recorded; what the holder has changed itself is not.
 func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {

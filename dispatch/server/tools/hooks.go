@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -44,7 +46,7 @@ func Hooks(state *dispatch.State) []Tool {
 		tool("hook_give_back", "Give back what a write took", "Release what hook_write took for a write that does not happen, because it was refused elsewhere."+whose,
 			Effect{Idempotent: true}, h.giveBack),
 		tool("hook_notices", "Take what a client is to be told",
-			"Lost leases, messages and other notices that have not been told yet. They count as told from then on."+whose,
+			"Lost leases, messages and other notices that have not been told yet. They count as told from then on. On request also what the agent holds."+whose,
 			Effect{}, h.takeNotices),
 	}
 }
@@ -329,18 +331,58 @@ type noticeList struct {
 
 func (l noticeList) Text() string { return cmp.Or(l.Line, "nothing new") }
 
+type noticeArgs struct {
+	agentArg
+	Holds bool `json:"holds,omitempty" doc:"the model may have forgotten what it holds: say that, too" default:"false"`
+}
+
 // takeNotices is for the answer of a hook, which the client shows to the model
 // of that agent before its next step. A session that has ended is skipped.
-func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a agentArg) (noticeList, error) {
+func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeArgs) (noticeList, error) {
 	list := noticeList{Notices: []Notice{}}
-	_, err := h.each(ctx, se, a, func(of *dispatch.Session) error {
-		if of, err := se.OnBehalf(of.ID()); err == nil {
-			list.Notices = append(list.Notices, takeNotices(ctx, of, partyOf(a.Party))...)
+	var held []registry.Lease
+	_, err := h.each(ctx, se, a.agentArg, func(of *dispatch.Session) (err error) {
+		of, err = se.OnBehalf(of.ID())
+		if err != nil {
+			return nil
 		}
-		return nil
+		list.Notices = append(list.Notices, takeNotices(ctx, of, partyOf(a.Party))...)
+		if a.Holds {
+			var its []registry.Lease
+			its, err = of.Holds(ctx, partyOf(a.Party), maxToldHeld+1)
+			held = append(held, its...)
+		}
+		return err
 	})
+	var lines []string
 	if len(list.Notices) > 0 {
-		list.Line = "Leasehold: " + wholeNotices(list.Notices)
+		lines = append(lines, wholeNotices(list.Notices))
+	}
+	if len(held) > 0 {
+		lines = append(lines, heldText(held))
+	}
+	if len(lines) > 0 {
+		list.Line = "Leasehold: " + strings.Join(lines, "; ")
 	}
 	return list, err
+}
+
+// maxToldHeld is how many leases a model is told that it holds.
+const maxToldHeld = 20
+
+// heldText says what a model holds that may have forgotten it.
+func heldText(held []registry.Lease) string {
+	var texts []string
+	for _, l := range held[:min(len(held), maxToldHeld)] {
+		told := leaseOf(l)
+		if l.Scope == queue.Scope {
+			texts = append(texts, fmt.Sprintf("the claim on task %q (%s, token %d)", l.Key, told.expires(), l.Token))
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("%s (%s, lease_id %s)", told.named(l.Key), told.expires(), l.ID))
+	}
+	if len(held) > maxToldHeld {
+		texts = append(texts, "and more, which lease_list shows")
+	}
+	return "from before, you still hold " + strings.Join(texts, ", ") + ". Release what you no longer need"
 }

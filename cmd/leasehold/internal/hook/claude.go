@@ -7,7 +7,7 @@ import (
 
 // claude is Claude Code. Codex uses the same format.
 var claude = client{
-	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{before, stop, partyEnd},
+	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{begin, before, stop, partyEnd},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {
@@ -100,7 +100,7 @@ func answerClaude(out io.Writer, e event, v verdict) error {
 	switch {
 	case v.refuse != "":
 		return writeJSON(out, answer{Specific: &specific{Event: e.name, Decision: "deny", Reason: v.refuse}})
-	case v.note != "" && (e.kind == before || e.kind == after):
+	case v.note != "" && (e.kind == begin || e.kind == before || e.kind == after):
 		return writeJSON(out, answer{Specific: &specific{Event: e.name, Context: v.note}, Message: v.note})
 	case v.note != "" && (e.kind == stop || e.kind == partyEnd):
 		return writeJSON(out, answer{Decision: "block", Reason: v.note})

@@ -8,7 +8,7 @@ import (
 // codex is the Codex CLI. It changes files with patches. A patch may name several files,
 // and may also be part of a shell command.
 var codex = client{
-	name: "codex", guest: "codex", tells: []kind{before, stop},
+	name: "codex", guest: "codex", tells: []kind{begin, before, stop},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {

@@ -67,7 +67,8 @@ have changed after it are reported to both sides, and recorded.
 
 It also gives the model what it has not been told yet, before its next tool call or
 when it is about to stop: leases it lost, messages of other agents, and who waits
-for what it holds.
+for what it holds. When Claude Code or Codex has compacted or cleared a conversation,
+its model is told which leases and claims it still holds.
 
 The file .leasehold.toml at the root of the project has the settings:
 
@@ -215,7 +216,8 @@ func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (ver
 
 // news returns what the agent has not been told yet: leases that it lost, messages, and
 // who waits for its leases. The daemon then counts this as told, so news asks only at
-// events whose note reaches the model. At a call of a leasehold tool it does not ask,
+// events whose note reaches the model. Where a conversation begins, or goes on without
+// most of what was said, news also says what the agent holds. At a call of a leasehold tool it does not ask,
 // because the answer of that tool contains the news.
 func (g *guard) news(ctx context.Context) string {
 	if g.event.ours || !slices.Contains(g.client.tells, g.event.kind) {
@@ -224,7 +226,11 @@ func (g *guard) news(ctx context.Context) string {
 	if g.daemon == nil && g.connect(false) != nil {
 		return "" // without a daemon there is no news
 	}
-	answer, err := g.call(ctx, "hook_notices", map[string]any{"party": g.event.party, "main": g.event.main})
+	args := map[string]any{"party": g.event.party, "main": g.event.main}
+	if g.event.kind == begin {
+		args["holds"] = true
+	}
+	answer, err := g.call(ctx, "hook_notices", args)
 	if err != nil {
 		return "" // the next answer contains it
 	}
