@@ -83,15 +83,22 @@ type found struct {
 	rows    string
 }
 
+// open20 opens damaged files. If they are refused, they must be so the next time too:
+// whatever starts the daemon may try again.
 func open20(t *testing.T, f files) (is found) {
 	t.Helper()
+	disk := f.disk(t)
 	var mu sync.Mutex
-	e, err := pebble.Open(pebble.Options{Dir: "state", FS: f.disk(t), Logf: func(format string, args ...any) {
+	e, err := pebble.Open(pebble.Options{Dir: "state", FS: disk, Logf: func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		is.said = append(is.said, fmt.Sprintf(format, args...))
 	}})
 	if err != nil {
+		if e, again := pebble.Open(pebble.Options{Dir: "state", FS: disk}); again == nil {
+			t.Errorf("refused (%v), and opened by the next start", err)
+			mustClose(t, e)
+		}
 		return found{refused: err}
 	}
 	is.rows, err = contentsOf(t, e)

@@ -132,54 +132,69 @@ func (s *store) startJournal() (err error) {
 		s.db.Apply(b, pebble.Sync), b.Close())
 }
 
+// replay passes to Pebble what the journal has and Pebble lacks. Of a damaged
+// journal it passes nothing on: the next start would take the readable parts of a
+// batch for the whole batch, and not see the damage any more.
 func (s *store) replay(content []byte) error {
-	has, err := s.lastNumber()
+	had, err := s.lastNumber()
 	if err != nil {
 		return err
 	}
-	had, at := has, 0
-	var b *pebble.Batch // of all the parts with number has, because a start may be killed, too
-	for {
-		number, part, ok := journaled(content[at:])
-		if b != nil && (!ok || number != has) {
-			if err := errors.Join(s.db.Apply(b, pebble.NoSync), b.Close()); err != nil {
-				return err
-			}
-			b = nil
-		}
-		if !ok {
-			break
-		}
-		if number > has+1 {
-			return fmt.Errorf("%w: commits %d to %d are missing", engine.ErrCorrupt, has+1, number-1)
-		}
-		if number > had {
-			if b == nil {
-				b = s.db.NewBatch()
-			}
-			commit := s.db.NewBatch()
-			if err := errors.Join(commit.SetRepr(part), b.Apply(commit, nil), commit.Close()); err != nil {
-				return err
-			}
-			has = number
-		}
-		at += journalHead + len(part)
-	}
-	if at+journalHead <= len(content) && binary.LittleEndian.Uint64(content[at:]) == 0 {
-		content = nil // the journal ends here
-	}
-	for next := at + 1; next < len(content); next++ {
-		if number, _, ok := journaled(content[next:]); ok && number >= max(has, had+1) {
-			return fmt.Errorf("%w: damaged at offset %d, behind commit %d, and commit %d follows", engine.ErrCorrupt, at, has, number)
-		}
-	}
-	if len(content) > 0 {
-		s.logf("engine: the end of %s, from offset %d, cannot be read; if the daemon was killed just there, nothing is missing; otherwise the file was damaged and what came behind commit %d is lost", journalFile, at, has)
+	has, end, err := s.checkJournal(content, had)
+	if err != nil {
+		return err
 	}
 	if s.number = max(s.number, has); has == had {
 		return nil
 	}
+	for at, last := 0, had; at < end; {
+		b := s.db.NewBatch() // of all the parts with a number, because a start may be killed, too
+		for at < end {
+			number, part, _ := journaled(content[at:])
+			if number > last && !b.Empty() {
+				break
+			}
+			at += journalHead + len(part)
+			if number <= had {
+				continue
+			}
+			last = number
+			commit := s.db.NewBatch()
+			if err := errors.Join(commit.SetRepr(part), b.Apply(commit, nil), commit.Close()); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(s.db.Apply(b, pebble.NoSync), b.Close()); err != nil {
+			return err
+		}
+	}
 	return s.db.LogData(nil, pebble.Sync)
+}
+
+// checkJournal returns the number of the last batch in the journal, and where the
+// readable batches end. had is the last batch that Pebble has. If batches follow
+// behind damage, it returns an error.
+func (s *store) checkJournal(content []byte, had uint64) (has uint64, end int, err error) {
+	has = had
+	for number, part, ok := journaled(content); ok; number, part, ok = journaled(content[end:]) {
+		if number > has+1 {
+			return 0, 0, fmt.Errorf("%w: commits %d to %d are missing", engine.ErrCorrupt, has+1, number-1)
+		}
+		has = max(has, number)
+		end += journalHead + len(part)
+	}
+	if end+journalHead <= len(content) && binary.LittleEndian.Uint64(content[end:]) == 0 {
+		return has, end, nil
+	}
+	for next := end + 1; next < len(content); next++ {
+		if number, _, ok := journaled(content[next:]); ok && number >= max(has, had+1) {
+			return 0, 0, fmt.Errorf("%w: damaged at offset %d, behind commit %d, and commit %d follows", engine.ErrCorrupt, end, has, number)
+		}
+	}
+	if end < len(content) {
+		s.logf("engine: the end of %s, from offset %d, cannot be read; if the daemon was killed just there, nothing is missing; otherwise the file was damaged and what came behind commit %d is lost", journalFile, end, has)
+	}
+	return has, end, nil
 }
 
 // journaled reads the batch at the beginning of b.
