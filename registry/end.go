@@ -22,6 +22,7 @@ const (
 	Adopted       Cause = "adopted by another session of this actor"
 	Transferred   Cause = "transferred, as you offered"
 	AdoptedWithin Cause = "adopted by another sub-agent of this session"
+	ReleasedAside Cause = "released by another session of this actor"
 	passedOn      Cause = "passed on within its client"
 )
 

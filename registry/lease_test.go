@@ -3,6 +3,7 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -487,5 +488,39 @@ func TestARenewalWritesNothing(t *testing.T) {
 			t.Errorf("a release, which must write, says %v", err)
 		}
 		eng.Close()
+	})
+}
+
+// Another session of the actor may release a lease by its id. The session that held it
+// is told, once: it would go on as if it held what somebody else may have by now.
+func TestAReleaseByAnotherSessionIsTold(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		told := func(p party) (news []registry.Notice) {
+			t.Helper()
+			if err := h.eng.Update(t.Context(), func(tx registry.Tx) error {
+				news, _ = h.TakeUntold(tx, p.Holder, 10, func(string) bool { return true })
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return news
+		}
+		first := h.party("W1")
+		second := first.again()
+		g := first.acquire(registry.Request{Key: "x", TTL: time.Minute})
+		second.release(g)
+		h.party("W2").acquire(registry.Request{Key: "x", TTL: time.Minute})
+		news := told(first)
+		if len(news) != 1 || news[0].Token != g.Token || news[0].Reason != string(registry.ReleasedAside) || news[0].SupersededBy != "W2" {
+			t.Errorf("the session that held it is told %+v", news)
+		}
+		if news := slices.Concat(told(first), told(second)); len(news) > 0 {
+			t.Errorf("and then somebody is told %+v", news)
+		}
+		own := first.acquire(registry.Request{Key: "y", TTL: time.Minute})
+		first.release(own)
+		if news := told(first); len(news) > 0 {
+			t.Errorf("after its own release it is told %+v", news)
+		}
 	})
 }

@@ -162,6 +162,7 @@ func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 
 // Release ends the lease and hands its key to the first in line. If the lease
 // is no longer held, it reports false and why; that is an answer, not an error.
+// If another session of the actor holds the lease, that session is told.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
 	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
 		released, why, refusal = c.release(tx, caller, id)
@@ -182,8 +183,11 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 	if l.Holder.Actor != caller.Actor {
 		return false, "", ErrNotHolder
 	}
-	lapsed := l.lapsed
-	c.free(tx, l, Released)
+	lapsed, cause := l.lapsed, Released
+	if l.Holder.Session != caller.Session { // which goes on as if it held the lease
+		cause = ReleasedAside
+	}
+	c.free(tx, l, cause)
 	if lapsed {
 		return false, string(Expired), nil
 	}
