@@ -200,7 +200,7 @@ func (f *field) set(v reflect.Value, raw json.RawMessage) error {
 		}
 	case reflect.String:
 		if !f.within(float64(v.Len())) {
-			return f.wrong(f.span() + " bytes")
+			return f.wrong(f.length())
 		}
 		if f.enum != nil && !slices.Contains(f.enum, v.String()) {
 			return f.wrong("must be one of " + strings.Join(f.enum, ", "))
@@ -330,6 +330,14 @@ func (f *field) span() string {
 	default:
 		return "must be from " + plain(*f.min) + " to " + plain(*f.max)
 	}
+}
+
+// length says how long a string may be.
+func (f *field) length() string {
+	if f.max == nil && *f.min == 1 {
+		return "must not be empty"
+	}
+	return f.span() + " bytes"
 }
 
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -94,7 +94,7 @@ func Expires(cmd *cobra.Command, args map[string]any, name string) error {
 	}
 	ttl, err := cmd.Flags().GetDuration("expires")
 	if err == nil && (ttl < time.Second || ttl > maxExpires) {
-		err = exit.Usagef("--expires %v: must be from 1s to %v", ttl, maxExpires)
+		err = exit.Usagef("--expires %v: must be from 1s to %v (ten years)", ttl, maxExpires)
 	}
 	args[name] = ttl.Seconds()
 	return err
