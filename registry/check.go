@@ -22,6 +22,9 @@ func (c *Core) Check(tx Tx) error {
 		if l := (Notice{}); !l.read(row) {
 			fault("row %q is not a notice", row.Key)
 		} else {
+			if !l.told {
+				counts[untoldKey(row.Key)] = 1
+			}
 			l.check(tx, lostActor(row.Key), counts, fault)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/enginetest"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -84,5 +86,39 @@ func TestManyWhoWaitToShareAKeyAreServedTogether(t *testing.T) {
 	}
 	if full := most(800, 900); full > 10*few {
 		t.Errorf("%d rows are read to serve 100, and %d to serve 200 of 900", few, full)
+	}
+}
+
+// An actor that has been told of many losses in the last hour, as a program with
+// thousands of sessions, is told of the next without a look at those.
+func TestTellingALossLooksAtNoneThatWasTold(t *testing.T) {
+	looks := func(losses int) (rows int) {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			p := h.party("A")
+			for i := range losses {
+				p = p.again()
+				p.acquire(registry.Request{Key: fmt.Sprint("k", i)})
+				h.endSession(p)
+				p = p.again()
+				err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+					counted := &enginetest.CountedTx{Tx: tx}
+					untold, _ := h.Untold(counted, p.Holder, 20)
+					told, more := h.TakeUntold(counted, p.Holder, 20, anyParty)
+					if len(untold) != 1 || len(told) != 1 || told[0].Key != fmt.Sprint("k", i) || more != 0 {
+						t.Errorf("loss %d: there are %v to tell, and %v are told and %d left", i, untold, told, more)
+					}
+					rows = counted.Rows
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.check()
+		})
+		return rows
+	}
+	if few, many := looks(3), looks(100); many > few {
+		t.Errorf("telling a loss looks at %d rows after 3 losses, and at %d after 100", few, many)
 	}
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"iter"
 	"math"
 	"time"
 
@@ -121,6 +122,7 @@ func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept boo
 	count := newsOf(tx, actor)
 	if kept = count.untold < MaxUntold; kept {
 		write(row)
+		markUntold(tx, row.Key)
 		count.untold++
 	} else if n.Kind == Loss {
 		count.dropped++
@@ -142,6 +144,21 @@ func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
 	return n.raise(tx, l.Holder.Actor, tx.Put)
 }
 
+func markUntold(tx Tx, notice string) {
+	tx.Touch(engine.Row{Key: untoldKey(notice), Value: record.Fixed(1)})
+}
+
+// untoldRows yields the rows of the notices that an actor has not been told of.
+func untoldRows(tx Tx, actor uuid.UUID) iter.Seq[engine.Row] {
+	return func(yield func(engine.Row) bool) {
+		for mark := range tx.Scan(untoldPrefix + string(actor[:])) {
+			if row, ok := tx.Get(lostPrefix + mark.Key[len(untoldPrefix):]); ok && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
 func forgetNotice(tx Tx, key string) {
 	row, ok := tx.Get(key)
 	if !ok {
@@ -149,6 +166,7 @@ func forgetNotice(tx Tx, key string) {
 	}
 	tx.Delete(key)
 	if n := (Notice{}); n.read(row) && !n.told {
+		tx.Delete(untoldKey(key))
 		count := newsOf(tx, lostActor(key))
 		count.untold--
 		count.put(tx, lostActor(key))
@@ -209,9 +227,9 @@ func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, st
 	if count == (news{}) {
 		return nil, nil, 0
 	}
-	for row := range tx.Scan(lostKeys(h.Actor)) {
+	for row := range untoldRows(tx, h.Actor) {
 		var n Notice
-		if !n.read(row) || n.told || n.Session != h.Session && n.Session != uuid.Nil {
+		if !n.read(row) || n.Session != h.Session && n.Session != uuid.Nil {
 			continue
 		}
 		n, ok := n.now(tx, h.Actor)
@@ -246,6 +264,7 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 		row := n.row(h.Actor)
 		row.Due = tx.Now().Add(n.keepTold())
 		tx.Touch(row)
+		tx.Delete(untoldKey(row.Key))
 	}
 	news{untold: newsOf(tx, h.Actor).untold - uint64(len(list))}.put(tx, h.Actor)
 	return list, more
@@ -270,6 +289,7 @@ func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool
 		return row, false
 	}
 	n.told = false
+	markUntold(tx, row.Key)
 	count := newsOf(tx, actor)
 	count.untold++
 	count.put(tx, actor)
@@ -314,8 +334,8 @@ func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 
 // PassOn passes the losses that an actor was not told of on to another actor.
 func (c *Core) PassOn(tx Tx, from, to uuid.UUID) {
-	for row := range tx.Scan(lostKeys(from)) {
-		if n := (Notice{}); n.read(row) && n.Kind == Loss && !n.told {
+	for row := range untoldRows(tx, from) {
+		if n := (Notice{}); n.read(row) && n.Kind == Loss {
 			forgetNotice(tx, row.Key)
 			n.Session = uuid.Nil
 			n.raise(tx, to, tx.Put)

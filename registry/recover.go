@@ -47,6 +47,7 @@ func (c *Core) Recover(ctx context.Context) error {
 			}
 			highest = max(highest, l.Token)
 			if !l.told {
+				markUntold(tx, row.Key)
 				n := newsOf(tx, lostActor(row.Key))
 				n.untold++
 				n.put(tx, lostActor(row.Key))

@@ -18,8 +18,10 @@ const (
 	placePrefix = "place/"
 	lostPrefix  = "lost/"
 	countPrefix = "count/"
-	alikePrefix = "alike/"
-	offerPrefix = "offered/"
+
+	untoldPrefix = countPrefix + "untold/"
+	alikePrefix  = "alike/"
+	offerPrefix  = "offered/"
 )
 
 func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
@@ -60,6 +62,10 @@ func scopeCount(scope string) string     { return countPrefix + "scope/" + scope
 func actorCount(actor uuid.UUID) string  { return countPrefix + "held/" + string(actor[:]) }
 func waitsCount(actor uuid.UUID) string  { return countPrefix + "waits/" + string(actor[:]) }
 func lineCount(scope, key string) string { return countPrefix + "line/" + scope + "\x00" + key }
+
+// untoldKey is the key of a row that says that a notice has not been told. Told
+// notices are kept for an hour, so there may be many more of those.
+func untoldKey(notice string) string { return untoldPrefix + notice[len(lostPrefix):] }
 
 // lostActor returns the actor of a row of a notice.
 func lostActor(key string) uuid.UUID { return uuid.UUID([]byte(key[len(lostPrefix):][:16])) }
