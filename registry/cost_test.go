@@ -122,3 +122,25 @@ func TestTellingALossLooksAtNoneThatWasTold(t *testing.T) {
 		t.Errorf("telling a loss looks at %d rows after 3 losses, and at %d after 100", few, many)
 	}
 }
+
+// A restart reads each lease once, however many its holder has.
+func TestARestartReadsEachLeaseOnce(t *testing.T) {
+	reads := func(leases int) (n int) {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			p := h.party("A")
+			for i := range leases {
+				p.acquire(registry.Request{Key: fmt.Sprint("k", i), TTL: time.Hour})
+			}
+			count := &countedReads{Engine: h.eng}
+			if err := registry.New(count, h.opts).Recover(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n = count.most
+			h.check()
+		})
+		return n
+	}
+	if few, many := reads(100), reads(200); many-few > 100 {
+		t.Errorf("a restart reads %d rows for 100 leases, and %d for 200", few, many)
+	}
+}

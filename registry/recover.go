@@ -21,7 +21,8 @@ func (c *Core) Recover(ctx context.Context) error {
 		for row := range tx.Scan(countPrefix) { // Recover may run again
 			tx.Delete(row.Key)
 		}
-		highest := uint64(0) // token
+		highest := uint64(0)           // token
+		counts := make(map[string]int) // written once each, and not for each lease
 		for row := range tx.Scan(leasePrefix) {
 			var l Lease
 			if !l.read(row) {
@@ -36,9 +37,13 @@ func (c *Core) Recover(ctx context.Context) error {
 				tx.Touch(engine.Row{Key: l.offerRow()})
 			}
 			if l.counted() {
-				addCounts(tx, &l, 1)
+				counts[scopeCount(l.Scope)]++
+				counts[actorCount(l.Holder.Actor)]++
 			}
 			l.recovered(tx)
+		}
+		for key, n := range counts {
+			addCount(tx, key, n)
 		}
 		for row := range tx.Scan(lostPrefix) {
 			var l Notice
