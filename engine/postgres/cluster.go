@@ -49,6 +49,9 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 	var there int
 	var settled []string
 	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
+		if err := checkSessions(ctx, cfg); err != nil {
+			return err
+		}
 		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 			if err := migrate(ctx, conn.Conn()); err != nil {
 				return err
@@ -74,6 +77,32 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Cluster{pool, there, settled}, nil
+}
+
+// ErrPooled says that connections have no session of their own in the database,
+// so that prepared statements and locks would be those of others.
+var ErrPooled = errors.New("a pooler lets several connections share a session of the database")
+
+// checkSessions returns [ErrPooled] if two connections are the same for the
+// database.
+func checkSessions(ctx context.Context, cfg *pgxpool.Config) error {
+	seen := make(map[string]bool)
+	for range 2 {
+		conn, err := dial(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer disconnect(conn)
+		var at string
+		if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::text", pgx.QueryExecModeSimpleProtocol).Scan(&at); err != nil {
+			return err
+		}
+		if seen[at] {
+			return ErrPooled
+		}
+		seen[at] = true
+	}
+	return nil
 }
 
 // ErrPartitions says that a database cannot have the requested number of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,7 +93,9 @@ func (o Options) withDefaults() Options {
 func (o Options) config() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
-		return nil, err
+		// The error quotes the DSN, in which it does not recognize every password.
+		text := err.Error()
+		return nil, fmt.Errorf("the DSN cannot be parsed: %s", strings.TrimLeft(text[strings.LastIndex(text, "`")+1:], ": "))
 	}
 	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite

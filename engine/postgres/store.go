@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -134,7 +136,7 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
-		return !slices.ContainsFunc([]error{ErrSuperseded, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
+		return !slices.ContainsFunc([]error{ErrSuperseded, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
 	if _, refused := errors.AsType[*pgconn.ConnectError](err); !refused && pg.SeverityUnlocalized == "FATAL" {
 		return true // whatever the reason: a new connection meets it, too, if it lasts
@@ -149,7 +151,7 @@ func passes(err error) bool {
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
-	for _, known := range []error{ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
+	for _, known := range []error{ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -157,7 +159,13 @@ func Reason(err error) string {
 	pg, refused := errors.AsType[*pgconn.PgError](err)
 	_, unreached := errors.AsType[*pgconn.ConnectError](err)
 	_, broken := errors.AsType[net.Error](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err) // by itself for sslmode=verify-ca
 	switch {
+	case errors.Is(err, pgconn.ErrReadOnlyConnection):
+		return "its database is read-only"
+	case untrusted || unknown:
+		return "it does not trust the certificate of its database"
 	case !refused && !unreached && !broken && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return ""
 	case !refused:

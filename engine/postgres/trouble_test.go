@@ -250,3 +250,51 @@ CREATE TRIGGER refuse BEFORE INSERT ON leasehold_record FOR EACH STATEMENT EXECU
 		t.Error(err)
 	}
 }
+
+// A pooler must keep the sessions of its clients apart. One that does not is refused.
+func TestAPoolerThatSharesSessionsIsRefused(t *testing.T) {
+	s := postgrestest.Start(t)
+	for mode, want := range map[string]error{"session": nil, "transaction": postgres.ErrPooled} {
+		c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: s.Pooler(t, mode), SingleNode: true}, 0)
+		if !errors.Is(err, want) {
+			t.Errorf("in mode %s: %v", mode, err)
+		}
+		if got := postgres.Reason(err); want != nil && got != want.Error() {
+			t.Errorf("in mode %s the reason is %q", mode, got)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+// A DSN that cannot be parsed is not shown, since it may have a password.
+func TestADSNThatCannotBeParsedIsNotShown(t *testing.T) {
+	for _, dsn := range []string{"host=h password = hidden dbname", "host=h password='a' hidden", "host=h passwordhidden", "postgres://u:hid%zzen@h/db"} {
+		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
+		if err == nil || strings.Contains(err.Error(), "hid") || !strings.Contains(err.Error(), "the DSN cannot be parsed: failed to parse as ") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+}
+
+// Whoever asks a server that cannot lead is told why.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	for options, want := range map[string]string{
+		" options=-cdefault_transaction_read_only=on": "its database is read-only",
+		" port=1": "its database does not answer",
+	} {
+		for tries := 1; ; tries++ { // on a machine that is busy, a connection may take longer than the patience
+			_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn + options, SingleNode: true, Patience: time.Second})
+			got := postgres.Reason(err)
+			if got == want {
+				break
+			}
+			if tries == 20 {
+				t.Fatalf("with%s the reason of %v is %q", options, err, got)
+			}
+		}
+	}
+}

@@ -100,6 +100,8 @@ func Explain(err error) error {
 		return exit.Hint(err, "the DSN must name the primary, and default_transaction_read_only must be off there; see: select pg_is_in_recovery()")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
+	case errors.Is(err, postgres.ErrPooled):
+		return exit.Hint(err, "set pool_mode = session for the database in PgBouncer, or let the DSN name the database itself")
 	case errors.Is(err, postgres.ErrNoSchema):
 		return exit.Hint(err, "leasehold serve --postgres makes what it needs there when it first starts")
 	case errors.Is(err, postgres.ErrNotReplicated):
