@@ -37,11 +37,19 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 			return nil, err
 		}
 	}
-	if c.writer, err = startWriter(ctx, o); err != nil {
+	if c.writer, err = startWriter(ctx, o, c.renew); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// renew closes all that are not in use, and the others after their use: one of
+// them leads nowhere, and so they all may.
+func (c *Connections) renew() {
+	for _, pool := range []*pgxpool.Pool{c.short, c.long, c.fold} {
+		pool.Reset()
+	}
 }
 
 // Close closes them. They must not be used any more.

@@ -88,7 +88,11 @@ func (s *store) reading(read func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		limit = s.patience
-		return read(ctx)
+		err := read(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.conns.renew()
+		}
+		return err
 	})
 }
 

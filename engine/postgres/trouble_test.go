@@ -100,8 +100,31 @@ func TestConnectionsThatLeadNowhereAreReplaced(t *testing.T) {
 	if got := keys(t, e); !strings.Contains(got, "~k1") {
 		t.Errorf("it has %q", got)
 	}
+	var readers, reading sync.WaitGroup
+	reading.Add(3)
+	for range 3 { // each has a connection
+		readers.Go(func() {
+			err := e.Snapshot(t.Context(), func(tx engine.Tx) error {
+				for range tx.Scan(engine.Cold) {
+				}
+				reading.Done()
+				reading.Wait()
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	readers.Wait()
 	n.forget()
 	put(t, e, "late", "~late")
+	// Once it knows of one, it closes the others.
+	for deadline := time.Now().Add(30 * time.Second); n.used() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections that lead nowhere are still open", n.used())
+		}
+	}
 	if got := keys(t, e); !strings.HasSuffix(got, "~late") {
 		t.Errorf("it has %q", got)
 	}
@@ -115,6 +138,8 @@ type network struct {
 	mu    sync.Mutex
 	conns []net.Conn
 	lost  map[net.Conn]bool
+	ended int // connections that the client has closed
+	old   int // connections that were forgotten, or ended before
 }
 
 // between makes a network, and gives the DSN of the database behind it.
@@ -158,6 +183,9 @@ func between(t *testing.T, dsn string) (n *network, through string) {
 			n.mu.Unlock()
 			go func() {
 				n.pass(a, b)
+				n.mu.Lock()
+				n.ended++
+				n.mu.Unlock()
 				if !n.forgot(b) {
 					_ = b.Close()
 				}
@@ -177,6 +205,15 @@ func (n *network) forget() {
 	for _, nc := range n.conns {
 		n.lost[nc] = true
 	}
+	n.old = len(n.conns) / 2
+}
+
+// used returns at least how many connections that were forgotten the client has not
+// closed, if it has closed no other since.
+func (n *network) used() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.old - n.ended
 }
 
 func (n *network) forgot(nc net.Conn) bool {

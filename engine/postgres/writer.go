@@ -21,6 +21,7 @@ type writer struct {
 	singleNode bool
 	patience   time.Duration
 	logf       func(format string, args ...any)
+	lost       func() // called when a connection leads nowhere
 	stop       context.CancelFunc
 	running    sync.WaitGroup
 
@@ -32,12 +33,12 @@ type writer struct {
 	wake  chan struct{} // contains an element if some are ready
 }
 
-func startWriter(ctx context.Context, o Options) (*writer, error) {
+func startWriter(ctx context.Context, o Options, lost func()) (*writer, error) {
 	cfg, err := o.config()
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{cfg: cfg, singleNode: o.SingleNode, patience: o.Patience, logf: o.Logf, wake: make(chan struct{}, 1)}
+	w := &writer{cfg: cfg, singleNode: o.SingleNode, patience: o.Patience, logf: o.Logf, lost: lost, wake: make(chan struct{}, 1)}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.running.Go(func() { w.run(ctx) })
 	return w, nil
@@ -152,6 +153,9 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 		}
 		// Without a transaction of its own, a batch is one.
 		err = w.conn.SendBatch(ctx, &b).Close()
+		if errors.Is(err, context.DeadlineExceeded) {
+			w.lost()
+		}
 		if slices.ContainsFunc(rounds, func(r *round) bool { return r.err != nil }) {
 			w.disconnect() // perhaps it leads to a database that is primary no more
 		}
