@@ -43,6 +43,7 @@ type house struct {
 	mu     sync.Mutex
 	frozen chan struct{} // not nil while it is paused
 	leads  map[int64]*cluster.Term
+	log    []string
 }
 
 func newWorld(t *testing.T, partitions int) *world {
@@ -64,7 +65,11 @@ func (w *world) start(name string) *house {
 				}
 			}
 		},
-		Logf: func(string, ...any) {},
+		Logf: func(format string, args ...any) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.log = append(h.log, fmt.Sprintf(format, args...))
+		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -417,6 +422,21 @@ func TestADatabaseThatComesBackFindsEverybodyWhereTheyWere(t *testing.T) {
 		w.setGone(false)
 		w.pass(10 * time.Second)
 		w.want(map[string]int{"a": 2, "b": 2, "c": 2})
+	})
+}
+
+// TestALongOutageIsToldNowAndThen and not twice a second.
+func TestALongOutageIsToldNowAndThen(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		w.setGone(true)
+		w.pass(5 * time.Minute)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if n := len(a.log); n < 5 || n > 20 {
+			t.Errorf("in five minutes it said %d things: %q", n, a.log)
+		}
 	})
 }
 

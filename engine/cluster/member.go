@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -65,6 +66,9 @@ type lead struct {
 type trouble struct {
 	err error
 	at  time.Duration
+
+	told   string // the last of which the operator was told
+	toldAt time.Duration
 }
 
 // A sight is when a number of beats was first seen.
@@ -117,8 +121,7 @@ func (m *Member) Leader(partition int64) (s Server, self bool, changed <-chan st
 func (m *Member) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := m.serve(ctx); err != nil && ctx.Err() == nil {
-			m.noteTrouble(err)
-			m.opts.Logf("cluster: %v", err)
+			m.report(fmt.Errorf("cluster: %w", err))
 			m.pause(ctx)
 		}
 	}
@@ -128,7 +131,23 @@ func (m *Member) Run(ctx context.Context) error {
 func (m *Member) noteTrouble(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.trouble = trouble{err, m.opts.Clock.Running()}
+	m.trouble.err, m.trouble.at = err, m.opts.Clock.Running()
+}
+
+// report notes a trouble and tells the operator, unless it is the same as the one
+// before, which is told again only after a while.
+func (m *Member) report(err error) {
+	m.noteTrouble(err)
+	m.mu.Lock()
+	t := &m.trouble
+	told := t.told == err.Error() && t.at-t.toldAt < troubled
+	if !told {
+		t.told, t.toldAt = err.Error(), t.at
+	}
+	m.mu.Unlock()
+	if !told {
+		m.opts.Logf("%v", err)
+	}
 }
 
 // troubled is how long a trouble counts. What lasts comes again sooner.
@@ -320,8 +339,7 @@ func (m *Member) lead(leading context.Context, p Partition, term *Term) {
 	m.mu.Unlock()
 	err := m.opts.Lead(ctx, p, term)
 	if err != nil && ctx.Err() == nil {
-		m.noteTrouble(err)
-		m.opts.Logf("cluster: lead partition %d: %v", p.Number, err)
+		m.report(fmt.Errorf("cluster: lead partition %d: %w", p.Number, err))
 	}
 	m.release(leading, p, term)
 	m.tellOthers(term.ID)
