@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -124,6 +125,9 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 	}
 	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
 	resp, err := http.ReadResponse(c.in, r)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("it has accepted the connection, and not answered yet, as a server that waits for its database: %w", err)
+	}
 	if err != nil && u.Scheme == "http" {
 		return nil, fmt.Errorf("it does not answer as a server of leasehold; if it is served over TLS, the URL must begin with https://: %w", err)
 	}

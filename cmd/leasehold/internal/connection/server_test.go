@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,5 +34,19 @@ func TestAServerThatStandsStillIsPassedOver(t *testing.T) {
 	_, err = d.Reach(t.Context(), false)
 	if refused, ok := errors.AsType[*server.HelloError](err); !ok || refused.Code != "FORBIDDEN" {
 		t.Errorf("%v; want the refusal of the second", err)
+	}
+}
+
+// A server may be late because it waits for its database. That says nothing about TLS.
+func TestAServerThatIsLateIsNotTakenForAnother(t *testing.T) {
+	late, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	d := NewDialer(place.Target{Servers: &place.Servers{URLs: []*url.URL{{Scheme: "http", Host: late.Addr().String()}}}})
+	d.helloTimeout = 10 * time.Millisecond
+	if _, err = d.Reach(t.Context(), false); err == nil || !strings.Contains(err.Error(), "not answered yet") || strings.Contains(err.Error(), "https") {
+		t.Errorf("it says %v", err)
 	}
 }
