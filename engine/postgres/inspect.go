@@ -79,7 +79,7 @@ ORDER BY name`
 	standbysToShow = `SELECT application_name, coalesce(state, ''), coalesce(sync_state, ''), coalesce(extract(epoch FROM flush_lag), 0)::float8
 FROM pg_stat_replication ORDER BY application_name`
 	tablesToShow = `SELECT relname, pg_total_relation_size(relid), n_live_tup, n_dead_tup
-FROM pg_stat_user_tables WHERE relname LIKE 'leasehold\_%' ORDER BY relname`
+FROM pg_stat_user_tables WHERE relname LIKE 'leasehold\_%' AND pg_table_is_visible(relid) ORDER BY relname`
 )
 
 // Inspect examines a database and changes nothing in it. Durable in the report
