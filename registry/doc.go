@@ -78,6 +78,7 @@
 //	offered/<scope>␀<key>[␀<number>]  of a lease that is offered
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
 //	count/…                         leases of a scope and an actor, places of an actor and a key, untold notices of an actor
+//	count/untold/<as in lost/>      of a notice that has not been told
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew
 //
 // Tokens and the numbers of places come from the counter of package event, which rises
