@@ -323,13 +323,13 @@ func TestReasons(t *testing.T) {
 		" options=-cdefault_transaction_read_only=on": "its database is read-only",
 		" port=1": "its database does not answer",
 	} {
-		for tries := 1; ; tries++ { // on a machine that is busy, a connection may take longer than the patience
-			_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn + options, SingleNode: true, Patience: time.Second})
+		for patience := time.Second; ; patience *= 2 { // on a machine that is busy, a connection may take longer than the patience
+			_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn + options, SingleNode: true, Patience: patience})
 			got := postgres.Reason(err)
 			if got == want {
 				break
 			}
-			if tries == 20 {
+			if patience > 2*time.Minute {
 				t.Fatalf("with%s the reason of %v is %q", options, err, got)
 			}
 		}
