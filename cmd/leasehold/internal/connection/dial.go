@@ -90,6 +90,7 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	}
 	nc, err := d.find(ctx)
 	if errors.Is(err, ErrNoDaemon) && start && !d.byHand {
+		d.target = d.target.Apart()
 		if refusal := d.mayStart(); refusal != nil {
 			return nil, refusal
 		}

@@ -19,7 +19,8 @@ import (
 //	<state>/daemon.json    which daemon serves the state and where: see Record
 //	<state>/daemon.log     the log of a daemon that a client started
 //	<state>/daemon.start   a lock: only one client at a time starts a daemon
-//	<runtime>/leasehold/leasehold.sock, else <state>/leasehold.sock
+//	<runtime>/leasehold/leasehold.sock, or <state>/leasehold.sock without a <runtime>, or if
+//	                       that socket belongs to another state
 //	<socket>.owner         the state that the socket belongs to: see Owner
 //
 // <state> is $XDG_STATE_HOME/leasehold, <runtime> is $XDG_RUNTIME_DIR.
@@ -69,7 +70,19 @@ func defaultSocket() (string, error) {
 		return filepath.Join(dir, "leasehold", "leasehold.sock"), nil
 	}
 	dir, err := State()
-	return filepath.Join(dir, "leasehold.sock"), err
+	return ownSocket(dir), err
+}
+
+func ownSocket(state string) string { return filepath.Join(state, "leasehold.sock") }
+
+// Apart returns the target with a socket that belongs to no other state whose
+// daemon clients start: if theirs took its place, they would not find their state.
+// The user's own choice stays.
+func (t Target) Apart() Target {
+	if owner, owned := OwnerOf(t.Socket); owned && owner.OnDemand && !t.Named && t.State != "" && !SameState(owner.State, t.State) {
+		t.Socket = ownSocket(t.State)
+	}
+	return t
 }
 
 // WithSocket adds the flag --socket to a command.
@@ -94,7 +107,9 @@ func TargetOf(cmd *cobra.Command) (t Target, err error) {
 		if t.Socket, err = defaultSocket(); err != nil {
 			return Target{}, err
 		}
-		t.State, err = State()
+		if t.State, err = State(); xdg("XDG_STATE_HOME") != "" {
+			t = t.Apart() // otherwise a daemon of another state may be the one that is meant
+		}
 		return t, err
 	}
 	t.Named = true
