@@ -115,7 +115,10 @@ func (c *Client) acquire(ctx context.Context, key string, wait time.Duration, ti
 	defer c.expect(-1)
 	sent := c.clock.Running() // taken before the request, because the first of several sends may have been granted
 	asked := request{method: http.MethodPost, path: path, body: body, wait: wait}
-	if err := c.do(ctx, &asked, &granted); err != nil {
+	switch err := c.do(ctx, &asked, &granted); {
+	case CodeOf(err) == "LEASE_LOST": // between the first request, whose answer was lost, and the next
+		return nil, lossBecause(err.Error())
+	case err != nil:
 		return nil, err
 	}
 	if granted.Reentrant {

@@ -224,7 +224,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		switch {
 		case ok:
 			list = append(list, Grant{Lease: l.Told(tx)})
-		case a.RequestID != "":
+		case a.call.Overtaken():
 			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
 		default: // the client may use one name for all its calls
 			a.call.Forget(tx)

@@ -255,6 +255,37 @@ func TestADeletedSessionIsNotResumed(t *testing.T) {
 	})
 }
 
+// A proxy may send a request a second time, long after its answer. Nobody reads the
+// answer to that, so it takes nothing that the program has given back since.
+func TestARequestWithAKeyAcquiresOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		held := func() (ids []string) {
+			var list struct {
+				Leases []struct {
+					ID string `json:"lease_id"`
+				}
+			}
+			if err := json.Unmarshal([]byte(p.want(200, "GET", "/leases?scope=run", "").body), &list); err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range list.Leases {
+				ids = append(ids, l.ID)
+			}
+			return ids
+		}
+		for path, body := range map[string]string{"/leases": `{"key":"a"}`, "/leases/many": `{"leases":[{"scope":"run","key":"a"},{"scope":"run","key":"b"}]}`} {
+			p.want(201, "POST", path, body, "Idempotency-Key", path)
+			for _, id := range held() {
+				p.want(200, "DELETE", "/leases/"+id, "")
+			}
+			if a := p.ask("POST", path, body, "Idempotency-Key", path); a.text("code") != "LEASE_LOST" || len(held()) > 0 {
+				t.Errorf("%s again: %d %s; it holds %q", path, a.status, a.body, held())
+			}
+		}
+	})
+}
+
 // Without a session a lease would be held by all programs with the same token.
 func TestAPIGrantsOnlyToASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -231,7 +231,11 @@ func (s *service) nameOf(se *dispatch.Session, m *wire.Message) call.Call {
 	if tool := s.tools[m.Params.Name]; tool.call == nil || tool.readOnly || m.Method != wire.ToolsCall {
 		return call.Call{}
 	}
-	return call.Call{Session: se.ID(), Name: m.CallName(), Print: m.Print(), Log: se.CallLog()}.Sent()
+	c := call.Call{Session: se.ID(), Name: m.CallName(), Print: m.Print(), Log: se.CallLog()}.Sent()
+	if m.Params.Meta.Call != "" && !m.Params.Meta.Resent {
+		return c.Original()
+	}
+	return c
 }
 
 // nameOn is nameOf for a connection to the socket. There a call can be sent

@@ -283,9 +283,10 @@ func TestAnAnswerThatNobodyTakesIsUndone(t *testing.T) {
 }
 
 // A call is sent again, and answered. That its first request arrives late, on a
-// connection that its client has given up, undoes nothing: over both doors, also when
-// another daemon leads by then, and however early the end of the connection is seen.
-func TestALateCopyOfACallUndoesNothing(t *testing.T) {
+// connection that its client has given up, undoes nothing, and takes nothing that the
+// client has given back since: over both doors, also when another daemon leads by then,
+// and however early the end of the connection is seen.
+func TestALateCopyOfACallChangesNothing(t *testing.T) {
 	call := func(id int, tool, arguments string, again bool) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"leasehold/call":"mark %d","leasehold/resent":%t}}}`, id, tool, arguments, id, again)
 	}
@@ -369,18 +370,26 @@ func TestALateCopyOfACallUndoesNothing(t *testing.T) {
 					d = newDaemonOn(t, fs, clock.Clock{}, opts)
 					back()
 				}
-				for id, made := range calls {
-					nc := late(call(id, made.tool, made.arguments, false))
-					if c.unread {
+				arriveLate := func() {
+					for id, made := range calls {
+						nc := late(call(id, made.tool, made.arguments, false))
+						if c.unread {
+							synctest.Wait()
+						}
+						nc.Close()
 						synctest.Wait()
 					}
-					nc.Close()
-					synctest.Wait()
 				}
+				arriveLate()
+				var held []string
 				for n, key := range []string{"a", "b"} {
-					if answer := ask(acquireLine(100+n, key)); !strings.Contains(answer, "already yours") {
+					answer := ask(acquireLine(100+n, key))
+					if !strings.Contains(answer, "already yours") {
 						t.Errorf("lease %s: %s", key, answer)
 					}
+					_, id, _ := strings.Cut(answer, `"lease_id":"`)
+					id, _, _ = strings.Cut(id, `"`)
+					held = append(held, id)
 				}
 				stats := ask(`{"jsonrpc":"2.0","id":200,"method":"tools/call","params":{"name":"queue_stats","arguments":{}}}`)
 				for queue, count := range map[string]string{"q": `"in_progress":2`, "other": `"ready":1`} {
@@ -388,6 +397,15 @@ func TestALateCopyOfACallUndoesNothing(t *testing.T) {
 					if row, _, _ = strings.Cut(row, "}"); !strings.Contains(row, count) {
 						t.Errorf("queue %s has not %s: %s", queue, count, stats)
 					}
+				}
+				for n, id := range held {
+					if answer := ask(call(300+n, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, id), false)); !strings.Contains(answer, `"released":true`) {
+						t.Errorf("lease %s: %s", id, answer)
+					}
+				}
+				arriveLate()
+				if list := ask(call(400, "lease_list", `{"scope":"run"}`, false)); !strings.Contains(list, `"leases":[]`) {
+					t.Errorf("after they were released: %s", list)
 				}
 			})
 		})

@@ -89,6 +89,7 @@ type Call struct {
 	memory   bool         // Name is generated, for a call that cannot be repeated
 	own      *Answer      // takes the place of a row, see Alone
 	first    *atomic.Bool // nil: the call is never sent again
+	original bool         // its client had not sent it before
 }
 
 type contextKey struct{}
@@ -109,6 +110,17 @@ func (c Call) Sent() Call {
 	c.first = new(atomic.Bool)
 	return c
 }
+
+// Original returns c as the request with which its client sends the call first.
+func (c Call) Original() Call {
+	c.original = true
+	return c
+}
+
+// Overtaken reports whether c, which has found an answer, must take nothing even if
+// what was granted by the answer is gone: it arrives after another request of the
+// call, or has a request_id. Otherwise its client waits for an answer.
+func (c Call) Overtaken() bool { return c.original || c.request != "" }
 
 // First reports whether what the call did was done for this request of it, and not
 // for an earlier one.
@@ -315,8 +327,14 @@ func (c Call) Expire(tx engine.Tx, keep time.Duration) {
 	}
 }
 
-// Forget deletes the answer, so that the call can take effect again.
-func (c Call) Forget(tx engine.Tx) { tx.Delete(c.Key()) }
+// Forget deletes the answer, so that the call can take effect again. What it does
+// then is done for this request of it.
+func (c Call) Forget(tx engine.Tx) {
+	tx.Delete(c.Key())
+	if c.first != nil {
+		c.first.Store(true)
+	}
+}
 
 // Take deletes and returns the answer if it is of one of the kinds, for a caller
 // that undoes such calls. It returns no answer that is shared, that the client
