@@ -23,13 +23,19 @@ func (l *Launcher) begin(ctx context.Context) error {
 		Run: l.run, Socket: l.opts.Socket + l.opts.Servers, Manifest: filepath.Join(m.Dir, filepath.Base(m.Name)),
 		Dispatcher: process.Find(os.Getpid()).Peer, StartedAt: l.began.UTC(),
 	}
+	if err := d.lock(); err != nil {
+		return err
+	}
 	if l.opts.Resume {
+		if d.Finished() { // by another process, since the command was started
+			return fmt.Errorf("run %s is over: its summary is in %s", l.run, d.Path)
+		}
 		old, err := d.RunFile()
 		if err != nil {
 			return err
 		}
 		if old.Dispatcher.Alive() {
-			return fmt.Errorf("run %s is dispatched by process %d: wait for it, or end it", l.run, old.Dispatcher.PID)
+			return d.dispatchedBy("") // on a file system without locks
 		}
 		file.RunID = old.RunID
 		if l.seen, err = d.lastRevision(); err != nil {

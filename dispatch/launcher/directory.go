@@ -9,9 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/manifest"
@@ -54,6 +56,8 @@ func (f RunFile) mark() string {
 type Directory struct {
 	Path string
 
+	locked *os.File // see lock
+
 	mu     sync.Mutex
 	events *os.File
 }
@@ -90,23 +94,55 @@ func FindDirectory(base, run string) (*Directory, error) {
 		path, err := filepath.Abs(run)
 		return &Directory{Path: path}, err
 	}
-	found, err := filepath.Glob(filepath.Join(base, filepath.Base(run), "*", runFile))
-	if err != nil || len(found) == 0 {
+	found := runDirectories(base, filepath.Base(run))
+	if len(found) == 0 {
 		return nil, fmt.Errorf("no run %q: neither a run directory nor below %s", run, base)
-	}
-	for i, file := range found {
-		found[i] = filepath.Dir(file)
 	}
 	path, err := filepath.Abs(slices.Max(found))
 	return &Directory{Path: path}, err
 }
 
+// lock makes this process the only one that dispatches the run of the directory, until
+// close or the end of the process. [RunFile] alone cannot: two processes that resume a
+// run at the same time both read that its dispatcher is gone.
+func (d *Directory) lock() error {
+	f, err := os.Open(d.Path)
+	if err != nil {
+		return err
+	}
+	// Any other error means that the file system has no such locks.
+	if errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+		f.Close()
+		return d.dispatchedBy("another process")
+	}
+	d.locked = f
+	return nil
+}
+
+// dispatchedBy returns the error for a run that somebody else dispatches.
+func (d *Directory) dispatchedBy(who string) error {
+	f, err := d.RunFile()
+	if err == nil && f.Dispatcher.Alive() {
+		who = fmt.Sprintf("process %d", f.Dispatcher.PID)
+	}
+	return fmt.Errorf("run %s is dispatched by %s: wait for it, or end it", filepath.Base(filepath.Dir(d.Path)), who)
+}
+
+// runDirectories returns the directories in base of the runs whose name matches a
+// pattern. Only the name is a pattern: base may contain any character.
+func runDirectories(base, run string) []string {
+	found, _ := fs.Glob(os.DirFS(base), path.Join(run, "*", runFile)) // a bad pattern is no run's name
+	for i, file := range found {
+		found[i] = filepath.Join(base, filepath.Dir(file))
+	}
+	return found
+}
+
 // Unfinished returns the directories in base of runs that have no summary and
 // whose dispatcher is gone. Their processes may still exist.
 func Unfinished(base string) (list []*Directory, files []RunFile) {
-	found, _ := filepath.Glob(filepath.Join(base, "*", "*", runFile))
-	for _, path := range found {
-		d := &Directory{Path: filepath.Dir(path)}
+	for _, path := range runDirectories(base, "*") {
+		d := &Directory{Path: path}
 		file, err := d.RunFile()
 		if err != nil || file.RunID == "" || file.Dispatcher.Alive() || d.Finished() {
 			continue
@@ -237,6 +273,10 @@ func (d *Directory) lastRevision() (last uint64, err error) {
 }
 
 func (d *Directory) close() error {
+	if d.locked != nil {
+		d.locked.Close()
+		d.locked = nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.events == nil {

@@ -17,7 +17,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // Two runs that begin in the same second have each a directory, and the last is
 // the one that is found by the run's name.
 func TestRunsHaveDirectoriesOfTheirOwn(t *testing.T) {
-	base := t.TempDir()
+	base := filepath.Join(t.TempDir(), "a [b] *") // no pattern
 	var last *launcher.Directory
 	seen := map[string]bool{}
 	for range 3 {
@@ -63,7 +63,7 @@ func TestDirectoriesAreNamedInFull(t *testing.T) {
 
 // A run is unfinished if it has no summary and nobody dispatches it any more.
 func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
-	base := t.TempDir()
+	base := filepath.Join(t.TempDir(), "a [b] *") // no pattern
 	gone := process.Peer{PID: os.Getpid(), Start: "another process of this pid"}
 	make := func(run string, f launcher.RunFile) *launcher.Directory {
 		d, err := launcher.NewDirectory(base, run, noon)

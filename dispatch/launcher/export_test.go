@@ -35,3 +35,6 @@ func TellThrough(d *Directory, tell func(Event), interrupts <-chan struct{}, eve
 
 // LastRevision is where a dispatcher that goes on with a run begins.
 func LastRevision(d *Directory) (uint64, error) { return d.lastRevision() }
+
+// Again returns the directory as another process has it.
+func (d *Directory) Again() *Directory { return &Directory{Path: d.Path} }

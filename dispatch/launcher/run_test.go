@@ -283,6 +283,39 @@ func TestRefusedRunLeavesNoDirectory(t *testing.T) {
 	}
 }
 
+// Two processes that resume a run at the same time both read that its dispatcher is
+// gone. Only one dispatches it. The other changes nothing: it ends no process, and
+// writes neither run.json nor events.
+func TestOnlyOneProcessDispatchesARun(t *testing.T) {
+	h := newHouse(t)
+	first := h.dispatch("shared", "while ! [ -e go ]; do sleep 0.05; done; echo once")
+	first.await(launcher.ActorStarted)
+	file, err := first.directory.RunFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Dispatcher = process.Peer{PID: os.Getpid(), Start: "another process of this pid"}
+	put(t, first.directory, file) // as the second process reads it
+	resume := func(o *launcher.Options) { o.Directory, o.Resume = first.directory.Again(), true }
+	second := h.dispatch("shared", "true", resume)
+	if _, err := second.end(); err == nil || !strings.Contains(err.Error(), "run shared is dispatched by another process") {
+		t.Errorf("the second one: %v", err)
+	}
+	if now, err := first.directory.RunFile(); err != nil || now != file {
+		t.Errorf("run.json is now %+v, %v", now, err)
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := first.end(); err != nil || s.Actors[0].Status != "succeeded" || string(s.Actors[0].Result) != `"once"` {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+	third := h.dispatch("shared", "true", resume)
+	if _, err := third.end(); err == nil || !strings.Contains(err.Error(), "run shared is over: its summary is in") {
+		t.Errorf("one that had looked before the run was over: %v", err)
+	}
+}
+
 // While the daemon is away interrupts end agents all the same, and the third
 // does not wait for it.
 func TestInterruptsWithoutDaemonEndTheAgents(t *testing.T) {
