@@ -49,7 +49,7 @@ type Manifest struct {
 // Run is the table [run].
 type Run struct {
 	Name               string  `toml:"name" doc:"name of the run, which no live run may have; default: the name of the file, without .toml"`
-	BudgetUSD          float64 `toml:"budget_usd" min:"0" doc:"the most that all agents together may spend, in dollars, as they report it; 0: no limit"`
+	BudgetUSD          float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"the most that all agents together may spend, in dollars, as they report it; 0: no limit"`
 	MaxDepth           int     `toml:"max_depth" min:"1" max:"32" default:"4" doc:"names in the path of the deepest agent"`
 	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"how many agents of one lead may run at a time"`
 	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"how many agents may run in the whole tree at a time, the root included"`
@@ -84,7 +84,7 @@ type Root struct {
 type Sublead struct {
 	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
 	Model       string  `toml:"model" doc:"model; default: the agent's"`
-	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved from its lead's budget, for it and all below it; 0: nothing"`
+	BudgetUSD   float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget, for it and all below it; 0: nothing"`
 	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"how many of its agents may run at a time; 0: max_workers_per_layer"`
 	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
 	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
@@ -96,7 +96,7 @@ type Sublead struct {
 type Worker struct {
 	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
 	Model       string  `toml:"model" doc:"model; default: the agent's"`
-	BudgetUSD   float64 `toml:"budget_usd" min:"0" doc:"reserved from its lead's budget; 0: nothing"`
+	BudgetUSD   float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget; 0: nothing"`
 	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
 	Worktree    bool    `toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
 	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
