@@ -69,7 +69,7 @@ func (e *EndedError) Error() string {
 		s += ", by " + e.By
 	}
 	if e.Cause != "" {
-		s += ": " + e.Cause
+		s += fmt.Sprintf(": %q", e.Cause)
 	}
 	switch n := len(e.Held); {
 	case n == 1:

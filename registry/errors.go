@@ -58,7 +58,7 @@ func (e *HeldError) Error() string {
 		s += "; kept alive while its holder is connected"
 	}
 	if e.Reason != "" {
-		s += "; reason: " + e.Reason
+		s += fmt.Sprintf("; reason: %q", e.Reason) // quoted, so that it cannot pass for what follows
 	}
 	if e.Asked != "" && e.Asked != e.Key && e.Before == "" {
 		s += fmt.Sprintf("; %q overlaps with it", e.Asked)

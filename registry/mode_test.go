@@ -19,7 +19,7 @@ func TestAKeyIsSharedOrHeldAlone(t *testing.T) {
 			t.Errorf("granted %+v and %+v", ga.Lease, gb.Lease)
 		}
 		_, err := c.try(registry.Request{Key: "x"})
-		want := fmt.Sprintf(`lease "x" held by actor %s (A), expires in 60s; shared; reason: reading the schema`, a.Actor)
+		want := fmt.Sprintf(`lease "x" held by actor %s (A), expires in 60s; shared; reason: "reading the schema"`, a.Actor)
 		if held := mustBe[*registry.HeldError](t, err); held.Error() != want {
 			t.Errorf("refusal reads\n%s\nwant\n%s", held, want)
 		}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -120,7 +121,7 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		if done.Count++; len(done.Holders) < MaxListed {
 			done.Holders = append(done.Holders, l.Holder)
 		}
-		cause := Cause(revoked + v.By + ": " + v.Reason)
+		cause := Cause(fmt.Sprintf("%s%s: %q", revoked, v.By, v.Reason))
 		if l.lapsed {
 			putLost(tx, &l, cause) // its holder was told that it could still renew the lease
 		}

@@ -60,11 +60,11 @@ func TestARevokedLeaseGoesToTheNextInLineAtOnce(t *testing.T) {
 		// after a restart.
 		mustBe[*registry.StaleError](t, h.fenced(ga, false))
 		h.crash()
-		if told := a.told(); len(told) != 1 || told[0] != "x: revoked by operator: it hangs" {
+		if told := a.told(); len(told) != 1 || told[0] != `x: revoked by operator: "it hangs"` {
 			t.Errorf("told %q", told)
 		}
 		_, err := a.renew(ga, 0)
-		want := `lease "x" is no longer yours: revoked by operator: it hangs, now held by B; acquire it again before you touch what it guards`
+		want := `lease "x" is no longer yours: revoked by operator: "it hangs", now held by B; acquire it again before you touch what it guards`
 		if lost := mustBe[*registry.LostError](t, err); lost.Error() != want {
 			t.Errorf("reads\n%s\nwant\n%s", lost, want)
 		}
@@ -141,7 +141,7 @@ func TestALapsedLeaseIsRevokedAndAReservationIsNot(t *testing.T) {
 		if done := h.revoke(nil); done.Count != 1 || len(done.Next) != 0 {
 			t.Errorf("lapsed: %+v", done)
 		}
-		if told := a.told(); len(told) != 1 || told[0] != "x: revoked by operator: it hangs" {
+		if told := a.told(); len(told) != 1 || told[0] != `x: revoked by operator: "it hangs"` {
 			t.Errorf("told %q", told)
 		}
 		_, err := a.renew(ga, 0)

@@ -55,7 +55,7 @@ func TestGrantsAndLossesAreInTheDebugLog(t *testing.T) {
 	}
 
 	want := map[string]string{
-		"held": "lease_granted root, lease_waiting w by root, lease_released root: released, lease_handed_over w, lease_revoked w: revoked by operator: needed",
+		"held": "lease_granted root, lease_waiting w by root, lease_released root: released, lease_handed_over w, lease_revoked w: revoked by operator: \"needed\"",
 		"lost": "lease_granted root, lease_expired root: expired",
 		task:   "task_enqueued root, task_claimed w, task_returned w: session ended",
 	}

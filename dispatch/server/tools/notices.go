@@ -133,7 +133,7 @@ func (n Notice) purpose() string {
 	if n.Reason == "" {
 		return ""
 	}
-	return " (" + n.Reason + ")"
+	return fmt.Sprintf(" (%q)", n.Reason)
 }
 
 func noticeText(news []Notice) string {

@@ -181,7 +181,7 @@ func textOf(e *event.Event) string {
 		text += " (" + e.Cause + ")"
 	}
 	if e.Reason != "" {
-		text += "; reason: " + e.Reason
+		text += fmt.Sprintf("; reason: %q", e.Reason)
 	}
 	return text
 }

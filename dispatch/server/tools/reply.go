@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -265,7 +266,11 @@ func (o origin) String() string {
 	if o.Directory == "" {
 		return ""
 	}
-	s := "it works in " + o.Directory
+	dir := o.Directory
+	if strings.ContainsAny(dir, " ;\"") { // quoted, so that it cannot pass for what follows
+		dir = strconv.Quote(dir)
+	}
+	s := "it works in " + dir
 	if o.Branch != "" {
 		s += " on branch " + o.Branch
 	}

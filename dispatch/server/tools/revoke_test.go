@@ -28,7 +28,7 @@ func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 		}
 		write := args{"path": "/shared/a", "value": 1, "require_leases": []args{need("run", "deploy", token)}}
 		told := w1.refused("STALE_TOKEN", "kv_set", write)["notices"].([]any)
-		if n := told[0].(map[string]any); len(told) != 1 || n["code"] != "LEASE_LOST" || n["reason"] != "revoked by S1: the window is over" {
+		if n := told[0].(map[string]any); len(told) != 1 || n["code"] != "LEASE_LOST" || n["reason"] != `revoked by S1: "the window is over"` {
 			t.Errorf("told: %v", told)
 		}
 		if again := s1.ok("lease_revoke", take); again["revoked"] != false || again["holder"] != nil {

@@ -112,9 +112,9 @@ func (o outcome) Text() string {
 	text := fmt.Sprintf("%s %s is %s", o.Role, o.Path, o.word())
 	switch {
 	case o.Cause != "":
-		text += ": " + o.Cause
+		text += fmt.Sprintf(": %q", o.Cause)
 	case o.Stopping != "":
-		text += ", told to stop: " + o.Stopping
+		text += fmt.Sprintf(", told to stop: %q", o.Stopping)
 	}
 	return text
 }

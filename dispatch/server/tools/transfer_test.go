@@ -82,7 +82,7 @@ func TestAHolderReadsOnceWhoWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := `W2 waits for your run lease "x" (fixing the build): release it as soon as you can`; !strings.Contains(answer.Text, want) {
+		if want := `W2 waits for your run lease "x" ("fixing the build"): release it as soon as you can`; !strings.Contains(answer.Text, want) {
 			t.Errorf("the text is %q, want it to say %q", answer.Text, want)
 		}
 		if !strings.Contains(string(answer.Object), `"code":"LEASE_WANTED"`) {
