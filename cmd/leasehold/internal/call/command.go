@@ -105,6 +105,7 @@ up to 30 s.`,
 				if text, err = fieldOf(answer.Object, field); err != nil {
 					return err
 				}
+				text = shown(out, text)
 			}
 			_, err = fmt.Fprintln(out, text)
 			return err

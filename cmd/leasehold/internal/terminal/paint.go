@@ -58,13 +58,16 @@ func Is(w io.Writer) bool {
 // Redraws reports whether w is a terminal that can draw over what it shows.
 func Redraws(w io.Writer) bool { return Is(w) && os.Getenv("TERM") != "dumb" }
 
-// Line makes a line of text safe for w.
+// Line makes a text one line that is safe for w.
 func Line(w io.Writer, text string) string {
 	if Is(w) {
 		return Printable(text)
 	}
-	return text
+	return oneLine.Replace(text)
 }
+
+// oneLine replaces what would begin a line that looks like another one of the command.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 // Lines makes a text of several lines safe for w.
 func Lines(w io.Writer, text string) string {

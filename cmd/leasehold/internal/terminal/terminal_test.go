@@ -61,6 +61,13 @@ func TestScreenIsLeftAsItWas(t *testing.T) {
 	}
 }
 
+// Where each line is an event, a text with a newline must not look like two.
+func TestALineIsOneAlsoWhereThereIsNoTerminal(t *testing.T) {
+	if got := Line(new(bytes.Buffer), "a is dead (nack: b\r\n7  c holds d)"); strings.ContainsAny(got, "\r\n") {
+		t.Errorf("%q", got)
+	}
+}
+
 // The alphabet of what agents may write: letters of one column and of two, marks
 // of none, and emoji of several runes.
 var alphabet = []string{"a", "/", ".", "→", "é", "e\u0301", "日", "本", "ﾊ", "한", "🚀", "🇯🇵", "👍🏽", "❤️"}
