@@ -71,8 +71,8 @@ in the foreground of the terminal, and
 all of the leases or not at all, and the variables have a line for each. The leases
 are granted all at once, so two such commands never wait for each other.
 
-exec passes on INT, TERM and HUP. When the program ends, exec ends whatever it left
-running, then releases the lease.
+exec passes on INT, TERM, HUP and QUIT. When the program ends, exec ends whatever it
+left running, then releases the lease.
 
 If the lease is lost, the program and all that it has started get SIGTERM, and SIGKILL
 5 s later. If the daemon cannot be reached to renew it, exec does this early enough

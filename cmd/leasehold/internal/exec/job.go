@@ -45,10 +45,12 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	// From here on no signal ends exec: a signal ends the waiting or is passed
 	// on to the program.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	defer terminal.SurviveBrokenPipes()()
-	waiting, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	hungUp, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	defer stop()
+	waiting, stop := signal.NotifyContext(hungUp, syscall.SIGQUIT)
 	defer stop()
 
 	link := &execLink{dialer: dialer, hello: hello}
@@ -64,10 +66,14 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		err = waiting.Err()
 	}
 	if err != nil {
-		if waiting.Err() != nil && cmd.Context().Err() == nil {
+		switch {
+		case waiting.Err() == nil || cmd.Context().Err() != nil:
+			return err
+		case hungUp.Err() != nil:
 			return exit.Code(exitSignalled + int(syscall.SIGHUP))
+		default:
+			return exit.Code(exitSignalled + int(syscall.SIGQUIT))
 		}
-		return err
 	}
 	release, err := process.Adopt() // processes that leave the program's tree are still ended with it
 	if err != nil {
