@@ -8,6 +8,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -63,7 +64,11 @@ func (c *client) tellNotice(l registry.Notice) {
 	}
 	notice := tools.NoticeOf(l)
 	text := notice.String()
-	if l.Kind == registry.Loss {
+	switch {
+	case l.Kind != registry.Loss:
+	case l.Scope == queue.Scope:
+		text += "; drop what you did and claim another task"
+	default:
 		text = (&registry.LostError{Notice: l}).Error()
 	}
 	data := struct {

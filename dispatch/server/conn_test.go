@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -325,6 +326,32 @@ func TestLossIsToldUnasked(t *testing.T) {
 			t.Fatalf("acquire: %+v", m)
 		}
 		expectLoss(t, p.receive())
+	})
+}
+
+// A claim is no lease that could be acquired again, and nobody has its id.
+func TestTheLossOfAClaimIsToldAsThatOfAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		p.send(initialize)
+		p.receive()
+		for _, call := range []string{`"task_enqueue","arguments":{"queue":"q","payload":1}`, `"task_claim","arguments":{"queues":["q"],"ttl_secs":1}`} {
+			p.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":` + call + `}}`)
+			if m := p.receive(); m.Result.IsError {
+				t.Fatalf("%s: %+v", call, m)
+			}
+		}
+		m := p.receive()
+		var params struct{ Data map[string]any }
+		if err := json.Unmarshal(m.Params, &params); err != nil {
+			t.Fatal(err)
+		}
+		said := params.Data
+		want := fmt.Sprintf("you lost the claim on task %q (expired); drop what you did and claim another task", said["key"])
+		if said["code"] != "LEASE_LOST" || said["scope"] != "queue" || said["message"] != want || said["lease_id"] != nil {
+			t.Errorf("notice: %s", m.Params)
+		}
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
@@ -42,8 +44,11 @@ const (
 // NoticeOf converts a notice about a lease.
 func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
-		Code: leaseLost, Scope: scopeWord(l.Scope), LeaseID: l.LeaseID.String(), Token: l.Token,
+		Code: leaseLost, Scope: scopeWord(l.Scope), Token: l.Token,
 		As: l.Party, Reason: l.Reason, At: instant(l.At), SupersededBy: l.SupersededBy,
+	}
+	if l.LeaseID != uuid.Nil { // a claim has none
+		n.LeaseID = l.LeaseID.String()
 	}
 	from := holderOf(l.From)
 	switch l.Kind {
