@@ -66,7 +66,7 @@ def _given(arguments):
 
 
 class Client:
-    """One session. What it is granted ends with close, or with its process."""
+    """One session. What it is granted ends with close, or, if its process dies before, by its ttl."""
 
     def __init__(self, url, token, timeout: float = 65):
         self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token, timeout
@@ -148,7 +148,8 @@ class Client:
                 break
             except BaseException as e:
                 self._drop()
-                if last or not isinstance(e, (OSError, http.client.HTTPException)):
+                broken = isinstance(e, (OSError, http.client.HTTPException)) and not isinstance(e, socket.timeout)
+                if last or not broken:
                     if method == "POST":
                         self._cancel(headers["Idempotency-Key"])
                     raise

@@ -9,9 +9,10 @@
 //   await c.close();
 //
 // A refusal is thrown as a Refusal, whose code says what happened. Nobody renews a lease
-// by itself: call lease_renew at a third of its ttl. All calls of a client are one holder,
-// which gets its own lease again (reentrant: true). To have two exclude one another, give
-// each an "as" of its own. A call whose connection breaks is sent once more.
+// by itself: call lease_renew at a third of its ttl. A program that is killed keeps its
+// leases until their ttl is over. All calls of a client are one holder, which gets its own
+// lease again (reentrant: true). To have two exclude one another, give each an "as" of its
+// own. A call whose connection breaks is sent once more.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
 
@@ -30,6 +31,7 @@ export class Client {
   #session;
 
   constructor({ url, token }) {
+    if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`${url} must be http://host:port or https://host`);
     this.#url = url.replace(/\/$/, "");
     this.#token = token;
     for (const [name, operation] of Object.entries(operations)) {

@@ -42,7 +42,11 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	})
 	// Here a lease is granted, and nobody gets the answer.
 	mux.Handle("/lost/", http.StripPrefix("/lost", httputil.NewSingleHostReverseProxy(daemon)))
+	var lost sync.Map
 	mux.HandleFunc("POST /lost/api/v1/leases", func(_ http.ResponseWriter, r *http.Request) {
+		if _, before := lost.LoadOrStore(r.Header.Get("Idempotency-Key"), true); before {
+			t.Error("a call that its caller has given up was sent again")
+		}
 		asked, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, d.url+"/api/v1/leases", r.Body)
 		if err != nil {
 			t.Error(err)
@@ -84,7 +88,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 }
 
 const pythonProgram = `
-import os, signal, threading
+import os, signal, socket, threading
 from leasehold import Client, Refusal
 env = os.environ
 said = []
@@ -182,6 +186,13 @@ with Client(env["PROXY"] + "/lost", env["ONE"]) as lost, Client(env["URL"], env[
     except KeyboardInterrupt:
         two.run_lease_acquire(key="lost", wait_secs=50)
     lost.kv_get("/shared/plan")
+    lost._drop()
+    lost._timeout = 0.5
+    try:
+        lost.run_lease_acquire(key="late", ttl_secs=3600)
+        assert False, "no time-out"
+    except socket.timeout:
+        two.run_lease_acquire(key="late", wait_secs=50)
 with Client(env["URL"], env["ONE"]) as other:
     other.run_lease_acquire(key="deploy")
 try:
@@ -285,6 +296,9 @@ await two.close();
 const other = await client(process.env.ONE);
 await other.run_lease_acquire({ key: "deploy" });
 await other.close();
+for (const url of ["127.0.0.1:7711", "localhost:7711", "http:/x", "unix:///s", undefined]) {
+  assert.throws(() => new Client({ url, token: "x" }), TypeError(url + " must be http://host:port or https://host"));
+}
 await new Client({ url: process.env.PROXY, token: "x" }).task_get({ task_id: "x" }).then(
   () => assert.fail("not refused"), (e) => { assert(e instanceof Refusal, e); said.push(e.status); });
 console.log(...said);
