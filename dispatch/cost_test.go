@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -272,6 +273,103 @@ func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 	for what, n := range a {
 		if b[what] > n+many-few {
 			t.Errorf("%s: a transaction reads %d rows with %d agents, and %d with %d", what, n, few, b[what], many)
+		}
+	}
+}
+
+// A page of actors costs what it shows: not what they hold, and not how many come
+// before it.
+func TestAPageOfActorsReadsWhatItShows(t *testing.T) {
+	read := func(many int) map[string]int64 {
+		count := &countedEngine{}
+		rows := make(map[string]int64)
+		home := &house{over: func(eng engine.Engine) engine.Engine {
+			count.Engine = eng
+			return count
+		}}
+		synctest.Test(t, func(t *testing.T) {
+			home.t = t
+			at(home, vfs.NewCrashableMem(), func(h *house) {
+				_, token := h.add(dispatch.Root, "", "boss")
+				boss := h.connect(dispatch.Credentials{Token: token}, 1)
+				_, token = h.add(dispatch.Sublead, "", "S1")
+				lead := h.connect(dispatch.Credentials{Token: token}, 2)
+				var w *dispatch.Session
+				for i := range many {
+					_, token = h.add(dispatch.Worker, "S1", fmt.Sprintf("W%03d", i))
+					if i == 0 {
+						w = h.connect(dispatch.Credentials{Token: token}, 3)
+					}
+				}
+				h.add(dispatch.Worker, "", "T1")
+				for i := range many {
+					h.take(w, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
+					h.take(w, dispatch.LayerScope, fmt.Sprint("k", i), time.Hour)
+				}
+				pages := func(who string, held int, list func(after string) ([]dispatch.ActorInfo, string, error)) {
+					t.Helper()
+					var paths []string
+					for after := ""; ; {
+						infos, next, err := list(after)
+						if err != nil {
+							t.Fatal(who, err)
+						}
+						for _, a := range infos {
+							if paths = append(paths, a.Path); a.Name == "W000" && (a.Leases != held || len(a.Holds) != 8) {
+								t.Errorf("%s is told that %s holds %d leases, as %d, want %d", who, a.Path, a.Leases, len(a.Holds), held)
+							}
+						}
+						rows[who] = max(rows[who], count.snapshot.Load())
+						if after = next; after == "" {
+							break
+						}
+					}
+					var want []string
+					if who == "root" || who == "the operator" {
+						want = append(want, "root")
+					}
+					want = append(want, "S1")
+					for i := range many {
+						want = append(want, fmt.Sprintf("S1→W%03d", i))
+					}
+					if who == "root" || who == "the operator" {
+						want = append(want, "T1")
+					}
+					if !slices.Equal(paths, want) {
+						t.Errorf("%s sees %q", who, paths)
+					}
+				}
+				by := func(se *dispatch.Session) func(string) ([]dispatch.ActorInfo, string, error) {
+					return func(after string) ([]dispatch.ActorInfo, string, error) { return se.Actors(t.Context(), after, 4) }
+				}
+				pages("root", many, by(boss))
+				pages("its lead", 2*many, by(lead))
+				pages("a worker", 2*many, by(w))
+				pages("the operator", 2*many, func(after string) (list []dispatch.ActorInfo, next string, err error) {
+					runs, next, err := h.RunsAfter(t.Context(), "", after, 4)
+					for _, r := range runs {
+						list = append(list, r.Actors...)
+					}
+					return list, next, err
+				})
+				for _, gone := range []string{"S2", "S1→W", "S1→W000→x", "T1"} {
+					if _, _, err := lead.Actors(t.Context(), gone, 4); !names("after")(err) {
+						t.Errorf("a page behind %s: %v", gone, err)
+					}
+				}
+				_, token = h.add(dispatch.Worker, "", "T2")
+				outside := h.connect(dispatch.Credentials{Token: token}, 4)
+				if _, _, err := outside.Actors(t.Context(), "S1→W000", 4); !names("after")(err) {
+					t.Errorf("a page behind an actor of another layer: %v", err)
+				}
+			})
+		})
+		return rows
+	}
+	few, many := read(20), read(60)
+	for who, n := range few {
+		if many[who] > n {
+			t.Errorf("a page for %s reads %d rows with 20 actors and leases, and %d with 60", who, n, many[who])
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -59,72 +60,31 @@ func (se *Session) Actors(ctx context.Context, after string, limit int) (list []
 		return nil, "", forbidden("an operator is in no tree; leasehold tree shows every run")
 	}
 	return list, next, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
-		p := &actorPage{skip: after, limit: limit}
-		for other := range se.others(tx) {
-			if ctx.Err() != nil {
+		top, depth := a, math.MaxInt
+		if !a.Role.Leads() {
+			l, _ := getLayer(tx, a.Layer)
+			top, _ = getActor(tx, l.Lead)
+			depth = 1
+		}
+		past, ok := namesBelow(tx, top, after)
+		if !ok || len(past) > depth {
+			return errAfterGone
+		}
+		for other := range subtree(tx, top, past, depth) {
+			switch {
+			case ctx.Err() != nil:
 				return context.Cause(ctx)
+			case len(list) == limit:
+				next = list[limit-1].Path
+				return nil
 			}
-			if !p.take(other.Path) {
-				break
-			}
-			if p.shown {
-				list = append(list, se.state.info(tx, other, a))
-			}
+			list = append(list, se.state.info(tx, other, a))
 		}
-		if p.skip != "" {
-			return &registry.ArgumentError{Argument: "after", Problem: afterGone}
-		}
-		next = p.next
 		return nil
 	})
 }
 
-const afterGone = "must be next of the answer before; that actor is gone: list again from the start"
-
-// others yields the actors that [Session.Actors] lists.
-func (se *Session) others(tx engine.Tx) iter.Seq[Actor] {
-	if se.actor.Role.Leads() {
-		return subtree(tx, se.actor)
-	}
-	return func(yield func(Actor) bool) {
-		l, _ := getLayer(tx, se.actor.Layer)
-		if lead, ok := getActor(tx, l.Lead); ok && !yield(lead) {
-			return
-		}
-		for m := range members(tx, se.actor.Layer) {
-			if !yield(m) {
-				return
-			}
-		}
-	}
-}
-
-// An actorPage tracks the progress of one page of actors.
-type actorPage struct {
-	skip  string // path of the actor to begin after; "": already found
-	limit int
-	last  string // path of the last actor on the page
-	shown bool   // whether the last call of take put its actor on the page
-	next  string // not "": there are more, after this path
-}
-
-// take decides whether the next actor is on the page. It returns false if the
-// page is full.
-func (p *actorPage) take(path string) bool {
-	switch {
-	case p.skip != "":
-		if p.shown = false; p.skip == path {
-			p.skip = ""
-		}
-	case p.limit == 0:
-		p.next = p.last
-		return false
-	default:
-		p.shown, p.last = true, path
-		p.limit--
-	}
-	return true
-}
+var errAfterGone = &registry.ArgumentError{Argument: "after", Problem: "must be next of the answer before; that actor is gone: list again from the start"}
 
 // Runs returns the run with that name, or all runs by name if name is "".
 func (s *State) Runs(ctx context.Context, name string) ([]RunInfo, error) {
@@ -152,38 +112,37 @@ func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (l
 				break
 			}
 			seen = true
-			p := &actorPage{limit: limit}
-			if run.Name == from {
-				p.skip = actor
-			}
 			if limit == 0 {
 				next = endOf(list)
 				return nil
 			}
 			info := RunInfo{Run: run}
 			root, _ := getActor(tx, run.Root)
-			for a := range subtree(tx, root) {
+			var past []string
+			if run.Name == from {
+				if past, ok = namesBelow(tx, root, actor); !ok {
+					return errAfterGone
+				}
+			}
+			more := false
+			for a := range subtree(tx, root, past, math.MaxInt) {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if !p.take(a.Path) {
+				if more = limit == 0; more {
 					break
 				}
-				if p.shown {
-					info.Actors = append(info.Actors, s.info(tx, a, operatorActor))
-				}
+				info.Actors = append(info.Actors, s.info(tx, a, operatorActor))
+				limit--
 			}
 			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
-			}
-			if p.skip != "" {
-				return &registry.ArgumentError{Argument: "after", Problem: afterGone}
 			}
 			// Skip a run whose actors were all on the page before.
 			if len(info.Actors) > 0 || run.Name != from {
 				list = append(list, info)
 			}
-			if limit = p.limit; p.next != "" {
+			if more {
 				next = endOf(list)
 				return nil
 			}
@@ -347,30 +306,62 @@ func walkLayers(tx engine.Tx, l layerRecord, all bool, yield func(layerRecord) b
 	return true
 }
 
-// subtree yields an actor and all below it, living or ended, each lead before
-// its layer.
-func subtree(tx engine.Tx, a Actor) iter.Seq[Actor] {
-	return func(yield func(Actor) bool) { walk(tx, a, yield) }
+// subtree yields an actor and depth levels of those below it, living or ended,
+// each lead before its layer. It begins behind the actor with the names past
+// below a; nil is the start.
+func subtree(tx engine.Tx, a Actor, past []string, depth int) iter.Seq[Actor] {
+	return func(yield func(Actor) bool) { walk(tx, a, past, depth, yield) }
 }
 
-func walk(tx engine.Tx, a Actor, yield func(Actor) bool) bool {
-	if !yield(a) {
+func walk(tx engine.Tx, a Actor, past []string, depth int, yield func(Actor) bool) bool {
+	if past == nil && !yield(a) {
 		return false
 	}
-	if a.Role.Leads() {
-		for m := range members(tx, a.Leads) {
-			if !walk(tx, m, yield) {
-				return false
-			}
+	if depth == 0 || !a.Role.Leads() {
+		return true
+	}
+	from := ""
+	if len(past) > 0 {
+		from, past = past[0], past[1:]
+	}
+	for m := range membersFrom(tx, a.Leads, from) {
+		var its []string
+		if m.Name == from {
+			its = past
+		}
+		if !walk(tx, m, its, depth-1, yield) {
+			return false
 		}
 	}
 	return true
 }
 
+// namesBelow returns the names from an actor down to the one at a path, which is
+// at or below it: nil if path is "". It reports false if there is no such actor.
+func namesBelow(tx engine.Tx, a Actor, path string) (names []string, ok bool) {
+	switch {
+	case path == "":
+		return nil, true
+	case path == a.Path:
+		return []string{}, true
+	case a.Path != RootPath:
+		if path, ok = strings.CutPrefix(path, a.Path+Separator); !ok {
+			return nil, false
+		}
+	}
+	names = strings.Split(path, Separator)
+	for _, name := range names {
+		if a, ok = memberNamed(tx, a.Leads, name); !ok {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
 // tree describes an actor and all below it as the operator sees them. It stops
 // early when ctx ends.
 func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor) (list []ActorInfo) {
-	for a := range subtree(tx, a) {
+	for a := range subtree(tx, a, nil, math.MaxInt) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -382,18 +373,24 @@ func (s *State) tree(ctx context.Context, tx engine.Tx, a Actor) (list []ActorIn
 // operatorActor is a viewer that sees everything.
 var operatorActor = Actor{Role: Operator, Path: operatorPath}
 
-// maxStands is the greatest number of leases that are counted for one session.
-const maxStands = 10_000
-
 // info describes an actor as viewer sees it. Leases of a layer are included
 // only if viewer belongs to that layer.
 func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 	a.TokenHash = nil
 	info := ActorInfo{Actor: a}
-	sees := func(l registry.Lease) bool {
-		scope, ok := scopeOf(l.Scope)
-		return viewer.Role == Operator || !ok || scope == RunScope || l.Scope == layerScope(viewer.HomeLayer())
+	layer, sees := layerScope(a.HomeLayer()), viewer.Role == Operator || a.HomeLayer() == viewer.HomeLayer()
+	var scopes []string // of what it holds and viewer may see
+	held := func(scope string, n int) {
+		if info.Leases += n; n > 0 {
+			scopes = append(scopes, scope)
+		}
 	}
+	inRun, inLayer, claims := s.core.Held(tx, a.ID)
+	if sees {
+		held(layer, inLayer)
+	}
+	held(queue.Scope, claims)
+	held(string(RunScope)+":", inRun)
 	if w, ok := work.Get(tx, a.ID); ok {
 		info.Work = &w
 		w.Held, w.Lost = visible(w.Held, a, viewer), visible(w.Lost, a, viewer)
@@ -405,17 +402,17 @@ func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 		if info.Origin == (Origin{}) {
 			info.Origin = record.Origin
 		}
-		held, awaited := s.core.Stands(tx, record.ID, maxStands)
-		for _, l := range held {
-			if sees(l) {
-				info.Leases++
-				info.Holds = s.appendContend(tx, info.Holds, l)
+		for _, scope := range scopes {
+			for _, l := range s.core.HoldsIn(tx, record.ID, scope, maxContends-len(info.Holds)) {
+				info.Holds = append(info.Holds, s.contend(tx, l))
 			}
 		}
-		for _, l := range awaited {
-			if sees(l) {
+		for _, l := range s.core.Awaits(tx, record.ID) {
+			if sees || l.Scope != layer {
 				info.Waiting++
-				info.WaitsFor = s.appendContend(tx, info.WaitsFor, l)
+				if len(info.WaitsFor) < maxContends {
+					info.WaitsFor = append(info.WaitsFor, s.contend(tx, l))
+				}
 			}
 		}
 	}
@@ -437,16 +434,13 @@ func visible(leases []work.LeaseName, a, viewer Actor) []work.LeaseName {
 	return list
 }
 
-func (s *State) appendContend(tx engine.Tx, list []Contend, l registry.Lease) []Contend {
-	if len(list) == maxContends {
-		return list
-	}
+func (s *State) contend(tx engine.Tx, l registry.Lease) Contend {
 	c := Contend{Key: l.Key, Holder: l.Holder.Path}
 	var ok bool
 	if c.Scope, ok = scopeOf(l.Scope); !ok {
 		c.Queue = s.queue.QueueOf(tx, l)
 	}
-	return append(list, c)
+	return c
 }
 
 // OriginOf returns the origin of a holder of leases, or the zero Origin if it

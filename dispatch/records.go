@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -170,9 +169,12 @@ func memberNamed(tx engine.Tx, layer uuid.UUID, name string) (Actor, bool) {
 }
 
 // members yields the actors of a layer by name, without its lead.
-func members(tx engine.Tx, layer uuid.UUID) iter.Seq[Actor] {
+func members(tx engine.Tx, layer uuid.UUID) iter.Seq[Actor] { return membersFrom(tx, layer, "") }
+
+// membersFrom yields members without those whose names sort before from.
+func membersFrom(tx engine.Tx, layer uuid.UUID, from string) iter.Seq[Actor] {
 	return func(yield func(Actor) bool) {
-		for row := range tx.Scan(memberKeys(layer)) {
+		for row := range tx.ScanFrom(memberKeys(layer), memberKey(layer, from)) {
 			if a, ok := memberOf(tx, row); ok && !yield(a) {
 				return
 			}
@@ -192,10 +194,7 @@ func memberOf(tx engine.Tx, row engine.Row) (Actor, bool) {
 // sessionsOf yields the sessions of an actor.
 func sessionsOf(tx engine.Tx, actor uuid.UUID) iter.Seq[sessionRecord] {
 	return func(yield func(sessionRecord) bool) {
-		for row := range tx.Owned(actor) {
-			if !strings.HasPrefix(row.Key, SessionPrefix) {
-				continue
-			}
+		for row := range tx.Owned(actor, SessionPrefix) {
 			if record, ok := rows.Decode[sessionRecord](tx, row); ok && !yield(record) {
 				return
 			}

@@ -110,10 +110,8 @@ func (s *State) dropActor(tx engine.Tx, a Actor) {
 	if m, ok := memberNamed(tx, a.Layer, a.Name); ok && m.ID == a.ID {
 		tx.Delete(memberKey(a.Layer, a.Name))
 	}
-	for row := range tx.Owned(a.ID) {
-		if strings.HasPrefix(row.Key, closedPrefix) {
-			tx.Delete(row.Key)
-		}
+	for row := range tx.Owned(a.ID, closedPrefix) {
+		tx.Delete(row.Key)
 	}
 	tx.Delete(formerKey(a.Layer, a.ID))
 	tx.Delete(actorKey(a.ID))

@@ -168,8 +168,8 @@ type Tx interface {
 	// ScanFrom is Scan without the rows whose key is less than from. Skipping
 	// these rows costs nothing, and neither does skipping deleted ones there.
 	ScanFrom(prefix, from string) iter.Seq[Row]
-	// Owned yields the rows of owner, in no particular order.
-	Owned(owner uuid.UUID) iter.Seq[Row]
+	// Owned yields the rows of owner whose key starts with prefix, in key order.
+	Owned(owner uuid.UUID, prefix string) iter.Seq[Row]
 	// Due yields the rows whose Due is before Now, earliest first.
 	Due() iter.Seq[Row]
 

@@ -429,10 +429,10 @@ func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Ki
 	}
 	l.row = rowOf(want, l.Token)
 	l.put(tx)
+	addCounts(tx, &l, 1)
 	if id != uuid.Nil {
 		tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 		noteAlike(tx, l.Scope, l.Key)
-		addCounts(tx, &l, 1)
 		e := event.Event{Revision: revision, Kind: kind, Reason: l.Reason}
 		if !req.since.IsZero() {
 			e.Took = now.Sub(req.since)

@@ -96,9 +96,8 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 		if row, ok := alikeKey(l.Scope, l.Key); ok && l.ID != uuid.Nil {
 			alike[row]++
 		}
-		if l.counted() {
-			counts[scopeCount(l.Scope)]++
-			counts[actorCount(l.Holder.Actor)]++
+		for _, key := range l.counts() {
+			counts[key]++
 		}
 		if other, ok := seen[l.Token]; ok {
 			fault("token %d is on %q and %q", l.Token, other, row.Key)

@@ -446,12 +446,9 @@ func (c *Core) isAlone(tx Tx, h Holder) bool {
 	}
 	left := c.opts.SearchedAtOnce
 	asks := func(tx Tx, w *waiter) bool { left--; return left < 0 || c.asks(tx, w) }
-	for row := range tx.Owned(h.Session) {
+	for row := range tx.Owned(h.Session, leasePrefix) {
 		if left--; left < 0 {
 			return false
-		}
-		if !strings.HasPrefix(row.Key, leasePrefix) {
-			continue
 		}
 		var l Lease
 		switch ok := l.read(row); {

@@ -77,7 +77,7 @@
 //	alike/<scope>␀<spelling>␀<key>  of a key that is held and not spelt as it could be
 //	offered/<scope>␀<key>[␀<number>]  of a lease that is offered
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
-//	count/…                         leases of a scope and an actor, places of an actor and a key, untold notices of an actor
+//	count/…                         leases of a scope and an actor, those of its layer, its claims; places of an actor and a key; untold notices of an actor
 //	count/untold/<as in lost/>      of a notice that has not been told
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew
 //

@@ -54,9 +54,7 @@ func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 		tx.Delete(idKey(l.ID))
 		forgetAlike(tx, l.Scope, l.Key)
 	}
-	if l.counted() {
-		addCounts(tx, &l, -1)
-	}
+	addCounts(tx, &l, -1)
 	l.forgetNotices(tx)
 	switch {
 	case l.RequestID == "":
@@ -119,7 +117,7 @@ func (c *Core) end(tx Tx, row engine.Row, cause Cause) bool {
 // have marked the session as ended, and continues in other transactions if
 // there is more.
 func (c *Core) EndSession(tx Tx, session uuid.UUID, limit int) (done bool) {
-	for row := range tx.Owned(session) {
+	for row := range tx.Owned(session, "") {
 		if limit--; limit < 0 {
 			return false
 		}
@@ -149,7 +147,7 @@ func (c *Core) EndParty(ctx context.Context, h Holder) error {
 	for range 2 { // one of its places may get a lease while the others end
 		var its []string
 		err := c.eng.Snapshot(ctx, func(tx Tx) error {
-			for row := range tx.Owned(h.Session) {
+			for row := range tx.Owned(h.Session, "") {
 				if isOf(row, h) {
 					its = append(its, row.Key)
 				}

@@ -15,7 +15,7 @@ func (c *Core) record(tx Tx, scope, key string, h Holder, e event.Event) {
 		return
 	}
 	var run uuid.UUID
-	if id, ok := strings.CutPrefix(scope, "run:"); ok {
+	if id, ok := strings.CutPrefix(scope, runScope); ok {
 		run, _ = uuid.Parse(id)
 	} else if c.opts.LayerOf != nil {
 		run, e.Layer = c.opts.LayerOf(tx, scope)

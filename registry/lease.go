@@ -113,10 +113,6 @@ func (l *Lease) Mode() string {
 // long reports whether a restart must not grant the full ttl again.
 func (l *Lease) long() bool { return l.TTL > longTTL }
 
-// counted reports whether the lease counts towards the limits. Leases without
-// an id are counted by the package that owns their scope.
-func (l *Lease) counted() bool { return l.ID != uuid.Nil && !l.lapsed }
-
 const leaseFormat = 6
 
 // encode returns the value of the lease's row. The row's key holds the scope

@@ -36,9 +36,8 @@ func (c *Core) Recover(ctx context.Context) error {
 			if l.offered() {
 				tx.Touch(engine.Row{Key: l.offerRow()})
 			}
-			if l.counted() {
-				counts[scopeCount(l.Scope)]++
-				counts[actorCount(l.Holder.Actor)]++
+			for _, key := range l.counts() {
+				counts[key]++
 			}
 			l.recovered(tx)
 		}

@@ -129,32 +129,39 @@ func standing(tx Tx, l Lease) Standing {
 // Holds returns up to limit of the leases that a session holds, including
 // claims on tasks.
 func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {
-	for row := range tx.Owned(session) {
+	return c.HoldsIn(tx, session, "", limit)
+}
+
+// HoldsIn is Holds for the leases of the scopes that start with a prefix.
+func (c *Core) HoldsIn(tx Tx, session uuid.UUID, scopes string, limit int) (held []Lease) {
+	for row := range tx.Owned(session, leasePrefix+scopes) {
 		if len(held) >= limit {
 			break
 		}
-		if l := (Lease{}); strings.HasPrefix(row.Key, leasePrefix) && l.read(row) && !l.lapsed && !l.Reserved {
+		if l := (Lease{}); l.read(row) && !l.lapsed && !l.Reserved {
 			held = append(held, l)
 		}
 	}
 	return held
 }
 
-// Stands returns the leases that a session holds, including claims on tasks,
-// and for each of its places a lease that keeps it waiting: at most limit of
-// each.
-func (c *Core) Stands(tx Tx, session uuid.UUID, limit int) (held, awaited []Lease) {
-	for row := range tx.Owned(session) {
-		if len(awaited) >= limit {
-			break
-		}
-		if w := (waiter{}); strings.HasPrefix(row.Key, waitPrefix) && w.read(row) && w.first() {
+// Held returns how many leases an actor holds of its run, of its layer, and as
+// claims on tasks.
+func (c *Core) Held(tx Tx, actor uuid.UUID) (run, layer, claims int) {
+	layer = int(count(tx, layerCount(actor)))
+	return int(count(tx, actorCount(actor))) - layer, layer, int(count(tx, claimCount(actor)))
+}
+
+// Awaits returns for each place of a session a lease that keeps it waiting.
+func (c *Core) Awaits(tx Tx, session uuid.UUID) (list []Lease) {
+	for row := range tx.Owned(session, waitPrefix) {
+		if w := (waiter{}); w.read(row) && w.first() {
 			if l, ok := c.inTheWay(tx, &w); ok {
-				awaited = append(awaited, l)
+				list = append(list, l)
 			}
 		}
 	}
-	return c.Holds(tx, session, limit), awaited
+	return list
 }
 
 // inTheWay finds a lease that keeps a place waiting, directly or through places

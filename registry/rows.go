@@ -60,6 +60,8 @@ func placeKey(h Holder, wants []Want) string {
 // The keys of the counts.
 func scopeCount(scope string) string     { return countPrefix + "scope/" + scope }
 func actorCount(actor uuid.UUID) string  { return countPrefix + "held/" + string(actor[:]) }
+func layerCount(actor uuid.UUID) string  { return countPrefix + "layer/" + string(actor[:]) }
+func claimCount(actor uuid.UUID) string  { return countPrefix + "claims/" + string(actor[:]) }
 func waitsCount(actor uuid.UUID) string  { return countPrefix + "waits/" + string(actor[:]) }
 func lineCount(scope, key string) string { return countPrefix + "line/" + scope + "\x00" + key }
 
@@ -143,6 +145,24 @@ func addCount(tx Tx, key string, n int) {
 
 // addCounts adds n to the counts that a lease belongs to.
 func addCounts(tx Tx, l *Lease, n int) {
-	addCount(tx, scopeCount(l.Scope), n)
-	addCount(tx, actorCount(l.Holder.Actor), n)
+	for _, key := range l.counts() {
+		addCount(tx, key, n)
+	}
 }
+
+// counts returns the keys of the counts that a lease belongs to.
+func (l *Lease) counts() []string {
+	switch {
+	case l.lapsed, l.Reserved:
+		return nil
+	case l.ID == uuid.Nil:
+		return []string{claimCount(l.Holder.Actor)}
+	case strings.HasPrefix(l.Scope, runScope):
+		return []string{scopeCount(l.Scope), actorCount(l.Holder.Actor)}
+	default:
+		return []string{scopeCount(l.Scope), actorCount(l.Holder.Actor), layerCount(l.Holder.Actor)}
+	}
+}
+
+// runScope begins the scope of what a whole run contends for.
+const runScope = "run:"

@@ -73,7 +73,7 @@ func aColdRowHasNoOwner(w *world) {
 		}
 	}
 	w.view(func(tx engine.Tx) {
-		for range tx.Owned(uuid.Nil) {
+		for range tx.Owned(uuid.Nil, "") {
 			w.Error("nobody owns a row")
 		}
 		for range tx.Due() {

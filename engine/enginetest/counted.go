@@ -32,8 +32,8 @@ func (tx *CountedTx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
 	return tx.counting(tx.Tx.ScanFrom(prefix, from))
 }
 
-func (tx *CountedTx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
-	return tx.counting(tx.Tx.Owned(owner))
+func (tx *CountedTx) Owned(owner uuid.UUID, prefix string) iter.Seq[engine.Row] {
+	return tx.counting(tx.Tx.Owned(owner, prefix))
 }
 
 func (tx *CountedTx) counting(rows iter.Seq[engine.Row]) iter.Seq[engine.Row] {

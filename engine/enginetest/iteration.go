@@ -98,7 +98,7 @@ func aScanBearsChange(w *world) {
 func ownedBearsChange(w *world) {
 	w.eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Owned(ann) {
+		for r := range tx.Owned(ann, "") {
 			tx.Delete(r.Key)
 			n++
 		}
@@ -106,17 +106,17 @@ func ownedBearsChange(w *world) {
 	})
 	w.eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Owned(ann) {
+		for r := range tx.Owned(ann, "") {
 			r.Owner = bob
 			tx.Touch(r)
 			n++
 		}
 		count(w, "giving each away", n, many)
-		count(w, "given", len(slices.Collect(tx.Owned(bob))), many)
+		count(w, "given", len(slices.Collect(tx.Owned(bob, ""))), many)
 	})
 	w.eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Owned(ann) {
+		for r := range tx.Owned(ann, "") {
 			r.Value = "new"
 			tx.Put(r)
 			n++
@@ -125,7 +125,7 @@ func ownedBearsChange(w *world) {
 	})
 	w.eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Owned(ann) {
+		for r := range tx.Owned(ann, "") {
 			for i := range many {
 				if key := numbered(i); key != r.Key {
 					tx.Delete(key)
@@ -137,7 +137,7 @@ func ownedBearsChange(w *world) {
 	})
 	w.eachMany(func(tx engine.Tx) {
 		seen := make(map[string]int)
-		for r := range tx.Owned(ann) {
+		for r := range tx.Owned(ann, "") {
 			if seen[r.Key]++; len(r.Key) == 4 {
 				tx.Put(engine.Row{Key: r.Key + "+", Owner: ann})
 			}
@@ -215,7 +215,7 @@ func iteratorsNest(w *world) {
 			for range tx.Due() {
 				n++
 			}
-			for o := range tx.Owned(ann) {
+			for o := range tx.Owned(ann, "") {
 				if n++; o.Key != r.Key {
 					continue
 				}

@@ -200,7 +200,7 @@ func operate(t *rapid.T, tx engine.Tx, m *model) {
 		}
 	case "end owner":
 		owner := someOwner.Draw(t, "owner")
-		for r := range tx.Owned(owner) {
+		for r := range tx.Owned(owner, "") {
 			if r.Owner != owner {
 				t.Errorf("%v is not %v's", r, owner)
 			}

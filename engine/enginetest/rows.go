@@ -98,10 +98,11 @@ func aScanYieldsThePrefix(w *world) {
 
 func aRowIsOwnedByItsOwnerAlone(w *world) {
 	w.put(engine.Row{Key: "a", Owner: ann}, engine.Row{Key: "b", Owner: bob}, row("c", ""))
-	owned := func(id uuid.UUID) (got []string) {
-		w.view(func(tx engine.Tx) { got = keys(slices.SortedFunc(tx.Owned(id), byKey)) })
+	within := func(id uuid.UUID, prefix string) (got []string) {
+		w.view(func(tx engine.Tx) { got = keys(slices.Collect(tx.Owned(id, prefix))) })
 		return got
 	}
+	owned := func(id uuid.UUID) []string { return within(id, "") }
 	if got := owned(uuid.Nil); len(got) != 0 {
 		w.Errorf("nobody owns %q", got)
 	}
@@ -109,6 +110,11 @@ func aRowIsOwnedByItsOwnerAlone(w *world) {
 	if a, b := owned(ann), owned(bob); len(a) != 0 || !slices.Equal(b, []string{"a", "b"}) {
 		w.Errorf("after a was given away, ann owns %q and bob %q", a, b)
 	}
+	w.put(engine.Row{Key: "a/2", Owner: bob}, engine.Row{Key: "a/1", Owner: bob}, engine.Row{Key: "a/3", Owner: ann})
+	if got := within(bob, "a/"); !slices.Equal(got, []string{"a/1", "a/2"}) {
+		w.Errorf("below a/ bob owns %q", got)
+	}
+	w.update(func(tx engine.Tx) { tx.Delete("a/1"); tx.Delete("a/2"); tx.Delete("a/3") })
 	w.update(func(tx engine.Tx) { tx.Delete("b") })
 	if got := owned(bob); !slices.Equal(got, []string{"a"}) {
 		w.Errorf("after b was deleted bob owns %q", got)

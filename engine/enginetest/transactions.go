@@ -51,7 +51,7 @@ func turmoil(tx engine.Tx) {
 	tx.Put(row("e", "new"))
 	tx.Touch(row("f", "new"))
 	tx.Delete("f")
-	for r := range tx.Owned(bob) {
+	for r := range tx.Owned(bob, "") {
 		tx.Delete(r.Key)
 	}
 }
@@ -81,7 +81,7 @@ func aPanicChangesNothing(w *world) {
 	func() {
 		defer func() { _ = recover() }()
 		_ = w.View(w.Context(), func(tx engine.Tx) error {
-			for range tx.Owned(ann) {
+			for range tx.Owned(ann, "") {
 				panic("within a walk")
 			}
 			return nil

@@ -204,11 +204,12 @@ func (s *set) walk(index *btree.BTreeG[*row], from *row, in func(*row) bool, yie
 	}
 }
 
-func (s *set) ownedBy(owner uuid.UUID, yield func(*row) bool) {
+func (s *set) ownedBy(owner uuid.UUID, prefix string, yield func(*row) bool) {
 	if owner == uuid.Nil {
 		return
 	}
-	s.walk(s.owned, &row{owner: owner}, func(r *row) bool { return r.owner == owner }, yield)
+	within := func(r *row) bool { return r.owner == owner && strings.HasPrefix(r.key, prefix) }
+	s.walk(s.owned, &row{owner: owner, key: prefix}, within, yield)
 }
 
 // dueBefore yields the rows due before an instant, earliest first.

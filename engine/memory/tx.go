@@ -135,9 +135,9 @@ func (t *tx) ScanFrom(prefix, from string) iter.Seq[engine.Row] {
 	}
 }
 
-func (t *tx) Owned(owner uuid.UUID) iter.Seq[engine.Row] {
+func (t *tx) Owned(owner uuid.UUID, prefix string) iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) {
-		t.live().ownedBy(owner, func(r *row) bool { return yield(r.public()) })
+		t.live().ownedBy(owner, prefix, func(r *row) bool { return yield(r.public()) })
 	}
 }
 
