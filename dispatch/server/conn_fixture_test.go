@@ -28,6 +28,7 @@ import (
 type daemon struct {
 	*server.Server
 	state *dispatch.State
+	eng   engine.Engine
 	ctx   context.Context // of its transports
 	stop  context.CancelFunc
 	close func() // ends it, and closes its state
@@ -56,7 +57,7 @@ func newDaemonOn(t *testing.T, fs vfs.FS, clk clock.Clock, opts server.Options) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{Server: server.New(state, opts), state: state}
+	d := &daemon{Server: server.New(state, opts), state: state, eng: eng}
 	tendCtx, stopTend := context.WithCancel(context.Background())
 	var tend sync.WaitGroup
 	tend.Go(func() {

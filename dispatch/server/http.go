@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/api"
@@ -48,6 +49,7 @@ type endpoint struct {
 
 	mu       sync.Mutex
 	sessions map[string]*httpSession  // by handle
+	resumes  singleflight.Group       // by handle and actor
 	ends     map[string]chan struct{} // by handle, of sessions that are ending: closed when the state knows
 	shared   map[uuid.UUID]string     // by actor: the handle of the session for API calls that name none
 	closing  bool

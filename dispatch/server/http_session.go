@@ -93,9 +93,6 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	if e.closing || hs.home.ctx.Err() != nil {
 		return nil, errShutdown
 	}
-	if other := e.sessions[se.Handle()]; other != nil {
-		return other, se.Close(nil) // two requests resumed it at the same time
-	}
 	if err := hs.mcp.RegisterSession(hs.ctx, hs.client); err != nil {
 		panic("server: a random id met itself: " + err.Error())
 	}
@@ -153,17 +150,30 @@ func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor)
 	return hs, 0, nil
 }
 
-// resume resumes a session from before the daemon's restart.
+// resume resumes a session from before the daemon's restart, once for all requests
+// that arrive before it is there.
 func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
-	hs, err := e.open(r, actor.ID, dispatch.Credentials{Handle: handle, Actor: actor.ID})
+	resumed, err, _ := e.resumes.Do(handle+" "+actor.ID.String(), func() (any, error) {
+		e.mu.Lock()
+		hs := e.sessions[handle]
+		e.mu.Unlock()
+		if hs != nil {
+			return hs, nil
+		}
+		hs, err := e.open(r, actor.ID, dispatch.Credentials{Handle: handle, Actor: actor.ID})
+		if err != nil {
+			return nil, err
+		}
+		// The session was initialized, because otherwise its client would have no
+		// id.
+		hs.client.Initialize()
+		hs.touch()
+		return hs, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	// The session was initialized, because otherwise its client would have no
-	// id.
-	hs.client.Initialize()
-	hs.touch()
-	return hs, nil
+	return resumed.(*httpSession), nil
 }
 
 // during returns a context that also ends with the session or the daemon.
