@@ -88,18 +88,60 @@ func NewDirectory(base, run string, now time.Time) (*Directory, error) {
 }
 
 // FindDirectory finds the directory of a run to resume: run itself, or the last
-// directory in base of the run with that name.
+// directory in base in which the run of that name was dispatched.
 func FindDirectory(base, run string) (*Directory, error) {
-	if _, err := os.Stat(filepath.Join(run, runFile)); err == nil {
-		path, err := filepath.Abs(run)
-		return &Directory{Path: path}, err
+	list, err := directoriesOf(base, run)
+	if err != nil {
+		return nil, err
 	}
-	found := runDirectories(base, filepath.Base(run))
+	for _, d := range list {
+		if f, err := d.RunFile(); err != nil || f.Machine == "" {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("run %q was dispatched elsewhere: %s is of a launcher of this machine", run, list[0].Path)
+}
+
+// FindStarted finds the directory of a run in which the actor at path was started. It
+// looks in run itself, or in those of the latest run of that name: launchers of that run
+// may have theirs in the same base. If the actor was started in none, it returns the
+// last one.
+func FindStarted(base, run, path string) (*Directory, error) {
+	list, err := directoriesOf(base, run)
+	if err != nil {
+		return nil, err
+	}
+	last, _ := list[0].RunFile() // without one, it is the only one looked at
+	for _, d := range list {
+		if f, err := d.RunFile(); err != nil || f.RunID != last.RunID {
+			continue
+		}
+		logs, _ := d.Logs() // an error means that nothing was started
+		if slices.ContainsFunc(logs, func(l Logs) bool { return l.Path == path }) {
+			return d, nil
+		}
+	}
+	return list[0], nil
+}
+
+// directoriesOf returns run itself if that is a run directory, and otherwise the
+// directories in base of runs of that name, the last one first.
+func directoriesOf(base, run string) (list []*Directory, err error) {
+	found := []string{run}
+	if _, err := os.Stat(filepath.Join(run, runFile)); err != nil {
+		found = runDirectories(base, filepath.Base(run))
+	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("no run %q: neither a run directory nor below %s", run, base)
 	}
-	path, err := filepath.Abs(slices.Max(found))
-	return &Directory{Path: path}, err
+	slices.Sort(found)
+	for _, path := range slices.Backward(found) {
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+		list = append(list, &Directory{Path: path})
+	}
+	return list, nil
 }
 
 // lock makes this process the only one that dispatches the run of the directory, until

@@ -46,6 +46,37 @@ func TestRunsHaveDirectoriesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// A launcher of a further machine may have its directory beside the dispatcher's, as on a
+// machine that does both. A run is resumed from the dispatcher's, and the output of an
+// actor is where it was started.
+func TestDirectoriesOfLaunchersAreNotThoseOfDispatchers(t *testing.T) {
+	base := t.TempDir()
+	at := func(n int, f launcher.RunFile, started string) string {
+		t.Helper()
+		d, err := launcher.NewDirectory(base, "build", noon.Add(time.Duration(n)*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, d, f)
+		launcher.TellThrough(d, nil, nil, launcher.Event{Event: launcher.ActorStarted, Path: started})
+		return d.Path
+	}
+	at(0, launcher.RunFile{Run: "build", RunID: "1"}, "early")
+	dispatcher := at(1, launcher.RunFile{Run: "build", RunID: "2"}, "root")
+	machine := at(2, launcher.RunFile{Run: "build", RunID: "2", Machine: "a", Instance: "x"}, "w")
+	if found, err := launcher.FindDirectory(base, "build"); err != nil || found.Path != dispatcher {
+		t.Errorf("to resume: %v, %v; want %s", found, err, dispatcher)
+	}
+	for path, want := range map[string]string{"root": dispatcher, "w": machine, "early": machine, "": machine} {
+		if found, err := launcher.FindStarted(base, "build", path); err != nil || found.Path != want {
+			t.Errorf("of %q: %v, %v; want %s", path, found, err, want)
+		}
+	}
+	if _, err := launcher.FindDirectory(filepath.Dir(machine), machine); err == nil || !strings.Contains(err.Error(), "was dispatched elsewhere") {
+		t.Errorf("to resume a launcher's: %v", err)
+	}
+}
+
 // Agents work in other directories than the dispatcher, and are given paths in
 // the run directory: it is named in full.
 func TestDirectoriesAreNamedInFull(t *testing.T) {

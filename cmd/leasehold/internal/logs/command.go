@@ -55,7 +55,7 @@ is needed.`,
 				return exit.Usagef("--tail %d: must be at least 0", tail)
 			}
 			path := dispatch.PathOf(args[1])
-			dir, err := find(cmd, base, args[0])
+			dir, err := find(cmd, base, args[0], path)
 			if err != nil {
 				return elsewhere(cmd, args[0], path, err)
 			}
@@ -79,7 +79,7 @@ is needed.`,
 		case 0:
 			words = runsBelow(base)
 		case 1:
-			if dir, err := launcher.FindDirectory(base, args[0]); err == nil {
+			if dir, err := launcher.FindStarted(base, args[0], ""); err == nil {
 				words = actorsOf(dir)
 			}
 		}
@@ -123,22 +123,13 @@ func baseOr(base string) (string, error) {
 	return filepath.Join(state, "runs"), err
 }
 
-// Directory returns the directory of the latest run of that name.
-func Directory(run string) (*launcher.Directory, error) {
-	base, err := baseOr("")
-	if err != nil {
-		return nil, err
-	}
-	return launcher.FindDirectory(base, run)
-}
-
-// find finds a run directory, or suggests another one in its error.
-func find(cmd *cobra.Command, base, run string) (*launcher.Directory, error) {
+// find finds the run directory of an actor, or suggests another one in its error.
+func find(cmd *cobra.Command, base, run, path string) (*launcher.Directory, error) {
 	base, err := baseOr(base)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := launcher.FindDirectory(base, run)
+	dir, err := launcher.FindStarted(base, run, path)
 	if err == nil {
 		return dir, nil
 	}
@@ -156,7 +147,7 @@ func find(cmd *cobra.Command, base, run string) (*launcher.Directory, error) {
 }
 
 func runsBelow(base string) (names []string) {
-	found, _ := filepath.Glob(filepath.Join(base, "*", "*", "run.json"))
+	found, _ := fs.Glob(os.DirFS(base), "*/*/run.json") // base may contain any character
 	for _, file := range found {
 		if name := filepath.Base(filepath.Dir(filepath.Dir(file))); !slices.Contains(names, name) {
 			names = append(names, name)
@@ -245,7 +236,11 @@ func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, fo
 // Last returns the last lines that an actor has written to both streams, and
 // whether it still runs.
 func Last(ctx context.Context, run, path string, lines int) (stdout, stderr []string, running bool, err error) {
-	dir, err := Directory(run)
+	base, err := baseOr("")
+	if err != nil {
+		return nil, nil, false, err
+	}
+	dir, err := launcher.FindStarted(base, run, path)
 	if err != nil {
 		return nil, nil, false, err
 	}
