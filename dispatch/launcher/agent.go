@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -193,6 +194,10 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	}
 	switch {
 	case end.Status != "":
+	case a.launcher.draining.Load() && (how.Number() == syscall.SIGINT || how.Number() == syscall.SIGHUP):
+		// A terminal sends these to the dispatcher's group. A process that is just being
+		// started belongs to that, until it has a session of its own.
+		end.Status, end.Cause = "cancelled", interrupted
 	case how.Signal != "":
 		end.Status, end.Cause = "failed", "killed by "+how.Signal
 	case how.Code != 0:

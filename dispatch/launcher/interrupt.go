@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// interrupted is why agents are ended after an interrupt.
+const interrupted = "the run was interrupted"
+
 // ErrInterrupted says that a run was interrupted before it began.
 var ErrInterrupted = errors.New("interrupted before the run began")
 
@@ -47,8 +50,8 @@ func (l *Launcher) heedInterrupts(ctx context.Context, g *errgroup.Group) {
 		defer timer.Stop()
 		limit = timer.C
 	}
-	const interrupted = "the run was interrupted"
 	first := func() {
+		l.draining.Store(true)
 		l.event(Event{Event: Draining, Text: fmt.Sprintf(
 			"interrupted: nothing new is started, agents have %v to finish; again to end them now", l.grace)})
 		l.drain(ctx, g, interrupted, false)

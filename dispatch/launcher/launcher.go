@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -65,7 +66,8 @@ type Launcher struct {
 	teller *teller
 	seen   uint64 // the last recorded revision; used by the goroutine that follows, then by Run
 
-	interrupts int // number so far; used by the goroutine that heeds them, then by Run
+	interrupts int         // number so far; used by the goroutine that heeds them, then by Run
+	draining   atomic.Bool // there was one
 
 	mu      sync.Mutex
 	agents  map[string]*agentProcess   // by actor id, until their end is reported

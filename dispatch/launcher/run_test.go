@@ -316,6 +316,27 @@ func TestOnlyOneProcessDispatchesARun(t *testing.T) {
 	}
 }
 
+// Ctrl-C also reaches a process that is just being started, and has no session of its
+// own yet. It has not failed.
+func TestAgentThatAnInterruptEndsHasNotFailed(t *testing.T) {
+	h := newHouse(t)
+	d := h.dispatch("struck", "while ! [ -e go ]; do sleep 0.05; done; kill -INT $$", func(o *launcher.Options) {
+		m := *o.Manifest
+		m.Run.DrainGraceSecs = 600
+		o.Manifest = &m
+	})
+	d.await(launcher.ActorStarted)
+	d.interrupts <- struct{}{}
+	d.await(launcher.Draining)
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.end()
+	if err != nil || s.Actors[0].Status != "cancelled" || s.Actors[0].Cause != "the run was interrupted" || s.Actors[0].Signal != "SIGINT" {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+}
+
 // While the daemon is away interrupts end agents all the same, and the third
 // does not wait for it.
 func TestInterruptsWithoutDaemonEndTheAgents(t *testing.T) {

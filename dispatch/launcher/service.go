@@ -174,6 +174,7 @@ func (l *Launcher) obey(ctx context.Context) error {
 
 // leave tells the daemon to place nothing more here, and ends the agents.
 func (l *Launcher) leave(ctx context.Context) {
+	l.draining.Store(true)
 	l.event(Event{Event: Draining, Text: fmt.Sprintf("interrupted: agents have %v to end; again to kill them now", l.grace)})
 	saying, stop := context.WithTimeout(ctx, inFlight)
 	defer stop()
