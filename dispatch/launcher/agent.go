@@ -2,8 +2,11 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,7 +117,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		Stdout: p.stdout.File, Stderr: p.stderr.File, Mark: mark,
 	})
 	if err != nil {
-		return exit{Status: "spawn_failed", Cause: err.Error()}
+		return exit{Status: "spawn_failed", Cause: notStarted(set.Argv[0], err)}
 	}
 	a.pid.Store(int64(proc.PID()))
 	l.guard.watch(proc)
@@ -141,6 +144,20 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		end.Cause += lastLine(p.stderr)
 	}
 	return end
+}
+
+// notStarted returns why a program could not be started. It adds what to do where the
+// system's own words mislead.
+func notStarted(program string, err error) string {
+	_, absent := os.Stat(program)
+	var failed *fs.PathError
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return err.Error() + ": a script must begin with a line such as #!/bin/sh"
+	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &failed) && failed.Op == "fork/exec" && absent == nil: // not chdir
+		return err.Error() + ": the file is there, but not the program that its first line (#!) names; the line must not end with CR LF"
+	}
+	return err.Error()
 }
 
 // unstarted returns how an actor ends without a process: for the reason of

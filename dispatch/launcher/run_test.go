@@ -21,6 +21,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/launcher"
 	"github.com/leasehold/leasehold/dispatch/manifest"
@@ -457,6 +458,29 @@ func TestAgentThatCannotBeStarted(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(d.directory.Path, "summary.json"))
 	if err != nil || !json.Valid(text) {
 		t.Errorf("summary.json: %v %s", err, text)
+	}
+}
+
+// Of a script without a first line, or with a wrong one, the system says only that it has
+// a wrong format, or is not there.
+func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
+	h := newHouse(t)
+	for text, want := range map[string]string{
+		"echo hello\n":                "exec format error: a script must begin with a line such as #!/bin/sh",
+		"#!/bin/sh\r\necho hello\r\n": "no such file or directory: the file is there, but not the program that its first line (#!) names",
+	} {
+		d := h.dispatch("script", "true", func(o *launcher.Options) {
+			script := filepath.Join(h.dir, "agent.sh")
+			if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			m := *o.Manifest
+			m.Agents = map[string]agent.Profile{"sh": {Command: []string{script}}}
+			o.Manifest = &m
+		})
+		if s, err := d.end(); err != nil || s.Actors[0].Status != "spawn_failed" || !strings.Contains(s.Actors[0].Cause, want) {
+			t.Errorf("%q: error %v, summary %+v", text, err, s)
+		}
 	}
 }
 
