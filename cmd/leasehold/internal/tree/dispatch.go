@@ -168,10 +168,15 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	// A reader that stops reading, such as head(1), does not make the run fail.
-	if err := errors.Join(closeErr, j.report(cmd.OutOrStdout(), summary)); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return err
+	err = errors.Join(closeErr, j.report(cmd.OutOrStdout(), summary))
+	if errors.Is(err, syscall.EPIPE) {
+		err = nil
 	}
 	switch {
+	case err != nil && summary.Interrupted: // its terminal may be gone
+		return exit.WithCode(err, exit.Interrupted)
+	case err != nil:
+		return err
 	case summary.Interrupted:
 		return exit.Code(exit.Interrupted)
 	case summary.Failed():
