@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -26,8 +28,18 @@ func (p Probe) String() string {
 }
 
 // probe connects once and prints where. It starts no daemon and creates no
-// session of an actor.
+// session of an actor, so it looks itself at what the daemon would refuse of one.
 func probe(ctx context.Context, cfg Config, out io.Writer) error {
+	if cfg.Token == "" {
+		if err := dispatch.CheckRun(cfg.Run); err != nil {
+			return exit.Usagef("--run %q: %w", cfg.Run, err)
+		}
+	}
+	if cfg.Token == "" && cfg.Name != "" {
+		if err := dispatch.CheckName(cfg.Name); err != nil {
+			return exit.Usagef("--name %q: %w", cfg.Name, err)
+		}
+	}
 	d := connection.NewDialer(cfg.Target)
 	hello := server.Hello{Token: cfg.Token, Operator: cfg.Token == ""}
 	c, err := d.Open(ctx, hello, false)
