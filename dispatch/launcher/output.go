@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 const (
@@ -99,14 +101,15 @@ func bound(outputs ...*output) (stop func()) {
 // maxLastLine is how many bytes of a last line are used in a cause.
 const maxLastLine = 400
 
-// lastLine returns the last line of a process's output, for the cause of its
-// failure, without the advice at the end of our own command's errors.
+// lastLine returns the last line of a process's output as a screen would show it, for
+// the cause of its failure, without the advice at the end of our own command's errors.
 func lastLine(o *output) string {
 	text := lastOf(o.File, 4096)
 	if earlier, err := os.Open(o.Name() + Earlier); err == nil {
 		text = lastOf(earlier, 4096-len(text)) + text
 		earlier.Close()
 	}
+	text = strings.ReplaceAll(ansi.Strip(text), "\r", "\n") // colours, and bars that are drawn again
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "hint: ") })
 	if len(lines) == 0 {

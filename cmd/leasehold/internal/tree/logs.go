@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/dispatch/launcher"
 )
 
@@ -61,7 +62,7 @@ func (v *logView) before(e launcher.Event) {
 	if e.Event == launcher.ActorExited {
 		v.print(e.Path)
 		for _, t := range v.tails[e.Path] {
-			t.rest(func(line string) { v.lines.line(time.Now(), e.Path+" | "+line) })
+			t.rest(func(line string) { v.lines.line(time.Now(), e.Path+" | "+logs.Clean(line)) })
 			t.File.Close()
 		}
 		delete(v.tails, e.Path)
@@ -83,7 +84,7 @@ func (v *logView) after(e launcher.Event) {
 // print shows an agent's new output. The caller holds mu.
 func (v *logView) print(path string) {
 	for _, t := range v.tails[path] {
-		t.read(func(line string) { v.lines.line(time.Now(), path+" | "+line) })
+		t.read(func(line string) { v.lines.line(time.Now(), path+" | "+logs.Clean(line)) })
 	}
 }
 
