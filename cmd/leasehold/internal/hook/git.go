@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -93,7 +94,7 @@ func runGit(cmd *cobra.Command) error {
 	}
 	first := list.Held[0].Key
 	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
-		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", orElse(names[first], "FILE"))
+		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", inShell(names[first]))
 }
 
 // committedKey returns the lease key of a file in a commit. A commit contains a symbolic
@@ -106,9 +107,17 @@ func committedKey(top, name string) (string, error) {
 	return keyOf(top, path)
 }
 
-func orElse(name, other string) string {
-	if name == "" {
-		return other
+// inShell returns the name of a file as a word for the shell, because whoever reads the
+// advice may run it. Of a name that no line can show it returns a word for it.
+func inShell(name string) string {
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "FILE"
+	case strings.HasPrefix(name, "-"):
+		name = "./" + name
+	}
+	if strings.ContainsAny(name, " \"'\\$&;()<>|*?[]{}`#~!") {
+		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 	}
 	return name
 }
