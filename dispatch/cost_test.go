@@ -373,3 +373,46 @@ func TestAPageOfActorsReadsWhatItShows(t *testing.T) {
 		}
 	}
 }
+
+// A spawn in a resumed run that gives no name looks, under the lock, at no agents of the
+// earlier life with other orders.
+func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
+	most := func(agents int) (rows int64) {
+		count := &countedEngine{}
+		home := &house{over: func(eng engine.Engine) engine.Engine {
+			count.Engine = eng
+			return count
+		}}
+		synctest.Test(t, func(t *testing.T) {
+			home.t = t
+			at(home, vfs.NewCrashableMem(), func(h *house) {
+				tr := h.dispatch(work.Settings{})
+				tr.start()
+				for i := range agents {
+					tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: fmt.Sprint(i)})
+				}
+				tr.die()
+				next, _, err := tr.again(resume(work.Settings{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				next.start()
+				spawn := func(prompt, path string) {
+					t.Helper()
+					count.most.Store(0)
+					if made := next.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: prompt}); made.Path != path {
+						t.Errorf("the agent with prompt %s is %s, want %s", prompt, made.Path, path)
+					}
+					rows = max(rows, count.most.Load())
+				}
+				spawn(fmt.Sprint(agents-1), fmt.Sprint("W", agents))
+				spawn("another", fmt.Sprint("W", agents+1))
+				spawn("0", "W1")
+			})
+		})
+		return rows
+	}
+	if few, many := most(10), most(40); many > few {
+		t.Errorf("a spawn reads %d rows with 10 earlier agents, and %d with 40", few, many)
+	}
+}

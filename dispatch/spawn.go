@@ -81,8 +81,12 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 	defer stop()
 	c := call.Of(ctx)
 	try := func() error {
+		from, err := se.skipEarlier(ctx, sp)
+		if err != nil {
+			return err
+		}
 		return rows.Update(ctx, se.state.eng, func(tx engine.Tx) (refusal error) {
-			made, refusal = se.state.spawn(tx, se.party, sp, ref, c)
+			made, refusal = se.state.spawn(tx, se.party, sp, ref, from, c)
 			return refusal
 		})
 	}
@@ -100,7 +104,7 @@ func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error
 // the actor.
 const spawning call.Kind = "spawn"
 
-func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, c call.Call) (Spawned, error) {
+func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, from int, c call.Call) (Spawned, error) {
 	if !sessionOpen(tx, p.id) {
 		return Spawned{}, registry.ErrSessionEnded
 	}
@@ -123,7 +127,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, c c
 	if err := o.Check(d.Agents); err != nil {
 		return Spawned{}, err
 	}
-	name, earlier, err := nameFor(tx, d, lead, boss, sp, o)
+	name, earlier, err := nameFor(tx, d, lead, boss, sp, o, from)
 	if err != nil {
 		return Spawned{}, err
 	}
@@ -266,9 +270,50 @@ func (se *Session) MaySpawn(ctx context.Context) bool {
 	return err != nil || dispatched && launched
 }
 
+// skipEarlier returns the number of the first generated name that may refer to an
+// actor of an earlier life with the same order. No name before it does so later in
+// this life. It is found in a snapshot, because there may be many.
+func (se *Session) skipEarlier(ctx context.Context, sp Spawn) (from int, err error) {
+	if sp.Name != "" {
+		return 1, nil
+	}
+	return from, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
+		d, _ := work.RunOf(tx, se.run.Name)
+		boss, _ := work.Get(tx, se.actor.ID)
+		o := d.Settings.OrderFor(boss, sp.Role == Sublead, sp.wish())
+		from, _ = earlierFrom(ctx, tx, d, se.actor, sp.Role, o, 1)
+		return context.Cause(ctx)
+	})
+}
+
+// earlierFrom finds the first actor of an earlier life whose name was generated
+// and whose order was the same, from the nth name on. It returns nil, and the
+// number of the first free name, if there is none.
+func earlierFrom(ctx context.Context, tx engine.Tx, d work.Dispatched, lead Actor, role Role, o work.Order, n int) (int, *Actor) {
+	sum := o.Sum()
+	for ; d.Life > 1 && ctx.Err() == nil; n++ {
+		m, taken := memberNamed(tx, lead.Leads, fmt.Sprint(letterOf(role), n))
+		if !taken {
+			break
+		}
+		if w, ok := work.Get(tx, m.ID); ok && w.Auto && w.Before(d.Life) && bytes.Equal(w.Sum, sum) && m.Role == role {
+			return n, &m
+		}
+	}
+	return n, nil
+}
+
+// letterOf begins the generated names of actors with a role.
+func letterOf(role Role) string {
+	if role == Sublead {
+		return "S"
+	}
+	return "W"
+}
+
 // nameFor returns the name of the actor to be spawned and, if that name refers
-// to an actor of an earlier life, that actor.
-func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spawn, o work.Order) (name string, earlier *Actor, err error) {
+// to an actor of an earlier life, that actor. from comes from skipEarlier.
+func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spawn, o work.Order, from int) (name string, earlier *Actor, err error) {
 	if sp.Name != "" {
 		if err := CheckName(sp.Name); err != nil {
 			return "", nil, err
@@ -292,20 +337,15 @@ func nameFor(tx engine.Tx, d work.Dispatched, lead Actor, boss work.Work, sp Spa
 		}
 		return sp.Name, nil, nil
 	}
-	letter, given := "W", boss.Workers
+	n, m := earlierFrom(context.Background(), tx, d, lead, sp.Role, o, from)
+	if m != nil {
+		return m.Name, m, nil
+	}
+	letter, given := letterOf(sp.Role), boss.Workers
 	if sp.Role == Sublead {
-		letter, given = "S", boss.Subleads
+		given = boss.Subleads
 	}
-	sum := o.Sum()
-	for n := 1; d.Life > 1; n++ {
-		m, taken := memberNamed(tx, lead.Leads, fmt.Sprint(letter, n))
-		if !taken {
-			break
-		}
-		if w, ok := work.Get(tx, m.ID); ok && w.Auto && w.Before(d.Life) && bytes.Equal(w.Sum, sum) && m.Role == sp.Role {
-			return m.Name, &m, nil
-		}
-	}
+	given = max(given, n-1) // the names before n are taken
 	for {
 		given++
 		name = fmt.Sprint(letter, given)
