@@ -47,8 +47,11 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.
 			}
 		}
 	}
-	for _, l := range s.core.LostBy(tx, a.ID) {
-		if of, ok := scope(l.Scope); ok && len(lost) < work.MaxLeaseNames {
+	for l := range s.core.LostBy(tx, a.ID) {
+		if len(lost) == work.MaxLeaseNames {
+			break
+		}
+		if of, ok := scope(l.Scope); ok {
 			lost = append(lost, work.LeaseName{Scope: string(of), Key: l.Key, Reason: l.Reason})
 		}
 	}

@@ -343,14 +343,14 @@ func (c *Core) PassOn(tx Tx, from, to uuid.UUID) {
 	}
 }
 
-// LostBy returns the leases that an actor has lost in the last hour, except
+// LostBy yields the leases that an actor has lost in the last hour, except
 // those that ended with their session.
-func (c *Core) LostBy(tx Tx, actor uuid.UUID) (list []Notice) {
-	for row := range tx.Scan(lostKeys(actor)) {
-		if n := (Notice{}); n.read(row) && n.Kind == Loss && n.Reason != string(SessionEnded) {
-			n, _ = n.now(tx, actor)
-			list = append(list, n)
+func (c *Core) LostBy(tx Tx, actor uuid.UUID) iter.Seq[Notice] {
+	return func(yield func(Notice) bool) {
+		for row := range tx.Scan(lostKeys(actor)) {
+			if n := (Notice{}); n.read(row) && n.Kind == Loss && n.Reason != string(SessionEnded) && !yield(n) {
+				return
+			}
 		}
 	}
-	return list
 }
