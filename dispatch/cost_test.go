@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/enginetest"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -415,4 +416,46 @@ func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 	if few, many := most(10), most(40); many > few {
 		t.Errorf("a spawn reads %d rows with 10 earlier agents, and %d with 40", few, many)
 	}
+}
+
+// Whoever asks what has changed reads no more events than it needs, and misses none.
+func TestChangesReadsNoMoreThanMatters(t *testing.T) {
+	count := &countedEngine{}
+	home := &house{over: func(eng engine.Engine) engine.Engine {
+		count.Engine = eng
+		return count
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		home.t = t
+		at(home, vfs.NewCrashableMem(), func(h *house) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			since, err := boss.Revision(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			const many = dispatch.MaxEventList + 100
+			for i := range many {
+				h.take(boss, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
+			}
+			last, err := boss.Revision(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, more, err := boss.Changes(t.Context(), since, func(*event.Event) bool { return false })
+			if err != nil || more || next != last || count.snapshot.Load() > 10 {
+				t.Errorf("after the first event it continues at %d of %d, more %t, having read %d rows: %v", next, last, more, count.snapshot.Load(), err)
+			}
+			seen, pages := 0, 0
+			for more = true; more; pages++ {
+				since, more, err = boss.Changes(t.Context(), since, func(*event.Event) bool { seen++; return true })
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if seen != many || pages != 2 || since != last {
+				t.Errorf("%d of %d events are seen in %d looks, up to %d of %d", seen, many, pages, since, last)
+			}
+		})
+	})
 }

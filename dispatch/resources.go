@@ -88,14 +88,30 @@ func (se *Session) Revision(ctx context.Context) (n uint64, err error) {
 // NewEvents returns a watch that fires when there may be new events.
 func (se *Session) NewEvents() *engine.Watch { return se.state.eng.Watch(event.NumberKey) }
 
-// Events returns a page of the events of the session's run. It is meant for a
-// caller that tells its client no more than which of the resources it can read
-// have changed.
-func (se *Session) Events(ctx context.Context, since uint64) (p EventPage, err error) {
-	q := EventQuery{Since: since, Limit: MaxEventList}
-	return p, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) (err error) {
-		p, err = q.page(ctx, tx, se.run)
-		return err
+// Changes calls each with the events of the session's run after a revision, until
+// each returns false because no later one matters to it. It is meant for a caller
+// that tells its client no more than which of the resources it can read have
+// changed. next is the revision to continue after; more says that the caller need
+// not wait for it.
+func (se *Session) Changes(ctx context.Context, since uint64, each func(*event.Event) bool) (next uint64, more bool, err error) {
+	return next, more, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
+		events, err := event.Read(tx, se.run.ID, since)
+		if err != nil {
+			return err
+		}
+		read := 0
+		for e := range events {
+			if read == MaxEventList {
+				more = true
+				return ctx.Err()
+			}
+			read, next = read+1, e.Revision
+			if !each(&e) {
+				break
+			}
+		}
+		next = max(since, event.NumbersOf(tx).Revision)
+		return ctx.Err()
 	})
 }
 

@@ -233,41 +233,45 @@ func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, sh *sh
 	}
 }
 
-// look reads a page of events, in a turn for large reads, and returns the
-// resources that they change; nil if there are no subscriptions any more.
+// look reads events, in a turn for large reads, until they have changed all of the
+// resources, and returns those that they change; nil if there are no subscriptions
+// any more. The client is told after what was read, so later events up to then
+// change nothing for it.
 func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *share) (changed []string, more bool, err error) {
-	s.mu.Lock()
-	since := s.since
-	s.mu.Unlock()
 	ctx, t, err := sh.turn(ctx, false)
 	if err != nil {
 		return nil, false, err
 	}
-	page, err := se.Events(ctx, since)
-	t.end()
-	compacted, missed := errors.AsType[*event.CompactedError](err)
-	if missed {
-		page, err = dispatch.EventPage{Next: compacted.Through, More: true}, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	s.mu.Lock()
+	defer t.end()
+	s.mu.Lock() // a subscription that is added meanwhile must not miss what is read now
 	defer s.mu.Unlock()
 	if len(s.uris) == 0 {
 		return nil, false, nil
 	}
+	same := maps.Clone(s.uris)
+	maps.DeleteFunc(same, func(_ string, sub subscription) bool { return sub.since == 0 })
+	next, more, err := se.Changes(ctx, s.since, func(e *event.Event) bool {
+		maps.DeleteFunc(same, func(_ string, sub subscription) bool {
+			return e.Revision > sub.since && sub.ChangedBy(e)
+		})
+		return len(same) > 0
+	})
+	if compacted, ok := errors.AsType[*event.CompactedError](err); ok {
+		next, more, err = compacted.Through, true, nil
+		clear(same)
+	}
+	if err != nil {
+		return nil, false, err
+	}
 	changed = []string{}
 	for uri, sub := range s.uris {
-		if sub.since == 0 || missed || slices.ContainsFunc(page.Events, func(e event.Event) bool {
-			return e.Revision > sub.since && sub.ChangedBy(&e)
-		}) {
+		if _, ok := same[uri]; !ok {
 			changed = append(changed, uri)
-			sub.since = page.Next
+			sub.since = next
 			s.uris[uri] = sub
 		}
 	}
-	s.since = page.Next
+	s.since = next
 	slices.Sort(changed)
-	return changed, page.More, nil
+	return changed, more, nil
 }
