@@ -634,7 +634,8 @@ func TestAPIRefusesByName(t *testing.T) {
 		}{
 			{400, "POST", "/leases", `{"key":"a","tll_secs":1}`, "tll_secs", nil},
 			{400, "POST", "/leases", `{"key":"a","ttl_secs":0}`, "1 to 86400", nil},
-			{400, "POST", "/leases?key=b", `{"key":"a"}`, "given once", nil},
+			{400, "POST", "/leases?key=b", `{"key":"a"}`, "key must be given once, in the path, the query or the body", nil},
+			{400, "POST", "/leases", `{"key":"a","key":"a"}`, "key must be given once, in the path, the query or the body", nil},
 			{400, "POST", "/leases", `{"key":`, "not JSON", nil},
 			{400, "POST", "/leases", `[]`, "JSON object", nil},
 			{400, "POST", "/leases", ``, "must be given", nil},

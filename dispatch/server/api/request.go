@@ -164,7 +164,7 @@ func (a *arguments) body(body []byte) error {
 	}
 	for name, value := range wire.Members(body) {
 		if _, twice := a.given[string(name)]; twice {
-			return &registry.ArgumentError{Argument: string(name), Problem: "must be given once; the path, the query or the route has it"}
+			return &registry.ArgumentError{Argument: string(name), Problem: "must be given once, in the path, the query or the body"}
 		}
 		a.given[string(name)] = value
 	}
