@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,6 +71,10 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 }
 
 func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client, error) {
+	o.Token = strings.TrimSpace(o.Token) // of a file, with the end of its line
+	if strings.ContainsAny(o.Token, "\r\n") {
+		return nil, errors.New("the token has several lines: leasehold actor add prints it on the last one")
+	}
 	if o.Outage == 0 {
 		o.Outage = defaultOutage
 	}
@@ -134,6 +139,9 @@ const closeTimeout = 5 * time.Second
 // granted; see Acquire and Work for that. Acquire of a key that the client has
 // leased by Do releases that lease first.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	if _, err := http.NewRequestWithContext(ctx, method, apiPrefix+path, http.NoBody); err != nil {
+		return err
+	}
 	r := request{method: method, path: path}
 	if in != nil {
 		body, err := arguments(in)
@@ -312,8 +320,8 @@ const sessionHeader = "Leasehold-Session"
 
 func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle string) *http.Request {
 	h, err := http.NewRequestWithContext(ctx, r.method, s.url+r.path, bytes.NewReader(r.body))
-	if err != nil { // the path is not valid
-		h, _ = http.NewRequestWithContext(ctx, r.method, s.url, http.NoBody)
+	if err != nil {
+		panic("client: Do has checked the path of a caller, and others are escaped: " + err.Error())
 	}
 	h.Header.Set("Authorization", "Bearer "+c.opts.Token)
 	h.Header.Set("Accept", "application/json")

@@ -365,9 +365,30 @@ func TestARefusedTokenIsNotTriedAgain(t *testing.T) {
 		if took := time.Since(began); err == nil || took < 5*time.Second || took > 8*time.Second {
 			t.Errorf("without a server it answers %v after %v", err, took)
 		}
+		began = time.Now()
+		_, err = client.OpenAt(t.Context(), client.Options{Servers: []string{"http://localhost"}, Token: "one\nlh_no"}, m.clock(), m.dial)
+		if err == nil || !strings.Contains(err.Error(), "several lines") || time.Since(began) > time.Second {
+			t.Errorf("what actor add prints is answered %v after %v", err, time.Since(began))
+		}
+		began = time.Now()
+		_, err = client.OpenAt(t.Context(), client.Options{Servers: []string{"http://localhost"}, Token: "lh_no\n"}, m.clock(), m.dial)
+		if client.CodeOf(err) != "UNAUTHENTICATED" || time.Since(began) > time.Second {
+			t.Errorf("with the end of its line it answers %v after %v", err, time.Since(began))
+		}
 		for _, wrong := range [][]string{nil, {"localhost:80"}, {"unix:"}, {"ftp://localhost"}} {
 			if _, err := client.Open(t.Context(), client.Options{Servers: wrong}); err == nil {
 				t.Errorf("servers %q are taken", wrong)
+			}
+		}
+	})
+}
+
+func TestACallThatCannotBeSentIsRefused(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		for _, call := range []struct{ method, path string }{{"GE T", "/leases"}, {"GET", "/leases?\x00"}, {"GET", "/%zz"}} {
+			if err := one.Do(t.Context(), call.method, call.path, nil, nil); err == nil || client.CodeOf(err) != "" {
+				t.Errorf("%q is answered %v", call, err)
 			}
 		}
 	})

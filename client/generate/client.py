@@ -69,7 +69,9 @@ class Client:
     """One session. What it is granted ends with close, or, if its process dies before, by its ttl."""
 
     def __init__(self, url, token, timeout: float = 65):
-        self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token, timeout
+        self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token.strip(), timeout
+        if len(self._token.splitlines()) > 1:
+            raise ValueError("the token has several lines: leasehold actor add prints it on the last one")
         if not (self._url.path if self._url.scheme == "unix" else self._url.scheme in ("http", "https") and self._url.hostname):
             raise ValueError(f"{url!r} must be http://host:port, https://host or unix:///path")
         self._session = self._conn = None

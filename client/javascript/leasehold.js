@@ -33,7 +33,8 @@ export class Client {
   constructor({ url, token }) {
     if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`${url} must be http://host:port or https://host`);
     this.#url = url.replace(/\/$/, "");
-    this.#token = token;
+    this.#token = token.trim();
+    if (/[\r\n]/.test(this.#token)) throw new TypeError("the token has several lines: leasehold actor add prints it on the last one");
     for (const [name, operation] of Object.entries(operations)) {
       this[name] = (args = {}, call = {}) => this.#call(operation, args, call);
     }

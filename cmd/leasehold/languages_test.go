@@ -203,6 +203,12 @@ try:
     Client(env["PROXY"] + "/quoted", env["ONE"]).task_get("x")
 except Refusal as e:
     assert e.status == 502, e
+try:
+    Client(env["URL"], "root\n" + env["ONE"])
+    assert False, "not refused"
+except ValueError as e:
+    assert "several lines" in str(e), e
+Client(env["URL"], env["ONE"] + "\n").lease_list()
 for url in "127.0.0.1:7711", "localhost:7711", "http:/x", "unix://":
     try:
         Client(url, "x")
@@ -296,6 +302,8 @@ await two.close();
 const other = await client(process.env.ONE);
 await other.run_lease_acquire({ key: "deploy" });
 await other.close();
+assert.throws(() => new Client({ url: process.env.URL, token: "root\n" + process.env.ONE }), /several lines/);
+await new Client({ url: process.env.URL, token: process.env.ONE + "\n" }).lease_list();
 for (const url of ["127.0.0.1:7711", "localhost:7711", "http:/x", "unix:///s", undefined]) {
   assert.throws(() => new Client({ url, token: "x" }), TypeError(url + " must be http://host:port or https://host"));
 }
