@@ -242,20 +242,18 @@ func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *shar
 	if err != nil {
 		return nil, false, err
 	}
-	defer t.end()
-	s.mu.Lock() // a subscription that is added meanwhile must not miss what is read now
-	defer s.mu.Unlock()
-	if len(s.uris) == 0 {
-		return nil, false, nil
-	}
-	same := maps.Clone(s.uris)
+	s.mu.Lock()
+	asked, since := maps.Clone(s.uris), s.since
+	s.mu.Unlock()
+	same := maps.Clone(asked)
 	maps.DeleteFunc(same, func(_ string, sub subscription) bool { return sub.since == 0 })
-	next, more, err := se.Changes(ctx, s.since, func(e *event.Event) bool {
+	next, more, err := se.Changes(ctx, since, func(e *event.Event) bool {
 		maps.DeleteFunc(same, func(_ string, sub subscription) bool {
 			return e.Revision > sub.since && sub.ChangedBy(e)
 		})
 		return len(same) > 0
 	})
+	t.end()
 	if compacted, ok := errors.AsType[*event.CompactedError](err); ok {
 		next, more, err = compacted.Through, true, nil
 		clear(same)
@@ -263,9 +261,17 @@ func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *shar
 	if err != nil {
 		return nil, false, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.uris) == 0 {
+		return nil, false, nil
+	}
 	changed = []string{}
 	for uri, sub := range s.uris {
-		if _, ok := same[uri]; !ok {
+		switch _, unchanged := same[uri]; {
+		case sub.since >= next: // it was added meanwhile
+		case unchanged && sub.since == asked[uri].since:
+		default: // a subscription that was added meanwhile may have missed something
 			changed = append(changed, uri)
 			sub.since = next
 			s.uris[uri] = sub
