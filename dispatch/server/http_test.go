@@ -78,7 +78,10 @@ func (w *web) listen(t *testing.T) {
 			t.Errorf("ServeEndpoint: %v", err)
 		}
 	}()
-	transport := &http.Transport{DialContext: ln.dial, ExpectContinueTimeout: time.Minute}
+	transport := &http.Transport{
+		DialContext: ln.dial, ExpectContinueTimeout: time.Minute,
+		IdleConnTimeout: time.Minute, // the daemon closes an idle connection later, and a request in that instant would fail
+	}
 	w.client = &http.Client{Transport: transport}
 	t.Cleanup(func() { // before newDaemon's
 		w.stop()
