@@ -42,6 +42,10 @@ type room struct {
 
 	looks sync.WaitGroup // goroutines that read the free space
 
+	// failed is how often the reserve could not be created. Each time it may have
+	// taken the last space for a moment.
+	failed atomic.Uint64
+
 	mu     sync.Mutex
 	held   bool        // the reserve file exists
 	spent  bool        // it was removed for a write and does not exist again
@@ -156,18 +160,19 @@ func (s *stateFS) hold(size int64) bool {
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		_ = s.FS.Remove(path)
+		s.room.failed.Add(1)
 	}
 	return err == nil
 }
 
 // yield removes the reserve after a write found no space, and reports whether
-// the write may be tried again.
-func (s *stateFS) yield() bool {
+// the write may be tried again. failed is room.failed before the write.
+func (s *stateFS) yield(failed uint64) bool {
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
 	s.room.full.Store(true)
 	if !s.room.held {
-		return false
+		return s.room.failed.Load() != failed
 	}
 	s.room.held, s.room.spent = false, true
 	if s.room.retake != nil {
@@ -177,10 +182,11 @@ func (s *stateFS) yield() bool {
 }
 
 // withRoom performs a write. If the write found no space and the reserve could
-// be released, withRoom tries once more.
+// be released, or was just being created in vain, withRoom tries once more.
 func (s *stateFS) withRoom(do func() error) error {
+	failed := s.room.failed.Load()
 	err := do()
-	if isFull(err) && s.yield() {
+	if isFull(err) && s.yield(failed) {
 		err = do()
 	}
 	return err

@@ -190,7 +190,7 @@ func (s *store) options() *pebble.Options {
 			// it fails at once. If only space is lacking, Pebble tries again
 			// after the reserve is released.
 			BackgroundError: func(err error) {
-				if !isFull(err) || !s.fs.yield() {
+				if !isFull(err) || !s.fs.yield(s.fs.room.failed.Load()) {
 					s.Fail(err)
 				}
 			},
