@@ -56,52 +56,57 @@ func (e *countedEngine) counting(fn func(engine.Tx) error) func(engine.Tx) error
 	}
 }
 
+// inCountedHouse is inHouse with an engine that counts what its transactions read.
+func inCountedHouse(t *testing.T, story func(t *testing.T, h *house, count *countedEngine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		count := &countedEngine{}
+		over := func(eng engine.Engine) engine.Engine {
+			count.Engine = eng
+			return count
+		}
+		at(&house{t: t, over: over}, vfs.NewCrashableMem(), func(h *house) { story(t, h, count) })
+	})
+}
+
 // A hook that asks who has leased what, before each shell command of an agent, and
 // one that reports a write, make nobody wait longer for many leased files. Nor does
 // a commit of many files that others have leased.
 func TestHooksDoLittleUnderTheLock(t *testing.T) {
 	most := func(many int) map[string]int64 {
-		count := &countedEngine{}
 		does := make(map[string]int64)
-		home := &house{over: func(eng engine.Engine) engine.Engine {
-			count.Engine = eng
-			return count
-		}}
-		synctest.Test(t, func(t *testing.T) {
-			home.t = t
-			at(home, vfs.NewCrashableMem(), func(h *house) {
-				_, token := h.add(dispatch.Root, "", "boss")
-				boss := h.connect(dispatch.Credentials{Token: token}, 1)
-				asks := h.connect(dispatch.Credentials{Operator: true}, 2)
-				var files []string
-				for i := range many {
-					files = append(files, fmt.Sprintf("file:src/%d.ts", i))
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			asks := h.connect(dispatch.Credentials{Operator: true}, 2)
+			var files []string
+			for i := range many {
+				files = append(files, fmt.Sprintf("file:src/%d.ts", i))
+			}
+			measure := func(what string, call func() error) {
+				t.Helper()
+				count.most.Store(0)
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", what, err)
 				}
-				measure := func(what string, call func() error) {
-					t.Helper()
-					count.most.Store(0)
-					if err := call(); err != nil {
-						t.Errorf("%s: %v", what, err)
-					}
-					does[what] = count.most.Load()
+				does[what] = count.most.Load()
+			}
+			ctx := t.Context()
+			measure("hook_write", func() error { _, err := boss.Guard(ctx, "", files, time.Hour, ""); return err })
+			for what, keys := range map[string][]string{"a command": nil, "a commit": files} {
+				var held []*registry.HeldError
+				measure(what, func() (err error) {
+					held, err = h.Conflicts(ctx, asks, []int{2}, nil, "r", keys)
+					return err
+				})
+				if want := min(many, cmp.Or(len(keys), dispatch.MaxConflicts)); len(held) != want {
+					t.Errorf("%s: %d files are leased, want %d", what, len(held), want)
 				}
-				ctx := t.Context()
-				measure("hook_write", func() error { _, err := boss.Guard(ctx, "", files, time.Hour, ""); return err })
-				for what, keys := range map[string][]string{"a command": nil, "a commit": files} {
-					var held []*registry.HeldError
-					measure(what, func() (err error) {
-						held, err = h.Conflicts(ctx, asks, []int{2}, nil, "r", keys)
-						return err
-					})
-					if want := min(many, cmp.Or(len(keys), dispatch.MaxConflicts)); len(held) != want {
-						t.Errorf("%s: %d files are leased, want %d", what, len(held), want)
-					}
-					measure(what+" all the same", func() error { return h.NoteCommitted(ctx, asks, []int{2}, nil, "r", held) })
-				}
-				if held, err := h.Conflicts(ctx, boss, nil, nil, "r", nil); err != nil || len(held) > 0 {
-					t.Errorf("their holder is told of %d leases: %v", len(held), err)
-				}
-			})
+				measure(what+" all the same", func() error { return h.NoteCommitted(ctx, asks, []int{2}, nil, "r", held) })
+			}
+			if held, err := h.Conflicts(ctx, boss, nil, nil, "r", nil); err != nil || len(held) > 0 {
+				t.Errorf("their holder is told of %d leases: %v", len(held), err)
+			}
 		})
 		return does
 	}
@@ -117,42 +122,34 @@ func TestHooksDoLittleUnderTheLock(t *testing.T) {
 // with many, makes nobody wait for longer than if there were few.
 func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 	most := func(many int) map[string]int64 {
-		count := &countedEngine{}
 		reads := make(map[string]int64)
-		home := &house{over: func(eng engine.Engine) engine.Engine {
-			count.Engine = eng
-			return count
-		}}
-		synctest.Test(t, func(t *testing.T) {
-			home.t = t
-			at(home, vfs.NewCrashableMem(), func(h *house) {
-				_, token := h.add(dispatch.Root, "", "boss")
-				boss := h.connect(dispatch.Credentials{Token: token}, 1)
-				_, token = h.add(dispatch.Worker, "", "W1")
-				w := h.connect(dispatch.Credentials{Token: token}, 2)
-				for i := range many {
-					h.take(w, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
-					h.add(dispatch.Sublead, "", fmt.Sprint("S", i))
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			_, token = h.add(dispatch.Worker, "", "W1")
+			w := h.connect(dispatch.Credentials{Token: token}, 2)
+			for i := range many {
+				h.take(w, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
+				h.add(dispatch.Sublead, "", fmt.Sprint("S", i))
+			}
+			measure := func(what string, call func() error) {
+				t.Helper()
+				count.most.Store(0)
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", what, err)
 				}
-				measure := func(what string, call func() error) {
-					t.Helper()
-					count.most.Store(0)
-					if err := call(); err != nil {
-						t.Errorf("%s: %v", what, err)
-					}
-					reads[what] = count.most.Load()
-				}
-				ctx := t.Context()
-				measure("actor_status", func() error { _, err := boss.Status(ctx, "W1"); return err })
-				measure("actor_wait", func() error { _, _, err := boss.Await(ctx, []string{"W1"}, true, time.Millisecond); return err })
-				measure("lease check", func() error { _, err := h.CheckToken(ctx, "r", "", dispatch.LayerScope, "x", 1); return err })
-				measure("store", func() error { _, err := h.RunStore(ctx, "r", ""); return err })
-				measure("revoke", func() error {
-					_, err := h.Revoke(ctx, "r", dispatch.Revocation{Key: "x", Scope: dispatch.LayerScope, Reason: "r"})
-					return err
-				})
-				measure("end of a sub-agent", func() error { return w.EndParty(ctx, "p") })
+				reads[what] = count.most.Load()
+			}
+			ctx := t.Context()
+			measure("actor_status", func() error { _, err := boss.Status(ctx, "W1"); return err })
+			measure("actor_wait", func() error { _, _, err := boss.Await(ctx, []string{"W1"}, true, time.Millisecond); return err })
+			measure("lease check", func() error { _, err := h.CheckToken(ctx, "r", "", dispatch.LayerScope, "x", 1); return err })
+			measure("store", func() error { _, err := h.RunStore(ctx, "r", ""); return err })
+			measure("revoke", func() error {
+				_, err := h.Revoke(ctx, "r", dispatch.Revocation{Key: "x", Scope: dispatch.LayerScope, Reason: "r"})
+				return err
 			})
+			measure("end of a sub-agent", func() error { return w.EndParty(ctx, "p") })
 		})
 		return reads
 	}
@@ -168,42 +165,34 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 // whoever lists a hundred thousand of them asks for a hundred pages.
 func TestAPageOfLeasesReadsWhatItShows(t *testing.T) {
 	read := func(many int) (rows int64) {
-		count := &countedEngine{}
-		home := &house{over: func(eng engine.Engine) engine.Engine {
-			count.Engine = eng
-			return count
-		}}
-		synctest.Test(t, func(t *testing.T) {
-			home.t = t
-			at(home, vfs.NewCrashableMem(), func(h *house) {
-				_, token := h.add(dispatch.Root, "", "boss")
-				boss := h.connect(dispatch.Credentials{Token: token}, 1)
-				for i := range 20 {
-					h.take(boss, dispatch.RunScope, fmt.Sprintf("k%02d", i), time.Hour)
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			for i := range 20 {
+				h.take(boss, dispatch.RunScope, fmt.Sprintf("k%02d", i), time.Hour)
+			}
+			h.take(boss, dispatch.LayerScope, "x", time.Hour)
+			for i := range many {
+				h.add(dispatch.Sublead, "", fmt.Sprint("S", i))
+			}
+			both := []dispatch.Scope{dispatch.RunScope, dispatch.LayerScope}
+			var keys []string
+			for after := ""; ; {
+				page, err := h.RunLeases(t.Context(), "r", "", dispatch.LeaseQuery{Scopes: both, After: after, Limit: 10})
+				if err != nil {
+					t.Fatal(err)
 				}
-				h.take(boss, dispatch.LayerScope, "x", time.Hour)
-				for i := range many {
-					h.add(dispatch.Sublead, "", fmt.Sprint("S", i))
+				for _, l := range page.Leases {
+					keys = append(keys, l.Key)
 				}
-				both := []dispatch.Scope{dispatch.RunScope, dispatch.LayerScope}
-				var keys []string
-				for after := ""; ; {
-					page, err := h.RunLeases(t.Context(), "r", "", dispatch.LeaseQuery{Scopes: both, After: after, Limit: 10})
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, l := range page.Leases {
-						keys = append(keys, l.Key)
-					}
-					if after = page.Next; after == "" {
-						break
-					}
-					rows = max(rows, count.snapshot.Load())
+				if after = page.Next; after == "" {
+					break
 				}
-				if len(keys) != 21 || keys[0] != "k00" || keys[20] != "x" {
-					t.Errorf("the pages have %q", keys)
-				}
-			})
+				rows = max(rows, count.snapshot.Load())
+			}
+			if len(keys) != 21 || keys[0] != "k00" || keys[20] != "x" {
+				t.Errorf("the pages have %q", keys)
+			}
 		})
 		return rows
 	}
@@ -217,55 +206,47 @@ func TestAPageOfLeasesReadsWhatItShows(t *testing.T) {
 func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 	const few, many = 20, 60
 	most := func(agents int) map[string]int64 {
-		count := &countedEngine{}
 		reads := make(map[string]int64)
-		home := &house{over: func(eng engine.Engine) engine.Engine {
-			count.Engine = eng
-			return count
-		}}
-		synctest.Test(t, func(t *testing.T) {
-			home.t = t
-			at(home, vfs.NewCrashableMem(), func(h *house) {
-				measure := func(what string, call func() error) {
-					t.Helper()
-					count.most.Store(0)
-					if err := call(); err != nil {
-						t.Errorf("%s: %v", what, err)
-					}
-					reads[what] = count.most.Load()
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			measure := func(what string, call func() error) {
+				t.Helper()
+				count.most.Store(0)
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", what, err)
 				}
-				tr := h.dispatch(work.Settings{})
+				reads[what] = count.most.Load()
+			}
+			tr := h.dispatch(work.Settings{})
+			tr.start()
+			ctx, boss := t.Context(), tr.cast["root"]
+			var paths []string
+			var ids []uuid.UUID
+			for range agents {
+				a := tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+				paths, ids = append(paths, a.Path), append(ids, a.ID)
+			}
+			measure("the next orders", func() error {
+				if o := tr.start(); len(o.Launch) != 16 {
+					t.Errorf("%d of %d are launched at once", len(o.Launch), agents)
+				}
+				return nil
+			})
+			for range agents / 16 {
 				tr.start()
-				ctx, boss := t.Context(), tr.cast["root"]
-				var paths []string
-				var ids []uuid.UUID
-				for range agents {
-					a := tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
-					paths, ids = append(paths, a.Path), append(ids, a.ID)
-				}
-				measure("the next orders", func() error {
-					if o := tr.start(); len(o.Launch) != 16 {
-						t.Errorf("%d of %d are launched at once", len(o.Launch), agents)
-					}
-					return nil
-				})
-				for range agents / 16 {
-					tr.start()
-				}
-				measure("results", func() error { _, err := h.RunResults(ctx, tr.op, "r", ids); return err })
-				measure("actor_wait", func() error { _, _, err := boss.Await(ctx, paths, true, time.Millisecond); return err })
-				count.updates.Store(0)
-				_, err := boss.Spawn(ctx, dispatch.Spawn{
-					Role: dispatch.Sublead, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("[1")},
-				})
-				if !names("initial_ref")(err) || count.updates.Load() != 0 {
-					t.Errorf("initial_ref that is no JSON: %v, after %d transactions", err, count.updates.Load())
-				}
-				measure("a launcher that is away", func() error {
-					h.hangUp(tr.op)
-					time.Sleep(5 * time.Second)
-					return nil
-				})
+			}
+			measure("results", func() error { _, err := h.RunResults(ctx, tr.op, "r", ids); return err })
+			measure("actor_wait", func() error { _, _, err := boss.Await(ctx, paths, true, time.Millisecond); return err })
+			count.updates.Store(0)
+			_, err := boss.Spawn(ctx, dispatch.Spawn{
+				Role: dispatch.Sublead, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("[1")},
+			})
+			if !names("initial_ref")(err) || count.updates.Load() != 0 {
+				t.Errorf("initial_ref that is no JSON: %v, after %d transactions", err, count.updates.Load())
+			}
+			measure("a launcher that is away", func() error {
+				h.hangUp(tr.op)
+				time.Sleep(5 * time.Second)
+				return nil
 			})
 		})
 		return reads
@@ -282,88 +263,80 @@ func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 // before it.
 func TestAPageOfActorsReadsWhatItShows(t *testing.T) {
 	read := func(many int) map[string]int64 {
-		count := &countedEngine{}
 		rows := make(map[string]int64)
-		home := &house{over: func(eng engine.Engine) engine.Engine {
-			count.Engine = eng
-			return count
-		}}
-		synctest.Test(t, func(t *testing.T) {
-			home.t = t
-			at(home, vfs.NewCrashableMem(), func(h *house) {
-				_, token := h.add(dispatch.Root, "", "boss")
-				boss := h.connect(dispatch.Credentials{Token: token}, 1)
-				_, token = h.add(dispatch.Sublead, "", "S1")
-				lead := h.connect(dispatch.Credentials{Token: token}, 2)
-				var w *dispatch.Session
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			_, token = h.add(dispatch.Sublead, "", "S1")
+			lead := h.connect(dispatch.Credentials{Token: token}, 2)
+			var w *dispatch.Session
+			for i := range many {
+				_, token = h.add(dispatch.Worker, "S1", fmt.Sprintf("W%03d", i))
+				if i == 0 {
+					w = h.connect(dispatch.Credentials{Token: token}, 3)
+				}
+			}
+			h.add(dispatch.Worker, "", "T1")
+			for i := range many {
+				h.take(w, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
+				h.take(w, dispatch.LayerScope, fmt.Sprint("k", i), time.Hour)
+			}
+			pages := func(who string, held int, list func(after string) ([]dispatch.ActorInfo, string, error)) {
+				t.Helper()
+				var paths []string
+				for after := ""; ; {
+					infos, next, err := list(after)
+					if err != nil {
+						t.Fatal(who, err)
+					}
+					for _, a := range infos {
+						if paths = append(paths, a.Path); a.Name == "W000" && (a.Leases != held || len(a.Holds) != 8) {
+							t.Errorf("%s is told that %s holds %d leases, as %d, want %d", who, a.Path, a.Leases, len(a.Holds), held)
+						}
+					}
+					rows[who] = max(rows[who], count.snapshot.Load())
+					if after = next; after == "" {
+						break
+					}
+				}
+				var want []string
+				if who == "root" || who == "the operator" {
+					want = append(want, "root")
+				}
+				want = append(want, "S1")
 				for i := range many {
-					_, token = h.add(dispatch.Worker, "S1", fmt.Sprintf("W%03d", i))
-					if i == 0 {
-						w = h.connect(dispatch.Credentials{Token: token}, 3)
-					}
+					want = append(want, fmt.Sprintf("S1→W%03d", i))
 				}
-				h.add(dispatch.Worker, "", "T1")
-				for i := range many {
-					h.take(w, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
-					h.take(w, dispatch.LayerScope, fmt.Sprint("k", i), time.Hour)
+				if who == "root" || who == "the operator" {
+					want = append(want, "T1")
 				}
-				pages := func(who string, held int, list func(after string) ([]dispatch.ActorInfo, string, error)) {
-					t.Helper()
-					var paths []string
-					for after := ""; ; {
-						infos, next, err := list(after)
-						if err != nil {
-							t.Fatal(who, err)
-						}
-						for _, a := range infos {
-							if paths = append(paths, a.Path); a.Name == "W000" && (a.Leases != held || len(a.Holds) != 8) {
-								t.Errorf("%s is told that %s holds %d leases, as %d, want %d", who, a.Path, a.Leases, len(a.Holds), held)
-							}
-						}
-						rows[who] = max(rows[who], count.snapshot.Load())
-						if after = next; after == "" {
-							break
-						}
-					}
-					var want []string
-					if who == "root" || who == "the operator" {
-						want = append(want, "root")
-					}
-					want = append(want, "S1")
-					for i := range many {
-						want = append(want, fmt.Sprintf("S1→W%03d", i))
-					}
-					if who == "root" || who == "the operator" {
-						want = append(want, "T1")
-					}
-					if !slices.Equal(paths, want) {
-						t.Errorf("%s sees %q", who, paths)
-					}
+				if !slices.Equal(paths, want) {
+					t.Errorf("%s sees %q", who, paths)
 				}
-				by := func(se *dispatch.Session) func(string) ([]dispatch.ActorInfo, string, error) {
-					return func(after string) ([]dispatch.ActorInfo, string, error) { return se.Actors(t.Context(), after, 4) }
+			}
+			by := func(se *dispatch.Session) func(string) ([]dispatch.ActorInfo, string, error) {
+				return func(after string) ([]dispatch.ActorInfo, string, error) { return se.Actors(t.Context(), after, 4) }
+			}
+			pages("root", many, by(boss))
+			pages("its lead", 2*many, by(lead))
+			pages("a worker", 2*many, by(w))
+			pages("the operator", 2*many, func(after string) (list []dispatch.ActorInfo, next string, err error) {
+				runs, next, err := h.RunsAfter(t.Context(), "", after, 4)
+				for _, r := range runs {
+					list = append(list, r.Actors...)
 				}
-				pages("root", many, by(boss))
-				pages("its lead", 2*many, by(lead))
-				pages("a worker", 2*many, by(w))
-				pages("the operator", 2*many, func(after string) (list []dispatch.ActorInfo, next string, err error) {
-					runs, next, err := h.RunsAfter(t.Context(), "", after, 4)
-					for _, r := range runs {
-						list = append(list, r.Actors...)
-					}
-					return list, next, err
-				})
-				for _, gone := range []string{"S2", "S1→W", "S1→W000→x", "T1"} {
-					if _, _, err := lead.Actors(t.Context(), gone, 4); !names("after")(err) {
-						t.Errorf("a page behind %s: %v", gone, err)
-					}
-				}
-				_, token = h.add(dispatch.Worker, "", "T2")
-				outside := h.connect(dispatch.Credentials{Token: token}, 4)
-				if _, _, err := outside.Actors(t.Context(), "S1→W000", 4); !names("after")(err) {
-					t.Errorf("a page behind an actor of another layer: %v", err)
-				}
+				return list, next, err
 			})
+			for _, gone := range []string{"S2", "S1→W", "S1→W000→x", "T1"} {
+				if _, _, err := lead.Actors(t.Context(), gone, 4); !names("after")(err) {
+					t.Errorf("a page behind %s: %v", gone, err)
+				}
+			}
+			_, token = h.add(dispatch.Worker, "", "T2")
+			outside := h.connect(dispatch.Credentials{Token: token}, 4)
+			if _, _, err := outside.Actors(t.Context(), "S1→W000", 4); !names("after")(err) {
+				t.Errorf("a page behind an actor of another layer: %v", err)
+			}
 		})
 		return rows
 	}
@@ -379,37 +352,29 @@ func TestAPageOfActorsReadsWhatItShows(t *testing.T) {
 // earlier life with other orders.
 func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 	most := func(agents int) (rows int64) {
-		count := &countedEngine{}
-		home := &house{over: func(eng engine.Engine) engine.Engine {
-			count.Engine = eng
-			return count
-		}}
-		synctest.Test(t, func(t *testing.T) {
-			home.t = t
-			at(home, vfs.NewCrashableMem(), func(h *house) {
-				tr := h.dispatch(work.Settings{})
-				tr.start()
-				for i := range agents {
-					tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: fmt.Sprint(i)})
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			tr := h.dispatch(work.Settings{})
+			tr.start()
+			for i := range agents {
+				tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: fmt.Sprint(i)})
+			}
+			tr.die()
+			next, _, err := tr.again(resume(work.Settings{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.start()
+			spawn := func(prompt, path string) {
+				t.Helper()
+				count.most.Store(0)
+				if made := next.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: prompt}); made.Path != path {
+					t.Errorf("the agent with prompt %s is %s, want %s", prompt, made.Path, path)
 				}
-				tr.die()
-				next, _, err := tr.again(resume(work.Settings{}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				next.start()
-				spawn := func(prompt, path string) {
-					t.Helper()
-					count.most.Store(0)
-					if made := next.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: prompt}); made.Path != path {
-						t.Errorf("the agent with prompt %s is %s, want %s", prompt, made.Path, path)
-					}
-					rows = max(rows, count.most.Load())
-				}
-				spawn(fmt.Sprint(agents-1), fmt.Sprint("W", agents))
-				spawn("another", fmt.Sprint("W", agents+1))
-				spawn("0", "W1")
-			})
+				rows = max(rows, count.most.Load())
+			}
+			spawn(fmt.Sprint(agents-1), fmt.Sprint("W", agents))
+			spawn("another", fmt.Sprint("W", agents+1))
+			spawn("0", "W1")
 		})
 		return rows
 	}
@@ -420,42 +385,34 @@ func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 
 // Whoever asks what has changed reads no more events than it needs, and misses none.
 func TestChangesReadsNoMoreThanMatters(t *testing.T) {
-	count := &countedEngine{}
-	home := &house{over: func(eng engine.Engine) engine.Engine {
-		count.Engine = eng
-		return count
-	}}
-	synctest.Test(t, func(t *testing.T) {
-		home.t = t
-		at(home, vfs.NewCrashableMem(), func(h *house) {
-			_, token := h.add(dispatch.Root, "", "boss")
-			boss := h.connect(dispatch.Credentials{Token: token}, 1)
-			since, err := boss.Revision(t.Context())
+	inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		boss := h.connect(dispatch.Credentials{Token: token}, 1)
+		since, err := boss.Revision(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const many = dispatch.MaxEventList + 100
+		for i := range many {
+			h.take(boss, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
+		}
+		last, err := boss.Revision(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, more, err := boss.Changes(t.Context(), since, func(*event.Event) bool { return false })
+		if err != nil || more || next != last || count.snapshot.Load() > 10 {
+			t.Errorf("after the first event it continues at %d of %d, more %t, having read %d rows: %v", next, last, more, count.snapshot.Load(), err)
+		}
+		seen, pages := 0, 0
+		for more = true; more; pages++ {
+			since, more, err = boss.Changes(t.Context(), since, func(*event.Event) bool { seen++; return true })
 			if err != nil {
 				t.Fatal(err)
 			}
-			const many = dispatch.MaxEventList + 100
-			for i := range many {
-				h.take(boss, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
-			}
-			last, err := boss.Revision(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			next, more, err := boss.Changes(t.Context(), since, func(*event.Event) bool { return false })
-			if err != nil || more || next != last || count.snapshot.Load() > 10 {
-				t.Errorf("after the first event it continues at %d of %d, more %t, having read %d rows: %v", next, last, more, count.snapshot.Load(), err)
-			}
-			seen, pages := 0, 0
-			for more = true; more; pages++ {
-				since, more, err = boss.Changes(t.Context(), since, func(*event.Event) bool { seen++; return true })
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			if seen != many || pages != 2 || since != last {
-				t.Errorf("%d of %d events are seen in %d looks, up to %d of %d", seen, many, pages, since, last)
-			}
-		})
+		}
+		if seen != many || pages != 2 || since != last {
+			t.Errorf("%d of %d events are seen in %d looks, up to %d of %d", seen, many, pages, since, last)
+		}
 	})
 }
