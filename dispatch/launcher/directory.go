@@ -180,6 +180,16 @@ func runDirectories(base, run string) []string {
 	return found
 }
 
+// RunNames returns the names of the runs that have directories in base.
+func RunNames(base string) (names []string) {
+	for _, dir := range runDirectories(base, "*") {
+		if name := filepath.Base(filepath.Dir(dir)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Unfinished returns the directories in base of runs that have no summary and
 // whose dispatcher is gone. Their processes may still exist.
 func Unfinished(base string) (list []*Directory, files []RunFile) {

@@ -207,7 +207,7 @@ func (g *guard) watch(ctx context.Context, note string) (string, error) {
 
 // tell calls a tool of the daemon, if one runs. Without a daemon it does nothing.
 func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (verdict, error) {
-	if g.daemon == nil && g.connect(false) != nil {
+	if g.connect(false) != nil {
 		return verdict{}, nil
 	}
 	_, err := g.call(ctx, tool, args)
@@ -223,7 +223,7 @@ func (g *guard) news(ctx context.Context) string {
 	if g.event.ours || !slices.Contains(g.client.tells, g.event.kind) {
 		return ""
 	}
-	if g.daemon == nil && g.connect(false) != nil {
+	if g.connect(false) != nil {
 		return "" // without a daemon there is no news
 	}
 	args := map[string]any{"party": g.event.party, "main": g.event.main}
@@ -238,9 +238,12 @@ func (g *guard) news(ctx context.Context) string {
 	return news.Text
 }
 
-// connect opens a session with the daemon, with the credentials of reach. An operator
-// speaks for the client's process.
+// connect opens a session with the daemon, unless there is one, with the credentials of
+// reach. An operator speaks for the client's process.
 func (g *guard) connect(start bool) (err error) {
+	if g.daemon != nil {
+		return nil
+	}
 	d, hello, err := reach(g.cmd)
 	if err != nil {
 		return err

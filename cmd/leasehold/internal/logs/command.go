@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +76,7 @@ is needed.`,
 		}
 		switch len(args) {
 		case 0:
-			words = runsBelow(base)
+			words = launcher.RunNames(base)
 		case 1:
 			if dir, err := launcher.FindStarted(base, args[0], ""); err == nil {
 				words = actorsOf(dir)
@@ -133,7 +132,7 @@ func find(cmd *cobra.Command, base, run, path string) (*launcher.Directory, erro
 	if err == nil {
 		return dir, nil
 	}
-	runs := runsBelow(base)
+	runs := launcher.RunNames(base)
 	if near := connection.Nearest(run, runs); near != "" {
 		return nil, exit.Hint(err, "did you mean run %s?", near)
 	}
@@ -144,16 +143,6 @@ func find(cmd *cobra.Command, base, run, path string) (*launcher.Directory, erro
 		return nil, exit.Hint(err, "leasehold dispatch makes a directory for each run that it starts, and there is none")
 	}
 	return nil, exit.Hint(err, "the runs are %s", connection.Some(runs))
-}
-
-func runsBelow(base string) (names []string) {
-	found, _ := fs.Glob(os.DirFS(base), "*/*/run.json") // base may contain any character
-	for _, file := range found {
-		if name := filepath.Base(filepath.Dir(filepath.Dir(file))); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 func actorsOf(dir *launcher.Directory) (paths []string) {
