@@ -234,7 +234,7 @@ func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs
 type presentArgs struct {
 	agentArg
 	LetGo string `json:"let_go,omitempty" doc:"give back what hook_write took: for this sub-agent, or for all" enum:"own|all"`
-	Rests string `json:"rests,omitempty" doc:"whose turn is over: that of this main agent, or that of all others of the client because its user has begun this conversation" enum:"own|others"`
+	Rests string `json:"rests,omitempty" doc:"own: the turn of this main agent is over. others: the user has begun this conversation, so the turns of the client's other main agents are over" enum:"own|others"`
 }
 
 // A hooked is the result of a hook.
