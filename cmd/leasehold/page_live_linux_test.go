@@ -85,7 +85,7 @@ func TestPageIsLive(t *testing.T) {
 	p.sees("the event of it", row("expired"))
 
 	// Revoke, by keyboard alone.
-	s.acquire(one, "revoke me", 600)
+	revoked := s.acquire(one, "revoke me", 600)
 	p.view("leases")
 	p.sees("a lease", row("revoke me"))
 	p.eval(`document.activeElement.blur()`, nil)
@@ -96,6 +96,10 @@ func TestPageIsLive(t *testing.T) {
 	p.press("Enter")
 	p.sees("the panel", `document.activeElement.id === "panel-title"`)
 	p.tabTo("the button", `document.activeElement.textContent === "Revoke lease"`)
+	p.eval(`window.button = document.activeElement`, nil)
+	s.do(one, "lease_renew", map[string]any{"lease_id": revoked, "ttl_secs": 3600})
+	s.acquire(one, "another", 600) // an event, for which the page asks again
+	p.sees("the button again, still with the keyboard", `document.activeElement !== window.button && document.activeElement.textContent === "Revoke lease"`)
 	p.press("Enter")
 	p.sees("the question", `document.activeElement.id === "why"`)
 	p.write("it hangs")

@@ -20,6 +20,15 @@ export function put(el, text) {
   if (el.textContent !== text) el.textContent = text;
 }
 
+// replace gives an element other children. The keyboard stays on the control where it
+// was, if that is there again.
+export function replace(el, ...children) {
+  const at = document.activeElement;
+  const was = el.contains(at) ? at.outerHTML : "";
+  el.replaceChildren(...children);
+  if (was) [...el.querySelectorAll("a, button, select")].find((c) => c.outerHTML === was)?.focus({ preventScroll: true });
+}
+
 // set gives an element an attribute, or none.
 export function set(el, name, value) {
   if (value === undefined || value === null || value === false) el.removeAttribute(name);

@@ -2,7 +2,7 @@
 
 import { act } from "./api.js";
 import { ask } from "./ask.js";
-import { count, day, facts, h, put, shape, span, state } from "./dom.js";
+import { count, day, facts, h, put, replace, shape, span, state } from "./dom.js";
 import { Grid } from "./grid.js";
 import { history } from "./model.js";
 import { Bar, happened, measure, meter, Panel } from "./parts.js";
@@ -139,7 +139,7 @@ export class LeasesView {
     const next = l || [...this.model.leases.values()].find((x) => x.title === this.of.key && x.scope === this.of.scope && (x.layer || "") === this.of.layer);
     if (!l) {
       this.times = undefined;
-      this.now.replaceChildren(state({ shape: "ring", tone: "calm" }, "No longer held under this token"),
+      replace(this.now, state({ shape: "ring", tone: "calm" }, "No longer held under this token"),
         h("p", {}, next ? "It is held by " + next.holder.path + " now. " : "Nobody holds it now. "),
         next ? h("button", { type: "button", class: "plain", onclick: () => this.select(next.id, true) }, "Show the new holder") : "");
       return;
@@ -149,7 +149,7 @@ export class LeasesView {
     this.times = () => measure(m, partLeft(l, Date.now()), left(l, Date.now()) + (l.keep_alive ? ", kept alive" : ""), toneOf(l, Date.now()));
     this.times();
     const hold = l.holder;
-    this.now.replaceChildren(m,
+    replace(this.now, m,
       this.ui.acts() ? h("div", { class: "buttons" }, h("button", { type: "button", class: "danger", onclick: () => this.revoke(l) }, "Revoke lease")) : "",
       l.in_line ? h("h3", {}, count(l.in_line, "waiting", "waiting")) : "",
       l.in_line ? h("ol", { class: "line" }, l.waiters.map((w) => h("li", {}, h("span", {}, w.path + (w.as ? " (as " + w.as + ")" : "")), h("span", { class: "hint" }, span(w.waiting_ms)))), l.in_line > l.waiters.length ? h("li", { class: "hint" }, "and " + (l.in_line - l.waiters.length) + " more") : "") : "",

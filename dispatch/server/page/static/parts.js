@@ -1,6 +1,6 @@
 // What several views have: the bar above a list, and the panel beside it.
 
-import { clock, h, put, reshape, set, state } from "./dom.js";
+import { clock, h, put, replace, reshape, set, state } from "./dom.js";
 
 // A bar has a search, filters of which one is chosen, and how much is shown.
 export class Bar {
@@ -60,7 +60,7 @@ export class Panel {
 
   open(title, ...content) {
     put(this.title, title);
-    this.content.replaceChildren(...content.flat(Infinity).filter(Boolean));
+    replace(this.content, ...content.flat(Infinity).filter(Boolean));
     this.element.hidden = false;
   }
 

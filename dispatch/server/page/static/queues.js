@@ -3,7 +3,7 @@
 
 import { act, ofRun } from "./api.js";
 import { ask } from "./ask.js";
-import { ago, count, facts, h, put, reshape, span, state } from "./dom.js";
+import { ago, count, facts, h, put, replace, reshape, span, state } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Bar, Panel } from "./parts.js";
 
@@ -90,9 +90,9 @@ export class QueuesView {
 
   refresh(q) {
     this.was = JSON.stringify(q);
-    if (!q) return this.counts.replaceChildren(h("p", { class: "hush" }, "The queue has no tasks."));
+    if (!q) return replace(this.counts, h("p", { class: "hush" }, "The queue has no tasks."));
     const acts = this.ui.acts();
-    this.counts.replaceChildren(state(lookOf(q), wordOf(q)),
+    replace(this.counts, state(lookOf(q), wordOf(q)),
       acts ? h("div", { class: "buttons" }, q.paused ? h("button", { type: "button", class: "plain", onclick: () => this.resume(q) }, "Resume queue") : h("button", { type: "button", class: "plain", onclick: () => this.pause(q) }, "Pause queue"),
         q.dead ? h("button", { type: "button", class: "plain", onclick: () => this.redrive(q) }, "Redrive dead tasks") : "") : "",
       q.paused_reason ? h("p", {}, q.paused_reason) : "", facts(["Ready", String(q.ready)], ["In progress", String(q.in_progress)], ["Delayed", String(q.delayed)], ["Dead", String(q.dead)], ["Completed", String(q.completed)], ["Failed", String(q.failed)], ["Cancelled", String(q.cancelled)]));
@@ -105,10 +105,8 @@ export class QueuesView {
     try {
       const { tasks } = await ofRun(this.model.run, "/tasks", { queue: name, state: which, limit: 100 });
       if (this.shown !== name || this.which !== which) return;
-      const focused = document.activeElement?.dataset?.task;
-      this.tasks.replaceChildren(tasks.length ? h("ol", { class: "tasks" }, tasks.map((t) => this.task(t))) : h("p", { class: "hush" }, "None."));
+      replace(this.tasks, tasks.length ? h("ol", { class: "tasks" }, tasks.map((t) => this.task(t))) : h("p", { class: "hush" }, "None."));
       if (tasks.length === 100) this.tasks.append(h("p", { class: "hint" }, "These are the first 100."));
-      if (focused) this.tasks.querySelector(`[data-task="${CSS.escape(focused)}"]`)?.focus();
     } catch (err) {
       if (this.shown === name && this.which === which) this.tasks.replaceChildren(h("p", { class: "wrong" }, err.message));
     }
