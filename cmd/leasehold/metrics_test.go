@@ -302,6 +302,39 @@ func (d *measured) scrape() map[string]*dto.MetricFamily {
 	return families
 }
 
+// A page of a browser cannot read what needs no token, whatever name it gives to
+// our address.
+func TestMetricsAreNotForPages(t *testing.T) {
+	t.Parallel()
+	d := startMeasured(t, "--http-host", "scraped.example")
+	for _, c := range []struct {
+		host, origin string
+		want         int
+	}{
+		{"localhost:7712", "", http.StatusOK},
+		{"scraped.example:7712", "", http.StatusOK},
+		{"rebound.example:7712", "", http.StatusForbidden},
+		{"localhost:7712", "http://page.example", http.StatusForbidden},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.scraped, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("a request to %q from %q is answered %d, not %d", c.host, c.origin, resp.StatusCode, c.want)
+		}
+	}
+}
+
 // value is that of a series, of a histogram how often it was measured.
 func (d *measured) value(families map[string]*dto.MetricFamily, name string, of labels) float64 {
 	d.Helper()

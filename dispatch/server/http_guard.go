@@ -32,6 +32,18 @@ func checkOrigin(r *http.Request, hosts []string) error {
 	return nil
 }
 
+// GuardHost passes on to next only the requests that name this server as an
+// endpoint's must: see [Transport.HTTPHosts].
+func GuardHost(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := checkOrigin(r, hosts); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 const adviceOnHosts = "if clients reach it by that name, give the name to leasehold serve with --http-host; a proxy must pass the Host header on"
 
 func ownHost(r *http.Request, hostport string, hosts []string) bool {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // listenMetrics opens the port of the metrics on the loopback, because that
@@ -26,12 +28,13 @@ func listenMetrics(addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// serveMetrics serves them until ctx ends.
-func serveMetrics(ctx context.Context, ln net.Listener, metrics http.Handler) error {
+// serveMetrics serves them until ctx ends. No page of a browser can read them:
+// hosts are the names by which others may.
+func serveMetrics(ctx context.Context, ln net.Listener, hosts []string, metrics http.Handler) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
 	web := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		Handler: server.GuardHost(hosts, mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = web.Close() })

@@ -140,7 +140,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 	f.IntVar(&cfg.Partitions, "partitions", 0, fmt.Sprintf("spread the runs of a new --postgres over so many partitions, from 1 to %d (default %d); later it stays", postgres.MaxPartitions, postgres.DefaultPartitions))
 	cfg.Door.addFlags(f)
 	f.StringVar(&cfg.HTTP, "http", "", "serve HTTP too, at this `address`")
-	f.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "a `name`, besides the loopback's, by which HTTP clients may reach it (repeatable)")
+	f.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "a `name`, besides the loopback's, by which clients of --http and --metrics may reach it (repeatable)")
 	f.StringVar(&cfg.Metrics, "metrics", "", "serve metrics for Prometheus at this loopback `address`, without a token")
 	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "serve --http over TLS: the `file` of the certificate, and of those that it was signed with")
 	f.StringVar(&cfg.TLS.Key, "tls-key", "", "the `file` of its key")
@@ -181,8 +181,10 @@ func (cfg *serveConfig) check() (err error) {
 		return fmt.Errorf("--max-depth %d: must be from 1 to 32", cfg.MaxDepth)
 	}
 	switch {
-	case cfg.HTTP == "" && (cfg.Remote || len(cfg.HTTPHosts) > 0 || cfg.TLS.given()):
-		return errors.New("--http-host, --http-allow-remote, --tls-cert and --tls-key say how to serve --http, which is not given")
+	case cfg.HTTP == "" && (cfg.Remote || cfg.TLS.given()):
+		return errors.New("--http-allow-remote, --tls-cert and --tls-key say how to serve --http, which is not given")
+	case cfg.HTTP == "" && cfg.Metrics == "" && len(cfg.HTTPHosts) > 0:
+		return errors.New("--http-host names this server for --http and --metrics, and neither is given")
 	case (cfg.TLS.Cert == "") != (cfg.TLS.Key == ""):
 		return errors.New("--tls-cert and --tls-key must be given together")
 	}
@@ -328,7 +330,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	services.Go(func() error { return told.run(ctx) })
 	services.Go(func() error { return warnOfExpiry(ctx, log, certificates) })
 	if scraped != nil {
-		services.Go(func() error { return serveMetrics(ctx, scraped, measured.Handler()) })
+		services.Go(func() error { return serveMetrics(ctx, scraped, cfg.HTTPHosts, measured.Handler()) })
 	}
 	if cfg.IdleExit > 0 {
 		services.Go(func() error {
