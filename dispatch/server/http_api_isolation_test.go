@@ -270,7 +270,7 @@ func TestAPIKeepsActorsApartWhateverTheyAsk(t *testing.T) {
 					}
 				}
 			}
-			for range min(requests(), 2000) / 2 { // in less time than the leases last
+			for range min(requests()/3, 1000) { // in less time than the leases last
 				if p.probe(); t.Failed() {
 					return
 				}

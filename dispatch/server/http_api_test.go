@@ -240,7 +240,11 @@ func TestALossIsToldInAnAnswerOfAnyForm(t *testing.T) {
 func TestADeletedSessionIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram(t, newWeb(t, server.Options{}))
-		for range 500 {
+		rounds := 500
+		if testing.Short() {
+			rounds = 100
+		}
+		for range rounds {
 			p.open()
 			p.want(201, "POST", "/leases", `{"key":"a"}`)
 			var both sync.WaitGroup
