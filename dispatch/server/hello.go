@@ -32,7 +32,8 @@ import (
 // daemon accepts hellos of its own version and of all earlier ones. It refuses
 // a later one, because it would ignore fields that it does not know about the
 // client. So a change that adds a field to Hello, or changes the meaning of
-// one, must raise the version.
+// one, must raise the version. A client says the earliest version that has all
+// that it says about itself, so a daemon refuses only what it would ignore.
 const HelloVersion = 2
 
 // maxHello is the largest length of the line that opens a connection, in bytes.
@@ -40,7 +41,7 @@ const maxHello = 16 << 10
 
 // A Hello says who connects. Its fields are those of [dispatch.Credentials].
 type Hello struct {
-	Leasehold int    `json:"leasehold"` // HelloVersion
+	Leasehold int    `json:"leasehold"` // at most HelloVersion
 	Handle    string `json:"handle,omitempty"`
 	Token     string `json:"token,omitempty"`
 	Operator  bool   `json:"operator,omitempty"`
@@ -61,6 +62,15 @@ type Hello struct {
 // Lasts reports whether a client that sends h again is the same party as
 // before: h names a session or an actor, and does not join as a new one.
 func (h Hello) Lasts() bool { return h.Handle != "" || h.Token != "" }
+
+// version returns the earliest version that has all that h says, so that a daemon of
+// that version accepts h.
+func (h Hello) version() int {
+	if h.Mark != "" {
+		return 2
+	}
+	return 1
+}
 
 // A Welcome answers a Hello: a session, or an error after which the connection
 // is closed.
@@ -95,10 +105,7 @@ func (e *HelloError) Error() string { return e.Message }
 // is a [*HelloError], and also if h has a name that is not UTF-8. Greet sets no deadlines
 // on nc.
 func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
-	h.Leasehold = HelloVersion
-	if h.Mark == "" {
-		h.Leasehold = 1 // an older daemon accepts it, and nothing else is new
-	}
+	h.Leasehold = h.version()
 	h.Directory = wire.Informative(h.Directory)
 	hello, err := wire.Marshal(h)
 	if err != nil {

@@ -85,7 +85,9 @@ func (l *link) greet(ctx context.Context, timeout time.Duration) error {
 	defer stop()
 	l.nc.SetDeadline(time.Now().Add(timeout))
 	defer l.nc.SetDeadline(time.Time{})
-	if _, err := l.out.Write(wire.Line(Hello{Leasehold: HelloVersion, Operator: true})); err != nil {
+	h := Hello{Operator: true}
+	h.Leasehold = h.version() // the other server may be older
+	if _, err := l.out.Write(wire.Line(h)); err != nil {
 		return fmt.Errorf("%w: %w", errLinkLost, err)
 	}
 	line, err := readLine(l.in, maxHello, nil)

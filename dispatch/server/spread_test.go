@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -924,6 +925,45 @@ func TestNoticesComeThroughEveryDoor(t *testing.T) {
 				leave()
 				resp.Body.Close()
 			}
+		}
+	})
+}
+
+// In a rolling upgrade, a server that leads one partition calls tools of an older one that
+// leads another. It says a hello that all versions accept.
+func TestALinkSaysTheFirstHello(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		t := s.T
+		said := make(chan server.Hello, 1)
+		s.ways[1] = &server.Way{Over: context.Background(), Dial: func(context.Context) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() {
+				defer far.Close()
+				br := bufio.NewReader(far)
+				_, err := br.ReadString('\n') // what is passed on
+				if err == nil {
+					_, err = br.Discard(4) // the length of a frame
+				}
+				line, lost := br.ReadBytes('\n')
+				var h server.Hello
+				if err = errors.Join(err, lost); err == nil {
+					err = json.Unmarshal(line, &h)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				select {
+				case said <- h:
+				default: // it tries again
+				}
+			}()
+			return near, nil
+		}}
+		op := s.operator(0)
+		op.calls++
+		op.call(op.calls, "operator_tree", fmt.Sprintf(`{"run":%q}`, s.runs()[1]))
+		if h := <-said; h.Leasehold != 1 {
+			t.Errorf("it said version %d", h.Leasehold)
 		}
 	})
 }
