@@ -138,16 +138,31 @@ func (c *Cluster) Settled() []string { return c.settled }
 var ErrNoSchema = errors.New("no server has used this database yet")
 
 // FindCluster connects to an existing cluster and changes nothing. Of o it uses
-// where the database is.
+// where the database is. The database must have the schema of this program.
 func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
-	cfg, err := o.withDefaults().config()
+	c, version, err := findCluster(ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	if known, err := lastMigration(); err != nil || version != known {
+		c.Close()
+		return nil, cmp.Or(err, otherSchema(version, known))
+	}
+	return c, nil
+}
+
+// findCluster is FindCluster of a database whose schema may be an earlier one,
+// and returns its version. What asks such a database must use only what that
+// schema has, too.
+func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err error) {
+	cfg, err := o.withDefaults().config()
+	if err != nil {
+		return nil, 0, err
 	}
 	cfg.MaxConns = 2
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var partitions int
 	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
@@ -155,12 +170,12 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 		if err != nil {
 			return err
 		}
-		version, err := schemaVersion(ctx, conn.Conn())
+		version, err = schemaVersion(ctx, conn.Conn())
 		switch {
 		case undefinedTable(err):
 			return ErrNoSchema
-		case err == nil && version != known:
-			return fmt.Errorf("the schema of the database is version %d, and this program knows %d: use the version that its servers have", version, known)
+		case err == nil && version > known:
+			return otherSchema(version, known)
 		case err != nil:
 			return err
 		}
@@ -168,9 +183,13 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 	})
 	if err != nil {
 		pool.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return &Cluster{pool: pool, partitions: partitions}, nil
+	return &Cluster{pool: pool, partitions: partitions}, version, nil
+}
+
+func otherSchema(version, known int) error {
+	return fmt.Errorf("the schema of the database is version %d, and this program knows %d: use the version that its servers have", version, known)
 }
 
 // Close closes the connections.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/leasehold/leasehold/engine/cluster"
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
@@ -29,9 +30,10 @@ func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
 	return s, nil
 }
 
-// OpenAll opens the records of all partitions of a database, to copy them.
+// OpenAll opens the records of all partitions of a database, to copy them. It
+// migrates an earlier schema.
 func OpenAll(ctx context.Context, o Options) (all memory.Union, err error) {
-	c, err := FindCluster(ctx, o)
+	c, _, err := findCluster(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +71,10 @@ func Settle(ctx context.Context, o Options, partitions int, runs []string) error
 }
 
 // Unserved returns [ErrServed] if a server of the database beats within
-// silence, which must be the longest time between two beats.
+// silence, which must be the longest time between two beats. The database may
+// have an earlier schema, and keeps it.
 func Unserved(ctx context.Context, o Options, silence time.Duration) error {
-	c, err := FindCluster(ctx, o)
+	c, _, err := findCluster(ctx, o)
 	if errors.Is(err, ErrNoSchema) {
 		return nil
 	}
@@ -79,8 +82,8 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 		return err
 	}
 	defer c.Close()
-	before, err := c.Look(ctx)
-	if err != nil || len(before.Servers) == 0 {
+	before, err := c.beats(ctx)
+	if err != nil || len(before) == 0 {
 		return err
 	}
 	select {
@@ -88,16 +91,16 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	after, err := c.Look(ctx)
+	after, err := c.beats(ctx)
 	if err != nil {
 		return err
 	}
 	beats := make(map[uuid.UUID]int64)
-	for _, s := range before.Servers {
+	for _, s := range before {
 		beats[s.ID] = s.Beats
 	}
 	var serving []string
-	for _, s := range after.Servers {
+	for _, s := range after {
 		if n, known := beats[s.ID]; !known || n != s.Beats {
 			where := s.Name
 			if s.Address != "" {
@@ -112,12 +115,25 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	return nil
 }
 
+// beats returns what every schema has of the servers.
+func (c *Cluster) beats(ctx context.Context) ([]cluster.Server, error) {
+	rows, err := c.pool.Query(ctx, "SELECT id, address, name, beats FROM leasehold_server ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s cluster.Server, err error) {
+		return s, row.Scan(&s.ID, &s.Address, &s.Name, &s.Beats)
+	})
+}
+
 // Restored records that a database was restored from a copy, which the database
 // itself may not know. Later tokens are then greater than all that were issued
 // after the copy was made, and if the same copy is restored again, greater than
-// those that were issued in between. No server may use the database.
+// those that were issued in between. No server may use the database. Restored
+// migrates the schema of a copy that was made by an earlier version: if a server
+// had to do that first, it would issue those tokens again.
 func Restored(ctx context.Context, o Options) (partitions int, err error) {
-	c, err := FindCluster(ctx, o)
+	c, _, err := findCluster(ctx, o)
 	if err != nil {
 		return 0, err
 	}

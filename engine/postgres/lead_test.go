@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -368,5 +370,45 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 	postgrestest.Exec(t, dsn, "DELETE FROM leasehold_schema")
 	if err := open(); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("error of a damaged schema: %v", err)
+	}
+}
+
+// After an upgrade, a database is restored from a copy that the earlier version made. Its
+// tokens leap before a server has migrated its schema.
+func TestACopyWithAnEarlierSchemaLeaps(t *testing.T) {
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d migrations: %v", len(files), err)
+	}
+	dsn := postgrestest.Database(t)
+	postgrestest.Exec(t, dsn, "CREATE TABLE leasehold_schema (version int NOT NULL)")
+	postgrestest.Exec(t, dsn, "INSERT INTO leasehold_schema VALUES ($1)", len(files)-1)
+	for _, file := range files[:len(files)-1] {
+		step, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		postgrestest.Exec(t, dsn, string(step))
+	}
+	postgrestest.Exec(t, dsn, "INSERT INTO leasehold_partition (partition, epoch) VALUES (0, 7)")
+	postgrestest.Exec(t, dsn, "INSERT INTO leasehold_server (id, address, process, beats, draining) VALUES (gen_random_uuid(), 'gone', 'gone', 1, false)")
+	o := postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Logf}
+	if c, err := postgres.FindCluster(t.Context(), o); err == nil {
+		c.Close()
+		t.Error("leasehold cluster shows a schema that it does not know")
+	}
+	if err := postgres.Unserved(t.Context(), o, time.Millisecond); err != nil {
+		t.Errorf("is it served: %v", err)
+	}
+	if n, err := postgres.Restored(t.Context(), o); n != 1 || err != nil {
+		t.Errorf("restored: %d %v", n, err)
+	}
+	c, err := postgres.FindCluster(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if look, err := c.Look(t.Context()); err != nil || len(look.Partitions) != 1 || look.Partitions[0].Epoch < 7+1024 {
+		t.Errorf("it has %+v %v", look.Partitions, err)
 	}
 }

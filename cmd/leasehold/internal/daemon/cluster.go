@@ -93,38 +93,39 @@ whoever held them. A standby that is promoted needs none of it: servers notice t
 		Example: `  leasehold cluster restored --postgres-file /etc/leasehold/dsn`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := db.Check(false); err != nil {
-				return exit.Usage(err)
-			}
-			return withCluster(cmd.Context(), &db, func(ctx context.Context, c *postgres.Cluster) error {
-				o, err := db.Options()
-				if err != nil {
-					return err
-				}
-				if err := postgres.Unserved(ctx, o, silence); err != nil {
-					return served(err)
-				}
-				n, err := postgres.Restored(ctx, o)
-				if err != nil {
-					return database.Explain(err)
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the tokens of %s go on above all that were issued\n", terminal.Plural(n, "partition"))
+			ctx := cmd.Context()
+			o, err := shared(&db)
+			if err != nil {
 				return err
-			})
+			}
+			if err := postgres.Unserved(ctx, o, silence); err != nil {
+				return served(err)
+			}
+			n, err := postgres.Restored(ctx, o)
+			if err != nil {
+				return database.Explain(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the tokens of %s go on above all that were issued\n", terminal.Plural(n, "partition"))
+			return err
 		},
 	}
 	db.AddPlace(cmd.Flags())
 	return cmd
 }
 
-func withCluster(ctx context.Context, db *database.Database, do func(context.Context, *postgres.Cluster) error) error {
+// shared returns where the database is that servers share.
+func shared(db *database.Database) (o postgres.Options, err error) {
 	if err := db.Check(false); err != nil {
-		return exit.Usage(err)
+		return o, exit.Usage(err)
 	}
 	if !db.Given() {
-		return exit.Usage(exit.Hint(errors.New("say which database the servers share"), "with --postgres, --postgres-file or LEASEHOLD_POSTGRES"))
+		return o, exit.Usage(exit.Hint(errors.New("say which database the servers share"), "with --postgres, --postgres-file or LEASEHOLD_POSTGRES"))
 	}
-	o, err := db.Options()
+	return db.Options()
+}
+
+func withCluster(ctx context.Context, db *database.Database, do func(context.Context, *postgres.Cluster) error) error {
+	o, err := shared(db)
 	if err != nil {
 		return err
 	}
