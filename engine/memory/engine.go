@@ -62,10 +62,11 @@ type Engine struct {
 	gathered []Write
 	placed   map[string]int // where in gathered a kept group has the record of a hot row
 	fresh    coldRows
-	toDisk   bool // all commits of the open group must survive the machine
-	size     int  // of the open group, roughly, in bytes
+	toDisk   bool        // all commits of the open group must survive the machine
+	size     int         // of the open group, roughly, in bytes
+	settling *time.Timer // runs settle; nil if nothing is only kept
 
-	loose sync.WaitGroup // transactions for which nobody waits, until they are durable
+	loose sync.WaitGroup // transactions for which nobody waits, until they are durable; and settle
 
 	undo     []undo // reused by the next transaction
 	writes   []Write
@@ -366,6 +367,9 @@ func (e *Engine) Close() error {
 	}
 	if e.open != nil {
 		e.appendLocked(e.open.kept.Load())
+	}
+	if e.settling != nil && e.settling.Stop() {
+		e.loose.Done()
 	}
 	e.openLocked()
 	now, wall := e.clock.read()

@@ -18,9 +18,10 @@ import (
 // Commits that must reach the disk form a group until one of their callers has
 // let others join and appends it. A commit that need not reach the disk waits
 // for nobody. It is kept by the store (see [Store.Keep]), and its group stays
-// open until a commit comes that must reach the disk. So a lease that is soon
-// released never becomes a record. If the store cannot keep the commit, or if
-// the open group has commits that are not kept, it appends the group at once.
+// open until a commit comes that must reach the disk, or for keptTime. So a lease
+// that is soon released never becomes a record. If the store cannot keep the
+// commit, or if the open group has commits that are not kept, it appends the group
+// at once.
 //
 // A group whose callers do not wait for it (see [engine.Tx]) stays open until
 // somebody needs it on the disk, or for looseTime.
@@ -31,6 +32,11 @@ type group struct {
 
 // looseTime is how long a commit for which nobody waits may wait for others.
 const looseTime = 5 * time.Millisecond
+
+// keptTime is how long a commit that is only kept may wait for the disk. Without a
+// limit, an engine with nothing but such commits would not notice that its disk has
+// failed, and all of them would be lost when the disk is mounted again.
+const keptTime = time.Second
 
 // fullGroup is the approximate size at which a group is appended at once.
 // Appending it takes about half a millisecond, and everybody waits.
@@ -80,6 +86,20 @@ func (e *Engine) gatherLocked(t *tx) {
 		e.appendLocked(keep)
 		g.kept.Store(keep) // after the group has its number: see confirm
 	}
+	if keep && e.settling == nil {
+		e.loose.Add(1)
+		e.settling = time.AfterFunc(keptTime, e.settle)
+	}
+}
+
+// settle takes to the disk what is only kept.
+func (e *Engine) settle() {
+	defer e.loose.Done()
+	e.mu.Lock()
+	e.settling = nil
+	last := e.last
+	e.mu.Unlock()
+	_ = e.confirm(last, true) // from a failure on, the engine refuses everything
 }
 
 // cancelLocked removes the record of a kept group that w deletes, and reports

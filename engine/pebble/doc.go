@@ -23,7 +23,8 @@
 // A batch that must survive the machine is written to Pebble's log and synced.
 // A commit that must survive only the process is first written to the file
 // "journal", and later to Pebble, in a batch with others, both without a sync:
-// see journal.go. The journal also holds batches that are not synced yet, so
+// see journal.go. A second later package memory waits for the disk in any case.
+// The journal also holds batches that are not synced yet, so
 // that other callers do not wait for a slow disk.
 // After the end of the process nothing is missing. After the end of the machine
 // at most the last commits are missing, and only those that did not need the

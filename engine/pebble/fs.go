@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -64,6 +65,9 @@ func (s *stateFS) discarding() bool { return s.phase.Load() != inspecting && s.F
 func (s *stateFS) spare(name string, err error) error {
 	if err == nil || s.phase.Load() == inspecting || s.isTable(name) {
 		return err
+	}
+	if number, ok := errors.AsType[syscall.Errno](err); ok && err.Error() == number.Error() { // of a sync, without the file
+		err = &os.PathError{Op: "sync", Path: name, Err: number}
 	}
 	s.Fail(err)
 	return nil
