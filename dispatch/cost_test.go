@@ -259,6 +259,30 @@ func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// A listing of leases finds the layers of a run without reading its workers, most of
+// which have ended in a run that has lasted for long: each costs a row of the index.
+func TestAListingOfLeasesReadsNoWorkers(t *testing.T) {
+	read := func(many int) (rows int64) {
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			h.add(dispatch.Root, "", "boss")
+			_, token := h.add(dispatch.Sublead, "", "S1")
+			h.take(h.connect(dispatch.Credentials{Token: token}, 1), dispatch.LayerScope, "x", time.Hour)
+			for i := range many {
+				h.add(dispatch.Worker, []string{"", "S1"}[i%2], fmt.Sprint("W", i))
+			}
+			page, err := h.RunLeases(t.Context(), "r", "", dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.RunScope, dispatch.LayerScope}, Limit: 10})
+			if err != nil || len(page.Leases) != 1 || page.Leases[0].Layer != "S1" {
+				t.Errorf("the page has %v: %v", page.Leases, err)
+			}
+			rows = count.snapshot.Load()
+		})
+		return rows
+	}
+	if few, many := read(20), read(100); many-few > 80 {
+		t.Errorf("a listing reads %d rows with 20 workers, and %d with 100", few, many)
+	}
+}
+
 // A page of actors costs what it shows: not what they hold, and not how many come
 // before it.
 func TestAPageOfActorsReadsWhatItShows(t *testing.T) {

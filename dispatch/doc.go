@@ -60,7 +60,7 @@
 //	dispatched/<name>              work.Dispatched, if it has a launcher
 //	layer/<layer id>               layer record
 //	actor/<actor id>               Actor
-//	member/<layer id><name>        the actor's id: a name is unique in its layer
+//	member/<layer id><name>        the actor's id: a name is unique in its layer; and the id of the layer it leads, or zero
 //	session/<session id>           session record, owner actor
 //	access/<id>                    Access: the token of an operator or reader
 //	format                         the number Format

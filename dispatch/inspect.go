@@ -298,8 +298,12 @@ func walkLayers(tx engine.Tx, l layerRecord, all bool, yield func(layerRecord) b
 	if !all {
 		return true
 	}
-	for m := range members(tx, l.ID) {
-		if sub, ok := getLayer(tx, m.Leads); ok && m.Role.Leads() && !walkLayers(tx, sub, all, yield) {
+	for row := range tx.Scan(memberKeys(l.ID)) {
+		_, leads, ok := memberIDs(tx, row)
+		if !ok || leads == uuid.Nil {
+			continue // a worker: in a run of many, reading each would be most of the work
+		}
+		if sub, ok := getLayer(tx, leads); ok && !walkLayers(tx, sub, all, yield) {
 			return false
 		}
 	}

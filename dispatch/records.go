@@ -156,7 +156,7 @@ func putSession(tx engine.Tx, s sessionRecord) {
 }
 
 func putMember(tx engine.Tx, a Actor) {
-	tx.Put(engine.Row{Key: memberKey(a.Layer, a.Name), Value: string(a.ID[:])})
+	tx.Put(engine.Row{Key: memberKey(a.Layer, a.Name), Value: string(a.ID[:]) + string(a.Leads[:])})
 }
 
 // memberNamed finds an actor of a layer, living or ended.
@@ -183,12 +183,29 @@ func membersFrom(tx engine.Tx, layer uuid.UUID, from string) iter.Seq[Actor] {
 }
 
 func memberOf(tx engine.Tx, row engine.Row) (Actor, bool) {
-	id, err := uuid.FromBytes([]byte(row.Value))
-	if err != nil {
-		rows.Corrupt(tx, row.Key, err)
+	id, _, ok := memberIDs(tx, row)
+	if !ok {
 		return Actor{}, false
 	}
 	return getActor(tx, id)
+}
+
+// memberIDs returns the ids of a member and of the layer that it leads, which is
+// zero for a worker. It decodes no actor if the row has both.
+func memberIDs(tx engine.Tx, row engine.Row) (id, leads uuid.UUID, ok bool) {
+	id, err := uuid.FromBytes([]byte(row.Value[:min(len(row.Value), len(id))]))
+	if err == nil && len(row.Value) > len(id) {
+		leads, err = uuid.FromBytes([]byte(row.Value[len(id):]))
+		if err == nil {
+			return id, leads, true
+		}
+	}
+	if err != nil {
+		rows.Corrupt(tx, row.Key, err)
+		return id, leads, false
+	}
+	a, ok := getActor(tx, id) // the row has the id alone: an earlier version wrote it
+	return id, a.Leads, ok
 }
 
 // sessionsOf yields the sessions of an actor.
