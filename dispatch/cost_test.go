@@ -407,8 +407,9 @@ func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 	}
 }
 
-// Whoever asks what has changed reads no more events than it needs, and misses none.
-func TestChangesReadsNoMoreThanMatters(t *testing.T) {
+// Those who follow what changes in a run read each of its events once, all of them
+// together. Each learns when what it follows changed.
+func TestManyWhoFollowReadTheEventsOnce(t *testing.T) {
 	inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
 		_, token := h.add(dispatch.Root, "", "boss")
 		boss := h.connect(dispatch.Credentials{Token: token}, 1)
@@ -416,27 +417,88 @@ func TestChangesReadsNoMoreThanMatters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const many = dispatch.MaxEventList + 100
-		for i := range many {
-			h.take(boss, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
+		const followers, events, looks = 50, 3*dispatch.MaxEventList - 100, 3
+		first, leave := boss.Follow(since)
+		for range followers - 1 {
+			c, leave := boss.Follow(since)
+			defer leave()
+			if c != first {
+				t.Error("each has changes of its own")
+			}
 		}
-		last, err := boss.Revision(t.Context())
+		h.take(boss, dispatch.RunScope, "first", time.Hour)
+		taken, err := boss.Revision(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, more, err := boss.Changes(t.Context(), since, func(*event.Event) bool { return false })
-		if err != nil || more || next != last || count.snapshot.Load() > 10 {
-			t.Errorf("after the first event it continues at %d of %d, more %t, having read %d rows: %v", next, last, more, count.snapshot.Load(), err)
+		last := h.enqueued(boss, events-1, func(int) string { return "q" })
+		before, pages := count.snapshot.Load(), 0
+		for range followers {
+			for more := true; more; pages++ {
+				if _, more, err = first.Read(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-		seen, pages := 0, 0
-		for more = true; more; pages++ {
-			since, more, err = boss.Changes(t.Context(), since, func(*event.Event) bool { seen++; return true })
-			if err != nil {
+		if read := count.snapshot.Load() - before; read > events+5*looks || pages != followers+looks-1 {
+			t.Errorf("%d events are read as %d rows in %d looks of %d who follow", events, read, pages, followers)
+		}
+		for topic, want := range map[dispatch.Topic]uint64{{}: taken, {Queue: "q"}: last, {Queue: "quiet"}: since, {Layer: "boss"}: since} {
+			if got := first.Of(topic); got != want {
+				t.Errorf("%v changed at %d, and not at %d", topic, got, want)
+			}
+		}
+		leave()
+	})
+}
+
+// However many topics change, they take little memory, and no change is missed.
+func TestTopicsThatChangeAreBounded(t *testing.T) {
+	inCountedHouse(t, func(t *testing.T, h *house, _ *countedEngine) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		boss := h.connect(dispatch.Credentials{Token: token}, 1)
+		since, err := boss.Revision(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, leave := boss.Follow(since)
+		defer leave()
+		const many = 10_000
+		last := h.enqueued(boss, many, func(i int) string { return fmt.Sprint("q", i) })
+		for more := true; more; {
+			if _, more, err = changes.Read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if seen != many || pages != 2 || since != last {
-			t.Errorf("%d of %d events are seen in %d looks, up to %d of %d", seen, many, pages, since, last)
+		for i := range uint64(many) {
+			q := dispatch.Topic{Queue: fmt.Sprint("q", i)}
+			if at, got := last-many+1+i, changes.Of(q); got < at {
+				t.Errorf("%v changed at %d, and is said to have changed at %d", q, at, got)
+			}
+		}
+		if changes.Of(dispatch.Topic{Queue: "quiet"}) <= since {
+			t.Error("all topics are kept")
 		}
 	})
+}
+
+// enqueued records that so many tasks were enqueued in the run of a session, each in
+// a queue, and returns the revision of the last.
+func (h *house) enqueued(se *dispatch.Session, many int, queue func(i int) string) (last uint64) {
+	h.t.Helper()
+	runs, err := h.Runs(h.t.Context(), se.Actor().Run)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	run := runs[0].Run
+	if err := h.eng.Update(h.t.Context(), func(tx engine.Tx) error {
+		for i := range many {
+			event.Record(tx, run.ID, event.Event{Kind: event.TaskEnqueued, Queue: queue(i), Key: "t"})
+		}
+		last = event.NumbersOf(tx).Revision
+		return nil
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	return last
 }

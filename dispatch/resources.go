@@ -7,7 +7,6 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -73,44 +72,6 @@ func (se *Session) ReadableLayers(ctx context.Context, limit int) (paths []strin
 				paths = append(paths, m.Path)
 			}
 		}
-		return ctx.Err()
-	})
-}
-
-// Revision returns the revision of the last event of any run.
-func (se *Session) Revision(ctx context.Context) (n uint64, err error) {
-	return n, se.state.eng.View(ctx, func(tx engine.Tx) error {
-		n = event.NumbersOf(tx).Revision
-		return nil
-	})
-}
-
-// NewEvents returns a watch that fires when there may be new events.
-func (se *Session) NewEvents() *engine.Watch { return se.state.eng.Watch(event.NumberKey) }
-
-// Changes calls each with the events of the session's run after a revision, until
-// each returns false because no later one matters to it. It is meant for a caller
-// that tells its client no more than which of the resources it can read have
-// changed. next is the revision to continue after; more says that the caller need
-// not wait for it.
-func (se *Session) Changes(ctx context.Context, since uint64, each func(*event.Event) bool) (next uint64, more bool, err error) {
-	return next, more, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
-		events, err := event.Read(tx, se.run.ID, since)
-		if err != nil {
-			return err
-		}
-		read := 0
-		for e := range events {
-			if read == MaxEventList {
-				more = true
-				return ctx.Err()
-			}
-			read, next = read+1, e.Revision
-			if !each(&e) {
-				break
-			}
-		}
-		next = max(since, event.NumbersOf(tx).Revision)
 		return ctx.Err()
 	})
 }

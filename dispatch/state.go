@@ -73,6 +73,7 @@ type State struct {
 
 	launchers *work.Launchers
 	places    sync.Map // place by scope, of layers; see layerOf
+	followed  followed
 
 	ahead time.Duration // how far the wall clock was ahead of the running clock when the state was opened
 

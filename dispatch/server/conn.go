@@ -139,7 +139,7 @@ func (c *conn) serve(ctx context.Context) {
 	var notices sync.WaitGroup
 	noticesCtx, stopNotices := context.WithCancel(base)
 	notices.Go(func() { c.se.WatchNotices(noticesCtx, c.client.tellNotice) })
-	notices.Go(func() { c.client.tellUpdates(noticesCtx, c.se, c.share) })
+	notices.Go(func() { c.client.tellUpdates(noticesCtx, c.se) })
 	notices.Go(func() { c.writeNotices(noticesCtx) })
 
 	c.relief = time.AfterFunc(patience, func() { c.relieve(base) })

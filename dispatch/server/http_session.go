@@ -102,7 +102,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	})
 	hs.release = func() { stopEnd(); stopWatch() }
 	hs.watch.Go(func() { se.WatchNotices(watchCtx, hs.client.tellNotice) })
-	hs.watch.Go(func() { hs.client.tellUpdates(watchCtx, se, sh) })
+	hs.watch.Go(func() { hs.client.tellUpdates(watchCtx, se) })
 	e.sessions[se.Handle()] = hs
 	taken = true
 	e.server.opts.Log.Info().Stringer("session", se.ID()).Str("actor", se.Actor().Path).Str("run", se.Actor().Run).

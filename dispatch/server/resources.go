@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
-	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -101,7 +99,7 @@ type subscriptions struct {
 
 	mu    sync.Mutex
 	uris  map[string]subscription // by URI, as the client wrote it
-	since uint64                  // revision up to which events have been read
+	since uint64                  // revision at which the first of them was added
 	first chan struct{}           // holds one token if there may be subscriptions
 }
 
@@ -179,7 +177,7 @@ func (s *subscriptions) restore(ctx context.Context, se *dispatch.Session) error
 
 // tellUpdates notifies the client about changes of its resources, until ctx
 // ends.
-func (c *client) tellUpdates(ctx context.Context, se *dispatch.Session, sh *share) {
+func (c *client) tellUpdates(ctx context.Context, se *dispatch.Session) {
 	s := &c.subscriptions
 	for {
 		select {
@@ -187,7 +185,7 @@ func (c *client) tellUpdates(ctx context.Context, se *dispatch.Session, sh *shar
 		case <-ctx.Done():
 			return
 		}
-		s.follow(ctx, se, sh, func(uri string) bool {
+		s.follow(ctx, se, func(uri string) bool {
 			select {
 			case c.updates <- updated(uri):
 				return true
@@ -209,13 +207,22 @@ func updated(uri string) mcp.JSONRPCNotification {
 }
 
 // follow reports changes while there are subscriptions.
-func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, sh *share, tell func(uri string) bool) {
+func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, tell func(uri string) bool) {
 	watch := se.NewEvents()
 	defer watch.Stop()
+	s.mu.Lock()
+	since := s.since
+	s.mu.Unlock()
+	changes, leave := se.Follow(since)
+	defer leave()
 	for ctx.Err() == nil {
-		changed, more, err := s.look(ctx, se, sh)
-		if err != nil || changed == nil {
-			return // the session or the daemon has ended, or there are no subscriptions
+		known, more, err := changes.Read(ctx)
+		if err != nil {
+			return // the session or the daemon has ended
+		}
+		changed, some := s.changed(changes, known)
+		if !some {
+			return
 		}
 		for _, uri := range changed {
 			if !tell(uri) {
@@ -233,51 +240,18 @@ func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, sh *sh
 	}
 }
 
-// look reads events, in a turn for large reads, until they have changed all of the
-// resources, and returns those that they change; nil if there are no subscriptions
-// any more. The client is told after what was read, so later events up to then
-// change nothing for it.
-func (s *subscriptions) look(ctx context.Context, se *dispatch.Session, sh *share) (changed []string, more bool, err error) {
-	ctx, t, err := sh.turn(ctx, false)
-	if err != nil {
-		return nil, false, err
-	}
-	s.mu.Lock()
-	asked, since := maps.Clone(s.uris), s.since
-	s.mu.Unlock()
-	same := maps.Clone(asked)
-	maps.DeleteFunc(same, func(_ string, sub subscription) bool { return sub.since == 0 })
-	next, more, err := se.Changes(ctx, since, func(e *event.Event) bool {
-		maps.DeleteFunc(same, func(_ string, sub subscription) bool {
-			return e.Revision > sub.since && sub.ChangedBy(e)
-		})
-		return len(same) > 0
-	})
-	t.end()
-	if compacted, ok := errors.AsType[*event.CompactedError](err); ok {
-		next, more, err = compacted.Through, true, nil
-		clear(same)
-	}
-	if err != nil {
-		return nil, false, err
-	}
+// changed returns the resources that have changed since their client last knew
+// them, and whether there are any resources. The client is told after what is
+// known now.
+func (s *subscriptions) changed(changes *dispatch.Changes, known uint64) (uris []string, some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.uris) == 0 {
-		return nil, false, nil
-	}
-	changed = []string{}
 	for uri, sub := range s.uris {
-		switch _, unchanged := same[uri]; {
-		case sub.since >= next: // it was added meanwhile
-		case unchanged && sub.since == asked[uri].since:
-		default: // a subscription that was added meanwhile may have missed something
-			changed = append(changed, uri)
-			sub.since = next
-			s.uris[uri] = sub
+		if at := changes.Of(dispatch.Topic(sub.Resource)); at > sub.since {
+			uris = append(uris, uri)
+			s.uris[uri] = subscription{sub.Resource, max(at, known)}
 		}
 	}
-	s.since = next
-	slices.Sort(changed)
-	return changed, more, nil
+	slices.Sort(uris)
+	return uris, len(s.uris) > 0
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch"
-	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -20,10 +19,7 @@ import (
 // A Resource is something that an agent may read and subscribe to: the leases
 // of its run, those of a layer that it reads, or a queue. Tools return the same
 // contents.
-type Resource struct {
-	Layer string // for a layer's leases: path of its lead
-	Queue string // for a queue: its name. If both are empty: the run's leases
-}
+type Resource dispatch.Topic
 
 // URIs of resources. That of a layer has the path of its lead, with / or →
 // between the names.
@@ -76,14 +72,6 @@ func (r Resource) uri() string {
 		names[i] = url.PathEscape(name)
 	}
 	return layerURI + strings.Join(names, "/")
-}
-
-// ChangedBy reports whether an event of the run changed the resource.
-func (r Resource) ChangedBy(e *event.Event) bool {
-	if e.Queue != "" || r.Queue != "" {
-		return e.Queue == r.Queue
-	}
-	return e.Kind.Lease() && e.Layer == r.Layer
 }
 
 // Read returns the current contents of the resource, if the session may read
