@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasehold/leasehold/engine/cluster"
@@ -60,11 +61,7 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 				if there, err = partition(ctx, tx, cmp.Or(partitions, DefaultPartitions)); err != nil {
 					return err
 				}
-				rows, err := tx.Query(ctx, "SELECT run FROM leasehold_settled ORDER BY run")
-				if err != nil {
-					return err
-				}
-				settled, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				settled, err = collect(ctx, tx, "SELECT run FROM leasehold_settled ORDER BY run", pgx.RowTo[string])
 				return err
 			})
 		})
@@ -206,31 +203,20 @@ func (c *Cluster) Register(ctx context.Context, s cluster.Server) error {
 // relies on.
 func (c *Cluster) Beat(ctx context.Context, id uuid.UUID, connections int64) (look cluster.Look, there bool, err error) {
 	var b pgx.Batch
-	b.Queue("UPDATE leasehold_server SET beats = beats + 1, connections = $2 WHERE id = $1", id, connections)
-	b.Queue(serversSQL)
-	b.Queue(partitionsSQL)
-	results := c.pool.SendBatch(ctx, &b)
-	defer func() {
-		if closed := results.Close(); err == nil {
-			err = closed // an error here means that the beat has failed
-		}
-	}()
-	tag, err := results.Exec()
-	if err != nil {
-		return look, false, err
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return look, false, err
-	}
-	if look.Servers, err = pgx.CollectRows(rows, scanServer); err != nil {
-		return look, false, err
-	}
-	if rows, err = results.Query(); err != nil {
-		return look, false, err
-	}
-	look.Partitions, err = pgx.CollectRows(rows, scanPartition)
-	return look, tag.RowsAffected() == 1, err
+	b.Queue("UPDATE leasehold_server SET beats = beats + 1, connections = $2 WHERE id = $1", id, connections).Exec(func(tag pgconn.CommandTag) error {
+		there = tag.RowsAffected() == 1
+		return nil
+	})
+	b.Queue(serversSQL).Query(func(rows pgx.Rows) (err error) {
+		look.Servers, err = pgx.CollectRows(rows, scanServer)
+		return err
+	})
+	b.Queue(partitionsSQL).Query(func(rows pgx.Rows) (err error) {
+		look.Partitions, err = pgx.CollectRows(rows, scanPartition)
+		return err
+	})
+	err = c.pool.SendBatch(ctx, &b).Close() // the beat has failed if this has
+	return look, there && err == nil, err
 }
 
 const (

@@ -11,13 +11,13 @@ import (
 )
 
 // Look returns the servers and partitions of a cluster.
-func (c *Cluster) Look(ctx context.Context) (look cluster.Look, err error) {
-	rows, _ := c.pool.Query(ctx, serversSQL) // CollectRows returns its error
-	if look.Servers, err = pgx.CollectRows(rows, scanServer); err != nil {
+func (c *Cluster) Look(ctx context.Context) (cluster.Look, error) { return lookAt(ctx, c.pool) }
+
+func lookAt(ctx context.Context, q querier) (look cluster.Look, err error) {
+	if look.Servers, err = collect(ctx, q, serversSQL, scanServer); err != nil {
 		return look, err
 	}
-	rows, _ = c.pool.Query(ctx, partitionsSQL)
-	look.Partitions, err = pgx.CollectRows(rows, scanPartition)
+	look.Partitions, err = collect(ctx, q, partitionsSQL, scanPartition)
 	return look, err
 }
 
@@ -31,9 +31,8 @@ type Log struct {
 
 // Logs returns the logs of all partitions that have one.
 func (c *Cluster) Logs(ctx context.Context) ([]Log, error) {
-	rows, _ := c.pool.Query(ctx, `SELECT partition, max(sequence), count(*), coalesce(sum(length(batch)), 0)::bigint
-FROM leasehold_log GROUP BY partition ORDER BY partition`)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Log, err error) {
+	return collect(ctx, c.pool, `SELECT partition, max(sequence), count(*), coalesce(sum(length(batch)), 0)::bigint
+FROM leasehold_log GROUP BY partition ORDER BY partition`, func(row pgx.CollectableRow) (l Log, err error) {
 		return l, row.Scan(&l.Partition, &l.Commits, &l.Rows, &l.Bytes)
 	})
 }
@@ -140,15 +139,12 @@ func (r *Report) inspectSchema(ctx context.Context, conn *pgx.Conn) (err error) 
 	if err != nil || r.Schema != r.Known {
 		return err
 	}
-	if r.Look.Servers, err = collect(ctx, conn, serversSQL, scanServer); err != nil {
-		return err
-	}
-	r.Look.Partitions, err = collect(ctx, conn, partitionsSQL, scanPartition)
+	r.Look, err = lookAt(ctx, conn)
 	return err
 }
 
-func collect[T any](ctx context.Context, conn *pgx.Conn, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
-	rows, _ := conn.Query(ctx, sql) // CollectRows has its error
+func collect[T any](ctx context.Context, q querier, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
+	rows, _ := q.Query(ctx, sql) // CollectRows has its error
 	return pgx.CollectRows(rows, scan)
 }
 
