@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
@@ -119,7 +118,7 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 		return q.tendPlans(tx, row, room), nil
 	case strings.HasPrefix(row.Key, dropPrefix):
 		return q.tendDropped(tx, row, room), nil
-	case call.Tend(tx, row), q.core.Tend(tx, row):
+	case q.core.Tend(tx, row):
 		return 1, nil
 	}
 	return 0, fmt.Errorf("queue: row %q is due and nobody's", row.Key)

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,7 +43,7 @@ const EnqueueKind call.Kind = "enqueue"
 // call that is sent again gets the task of the first call. In both cases
 // nothing is written, so the Fence is not checked.
 func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
-	d, err := n.draft(rand.Reader)
+	d, err := n.draft()
 	if err != nil {
 		return Task{}, err
 	}
@@ -65,12 +63,9 @@ func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) ([]Task, error)
 	if err := checkBatch("tasks", "payloads", list, func(n *NewTask) int { return len(n.Payload) }); err != nil {
 		return nil, err
 	}
-	random := make([]byte, len(list)*len(uuid.UUID{})) // read at once
-	_, _ = rand.Read(random)                           // never fails
-	ids := bytes.NewReader(random)
 	drafts := make([]*draft, 0, len(list))
 	for i := range list {
-		d, err := list[i].draft(ids)
+		d, err := list[i].draft()
 		if err != nil {
 			return nil, atTask(i, len(list), err)
 		}
@@ -240,7 +235,7 @@ type draft struct {
 // payloads that differ only in white space are the same. Ids increase with
 // time, so that the rows of tasks that were enqueued together, and will
 // probably be removed together, are stored together.
-func (n NewTask) draft(random io.Reader) (*draft, error) {
+func (n NewTask) draft() (*draft, error) {
 	n.MaxAttempts = cmp.Or(n.MaxAttempts, DefaultAttempts)
 	if err := n.check(); err != nil {
 		return nil, err
@@ -254,7 +249,7 @@ func (n NewTask) draft(random io.Reader) (*draft, error) {
 		_ = json.Compact(&compact, payload) // it is valid
 		payload = compact.Bytes()
 	}
-	id, err := uuid.NewV7FromReader(random)
+	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("queue: a new id: %w", err)
 	}

@@ -193,6 +193,14 @@ func (in index) setLowerBound(tx *ledger, tail string) {
 	a.first[in.priority], a.moved = record.ReadFixed(tail), true
 }
 
+// put adds an entry.
+func (in index) put(tx *ledger, tail, value string) {
+	if in.state != Ready && tail < in.lowerBound(tx) {
+		in.setLowerBound(tx, tail)
+	}
+	tx.Put(engine.Row{Key: in.prefix + tail, Value: value})
+}
+
 // entries yields the index in order.
 func (in index) entries(tx *ledger) iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) {

@@ -63,10 +63,7 @@ func addToIndex(tx *ledger, t *Task) {
 		a.wanted(tx, t.Until, true)
 		value = ""
 	}
-	if in.state != Ready && tail < in.lowerBound(tx) {
-		in.setLowerBound(tx, tail)
-	}
-	tx.Put(engine.Row{Key: in.prefix + tail, Value: value})
+	in.put(tx, tail, value)
 }
 
 // removeFromIndex removes a task from the counts and the index. A claim raises
@@ -188,10 +185,7 @@ func (q *Queue) keepCorrupt(tx *ledger, a *account, id uuid.UUID) {
 	a.moved = true
 	until := tx.Wall().Add(q.opts.DeadRetention)
 	in, tail := indexByTime(a.line, corruptState, true), atTime(until, id)
-	if tail < in.lowerBound(tx) {
-		in.setLowerBound(tx, tail)
-	}
-	tx.Put(engine.Row{Key: in.prefix + tail})
+	in.put(tx, tail, "")
 	a.wanted(tx, until, true)
 }
 
