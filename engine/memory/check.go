@@ -141,7 +141,7 @@ func (p *proof) cold(store Reader) {
 
 // each calls look for each record of a space, for as long as the check goes on.
 func (p *proof) each(store Reader, space Space, look func(Iterator) error) {
-	err := each(store, space, "", "", func(it Iterator) error {
+	err := Each(store, space, "", "", func(it Iterator) error {
 		if !p.goesOn() {
 			return errStop
 		}

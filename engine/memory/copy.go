@@ -81,7 +81,7 @@ func Copy(ctx context.Context, from Reader, to Store, progress func(records int6
 // Marked returns the greatest number that a mark (see [engine.Mark]) begins
 // with, or 0 if there is none.
 func Marked(r Reader) (greatest uint64, err error) {
-	return greatest, each(r, Hot, engine.Mark, after(engine.Mark), func(it Iterator) error {
+	return greatest, Each(r, Hot, engine.Mark, after(engine.Mark), func(it Iterator) error {
 		row, err := readRow(it)
 		if err == nil && len(row.value) >= 8 {
 			greatest = max(greatest, record.ReadFixed(row.value))
@@ -105,7 +105,7 @@ func WasSpread(r Reader) (bool, error) {
 
 // Names yields the keys of the hot rows that begin with prefix, without it.
 func Names(r Reader, prefix string, yield func(name string)) error {
-	return each(r, Hot, prefix, after(prefix), func(it Iterator) error {
+	return Each(r, Hot, prefix, after(prefix), func(it Iterator) error {
 		yield(string(it.Key()[len(prefix):]))
 		return nil
 	})
@@ -152,7 +152,7 @@ var errStop = errors.New("enough")
 // walkAll visits all rows, in the order of spaces and keys.
 func walkAll(ctx context.Context, r Reader, visit func(space Space, key, record []byte) error) error {
 	for _, space := range []Space{Hot, Cold} {
-		err := each(r, space, "", "", func(it Iterator) error {
+		err := Each(r, space, "", "", func(it Iterator) error {
 			record, err := it.Value()
 			if err = cmp.Or(context.Cause(ctx), err); err != nil {
 				return err

@@ -108,7 +108,7 @@ func (e *Engine) load(o Options) (err error) {
 	if e.clock, err = resume(o, e.store); err != nil {
 		return err
 	}
-	return each(e.store, Hot, "", "", func(it Iterator) error {
+	return Each(e.store, Hot, "", "", func(it Iterator) error {
 		r, err := readRow(it)
 		if err == nil {
 			e.set.rows.Load(r.key, r)

@@ -80,9 +80,9 @@ type Iterator interface {
 	Close() error
 }
 
-// each calls visit with an iterator at each record of a space whose key is at
+// Each calls visit with an iterator at each record of a space whose key is at
 // least from and less than end (see [Iterator]), until visit returns an error.
-func each(r Reader, space Space, from, end string, visit func(Iterator) error) (err error) {
+func Each(r Reader, space Space, from, end string, visit func(Iterator) error) (err error) {
 	it, err := r.Iterate(space)
 	if err != nil {
 		return err

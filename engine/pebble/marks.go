@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -118,22 +117,12 @@ func (s *store) reconcile(found bool) (birth uint64, err error) {
 			return 0, err
 		}
 	}
-	it, err := s.Iterate(memory.Hot)
-	if err != nil {
-		return 0, err
-	}
-	for ok := it.Seek(engine.Mark, engine.Mark+"\xff"); ok; ok = it.Next() {
-		value, err := it.Value()
-		if err != nil {
-			return 0, errors.Join(err, it.Close())
-		}
-		m.rows[string(it.Key())] = string(value)
-	}
-	if err := errors.Join(it.Err(), it.Close()); err != nil {
-		return 0, err
-	}
 	s.marks = m.rows
-	return m.birth, nil
+	return m.birth, memory.Each(s, memory.Hot, engine.Mark, engine.Mark+"\xff", func(it memory.Iterator) error {
+		value, err := it.Value()
+		m.rows[string(it.Key())] = string(value)
+		return err
+	})
 }
 
 // noteCopy gives a state that was copied by other means than a backup the row of
