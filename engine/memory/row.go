@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/google/uuid"
 	"github.com/tidwall/btree"
@@ -28,27 +27,11 @@ type row struct {
 }
 
 // newRow copies key and value into one allocation: a string cut from a request
-// would keep the whole request in memory. A short text is allocated with the
-// row.
+// would keep the whole request in memory.
 func newRow(p engine.Row) *row {
-	n := len(p.Key)
-	var r *row
-	var text string
-	if all := n + len(p.Value); all <= shortText {
-		short := new(struct {
-			row
-			text [shortText]byte
-		})
-		copy(short.text[copy(short.text[:], p.Key):], p.Value)
-		r, text = &short.row, unsafe.String(&short.text[0], all)
-	} else {
-		r, text = new(row), strings.Join([]string{p.Key, p.Value}, "") // which always copies
-	}
-	*r = row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
-	return r
+	n, text := len(p.Key), strings.Join([]string{p.Key, p.Value}, "") // which always copies
+	return &row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
 }
-
-const shortText = 64
 
 // public returns the row for a caller of the engine; the zero Row if there is
 // none.
