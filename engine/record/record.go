@@ -28,13 +28,7 @@ func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
 func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // must be the last field
 
 // Uint writes a number in groups of seven bits. Most numbers need only one.
-func (w *Writer) Uint(v uint64) {
-	if v < 0x80 {
-		w.b = append(w.b, byte(v))
-		return
-	}
-	w.b = binary.AppendUvarint(w.b, v)
-}
+func (w *Writer) Uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
 
 // Len is the current length of the value.
 func (w *Writer) Len() int { return len(w.b) }
@@ -84,15 +78,6 @@ func (r *Reader) Byte() byte {
 
 // Uint reads what Writer.Uint wrote.
 func (r *Reader) Uint() uint64 {
-	if len(r.s) > 0 && r.s[0] < 0x80 {
-		v := r.s[0]
-		r.s = r.s[1:]
-		return uint64(v)
-	}
-	return r.longUint()
-}
-
-func (r *Reader) longUint() uint64 {
 	v, n := binary.Uvarint([]byte(r.s[:min(len(r.s), binary.MaxVarintLen64)]))
 	if n <= 0 {
 		r.fail()
