@@ -24,7 +24,7 @@ func aSnapshotHoldsUpNobody(w *world) {
 	var want []engine.Row
 	w.update(func(tx engine.Tx) {
 		for i := range many {
-			want = append(want, engine.Row{Key: numbered(i), Value: "old", Owner: ann, Due: tx.Now().Add(-time.Hour)}, row(coldNumbered(i), "old"))
+			want = append(want, engine.Row{Key: numbered(i), Value: "old", Owner: ann, Due: tx.Now().Add(time.Hour)}, row(coldNumbered(i), "old"))
 		}
 		for _, r := range want {
 			tx.Put(r)
