@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -71,8 +72,9 @@ func startChromium(t *testing.T) *chromium {
 	cmd := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "--lang=en-GB",
 		"--user-data-dir="+profile, "about:blank")
-	cmd.Env = append(os.Environ(), "TZ=UTC", "HOME="+profile)
+	cmd.Env = append(os.Environ(), "TZ=UTC", "HOME="+profile, "TMPDIR="+profile)
 	cmd.ExtraFiles = []*os.File{toRead, fromWrite}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its children end with it
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +87,12 @@ func startChromium(t *testing.T) *chromium {
 		b.read(fromRead)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 		toWrite.Close()
 		fromRead.Close()
 		<-read
-		for range 20 { // its children go after it
+		for range 20 { // its children may still be going
 			if os.RemoveAll(profile) == nil {
 				break
 			}
