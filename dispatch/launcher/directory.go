@@ -58,9 +58,14 @@ type Directory struct {
 
 	locked *os.File // see lock
 
-	mu     sync.Mutex
-	events *os.File
+	mu         sync.Mutex
+	events     *os.File
+	unrecorded []byte // lines that the file could not take, which come before later ones
 }
+
+// maxUnrecorded bounds the events that are kept while the disk takes none. Later ones are
+// not recorded.
+const maxUnrecorded = 4 << 20
 
 // NewDirectory creates the directory of a new run in base, the directory of all
 // runs: base/<run>/<time>.
@@ -276,7 +281,8 @@ func (d *Directory) writeJSON(name string, v any) error {
 	return d.write(name, append(text, '\n'))
 }
 
-// record appends an event to the file.
+// record appends an event to the file. If the file cannot take it, as on a full disk,
+// the event waits for the next one or for close.
 func (d *Directory) record(e Event) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -284,14 +290,34 @@ func (d *Directory) record(e Event) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	kept := len(d.unrecorded)
+	d.unrecorded = append(append(d.unrecorded, line...), '\n')
+	err = d.flushLocked()
+	if err != nil && len(d.unrecorded) > maxUnrecorded {
+		d.unrecorded = d.unrecorded[:kept]
+	}
+	return err
+}
+
+// flushLocked writes the unrecorded events. The file ends with a whole line afterwards,
+// whatever happens, because a program reads it line by line.
+func (d *Directory) flushLocked() (err error) {
 	if d.events == nil {
 		d.events, err = os.OpenFile(filepath.Join(d.Path, eventsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
+			d.events = nil
 			return err
 		}
 	}
-	_, err = d.events.Write(append(line, '\n'))
-	return err
+	info, err := d.events.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := d.events.Write(d.unrecorded); err != nil {
+		return errors.Join(err, d.events.Truncate(info.Size()))
+	}
+	d.unrecorded = nil
+	return nil
 }
 
 // lastRevision returns the revision of the last recorded event of the run
@@ -331,6 +357,9 @@ func (d *Directory) close() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.unrecorded) > 0 {
+		_ = d.flushLocked() // each event has told that it is not recorded
+	}
 	if d.events == nil {
 		return nil
 	}

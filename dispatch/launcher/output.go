@@ -32,21 +32,24 @@ const (
 // truncation is lost.
 type output struct {
 	*os.File
-	max int64
+	max   int64
+	again int64 // the size at which rotate tries again after it has failed
 }
 
 func openOutput(name string) (*output, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC|os.O_APPEND, 0o600)
-	return &output{f, maxOutput}, err
+	return &output{File: f, max: maxOutput}, err
 }
 
-// rotate starts the file over if it is full. If that fails, the file keeps
-// growing.
+// rotate starts the file over if it is full. If that fails, as on a full disk, the file
+// keeps growing, and nothing is left of the copy: it would take the space that others
+// need, and has only what the file still has.
 func (o *output) rotate() error {
 	info, err := o.Stat()
-	if err != nil || info.Size() <= o.max {
+	if err != nil || info.Size() <= max(o.max, o.again) {
 		return err
 	}
+	o.again = info.Size() + o.max/16
 	earlier, err := os.OpenFile(o.Name()+Earlier, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -54,8 +57,9 @@ func (o *output) rotate() error {
 	from := max(0, info.Size()-o.max)
 	_, err = io.Copy(earlier, io.NewSectionReader(o, from, 2*o.max)) // including what is written meanwhile
 	if err = errors.Join(err, earlier.Close()); err != nil {
-		return fmt.Errorf("keep what was in %s: %w", o.Name(), err)
+		return errors.Join(fmt.Errorf("keep what was in %s: %w", o.Name(), err), os.Remove(earlier.Name()))
 	}
+	o.again = 0
 	return o.Truncate(0)
 }
 
@@ -81,7 +85,7 @@ func bound(outputs ...*output) (stop func()) {
 			select {
 			case <-tick.C:
 				for _, o := range outputs {
-					_ = o.rotate() // after an error the next tick tries again
+					_ = o.rotate() // after an error it tries again when there is more
 				}
 			case <-over:
 				for _, o := range outputs {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,6 +244,9 @@ func notRepository(dir string, err error) error {
 	return err
 }
 
+// maxSaid is how many lines of git's words an error has.
+const maxSaid = 5
+
 // git runs git in dir and returns its output without the last newline.
 // Variables that name another repository are removed from its environment.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
@@ -268,10 +272,11 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	default:
-		said := strings.TrimPrefix(strings.TrimSpace(stderr.String()), "fatal: ")
-		if said == "" {
-			said = err.Error()
+		lines := strings.Split(strings.TrimPrefix(strings.TrimSpace(stderr.String()), "fatal: "), "\n")
+		if len(lines) > maxSaid { // on a full disk, one for each file
+			lines = append(lines[:maxSaid], fmt.Sprintf("and %d lines more", len(lines)-maxSaid))
 		}
+		said := cmp.Or(strings.Join(lines, "; "), err.Error())
 		return "", fmt.Errorf("git %s: %s", args[0], said)
 	}
 }

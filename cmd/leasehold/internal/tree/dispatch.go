@@ -160,6 +160,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		if summary.RunID != "" { // the run finished, but its summary could not be stored
 			_ = j.report(cmd.OutOrStdout(), summary)
+			err = exit.Hint(err, "the run is over: make room in that directory, or let it be written again; leasehold dispatch --resume %s then writes the summary", summary.Directory)
 		}
 		err = daemon.advise(whatNext(err, m.Run.Name, resume))
 		if summary.Interrupted {
