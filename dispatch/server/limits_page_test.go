@@ -23,6 +23,7 @@ func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
 		"connections to the socket of one actor":             fmt.Sprint(d.ActorConns),
 		"HTTP sessions":                                      fmt.Sprint(d.HTTPSessions),
 		"HTTP sessions of one actor":                         fmt.Sprint(d.ActorHTTPSessions),
+		"streams of one HTTP session":                        fmt.Sprint(maxStreams),
 		"HTTP connections":                                   fmt.Sprint(d.HTTPConns),
 		"HTTP connections of one actor":                      fmt.Sprint(d.ActorHTTPConns),
 		"HTTP connections that have shown no token":          fmt.Sprint(d.HTTPStrangers),
