@@ -227,11 +227,29 @@ func TestDaemonStartedByHandIsNotReplaced(t *testing.T) {
 	daemon := startDaemon(t)
 	s := runShim(t, shim.Config{Target: target(t), Start: true, Run: "r", Outage: 300 * time.Millisecond})
 	s.handshake()
+	s.call(1, "task_claim", `{"queues":["q"],"ttl_secs":60,"wait_secs":50}`)
+	s.call(2, "kv_wait", `{"path":"/shared/a","wait_secs":50}`)
+	s.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	s.answer(3) // so the daemon has the calls before it
 	daemon.Process.Kill()
 	daemon.Wait()
-	s.call(1, "lease_list", `{}`)
-	if r := s.answer(1); !r.Result.IsError || r.Result.StructuredContent.Code != "UNAVAILABLE" {
+	// Only what the daemon may have done needs a warning: not what changes nothing, and
+	// not what no daemon was sent.
+	refused := make(map[string]string)
+	for range 2 {
+		r := s.receive()
+		refused[string(r.ID)] = r.Result.StructuredContent.Message
+	}
+	s.call(4, "kv_set", `{"path":"/shared/a","value":1}`)
+	r := s.answer(4)
+	if !r.Result.IsError || r.Result.StructuredContent.Code != "UNAVAILABLE" {
 		t.Errorf("without a daemon: %+v", r)
+	}
+	refused["4"] = r.Result.StructuredContent.Message
+	for id, message := range refused {
+		if warned := strings.Contains(message, "may have taken effect"); warned != (id == "1") || !strings.HasPrefix(message, "no daemon listens at ") {
+			t.Errorf("call %s: %s", id, message)
+		}
 	}
 	s.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "leasehold serve") {

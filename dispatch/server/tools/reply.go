@@ -194,7 +194,7 @@ func RefusalOf(err error) Refusal {
 	case errors.Is(err, engine.ErrFailed), errors.Is(err, engine.ErrClosed):
 		r.Code = "UNAVAILABLE"
 		// With a database it opens the state again by itself, and with a disk it ends.
-		r.Message = "the daemon cannot write its state: try again in a few seconds; if that fails too, an operator must remove the cause, and start the daemon if it has ended (" + err.Error() + ")"
+		r.Message = "the daemon cannot write its state: try again in a few seconds; if that fails too, an operator must remove the cause, and start the daemon if it has ended (" + err.Error() + "); a call that writes may have taken effect, so look before you repeat it"
 	case errors.As(err, &deadlock):
 		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.Is(err, engine.ErrFull):

@@ -166,7 +166,7 @@ func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 // restart it before that.
 func TestAFailedStateIsWorthAnotherTry(t *testing.T) {
 	err := fmt.Errorf("%w: the disk is full", engine.ErrFailed)
-	if got := tools.RefusalOf(err).Message; !strings.Contains(got, "try again in a few seconds") || !strings.Contains(got, err.Error()) {
+	if got := tools.RefusalOf(err).Message; !strings.Contains(got, "try again in a few seconds") || !strings.Contains(got, err.Error()) || !strings.Contains(got, "may have taken effect") {
 		t.Error(got)
 	}
 }

@@ -34,6 +34,17 @@ type Tool struct {
 	call   func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
 
+// Unanswered is the end of a message about a call that was sent and got no answer: the
+// call may have taken effect. It is empty for a tool that changes nothing.
+func Unanswered(name string) string {
+	for _, t := range slices.Concat(Agents(), Programs(), Operators(nil)) {
+		if t.Name == name && t.Effect.ReadOnly {
+			return ""
+		}
+	}
+	return "; the call may have taken effect, so look before you repeat it"
+}
+
 // Arguments are the arguments of a call: a valid JSON object, or empty.
 type Arguments json.RawMessage
 

@@ -180,9 +180,14 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 			return answer, connection.OtherVersion(c, connection.InWords(cmd.Context(), name, err))
 		}
 		c.Close()
-		if c, err = reconnect(cmd, d, hello, true); err != nil {
+		next, err := reconnect(cmd, d, hello, true)
+		if err != nil && args != nil {
+			err = connection.Unanswered(name, err)
+		}
+		if err != nil {
 			return client.Answer{}, err
 		}
+		c = next
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // Open opens a session with the daemon that a command means. If none runs and
@@ -132,12 +133,22 @@ func BrokeOff(err error) bool {
 	return false
 }
 
+// Unanswered adds to the error of a call that was sent and got no answer that the call
+// may have taken effect.
+func Unanswered(tool string, err error) error {
+	if refused, ok := errors.AsType[*server.HelloError](err); ok { // it may be printed as JSON
+		refused.Message += tools.Unanswered(tool)
+		return err
+	}
+	return fmt.Errorf("%w%s", err, tools.Unanswered(tool))
+}
+
 // InWords adds to the error of a call what to do about it.
 func InWords(ctx context.Context, tool string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case BrokeOff(err):
-		return exit.Hint(fmt.Errorf("the daemon ended the connection before it answered %s", tool),
+		return exit.Hint(Unanswered(tool, fmt.Errorf("the daemon ended the connection before it answered %s", tool)),
 			"once it runs again, see what came of it with leasehold leases and leasehold kv")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):
 		return exit.Hint(err, "leasehold token list shows the tokens")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
@@ -191,7 +192,11 @@ func (s *shim) unreached(err error) string {
 	if s.dialer.Elsewhere() {
 		return err.Error()
 	}
-	return fmt.Sprintf("no daemon: %v; start one with: leasehold serve", err)
+	var advice exit.Hinted
+	if errors.As(err, &advice) {
+		return fmt.Sprintf("%v; %s", err, advice.Hint)
+	}
+	return err.Error()
 }
 
 // resume restores the state of the last link on a new one.

@@ -298,6 +298,9 @@ func (s *shim) send(r *request) {
 // refuse answers a request in place of the daemon.
 func (s *shim) refuse(r *request, code, message string) {
 	delete(s.requests, r.message.Key)
+	if r.sends > 0 && r.message.Method == wire.ToolsCall {
+		message += tools.Unanswered(r.message.Params.Name)
+	}
 	s.tell(server.Refusal(r.message.ID, r.message.Method, tools.Refusal{Code: code, Message: message}))
 }
 
