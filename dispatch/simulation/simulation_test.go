@@ -400,9 +400,12 @@ func (f *fate) restart() {
 	back.Wait()
 }
 
-// blackout cuts the power. The clients of this machine come back after it.
+// blackout cuts the power. The clients of this machine come back after it. No machine
+// starts within a second, and the engine relies on it: its clock goes on by a second at
+// least, so that it is not behind what was stored.
 func (f *fate) blackout() {
 	f.w.cut()
+	time.Sleep(f.w.second)
 	for _, c := range f.clients {
 		if c.kind == bySocket {
 			c.die(true)
