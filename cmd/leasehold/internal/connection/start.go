@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -198,7 +200,10 @@ func lastWords(log string, said int64) string {
 		if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &largest); err == nil && largest.Cur != unix.RLIM_INFINITY {
 			return fmt.Sprintf("it left no message in %s, and no file may have more than %d bytes here: raise the limit, which is ulimit -f", log, largest.Cur)
 		}
-		return fmt.Sprintf("it left no message in %s; if that disk is full, make room on it, or name another place in XDG_STATE_HOME", log)
+		if err := place.TryWrite(filepath.Dir(log)); err != nil {
+			return fmt.Sprintf("it left no message in %s, where nothing can be written: %v; %s", log, err, cmp.Or(exit.SystemHint(err), "name another place in XDG_STATE_HOME"))
+		}
+		return fmt.Sprintf("it left no message in %s; if that disk was full, try again", log)
 	}
 	if hint, ok := strings.CutPrefix(last, "hint: "); ok && len(lines) > 1 {
 		last = lines[len(lines)-2] + "; " + hint

@@ -154,8 +154,12 @@ func examinePlace(inDatabase bool) []finding {
 		return found
 	}
 	room, err := freeSpace(at)
+	if _, none := os.Stat(dir); none == nil && err == nil {
+		err = place.TryWrite(dir)
+	}
 	if err != nil {
-		return append(found, faultOf("state", err))
+		wrong(oneLine.Replace(err.Error()), cmp.Or(exit.SystemHint(err), "check the disk"))
+		return found
 	}
 	if room < minRoom {
 		wrong(fmt.Sprintf("%s has %d MiB free: a daemon that cannot write stops to serve", at, room>>20),
@@ -181,7 +185,7 @@ const minRoom = 256 << 20
 func freeSpace(path string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return 0, fmt.Errorf("room at %s: %w", path, err)
+		return 0, &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	return s.Bavail * uint64(s.Bsize), nil
 }

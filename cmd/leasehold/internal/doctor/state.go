@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 	}
 	if cannotWrite(err) {
 		return nil, exit.Hint(err, "that is no fault of the state, but doctor writes there when it opens a state: make room, or look at a copy where you can write")
+	}
+	if errors.Is(err, syscall.EIO) {
+		return nil, exit.Hint(err, "%s; that says nothing of the state: look at a copy on a disk that works", cmp.Or(exit.SystemHint(err), "the disk fails"))
 	}
 	var size string
 	if err == nil {

@@ -27,6 +27,11 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	nowhere := link + " is a link to /nowhere/else, which does not exist: mount or make it, or remove the link"
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Fatal(err)
+	}
+	const looped = "a link in that path leads back to itself: remove it, or name another place"
 	at := func(cause error) error { return &fs.PathError{Op: "open", Path: file, Err: cause} }
 	for _, c := range []struct {
 		err  error
@@ -36,9 +41,13 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{os.Mkdir(filepath.Join(file, "backup"), 0o700), "a part of that path is a file: name a place in a directory"},
 		{os.MkdirAll(link, 0o700), nowhere},
 		{os.Mkdir(filepath.Join(link, "db"), 0o700), nowhere},
+		{os.MkdirAll(loop, 0o700), looped},
+		{os.Mkdir(filepath.Join(loop, "db"), 0o700), looped},
 		{os.NewSyscallError("getwd", syscall.ENOENT), "the directory that you are in has been removed, or cannot be read: change to another"},
 		{at(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EDQUOT), "make room in " + dir + ", or name a place on another disk"},
+		{&os.LinkError{Op: "rename", Old: file, New: file, Err: syscall.ENOSPC}, "make room in " + dir + ", or name a place on another disk"},
+		{at(syscall.EIO), "the disk that has " + dir + " fails: the log of the system, as dmesg shows it, says more; repair the disk, or name a place on another"},
 		{at(syscall.EFBIG), "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"},
 		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},
 		{at(syscall.EACCES), "it is write-protected, or another user's: name a place of yours"},

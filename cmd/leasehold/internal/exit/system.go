@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // SystemHint returns what to do about an error of the file system, or "" if nothing is
@@ -19,6 +21,9 @@ func SystemHint(err error) string {
 	if errors.Is(err, syscall.EFBIG) {
 		return "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"
 	}
+	if errors.Is(err, syscall.ELOOP) {
+		return looped
+	}
 	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "listen" {
 		switch failed.Net {
 		case "tcp":
@@ -28,13 +33,20 @@ func SystemHint(err error) string {
 		}
 	}
 	failed, ok := errors.AsType[*fs.PathError](err)
+	if link, linked := errors.AsType[*os.LinkError](err); linked && !ok { // of a rename, too
+		failed, ok = &fs.PathError{Op: link.Op, Path: link.New, Err: link.Err}, true
+	}
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
 		return ""
 	}
 	dir := filepath.Dir(failed.Path)
 	switch {
+	case errors.Is(failed, syscall.EIO):
+		return diskFails(dir)
 	case failed.Op == "chmod":
 		return "the file system of " + dir + " cannot keep a file for its owner alone: name a place on another"
+	case errors.Is(failed, syscall.ENOSPC) && withoutFiles(dir):
+		return "the file system of " + dir + " can have no more files: remove some that nobody needs, or name a place on another disk"
 	case errors.Is(failed, syscall.ENOSPC), errors.Is(failed, syscall.EDQUOT):
 		return "make room in " + dir + ", or name a place on another disk"
 	case errors.Is(failed, syscall.EROFS):
@@ -69,15 +81,35 @@ func listenHint(err error) string {
 	return "an address is HOST:PORT, such as 127.0.0.1:7711"
 }
 
-// leadsNowhere returns what to do about a directory that is a link to one that is not
-// there, as below a mount point where nothing is mounted.
+// withoutFiles reports whether a file system has no room for another file. It may still
+// have space.
+func withoutFiles(dir string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && s.Files > 0 && s.Ffree == 0
+}
+
+// leadsNowhere returns what to do about a directory that cannot be reached although its
+// name is taken: a link to one that is not there, as below a mount point where nothing is
+// mounted, a link to itself, or a directory of a disk that fails.
 func leadsNowhere(dir string) string {
+	_, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, syscall.EIO):
+		return diskFails(dir)
+	case errors.Is(err, syscall.ELOOP):
+		return looped
+	case !errors.Is(err, fs.ErrNotExist):
+		return ""
+	}
 	to, err := os.Readlink(dir)
 	if err != nil {
 		return ""
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
 	return dir + " is a link to " + to + ", which does not exist: mount or make it, or remove the link"
+}
+
+const looped = "a link in that path leads back to itself: remove it, or name another place"
+
+func diskFails(dir string) string {
+	return "the disk that has " + dir + " fails: the log of the system, as dmesg shows it, says more; repair the disk, or name a place on another"
 }

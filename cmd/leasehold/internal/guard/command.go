@@ -168,10 +168,14 @@ func write(hook string) error {
 		return err
 	}
 	_, err = f.Write(script)
-	if err := errors.Join(err, f.Chmod(0o755), f.Close()); err != nil {
+	err = errors.Join(err, f.Chmod(0o755), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), hook)
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return os.Rename(f.Name(), hook)
+	return nil
 }
 
 // Uninstall removes the hook and restores the one that was there before.

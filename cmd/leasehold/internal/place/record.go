@@ -224,6 +224,18 @@ func writeAtomically(path string, v any) error {
 	return nil
 }
 
+// TryWrite writes a file in a directory to the disk, and removes it again. The error says
+// why that cannot be done: the free space of a file system says nothing of quotas, of files
+// that it can no longer make, or of a disk that fails.
+func TryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".leasehold-try-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4<<10))
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+}
+
 // Open reports whether a running process has the state open, listening or not.
 func Open(state string) bool {
 	return process.Locked(filepath.Join(state, "db", "LOCK")) // Pebble's name for it

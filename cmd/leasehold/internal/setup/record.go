@@ -89,10 +89,13 @@ func (r *record) save() error {
 		return err
 	}
 	_, err = f.Write(append(text, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), r.path)
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return os.Rename(f.Name(), r.path)
+	return nil
 }
 
 // add records the edits of a plan.

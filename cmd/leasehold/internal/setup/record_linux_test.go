@@ -1,0 +1,42 @@
+package setup_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Where the record cannot be replaced, no file of a client is changed, and nothing is left
+// beside the record. Nothing can be renamed to a mount point.
+func TestARecordThatCannotBeReplaced(t *testing.T) {
+	h := newHome(t)
+	state := filepath.Join(os.Getenv("XDG_STATE_HOME"), "leasehold")
+	record := filepath.Join(state, "setup.json")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(record, []byte("{\"files\": {}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount(record, record, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("a file cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(record, syscall.MNT_DETACH) })
+	h.write(".cursor/mcp.json", "{}\n")
+	before := h.all()
+	if out, err := h.run("cursor", "--yes"); err == nil {
+		t.Errorf("it says %s", out)
+	}
+	h.same(before, "after it failed")
+	list, err := os.ReadDir(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), ".setup-") {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
