@@ -99,7 +99,7 @@ func open20(t *testing.T, f files) (is found) {
 			t.Errorf("refused (%v), and opened by the next start", err)
 			mustClose(t, e)
 		}
-		return found{refused: err}
+		return found{refused: err, said: is.said}
 	}
 	is.rows, err = contentsOf(t, e)
 	if err != nil {
@@ -225,6 +225,59 @@ func TestAFileRemovedIsNeverSilent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDamageOfTablesIsCalledSo: a table or a manifest that is missing, or was cut or
+// changed, makes the state corrupt. Each of the words about it is a line, without a trace.
+func TestDamageOfTablesIsCalledSo(t *testing.T) {
+	whole, _ := lived(t, false)
+	tables := 0
+	for name, content := range whole {
+		table := strings.HasSuffix(name, ".sst")
+		if !table && !strings.HasPrefix(name, "MANIFEST") {
+			continue
+		}
+		damage := map[string][]byte{"missing": nil}
+		if table {
+			tables++
+			changed := slices.Clone(content)
+			for i := range len(changed) / 2 {
+				changed[i] ^= 1
+			}
+			damage["cut"], damage["changed"] = content[:len(content)/2], changed
+		} else if !strings.HasSuffix(markerOf(whole), name) {
+			continue // an earlier one, which nobody reads
+		}
+		for what, content := range damage {
+			all := maps.Clone(whole)
+			all[name] = content
+			if content == nil {
+				delete(all, name)
+			}
+			is := open20(t, all)
+			if !errors.Is(is.refused, engine.ErrCorrupt) || strings.Contains(is.refused.Error(), "\n") {
+				t.Errorf("%s is %s: %v", name, what, is.refused)
+			}
+			for _, said := range is.said {
+				if strings.Contains(said, "\n") {
+					t.Errorf("%s is %s: it says %s", name, what, said)
+				}
+			}
+		}
+	}
+	if tables == 0 {
+		t.Errorf("there is no table: %q", slices.Sorted(maps.Keys(whole)))
+	}
+}
+
+// markerOf returns the name of the file that says which manifest is read.
+func markerOf(f files) string {
+	for name := range f {
+		if strings.HasPrefix(name, "marker.manifest.") {
+			return name
+		}
+	}
+	return ""
 }
 
 // TestALogThatLostAPartIsRefused: what follows was answered and is gone.

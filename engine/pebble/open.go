@@ -129,7 +129,10 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	s.fs.phase.Store(opening)
 	db, err := openPebble(o.Dir, options)
 	if err != nil {
-		return nil, errors.Join(corruption(cmp.Or(s.Failed(), err)), lock.Close())
+		if err = corruption(cmp.Or(s.Failed(), err)); damaged(err) {
+			err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+		}
+		return nil, errors.Join(err, lock.Close())
 	}
 	s.db, s.reader, s.lock = db, reader{db}, lock
 	err = s.openJournal()
@@ -151,7 +154,7 @@ func openStore(o Options, fail func(error)) (*store, error) {
 		err = s.writeMarks() // not earlier: a copy is known by the file
 	}
 	s.fs.phase.Store(serving)
-	if err = cmp.Or(s.Failed(), err); err != nil {
+	if err = corruption(cmp.Or(s.Failed(), err)); err != nil {
 		return nil, errors.Join(err, db.Close(), s.closeJournal(false), lock.Close())
 	}
 	s.startReserve()
@@ -191,7 +194,7 @@ func (s *store) options() *pebble.Options {
 			// after the reserve is released.
 			BackgroundError: func(err error) {
 				if !isFull(err) || !s.fs.yield(s.fs.room.failed.Load()) {
-					s.Fail(err)
+					s.Fail(corruption(err))
 				}
 			},
 			// Nobody is served meanwhile.
@@ -202,7 +205,7 @@ func (s *store) options() *pebble.Options {
 			// The reader also gets an error: Open and a transaction return it,
 			// and a compaction in the background fails.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				s.logf("engine: corruption: %v", info)
+				s.logf("engine: corruption of %s: %s", info.Path, words(info.Details))
 			},
 		},
 	}

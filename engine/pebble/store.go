@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -204,9 +206,21 @@ func (s *store) checkFormat() (found byte, err error) {
 // [engine.ErrCorrupt].
 func corruption(err error) error {
 	if err != nil && pebble.IsCorruptionError(err) {
-		return fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+		return fmt.Errorf("%w: %s", engine.ErrCorrupt, words(err))
 	}
 	return err
+}
+
+// words returns what an error of Pebble says, without the name of a wrapper that Pebble
+// writes into the words.
+func words(err error) string {
+	return strings.TrimSuffix(err.Error(), "\n<corruption detail carrier>")
+}
+
+// damaged reports whether Pebble cannot open a state because a file of it is missing or
+// has been cut. Pebble does not count these among its errors about damaged files.
+func damaged(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "object size mismatch")
 }
 
 // A reader is a [memory.Reader] of a Pebble database or of a snapshot.
