@@ -69,7 +69,13 @@ func (r *rotated) Write(line []byte) (int, error) {
 			_ = r.open()
 		}
 	}
-	return r.file.Write(line)
+	n, err := r.file.Write(line)
+	if err != nil && n > 0 { // the disk was full in the middle of the line, and the next is not to be a part of it
+		if info, statErr := r.file.Stat(); statErr == nil {
+			_ = r.file.Truncate(info.Size() - int64(n))
+		}
+	}
+	return n, err
 }
 
 // isAt reports whether an open file is the one at path.
