@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/setup"
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/registry"
@@ -142,6 +143,31 @@ func examineClients(ctx context.Context, at []string) (found []finding) {
 			"clients", note, "no configuration of a client here or in the home directory names leasehold",
 			"leasehold setup adds it to your agents",
 		}}
+	}
+	return found
+}
+
+// examineSetup looks at what setup has written. After an upgrade its hooks and plugins may
+// be those of an earlier version.
+func examineSetup() (found []finding) {
+	here, _ := os.Getwd()
+	p, err := project.Of(here)
+	if err != nil {
+		return nil
+	}
+	state, err := place.State()
+	if err != nil {
+		return nil // that is told of the state
+	}
+	drifts, err := setup.Drifts(state, p.Top)
+	if err != nil {
+		return []finding{faultOf("setup", err)}
+	}
+	for _, d := range drifts {
+		found = append(found, finding{
+			"setup", note, "not as this version of leasehold setup writes them: " + strings.Join(d.Files, ", "),
+			d.Command + " --check shows what differs, and without --check writes it",
+		})
 	}
 	return found
 }

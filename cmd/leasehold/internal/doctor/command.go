@@ -36,7 +36,8 @@ MCP clients that name leasehold: those of this directory, of the project that it
 and of the user, wherever the clients' own variables put them. While a daemon runs,
 doctor starts each of these servers as its client starts it, with the environment that
 the client gives it, and says whether the server reaches this daemon, and which run it
-joins. It also checks the tool time-outs.
+joins. It also checks the tool time-outs, and names the files that leasehold setup has
+written and that are not as this version would write them.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
@@ -130,7 +131,7 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	if target.Servers != nil {
 		found, answering := examineServers(cmd.Context(), target.Servers)
 		found = append(append(found, examineClock()...), examineProject()...)
-		return append(found, examineClients(cmd.Context(), answering)...)
+		return append(append(found, examineClients(cmd.Context(), answering)...), examineSetup()...)
 	}
 	found, clocks := examineSocket(cmd)
 	daemon := daemonOf(cmd)
@@ -138,7 +139,7 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	found = append(found, examinePlace(inDatabase || daemon.Database)...)
 	found = append(found, clocks...)
 	found = append(append(found, examineClock()...), examineProject()...)
-	return append(found, examineClients(cmd.Context(), daemonAt(cmd))...)
+	return append(append(found, examineClients(cmd.Context(), daemonAt(cmd))...), examineSetup()...)
 }
 
 // examineServers connects to each of the servers elsewhere, and gives those that answer.
