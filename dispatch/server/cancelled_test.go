@@ -3,6 +3,7 @@ package server_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -79,4 +80,50 @@ func TestAnEnqueueThatIsCancelledTooLateIsNotMadeTwice(t *testing.T) {
 			t.Errorf("two tasks: %s, %s", made.body, again.body)
 		}
 	})
+}
+
+// A request that was broken off may arrive after the one by which its client has sent the
+// call again. Whoever is still there gets the answer. If two clients send one call at the
+// same time, one of them gets it, and the other is told to send it again.
+func TestACopyThatArrivesLateLeavesTheAnswerToItsClient(t *testing.T) {
+	const body = `{"key":"a","wait_secs":30}`
+	key := []string{"Idempotency-Key", "k"}
+	for name, here := range map[string]bool{"its client is gone": false, "its client is there": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := newProgram(t, newWeb(t, server.Options{})).open()
+				two := one.another("two").open()
+				held := two.want(201, "POST", "/leases", `{"key":"a"}`).text("lease_id")
+				again := func() <-chan answer {
+					answered := make(chan answer, 1)
+					go func() { answered <- one.ask("POST", "/leases", body, key...) }()
+					synctest.Wait()
+					return answered
+				}
+				answers := []<-chan answer{again()}
+				if here {
+					answers = append(answers, again())
+				} else {
+					one.unread(one.request(t.Context(), "POST", "/leases", body, key...))
+					synctest.Wait()
+				}
+				time.Sleep(time.Second)
+				two.want(200, "DELETE", "/leases/"+held, "")
+				taken := 0
+				for _, answered := range answers {
+					switch a := <-answered; {
+					case a.status == 201:
+						taken++
+					case !here || a.text("code") != "UNAVAILABLE":
+						t.Errorf("%d %s", a.status, a.body)
+					}
+				}
+				if taken != 1 {
+					t.Errorf("%d requests got the answer", taken)
+				}
+				time.Sleep(30 * time.Second)
+				two.want(409, "POST", "/leases", `{"key":"a"}`)
+			})
+		})
+	}
 }

@@ -107,8 +107,9 @@ func writeAnswer(w http.ResponseWriter, a api.Answer, timeout time.Duration) err
 
 // An apiForm is the form of one call of the API.
 type apiForm struct {
-	call api.Call
-	key  string // the Idempotency-Key
+	call  api.Call
+	key   string // the Idempotency-Key
+	again bool   // another request had the call, and this one takes it back
 	api.Answer
 }
 
@@ -139,9 +140,14 @@ func (f *apiForm) write(w http.ResponseWriter, _ []byte, timeout time.Duration) 
 }
 
 // unanswered answers a call that was cancelled, or that another request has now.
-// That request need not be newer: a server that stood still may have passed it on
-// late. So the client sends the call again if it is still there.
+// That request need not be newer: a copy that was broken off may have arrived
+// late. So this one takes the call back, unless it has done that already: then
+// both have a client, and one of them must send the call again.
 func (f *apiForm) unanswered(w http.ResponseWriter, cause error) {
+	if cause == errSentAgain && !f.again {
+		f.again = true
+		return
+	}
 	a := api.Problem(http.StatusServiceUnavailable, "UNAVAILABLE", "a request with the same "+idempotencyKey+" came while this one ran; send this one again, and it gets the same answer")
 	if cause == errCancelled {
 		a = api.Problem(http.StatusConflict, "REQUEST_ID_REUSED", "DELETE "+api.Prefix+"/calls/{key} has cancelled this call; make another with an "+idempotencyKey+" of its own")
@@ -209,11 +215,20 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		env.Key = fmt.Sprintf("%s %x", requestOf(key), env.Print())
 		env.Params.Meta.Call = env.Key
 	}
-	hs.call(w, r, env, arguments, &apiForm{call: asked, key: key})
+	form := &apiForm{call: asked, key: key}
+	if hs.call(w, r, env, arguments, form); form.again {
+		sleep(r.Context(), lateCopy)
+		hs.call(w, r, env, arguments, form)
+	}
 	if r.Method == http.MethodHead {
 		e.server.retell(hs.se) // the answer has no body
 	}
 }
+
+// lateCopy is how long a request waits before it takes its call back from another. If
+// that one has lost its client, its connection shows it by then, so it does not do the
+// same.
+const lateCopy = 20 * time.Millisecond
 
 // notFor refuses a route whose tool is not available to the session's role.
 func (hs *httpSession) notFor(r *http.Request) api.Answer {
