@@ -32,6 +32,7 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	const looped = "a link in that path leads back to itself: remove it, or name another place"
+	t.Chdir(dir)
 	at := func(cause error) error { return &fs.PathError{Op: "open", Path: file, Err: cause} }
 	for _, c := range []struct {
 		err  error
@@ -45,6 +46,7 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{os.Mkdir(filepath.Join(loop, "db"), 0o700), looped},
 		{os.NewSyscallError("getwd", syscall.ENOENT), "the directory that you are in has been removed, or cannot be read: change to another"},
 		{at(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
+		{&fs.PathError{Op: "write", Path: "file", Err: syscall.ENOSPC}, "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EDQUOT), "make room in " + dir + ", or name a place on another disk"},
 		{&os.LinkError{Op: "rename", Old: file, New: file, Err: syscall.ENOSPC}, "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EIO), "the disk that has " + dir + " fails: the log of the system, as dmesg shows it, says more; repair the disk, or name a place on another"},

@@ -40,6 +40,9 @@ func SystemHint(err error) string {
 		return ""
 	}
 	dir := filepath.Dir(failed.Path)
+	if whole, err := filepath.Abs(dir); err == nil { // "." reads badly
+		dir = whole
+	}
 	switch {
 	case errors.Is(failed, syscall.EIO):
 		return diskFails(dir)
