@@ -61,6 +61,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if strings.HasPrefix(err.Error(), "required flag(s) ") {
 			err = missingFlag(called)
 		}
+		err = groupError(err)
 		err = exit.Usage(err)
 	}
 	return exit.Report(ctx, stderr, usage(called), err)

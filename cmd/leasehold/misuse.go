@@ -69,6 +69,19 @@ func missingFlag(c *cobra.Command) (err error) {
 	return err
 }
 
+// apart finds the flags in cobra's error for flags that exclude each other.
+var apart = regexp.MustCompile(`^if any flags in the group .*; \[(.*)\] were all set$`)
+
+// groupError says in this command's words that flags were given that exclude each other.
+// It returns err if it is another error.
+func groupError(err error) error {
+	found := apart.FindStringSubmatch(err.Error())
+	if found == nil {
+		return err
+	}
+	return fmt.Errorf("--%s cannot be given together", strings.Join(strings.Fields(found[1]), " and --"))
+}
+
 // countOfArgs finds the number of arguments in cobra's errors: at least or at most so
 // many, and how many were given.
 var countOfArgs = regexp.MustCompile(`^(?:accepts (at most )?|requires (at least ))(\d+) arg\(s\), (?:only )?received (\d+)$`)
@@ -121,7 +134,7 @@ func refuseUnknown(c *cobra.Command) {
 		c.Run = nil
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if _, rest, err := c.Root().Find(args); err != nil {
-				return exit.Usage(err)
+				return exit.Usage(exit.Hint(err, "leasehold --help lists the commands"))
 			} else if len(rest) > 0 {
 				return exit.Usagef("unknown command %q", strings.Join(args, " "))
 			}
