@@ -56,7 +56,7 @@ var runContention = Story{
 var crashedHolder = Story{
 	Name:    "crashed-holder",
 	Title:   "A worker dies holding locks",
-	Promise: "who dies gives back everything at once, in every scope, and is never granted what it waited for",
+	Promise: "an agent that dies gives back everything at once, in every scope, and is never granted what it waited for",
 	tell: func(st *stage) {
 		root := st.root()
 		s1 := root.sublead("S1")

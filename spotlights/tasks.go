@@ -174,7 +174,7 @@ var deadLetter = Story{
 var thousandInFlight = Story{
 	Name:    "thousand-in-flight",
 	Title:   "The daemon is killed with a thousand tasks in flight",
-	Promise: "kill -9 of the daemon loses no task, doubles none, and changes no result; who comes back submits with the token it has",
+	Promise: "kill -9 of the daemon loses no task, doubles none, and changes no result; a worker that comes back submits with the token it has",
 	tell: func(st *stage) {
 		const crew, each, done = 10, 100, 100
 		root := st.root()

@@ -36,7 +36,7 @@ type sentMessage struct {
 }
 
 func (s sentMessage) Text() string {
-	return fmt.Sprintf("message %s is sent to %s; an answer comes with one of your next answers, or ask with actor_inbox and wait_secs", s.MessageID, strings.Join(s.To, ", "))
+	return fmt.Sprintf("message %s is sent to %s; a reply comes with one of your next answers; actor_inbox with wait_secs waits for it", s.MessageID, strings.Join(s.To, ", "))
 }
 
 func sendMessage(ctx context.Context, se *dispatch.Session, a messageArgs) (sentMessage, error) {
