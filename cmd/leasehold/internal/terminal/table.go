@@ -49,9 +49,23 @@ type Cell struct {
 
 func Text(s string) Cell { return Cell{items: []string{s}} }
 
-// Several returns a cell with the first of a number of items. It is empty if
-// there are none.
-func Several(items []string, of int) Cell { return Cell{items: items, more: max(0, of-len(items))} }
+// Several returns a cell with the first of a number of items: those that fit into
+// maxSeveral columns, but at least one. It is empty if there are none.
+func Several(items []string, of int) Cell {
+	of = max(of, len(items))
+	width := 0
+	for i, item := range items {
+		if width += Width(item) + len(", "); width > maxSeveral && i > 0 {
+			items = items[:i]
+			break
+		}
+	}
+	return Cell{items: items, more: of - len(items)}
+}
+
+// maxSeveral limits the width of a list in a cell. Otherwise one long list would make
+// each line as long.
+const maxSeveral = 60
 
 // Last returns the cell with a last text that is never hidden: the longest of
 // texts that fits.

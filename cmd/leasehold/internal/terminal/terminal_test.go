@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -150,5 +151,21 @@ func TestACellKeepsItsLastText(t *testing.T) {
 		if lines[1] != want || !strings.Contains(lines[2], "task") {
 			t.Errorf("at %d it is\n%s\n%s\nwant\n%s", width, lines[1], lines[2], want)
 		}
+	}
+}
+
+// A long list makes no line long, even where the width is not limited, as in a pipe.
+func TestALongListIsShortened(t *testing.T) {
+	var keys []string
+	for i := range 40 {
+		keys = append(keys, fmt.Sprintf("src/module/file%02d.go", i))
+	}
+	table := &Table{Columns: []Column{{Head: "HOLDS"}}}
+	table.Add(Several(keys, 50))
+	table.Add(Several(keys[:2], 2))
+	table.Add(Several([]string{strings.Repeat("k", 80)}, 1))
+	want := "HOLDS\nsrc/module/file00.go, src/module/file01.go, +48\nsrc/module/file00.go, src/module/file01.go\n" + strings.Repeat("k", 80) + "\n"
+	if got := table.Render(Paint{}); got != want {
+		t.Errorf("got\n%s\nand not\n%s", got, want)
 	}
 }
