@@ -30,8 +30,9 @@ of an agent that leasehold dispatch launched. You can cancel an actor, revoke a 
 and redrive a queue; top asks before it does so.
 
 Keys: tab or 1 2 3 for actors, leases, queues; arrows, page up, page down, g and G to
-move; / to search, esc to end that; enter to open one, l for an agent's output; x to
-cancel an actor or revoke a lease, d to redrive a queue; q to quit.`,
+move; / to search, esc to end that; a to show or hide the actors that have ended; enter
+to open one, l for an agent's output; x to cancel an actor or revoke a lease, d to
+redrive a queue; q to quit.`,
 		Example: `  leasehold top
   leasehold top --run release-42`,
 		Args: cobra.NoArgs,
@@ -103,7 +104,8 @@ func (l *topLink) call(ctx context.Context, tool string, args map[string]any) (c
 // A topSeen is the state of a run when it was read.
 type topSeen struct {
 	at      time.Time
-	problem string // why the run could not be read
+	took    time.Duration // to read it
+	problem string        // why the run could not be read
 	run     ShownRun
 	leases  leaseList
 	queues  queueList
@@ -122,6 +124,7 @@ func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
 	}
 	of := map[string]any{"run": run}
 	var seen topSeen
+	began := time.Now()
 	answer, err := l.call(ctx, "operator_tree", of)
 	if connection.IsCode(err, "NOT_FOUND") {
 		var advice exit.Hinted
@@ -153,6 +156,7 @@ func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
 		return topSeen{}, err
 	}
 	seen.queues, err = connection.Decode[queueList](answer.Object)
+	seen.took = time.Since(began)
 	return seen, err
 }
 
@@ -201,10 +205,29 @@ type top struct {
 	chosen [topTabs]string // the id of the chosen row
 	search string
 	typing bool // keys go to search
+	all    bool // the actors that have ended are shown, too
 
 	detail   *topDetail // nil: a list is shown
 	question *topQuestion
 	said     string // the result of the last action
+}
+
+// actors returns the actors to show, and how many have ended and may be hidden. All actors
+// of a run that has ended are shown.
+func (m *top) actors() (shown []ShownActor, ended int) {
+	r := m.seen.run
+	if r.EndedAt != nil {
+		return r.Actors, 0
+	}
+	for _, a := range r.Actors {
+		if a.EndedAt != nil {
+			ended++
+		}
+		if m.all || a.EndedAt == nil {
+			shown = append(shown, a)
+		}
+	}
+	return shown, ended
 }
 
 // A topDetail is the page of one actor, lease or queue.
@@ -254,7 +277,7 @@ func (m *top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.looks
 	case topSeen:
 		m.seen, m.lost = msg, ""
-		return m, tea.Batch(m.readPage(), tea.Tick(watchPause, func(time.Time) tea.Msg { return topLook{} }))
+		return m, tea.Batch(m.readPage(), tea.Tick(pauseAfter(msg.took), func(time.Time) tea.Msg { return topLook{} }))
 	case topLost:
 		m.lost = msg.cause
 		return m, tea.Tick(daemonPoll, func(time.Time) tea.Msg { return topLook{} })

@@ -55,7 +55,11 @@ func (m *top) title(p terminal.Paint) string {
 		age = ", " + terminal.Brief(time.Since(r.CreatedAt)) + " old"
 	}
 	var tabs strings.Builder
-	counts := []int{len(m.seen.run.Actors), len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
+	actors, ended := m.actors()
+	if m.all {
+		actors = actors[ended:] // the living are counted
+	}
+	counts := []int{len(actors), len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
 	for t := range topTabs {
 		tab := fmt.Sprintf("%d %s %d", t+1, t, counts[t])
 		if m.cut(t) {
@@ -154,6 +158,9 @@ func (m *top) drawList(p terminal.Paint) []string {
 	if m.cut(m.tab) {
 		notes = append(notes, p.Dim("there are more than are shown here"))
 	}
+	if _, ended := m.actors(); ended > 0 && m.tab == topActors {
+		notes = append([]string{p.Dim(fmt.Sprintf("%d ended; a %s them", ended, pick(m.all, "hides", "shows")))}, notes...)
+	}
 	if len(notes) > 1 {
 		notes = []string{strings.Join(notes, "; ")}
 	}
@@ -164,7 +171,8 @@ func (m *top) drawList(p terminal.Paint) []string {
 func (m *top) table() *terminal.Table {
 	switch m.tab {
 	case topActors:
-		return drawActors(m.seen.run.Actors)
+		shown, _ := m.actors()
+		return drawActors(shown)
 	case topLeases:
 		return leaseTable(m.seen.leases.Leases, time.Since(m.seen.at))
 	default:

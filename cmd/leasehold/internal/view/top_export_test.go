@@ -8,6 +8,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
+var PauseAfter = pauseAfter
+
 // A TestTop is a top without a terminal.
 type TestTop struct {
 	t *testing.T

@@ -48,6 +48,8 @@ func (m *top) press(key tea.KeyPressMsg) tea.Cmd {
 		m.typing = true
 	case "esc":
 		m.search = ""
+	case "a":
+		m.all = !m.all
 	case "enter":
 		return m.open(rows, at, false)
 	case "l":
@@ -209,7 +211,8 @@ func (m *top) rows() (rows []topRow) {
 	}
 	switch m.tab {
 	case topActors:
-		for i, a := range m.seen.run.Actors {
+		shown, _ := m.actors()
+		for i, a := range shown {
 			words := []string{a.Path, a.Role, a.state(), a.note()}
 			for _, l := range slices.Concat(a.Holds, a.WaitsFor) {
 				words = append(words, l.String())

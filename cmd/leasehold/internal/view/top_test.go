@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
@@ -164,8 +165,10 @@ func TestTopActsAfterAQuestion(t *testing.T) {
 		if after := states(); strings.Count(after, `"ended"`) != strings.Count(before, `"ended"`)+1 {
 			t.Errorf("y ended nobody: %s", after)
 		}
-		m.Press("x")
-		has(t, m, "翻訳者 has ended")
+		hasNot(t, m, "> └─ 翻訳者")
+		has(t, m, "2 ended; a shows them")
+		m.Press("a", "G", "x")
+		has(t, m, "翻訳者 has ended", "2 ended; a hides them")
 
 		// The lease of the one who shares it, and not of the others.
 		held := func() int {
@@ -221,4 +224,16 @@ func TestTopOfARunThatIsNotThere(t *testing.T) {
 		m.Look()
 		has(t, m, "root lead")
 	})
+}
+
+// A read that takes long is repeated less often, so that a watch of a large run that
+// changes all the time leaves the daemon to others. A small run is shown at once.
+func TestAWatchReadsALargeRunLessOften(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: 100 * time.Millisecond, 5 * time.Millisecond: 100 * time.Millisecond, 60 * time.Millisecond: 1200 * time.Millisecond, time.Second: 5 * time.Second,
+	} {
+		if got := view.PauseAfter(took); got != want {
+			t.Errorf("after %v it pauses for %v, not %v", took, got, want)
+		}
+	}
 }

@@ -21,6 +21,14 @@ import (
 // seen, and would load a busy daemon.
 const watchPause = 100 * time.Millisecond
 
+// pauseAfter returns the time between two reads, of which the first took so long. A read
+// of a large run is as much work for the daemon, so it is made less often.
+func pauseAfter(took time.Duration) time.Duration {
+	return min(max(watchPause, 20*took), longestPause)
+}
+
+const longestPause = 5 * time.Second
+
 // A state is the answer to a look.
 type state struct {
 	client.Answer
@@ -59,7 +67,9 @@ func (l *look) observe(ctx context.Context, c *client.Client, states chan<- stat
 			}
 			continue
 		}
+		began := time.Now()
 		answer, err = connection.Call(ctx, c, l.tool, l.args)
+		took := time.Since(began)
 		missing := connection.IsCode(err, "NOT_FOUND")
 		if err != nil && !missing {
 			return err
@@ -70,7 +80,7 @@ func (l *look) observe(ctx context.Context, c *client.Client, states chan<- stat
 			return context.Cause(ctx)
 		}
 		select {
-		case <-time.After(watchPause):
+		case <-time.After(pauseAfter(took)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
