@@ -4,6 +4,7 @@
 package view
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // A look is a call of an operator's tool that reads, and how its answer is drawn.
@@ -143,28 +145,31 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 }
 
 // allPages asks for the pages after the first, and returns an object with all of the list.
+// A list may have 100 000 elements, so none of them is decoded here.
 func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMessage) (json.RawMessage, error) {
-	var list []json.RawMessage
+	list := fmt.Appendf(nil, "{%q:[", l.pages)
 	args := maps.Clone(l.args)
 	for page := first; ; {
-		fields, err := connection.Decode[map[string]json.RawMessage](page)
-		if err != nil {
-			return nil, err
-		}
-		var items []json.RawMessage
 		var next string
-		if err := json.Unmarshal(fields[l.pages], &items); err != nil {
-			return nil, err
-		}
-		if at, more := fields["next"]; !more {
-			if list == nil {
-				return page, nil
+		for name, value := range wire.Members(page) {
+			switch string(name) {
+			case l.pages:
+				items := bytes.TrimSuffix(bytes.TrimPrefix(value, []byte("[")), []byte("]"))
+				if len(items) > 0 && list[len(list)-1] != '[' {
+					list = append(list, ',')
+				}
+				list = append(list, items...)
+			case "next":
+				next, _ = wire.TextOf(value)
 			}
-			return json.Marshal(map[string][]json.RawMessage{l.pages: append(list, items...)})
-		} else if err := json.Unmarshal(at, &next); err != nil {
-			return nil, err
 		}
-		list, args["after"] = append(list, items...), next
+		if next == "" {
+			if args["after"] == nil {
+				return first, nil
+			}
+			return append(list, "]}"...), nil
+		}
+		args["after"] = next
 		answer, err := connection.Call(ctx, c, l.tool, args)
 		if err != nil {
 			return nil, err
@@ -176,21 +181,20 @@ func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMes
 // missing names the partitions that an answer leaves out. It returns "" if there
 // are none.
 func missing(object json.RawMessage) string {
-	list, _ := connection.Decode[struct{ Missing []int }](object) // an answer without the field leaves out nothing
 	var names []string
-	for _, partition := range list.Missing {
-		names = append(names, fmt.Sprint("partition ", partition))
+	for name, value := range wire.Members(object) {
+		if string(name) == "missing" {
+			for partition := range wire.Elements(value) {
+				names = append(names, fmt.Sprint("partition ", string(partition)))
+			}
+		}
 	}
 	return strings.Join(names, ", ")
 }
 
 // nothing reports whether an answer lists nothing.
 func (l *look) nothing(object json.RawMessage) bool {
-	fields, err := connection.Decode[map[string]json.RawMessage](object)
-	if err != nil {
-		return false
-	}
-	for _, field := range fields {
+	for _, field := range wire.Members(object) {
 		if string(field) == "[]" {
 			return true
 		}
