@@ -55,11 +55,12 @@ func (m *top) title(p terminal.Paint) string {
 		age = ", " + terminal.Brief(time.Since(r.CreatedAt)) + " old"
 	}
 	var tabs strings.Builder
-	actors, ended := m.actors()
+	shown, ended := m.actors()
+	living := len(shown)
 	if m.all {
-		actors = actors[ended:] // the living are counted
+		living -= ended
 	}
-	counts := []int{len(actors), len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
+	counts := []int{living, len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
 	for t := range topTabs {
 		tab := fmt.Sprintf("%d %s %d", t+1, t, counts[t])
 		if m.cut(t) {
