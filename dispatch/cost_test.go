@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -405,6 +407,47 @@ func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 	if few, many := most(10), most(40); many > few {
 		t.Errorf("a spawn reads %d rows with 10 earlier agents, and %d with 40", few, many)
 	}
+}
+
+// What an actor that has lost much is told of it holds up nobody: the watch for notices
+// reads it without the lock, and an answer looks up only the leases that it tells of.
+func TestManyLossesAreToldWithoutHoldingUpOthers(t *testing.T) {
+	inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		boss := h.connect(dispatch.Credentials{Token: token}, 1)
+		const many = 600
+		for i := range many {
+			h.take(boss, dispatch.RunScope, fmt.Sprint("k", i), time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		heard := make(map[string]int)
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		watching.Go(func() { boss.WatchNotices(ctx, func(n registry.Notice) { heard[n.Key]++ }) })
+		synctest.Wait()
+		for i := range 3 {
+			h.take(boss, dispatch.RunScope, fmt.Sprint("last", i), time.Second)
+			count.most.Store(0)
+			time.Sleep(3 * time.Second)
+			if most := count.most.Load(); most > 100 {
+				t.Errorf("with %d losses, %d rows are read under the lock for one more", many, most)
+			}
+		}
+		synctest.Wait()
+		if len(heard) != many+3 || slices.Max(slices.Collect(maps.Values(heard))) > 1 {
+			t.Errorf("of %d losses it hears %d: %v", many+3, len(heard), heard)
+		}
+		count.most.Store(0)
+		list, more, err := boss.TakeNotices(t.Context(), "")
+		if err != nil || len(list) != dispatch.MaxNotices || len(list)+more != many+3 {
+			t.Errorf("an answer tells of %d losses and of %d more: %v", len(list), more, err)
+		}
+		if most := count.most.Load(); most > 2*many+300 {
+			t.Errorf("an answer reads %d rows under the lock to tell of %d losses of %d", most, len(list), many)
+		}
+	})
 }
 
 // Those who follow what changes in a run read each of its events once, all of them

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -76,19 +77,10 @@ func (se *Session) takeNotices(ctx context.Context, agent string) (list []regist
 	h := se.Holder()
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
-		mine, others := 0, 0
+		var mine, others int
 		// If there is something to tell, the Update waits until it is durable.
 		err := se.state.eng.View(engine.Peek(ctx), func(tx engine.Tx) error {
-			all, counted := se.state.core.Untold(tx, h, registry.MaxUntold)
-			mine, others = counted, 0
-			tells := se.agents.tells(agent, tx.Now())
-			for _, n := range all {
-				if tells(n.Party) {
-					mine++
-				} else {
-					others++
-				}
-			}
+			mine, others = se.state.core.CountUntold(tx, h, se.agents.tells(agent, tx.Now()))
 			return nil
 		})
 		if err == nil && mine > 0 {
@@ -197,11 +189,7 @@ func (se *Session) WatchNotices(ctx context.Context, tell func(registry.Notice))
 	defer stop()
 	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
 	defer watch.Stop()
-	type about struct { // identifies a notice; a claim has no lease_id
-		kind  registry.NoticeKind
-		token uint64
-	}
-	told := make(map[about]bool)
+	var known map[string]string
 	for {
 		select {
 		case <-watch.C:
@@ -209,24 +197,25 @@ func (se *Session) WatchNotices(ctx context.Context, tell func(registry.Notice))
 			return
 		}
 		var list []registry.Notice
-		err := se.state.eng.View(ctx, func(tx engine.Tx) error {
-			list, _ = se.state.core.Untold(tx, se.Holder(), registry.MaxUntold)
+		err := se.state.eng.Snapshot(ctx, func(tx engine.Tx) error {
+			list, known = se.state.core.NewUntold(tx, se.Holder(), known)
 			return nil
 		})
 		if err != nil {
 			return // the engine or the session has ended
 		}
-		untold := make(map[about]bool, len(list))
 		for _, n := range list {
-			this := about{n.Kind, n.Token}
-			untold[this] = true
-			if !told[this] {
-				tell(n)
-			}
+			tell(n)
 		}
-		told = untold // also drops notices that an answer has told in the meantime
+		select { // many leases may end at once
+		case <-time.After(noticePause):
+		case <-ctx.Done():
+		}
 	}
 }
+
+// noticePause is the shortest time between two looks for new notices.
+const noticePause = 100 * time.Millisecond
 
 // TakeDrain returns the pending end of the session's run. It returns it once,
 // and nil afterwards or if there is none.

@@ -221,15 +221,19 @@ func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Notice, more int) {
 }
 
 // untold also returns the notices that have become void. It leaves out the
-// notices of parties for which tells reports false.
+// notices of parties for which tells reports false. A loss never becomes void,
+// so those beyond limit, which may be many, are only counted.
 func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, stale []Notice, more int) {
 	count := newsOf(tx, h.Actor)
 	if count == (news{}) {
 		return nil, nil, 0
 	}
-	for row := range untoldRows(tx, h.Actor) {
-		var n Notice
-		if !n.read(row) || n.Session != h.Session && n.Session != uuid.Nil {
+	for n := range untoldOf(tx, h) {
+		full := len(list) >= limit
+		if n.Kind == Loss && full {
+			if tells(n.Party) {
+				more++
+			}
 			continue
 		}
 		n, ok := n.now(tx, h.Actor)
@@ -237,13 +241,70 @@ func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, st
 		case !ok:
 			stale = append(stale, n)
 		case !tells(n.Party):
-		case len(list) < limit:
-			list = append(list, n)
-		default:
+		case full:
 			more++
+		default:
+			list = append(list, n)
 		}
 	}
 	return list, stale, more + int(count.dropped)
+}
+
+// untoldOf yields the notices that a session has not been told of, as they were
+// when they were raised.
+func untoldOf(tx Tx, h Holder) iter.Seq[Notice] {
+	return func(yield func(Notice) bool) {
+		for row := range untoldRows(tx, h.Actor) {
+			var n Notice
+			if n.read(row) && (n.Session == h.Session || n.Session == uuid.Nil) && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// CountUntold counts the notices that the holder's session has not been told of:
+// those of parties for which tells reports true, with the losses that were only
+// counted, and the others.
+func (c *Core) CountUntold(tx Tx, h Holder, tells func(party string) bool) (mine, others int) {
+	count := newsOf(tx, h.Actor)
+	if count == (news{}) {
+		return 0, 0
+	}
+	for n := range untoldOf(tx, h) {
+		if n.Kind != Loss {
+			if _, ok := n.now(tx, h.Actor); !ok {
+				continue
+			}
+		}
+		if tells(n.Party) {
+			mine++
+		} else {
+			others++
+		}
+	}
+	return mine + int(count.dropped), others
+}
+
+// NewUntold returns the notices that the holder's session has not been told of,
+// except those that known has, and what known is next time.
+func (c *Core) NewUntold(tx Tx, h Holder, known map[string]string) (list []Notice, next map[string]string) {
+	next = make(map[string]string)
+	for row := range untoldRows(tx, h.Actor) {
+		if known[row.Key] != row.Value {
+			var n Notice
+			if !n.read(row) || n.Session != h.Session && n.Session != uuid.Nil {
+				continue
+			}
+			n, ok := n.now(tx, h.Actor)
+			if !ok {
+				continue // it may come back
+			}
+			list = append(list, n)
+		}
+		next[row.Key] = row.Value
+	}
+	return list, next
 }
 
 // TakeUntold is Untold for the parties for which tells reports true. It marks
