@@ -177,16 +177,17 @@ func addActor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0]+"_ID", made.ActorID)
 }
 
-func connectTo(ts *testscript.TestScript, hello server.Hello) *client.Client {
+func connectTo(ts *testscript.TestScript, hello server.Hello) (*client.Client, error) {
 	nc, err := net.Dial("unix", ts.Getenv("SOCKET"))
-	ts.Check(err)
-	c, err := client.Connect(context.Background(), nc, hello, "script", "")
-	ts.Check(err)
-	return c
+	if err != nil {
+		return nil, err
+	}
+	return client.Connect(context.Background(), nc, hello, "script", "")
 }
 
 func openSession(ts *testscript.TestScript, _ bool, args []string) {
-	c := connectTo(ts, server.Hello{Token: args[1]})
+	c, err := connectTo(ts, server.Hello{Token: args[1]})
+	ts.Check(err)
 	scriptOf(ts).sessions[args[0]] = c
 	ts.Setenv(args[0], c.Handle)
 }
@@ -298,15 +299,33 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func await(ts *testscript.TestScript, _ bool, args []string) {
-	c := connectTo(ts, server.Hello{Operator: true})
-	defer c.Close()
 	want := regexp.MustCompile("(?m)" + args[0])
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("it never printed %s", args[0]))
 	defer cancel()
+	var c *client.Client // each connection looks at once, and then after each change
+	defer func() {
+		if c != nil {
+			c.Close()
+		}
+	}()
 	for {
 		ts.Check(context.Cause(ctx))
-		_, err := c.Call(ctx, "operator_watch", nil)
-		ts.Check(err)
+		err := error(nil)
+		if c == nil {
+			c, err = connectTo(ts, server.Hello{Operator: true})
+		}
+		if err == nil {
+			_, err = c.Call(ctx, "operator_watch", nil)
+		}
+		if err != nil { // servers may just be sharing partitions out anew, which cuts sessions off
+			ts.Logf("%v", err)
+			if c != nil {
+				c.Close()
+				c = nil
+			}
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
 		cmd := exec.Command(scriptOf(ts).binary, args[1:]...)
 		cmd.Env, cmd.Dir = environ(ts), ts.MkAbs(".")
 		out, err := cmd.CombinedOutput()
