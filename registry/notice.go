@@ -77,6 +77,11 @@ func (n *Notice) read(row engine.Row) (ok bool) {
 	return format == noticeFormat && r.Done()
 }
 
+// isFor reports whether a session is told of the notice.
+func (n *Notice) isFor(session uuid.UUID) bool {
+	return n.Session == session || n.Session == uuid.Nil
+}
+
 // now returns the notice with what can change, such as the current holder of
 // the key. It reports false if there is nothing left to tell: nobody waits, or
 // the offer is void.
@@ -256,7 +261,7 @@ func untoldOf(tx Tx, h Holder) iter.Seq[Notice] {
 	return func(yield func(Notice) bool) {
 		for row := range untoldRows(tx, h.Actor) {
 			var n Notice
-			if n.read(row) && (n.Session == h.Session || n.Session == uuid.Nil) && !yield(n) {
+			if n.read(row) && n.isFor(h.Session) && !yield(n) {
 				return
 			}
 		}
@@ -293,7 +298,7 @@ func (c *Core) NewUntold(tx Tx, h Holder, known map[string]string) (list []Notic
 	for row := range untoldRows(tx, h.Actor) {
 		if known[row.Key] != row.Value {
 			var n Notice
-			if !n.read(row) || n.Session != h.Session && n.Session != uuid.Nil {
+			if !n.read(row) || !n.isFor(h.Session) {
 				continue
 			}
 			n, ok := n.now(tx, h.Actor)
@@ -363,7 +368,7 @@ func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool
 func (c *Core) Retell(tx Tx, h Holder) {
 	for row := range tx.Scan(lostKeys(h.Actor)) {
 		var n Notice
-		if n.read(row) && (n.Session == h.Session || n.Session == uuid.Nil) {
+		if n.read(row) && n.isFor(h.Session) {
 			if row, ok := n.again(tx, h.Actor, row); ok {
 				tx.Touch(row)
 			}
