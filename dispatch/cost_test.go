@@ -425,7 +425,8 @@ func TestManyLossesAreToldWithoutHoldingUpOthers(t *testing.T) {
 		defer watching.Wait()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		watching.Go(func() { boss.WatchNotices(ctx, func(n registry.Notice) { heard[n.Key]++ }) })
+		follow := boss.WatchNotices()
+		watching.Go(func() { follow(ctx, func(n registry.Notice) { heard[n.Key]++ }) })
 		synctest.Wait()
 		for i := range 3 {
 			h.take(boss, dispatch.RunScope, fmt.Sprint("last", i), time.Second)

@@ -181,35 +181,38 @@ func (se *Session) Retell(ctx context.Context) error {
 	})
 }
 
-// WatchNotices calls tell with each new notice of a lease, until ctx or the
-// session ends. It does not mark the notices as told, because a client may
-// ignore notifications; the next answer tells them too.
-func (se *Session) WatchNotices(ctx context.Context, tell func(registry.Notice)) {
-	ctx, stop := se.Within(ctx)
-	defer stop()
+// WatchNotices returns a function that calls tell with each notice of a lease
+// that is raised from now on, until ctx or the session ends. It must be called.
+// It does not mark the notices as told, because a client may ignore
+// notifications; the next answer tells them too.
+func (se *Session) WatchNotices() (follow func(ctx context.Context, tell func(registry.Notice))) {
 	watch := se.state.eng.Watch(registry.NewsKey(se.actor.ID))
-	defer watch.Stop()
-	var known map[string]string
-	for {
-		select {
-		case <-watch.C:
-		case <-ctx.Done():
-			return
-		}
-		var list []registry.Notice
-		err := se.state.eng.Snapshot(ctx, func(tx engine.Tx) error {
-			list, known = se.state.core.NewUntold(tx, se.Holder(), known)
-			return nil
-		})
-		if err != nil {
-			return // the engine or the session has ended
-		}
-		for _, n := range list {
-			tell(n)
-		}
-		select { // many leases may end at once
-		case <-time.After(noticePause):
-		case <-ctx.Done():
+	return func(ctx context.Context, tell func(registry.Notice)) {
+		defer watch.Stop()
+		ctx, stop := se.Within(ctx)
+		defer stop()
+		var known map[string]string
+		for {
+			select {
+			case <-watch.C:
+			case <-ctx.Done():
+				return
+			}
+			var list []registry.Notice
+			err := se.state.eng.Snapshot(ctx, func(tx engine.Tx) error {
+				list, known = se.state.core.NewUntold(tx, se.Holder(), known)
+				return nil
+			})
+			if err != nil {
+				return // the engine or the session has ended
+			}
+			for _, n := range list {
+				tell(n)
+			}
+			select { // many leases may end at once
+			case <-time.After(noticePause):
+			case <-ctx.Done():
+			}
 		}
 	}
 }

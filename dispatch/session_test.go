@@ -374,9 +374,10 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 		_, token := h.add(dispatch.Root, "", "boss")
 		se := h.connect(dispatch.Credentials{Token: token}, 1)
 		heard := make(chan registry.Notice, 1)
-		go se.WatchNotices(se.Context(), func(l registry.Notice) { heard <- l })
+		follow := se.WatchNotices()
 		g := h.take(se, dispatch.RunScope, "x", time.Second)
 		time.Sleep(2 * time.Second)
+		go follow(se.Context(), func(l registry.Notice) { heard <- l }) // it got no processor before
 		if l := <-heard; l.LeaseID != g.ID {
 			t.Errorf("heard of %+v", l)
 		}

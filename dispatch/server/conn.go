@@ -138,7 +138,8 @@ func (c *conn) serve(ctx context.Context) {
 
 	var notices sync.WaitGroup
 	noticesCtx, stopNotices := context.WithCancel(base)
-	notices.Go(func() { c.se.WatchNotices(noticesCtx, c.client.tellNotice) })
+	tellNotices := c.se.WatchNotices()
+	notices.Go(func() { tellNotices(noticesCtx, c.client.tellNotice) })
 	notices.Go(func() { c.client.tellUpdates(noticesCtx, c.se) })
 	notices.Go(func() { c.writeNotices(noticesCtx) })
 

@@ -176,13 +176,26 @@ func TestAnAgentsProcessNeedsItsCredentialsAtAnotherServer(t *testing.T) {
 // returns a function that ends it.
 func (s *street) process(environ ...string) (who process.Peer, end func()) {
 	s.Helper()
-	cmd := exec.Command("sleep", "1000")
+	cmd := exec.Command("cat")
 	cmd.Env = append(os.Environ(), environ...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		s.Fatal(err)
 	}
 	end = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	s.Cleanup(end)
+	// Start returns before the kernel shows the new environment.
+	fmt.Fprintln(in)
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		s.Fatal(err)
+	}
 	who = process.Find(cmd.Process.Pid).Peer
 	who.Transport, who.Machine = "unix", process.Machine()
 	return who, end

@@ -101,7 +101,8 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 		e.ending(func() { hs.end(context.Cause(se.Context())) })
 	})
 	hs.release = func() { stopEnd(); stopWatch() }
-	hs.watch.Go(func() { se.WatchNotices(watchCtx, hs.client.tellNotice) })
+	tellNotices := se.WatchNotices()
+	hs.watch.Go(func() { tellNotices(watchCtx, hs.client.tellNotice) })
 	hs.watch.Go(func() { hs.client.tellUpdates(watchCtx, se) })
 	e.sessions[se.Handle()] = hs
 	taken = true

@@ -268,7 +268,12 @@ func (s *street) connect(house int, h server.Hello) *caller {
 }
 
 func inStreet(t *testing.T, houses, partitions int, story func(s *street)) {
-	synctest.Test(t, func(t *testing.T) { story(newStreet(t, houses, partitions)) })
+	synctest.Test(t, func(t *testing.T) {
+		// What never comes would be awaited for ever, since servers always have something to do.
+		late := time.AfterFunc(24*time.Hour, func() { panic(t.Name() + " has waited for a day") })
+		defer late.Stop()
+		story(newStreet(t, houses, partitions))
+	})
 }
 
 // Whoever is of a run is served it through any door: by a token, by the handle of a
