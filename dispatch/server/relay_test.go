@@ -31,6 +31,7 @@ type hub struct {
 
 func newHub(t *testing.T, opts server.Options) *hub {
 	t.Helper()
+	t.Cleanup(partings)
 	h := &hub{daemon: newDaemon(t, opts), ln: &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}}
 	h.token(t, "root")
 	var err error

@@ -87,12 +87,17 @@ func (e *failingEngine) Err() error {
 	return nil
 }
 
+// partings waits until connections of servers that are closed at both ends have given up
+// their last words, which nobody reads. It must be the last that a test does.
+func partings() { time.Sleep(10 * time.Second) }
+
 func newStreet(t *testing.T, houses, partitions int) *street {
 	s := &street{T: t, partitions: partitions, engines: make([]*failingEngine, partitions), changed: make(chan struct{}), leaders: make([]int, partitions), moves: make([]func(), partitions)}
 	secret, err := server.ClusterTLS([]byte(clusterSecret))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(partings)
 	for n := range houses {
 		d := &daemon{}
 		metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "of house ", n) })
