@@ -341,10 +341,7 @@ func interrupted(t *testing.T, env []string, dir, command string, done func(stri
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 200 {
-		if done(buf.String()) {
-			break
-		}
+	for begun := time.Now(); !done(buf.String()) && time.Since(begun) < patience; {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {

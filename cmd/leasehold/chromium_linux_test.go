@@ -92,11 +92,15 @@ func startChromium(t *testing.T) *chromium {
 		toWrite.Close()
 		fromRead.Close()
 		<-read
-		for range 20 { // its children may still be going
-			if os.RemoveAll(profile) == nil {
-				break
+		for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) { // its children may still be going
+			err := os.RemoveAll(profile)
+			if err == nil {
+				return
 			}
-			time.Sleep(50 * time.Millisecond)
+			if time.Since(begun) > patience {
+				t.Error(err)
+				return
+			}
 		}
 	})
 	return b
@@ -251,8 +255,7 @@ func (p *tab) eval(expression string, value any) {
 	}
 }
 
-// sees waits until an expression is true. It fails once nothing can be meant by
-// waiting any more.
+// sees waits until an expression is true. It fails once waiting can no longer help.
 func (p *tab) sees(what, expression string) {
 	p.t.Helper()
 	for begun := time.Now(); ; time.Sleep(30 * time.Millisecond) {
@@ -261,7 +264,7 @@ func (p *tab) sees(what, expression string) {
 		if ok {
 			return
 		}
-		if time.Since(begun) > 50*time.Second {
+		if time.Since(begun) > patience {
 			var text string
 			p.eval("document.body.innerText", &text)
 			p.t.Fatalf("not seen: %s\n%s\nconsole: %s", what, text, strings.Join(p.errorsSeen(), "\n"))

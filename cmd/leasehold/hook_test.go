@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,7 +80,8 @@ func (h *hooked) mayWrite(file, extra string) {
 	}
 }
 
-func (h *hooked) mayNotWrite(file, extra string, words ...string) {
+// mayNotWrite gives the number of seconds that the refusal names.
+func (h *hooked) mayNotWrite(file, extra string, words ...string) (expiresIn int) {
 	h.t.Helper()
 	refusal, _ := h.writes(file, extra)
 	for _, want := range append(words, "lease ", " held by actor ", ", expires in ", "do something else") {
@@ -87,6 +89,10 @@ func (h *hooked) mayNotWrite(file, extra string, words ...string) {
 			h.t.Errorf("%s is refused with %q, without %q", file, refusal, want)
 		}
 	}
+	_, after, _ := strings.Cut(refusal, ", expires in ")
+	seconds, _, _ := strings.Cut(after, "s")
+	expiresIn, _ = strconv.Atoi(seconds) // 0 if it names none
+	return expiresIn
 }
 
 func repository(t *testing.T, dir string) string {
@@ -148,7 +154,9 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	one, two := newHooked(t, shop), newHooked(t, shop)
 	one.mayWrite("src/app.ts", "")
 	one.mayWrite(filepath.Join(shop, "src/../src/app.ts"), "")
-	two.mayNotWrite("./src/app.ts", "", `lease "file:src/app.ts"`, "(claude-code-shop)", "expires in 300s", shop, "./src/app.ts is not changed", `run_lease_acquire with key "file:src/app.ts" and wait_secs 50`)
+	if left := two.mayNotWrite("./src/app.ts", "", `lease "file:src/app.ts"`, "(claude-code-shop)", shop, "./src/app.ts is not changed", `run_lease_acquire with key "file:src/app.ts" and wait_secs 50`); left <= 60 || left > 300 {
+		t.Errorf("a lease of 300 s expires in %d s", left)
+	}
 	if err := os.Symlink("src", filepath.Join(shop, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +279,7 @@ func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	h.mayWrite("guarded.ts", "")
 	var want []string
 	for id, call := range map[int][3]string{
-		11: {"run_lease_acquire", `{"key":"deploy","keep_alive":true}`, `run lease "deploy" (expires in 60s, kept alive, lease_id `},
+		11: {"run_lease_acquire", `{"key":"deploy","keep_alive":true}`, `run lease "deploy" (expires in `},
 		12: {"lease_acquire", `{"name":"output"}`, `layer lease "output" (expires in `},
 		13: {"task_enqueue", `{"queue":"q","payload":1}`, ""},
 	} {
@@ -281,7 +289,7 @@ func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	}
 	client.call(14, "task_claim", `{"queues":["q"],"ttl_secs":60,"wait_secs":0}`)
 	client.answer(14)
-	want = append(want, "the claim on task ", ", token ", "SessionStart", "you still hold")
+	want = append(want, "s, kept alive, lease_id ", "the claim on task ", ", token ", "SessionStart", "you still hold")
 	told := strings.ReplaceAll(h.run("claude", fmt.Sprintf(start, shop)), `\"`, `"`)
 	for _, want := range want {
 		if !strings.Contains(told, want) {
@@ -407,12 +415,14 @@ func TestTheHooksSettings(t *testing.T) {
 	}
 	settings("policy = \"report\"")
 	overruled("the project's setting")
-	settings("hold_secs = 7")
+	settings("hold_secs = 7000")
 	two.env = []string{"LEASEHOLD_GUARD=report"}
 	overruled("the environment")
-	one.mayWrite("seven", "")
+	one.mayWrite("long", "")
 	two.env = nil
-	two.mayNotWrite("seven", "", "expires in 7s")
+	if left := two.mayNotWrite("long", ""); left <= 300 || left > 7000 {
+		t.Errorf("a lease of 7000 s expires in %d s", left)
+	}
 }
 
 // A guarded edit beside a start of the command that does nothing.
