@@ -120,7 +120,8 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 		Method: http.MethodGet, URL: &at, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {server.RemoteProtocol}, "Authorization": {"Bearer " + s.Token}},
 	}
-	if err := r.Write(c.Conn); err != nil {
+	// If the time ran out before the request was written, reading says so.
+	if err := r.Write(c.Conn); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, err
 	}
 	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
