@@ -36,14 +36,16 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{t: t, disk: vfs.NewMem(), doors: make(map[string]*door)}
 		h.begin()
+		defer func() { // or what a failure leaves would end the other tests too
+			if err := h.end(); err != nil {
+				t.Error(err)
+			}
+		}()
 		if _, _, err := h.state.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "root", Role: dispatch.Root}); err != nil {
 			t.Fatal(err)
 		}
 		h.open("localhost:80")
 		story(t, h)
-		if err := h.end(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 

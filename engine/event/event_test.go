@@ -27,8 +27,8 @@ func inHouse(t *testing.T, story func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{T: t, fs: vfs.NewCrashableMem()}
 		h.open()
+		defer func() { h.eng.Close() }()
 		story(h)
-		h.eng.Close()
 	})
 }
 

@@ -54,6 +54,19 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 		tended := make(chan error)
 		go func() { tended <- state.Tend(ctx) }()
 		h := &house{t: t, ctx: ctx, state: state, server: server.New(state, server.Options{}), output: make(map[string]*jsonschema.Resolved), wire: make(map[string]*jsonschema.Resolved), called: make(map[string]bool)}
+		defer func() { // or what a failure leaves would end the other tests too
+			for _, hangUp := range h.dials {
+				hangUp()
+			}
+			synctest.Wait()
+			if err := state.Check(ctx); err != nil {
+				t.Error(err)
+			}
+			stop()
+			if err := errors.Join(<-tended, eng.Check(), eng.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
 		for _, tool := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(state)) {
 			if h.output[tool.Name], err = tool.Output.Resolve(nil); err != nil {
 				t.Fatalf("%s: %v", tool.Name, err)
@@ -67,17 +80,6 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 			}
 		}
 		story(t, h)
-		for _, hangUp := range h.dials {
-			hangUp()
-		}
-		synctest.Wait()
-		if err := state.Check(ctx); err != nil {
-			t.Error(err)
-		}
-		stop()
-		if err := errors.Join(<-tended, eng.Check(), eng.Close()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
