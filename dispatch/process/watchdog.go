@@ -26,7 +26,7 @@ const (
 	forgetWord = "forget %d %d\n"
 	doneWord   = "done\n"
 
-	readyTimeout = 10 * time.Second
+	readyTimeout = time.Minute // on a busy machine; one that has ended is noticed at once
 )
 
 // A Watchdog is a process that ends all marked processes if this process dies.
