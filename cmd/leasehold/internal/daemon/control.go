@@ -111,6 +111,9 @@ it with that instead.`,
 			st, err := look(cmd)
 			switch {
 			case err == nil:
+				if st.PID == 0 {
+					return errUnseen
+				}
 				if st.Args == nil {
 					return exit.Hint(fmt.Errorf("the daemon with pid %d did not record how it was started", st.PID),
 						"stop it with leasehold stop, and start it again")
@@ -158,7 +161,7 @@ func statusOf(d *connection.Dialer, nc net.Conn) (status, error) {
 		return status{}, err
 	}
 	// A daemon listens an instant before it has recorded that.
-	for began := time.Now(); time.Since(began) < recordTimeout; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); pid != 0 && time.Since(began) < recordTimeout; time.Sleep(10 * time.Millisecond) {
 		owner, ok := place.OwnerOf(d.Socket)
 		if ok && owner.PID == pid {
 			if r, ok := place.ReadRecord(owner.State); ok && r.PID == pid {
@@ -176,8 +179,16 @@ const recordTimeout = 2 * time.Second
 // stopTimeout bounds the wait for a daemon that was asked to end.
 const stopTimeout = 30 * time.Second
 
+// errUnseen is why a daemon cannot be sent a signal. The pid 0, which the kernel names it
+// by, would mean this process and its group.
+var errUnseen = exit.Hint(errors.New("the daemon has no pid here: it runs outside of this container, or of this pid namespace"),
+	"run this command where the daemon was started")
+
 // stop asks the daemon to end and waits until its process is gone.
 func stop(ctx context.Context, st status) error {
+	if st.PID == 0 {
+		return errUnseen
+	}
 	gone := goneOf(process.Peer{PID: st.PID, Start: st.Start})
 	if gone() {
 		return nil
@@ -262,7 +273,11 @@ func startable(r *place.Record) error {
 // draw shows a daemon that runs.
 func draw(out io.Writer, st status) error {
 	p := terminal.PaintFor(out)
-	fmt.Fprintf(out, "%s (pid %d)\n", p.Bold("a daemon runs"), st.PID)
+	where := "outside of this container or pid namespace"
+	if st.PID != 0 {
+		where = fmt.Sprintf("pid %d", st.PID)
+	}
+	fmt.Fprintf(out, "%s (%s)\n", p.Bold("a daemon runs"), where)
 	line := func(what, value string) {
 		if value != "" {
 			fmt.Fprintf(out, "  %-8s %s\n", what, terminal.Printable(value))
