@@ -113,7 +113,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 	mark := process.ActorMark + "=" + o.ActorID
 	began := time.Now()
 	proc, err := process.Start(process.Spec{
-		Argv: set.Argv, Env: set.Env, Dir: set.Dir, Stdin: set.Stdin,
+		Argv: set.Argv, Env: set.Env, Dir: set.Dir, Stdin: set.Stdin, Scratch: p.path,
 		Stdout: p.stdout.File, Stderr: p.stderr.File, Mark: mark,
 	})
 	if err != nil {

@@ -20,6 +20,7 @@ type Spec struct {
 	Dir  string   // "": the caller's directory
 
 	Stdin          []byte
+	Scratch        string   // where Stdin is kept meanwhile; "": the system's temporary directory
 	Stdout, Stderr *os.File // nil: discarded. The caller closes them
 
 	// Mark is the pair NAME=value of Env that identifies everything the process
@@ -109,7 +110,7 @@ func Start(spec Spec) (*Process, error) {
 		p.alone = true
 		p.term = terminalOf(spec.Input)
 	case len(spec.Stdin) > 0:
-		input, err := inputFile(spec.Stdin)
+		input, err := inputFile(spec.Scratch, spec.Stdin)
 		if err != nil {
 			return nil, err
 		}
@@ -133,10 +134,10 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// inputFile returns a file without a name that holds text. The process can read
+// inputFile returns a file without a name, of a directory, that holds text. The process can read
 // it at its own pace, without a goroutine that writes to it.
-func inputFile(text []byte) (*os.File, error) {
-	f, err := os.CreateTemp("", "leasehold-input-*")
+func inputFile(dir string, text []byte) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "leasehold-input-*")
 	if err != nil {
 		return nil, fmt.Errorf("keep the standard input: %w", err)
 	}
