@@ -58,3 +58,49 @@ func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
 		t.Errorf("doctor: %v: %s", err, out)
 	}
 }
+
+// The doctor names the directory that keeps a user from his state, which may be far above
+// it, and one in which no socket can be made.
+func TestTheDirectoryThatIsClosedIsNamed(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "lh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed, binary := filepath.Join(dir, "closed"), leaseholdIn(t, dir)
+	if err := os.Mkdir(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(os.Chmod(closed, 0o700), os.RemoveAll(dir)) })
+	as := new(syscall.SysProcAttr)
+	if os.Getuid() == 0 { // root may use every directory
+		const nobody = 65534
+		as.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		if err := errors.Join(os.Chown(dir, nobody, nobody), os.Chown(closed, nobody, nobody)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(command string, env ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), binary, command)
+		cmd.Dir, cmd.SysProcAttr = dir, as
+		cmd.Env = append([]string{"HOME=" + dir}, env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	doctor := func(env ...string) string {
+		out, _ := run("doctor", env...) // it has found a fault
+		return out
+	}
+	if out, err := run("version"); err != nil {
+		t.Skipf("another user cannot run %s: %v %s", binary, err, out)
+	}
+	if out := doctor("XDG_STATE_HOME=" + closed + "/state"); !strings.Contains(out, "fault  state    "+closed+" cannot be written") {
+		t.Errorf("the state: %s", out)
+	}
+	if err := os.Chmod(closed, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if out := doctor("XDG_RUNTIME_DIR=" + closed + "/run"); !strings.Contains(out, "and none can: "+closed+" cannot be written") {
+		t.Errorf("the socket: %s", out)
+	}
+}

@@ -100,6 +100,11 @@ func daemonAt(cmd *cobra.Command) []string {
 
 func noDaemon(socket string, err error) finding {
 	if errors.Is(err, connection.ErrNoDaemon) {
+		at := nearest(filepath.Dir(socket))
+		if err := unix.Access(at, unix.W_OK|unix.X_OK); errors.Is(err, fs.ErrPermission) {
+			return finding{"socket", fault, fmt.Sprintf("no daemon listens at %s, and none can: %s cannot be written: %v", socket, at, err),
+				"name a place of yours with --socket, LEASEHOLD_SOCKET or XDG_RUNTIME_DIR, or make yourself its owner"}
+		}
 		return finding{Check: "socket", Level: note, What: fmt.Sprintf("no daemon listens at %s; leasehold mcp starts one when a client does", socket)}
 	}
 	f := faultOf("socket", err)
@@ -207,10 +212,11 @@ func foreign(dir string) (string, error) {
 	return "", nil
 }
 
-// nearest returns path, or the nearest directory above it that exists.
+// nearest returns path, or the nearest directory above it that this user sees.
 func nearest(path string) string {
 	for {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
+		_, err := os.Lstat(path)
+		if hidden := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission); !hidden || path == filepath.Dir(path) {
 			return path
 		}
 		path = filepath.Dir(path)

@@ -21,6 +21,9 @@ func SystemHint(err error) string {
 	if errors.Is(err, syscall.EFBIG) {
 		return "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"
 	}
+	if errors.Is(err, syscall.EMFILE) {
+		return "this process may have no more files open: raise the limit, which is ulimit -n, or LimitNOFILE in a unit of systemd"
+	}
 	if errors.Is(err, syscall.ELOOP) {
 		return looped
 	}
@@ -60,6 +63,8 @@ func SystemHint(err error) string {
 		return "it is write-protected, or another user's: name a place of yours"
 	case errors.Is(failed, fs.ErrExist) && failed.Op == "mkdir":
 		return leadsNowhere(failed.Path)
+	case errors.Is(failed, fs.ErrNotExist) && strings.HasPrefix(failed.Path, "/proc/self/"):
+		return "/proc is not mounted here: mount -t proc proc /proc, or start the container with it"
 	case errors.Is(failed, fs.ErrNotExist):
 		if hint := leadsNowhere(dir); hint != "" {
 			return hint
