@@ -59,6 +59,76 @@ func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
 	}
 }
 
+// A command that sudo runs leaves nothing of root's in the home of the user who called it:
+// neither a state, nor a record of setup. That user could not use them.
+func TestSudoLeavesTheHomeToItsUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can run commands as sudo does")
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary := leaseholdIn(t, t.TempDir())
+	call := func(as *syscall.SysProcAttr, more []string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd.Dir, cmd.SysProcAttr = dir, as
+		cmd.Env = append([]string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}, more...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	ofRoot := func() (found []string) {
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
+			if info, err := os.Lstat(path); err == nil && info.Sys().(*syscall.Stat_t).Uid == 0 {
+				found = append(found, path)
+			}
+			return nil
+		})
+		return found
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, ".codex"), 0o700), os.Chown(dir, nobody, nobody), os.Chown(filepath.Join(dir, ".codex"), nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	const would = "would belong to root, and user 65534, who called sudo, could not use it"
+	sudo := []string{"SUDO_UID=65534"}
+	for _, args := range [][]string{{"call", "run_lease_acquire", "key=x"}, {"serve"}, {"setup", "codex", "--yes"}} {
+		if out, err := call(nil, sudo, args...); err == nil || !strings.Contains(out, would) {
+			_, _ = call(nil, nil, "stop") // it may have started a daemon
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	if out, err := call(nil, append(sudo, "XDG_RUNTIME_DIR="+dir+"/r", "XDG_STATE_HOME="+t.TempDir()), "serve"); err == nil || !strings.Contains(out, would) {
+		t.Errorf("serve with the user's directory for sockets: %v: %s", err, out)
+	}
+	if found := ofRoot(); found != nil {
+		t.Fatalf("of root: %v", found)
+	}
+
+	// What the user has set up is not taken over, with sudo or without.
+	const setup = `{"files": {"/gone": {"name": "/gone", "scope": "user"}}}`
+	state := filepath.Join(dir, ".local", "state", "leasehold")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(state, "setup.json"), []byte(setup), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range ofRoot() {
+		if err := os.Chown(path, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := call(nil, nil, "setup", "--uninstall", "--yes"); err == nil || !strings.Contains(out, "belongs to user 65534") {
+		t.Errorf("setup --uninstall: %v: %s", err, out)
+	}
+	if found := ofRoot(); found != nil {
+		t.Errorf("of root: %v", found)
+	}
+}
+
 // The doctor names the directory that keeps a user from his state, which may be far above
 // it, and one in which no socket can be made.
 func TestTheDirectoryThatIsClosedIsNamed(t *testing.T) {

@@ -40,6 +40,9 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no daemon listens after %v; see %s", startTimeout, log))
 	defer cancel()
 	for _, dir := range []string{state, filepath.Dir(d.target.Socket)} {
+		if err := place.CheckSudo(dir); err != nil {
+			return nil, &StartError{err}
+		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, &StartError{err}
 		}

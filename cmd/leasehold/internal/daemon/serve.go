@@ -215,6 +215,9 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	if err := place.CheckPrivate(cfg.State); err != nil {
 		return err
 	}
+	if err := place.CheckSudo(filepath.Dir(cfg.Socket)); err != nil {
+		return err
+	}
 	if cfg.OnDemand {
 		rotated, err := openRotated(place.Log(cfg.State))
 		if err != nil {

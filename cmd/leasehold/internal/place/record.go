@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -244,7 +245,7 @@ func Open(state string) bool {
 // CheckPrivate returns an error if a state belongs to another user or is
 // writable by others, who could replace its contents, or if they could move it
 // away. A directory that does not exist is accepted, if others cannot move what
-// is above it.
+// is above it and [CheckSudo] accepts it.
 func CheckPrivate(dir string) error {
 	if above := server.OpenAbove(dir); above != "" {
 		return fmt.Errorf("state %s can be moved away by other users, who may write in %s: chmod o-w %s, or chmod +t if they are to, or name another directory", dir, above, above)
@@ -252,7 +253,7 @@ func CheckPrivate(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return CheckSudo(dir)
 	case err != nil:
 		return err
 	case !info.IsDir():
@@ -267,6 +268,29 @@ func CheckPrivate(dir string) error {
 		return fmt.Errorf("state %s can be written by other users (mode %v): check what is in it, then chmod 700 %s", dir, mode, dir)
 	}
 	return nil
+}
+
+// CheckSudo returns an error if sudo runs this process and a directory is yet to be made in
+// one of the user who called sudo. It would be root's, and so would be all above it that is
+// made with it, such as ~/.local, which other programs use as well.
+func CheckSudo(dir string) error {
+	user := os.Getenv("SUDO_UID")
+	if os.Getuid() != 0 || user == "" || user == "0" {
+		return nil
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+			continue
+		}
+		if err != nil || at == dir {
+			return nil // whoever uses the directory sees the error, or whose it is
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && strconv.Itoa(int(stat.Uid)) == user {
+			return fmt.Errorf("%s would belong to root, and user %s, who called sudo, could not use it: run leasehold without sudo, or make that directory first if it is to be root's", dir, user)
+		}
+		return nil
+	}
 }
 
 // SameBoot reports whether the machine has not been restarted since the record

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 )
 
 // A record lists what setup wrote on this machine, so that --uninstall can undo it. Its
@@ -35,6 +37,9 @@ type written struct {
 
 // openRecord reads the record, and locks out other setups until the record is closed.
 func openRecord(state string) (*record, error) {
+	if err := place.CheckPrivate(state); err != nil { // root would leave files that the user cannot read
+		return nil, err
+	}
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
 	}
