@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -99,6 +100,7 @@ func runWants(keys []string) []Want {
 
 // GiveBack releases the new leases of a write that will not happen.
 func (se *Session) GiveBack(ctx context.Context, grants []registry.Grant) error {
+	ctx = call.With(ctx, call.Call{}) // none of these releases is all that the call does
 	for _, g := range grants {
 		if g.Reentrant {
 			continue
@@ -158,6 +160,7 @@ func (se *Session) LetGoOf(ctx context.Context, party string, keys []string) err
 }
 
 func (se *Session) releaseAll(ctx context.Context, ids []uuid.UUID) error {
+	ctx = call.With(ctx, call.Call{}) // none of these releases is all that the call does
 	for _, id := range ids {
 		if _, _, err := se.state.core.Release(ctx, se.Holder(), id); err != nil && !errors.Is(err, registry.ErrNotHolder) {
 			return err

@@ -162,14 +162,26 @@ func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
 
 // Release ends the lease and hands its key to the first in line. If the lease
 // is no longer held, it reports false and why; that is an answer, not an error.
-// If another session of the actor holds the lease, that session is told.
+// If another session of the actor holds the lease, that session is told. A call
+// that has released it says so again if it is repeated.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
+	asked := call.Of(ctx)
 	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
-		released, why, refusal = c.release(tx, caller, id)
+		released, why = false, ""
+		if _, again, err := asked.Answered(tx, releasing); again || err != nil {
+			released = again
+			return err
+		}
+		if released, why, refusal = c.release(tx, caller, id); released {
+			asked.Record(tx, releasing, "", 0)
+		}
 		return refusal
 	})
 	return released, why, err
 }
+
+// releasing is the kind of the answer of a Release that has released a lease.
+const releasing call.Kind = "release"
 
 func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why string, err error) {
 	l, ok := leaseByID(tx, id)

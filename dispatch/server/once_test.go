@@ -347,6 +347,34 @@ func TestAWriteThatIsSentAgainUndoesNothingOfOthers(t *testing.T) {
 	}
 }
 
+// A call that writes and is sent again gets the answer that was lost, if nothing has
+// happened since then: of a release, that it has released the lease.
+func TestAWriteThatIsSentAgainGetsTheSameAnswer(t *testing.T) {
+	for n, c := range writes() {
+		t.Run(fmt.Sprint(n, " ", c.tool), func(t *testing.T) {
+			for name, way := range map[string]func(w *onceWorld, c write, a args) (send func() (ok bool, text string)){
+				"HTTP": (*onceWorld).overHTTP, "MCP": (*onceWorld).overMCP,
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					w := newOnceWorld(t)
+					send := way(w, c, c.arguments(w))
+					if send == nil {
+						return
+					}
+					_, first := send()
+					_, again := send()
+					if without := issuedToken.ReplaceAllString; without(again, "") != without(first, "") {
+						t.Errorf("over %s the answer was\n%s\nand is\n%s", name, first, again)
+					}
+				})
+			}
+		})
+	}
+}
+
+// A token is not stored, so a call for one that is sent again gets another.
+var issuedToken = regexp.MustCompile(`"token":"[^"]*"`)
+
 // overHTTP returns a function that sends the call with an Idempotency-Key, or nil if the
 // API does not have the tool.
 func (w *onceWorld) overHTTP(c write, given args) (send func() (ok bool, text string)) {
