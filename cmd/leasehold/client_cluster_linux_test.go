@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -147,6 +148,53 @@ func TestAProgramOutlivesItsServers(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// While the database is away, no server of several is ready, whether it led or knew
+// who did. Both are ready when it is back.
+func TestNoServerIsReadyWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Start(t)
+	newDir(t, "LEASEHOLD_POSTGRES="+database.DSN())
+	secret := inDir(t, "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servers := []*member{startMember(t, "s0", secret), startMember(t, "s1", secret)}
+	ready := func(status int) (said string, all bool) {
+		all = true
+		for _, s := range servers {
+			resp, err := http.Get(s.url + "/readyz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			said += string(text)
+			all = all && resp.StatusCode == status
+		}
+		return said, all
+	}
+	both := func() bool { _, all := ready(http.StatusOK); return all }
+	awaitTrue(t, "both are ready", both)
+	database.Kill()
+	const why = "its database, which says who leads: its database does not answer"
+	awaitTrue(t, "neither is ready, and both say why", func() bool {
+		said, all := ready(http.StatusServiceUnavailable)
+		return all && strings.Count(said, why) == len(servers)
+	})
+	// That is not only until they have given up what they led.
+	for _, m := range servers {
+		awaitTrue(t, "it leads no more", func() bool {
+			out, err := testProgram(t, "call", "lease_list", "--socket", m.socket).CombinedOutput()
+			return err != nil && strings.Contains(string(out), "does not lead at present")
+		})
+	}
+	if said, all := ready(http.StatusServiceUnavailable); !all {
+		t.Errorf("nobody leads, and they say\n%s", said)
+	}
+	database.Restart(t)
+	awaitTrue(t, "both are ready again", both)
 }
 
 // A member is one of several servers of a database.

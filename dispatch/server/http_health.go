@@ -20,7 +20,7 @@ func (e *endpoint) healthy(w http.ResponseWriter, _ *http.Request) { plain(w, ht
 
 // ready answers whether the daemon serves clients: it reads its state in time,
 // or knows another server that leads and passes clients on to it, and it is not
-// stopping.
+// stopping. A server that was cut off from what says who leads knows nobody.
 func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
@@ -28,13 +28,28 @@ func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusServiceUnavailable, "the daemon is stopping")
 		return
 	}
+	if reached := e.server.opts.Reached; reached != nil && !reached() {
+		w.Header().Set("Retry-After", "1")
+		plain(w, http.StatusServiceUnavailable, "this server has lost its database, which says who leads"+e.server.why(""))
+		return
+	}
 	homes := e.server.homes.all()
-	var failed error
-	for _, home := range homes {
-		if failed == nil {
-			_, failed = home.state.Clocks(ctx)
+	read := make(chan error, 1)
+	go func() { // an engine that waits for its database does not watch ctx
+		var failed error
+		for _, home := range homes {
+			if failed == nil {
+				_, failed = home.state.Clocks(ctx)
+			}
+			home.guests.Done()
 		}
-		home.guests.Done()
+		read <- failed
+	}()
+	var failed error
+	select {
+	case failed = <-read:
+	case <-ctx.Done():
+		failed = fmt.Errorf("not within %v%s", readyWithin, e.server.why(""))
 	}
 	switch {
 	case homes == nil && !e.server.knowsLeader():

@@ -17,7 +17,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 const clusterSecret = "a secret that is long enough for this"
@@ -150,6 +155,64 @@ func TestReadyIsWhoeverServes(t *testing.T) {
 			t.Errorf("without one: %d", status)
 		}
 	})
+}
+
+// A daemon that cannot answer, because it may have lost the lead, says soon that it is
+// not ready; and so does one that has lost what says who leads, whoever it knew.
+func TestNotReadyIsAnsweredSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer eng.Close()
+		held := &heldEngine{Engine: eng, held: make(chan struct{})}
+		close(held.held)
+		state, err := dispatch.Open(t.Context(), held, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reached := true
+		w := &web{daemon: &daemon{Server: server.New(state, server.Options{
+			Elsewhere: func(int) (*server.Way, <-chan struct{}) { return &server.Way{}, nil },
+			Reached:   func() bool { return reached },
+			Trouble:   func() string { return "the reason" },
+		})}}
+		w.ctx, w.stop = context.WithCancel(context.Background())
+		w.listen(t)
+		ready := func(want int, text string) {
+			t.Helper()
+			began := time.Now()
+			resp, err := w.client.Get("http://localhost/readyz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			said, _ := io.ReadAll(resp.Body)
+			if resp.StatusCode != want || !strings.Contains(string(said), text) || time.Since(began) > time.Second {
+				t.Errorf("after %v: %s: %s", time.Since(began), resp.Status, said)
+			}
+		}
+		ready(200, "ok")
+		held.held = make(chan struct{})
+		ready(503, "not within 1s: the reason")
+		close(held.held)
+		ready(200, "ok")
+		reached = false
+		ready(503, "lost its database, which says who leads: the reason")
+	})
+}
+
+// A heldEngine answers once it is let.
+type heldEngine struct {
+	engine.Engine
+	held chan struct{}
+}
+
+func (e *heldEngine) View(ctx context.Context, fn func(engine.Tx) error) error {
+	<-e.held
+	return e.Engine.View(ctx, fn)
 }
 
 // Over HTTP another server is as the one that has the state, and by its own names.

@@ -164,6 +164,14 @@ func (m *Member) Trouble() error {
 	return m.trouble.err
 }
 
+// Reached reports whether this server has lately reached the database, so that it
+// may answer what it leads, and knows who leads the rest.
+func (m *Member) Reached() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term != nil && m.term.sure()
+}
+
 func (m *Member) pause(ctx context.Context) {
 	select {
 	case <-m.look:
@@ -243,7 +251,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		case err != nil:
 			m.noteTrouble(err)
 			if !failing {
-				m.opts.Logf("cluster: the database does not answer: %v", err)
+				m.opts.Logf("cluster: the database cannot be used: %v", err)
 			}
 			failing = true
 			continue

@@ -40,6 +40,13 @@ func (t *Term) Confirm() error {
 	}
 }
 
+// sure reports whether the server may answer without waiting.
+func (t *Term) sure() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.over && t.clock() < t.until
+}
+
 // extend is called after a successful beat.
 func (t *Term) extend(until time.Duration) { t.change(func() { t.until = until }) }
 

@@ -266,6 +266,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			options.Elsewhere, options.Poked = cfg.Door.elsewhere, func() { cfg.Door.member.Poke() }
 		}
 		options.Trouble = func() string { return postgres.Reason(seat.member.Trouble()) }
+		options.Reached = func() bool { return seat.member.Reached() }
 		daemon = server.New(nil, options)
 		seat.takePart(cfg.Door, daemon.Connections, log, func(ctx context.Context, partition int, eng *postgres.Engine) error {
 			return cfg.host(ctx, partition, eng, daemon, measured)
