@@ -119,7 +119,7 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 			return context.Cause(ctx)
 		}
 		if pause == firstPause {
-			logf("engine: the database does not answer, trying again for %v: %v", patience, err)
+			logf("engine: the database cannot be used, trying again for %v: %v", patience, err)
 		}
 		select {
 		case <-time.After(pause):
@@ -178,6 +178,10 @@ func Reason(err error) string {
 		return "its database accepts no more connections"
 	case pg.Code == "25006":
 		return "its database is read-only"
+	case pg.Code == "42501":
+		return "its user has too few rights in its database"
+	case pg.Code == "57014":
+		return "its database cancels its statements: see statement_timeout"
 	case pg.Code[:2] == "28":
 		return "its database does not accept its user"
 	case pg.Code[:2] == "57":

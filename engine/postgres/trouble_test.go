@@ -321,7 +321,9 @@ func TestReasons(t *testing.T) {
 	dsn := postgrestest.Database(t)
 	for options, want := range map[string]string{
 		" options=-cdefault_transaction_read_only=on": "its database is read-only",
-		" port=1": "its database does not answer",
+		" port=1":                             "its database does not answer",
+		" options='-csearch_path=pg_catalog'": "its user has too few rights in its database",
+		" options=-cstatement_timeout=1":      "its database cancels its statements: see statement_timeout",
 	} {
 		for patience := time.Second; ; patience *= 2 { // on a machine that is busy, a connection may take longer than the patience
 			_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn + options, SingleNode: true, Patience: patience})
