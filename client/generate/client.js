@@ -12,7 +12,14 @@
 // by itself: call lease_renew at a third of its ttl. A program that is killed keeps its
 // leases until their ttl is over. All calls of a client are one holder, which gets its own
 // lease again (reentrant: true). To have two exclude one another, give each an "as" of its
-// own. A call whose connection breaks is sent once more.
+// own.
+//
+// A call whose connection breaks, or that the server cannot answer now, is sent again until
+// outage is over. A call without an answer ends with a TimeoutError once timeout is over. It
+// is cancelled, as one that its signal ends is, so that it leaves nothing behind. If no server
+// answers, an Unanswered is thrown, which says whether the call may have taken effect. If the
+// session has ended, as after 15 minutes without a call, the next call opens another, and what
+// was held before is lost.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
 
@@ -25,15 +32,21 @@ export class Refusal extends Error {
   }
 }
 
+export class Unanswered extends Error {}
+
 export class Client {
   #url;
   #token;
+  #timeout;
+  #outage;
   #session;
+  #opening;
 
-  constructor({ url, token }) {
+  constructor({ url, token, timeout = 65, outage = 30 }) {
     if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`${url} must be http://host:port or https://host`);
     this.#url = url.replace(/\/$/, "");
     this.#token = token.trim();
+    [this.#timeout, this.#outage] = [timeout, outage];
     if (/[\r\n]/.test(this.#token)) throw new TypeError("the token has several lines: leasehold actor add prints it on the last one");
     for (const [name, operation] of Object.entries(operations)) {
       this[name] = (args = {}, call = {}) => this.#call(operation, args, call);
@@ -46,14 +59,15 @@ export class Client {
 
   async close() {
     try {
-      if (this.#session) await this.session_end();
+      if (this.#session) await this.#call(operations.session_end, {}, {}, leaving);
     } catch (e) {
       if (e.status !== 401 && e.status !== 404) throw e; // it has ended already
     }
     this.#session = undefined;
   }
 
-  async #call([method, route, inQuery, condition], args, call) {
+  async #call(operation, args, call, limits) {
+    const [method, route, inQuery, condition] = operation;
     const body = { ...args };
     const take = (name) => {
       const value = body[name];
@@ -86,7 +100,7 @@ export class Client {
       if (version !== undefined) Object.assign(headers, String(version) === "0" ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` });
     }
     if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();
-    const request = { method, headers, signal: call.signal };
+    const request = { method, headers };
     if (method !== "GET" && Object.keys(body).length > 0) {
       headers["Content-Type"] = "application/json";
       request.body = JSON.stringify(body, (name, value) => {
@@ -95,16 +109,18 @@ export class Client {
       });
     }
     let response, text;
-    for (let last = false; text === undefined; last = true) {
-      try {
-        response = await fetch(this.#url + path, request);
-        text = await response.text();
-      } catch (e) {
-        if (!last && !call.signal?.aborted) continue; // its connection may be that of a daemon that has ended since
-        // Its answer may have been read already, so the server does not know that nobody has it.
-        if (method === "POST") this.call_cancel({ key: headers["Idempotency-Key"] }).catch(() => {});
-        throw e;
-      }
+    try {
+      [response, text] = await this.#answer(path, request, call.signal, limits ?? { timeout: this.#timeout, outage: this.#outage });
+    } catch (e) {
+      // Its answer may have been read already, so the server does not know that nobody has it.
+      if (method === "POST") this.#call(operations.call_cancel, { key: headers["Idempotency-Key"] }, {}, { ...leaving, outage: 0 }).catch(() => {});
+      throw e;
+    }
+    const session = headers["Leasehold-Session"];
+    if (session && !limits && response.headers.get("Leasehold-Session") === "ended" && operation !== operations.session_end) {
+      if (this.#session === session) await (this.#opening ??= this.open().finally(() => { this.#opening = undefined; }));
+      const again = { ...call, idempotencyKey: headers["Idempotency-Key"] };
+      return this.#call(operation, args, again, { timeout: this.#timeout, outage: this.#outage });
     }
     let answer = null;
     try {
@@ -115,4 +131,54 @@ export class Client {
     if (!response.ok || response.status === 202) throw new Refusal(response.status, answer ?? {});
     return answer;
   }
+
+  async #answer(path, request, signal, { timeout, outage }) {
+    const giveUp = performance.now() + outage * 1000;
+    let sent = false;
+    for (let failures = 1; ; failures++) {
+      let response, text, failure;
+      const stop = new AbortController();
+      const givenUp = () => stop.abort(signal.reason);
+      if (signal?.aborted) givenUp();
+      signal?.addEventListener("abort", givenUp);
+      const late = setTimeout(() => stop.abort(new DOMException(`no answer within ${timeout} s`, "TimeoutError")), timeout * 1000);
+      try {
+        response = await fetch(this.#url + path, { ...request, signal: stop.signal });
+        text = await response.text();
+        if (![502, 503, 504].includes(response.status)) return [response, text];
+      } catch (e) {
+        if (stop.signal.aborted) throw stop.signal.reason;
+        failure = e;
+        sent ||= !/refused|ENOTFOUND/i.test([e.code, e.cause?.code, e.cause?.message]);
+      } finally {
+        clearTimeout(late);
+        signal?.removeEventListener("abort", givenUp);
+      }
+      // The first connection to break may have been that of a daemon that has ended since.
+      if (performance.now() >= giveUp && (failures > 1 || !failure)) {
+        if (!failure) return [response, text];
+        const effect = sent && request.method !== "GET" ? "; the call may have taken effect, so look before you repeat it" : "";
+        throw new Unanswered(`no server answers at ${this.#url}: ${failure.cause?.message || failure.message}${effect}`, { cause: failure });
+      }
+      if (failures > 1 || !failure) await pause(Math.min(20 * 2 ** failures, 1000) * (0.5 + Math.random() / 2), signal);
+    }
+  }
+}
+
+const leaving = { timeout: 5, outage: 5 }; // for the last calls of somebody who leaves
+
+// pause waits so many milliseconds, or until the signal ends it.
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const givenUp = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", givenUp);
+      resolve();
+    }, ms);
+    if (signal?.aborted) return givenUp();
+    signal?.addEventListener("abort", givenUp, { once: true });
+  });
 }

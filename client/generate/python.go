@@ -117,6 +117,8 @@ func types(list []operation) []byte {
 export interface Options {
   url: string; // http://host:port or https://host
   token: string; // of an actor, from leasehold actor add
+  timeout?: number; // seconds that a call may take, its wait_secs included; 65 if left out
+  outage?: number; // seconds that a call is sent again while no server answers; 30 if left out
 }
 
 /** A refusal: code says what happened, and data what else the answer said. */
@@ -125,6 +127,9 @@ export class Refusal extends Error {
   status: number;
   data: Record<string, unknown>;
 }
+
+/** No server has answered. The message says whether the call may have taken effect. */
+export class Unanswered extends Error {}
 
 export interface Call {
   idempotencyKey?: string;

@@ -7,10 +7,15 @@
 
 Servers are http://host:port, https://host or unix:///path of a daemon's socket. A
 refusal is a Refusal, whose code says what happened. Nobody renews a lease by itself:
-call lease_renew at a third of its ttl. A client is used by one thread at a time. A fork
-acts in the session of its parent, and its close does not end it. A call whose connection
-breaks is sent once more. A call that is sent again with the same call_key has one effect.
+call lease_renew at a third of its ttl, for instance in a thread: threads may share a
+client. A fork acts in the session of its parent, and its close does not end it.
+
+A call whose connection breaks, or that the server cannot answer now, is sent again until
+outage (seconds) is over. A call that is sent again with the same call_key has one effect.
 One that ends by a time-out or by Ctrl-C is cancelled, so that it leaves nothing behind.
+If no server answers, the exception is Unanswered if the call may have taken effect, and
+otherwise that of the last connection. If the session has ended, as after 15 minutes
+without a call, the next call opens another, and what was held before is lost.
 
 Generated from the OpenAPI document by client/generate: do not edit.
 """
@@ -18,7 +23,10 @@ Generated from the OpenAPI document by client/generate: do not edit.
 import http.client
 import json
 import os
+import random
 import socket
+import threading
+import time
 import urllib.parse
 import uuid
 from typing import Any
@@ -32,6 +40,10 @@ class Refusal(Exception):
         self.status, self.code, self.data = status, data.get("code", ""), data
 
 
+class Unanswered(ConnectionError):
+    """A call was sent, and no server has answered: it may have taken effect."""
+
+
 class _Socket(http.client.HTTPConnection):
     def __init__(self, path, timeout):
         super().__init__("localhost", timeout=timeout)
@@ -41,6 +53,9 @@ class _Socket(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+_LAST = 5  # how long, in seconds, the last calls of somebody who leaves may take
 
 
 def _part(text):
@@ -68,17 +83,18 @@ def _given(arguments):
 class Client:
     """One session. What it is granted ends with close, or, if its process dies before, by its ttl."""
 
-    def __init__(self, url, token, timeout: float = 65):
-        self._url, self._token, self._timeout = urllib.parse.urlsplit(url), token.strip(), timeout
+    def __init__(self, url, token, timeout: float = 65, outage: float = 30):
+        self._url, self._token, self._timeout, self._outage = urllib.parse.urlsplit(url), token.strip(), timeout, outage
         if len(self._token.splitlines()) > 1:
             raise ValueError("the token has several lines: leasehold actor add prints it on the last one")
         if not (self._url.path if self._url.scheme == "unix" else self._url.scheme in ("http", "https") and self._url.hostname):
             raise ValueError(f"{url!r} must be http://host:port, https://host or unix:///path")
-        self._session = self._conn = None
-        self._process = os.getpid()
+        self._session = None
+        self._opening = threading.Lock()
+        self._mine = threading.local()  # the connection of each thread
 
     def __enter__(self):
-        self._session, self._opener = self.session_open()["session"], os.getpid()
+        self._open(None)
         return self
 
     def __exit__(self, *_):
@@ -88,7 +104,7 @@ class Client:
         """End the session, and give back what it holds."""
         try:
             if self._session and self._opener == os.getpid():  # a fork uses the session of its parent
-                self.session_end()
+                self._call("DELETE", "/api/v1/session", {}, None, None, limits=(_LAST, _LAST))
         except Refusal as e:
             if e.status not in (401, 404):  # it has ended already
                 raise
@@ -96,66 +112,102 @@ class Client:
             self._session = None
             self._drop()
 
+    def _open(self, ended):
+        with self._opening:
+            if self._session == ended:  # otherwise another thread was faster
+                self._session, self._opener = self.session_open()["session"], os.getpid()
+
     def _drop(self):
-        if self._conn:
-            self._conn.close()
-        self._conn = None
+        conn, self._mine.conn = getattr(self._mine, "conn", None), None
+        if conn:
+            conn.close()
 
     def _cancel(self, key):
         # Nobody gets the answer of this call, and what it was granted would last for its ttl.
-        timeout, self._timeout = self._timeout, 5
         try:
-            self.call_cancel(key)
+            self._call("DELETE", "/api/v1/calls/" + _part(key), {}, None, None, limits=(_LAST, 0))
         except (OSError, ValueError, http.client.HTTPException, Refusal):
             pass
         finally:
-            self._timeout = timeout
             self._drop()
 
-    def _connect(self):
-        u = self._url
-        if u.scheme == "unix":
-            return _Socket(urllib.parse.unquote(u.path), self._timeout)
-        kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
-        return kind(u.hostname or "", u.port, timeout=self._timeout)
+    def _connect(self, timeout):
+        mine = self._mine
+        if getattr(mine, "process", None) != os.getpid():  # a fork would read its parent's answers
+            mine.process, mine.conn = os.getpid(), None
+        if mine.conn is None:
+            u = self._url
+            if u.scheme == "unix":
+                conn = _Socket(urllib.parse.unquote(u.path), timeout)
+            else:
+                kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
+                conn = kind(u.hostname or "", u.port, timeout=timeout)
+            conn.connect()
+            mine.conn = conn
+        mine.conn.sock.settimeout(timeout)
+        return mine.conn
+
+    def _answer(self, method, path, data, headers, timeout, outage):
+        failures, sent, give_up = 0, False, time.monotonic() + outage
+        while True:
+            failure = None
+            try:
+                conn = self._connect(timeout)
+                sent = True
+                try:
+                    conn.request(method, path, data, headers)
+                except BrokenPipeError:
+                    pass  # a body that is too large is refused before it was read
+                answer = conn.getresponse()
+                text = answer.read()
+                if answer.will_close:  # so that a connection is always open, or there is none
+                    self._drop()
+                if answer.status not in (502, 503, 504):
+                    return answer, text
+            except BaseException as e:
+                self._drop()
+                passing = isinstance(e, (OSError, http.client.HTTPException)) and not isinstance(e, (socket.timeout, ValueError))
+                if not passing:  # a wrong certificate is a ValueError, too
+                    raise
+                failure = e
+            failures += 1
+            # The first connection to break may have been that of a daemon that has ended since.
+            if time.monotonic() >= give_up and (failures > 1 or not failure):
+                if not failure:
+                    return answer, text
+                if sent and method != "GET":
+                    raise Unanswered(f"no server answers: {failure}; the call may have taken effect, so look before you repeat it") from failure
+                raise failure
+            if failures > 1 or not failure:
+                time.sleep(random.uniform(0.5, 1) * min(0.02 * 2 ** failures, 1))
 
     # An answer is Any for a type checker, which would infer that each may be None.
-    def _call(self, method, path, query, body, key, condition=None) -> Any:
+    def _call(self, method, path, query, body, key, condition=None, limits=None) -> Any:
+        route = path
         if self._url.scheme != "unix":
             path = self._url.path.rstrip("/") + path
         given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in _given(query).items()}
         if given:
             path += "?" + urllib.parse.urlencode(given)
         headers = {"Authorization": "Bearer " + self._token, "Accept": "application/json", **(condition or {})}
-        if self._session:
-            headers["Leasehold-Session"] = self._session
+        session = self._session
+        if session:
+            headers["Leasehold-Session"] = session
         if method != "GET":  # so that it can be sent again
             headers["Idempotency-Key"] = key or str(uuid.uuid4())
         data = None
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        if self._process != os.getpid():  # a fork would read its parent's answers
-            self._process, self._conn = os.getpid(), None
-        last = False
-        while True:
-            try:
-                self._conn = self._conn or self._connect()
-                try:
-                    self._conn.request(method, path, data, headers)
-                except BrokenPipeError:
-                    pass  # a body that is too large is refused before it was read
-                answer = self._conn.getresponse()
-                text = answer.read()
-                break
-            except BaseException as e:
-                self._drop()
-                broken = isinstance(e, (OSError, http.client.HTTPException)) and not isinstance(e, socket.timeout)
-                if last or not broken:
-                    if method == "POST":
-                        self._cancel(headers["Idempotency-Key"])
-                    raise
-                last = True
+        try:
+            answer, text = self._answer(method, path, data, headers, *limits or (self._timeout, self._outage))
+        except BaseException:
+            if method == "POST":
+                self._cancel(headers["Idempotency-Key"])
+            raise
+        if session and not limits and answer.headers.get("Leasehold-Session") == "ended" and route != "/api/v1/session":
+            self._open(session)
+            return self._call(method, route, query, body, headers.get("Idempotency-Key"), condition, (self._timeout, self._outage))
         try:
             answered = json.loads(text) if text else None
         except ValueError:

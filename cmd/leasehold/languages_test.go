@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -31,15 +32,23 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	mux.HandleFunc("/quoted/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, `"bad gateway"`, http.StatusBadGateway)
 	})
-	// Here the connection of each call breaks once.
-	var broken sync.Map
+	// Here each call meets a daemon that goes away and comes back.
+	var tries sync.Map
 	again := http.StripPrefix("/broken", httputil.NewSingleHostReverseProxy(daemon))
 	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) {
-		if _, before := broken.LoadOrStore(r.Header.Get("Idempotency-Key"), true); !before {
+		tried, _ := tries.LoadOrStore(r.Header.Get("Idempotency-Key"), new(atomic.Int32))
+		switch tried.(*atomic.Int32).Add(1) {
+		case 1, 3:
 			panic(http.ErrAbortHandler)
+		case 2:
+			http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+		case 4:
+			http.Error(w, `{"code":"UNAVAILABLE"}`, http.StatusServiceUnavailable)
+		default:
+			again.ServeHTTP(w, r)
 		}
-		again.ServeHTTP(w, r)
 	})
+	mux.HandleFunc("/gone/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	// Here a lease is granted, and nobody gets the answer.
 	mux.Handle("/lost/", http.StripPrefix("/lost", httputil.NewSingleHostReverseProxy(daemon)))
 	var lost sync.Map
@@ -62,6 +71,8 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	})
 	proxy := httptest.NewServer(mux)
 	t.Cleanup(proxy.Close)
+	nobody := httptest.NewServer(nil)
+	nobody.Close()
 	for language, script := range map[string][]string{
 		"python3": {"-c", pythonProgram},
 		"node":    {"--input-type=module", "-e", nodeProgram},
@@ -78,7 +89,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), binary, script...)
-			cmd.Env = append(cmd.Environ(), "URL="+d.url, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir(t, "s"), "ONE="+one, "TWO="+two,
+			cmd.Env = append(cmd.Environ(), "URL="+d.url, "NOBODY="+nobody.URL, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir(t, "s"), "ONE="+one, "TWO="+two,
 				"PYTHONPATH="+filepath.Join(dir, "python"), "PYTHONDONTWRITEBYTECODE=1", "MODULE="+filepath.Join(dir, "javascript", "leasehold.js"))
 			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "LEASE_HELD STALE_TOKEN completed 42 502" {
 				t.Errorf("%v: %s", err, out)
@@ -89,7 +100,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 
 const pythonProgram = `
 import os, signal, socket, threading
-from leasehold import Client, Refusal
+from leasehold import Client, Refusal, Unanswered
 env = os.environ
 said = []
 with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as two:
@@ -152,12 +163,12 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
         assert e.code == "LIMIT", e
     # A fork neither reads the answers of its parent nor ends its session.
     lease = one.run_lease_acquire(key="forked")
-    connection = one._conn.sock.getsockname()
+    connection = one._mine.conn.sock.getsockname()
     own = False
     if not os.fork():
         try:
             one.lease_renew(lease["lease_id"])
-            own = one._conn.sock.getsockname() != connection
+            own = one._mine.conn.sock.getsockname() != connection
             one.close()
         finally:
             os._exit(0 if own else 1)
@@ -168,6 +179,48 @@ with Client(env["PROXY"] + "/below/", env["ONE"]) as below:
     below.session_end()
 with Client(env["PROXY"] + "/broken", env["ONE"]) as broken:
     broken.run_lease_acquire(key="broken")
+gone = Client(env["PROXY"] + "/gone", env["ONE"], outage=0)
+try:
+    gone.kv_set("/shared/plan", value=1)
+    assert False, "not refused"
+except Unanswered as e:
+    assert "may have taken effect" in str(e), e
+try:
+    gone.kv_get("/shared/plan")
+    assert False, "not refused"
+except Unanswered as e:
+    assert False, e
+except ConnectionError:
+    pass
+with socket.socket() as nobody:
+    nobody.bind(("127.0.0.1", 0))
+    try:
+        Client("http://127.0.0.1:%d" % nobody.getsockname()[1], env["ONE"], outage=0).kv_set("/shared/plan", value=1)
+        assert False, "not refused"
+    except ConnectionRefusedError:
+        pass
+# Threads that share a client get their own answers, while the session ends as well.
+with Client(env["URL"], env["ONE"]) as shared:
+    wrong = []
+    def read(path, value):
+        try:
+            shared.kv_set(path, value=value)
+            for n in range(25):
+                if value == 0 and n % 10 == 5:
+                    shared.session_end()
+                got = shared.kv_get(path)["entry"]["value"]
+                if got != value:
+                    wrong.append((path, got))
+        except Exception as e:
+            wrong.append(e)
+    threads = [threading.Thread(target=read, args=("/shared/thread%d" % n, n)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong
+    shared.session_end()
+    shared.run_lease_release(shared.run_lease_acquire(key="reopened")["lease_id"])
 # A call that is interrupted leaves nothing behind, also if it was answered.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def interrupt():
@@ -196,11 +249,11 @@ with Client(env["PROXY"] + "/lost", env["ONE"]) as lost, Client(env["URL"], env[
 with Client(env["URL"], env["ONE"]) as other:
     other.run_lease_acquire(key="deploy")
 try:
-    Client(env["PROXY"], env["ONE"]).task_get("x")
+    Client(env["PROXY"], env["ONE"], outage=0).task_get("x")
 except Refusal as e:
     said.append(str(e.status))
 try:
-    Client(env["PROXY"] + "/quoted", env["ONE"]).task_get("x")
+    Client(env["PROXY"] + "/quoted", env["ONE"], outage=0).task_get("x")
 except Refusal as e:
     assert e.status == 502, e
 try:
@@ -220,7 +273,7 @@ print(*said)
 
 const nodeProgram = `
 import assert from "node:assert";
-const { Client, Refusal } = await import(process.env.MODULE);
+const { Client, Refusal, Unanswered } = await import(process.env.MODULE);
 const client = async (token) => {
   const c = new Client({ url: process.env.URL, token });
   await c.open();
@@ -282,6 +335,19 @@ const broken = new Client({ url: process.env.PROXY + "/broken", token: process.e
 await broken.open();
 await broken.run_lease_acquire({ key: "broken" });
 await broken.close();
+const gone = new Client({ url: process.env.PROXY + "/gone", token: process.env.ONE, outage: 0 });
+await assert.rejects(gone.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && /may have taken effect/.test(e));
+await assert.rejects(gone.kv_get({ path: "/shared/plan" }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
+const nobody = new Client({ url: process.env.NOBODY, token: process.env.ONE, outage: 0 });
+await assert.rejects(nobody.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
+const waits = nobody.kv_set({ path: "/shared/plan", value: 1 }, { signal: AbortSignal.abort() });
+await assert.rejects(waits, { name: "AbortError" });
+// Calls that share a client are sent again in one new session after theirs has ended.
+const over = await client(process.env.ONE);
+await over.session_end();
+await Promise.all(["r1", "r2", "r3"].map((key) => over.run_lease_acquire({ key })));
+await over.close();
+await Promise.all(["r1", "r2", "r3"].map((key) => two.run_lease_acquire({ key })));
 // A call that is given up leaves nothing behind, also if it was answered.
 const lost = new Client({ url: process.env.PROXY + "/lost", token: process.env.ONE });
 await lost.open();
@@ -295,6 +361,10 @@ while (await free());
 stop.abort();
 await assert.rejects(call, { name: "AbortError" });
 await two.run_lease_acquire({ key: "lost", wait_secs: 50 });
+const hasty = new Client({ url: process.env.PROXY + "/lost", token: process.env.ONE, timeout: 0.5 });
+await hasty.open();
+await assert.rejects(hasty.run_lease_acquire({ key: "late", ttl_secs: 3600 }), { name: "TimeoutError" });
+await two.run_lease_acquire({ key: "late", wait_secs: 50 });
 await lost.kv_get({ path: "/shared/plan" });
 await lost.close();
 await one.close();
@@ -307,7 +377,7 @@ await new Client({ url: process.env.URL, token: process.env.ONE + "\n" }).lease_
 for (const url of ["127.0.0.1:7711", "localhost:7711", "http:/x", "unix:///s", undefined]) {
   assert.throws(() => new Client({ url, token: "x" }), TypeError(url + " must be http://host:port or https://host"));
 }
-await new Client({ url: process.env.PROXY, token: "x" }).task_get({ task_id: "x" }).then(
+await new Client({ url: process.env.PROXY, token: "x", outage: 0 }).task_get({ task_id: "x" }).then(
   () => assert.fail("not refused"), (e) => { assert(e instanceof Refusal, e); said.push(e.status); });
 console.log(...said);
 `
