@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -174,8 +175,9 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 		r.key = uuid.NewString()
 	}
 	var giveUp time.Duration
-	for failures := 0; ; failures++ {
+	for failures, sent := 0, false; ; failures++ {
 		err := c.try(ctx, r, r.wait+answerTimeout, out)
+		sent = sent || r.session != "" && err != nil && reached(err)
 		switch {
 		case err == nil || !retriable(err):
 			return err
@@ -187,6 +189,9 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 		case failures == 0:
 			giveUp = c.clock.Running() + c.opts.Outage
 		case c.clock.Running() > giveUp:
+			if sent && r.method != http.MethodGet {
+				err = fmt.Errorf("%w; the call may have taken effect, so look before you repeat it", err)
+			}
 			return fmt.Errorf("no server answers: %w", err)
 		}
 		c.log.Debug("a call is sent again", "path", r.path, "err", err)
@@ -217,6 +222,16 @@ func (c *Client) later(do func()) {
 	if !c.closed {
 		c.running.Go(do)
 	}
+}
+
+// reached reports whether a call that failed may have come to a server. One that answers
+// 503 has not done it.
+func reached(err error) bool {
+	if dialled, ok := errors.AsType[*net.OpError](err); ok {
+		return dialled.Op != "dial"
+	}
+	refusal, ok := errors.AsType[*Error](err)
+	return !ok || refusal.Status != http.StatusServiceUnavailable
 }
 
 // retriable reports whether a failed call may succeed if it is sent again. While

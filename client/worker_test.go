@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -390,6 +391,46 @@ func TestACallThatCannotBeSentIsRefused(t *testing.T) {
 			if err := one.Do(t.Context(), call.method, call.path, nil, nil); err == nil || client.CodeOf(err) != "" {
 				t.Errorf("%q is answered %v", call, err)
 			}
+		}
+	})
+}
+
+// Whoever gets no answer in an outage is told that the call may have taken effect, unless it
+// changes nothing, or no server can have got it.
+func TestACallWithoutAnAnswerMayHaveTakenEffect(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		here := h.machine()
+		one, two := here.open("one"), h.client("two")
+		warned := func(err error) bool {
+			t.Helper()
+			if err == nil || !strings.HasPrefix(err.Error(), "no server answers: ") {
+				t.Errorf("without an answer: %v", err)
+				return false
+			}
+			return strings.Contains(err.Error(), "; the call may have taken effect, so look before you repeat it")
+		}
+		here.answers(func(answer []byte) time.Duration {
+			if bytes.Contains(answer, []byte("application/json")) {
+				return -1
+			}
+			return 0
+		})
+		if err := one.Store(t.Context(), "/shared/a", 1); !warned(err) {
+			t.Errorf("a write: %v", err)
+		}
+		var v int
+		if found, err := two.Load(t.Context(), "/shared/a", &v); !found || v != 1 || err != nil {
+			t.Errorf("the entry that was written: %v, %v", v, err)
+		}
+		if _, err := one.Load(t.Context(), "/shared/a", &v); warned(err) {
+			t.Errorf("a read: %v", err)
+		}
+		here.answers(nil)
+		h.doors["localhost:80"].shut()
+		here.cut()
+		synctest.Wait()
+		if err := one.Store(t.Context(), "/shared/a", 2); warned(err) {
+			t.Errorf("a write that no server got: %v", err)
 		}
 	})
 }
