@@ -201,7 +201,7 @@ with socket.socket() as nobody:
         pass
 # Threads that share a client get their own answers, while the session ends as well.
 with Client(env["URL"], env["ONE"]) as shared:
-    wrong = []
+    wrong, connections, all_read = [], set(), threading.Barrier(4, timeout=60)
     def read(path, value):
         try:
             shared.kv_set(path, value=value)
@@ -211,6 +211,8 @@ with Client(env["URL"], env["ONE"]) as shared:
                 got = shared.kv_get(path)["entry"]["value"]
                 if got != value:
                     wrong.append((path, got))
+            all_read.wait()
+            connections.add(shared._mine.conn.sock.getsockname())
         except Exception as e:
             wrong.append(e)
     threads = [threading.Thread(target=read, args=("/shared/thread%d" % n, n)) for n in range(4)]
@@ -218,7 +220,7 @@ with Client(env["URL"], env["ONE"]) as shared:
         t.start()
     for t in threads:
         t.join()
-    assert not wrong, wrong
+    assert not wrong and len(connections) == 4, (wrong, connections)
     shared.session_end()
     shared.run_lease_release(shared.run_lease_acquire(key="reopened")["lease_id"])
 # A call that is interrupted leaves nothing behind, also if it was answered.
