@@ -91,7 +91,7 @@ class Client:
             raise ValueError(f"{url!r} must be http://host:port, https://host or unix:///path")
         self._session = None
         self._opening = threading.Lock()
-        self._mine = threading.local()  # the connection of each thread
+        self._idle, self._process = [], os.getpid()  # connections that no call uses
 
     def __enter__(self):
         self._open(None)
@@ -118,8 +118,8 @@ class Client:
                 self._session, self._opener = self.session_open()["session"], os.getpid()
 
     def _drop(self):
-        conn, self._mine.conn = getattr(self._mine, "conn", None), None
-        if conn:
+        idle, self._idle = self._idle, []
+        for conn in idle:
             conn.close()
 
     def _cancel(self, key):
@@ -128,29 +128,29 @@ class Client:
             self._call("DELETE", "/api/v1/calls/" + _part(key), {}, None, None, limits=(_LAST, 0))
         except (OSError, ValueError, http.client.HTTPException, Refusal):
             pass
-        finally:
-            self._drop()
 
     def _connect(self, timeout):
-        mine = self._mine
-        if getattr(mine, "process", None) != os.getpid():  # a fork would read its parent's answers
-            mine.process, mine.conn = os.getpid(), None
-        if mine.conn is None:
-            u = self._url
-            if u.scheme == "unix":
-                conn = _Socket(urllib.parse.unquote(u.path), timeout)
-            else:
-                kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
-                conn = kind(u.hostname or "", u.port, timeout=timeout)
-            conn.connect()
-            mine.conn = conn
-        mine.conn.sock.settimeout(timeout)
-        return mine.conn
+        if self._process != os.getpid():  # a fork would read its parent's answers
+            self._process, self._idle = os.getpid(), []
+        try:
+            conn = self._idle.pop()
+            conn.sock.settimeout(timeout)
+            return conn
+        except IndexError:
+            pass
+        u = self._url
+        if u.scheme == "unix":
+            conn = _Socket(urllib.parse.unquote(u.path), timeout)
+        else:
+            kind = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
+            conn = kind(u.hostname or "", u.port, timeout=timeout)
+        conn.connect()
+        return conn
 
     def _answer(self, method, path, data, headers, timeout, outage):
         failures, sent, give_up = 0, False, time.monotonic() + outage
         while True:
-            failure = None
+            failure = conn = None
             try:
                 conn = self._connect(timeout)
                 sent = True
@@ -160,12 +160,14 @@ class Client:
                     pass  # a body that is too large is refused before it was read
                 answer = conn.getresponse()
                 text = answer.read()
-                if answer.will_close:  # so that a connection is always open, or there is none
-                    self._drop()
+                if conn.sock:  # which it has if the server keeps it open
+                    self._idle.append(conn)
                 if answer.status not in (502, 503, 504):
                     return answer, text
             except BaseException as e:
-                self._drop()
+                if conn:
+                    conn.close()
+                self._drop()  # they may have broken, too
                 passing = isinstance(e, (OSError, http.client.HTTPException)) and not isinstance(e, (socket.timeout, ValueError))
                 if not passing:  # a wrong certificate is a ValueError, too
                     raise
