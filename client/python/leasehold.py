@@ -181,7 +181,7 @@ class Client:
                     raise Unanswered(f"no server answers: {failure}; the call may have taken effect, so look before you repeat it") from failure
                 raise failure
             if failures > 1 or not failure:
-                time.sleep(random.uniform(0.5, 1) * min(0.02 * 2 ** failures, 1))
+                time.sleep(random.uniform(0.5, 1) * min(0.02 * 2 ** min(failures, 6), 1))
 
     # An answer is Any for a type checker, which would infer that each may be None.
     def _call(self, method, path, query, body, key, condition=None, limits=None) -> Any:

@@ -373,7 +373,7 @@ while (await free());
 stop.abort();
 await assert.rejects(call, { name: "AbortError" });
 await two.run_lease_acquire({ key: "lost", wait_secs: 50 });
-const hasty = new Client({ url: process.env.PROXY + "/lost", token: process.env.ONE, timeout: 0.5 });
+const hasty = new Client({ url: process.env.PROXY + "/lost", token: process.env.ONE, timeout: 5 });
 await hasty.open();
 await assert.rejects(hasty.run_lease_acquire({ key: "late", ttl_secs: 3600 }), { name: "TimeoutError" });
 await two.run_lease_acquire({ key: "late", wait_secs: 50 });
