@@ -102,8 +102,10 @@ func noDaemon(socket string, err error) finding {
 	if errors.Is(err, connection.ErrNoDaemon) {
 		at := nearest(filepath.Dir(socket))
 		if err := unix.Access(at, unix.W_OK|unix.X_OK); errors.Is(err, fs.ErrPermission) {
-			return finding{"socket", fault, fmt.Sprintf("no daemon listens at %s, and none can: %s cannot be written: %v", socket, at, err),
-				"name a place of yours with --socket, LEASEHOLD_SOCKET or XDG_RUNTIME_DIR, or make yourself its owner"}
+			return finding{
+				"socket", fault, fmt.Sprintf("no daemon listens at %s, and none can: %s cannot be written: %v", socket, at, err),
+				"name a place of yours with --socket, LEASEHOLD_SOCKET or XDG_RUNTIME_DIR, or make yourself its owner",
+			}
 		}
 		return finding{Check: "socket", Level: note, What: fmt.Sprintf("no daemon listens at %s; leasehold mcp starts one when a client does", socket)}
 	}
