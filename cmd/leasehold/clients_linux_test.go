@@ -21,8 +21,11 @@ var (
 	clientEdits = flag.Int("clients.edits", 40, "how many edits the agents of TestRealClients/lose no update make")
 )
 
-// clientNames are those that are benched.
+// clientNames are those that are benched, and that leasehold dispatch starts.
 var clientNames = []string{"claude", "codex", "gemini", "opencode"}
+
+// guardedNames are all whose hooks guard what they write.
+var guardedNames = append(slices.Clone(clientNames), "copilot")
 
 // The real clients, each set up by leasehold setup alone and speaking with a
 // scripted model, in one home, as on a desktop.
@@ -82,6 +85,7 @@ func newBench(t *testing.T) *bench {
 		"PATH=" + filepath.Dir(b.leasehold) + ":" + programs + ":" + os.Getenv("PATH"),
 		"ANTHROPIC_BASE_URL=" + b.model.URL, "ANTHROPIC_API_KEY=sk-ant-scripted", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"SCRIPTED_KEY=x", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=" + b.model.URL, "GEMINI_CLI_TRUST_WORKSPACE=true", "GEMINI_TELEMETRY_ENABLED=false",
+		"COPILOT_PROVIDER_BASE_URL=" + b.model.URL + "/v1", "COPILOT_PROVIDER_API_KEY=x", "COPILOT_MODEL=" + models["copilot"], "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 	}
 	// Gemini CLI would ask its model after 30 turns whether it goes round in circles, and
@@ -98,7 +102,7 @@ func newBench(t *testing.T) *bench {
 	if err := os.CopyFS(filepath.Join(home, opencode), os.DirFS(filepath.Join(programs, "../../opencode"))); err != nil {
 		t.Fatalf("just clients installs what opencode needs: %v", err)
 	}
-	b.run(home, b.leasehold, append([]string{"setup", "--yes"}, clientNames...)...)
+	b.run(home, b.leasehold, append([]string{"setup", "--yes"}, guardedNames...)...)
 	t.Cleanup(func() {
 		if pid := b.daemon(); pid != 0 {
 			syscall.Kill(pid, syscall.SIGTERM)
@@ -171,7 +175,7 @@ type agent struct {
 }
 
 // models are what the clients take for a model of theirs.
-var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m"}
+var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot"}
 
 // commands are the clients' for a script that stands behind them.
 var commands = map[string][]string{
@@ -179,6 +183,7 @@ var commands = map[string][]string{
 	"codex":    {"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "-m", models["codex"], "--"},
 	"gemini":   {"--yolo", "-m", models["gemini"], "-p"},
 	"opencode": {"run", "-m", models["opencode"]},
+	"copilot":  {"--allow-all-tools", "-p"},
 }
 
 // start starts a client.

@@ -18,30 +18,35 @@ var calls = map[string]map[string]string{
 		"codex":    "apply_patch *** Add File: $path\n+$text",
 		"gemini":   `write_file {"file_path":"$path","content":"$text"}`,
 		"opencode": `write {"filePath":"$path","content":"$text"}`,
+		"copilot":  `create {"path":"$path","file_text":"$text"}`,
 	},
 	"edit": {
 		"claude":   `Edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
 		"codex":    "apply_patch *** Update File: $path\n@@\n-$old\n+$new",
 		"gemini":   `replace {"file_path":"$path","old_string":"$old","new_string":"$new","instruction":"replace it"}`,
 		"opencode": `edit {"filePath":"$path","oldString":"$old","newString":"$new"}`,
+		"copilot":  `edit {"path":"$path","old_str":"$old","new_str":"$new"}`,
 	},
 	"read": {
 		"claude":   `Read {"file_path":"$path"}`,
 		"codex":    `exec_command {"cmd":"cat $path"}`,
 		"gemini":   `read_file {"file_path":"$path"}`,
 		"opencode": `read {"filePath":"$path"}`,
+		"copilot":  `view {"path":"$path"}`,
 	},
 	"sh": {
 		"claude":   `Bash {"command":"$command","description":"run it"}`,
 		"codex":    `exec_command {"cmd":"$command"}`,
 		"gemini":   `run_shell_command {"command":"$command","description":"run it"}`,
 		"opencode": `bash {"command":"$command","description":"run it"}`,
+		"copilot":  `bash {"command":"$command","description":"run it"}`,
 	},
 	"agent": {
 		"claude":   `Agent {"prompt":"$prompt","description":"follow the script","subagent_type":"general-purpose","run_in_background":false}`,
 		"codex":    `multi_agent_v1.spawn_agent {"message":"$prompt"}`,
 		"gemini":   `invoke_agent {"prompt":"$prompt","agent_name":"generalist"}`,
 		"opencode": `task {"prompt":"$prompt","description":"follow the script","subagent_type":"general"}`,
+		"copilot":  `task {"prompt":"$prompt","description":"follow the script","agent_type":"general-purpose","name":"worker","mode":"sync"}`,
 	},
 	"wait": {
 		"codex": `multi_agent_v1.wait_agent {"targets":$agents,"timeout_ms":300000}`,
@@ -49,7 +54,7 @@ var calls = map[string]map[string]string{
 }
 
 // prefixes are what stands before the names of leasehold's tools.
-var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_"}
+var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-"}
 
 // call is what a client is told to call: the tool and its arguments in JSON, or the
 // text of a patch.
@@ -257,9 +262,10 @@ func (m *model) gemini(r *http.Request, body []byte) any {
 	}
 }
 
-// chat is the Chat Completions API, for opencode.
+// chat is the Chat Completions API, for opencode and Copilot CLI.
 func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	var in struct {
+		Model    string
 		Messages []struct {
 			Role    string
 			Content any
@@ -267,6 +273,10 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 		Tools []object
 	}
 	json.Unmarshal(body, &in)
+	client := "opencode"
+	if in.Model == models["copilot"] {
+		client = "copilot"
+	}
 	var t turn
 	for _, message := range in.Messages {
 		if message.Role == "tool" {
@@ -278,7 +288,7 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	t.tools = in.Tools
 	var calls []object
 	for i, o := range m.next(r, t) {
-		name, args := o.call("opencode")
+		name, args := o.call(client)
 		calls = append(calls, object{"index": i, "id": fmt.Sprintf("call_%d_%d", len(t.results), i), "type": "function", "function": object{"name": name, "arguments": args}})
 	}
 	chunk := func(delta object, reason any) {

@@ -23,8 +23,8 @@ type args = map[string]any
 // what to do.
 func (b *bench) areKeptApart() {
 	var agents []*agent
-	mine := func(i int) string { return clientNames[i%len(clientNames)] + ".txt" }
-	for i, client := range clientNames {
+	mine := func(i int) string { return guardedNames[i%len(guardedNames)] + ".txt" }
+	for i, client := range guardedNames {
 		theirs := b.path(mine(i + 1))
 		agents = append(agents, b.start(client, scenario{ID: client, Steps: []step{
 			one("write", args{"path": b.path(mine(i)), "text": "written by " + client + "\n"}),
@@ -53,7 +53,7 @@ func (b *bench) areKeptApart() {
 			if len(heard.results) < 4 {
 				return
 			}
-			next := map[string]string{"claude": "claude-code", "codex": "codex", "gemini": "gemini-cli", "opencode": "opencode"}[clientNames[(i+1)%len(clientNames)]]
+			next := map[string]string{"claude": "claude-code", "codex": "codex", "gemini": "gemini-cli", "opencode": "opencode", "copilot": "copilot-cli"}[guardedNames[(i+1)%len(guardedNames)]]
 			b.wants("its model", heard.results[2], `lease "file:`+mine(i+1)+`" held by actor`, "("+next, "expires in ", "is not changed", "wait_secs 50")
 			if own := heard.results[3]; !strings.Contains(own, "already yours") && !strings.Contains(own, `"reentrant":true`) {
 				t.Errorf("the file that it has written to is not its session's: %q", own)
@@ -75,7 +75,7 @@ func passedOn(t *testing.T, tools []object) string {
 		text := encoded(tool)
 		if inside, ok := tool["tools"].([]any); ok && strings.Contains(text, `"mcp__leasehold"`) { // Codex has them in a namespace
 			n += len(inside) - 1
-		} else if !strings.Contains(text, "leasehold_") { // as their names begin
+		} else if !strings.Contains(text, "leasehold_") && !strings.Contains(text, "leasehold-") { // as their names begin
 			if tool["name"] == nil {
 				others = append(others, fmt.Sprint(tool["type"]))
 			}
@@ -218,7 +218,7 @@ func (b *bench) untilWaiting(key string, n int) {
 
 // Two sub-agents of one client exclude each other, from a file and from a key.
 func (b *bench) haveSubAgents() {
-	for _, client := range clientNames {
+	for _, client := range guardedNames {
 		b.t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			b := b.in(t)
@@ -288,7 +288,7 @@ func (b *bench) saysNotWhichSubAgent(one, other string) {
 // A message and the loss of a lease reach the model of each client at its next
 // call of a tool, which is the client's own.
 func (b *bench) areToldInTime() {
-	for _, client := range clientNames {
+	for _, client := range guardedNames {
 		b.t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			b := b.in(t)

@@ -29,7 +29,7 @@ type client struct {
 	pid string
 }
 
-var clients = []client{claude, codex, gemini, opencode}
+var clients = []client{claude, codex, gemini, opencode, copilot}
 
 // An event is what a client reports to its hook.
 type event struct {
@@ -47,6 +47,8 @@ type event struct {
 	shell     bool     // the tool runs a command, which may write any file
 	ours      bool     // the tool is leasehold's
 	delegates bool     // the tool starts a sub-agent or waits for one
+
+	input map[string]any // what the tool is to be called with instead; nil: as it is
 }
 
 // A kind says when a hook runs.

@@ -65,6 +65,24 @@ func TestWhatClientsSay(t *testing.T) {
 			event{kind: before, name: "before", dir: "/w", use: "c", party: "ses_1", main: true, files: []string{"/w/a"}},
 		},
 		{"opencode", `{"event":"before","tool":"apply_patch","args":{"patchText":"` + patch + `"}}`, event{kind: before, name: "before", files: patched}},
+		{
+			"copilot", `{"hook_event_name":"PreToolUse","session_id":"s","timestamp":"2026-11-26T00:35:37.252Z","cwd":"/w","tool_name":"Write","tool_input":{"path":"/w/a","file_text":"x"}}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", files: []string{"/w/a"}},
+		},
+		{
+			"copilot", `{"hook_event_name":"PreToolUse","session_id":"g","agent_id":"g","parent_agent_id":"s","tool_name":"Edit","tool_input":"` + patch + `"}`,
+			event{kind: before, name: "PreToolUse", party: "g", files: patched},
+		},
+		{
+			"copilot", `{"hook_event_name":"PreToolUse","agent_id":"g","tool_name":"leasehold-run_lease_acquire","tool_input":{"key":"k","as":"x"}}`,
+			event{kind: before, name: "PreToolUse", party: "g", ours: true, input: map[string]any{"key": "k", "as": "g"}},
+		},
+		{"copilot", `{"hook_event_name":"PreToolUse","tool_name":"leasehold-lease_list","tool_input":{}}`, event{kind: before, name: "PreToolUse", ours: true}},
+		{"copilot", `{"hook_event_name":"PreToolUse","agent_id":"g","tool_name":"leasehold-lease_list"}`, event{kind: before, name: "PreToolUse", party: "g", ours: true, input: map[string]any{"as": "g"}}},
+		{"copilot", `{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"make"}}`, event{kind: after, name: "PostToolUse", use: fingerprint("make"), shell: true}},
+		{"copilot", `{"hook_event_name":"PreToolUse","tool_name":"Agent","tool_input":{"prompt":"p"}}`, event{kind: before, name: "PreToolUse", delegates: true}},
+		{"copilot", `{"hook_event_name":"Stop","agent_id":"g"}`, event{name: "Stop", party: "g"}},
+		{"copilot", `{"hook_event_name":"SubagentStop","session_id":"s","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
 		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
 	} {
 		c := clientNamed(test.client)

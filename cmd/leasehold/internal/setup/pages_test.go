@@ -32,6 +32,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 		"opencode-v1.json":             h.read(".config/opencode/opencode.json"),
 		"opencode.json":                two,
 		"copilot.json":                 h.read(".copilot/mcp-config.json"),
+		"copilot-hooks.json":           h.read(".copilot/hooks/leasehold.json"),
 		"cursor.json":                  h.read(".cursor/mcp.json"),
 		"vscode.json":                  h.read(".config/Code/User/mcp.json"),
 	} {

@@ -159,6 +159,7 @@ var places = []place{
 	{"gemini", ".gemini/settings.json", "mcpServers"},
 	{"opencode", ".config/opencode/opencode.jsonc", "mcp"},
 	{"copilot", ".copilot/mcp-config.json", "mcpServers"},
+	{"copilot", ".copilot/hooks/leasehold.json", "hooks"},
 	{"cursor", ".cursor/mcp.json", "mcpServers"},
 	{"vscode", ".config/Code/User/mcp.json", "servers"},
 }
