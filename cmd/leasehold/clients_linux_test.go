@@ -24,8 +24,14 @@ var (
 // clientNames are those that are benched, and that leasehold dispatch starts.
 var clientNames = []string{"claude", "codex", "gemini", "opencode"}
 
-// guardedNames are all whose hooks guard what they write.
-var guardedNames = append(slices.Clone(clientNames), "copilot")
+// guarded are all whose hooks guard what they write. Copilot CLI is left out of the
+// gate, which installs enough.
+func (b *bench) guarded() []string {
+	if _, err := os.Stat(filepath.Join(b.programs, "copilot")); err != nil {
+		return clientNames
+	}
+	return append(slices.Clone(clientNames), "copilot")
+}
 
 // The real clients, each set up by leasehold setup alone and speaking with a
 // scripted model, in one home, as on a desktop.
@@ -102,7 +108,7 @@ func newBench(t *testing.T) *bench {
 	if err := os.CopyFS(filepath.Join(home, opencode), os.DirFS(filepath.Join(programs, "../../opencode"))); err != nil {
 		t.Fatalf("just clients installs what opencode needs: %v", err)
 	}
-	b.run(home, b.leasehold, append([]string{"setup", "--yes"}, guardedNames...)...)
+	b.run(home, b.leasehold, append([]string{"setup", "--yes"}, b.guarded()...)...)
 	t.Cleanup(func() {
 		if pid := b.daemon(); pid != 0 {
 			syscall.Kill(pid, syscall.SIGTERM)

@@ -23,8 +23,9 @@ type args = map[string]any
 // what to do.
 func (b *bench) areKeptApart() {
 	var agents []*agent
-	mine := func(i int) string { return guardedNames[i%len(guardedNames)] + ".txt" }
-	for i, client := range guardedNames {
+	guarded := b.guarded()
+	mine := func(i int) string { return guarded[i%len(guarded)] + ".txt" }
+	for i, client := range guarded {
 		theirs := b.path(mine(i + 1))
 		agents = append(agents, b.start(client, scenario{ID: client, Steps: []step{
 			one("write", args{"path": b.path(mine(i)), "text": "written by " + client + "\n"}),
@@ -53,7 +54,7 @@ func (b *bench) areKeptApart() {
 			if len(heard.results) < 4 {
 				return
 			}
-			next := map[string]string{"claude": "claude-code", "codex": "codex", "gemini": "gemini-cli", "opencode": "opencode", "copilot": "copilot-cli"}[guardedNames[(i+1)%len(guardedNames)]]
+			next := map[string]string{"claude": "claude-code", "codex": "codex", "gemini": "gemini-cli", "opencode": "opencode", "copilot": "copilot-cli"}[guarded[(i+1)%len(guarded)]]
 			b.wants("its model", heard.results[2], `lease "file:`+mine(i+1)+`" held by actor`, "("+next, "expires in ", "is not changed", "wait_secs 50")
 			if own := heard.results[3]; !strings.Contains(own, "already yours") && !strings.Contains(own, `"reentrant":true`) {
 				t.Errorf("the file that it has written to is not its session's: %q", own)
@@ -218,7 +219,7 @@ func (b *bench) untilWaiting(key string, n int) {
 
 // Two sub-agents of one client exclude each other, from a file and from a key.
 func (b *bench) haveSubAgents() {
-	for _, client := range guardedNames {
+	for _, client := range b.guarded() {
 		b.t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			b := b.in(t)
@@ -288,7 +289,7 @@ func (b *bench) saysNotWhichSubAgent(one, other string) {
 // A message and the loss of a lease reach the model of each client at its next
 // call of a tool, which is the client's own.
 func (b *bench) areToldInTime() {
-	for _, client := range guardedNames {
+	for _, client := range b.guarded() {
 		b.t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			b := b.in(t)
