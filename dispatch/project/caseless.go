@@ -3,8 +3,11 @@ package project
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // fold writes those names of a path below base in lower case whose case the
@@ -49,16 +52,54 @@ func anyCase(dir, name string) (any, known bool) {
 		return false, false
 	}
 	twin, err := os.Lstat(filepath.Join(dir, other))
-	return err == nil && os.SameFile(info, twin), true
+	if err != nil || os.SameFile(info, twin) {
+		return err == nil, true
+	}
+	// FUSE may number every spelling of a file apart, as it does for exFAT.
+	names, err := namesIn(dir, -1)
+	return err == nil && !(slices.Contains(names, name) && slices.Contains(names, other)), true
+}
+
+// spelled returns an absolute path as the directories have it on disk. Where the
+// file system ignores case, a caller may write SHOP for Shop.
+func spelled(name string) string {
+	parts := strings.Split(name, "/")
+	base := "/"
+	for i, part := range parts {
+		if any, _ := anyCase(base, part); any {
+			parts[i] = entry(base, part)
+		}
+		base = filepath.Join(base, parts[i])
+	}
+	return strings.Join(parts, "/")
+}
+
+// entry returns a directory's own spelling of a name.
+func entry(dir, name string) string {
+	names, _ := namesIn(dir, -1)
+	if slices.Contains(names, name) {
+		return name
+	}
+	for _, own := range names {
+		if strings.EqualFold(norm.NFC.String(own), norm.NFC.String(name)) {
+			return own
+		}
+	}
+	return name
 }
 
 // someNames returns a few names in a directory.
 func someNames(dir string) []string {
+	names, _ := namesIn(dir, 16)
+	return names
+}
+
+// namesIn returns at most n names in a directory; -1 means all.
+func namesIn(dir string, n int) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	names, _ := f.Readdirnames(16)
-	return names
+	return f.Readdirnames(n)
 }

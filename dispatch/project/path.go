@@ -174,8 +174,9 @@ func same(a, b string) bool {
 // maxLinks is the greatest number of symbolic links in a path.
 const maxLinks = 40
 
-// Resolve follows the symbolic links of an absolute path. A part that does not
-// exist or cannot be read counts as no link.
+// Resolve follows the symbolic links of an absolute path and spells it as the
+// directories do. A part that does not exist or cannot be read counts as no
+// link.
 func Resolve(name string) (string, error) {
 	real, links := "/", 0
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
@@ -195,5 +196,5 @@ func Resolve(name string) (string, error) {
 		}
 		todo = append(strings.Split(to, "/"), todo...)
 	}
-	return real, nil
+	return spelled(real), nil
 }

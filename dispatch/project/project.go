@@ -52,7 +52,8 @@ type Settings struct {
 	Guard Guard  `toml:"guard"` // settings for guarded writes
 }
 
-// Of returns the project of a directory.
+// Of returns the project of a directory. Where the file system ignores case,
+// every spelling of a directory leads to the same project.
 func Of(dir string) (Project, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -61,6 +62,7 @@ func Of(dir string) (Project, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return Project{}, err
 	}
+	dir = spelled(dir)
 	if top, gitDir, ok := checkout(dir); ok {
 		return projectAt(top, gitDir), nil
 	}
@@ -217,7 +219,7 @@ func commonDir(gitDir string) string {
 		common = within(gitDir, strings.TrimSpace(text))
 	}
 	if real, err := filepath.EvalSymlinks(common); err == nil {
-		return real
+		return spelled(real)
 	}
 	return filepath.Clean(common)
 }
