@@ -11,11 +11,16 @@ import (
 )
 
 // fold writes those names of a path below base in lower case whose case the
-// file system ignores.
+// file system ignores. Each name is tested once, and what cannot be tested is as
+// the directory above it: a path of files to come may be long.
 func fold(base, rel string) string {
 	parts := strings.Split(rel, "/")
+	ignored := caseless(filepath.Split(base))
 	for i, name := range parts {
-		if caseless(base, name) {
+		if any, known := test(base, name); known {
+			ignored = any
+		}
+		if ignored {
 			parts[i] = strings.ToLower(strings.ToUpper(name)) // upper case first, because some letters have two lower-case forms
 		}
 		base = filepath.Join(base, name)
@@ -23,19 +28,29 @@ func fold(base, rel string) string {
 	return strings.Join(parts, "/")
 }
 
-// caseless reports whether a directory ignores the case of a name. If there is
-// no file of that name, it tests other names in the directory, or the
-// directory's own name.
+// caseless reports whether a directory ignores the case of a name. If that cannot
+// be tested there, it tests the directory's own name.
 func caseless(dir, name string) bool {
-	if any, known := anyCase(dir, name); known {
+	dir = filepath.Clean(dir)
+	if any, known := test(dir, name); known || dir == "/" {
 		return any
+	}
+	return caseless(filepath.Split(dir))
+}
+
+// test reports whether a directory ignores the case of a name. If there is no
+// file of that name, it tests other names in the directory. known is false if
+// there is none to test.
+func test(dir, name string) (any, known bool) {
+	if any, known := anyCase(dir, name); known {
+		return any, true
 	}
 	for _, other := range someNames(dir) {
 		if any, known := anyCase(dir, other); known {
-			return any
+			return any, true
 		}
 	}
-	return dir != "/" && caseless(filepath.Dir(dir), filepath.Base(dir))
+	return false, false
 }
 
 // anyCase reports whether name with its case swapped is the same file. known is

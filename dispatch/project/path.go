@@ -171,13 +171,18 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(ia, ib)
 }
 
-// maxLinks is the greatest number of symbolic links in a path.
-const maxLinks = 40
+const (
+	maxLinks = 40      // symbolic links in a path
+	maxPath  = 4 << 10 // bytes that no file's path has more of
+)
 
 // Resolve follows the symbolic links of an absolute path and spells it as the
 // directories do. A part that does not exist or cannot be read counts as no
 // link.
 func Resolve(name string) (string, error) {
+	if len(name) > maxPath {
+		return "", wrong("must be at most %d bytes", maxPath)
+	}
 	real, links := "/", 0
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
 		part := todo[0]

@@ -93,6 +93,8 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	noPath(t, root, "a\x00b", "printable")
 	noPath(t, root, "a\xff", "UTF-8")
 	noPath(t, root, "loop/x", "symbolic links")
+	noPath(t, root, strings.Repeat("x/", 2_000)+"x", "at most 507 bytes") // of directories that do not exist
+	noPath(t, root, strings.Repeat("x/", 500_000)+"x", "at most 4096 bytes")
 	noPath(t, root, strings.Repeat("long/", 200), "at most")
 	noPath(t, root, base+"/**", "above the project")
 	noPath(t, root, "/**", "above the project")

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/registry"
@@ -69,10 +71,14 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 }
 
 // keyOf returns the key of the lease for a change of a file, which need not exist. Some
-// files have names that no key can have, such as one with a line break in it. The key of
-// such a file is that of its directory: whoever has leased all that is in the directory
-// has leased the file, too.
+// files have names that no key can have, such as one with a line break in it, or are so
+// deep that their path is too long for a key. The key of such a file is that of a
+// directory above it: whoever has leased all that is in the directory has leased the
+// file, too.
 func keyOf(top, path string) (string, error) {
+	for strings.HasPrefix(path, top) && len(norm.NFC.String(path[len(top):])) > registry.MaxKey {
+		path = filepath.Dir(path) // without a look at each directory
+	}
 	key, err := project.Path(top, path)
 	if _, nameless := errors.AsType[*registry.ArgumentError](err); nameless && path != filepath.Dir(path) {
 		return keyOf(top, filepath.Dir(path))
