@@ -45,11 +45,15 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	// From here on no signal ends exec: a signal ends the waiting or is passed
 	// on to the program.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(signals, terminal.Unignored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)...)
 	defer signal.Stop(signals)
 	defer terminal.SurviveBrokenPipes()()
-	hungUp, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-	defer stop()
+	hungUp := cmd.Context()
+	if !signal.Ignored(syscall.SIGHUP) {
+		var stop func()
+		hungUp, stop = signal.NotifyContext(hungUp, syscall.SIGHUP)
+		defer stop()
+	}
 	waiting, stop := signal.NotifyContext(hungUp, syscall.SIGQUIT)
 	defer stop()
 

@@ -111,7 +111,7 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 func untilUnwanted(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, terminal.Unignored(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)...)
 	mortal := terminal.SurviveBrokenPipes()
 	go func() { // ends with ctx
 		select {

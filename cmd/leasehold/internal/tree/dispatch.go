@@ -258,7 +258,7 @@ func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
 // Ctrl-C again asks for more.
 func interruptsOf() (interrupts <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, terminal.Unignored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	terminal.SurviveBrokenPipes() // until the end of the process, as the signals
 
 	told := make(chan struct{}, cap(signals))
