@@ -73,6 +73,9 @@ func (l *execLink) call(ctx context.Context, tool string, args any) (client.Answ
 	answer, err := connection.Call(ctx, l.client, tool, args)
 	if refusal := (*client.Refusal)(nil); err != nil && !errors.As(err, &refusal) {
 		l.close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // which names the daemon, and not a deadline
+		}
 	}
 	return answer, err
 }
