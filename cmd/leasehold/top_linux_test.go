@@ -125,6 +125,10 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 		restored(t, c, before)
 	})
+	t.Run("timeout", func(t *testing.T) { // which puts its command into the background, and sends it SIGTERM and SIGCONT
+		c := openConsole(t, env, "sh", "-c", `timeout 1 leasehold top --run tree; echo "ended with $?"; sleep 1000`)
+		c.sees("ended with 124")
+	})
 	t.Run("Ctrl-C", func(t *testing.T) {
 		c, before := start(t)
 		c.types(ctrlC)
