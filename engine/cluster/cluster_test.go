@@ -24,6 +24,7 @@ type world struct {
 	*testing.T
 	mu         sync.Mutex
 	gone       bool       // the database does not answer
+	refuses    bool       // it lets nobody lead
 	flaky      *rand.Rand // whether it answers, and has done what it was asked, is random; nil: it answers
 	servers    map[uuid.UUID]*cluster.Server
 	partitions []cluster.Partition
@@ -41,6 +42,7 @@ type house struct {
 	done   chan struct{}
 
 	mu     sync.Mutex
+	fail   chan struct{} // closed when what it leads fails
 	frozen chan struct{} // not nil while it is paused
 	leads  map[int64]*cluster.Term
 	log    []string
@@ -55,7 +57,7 @@ func newWorld(t *testing.T, partitions int) *world {
 }
 
 func (w *world) start(name string) *house {
-	h := &house{w: w, name: name, done: make(chan struct{}), leads: make(map[int64]*cluster.Term)}
+	h := &house{w: w, name: name, done: make(chan struct{}), fail: make(chan struct{}), leads: make(map[int64]*cluster.Term)}
 	h.member = cluster.NewMember(cluster.Options{
 		Database: h, Address: name, Lead: h.lead, Clock: clock.Go(),
 		Tell: func(s cluster.Server) {
@@ -156,25 +158,44 @@ func (h *house) Release(ctx context.Context, partition int64, leader uuid.UUID) 
 
 // lead takes the lead as an engine does.
 func (h *house) lead(ctx context.Context, p cluster.Partition, term *cluster.Term) error {
-	taken := false
+	taken, refused := false, false
 	err := h.in(ctx, func(w *world) {
+		if refused = w.refuses; refused {
+			return
+		}
 		now := &w.partitions[p.Number]
 		if now.Epoch == p.Epoch && w.servers[now.Leader] == nil {
 			now.Epoch, now.Leader, taken = now.Epoch+1, term.ID, true
 			w.moves++
 		}
 	})
+	if refused {
+		return errors.New("permission denied")
+	}
 	if err != nil || !taken {
 		return err
 	}
 	h.mu.Lock()
 	h.leads[p.Number] = term
+	fail := h.fail
 	h.mu.Unlock()
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-fail:
+		err = errGone
+	}
 	h.mu.Lock()
 	delete(h.leads, p.Number)
 	h.mu.Unlock()
-	return nil
+	return err
+}
+
+// giveUp makes everything that the server leads fail.
+func (h *house) giveUp() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.fail)
+	h.fail = make(chan struct{})
 }
 
 // pause stops what the server does, as SIGSTOP would, until resume.
@@ -425,16 +446,43 @@ func TestADatabaseThatComesBackFindsEverybodyWhereTheyWere(t *testing.T) {
 	})
 }
 
-// TestALongOutageIsToldNowAndThen and not twice a second.
+// TestALongOutageIsToldNowAndThen and not twice a second, however many partitions there
+// are. Its end is told once.
 func TestALongOutageIsToldNowAndThen(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	const end = "cluster: the database can be used again"
+	inWorld(t, 3, func(w *world) {
 		a := w.start("a")
 		w.pass(time.Second)
 		w.setGone(true)
+		w.pass(time.Second)
+		a.giveUp() // as their engines do when a commit has failed
+		w.pass(5 * time.Minute)
+		a.mu.Lock()
+		if n := len(a.log); n < 5 || n > 20 || slices.Contains(a.log, end) {
+			t.Errorf("in five minutes it said %d things: %q", n, a.log)
+		}
+		a.log = nil
+		a.mu.Unlock()
+		w.setGone(false)
+		w.pass(time.Minute)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if !slices.Equal(a.log, []string{end}) {
+			t.Errorf("when the database was back it said %q", a.log)
+		}
+	})
+}
+
+// A database may answer, and still keep a server from each of its partitions, for
+// instance because of a missing right. That is told now and then, too.
+func TestPartitionsThatCannotBeLedAreToldNowAndThen(t *testing.T) {
+	inWorld(t, 12, func(w *world) {
+		w.refuses = true
+		a := w.start("a")
 		w.pass(5 * time.Minute)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if n := len(a.log); n < 5 || n > 20 {
+		if n := len(a.log); n < 12 || n > 12*11 {
 			t.Errorf("in five minutes it said %d things: %q", n, a.log)
 		}
 	})

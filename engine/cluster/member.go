@@ -53,6 +53,7 @@ type Member struct {
 
 	// Used only by the loop.
 	draining bool                   // outlasts a registration
+	failing  bool                   // the database does not answer
 	over     map[uuid.UUID]struct{} // own registrations that have ended, and may still be in the database
 	seen     map[uuid.UUID]sight
 }
@@ -67,8 +68,7 @@ type trouble struct {
 	err error
 	at  time.Duration
 
-	told   string // the last of which the operator was told
-	toldAt time.Duration
+	told map[string]time.Duration // what the operator was told lately, and when
 }
 
 // A sight is when a number of beats was first seen.
@@ -86,7 +86,7 @@ func NewMember(o Options) *Member {
 	if o.Connections == nil {
 		o.Connections = func() int64 { return 0 }
 	}
-	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), leads: make(map[int64]*lead), changed: make(chan struct{})}
+	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), leads: make(map[int64]*lead), changed: make(chan struct{}), trouble: trouble{told: make(map[string]time.Duration)}}
 }
 
 // Poke makes the member look at once.
@@ -134,15 +134,16 @@ func (m *Member) noteTrouble(err error) {
 	m.trouble.err, m.trouble.at = err, m.opts.Clock.Running()
 }
 
-// report notes a trouble and tells the operator, unless it is the same as the one
-// before, which is told again only after a while.
+// report notes a trouble and tells the operator, unless the operator was told the
+// same lately. Each of several partitions may have its own trouble.
 func (m *Member) report(err error) {
 	m.noteTrouble(err)
 	m.mu.Lock()
 	t := &m.trouble
-	told := t.told == err.Error() && t.at-t.toldAt < troubled
+	maps.DeleteFunc(t.told, func(_ string, at time.Duration) bool { return t.at-at >= troubled })
+	_, told := t.told[err.Error()]
 	if !told {
-		t.told, t.toldAt = err.Error(), t.at
+		t.told[err.Error()] = t.at
 	}
 	m.mu.Unlock()
 	if !told {
@@ -186,6 +187,7 @@ func (m *Member) serve(ctx context.Context) error {
 		return m.opts.Database.Register(ctx, Server{ID: term.ID, Address: m.opts.Address, Process: m.opts.Process, Draining: m.draining, Name: m.opts.Name, Version: m.opts.Version})
 	}); err != nil {
 		m.over[term.ID] = struct{}{} // only the answer may have been lost
+		m.failing = true
 		return err
 	}
 	m.note(func() { m.term = term })
@@ -222,7 +224,7 @@ func (m *Member) bounded(ctx context.Context, do func(context.Context) error) er
 // that this server led is given up.
 func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), stop func()) error {
 	now, t := m.opts.Clock.Running, m.opts.Timing
-	run, failing, stopping := ctx, false, false
+	run, stopping := ctx, false
 	for last := now(); ; m.pause(run) {
 		if ctx.Err() != nil && !stopping {
 			stopping, run = true, context.WithoutCancel(ctx)
@@ -250,13 +252,16 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 			return errors.Join(ErrOver, err)
 		case err != nil:
 			m.noteTrouble(err)
-			if !failing {
+			if !m.failing {
 				m.opts.Logf("cluster: the database cannot be used: %v", err)
 			}
-			failing = true
+			m.failing = true
 			continue
 		}
-		failing = false
+		if m.failing {
+			m.opts.Logf("cluster: the database can be used again")
+		}
+		m.failing = false
 		term.extend(sent + t.Hold)
 		if sent-last > t.Hold {
 			clear(m.seen) // looks were missed
@@ -311,9 +316,10 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 		if !gone && sent-first.at < m.opts.Timing.Dead {
 			continue
 		}
-		m.opts.Logf("cluster: server %s at %q is gone, and is removed", s.ID, s.Address)
 		if err := m.bounded(ctx, func(ctx context.Context) error { return m.opts.Database.Remove(ctx, s.ID, s.Beats) }); err != nil {
-			m.opts.Logf("cluster: remove server %s: %v", s.ID, err)
+			m.report(fmt.Errorf("cluster: remove server %s at %q, which is gone: %w", s.ID, s.Address, err))
+		} else if !over { // else it was this server
+			m.opts.Logf("cluster: server %s at %q is gone, and is removed", s.ID, s.Address)
 		}
 		m.Poke()
 	}
@@ -375,7 +381,7 @@ func (m *Member) release(leading context.Context, p Partition, term *Term) {
 		if err == nil {
 			return
 		}
-		m.opts.Logf("cluster: give up partition %d: %v", p.Number, err)
+		m.report(fmt.Errorf("cluster: give up partition %d: %w", p.Number, err))
 		select {
 		case <-time.After(m.opts.Timing.Every):
 		case <-leading.Done():

@@ -21,7 +21,10 @@ import (
 
 func mustOpen(t *testing.T, o postgres.Options) *postgres.Engine {
 	t.Helper()
-	o.Logf, o.SingleNode = t.Logf, true
+	o.SingleNode = true
+	if o.Logf == nil {
+		o.Logf = t.Logf
+	}
 	if o.Partition == 0 {
 		o.Partition = partitions.Add(1)
 	}

@@ -102,7 +102,8 @@ const (
 )
 
 // patiently repeats try until it succeeds, fails for a permanent reason, or
-// patience is over. It reports the first failure to the operator.
+// patience is over. It tells the operator of the first failure, and of the success
+// after it.
 func (s *store) patiently(ctx context.Context, try func(context.Context) error) error {
 	return patiently(ctx, s.patience, s.logf, try)
 }
@@ -110,8 +111,12 @@ func (s *store) patiently(ctx context.Context, try func(context.Context) error) 
 func patiently(ctx context.Context, patience time.Duration, logf func(string, ...any), try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		err := try(ctx)
+		if err == nil && pause > firstPause {
+			logf("engine: the database can be used again, after %v", time.Since(began).Round(time.Millisecond))
+		}
 		if err == nil || !passes(err) {
 			return err
 		}

@@ -29,11 +29,17 @@ func others(t *testing.T, dsn, where string) int {
 const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 // A database may end connections that wait. The next commit and the next read make new
-// ones.
+// ones. The operator is told of the trouble, and of its end.
 func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
 	dsn := postgrestest.Database(t)
 	_, through := between(t, dsn) // else a write to the socket fails before what the database said is read
-	e := mustOpen(t, postgres.Options{DSN: through, Patience: time.Hour, FoldSize: 1})
+	var mu sync.Mutex
+	var told []string
+	e := mustOpen(t, postgres.Options{DSN: through, Patience: time.Hour, FoldSize: 1, Logf: func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprintf(format, args...))
+	}})
 	put(t, e, "a", "~a")
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -56,6 +62,11 @@ func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
 	}
 	if got := keys(t, e); got != "a b c0 c1 c2 ~a ~b" {
 		t.Errorf("it has %q", got)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(told, "\n"); !strings.Contains(got, "the database cannot be used, trying again for 1h") || !strings.Contains(got, "\nengine: the database can be used again, after ") {
+		t.Errorf("the operator was told %q", got)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/cluster"
@@ -100,8 +101,19 @@ func gone(s cluster.Server) bool {
 	return here && whole && err == nil && !process.Peer{PID: n, Start: start}.Alive()
 }
 
+// logf logs a warning, and what to do about an error in it.
 func logf(log zerolog.Logger) func(string, ...any) {
-	return func(format string, args ...any) { log.Warn().Msgf(format, args...) }
+	return func(format string, args ...any) {
+		e := log.Warn()
+		for _, arg := range args {
+			if err, is := arg.(error); is {
+				if advice, has := errors.AsType[exit.Hinted](database.Explain(err)); has {
+					e.Str("do", advice.Hint)
+				}
+			}
+		}
+		e.Msgf(format, args...)
+	}
 }
 
 // lockPlace prevents two daemons with a database from using the same directory
