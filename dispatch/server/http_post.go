@@ -286,14 +286,15 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	}
 
 	reply := make(chan []byte, 1) // nil: the answer is not wanted
+	var void error                // why the token is valid no more; read after reply
 	go func() {                   // ends with the call, for which the caller waits
 		if again && c.name.Recorded() {
 			defer s.marked.enter(&hs.requests, c)()
 		}
 		line := hs.serveCall(hs.share, c, nil, hs.se, &env, body, f)
-		if c.waits && hs.se.Actor().Role.Outside() {
-			if _, err := hs.endpoint.authenticate(r); err != nil { // the token has become void meanwhile
-				line = f.refuse(&env, err)
+		if c.waits {
+			if void = hs.void(r); void != nil {
+				hs.requests.giveUp(c, void)
 			}
 		}
 		switch {
@@ -308,11 +309,18 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		default:
 			line = nil
 		}
+		if void != nil {
+			line = f.refuse(&env, void)
+		}
 		hs.requests.forget(c)
 		reply <- line
 	}()
 	if hs.answer(w, r, c, reply, f) {
-		hs.presence.answered()
+		if void != nil {
+			hs.presence.done() // it does not show that the client may come back
+		} else {
+			hs.presence.answered()
+		}
 		return
 	}
 	alive := c.sentSince()
@@ -333,6 +341,17 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		hs.presence.forgive(c.key)
 	}
 	hs.presence.done()
+}
+
+// void returns why the token of a request is valid no more, or nil. An actor that has
+// ended is told more by its session.
+func (hs *httpSession) void(r *http.Request) error {
+	_, err := hs.endpoint.authenticate(r)
+	_, ended := errors.AsType[*dispatch.EndedError](err)
+	if ended || !errors.Is(err, dispatch.ErrUnauthenticated) && !hs.se.Actor().Role.Outside() {
+		return nil
+	}
+	return err
 }
 
 // begin reserves the capacity that a request needs.

@@ -63,6 +63,9 @@ func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSess
 		case update := <-hs.client.updates:
 			send(stream, update)
 		case <-alive.C:
+			if hs.void(r) != nil {
+				return nil
+			}
 			stream.comment()
 		case <-r.Context().Done():
 			return nil

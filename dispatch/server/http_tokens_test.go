@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -121,6 +123,84 @@ func TestAVoidTokenEndsWhatItHasOpened(t *testing.T) {
 					t.Errorf("a call that waited on a connection: %s", m.Result.StructuredContent)
 				}
 				conn.expectClosed()
+			})
+		})
+	}
+}
+
+// An actor's token may be replaced, or expire, while a call over HTTP waits. The call is
+// refused, and nothing is given to it: whoever sent it could not give that back. Neither
+// does its stream keep its session, and what that holds, alive.
+func TestAVoidTokenIsGivenNothing(t *testing.T) {
+	for name, void := range map[string]func(*testing.T, *program){
+		"replaced": func(t *testing.T, p *program) {
+			if _, _, err := p.state.ReissueToken(t.Context(), "r", "w", 0); err != nil {
+				t.Error(err)
+			}
+		},
+		"expired": func(*testing.T, *program) { time.Sleep(10*time.Second + time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProgram(t, newWeb(t, server.Options{}))
+				other := p.another("other").open()
+				busy := other.want(201, "POST", "/leases", `{"key":"busy","ttl_secs":600}`).text("lease_id")
+				_, token, err := p.state.ReissueToken(t.Context(), "r", "w", 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.token = token
+				p.open()
+				p.want(201, "POST", "/leases", `{"key":"kept","ttl_secs":20,"keep_alive":true}`)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				stream, err := p.client.Do(p.request(ctx, "GET", "/session/notices", "", "Accept", "text/event-stream"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stream.Body.Close()
+				session := p.web.open(t)
+				answers := make(chan string, 3)
+				for _, ask := range []func() (status int, body string){
+					func() (int, string) {
+						a := p.ask("POST", "/tasks/next", `{"queues":["q"],"ttl_secs":600,"wait_secs":30}`)
+						return a.status, a.body
+					},
+					func() (int, string) {
+						a := p.ask("POST", "/leases", `{"key":"busy","ttl_secs":600,"wait_secs":30}`)
+						return a.status, a.body
+					},
+					func() (int, string) {
+						resp, body := p.do(t, "POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"task_claim","arguments":{"queues":["q"],"ttl_secs":600,"wait_secs":30}}}`, session...)
+						return resp.StatusCode, body
+					},
+				} {
+					go func() {
+						status, body := ask()
+						answers <- fmt.Sprint(status, " ", body)
+					}()
+					synctest.Wait()
+				}
+
+				void(t, p)
+				other.want(200, "DELETE", "/leases/"+busy, "")
+				other.enqueue(2)
+				for range 3 {
+					if a := <-answers; !strings.Contains(a, "unauthenticated: the token ") {
+						t.Errorf("a call that waited: %s", a)
+					}
+				}
+				synctest.Wait()
+				if a := other.ask("POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60,"count":2}`); strings.Count(a.body, `"attempt":1,`) != 2 {
+					t.Errorf("then another gets the tasks %s", a.body)
+				}
+				other.want(201, "POST", "/leases", `{"key":"busy"}`)
+
+				if _, _ = io.Copy(io.Discard, stream.Body); ctx.Err() != nil {
+					t.Error("the stream does not end")
+				}
+				time.Sleep(30 * time.Second)
+				other.want(201, "POST", "/leases", `{"key":"kept"}`)
 			})
 		})
 	}
