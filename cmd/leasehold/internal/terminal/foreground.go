@@ -10,25 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitForeground stops the process, as its terminal would, if it is in the
-// background, so that it does not draw over the work of others. Whoever sets
-// the terminal's mode in the background is stopped again each time it is
-// continued, before it could obey the SIGTERM that came with that, as timeout
-// and kill %1 send it. AwaitForeground looks for the end of ctx in between, and
-// lets the end of ctx also restore the terminal from the background.
+// AwaitForeground waits until the process may use its terminal, or ctx ends. In the
+// background, as below timeout or after &, it would draw over the work of others. And
+// the terminal stops whoever sets its mode from there, again each time it is continued,
+// before it could obey the SIGTERM that came with that. Afterwards it is not stopped so,
+// since it may have to restore the mode from the background.
 func AwaitForeground(ctx context.Context, out *os.File) {
-	context.AfterFunc(ctx, func() { signal.Ignore(syscall.SIGTTOU) })
-	if foreground(out) {
-		return
-	}
-	_ = syscall.Kill(0, syscall.SIGTTOU)
-	for range 200 {
+	defer signal.Ignore(syscall.SIGTTOU)
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for !foreground(out) {
 		select {
+		case <-look.C:
 		case <-ctx.Done():
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
-		if foreground(out) {
 			return
 		}
 	}

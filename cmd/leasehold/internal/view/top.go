@@ -44,7 +44,9 @@ redrive a queue; q to quit.`,
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}
 			defer link.close()
 			m := newTop(cmd.Context(), link, run, terminal.PaintFor(out).On)
-			terminal.AwaitForeground(cmd.Context(), out)
+			if terminal.AwaitForeground(cmd.Context(), out); cmd.Context().Err() != nil {
+				return nil
+			}
 			// When the context ends, for example by SIGTERM, Run restores the terminal.
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithoutSignalHandler(),
 				tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out)).Run()
