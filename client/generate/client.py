@@ -147,10 +147,10 @@ class Client:
         conn.connect()
         return conn
 
-    def _answer(self, method, path, data, headers, timeout, outage):
+    def _answer(self, method, path, data, headers, timeout, outage) -> Any:
         failures, sent, give_up = 0, False, time.monotonic() + outage
         while True:
-            failure = conn = None
+            failure = conn = answer = text = None
             try:
                 conn = self._connect(timeout)
                 sent = True
