@@ -21,6 +21,18 @@ var builds struct {
 	of  map[string]error
 }
 
+// shortDir makes a directory for a test in which a socket can be: the path of
+// t.TempDir is too long for one.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // leaseholdIn puts the command into a directory, under the name leasehold.
 func leaseholdIn(t testing.TB, dir string) (binary string) {
 	t.Helper()

@@ -198,11 +198,7 @@ var withoutTools = []string{
 // to replace.
 func TestEveryCommandAtADaemonWithoutItsTools(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t)
 	manifest := "[run]\nname = \"r\"\n[agents.a]\nextends = \"command\"\ncommand = [\"sh\"]\n[root]\nagent = \"a\"\nprompt = \"x\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "manifest.toml"), []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)

@@ -138,10 +138,7 @@ func connectSDK(ctx context.Context, name string, shim *exec.Cmd) (*mcp.ClientSe
 // they start there.
 func newDir(t *testing.T, env ...string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := shortDir(t)
 	testDirs.Store(t.Name(), testDir{dir, env})
 	t.Cleanup(func() {
 		defer testDirs.Delete(t.Name())
@@ -152,7 +149,6 @@ func newDir(t *testing.T, env ...string) {
 			log, _ := os.ReadFile(daemonLog(t))
 			t.Logf("the daemon's log:\n%s", log)
 		}
-		os.RemoveAll(dir)
 	})
 }
 

@@ -12,11 +12,7 @@ import (
 // stop or restart it, and is told so. The pid 0 would be every process of his group.
 func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	call := func(as *syscall.SysProcAttr, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)

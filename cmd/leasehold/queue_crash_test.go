@@ -96,16 +96,12 @@ type victim struct {
 }
 
 func newVictim(t *testing.T) *victim {
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := shortDir(t)
 	d := &victim{t: t, binary: leaseholdIn(t, dir), dir: dir}
 	t.Cleanup(func() {
 		if d.cmd != nil {
 			d.kill()
 		}
-		os.RemoveAll(dir)
 	})
 	return d
 }

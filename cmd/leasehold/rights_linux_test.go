@@ -15,11 +15,7 @@ import (
 // sudo, is named, and no daemon is said to have the state open.
 func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	call := func(as *syscall.SysProcAttr, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -35,6 +31,7 @@ func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
 	}
 	lock := filepath.Join(dir, "s", "leasehold", "db", "LOCK")
 	as := new(syscall.SysProcAttr)
+	var err error
 	if os.Getuid() == 0 { // root may read and write everything
 		const nobody = 65534
 		as.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -67,11 +64,7 @@ func TestSudoLeavesTheHomeToItsUser(t *testing.T) {
 		t.Skip("only root can run commands as sudo does")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := shortDir(t)
 	binary := leaseholdIn(t, t.TempDir())
 	call := func(as *syscall.SysProcAttr, more []string, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -133,15 +126,12 @@ func TestSudoLeavesTheHomeToItsUser(t *testing.T) {
 // it, and one in which no socket can be made.
 func TestTheDirectoryThatIsClosedIsNamed(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := shortDir(t)
 	closed, binary := filepath.Join(dir, "closed"), leaseholdIn(t, dir)
 	if err := os.Mkdir(closed, 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = errors.Join(os.Chmod(closed, 0o700), os.RemoveAll(dir)) })
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
 	as := new(syscall.SysProcAttr)
 	if os.Getuid() == 0 { // root may use every directory
 		const nobody = 65534

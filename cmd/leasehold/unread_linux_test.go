@@ -13,11 +13,7 @@ import (
 // does, and not at the next thing that happens.
 func TestAStreamEndsWithItsReader(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	streams := 0
 	for _, c := range everyCommand() {

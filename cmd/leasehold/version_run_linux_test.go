@@ -56,10 +56,7 @@ type keptRun struct {
 
 func newKeptRun(t *testing.T, version string) *keptRun {
 	t.Helper()
-	home, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := shortDir(t)
 	bin := filepath.Join(home, "bin") // what the agents call
 	k := &keptRun{t: t, home: home, binary: filepath.Join(bin, "leasehold")}
 	if err := os.Mkdir(bin, 0o700); err != nil {
@@ -71,10 +68,7 @@ func newKeptRun(t *testing.T, version string) *keptRun {
 	k.env = append(connection.WithoutSecrets(os.Environ()),
 		"HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "XDG_RUNTIME_DIR="+home, "LEASEHOLD_SOCKET=", "LEASEHOLD_RUN=",
 		"PATH="+bin+":"+os.Getenv("PATH"), "KEPT_RUN_GOES_ON="+filepath.Join(home, "go"))
-	t.Cleanup(func() {
-		_ = k.command("stop").Run()
-		os.RemoveAll(home)
-	})
+	t.Cleanup(func() { _ = k.command("stop").Run() })
 	return k
 }
 

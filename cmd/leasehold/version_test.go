@@ -14,11 +14,7 @@ import (
 // one another. Where they do not, the client says which of them is to be replaced.
 func TestAClientBesideADaemonOfAnotherVersion(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lh") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t)
 	older, newer := builtAs(t, dir, "9.0.0"), builtAs(t, dir, "10.0.0")
 	env := append(connection.WithoutSecrets(os.Environ()),
 		"HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_RUNTIME_DIR="+dir, "LEASEHOLD_SOCKET=", "LEASEHOLD_RUN=r")

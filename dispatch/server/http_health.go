@@ -20,7 +20,7 @@ func (e *endpoint) healthy(w http.ResponseWriter, _ *http.Request) { plain(w, ht
 
 // ready answers whether the daemon serves clients: it reads its state in time,
 // or knows another server that leads and passes clients on to it, and it is not
-// stopping. A server that was cut off from what says who leads knows nobody.
+// stopping. A server that has lost its database does not know who leads.
 func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()

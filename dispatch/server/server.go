@@ -25,7 +25,8 @@ type Options struct {
 	// Trouble says in a few words why this server cannot lead; "" if it does not know.
 	// Nil: it has no reason not to.
 	Trouble func() string
-	// Reached reports whether what says who leads was reached lately. Nil: it always is.
+	// Reached reports whether the database, which says who leads, was reached lately.
+	// Nil: there is none.
 	Reached func() bool
 	Poked   func() // another server says that there is something to look at
 	// Metrics serves /metrics to operators and readers; nil: nobody does. Called is

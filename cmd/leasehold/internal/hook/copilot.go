@@ -7,9 +7,10 @@ import (
 )
 
 // copilot is the Copilot CLI. For events that have the names of Claude Code's it uses the
-// format of Claude Code, but calls a file "path", and gives a patch as an Edit. Its sub-agents share one connection, and
-// its calls do not say who makes them, so the hook adds that to calls of our tools. A
-// sub-agent that ends reports a Stop, whose answer is ignored, and then a SubagentStop.
+// format of Claude Code, but calls a file "path", and gives a patch as an Edit. Its
+// sub-agents share one connection, and its calls do not say which of them makes them. So
+// the hook adds that to calls of our tools. A sub-agent that ends reports a Stop, whose
+// answer is ignored, and then a SubagentStop.
 var copilot = client{
 	name: "copilot", guest: "copilot-cli", tells: []kind{before, stop, partyEnd},
 	read: func(stdin []byte) (event, error) {
