@@ -83,8 +83,9 @@ type found struct {
 	rows    string
 }
 
-// open20 opens damaged files. If they are refused, they must be so the next time too:
-// whatever starts the daemon may try again.
+// open20 opens damaged files. If they are refused, whatever starts the daemon may try
+// again. Then they must be refused too, or be called corrupt at the latest when all is
+// read: a table's block is found by a compaction, which may come before Open ends or after.
 func open20(t *testing.T, f files) (is found) {
 	t.Helper()
 	disk := f.disk(t)
@@ -96,8 +97,10 @@ func open20(t *testing.T, f files) (is found) {
 	}})
 	if err != nil {
 		if e, again := pebble.Open(pebble.Options{Dir: "state", FS: disk}); again == nil {
-			t.Errorf("refused (%v), and opened by the next start", err)
-			mustClose(t, e)
+			if is := e.Check(); !errors.Is(is, engine.ErrCorrupt) {
+				t.Errorf("refused (%v), and whole at the next start (%v)", err, is)
+			}
+			_ = e.Close()
 		}
 		return found{refused: err, said: is.said}
 	}
