@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -224,24 +225,31 @@ func (s *State) AwaitVoid(ctx context.Context, token string) error {
 	watch := s.eng.Watch(accessKey(id))
 	defer watch.Stop()
 	for {
-		wait := voidPoll
-		err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
-			a, _, err := accessBy(tx, token)
-			if !a.ExpiresAt.IsZero() {
-				wait = min(wait, a.ExpiresAt.Sub(tx.Wall()))
-			}
-			return err
-		})
+		left, err := s.CheckAccess(ctx, token)
 		if err != nil {
 			return err
 		}
 		select {
 		case <-watch.C:
-		case <-time.After(wait):
+		case <-time.After(min(left, voidPoll)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// CheckAccess returns for how long the token of an access is valid if nobody replaces or
+// revokes it, or an [ErrUnauthenticated] if it is void.
+func (s *State) CheckAccess(ctx context.Context, token string) (left time.Duration, err error) {
+	left = math.MaxInt64
+	err = rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		a, _, err := accessBy(tx, token)
+		if !a.ExpiresAt.IsZero() {
+			left = a.ExpiresAt.Sub(tx.Wall())
+		}
+		return err
+	})
+	return left, err
 }
 
 // actor returns the access as the actor of its sessions.

@@ -341,7 +341,17 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		if r.name.Lasting() {
 			defer c.server.marked.enter(&c.requests, r)()
 		}
-		answer := c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
+		void := c.void(r.ctx)
+		var answer []byte
+		if void == nil {
+			answer = c.serveCall(c.share, r, &c.out, c.se, &env, line, mcpForm{})
+			if waits {
+				void = c.void(r.ctx)
+			}
+		}
+		if void != nil {
+			answer = refuseCall(&env, void)
+		}
 		if c.home.failed() != nil {
 			c.requests.cutOff(r, errSpreadOver) // the next leader of the state answers it
 		}
@@ -375,6 +385,18 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	}
 	defer c.lanes.leave(&c.wg)
 	return c.serveAlone(work)
+}
+
+// void returns why the token that let the client in is valid no more, or nil. The session
+// ends then, but a call may come before that.
+func (c *conn) void(ctx context.Context) error {
+	if c.access == "" {
+		return nil
+	}
+	if _, err := c.home.state.CheckAccess(ctx, c.access); errors.Is(err, dispatch.ErrUnauthenticated) {
+		return err
+	}
+	return nil
 }
 
 // enter waits until there is room for another call that does not wait. Nothing
