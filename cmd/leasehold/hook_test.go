@@ -207,6 +207,54 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	}
 }
 
+// A file of another project has a lease in its own run and in that of the writer, so the
+// tools of both runs see it, and whoever has leased it with the tools of either is heeded.
+func TestTheHookHeedsBothRunsOfAFile(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	inner := repository(t, filepath.Join(shop, "inner"))
+	other := repository(t, filepath.Join(t.TempDir(), "other"))
+	acquires := func(dir, path string, held bool) {
+		t.Helper()
+		cmd := testProgram(t, "call", "run_lease_acquire", "path="+path, "ttl_secs=60")
+		cmd.Dir, cmd.Env = dir, append(cmd.Env, "LEASEHOLD_RUN=")
+		out, err := cmd.CombinedOutput()
+		if refused := err != nil; refused != held || held && !strings.Contains(string(out), "LEASE_HELD") {
+			t.Errorf("in %s, a lease of %s: %s", dir, path, out)
+		}
+	}
+	for _, there := range []string{inner, other} {
+		one, two, three := newHooked(t, shop), newHooked(t, shop), newHooked(t, there)
+		file := filepath.Join(there, "x.go")
+		one.mayWrite(file, "")
+		two.mayNotWrite(file, "", file+" is not changed", "run_lease_acquire with key")
+		three.mayNotWrite("x.go", "")
+		acquires(shop, file, true)
+		acquires(there, "x.go", true)
+		acquires(shop, filepath.Join(there, "y.go"), false)
+	}
+}
+
+// With the tools an agent names a file of another project by its path, and the hooks of
+// the other agents of its run heed that.
+func TestTheHookHeedsALeaseOfAFileElsewhere(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	holder, _ := startShim(t, "--directory", shop)
+	holder.handshake()
+	other := newHooked(t, shop)
+	for i, there := range []string{repository(t, filepath.Join(shop, "inner")), repository(t, filepath.Join(t.TempDir(), "other"))} {
+		file := filepath.Join(there, "x.go")
+		holder.call(11+i, "run_lease_acquire", fmt.Sprintf(`{"path":%q,"ttl_secs":60}`, file))
+		holder.answer(11 + i)
+		other.mayNotWrite(file, "", file+" is not changed", "run_lease_acquire with key")
+	}
+}
+
 // A message, and a lease that was taken away, reach the model of each client at its
 // next tool call or when it is about to stop, once, in the words that the client passes on.
 func TestTheHookTellsWhatIsNotTold(t *testing.T) {

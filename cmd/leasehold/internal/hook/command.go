@@ -375,7 +375,11 @@ func refusalText(list []target, refusal *mcp.Refusal) string {
 
 func allNames(list []target) (names []string) {
 	for _, t := range list {
-		names = append(names, t.names...)
+		for _, name := range t.names {
+			if !slices.Contains(names, name) { // a file may be of two projects
+				names = append(names, name)
+			}
+		}
 	}
 	return names
 }

@@ -29,6 +29,9 @@ type target struct {
 // place of a file decides, and not the directory in which the client works: the lease
 // belongs to the run of the file's project, because the agents of that run may write to
 // the file. Files that their project does not guard are left out.
+//
+// A file of another project, such as a submodule, has a lease in the run of the client's
+// project, too: the other agents of that run lease it there, with the tools.
 func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, err error) {
 	for _, name := range files {
 		path, err := absolute(dir, name)
@@ -39,34 +42,45 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 		if err != nil {
 			return nil, err
 		}
-		key, err := keyOf(of.Top, path)
-		if err != nil {
-			return nil, err
+		both := []project.Project{of}
+		if of.Root != home.Root {
+			both = []project.Project{home, of} // for its own lease the client can wait
 		}
-		guard := settings.Guard
-		t := target{Home: of.Root == home.Root}
-		if !t.Home {
-			other, err := of.Settings()
-			if err != nil {
+		for _, p := range both {
+			if list, err = addTarget(list, home, settings, p, path, name); err != nil {
 				return nil, err
 			}
-			guard = other.Guard
 		}
-		if !guard.Guards(strings.TrimPrefix(key, filekey.Prefix)) {
-			continue
-		}
-		if t.Run, err = of.Run(); err != nil {
+	}
+	return list, nil
+}
+
+// addTarget adds the key of a file in one of its projects, if that guards the file.
+func addTarget(list []target, home project.Project, settings project.Settings, of project.Project, path, name string) ([]target, error) {
+	key, err := keyOf(of.Top, path)
+	if err != nil {
+		return nil, err
+	}
+	t := target{Home: of.Root == home.Root}
+	if !t.Home {
+		if settings, err = of.Settings(); err != nil {
 			return nil, err
 		}
-		if t.Home {
-			t.Run = cmp.Or(place.NamedRun(""), t.Run)
-		}
-		i := slices.IndexFunc(list, func(other target) bool { return other.Run == t.Run && other.Home == t.Home })
-		if i < 0 {
-			i, list = len(list), append(list, t)
-		}
-		list[i].Keys, list[i].names = append(list[i].Keys, key), append(list[i].names, name)
 	}
+	if !settings.Guard.Guards(strings.TrimPrefix(key, filekey.Prefix)) {
+		return list, nil
+	}
+	if t.Run, err = of.Run(); err != nil {
+		return nil, err
+	}
+	if t.Home {
+		t.Run = cmp.Or(place.NamedRun(""), t.Run)
+	}
+	i := slices.IndexFunc(list, func(other target) bool { return other.Run == t.Run && other.Home == t.Home })
+	if i < 0 {
+		i, list = len(list), append(list, t)
+	}
+	list[i].Keys, list[i].names = append(list[i].Keys, key), append(list[i].names, name)
 	return list, nil
 }
 
