@@ -40,7 +40,7 @@ func NewStatusCommand() *cobra.Command {
 its binary has been replaced since it started. No daemon is started. It is the daemon
 of this machine, also where LEASEHOLD_SERVER is set; see doctor for a server elsewhere.
 
-Exit codes: 0 a daemon runs; 1 none does.`,
+Exit codes: 0 a daemon runs; 1 none does, or it does not answer.`,
 		Example: `  leasehold status
   leasehold status --json | jq -r .socket`,
 		Args: cobra.NoArgs,
@@ -57,12 +57,15 @@ Exit codes: 0 a daemon runs; 1 none does.`,
 				if !st.Running {
 					return exit.ErrReported
 				}
-				return nil
+				return answers(cmd)
 			}
 			if err != nil {
 				return err
 			}
-			return draw(out, st)
+			if err := draw(out, st); err != nil {
+				return err
+			}
+			return answers(cmd)
 		},
 	})
 	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
@@ -155,6 +158,18 @@ func look(cmd *cobra.Command) (status, error) {
 	return statusOf(d, nc)
 }
 
+// answers returns an error if the daemon does not answer: it may be stopped, or stuck.
+func answers(cmd *cobra.Command) error {
+	c, err := connection.Operator(cmd, false)
+	if err == nil {
+		_ = c.Close()
+	}
+	if _, refused := errors.AsType[*server.HelloError](err); refused { // which is an answer
+		return nil
+	}
+	return err
+}
+
 func statusOf(d *connection.Dialer, nc net.Conn) (status, error) {
 	pid, err := server.PeerPID(nc)
 	if err != nil {
@@ -196,7 +211,9 @@ func stop(ctx context.Context, st status) error {
 	if err := syscall.Kill(st.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stop the daemon, process %d: %w", st.PID, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, fmt.Errorf("the daemon, process %d, has not ended in %v", st.PID, stopTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, exit.Hint(
+		fmt.Errorf("the daemon, process %d, has not ended in %v", st.PID, stopTimeout),
+		"if it is stuck, kill -9 %d ends it; nothing that was acknowledged is lost", st.PID))
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
