@@ -152,6 +152,30 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 				return err
 			})
 			measure("end of a sub-agent", func() error { return w.EndParty(ctx, "p") })
+
+			// All that was lost in the last hour can be asked for.
+			_, token = h.add(dispatch.Worker, "", "W2")
+			loser := h.connect(dispatch.Credentials{Token: token}, 3)
+			for i := range many {
+				h.take(loser, dispatch.RunScope, fmt.Sprint("lost", i), time.Second)
+			}
+			time.Sleep(2 * time.Second)
+			for more := 1; more > 0; {
+				var err error
+				if _, more, err = loser.TakeNotices(ctx, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Minute) // what was told has been read
+			h.take(loser, dispatch.RunScope, "last", time.Second)
+			time.Sleep(2 * time.Second)
+			if list, _, err := loser.TakeNotices(ctx, ""); err != nil || len(list) != 1 {
+				t.Errorf("told of %d leases: %v", len(list), err)
+			}
+			measure("an answer that nobody reads", func() error { return loser.Retell(ctx) })
+			if list, _, err := loser.TakeNotices(ctx, ""); err != nil || len(list) != 1 {
+				t.Errorf("told again of %d leases: %v", len(list), err)
+			}
 		})
 		return reads
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +79,7 @@ func (se *Session) takeNotices(ctx context.Context, agent string) (list []regist
 	err = se.losses.read(ctx, func() (bool, error) {
 		ctx := se.local(ctx)
 		var mine, others int
+		var told time.Time
 		// If there is something to tell, the Update waits until it is durable.
 		err := se.state.eng.View(engine.Peek(ctx), func(tx engine.Tx) error {
 			mine, others = se.state.core.CountUntold(tx, h, se.agents.tells(agent, tx.Now()))
@@ -85,7 +87,8 @@ func (se *Session) takeNotices(ctx context.Context, agent string) (list []regist
 		})
 		if err == nil && mine > 0 {
 			err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
-				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, se.agents.tells(agent, tx.Now()))
+				told = tx.Now()
+				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, se.agents.tells(agent, told))
 				return nil
 			})
 		}
@@ -93,7 +96,7 @@ func (se *Session) takeNotices(ctx context.Context, agent string) (list []regist
 			return true, err
 		}
 		if len(list) > 0 {
-			se.told.Store(true)
+			se.noteTold(telling{list, told})
 		}
 		return more+others > 0, nil
 	})
@@ -101,6 +104,25 @@ func (se *Session) takeNotices(ctx context.Context, agent string) (list []regist
 		return nil, 0, err
 	}
 	return list, more, nil
+}
+
+// A telling is what one answer has told.
+type telling struct {
+	notices []registry.Notice
+	at      time.Time // on the running clock
+}
+
+// maxTellings is how many answers are remembered. More of them within a minute would tell
+// of more losses than are kept untold.
+const maxTellings = registry.MaxUntold / MaxNotices
+
+// noteTold remembers what is told now, for [Session.Retell].
+func (se *Session) noteTold(t telling) {
+	se.state.mu.Lock()
+	defer se.state.mu.Unlock()
+	all := append(slices.DeleteFunc(se.lately, func(last telling) bool { return t.at.Sub(last.at) >= registry.Retold }), t)
+	se.lately = all[max(0, len(all)-maxTellings):]
+	se.told.Store(true)
 }
 
 // noticed is how many messages are added to the answer of another call.
@@ -161,8 +183,8 @@ func (se *Session) local(ctx context.Context) context.Context {
 // messages that the answer may have carried will be told again.
 func (se *Session) Retell(ctx context.Context) error {
 	se.state.mu.Lock()
-	others := se.toldFor
-	se.toldFor = nil
+	others, lately := se.toldFor, se.lately
+	se.toldFor, se.lately = nil, nil
 	se.state.mu.Unlock()
 	for _, p := range others {
 		if err := (&Session{party: p}).Retell(ctx); err != nil {
@@ -175,7 +197,11 @@ func (se *Session) Retell(ctx context.Context) error {
 	h := se.Holder()
 	se.mail.unsure.Store(true)
 	return se.state.eng.Update(se.local(ctx), func(tx engine.Tx) error {
-		se.state.core.Retell(tx, h)
+		for _, t := range lately {
+			if tx.Now().Sub(t.at) < registry.Retold {
+				se.state.core.Retell(tx, h, t.notices)
+			}
+		}
 		mail.Retell(tx, se.actor.ID, se.id)
 		return nil
 	})

@@ -42,6 +42,7 @@ type party struct {
 	mail   bulletin                   // about messages to the actor
 	unread atomic.Int64               // messages that the session knows are waiting
 	told   atomic.Bool                // some notices or messages have been told since the last Retell
+	lately []telling                  // of these notices; under State.mu
 	drain  atomic.Pointer[work.Drain] // the pending end of its run, to be told once; nil: none, or already told
 	ctx    context.Context
 	end    context.CancelCauseFunc

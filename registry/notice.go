@@ -339,19 +339,19 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 // keepTold is how long a notice is kept after it was told.
 func (n *Notice) keepTold() time.Duration {
 	if n.LeaseID == uuid.Nil || n.Kind != Loss {
-		return retold // nobody can ask by its id
+		return Retold // nobody can ask by its id
 	}
 	return keepLost
 }
 
-// retold is how long after a notice was told it may be told again, because the
+// Retold is how long after a notice was told it may be told again, because the
 // answer that told it may not have been read.
-const retold = time.Minute
+const Retold = time.Minute
 
 // again returns the row of a notice as that of one to be told again if it was
-// told within the last [retold], and reports whether it was.
+// told within the last [Retold], and reports whether it was.
 func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool) {
-	if !n.told || tx.Now().Sub(row.Due.Add(-n.keepTold())) >= retold {
+	if !n.told || tx.Now().Sub(row.Due.Add(-n.keepTold())) >= Retold {
 		return row, false
 	}
 	n.told = false
@@ -363,15 +363,16 @@ func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool
 	return row, true
 }
 
-// Retell marks what the holder's session was told in the last minute to be told
-// again, because those answers will not be read.
-func (c *Core) Retell(tx Tx, h Holder) {
-	for row := range tx.Scan(lostKeys(h.Actor)) {
-		var n Notice
-		if n.read(row) && n.isFor(h.Session) {
-			if row, ok := n.again(tx, h.Actor, row); ok {
-				tx.Touch(row)
-			}
+// Retell marks the notices to be told again, because the answer that told them within
+// [Retold] will not be read.
+func (c *Core) Retell(tx Tx, h Holder, told []Notice) {
+	for _, n := range told {
+		row, ok := tx.Get(n.row(h.Actor).Key)
+		if !ok || !n.read(row) || !n.isFor(h.Session) {
+			continue
+		}
+		if row, ok := n.again(tx, h.Actor, row); ok {
+			tx.Touch(row)
 		}
 	}
 }
@@ -409,11 +410,15 @@ func (c *Core) PassOn(tx Tx, from, to uuid.UUID) {
 	}
 }
 
-// LostBy yields the leases that an actor has lost in the last hour, except
-// those that ended with their session.
+// LostBy yields leases that an actor has lost in the last hour, except those that ended
+// with their session. It looks at no more than [MaxUntold] of all that it has lost.
 func (c *Core) LostBy(tx Tx, actor uuid.UUID) iter.Seq[Notice] {
 	return func(yield func(Notice) bool) {
+		looked := 0
 		for row := range tx.Scan(lostKeys(actor)) {
+			if looked++; looked > MaxUntold {
+				return
+			}
 			if n := (Notice{}); n.read(row) && n.Kind == Loss && n.Reason != string(SessionEnded) && !yield(n) {
 				return
 			}
