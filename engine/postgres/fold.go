@@ -81,13 +81,20 @@ func (s *store) foldWithin(limit time.Duration, f fold) error {
 // foldChunk is about how many bytes one statement sends to the database.
 const foldChunk = 1 << 20
 
+// beginFold lets the database end the transaction of a fold whose process no
+// longer sends statements, because it is frozen or its machine is lost. Such a
+// transaction holds the partition's row, which the next leader waits for, and the
+// database may learn of a lost machine only after hours. A fold that is ended
+// although its process is only slow is tried again.
+const beginFold = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'"
+
 // fold writes an overlay to the records and removes it from the log, except the
 // last row.
 func (s *store) fold(ctx context.Context, f fold) error {
 	for _, sn := range f.older {
 		sn.begin()
 	}
-	return pgx.BeginFunc(ctx, s.conns.fold, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.conns.fold, pgx.TxOptions{BeginQuery: beginFold}, func(tx pgx.Tx) error {
 		var one int
 		err := tx.QueryRow(ctx, "SELECT 1 FROM leasehold_partition WHERE partition = $1 AND epoch = $2 FOR SHARE", s.partition, s.epoch).Scan(&one)
 		if err == pgx.ErrNoRows {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -141,6 +142,48 @@ func TestConnectionsThatLeadNowhereAreReplaced(t *testing.T) {
 	}
 	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record WHERE encode(key, 'escape') LIKE '%last%'") == 0; i++ {
 		put(t, e, fmt.Sprint("last", i))
+	}
+}
+
+// A leader may be frozen, or its machine lost, while it writes the log to the records.
+// The database ends that transaction, so that another can take the lead.
+func TestALeaderThatIsLostInAFoldKeepsNoLead(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	n, through := between(t, dsn)
+	o := postgres.Options{DSN: through, Partition: 1, Patience: 15 * time.Second, FoldSize: 1}
+	put(t, mustOpen(t, o), "a")
+	const folds = "pid IN (SELECT pid FROM pg_locks WHERE relation = 'leasehold_record'::regclass AND %s granted)"
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "LOCK TABLE leasehold_record IN SHARE MODE") // reads go on
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := mustOpen(t, o) // it has a log to write
+	for i := 0; others(t, dsn, fmt.Sprintf(folds, "NOT")) == 0; i++ {
+		put(t, lost, fmt.Sprint("b", i))
+	}
+	n.forget()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else it waits for ever
+	defer cancel()
+	o.DSN, o.SingleNode = dsn, true
+	next, err := postgres.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if got := keys(t, next); !strings.HasPrefix(got, "a b0") {
+		t.Errorf("it has %q", got)
 	}
 }
 
