@@ -16,7 +16,7 @@ var claude = client{
 		e.party = in.AgentID
 		switch in.Tool {
 		case "Edit", "MultiEdit", "Write", "NotebookEdit":
-			e.files = named(string(in.Input.is.File), string(in.Input.is.Notebook))
+			e.files = named(in.text("file_path"), in.text("notebook_path"))
 		case "Bash", "PowerShell":
 			e.shell = true
 		case "Agent", "Task":
@@ -36,11 +36,12 @@ type claudeInput struct {
 	Tool    string `json:"tool_name"`
 	ToolUse string `json:"tool_use_id"`
 	AgentID string `json:"agent_id"`
-	Input   lenient[struct {
-		File     text `json:"file_path"`
-		Notebook text `json:"notebook_path"`
-		Command  text `json:"command"`
-	}] `json:"tool_input"`
+	Input   any    `json:"tool_input"`
+}
+
+// text is textOf the input of the tool.
+func (in claudeInput) text(name string) string {
+	return textOf(in.Input, name)
 }
 
 // readClaude reads the input that Claude Code, Codex and Gemini CLI have in common.

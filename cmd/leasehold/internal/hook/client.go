@@ -87,26 +87,12 @@ func readJSON(stdin []byte, v any) error {
 	return nil
 }
 
-// A lenient value is read from JSON of its type. Of any other JSON it stays zero, because
-// a tool that we do not know may use the same name for something else.
-type lenient[T any] struct{ is T }
-
-func (l *lenient[T]) UnmarshalJSON(raw []byte) error {
-	var v T
-	if json.Unmarshal(raw, &v) == nil {
-		l.is = v
-	}
-	return nil
-}
-
-// A text is a string, or "" if the JSON is not one; see lenient.
-type text string
-
-func (t *text) UnmarshalJSON(raw []byte) error {
-	var s lenient[string]
-	err := s.UnmarshalJSON(raw)
-	*t = text(s.is)
-	return err
+// textOf returns the text of that name in the input of a tool. It is "" if there is none:
+// a tool that we do not know may use the name for something else, or have another input.
+func textOf(input any, name string) string {
+	fields, _ := input.(map[string]any)
+	text, _ := fields[name].(string)
+	return text
 }
 
 func writeJSON(out io.Writer, v any) error {

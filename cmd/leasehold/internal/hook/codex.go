@@ -16,8 +16,8 @@ var codex = client{
 		}
 		e.party, e.main = cmp.Or(in.AgentID, in.Session), in.AgentID == "" // the calls of its MCP tools name the same thread
 		switch {
-		case strings.Contains(string(in.Input.is.Command), beginPatch):
-			e.files = patched(string(in.Input.is.Command))
+		case strings.Contains(in.text("command"), beginPatch):
+			e.files = patched(in.text("command"))
 			e.shell = in.Tool != "apply_patch"
 		case in.Tool == "Bash":
 			e.shell = true

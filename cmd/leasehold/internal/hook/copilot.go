@@ -2,7 +2,6 @@ package hook
 
 import (
 	"io"
-	"maps"
 	"strings"
 )
 
@@ -18,14 +17,6 @@ var copilot = client{
 		if err != nil {
 			return e, err
 		}
-		var raw struct {
-			Input lenient[any] `json:"tool_input"`
-		}
-		if err := readJSON(stdin, &raw); err != nil {
-			return e, err
-		}
-		patch, _ := raw.Input.is.(string)
-		input, _ := raw.Input.is.(map[string]any)
 		e.party = in.AgentID
 		if e.kind == stop && e.party != "" {
 			e.kind = other
@@ -33,18 +24,18 @@ var copilot = client{
 		e.ours = strings.HasPrefix(in.Tool, "leasehold-")
 		switch in.Tool {
 		case "Edit", "Write":
-			file, _ := input["path"].(string)
-			e.files = append(named(file), patched(patch)...)
+			patch, _ := in.Input.(string)
+			e.files = append(named(in.text("path")), patched(patch)...)
 		case "Bash":
 			e.shell = true
-			e.use = fingerprint(string(in.Input.is.Command)) // Copilot gives no id of the use
+			e.use = fingerprint(in.text("command")) // Copilot gives no id of the use
 		case "Agent", "Task":
 			e.delegates = true
 		}
 		if e.ours && e.kind == before && e.party != "" {
-			e.input = maps.Clone(input)
-			if e.input == nil {
-				e.input = map[string]any{}
+			e.input = map[string]any{}
+			if input, ok := in.Input.(map[string]any); ok {
+				e.input = input
 			}
 			e.input["as"] = e.party
 		}

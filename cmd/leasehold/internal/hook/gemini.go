@@ -24,10 +24,10 @@ var gemini = client{
 		}
 		switch in.Tool {
 		case "write_file", "replace", "edit":
-			e.files = named(string(in.Input.is.File))
+			e.files = named(in.text("file_path"))
 		case "run_shell_command":
 			e.shell = true
-			e.use = fingerprint(string(in.Input.is.Command)) // Gemini gives no id of the use
+			e.use = fingerprint(in.text("command")) // Gemini gives no id of the use
 		}
 		return e, nil
 	},

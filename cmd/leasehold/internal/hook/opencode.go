@@ -1,8 +1,6 @@
 package hook
 
-import (
-	"io"
-)
+import "io"
 
 // opencode loads a plugin, which runs this command; see OpenCodePlugin in
 // package agent. All its sessions share one process, so each session is a party.
@@ -16,10 +14,7 @@ var opencode = client{
 			Main    bool // not a sub-agent
 			Call    string
 			Tool    string
-			Args    lenient[struct {
-				File  text `json:"filePath"`
-				Patch text `json:"patchText"`
-			}]
+			Args    any
 		}
 		if err := readJSON(stdin, &in); err != nil {
 			return event{}, err
@@ -39,9 +34,9 @@ var opencode = client{
 		}
 		switch in.Tool {
 		case "edit", "write", "multiedit":
-			e.files = named(string(in.Args.is.File))
+			e.files = named(textOf(in.Args, "filePath"))
 		case "patch", "apply_patch":
-			e.files = patched(string(in.Args.is.Patch))
+			e.files = patched(textOf(in.Args, "patchText"))
 		case "bash":
 			e.shell = true
 		case "task":
